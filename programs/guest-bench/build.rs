@@ -1,4 +1,4 @@
-//! Links the guest to the address that monitors load flat images at.
+//! Links the guest to the address that VMMs load flat images at.
 
 fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap();

@@ -17,7 +17,7 @@ pub struct Active {
 
 impl Active {
     const_fn! {
-        /// Of a CPU without a space.
+        /// The context of a CPU without a space.
         pub(crate) fn new() -> Self {
             Active {
                 announced: AtomicU64::new(0),

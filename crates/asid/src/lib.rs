@@ -51,7 +51,7 @@ pub struct ContextId(AtomicU64);
 
 impl ContextId {
     const_fn! {
-        /// Of a space that never ran.
+        /// The context of a space that never ran.
         pub fn new() -> Self {
             ContextId(AtomicU64::new(0))
         }

@@ -80,7 +80,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Whom `change` of an entry in a program's half of an address space concerns.
+    /// The harts that `change` of an entry in a program's half of an address space concerns.
     ///
     /// Svvptc covers invalid to valid only. A valid entry that is widened (permission, Accessed and
     /// Dirty under Svade) is fenced everywhere with it, since a spurious fault then fences nothing
@@ -109,7 +109,8 @@ impl Policy {
         }
     }
 
-    /// Whom `change` of an entry in the kernel's half concerns. Kernel entries are global: the
+    /// The harts that `change` of an entry in the kernel's half concerns. Kernel entries are
+    /// global: the
     /// fence is for all ASIDs.
     pub const fn kernel(self, change: Change) -> Reach {
         match (change, self.kernel) {

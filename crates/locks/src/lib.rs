@@ -141,7 +141,7 @@ impl<O: Ord + Copy> Locks<O> {
         own.filter(|own| own.first <= range.last)
     }
 
-    /// Of what stands against `wanted`, the lock that begins first.
+    /// The first of the locks that conflict with `wanted`.
     pub fn conflict(&self, wanted: &Lock<O>) -> Option<&Lock<O>> {
         let against = self.by_place.first(|reaches| reaches.oppose(wanted))?;
         (against.lock.first <= wanted.last).then_some(&against.lock)

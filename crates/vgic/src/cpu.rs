@@ -46,7 +46,7 @@ pub struct Limits {
 /// ICC_CTLR_EL1.
 const PRIORITY_BITS: u32 = 8;
 const NUMBER_BITS: u32 = 11;
-/// Of [`Limits::others`].
+/// A field of [`Limits::others`].
 const OTHERS: u64 = 0b11 << 14;
 
 /// One virtual CPU's interface.

@@ -89,7 +89,7 @@ pub fn notify(directory: Key, events: u32) {
     if is_active() {
         let kinds = KINDS.iter().filter(|(from, _)| events & from != 0);
         let kinds = kinds.fold(0, |bits, (_, kind)| bits | kind);
-        // Of most nobody is told, such as that the directory was opened or closed.
+        // Most events notify nobody, such as that the directory was opened or closed.
         if kinds != 0 {
             notify_kinds(directory, kinds);
         }

@@ -144,7 +144,7 @@ impl Drop for FsShare {
 pub struct Executing(Arc<FsContext>);
 
 impl Executing {
-    /// Of the context of `thread`, which begins a program; none if another process has it too.
+    /// Marks the context of `thread`, which begins a program; none if another process has it too.
     pub fn begin(thread: &Thread) -> Option<Self> {
         let executing = Executing(thread.fs());
         let mut users = executing.count_users();

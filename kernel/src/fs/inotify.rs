@@ -134,7 +134,7 @@ impl State {
 /// An open inotify file.
 pub struct Inotify {
     state: Mutex<State>,
-    /// Whose it is.
+    /// The user that it belongs to.
     user: u32,
     /// Events that wait for a reader, at most.
     most: usize,
@@ -145,7 +145,7 @@ struct Watch {
     instance: Weak<Inotify>,
     number: i32,
     mask: u32,
-    /// Of a directory.
+    /// It watches a directory.
     is_directory: bool,
 }
 

@@ -74,7 +74,7 @@ pub struct WaitSource {
     waiters: WaitQueue,
     watched: AtomicBool,
     watchers: Mutex<Sequence<Arc<dyn Watcher>>>,
-    /// Of a socket's room: whether a writer had none since a sparing watcher was told.
+    /// For a socket's room: whether a writer had none since a sparing watcher was notified.
     lacked: Option<AtomicBool>,
 }
 

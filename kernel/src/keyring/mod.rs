@@ -119,7 +119,7 @@ pub struct Key {
     pub kind: Kind,
     /// What it is found by.
     pub description: Vec<u8>,
-    /// Whose quota it counts for.
+    /// The user whose quota it counts for.
     payer: u32,
     mark: Mark,
     state: Mutex<State>,

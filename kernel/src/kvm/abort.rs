@@ -123,7 +123,7 @@ impl Access {
             return Ok(Resolved::Again);
         }
         if self.syndrome & MAINTENANCE != 0 {
-            // Of a cache that what is there does not have.
+            // Cache maintenance of an address that is not cached does nothing.
             guest.registers.skip();
             return Ok(Resolved::Again);
         }

@@ -55,7 +55,7 @@ impl<T> Lock<Option<Arc<T>>> for Slot<T> {
 }
 
 impl Directory {
-    /// Of these virtual CPUs.
+    /// A directory of these virtual CPUs.
     pub fn new(of: &[Arc<Vcpu>]) -> Result<Arc<Self>> {
         let (mut vcpus, mut affinities) = (Vec::new(), Vec::new());
         let room = vcpus.try_reserve_exact(of.len());

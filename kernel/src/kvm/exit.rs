@@ -27,7 +27,7 @@ mod class {
 
 /// What an SMC names; calls name 0 (Arm DEN 0028, 2.9).
 const IMMEDIATE: u64 = 0xffff;
-/// Of a trapped wait: WFE, not WFI.
+/// In the syndrome of a trapped wait: WFE, not WFI.
 const WAITS_FOR_EVENT: u64 = 1;
 
 /// What is left to do.

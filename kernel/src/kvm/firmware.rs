@@ -1,4 +1,4 @@
-//! What of the firmware's calls guests have, by the VMM's wish
+//! The firmware calls that guests have, as the VMM chooses
 //! (Documentation/virt/kvm/arm/fw-pseudo-registers.rst).
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

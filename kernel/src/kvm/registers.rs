@@ -142,7 +142,8 @@ fn constant(machine: &Machine, guest: &Guest, id: u64) -> Option<u64> {
     }
 }
 
-/// Of a name that no register has: EINVAL within the core registers, as in Linux, else ENOENT.
+/// The error for a name that no register has: EINVAL within the core registers, as in Linux, else
+/// ENOENT.
 fn absent(id: u64) -> Errno {
     if id & 0xfff_0000 == CORE && id & 0xffff < word::END {
         Errno::EINVAL

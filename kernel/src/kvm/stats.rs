@@ -82,9 +82,9 @@ const NAME: usize = 48;
 const DESCRIPTION: usize = 16 + NAME;
 /// The file of statistics (Documentation/virt/kvm/api.rst, KVM_GET_STATS_FD).
 pub enum Statistics {
-    /// Of a virtual CPU: those above and their sum.
+    /// A virtual CPU's: those above and their sum.
     Vcpu(Arc<Vcpu>),
-    /// Of a machine: how often all CPUs forgot what they held of it.
+    /// A machine's: how often its translations were flushed on all CPUs.
     Machine(Arc<Machine>),
 }
 

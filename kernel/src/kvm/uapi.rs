@@ -10,12 +10,12 @@ const fn sized(direction: u32, number: u32, size: u32) -> u32 {
     direction | size << 16 | TYPE | number
 }
 
-// Of /dev/kvm.
+// Requests to /dev/kvm.
 pub const GET_API_VERSION: u32 = TYPE;
 pub const CREATE_VM: u32 = TYPE | 0x01;
 pub const CHECK_EXTENSION: u32 = TYPE | 0x03;
 pub const GET_VCPU_MMAP_SIZE: u32 = TYPE | 0x04;
-// Of a VM.
+// Requests to a VM.
 pub const CREATE_VCPU: u32 = TYPE | 0x41;
 pub const SET_USER_MEMORY_REGION: u32 = sized(WRITE, 0x46, 32);
 pub const SET_USER_MEMORY_REGION2: u32 = sized(WRITE, 0x49, 160);
@@ -33,11 +33,11 @@ pub const REGISTER_COALESCED_MMIO: u32 = sized(WRITE, 0x67, 16);
 pub const UNREGISTER_COALESCED_MMIO: u32 = sized(WRITE, 0x68, 16);
 pub const SIGNAL_MSI: u32 = sized(WRITE, 0xa5, 32);
 pub const ARM_SET_COUNTER_OFFSET: u32 = sized(WRITE, 0xb5, 16);
-// Of a device.
+// Requests to a device.
 pub const SET_DEVICE_ATTR: u32 = sized(WRITE, 0xe1, 24);
 pub const GET_DEVICE_ATTR: u32 = sized(WRITE, 0xe2, 24);
 pub const HAS_DEVICE_ATTR: u32 = sized(WRITE, 0xe3, 24);
-// Of a virtual CPU.
+// Requests to a virtual CPU.
 pub const RUN: u32 = TYPE | 0x80;
 pub const GET_MP_STATE: u32 = sized(READ, 0x98, 4);
 pub const SET_MP_STATE: u32 = sized(WRITE, 0x99, 4);
@@ -221,9 +221,9 @@ pub const EVENT_SHUTDOWN: u32 = 1;
 pub const EVENT_RESET: u32 = 2;
 pub const EVENT_WAKEUP: u32 = 4;
 pub const EVENT_SUSPEND: u32 = 5;
-/// Of a reset: by PSCI's SYSTEM_RESET2.
+/// The reset was asked for by PSCI's SYSTEM_RESET2.
 pub const RESET2: u64 = 1;
-/// Of `EXIT_HYPERCALL`: by SMC.
+/// The call of `EXIT_HYPERCALL` was made by SMC.
 pub const HYPERCALL_BY_SMC: u64 = 1;
 
 /// `struct kvm_create_device`.

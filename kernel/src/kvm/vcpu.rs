@@ -34,7 +34,7 @@ use crate::task::{current, sched, signal, work};
 
 /// The most virtual CPUs of a machine, and the bound of their numbers.
 pub const MAX_VCPUS: usize = 512;
-/// Of the reasons not to run: it is off; the VMM suspended it; one that wants it to stand still.
+/// Reasons not to run: it is off; the VMM suspended it; another virtual CPU holds it.
 const OFF: u32 = 1;
 const SUSPENDED: u32 = 2;
 const HELD: u32 = 4;

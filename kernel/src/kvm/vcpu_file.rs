@@ -30,7 +30,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Of a virtual CPU of this machine.
+    /// A handle on a virtual CPU of this machine.
     pub fn new(machine: Arc<Machine>, vcpu: Arc<Vcpu>) -> Self {
         Handle { machine, vcpu }
     }

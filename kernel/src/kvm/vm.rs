@@ -54,7 +54,7 @@ pub struct Machine {
     halting: SleepMutex<()>,
     /// The features of all virtual CPUs, once one has said them.
     features: Once<Features>,
-    /// What of the firmware's calls guests have.
+    /// The firmware calls that guests have.
     pub services: Services,
     /// The version of PSCI that the VMM wants; 0 for the newest.
     pub psci: AtomicU64,

@@ -41,7 +41,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Of nobody that is known, as Linux shows them.
+    /// Credentials of an unknown sender, as Linux shows them.
     pub const UNKNOWN: Credentials = Credentials {
         pid: 0,
         uid: 65534,

@@ -96,7 +96,7 @@ impl Base {
         self.attr.get().mode & 0o7777
     }
 
-    /// Whose it is.
+    /// The user that it belongs to.
     pub fn user(&self) -> u32 {
         self.attr.get().uid
     }

@@ -150,7 +150,7 @@ fn set_flags(file: &Arc<File>, fd: i32, flags: u32) -> Result<()> {
     if changed & flags & O_NOATIME != 0 {
         perm::owner(file.entry())?;
     }
-    // Of a pipe it makes packets.
+    // In a pipe, O_DIRECT makes packets.
     let can_direct = file.entry().kind() == Kind::Fifo || file.ops().has_direct(file.path());
     if flags & O_DIRECT != 0 && !can_direct {
         return Err(Errno::EINVAL);

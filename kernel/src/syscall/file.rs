@@ -283,7 +283,7 @@ pub fn pieces<L: Layout>(address: usize, count: usize) -> Result<Vec<IoVec>> {
     let pieces = L::pieces(address, count)?;
     pieces.iter().try_fold(0isize, |sum, piece| {
         let len = isize::try_from(piece.len).map_err(|_| Errno::EINVAL)?;
-        // Of so few pieces one is then longer than a program's memory.
+        // With so few pieces, one is then longer than a program's memory.
         sum.checked_add(len).ok_or(Errno::EFAULT)
     })?;
     Ok(pieces)

@@ -48,7 +48,7 @@ impl Side {
         }
     }
 
-    /// Of what was read, `unused` bytes at the end were not used after all.
+    /// `unused` bytes at the end of what was read were not used after all.
     fn read_done(&mut self, count: usize, unused: usize) {
         match &mut self.position {
             Some((_, position)) => *position += (count - unused) as u64,

@@ -179,9 +179,9 @@ const CPUCLOCK_VIRT: i32 = 1;
 
 /// A clock of CPU time, and whether it counts what is the program's own alone.
 pub enum CpuClock {
-    /// Of a thread.
+    /// A thread's clock.
     Thread(Arc<Thread>, bool),
-    /// Of a process.
+    /// A process's clock.
     Process(Arc<Process>, bool),
 }
 

@@ -85,7 +85,7 @@ pub trait Follow: Send + Sync {
 /// Notified when the time of day is set.
 static FOLLOWERS: Mutex<Sequence<Weak<dyn Follow>>> = Mutex::new(Sequence::new());
 
-/// What of a follower keeps it among the others: 0, or its number and one.
+/// A follower's place among the others: 0, or its number and one.
 pub struct Following(AtomicU64);
 
 impl Following {

@@ -140,7 +140,7 @@ struct Gathered {
     notes: Vec<u8>,
 }
 
-/// Of the processes that just now end their other threads for a core file.
+/// The processes that just now end their other threads for a core file.
 static GATHERED: Mutex<Vec<Gathered>> = Mutex::new(Vec::new());
 
 /// Another thread writes the file, and is about to end this one.

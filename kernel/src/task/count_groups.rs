@@ -174,13 +174,13 @@ const DROPS: u32 = 2;
 const GROUP_SHIFT: u32 = 2;
 
 impl Mode {
-    /// Of a new thread of a process.
+    /// The mode of a new thread of a process.
     pub fn of(process: &Process) -> Mode {
         let watched = if process.is_traced() { WATCHED } else { 0 };
         Mode(process.counting().number << GROUP_SHIFT | watched)
     }
 
-    /// Of a thread.
+    /// The mode of a thread.
     pub fn of_thread(thread: &Thread) -> Mode {
         let watched = if thread.is_watched() { WATCHED } else { 0 };
         let drops = if thread.arch.uses_sve() { DROPS } else { 0 };

@@ -36,7 +36,7 @@ pub enum Base {
     Wall { realtime: bool },
     /// CPU time of a process.
     Process(Weak<Process>),
-    /// What of that of the timer's own process is its program's.
+    /// CPU time that the timer's own process spent in its program.
     User,
     /// CPU time of a thread.
     Thread(Weak<Thread>),
@@ -56,7 +56,7 @@ pub struct Request {
     pub tid: i32,
 }
 
-/// Whom a timer tells.
+/// The receiver of a timer's expirations.
 #[derive(Clone)]
 pub enum Notice {
     /// Nobody: what is left is all that is asked for.
@@ -103,7 +103,7 @@ impl State {
     }
 }
 
-/// Whom a timer tells now, and what.
+/// A signal that a timer sends, and to whom.
 type Message = (Arc<Process>, Option<Arc<Thread>>, Info);
 
 /// A timer.

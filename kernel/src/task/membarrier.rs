@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use super::{count_groups, current, sched};
 use crate::arch::{cpu, smp};
 
-/// Whom a barrier is for.
+/// The threads that a barrier is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// All programs.

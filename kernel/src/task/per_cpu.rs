@@ -11,7 +11,7 @@ pub struct PerCpu {
 }
 
 impl PerCpu {
-    /// Of a CPU that does not run yet.
+    /// The data of a CPU that does not run yet.
     pub const fn new() -> Self {
         PerCpu {
             sched: RunQueue::new(),

@@ -36,9 +36,9 @@ struct Entry {
     serial: u64,
     thread: Option<Arc<Thread>>,
     process: Option<Arc<Process>>,
-    /// Of each kind of list, its own.
+    /// Its own list of each kind.
     lists: [Ends; KINDS],
-    /// Of each kind, its process's place in another's.
+    /// Its process's place in another's list of each kind.
     places: [Sides; KINDS],
 }
 
@@ -72,11 +72,11 @@ struct Sides {
 /// Lists of processes that a number has.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Of the process with that number.
+    /// The children of the process with that number.
     Children,
-    /// Of the process group.
+    /// The members of the process group.
     Group,
-    /// Of the session.
+    /// The members of the session.
     Session,
 }
 

@@ -44,7 +44,7 @@ pub struct SharedSignals {
 }
 
 impl SharedSignals {
-    /// Of a new process.
+    /// The state of a new process.
     pub fn new(actions: Arc<Actions>) -> Self {
         SharedSignals {
             pending: Mutex::new(Pending::new()),

@@ -50,7 +50,8 @@ pub struct State {
     over: AtomicBool,
     /// The priority that it inherits from those who wait for its locks, 0 for none.
     inherited: AtomicU8,
-    /// Whom it gives which priority while it waits for a lock, by address; 0 for nobody.
+    /// The thread that inherits its priority while it waits for a lock, by address (0 for none),
+    /// and that priority.
     heir: AtomicUsize,
     given: AtomicU8,
     /// Ticks since it slept last, and how often it had slept then.
@@ -59,7 +60,7 @@ pub struct State {
 }
 
 impl State {
-    /// Of a thread that did not run yet.
+    /// The state of a thread that did not run yet.
     pub const fn new() -> Self {
         State {
             turn: AtomicU32::new(0),
@@ -82,7 +83,8 @@ impl State {
         self.inherited.store(priority as u8, Relaxed);
     }
 
-    /// Whom it gives which priority while it waits for a lock, by address; 0 for nobody.
+    /// The thread that inherits its priority while it waits for a lock, by address (0 for none),
+    /// and that priority.
     pub fn given(&self) -> (usize, u32) {
         (self.heir.load(Relaxed), self.given.load(Relaxed).into())
     }

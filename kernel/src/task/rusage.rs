@@ -59,7 +59,7 @@ pub fn user_hz(ns: u64) -> u64 {
 }
 
 impl Usage {
-    /// Of a thread until now.
+    /// A thread's usage until now.
     pub fn of(thread: &Thread) -> Usage {
         let (sleeps, preemptions) = thread.sched.switches();
         Usage {

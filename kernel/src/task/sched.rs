@@ -127,7 +127,7 @@ pub struct Entity {
 }
 
 impl Entity {
-    /// Of a thread that does not run yet, in the address space at `space`, or none.
+    /// The entity of a thread that does not run yet, in the address space at `space`, or none.
     #[inline(always)]
     pub(super) fn new(allowed: u64, nice: i32, space: usize, mode: Mode) -> Self {
         let weight = weight_of(nice);
@@ -187,7 +187,7 @@ impl Entity {
         real_time::priority(self.vruntime())
     }
 
-    /// Of the CPU whose queue `least` is of; not in a queue.
+    /// Changes the class of a thread that is in no queue; `least` is that of its CPU's queue.
     fn set_class(&self, class: Class, least: u64) {
         match class {
             Class::RealTime(priority) => {

@@ -36,7 +36,7 @@ fn period() -> u64 {
 }
 
 impl Tick {
-    /// Of a CPU that idles.
+    /// The tick of a CPU that idles.
     pub const fn new() -> Self {
         Tick {
             due: AtomicU64::new(u64::MAX),

@@ -435,7 +435,7 @@ unsafe fn futex2() {
     }
 }
 
-/// Who waited longest is woken first, however many wait.
+/// The thread that waited longest is woken first, however many wait.
 unsafe fn woken_in_order() {
     const THREADS: usize = 64;
     let (word, entered, woken) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));

@@ -538,7 +538,7 @@ unsafe fn filters() {
     }
 }
 
-/// Who may do everything suspends the filters of another, and nobody else does.
+/// A privileged tracer suspends the filters of another thread, and nobody else does.
 unsafe fn suspended() {
     unsafe {
         let filtered = || {

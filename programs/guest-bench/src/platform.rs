@@ -12,7 +12,7 @@ pub struct Platform {
     pub uart: usize,
     pub distributor: usize,
     pub redistributors: usize,
-    /// The monitor's status register, if it has one.
+    /// The VMM's status register, if it has one.
     pub status: Option<usize>,
     tree: usize,
 }
@@ -30,7 +30,7 @@ pub fn known() -> Option<Platform> {
 }
 
 fn parse(tree: usize) -> Fdt<'static> {
-    // SAFETY: the monitor passes a device tree's address, and nothing writes to it.
+    // SAFETY: the VMM passes a device tree's address, and nothing writes to it.
     unsafe { Fdt::from_raw(tree as *const u8) }.expect("the device tree is sound")
 }
 

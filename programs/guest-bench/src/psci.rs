@@ -25,10 +25,10 @@ pub fn start_cpu(affinity: u64, entry: extern "C" fn(), context: u64) {
     assert_eq!(result, 0, "CPU_ON of {affinity:#x}");
 }
 
-/// Leaves a status with the monitor and powers off.
+/// Leaves a status with the VMM and powers off.
 pub fn power_off(platform: &Platform, status: u32) -> ! {
     if let Some(register) = platform.status {
-        // SAFETY: the monitor's status register takes any number.
+        // SAFETY: the VMM's status register takes any number.
         unsafe { (register as *mut u32).write_volatile(status) };
     }
     system_off()

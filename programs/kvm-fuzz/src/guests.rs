@@ -98,7 +98,7 @@ fn line(vm: &OwnedFd, random: &mut Random) {
 fn leave_often(vcpu: &OwnedFd, random: &mut Random) {
     let page = Memory::of_vcpu(vcpu.as_raw_fd()).expect("its page");
     for _ in 0..RUNS {
-        // The answer to a device's read stands 40 bytes in; all of the page is the monitor's to
+        // The answer to a device's read stands 40 bytes in; all of the page is the VMM's to
         // write.
         page.write(40, random.edge() as u32);
         page.write(44, random.edge() as u32);

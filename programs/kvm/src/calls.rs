@@ -1,4 +1,4 @@
-//! Calls of a guest that its monitor answers, or refuses, by KVM_ARM_VM_SMCCC_FILTER; and its
+//! Calls of a guest that its VMM answers, or refuses, by KVM_ARM_VM_SMCCC_FILTER; and its
 //! suspension.
 
 use std::arch::global_asm;
@@ -173,7 +173,7 @@ fn sleeps(vcpu: &mut VcpuFd) {
     println!("no error: {}", pass(vcpu, SET_EVENTS, &mut pending));
 }
 
-/// What the monitor sees of a CPU that another has started and that has not run yet.
+/// What the VMM sees of a CPU that another has started and that has not run yet.
 fn started(kvm: &Kvm) {
     const CPU_ON: u32 = 0xc400_0003;
     let (vm, _) = machine(kvm, guest());

@@ -146,7 +146,7 @@ global_asm!(
     "   add x1, x1, #1",
     "   cmp x1, #200",
     "   b.ne 1b",
-    // Nothing waits in a ring whose end the monitor has made nonsense.
+    // Nothing waits in a ring whose end the VMM has made nonsense.
     "   mov x10, #2",
     "   str w0, [x20]",
     "   mov x10, #0",

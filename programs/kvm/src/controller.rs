@@ -11,7 +11,7 @@ use kvm_ioctls::{DeviceFd, Kvm, VcpuExit, VcpuFd, VmFd};
 
 use crate::host::{PC, call, set};
 
-/// Where the guest's memory is, its code, and a device of the monitor's.
+/// Where the guest's memory is, its code, and a device of the VMM's.
 const MEMORY: u64 = 0x4000_0000;
 const DEVICE: u64 = 0x0b00_0000;
 /// Requests that take a structure which is made here.

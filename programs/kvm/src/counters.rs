@@ -1,4 +1,4 @@
-//! A machine's counters, which its monitor sets for all virtual CPUs, and the physical timer.
+//! A machine's counters, which its VMM sets for all virtual CPUs, and the physical timer.
 
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

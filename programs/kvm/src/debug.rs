@@ -129,7 +129,7 @@ fn events(vcpu: &mut VcpuFd) {
     println!("takes it: {}", run(vcpu));
 }
 
-/// Debug registers are the guest's, whatever the monitor debugs with.
+/// Debug registers are the guest's, whatever the VMM debugs with.
 fn registers(vcpu: &VcpuFd) {
     for (what, register) in [
         ("DBGBVR1", system(2, 0, 0, 1, 4)),
@@ -149,7 +149,7 @@ fn registers(vcpu: &VcpuFd) {
     );
 }
 
-/// A guest whose monitor restores it with debug registers in use goes on with them, before it
+/// A guest whose VMM restores it with debug registers in use goes on with them, before it
 /// touches one.
 fn restored(kvm: &Kvm) {
     let control = system(2, 0, 0, 2, 2);

@@ -390,7 +390,7 @@ global_asm!(
     ".popsection",
 );
 
-// Writes to the eventfd, and counts that in memory; then to the monitor, and again.
+// Writes to the eventfd, and counts that in memory; then to the VMM, and again.
 global_asm!(
     ".pushsection .rodata.beside, \"a\"",
     ".global beside_start, beside_end",

@@ -9,7 +9,7 @@ use kvm_bindings::{
 };
 use kvm_ioctls::{DeviceFd, Kvm, VcpuFd, VmFd};
 
-/// Where guests have their memory, a device of the monitor's, and their controller.
+/// Where guests have their memory, a device of the VMM's, and their controller.
 pub const MEMORY: u64 = 0x4000_0000;
 pub const DEVICE: u64 = 0x0b00_0000;
 pub const DISTRIBUTOR: u64 = 0x0800_0000;

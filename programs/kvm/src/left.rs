@@ -106,7 +106,7 @@ fn in_child(work: impl FnOnce()) {
 }
 
 /// The memory of a machine that is gone but for the page that its virtual CPU shares with the
-/// monitor, and that page.
+/// VMM, and that page.
 fn page_of_machine(kvm: &Kvm) -> (*mut u8, *mut libc::c_void) {
     // Writes to the device.
     let (vm, base) = host::machine(kvm, &[0xd2a1_6014, 0xb900_0280]);
@@ -124,7 +124,7 @@ fn page_of_machine(kvm: &Kvm) -> (*mut u8, *mut libc::c_void) {
     (base, page)
 }
 
-/// A monitor that lets go of the page last.
+/// A VMM that lets go of the page last.
 fn held_by_page(kvm: &Kvm) {
     let (base, page) = page_of_machine(kvm);
     // SAFETY: mapped there, and nothing points into them.
@@ -174,7 +174,7 @@ fn write(vm: &VmFd, at: u64) {
     }
 }
 
-/// A monitor that is killed while its guest runs.
+/// A VMM that is killed while its guest runs.
 fn killed(kvm: &Kvm) {
     let ready = eventfd();
     // SAFETY: the child has one thread, and uses nothing that another held.

@@ -1,4 +1,4 @@
-//! A monitor, and another thread of its process, that use SVE themselves while their guest does.
+//! A VMM, and another thread of its process, that use SVE themselves while their guest does.
 
 use std::arch::{asm, global_asm};
 use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! A guest's memory while the monitor changes its own, the log of pages written, and memory that is
+//! A guest's memory while the VMM changes its own, the log of pages written, and memory that is
 //! only read.
 
 use std::arch::global_asm;
@@ -132,7 +132,7 @@ fn follows(vcpu: &mut VcpuFd, base: *mut u8) {
     println!("back: {}", command(vcpu, READ, address, 0));
 }
 
-/// What a guest writes is the monitor's, although that forks meanwhile, and another thread's writes
+/// What a guest writes is the VMM's, although that forks meanwhile, and another thread's writes
 /// copy the page.
 fn beside_forks(vcpu: &mut VcpuFd, base: *mut u8) {
     const ROUNDS: usize = 40;

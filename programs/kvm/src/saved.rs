@@ -1,4 +1,4 @@
-//! A GICv3's state as a monitor saves and restores it: which registers there are, what they hold,
+//! A GICv3's state as a VMM saves and restores it: which registers there are, what they hold,
 //! and what is refused.
 
 use kvm_bindings::{KVM_ARM_VCPU_PSCI_0_2, kvm_device_attr, kvm_vcpu_init as Init};

@@ -1,4 +1,4 @@
-//! Who receives an SGI: those that the guest's write names, and nobody else.
+//! An SGI reaches the virtual CPUs that the guest's write names, and no others.
 
 use kvm_bindings::kvm_device_attr;
 use kvm_ioctls::{DeviceFd, Kvm, VcpuExit};

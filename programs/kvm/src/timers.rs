@@ -1,4 +1,4 @@
-//! A guest that waits for its timer, whose counter the monitor set.
+//! A guest that waits for its timer, whose counter the VMM set.
 
 use std::arch::global_asm;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Guests with SVE and pointer authentication and without, and with no performance counters: what
-//! their monitor may ask for, what they find, and their registers.
+//! their VMM may ask for, what they find, and their registers.
 
 use std::arch::global_asm;
 
@@ -277,7 +277,7 @@ global_asm!(
     "   rdffr p2.b",
     "   str x0, [x20, #40]",
     "   add z2.d, z1.d, z0.d",
-    // Signs an address, and checks it; signs with the monitor's key and one of its own.
+    // Signs an address, and checks it; signs with the VMM's key and one of its own.
     "   mrs x0, sctlr_el1",
     "   orr x0, x0, #0x80000000",
     "   msr sctlr_el1, x0",

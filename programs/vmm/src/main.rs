@@ -1,4 +1,4 @@
-//! A small virtual-machine monitor for arm64 guests on Linux's KVM interface. The guest's consoles,
+//! A small VMM for arm64 guests on Linux's KVM interface. The guest's consoles,
 //! a virtio console and a PL011, are standard input and output; the exit status is what the guest
 //! left in the status register before it powered off, else 0.
 
@@ -18,7 +18,7 @@ mod virtio;
 
 use std::process::ExitCode;
 
-/// The exit status of a failure of the monitor, or of a guest that crashed.
+/// The exit status of a failure of the VMM, or of a guest that crashed.
 const FAILURE: u8 = 125;
 
 fn main() -> ExitCode {

@@ -11,7 +11,7 @@ use kvm_ioctls::VcpuFd;
 
 /// KVM_GET_STATS_FD: `_IO(KVMIO, 0xce)`.
 const GET_STATS_FD: u32 = 0xaece;
-/// Of `struct kvm_stats_desc`: the length without its name, and where its fields are.
+/// `struct kvm_stats_desc`: its length without the name, and where its fields are.
 const DESCRIPTION: usize = 16;
 const SIZE: usize = 6;
 const OFFSET: usize = 8;

@@ -61,7 +61,7 @@ pub enum Command {
     Compare(CompareOptions),
     /// The way through a kernel, instruction by instruction, as it was executed
     Inspect(InspectOptions),
-    /// Run a guest in a virtual machine: /dev/kvm, our monitor, and by default Debian's Linux with
+    /// Run a guest in a virtual machine: /dev/kvm, our VMM, and by default Debian's Linux with
     /// busybox
     Vm(VmOptions),
     /// Say what this machine has and what is missing

@@ -50,11 +50,11 @@ const REVISION: u64 = 0xf000;
 /// PIDR4 to PIDR3, then CIDR0 to CIDR3.
 const IDENTITY: [u8; 12] = [0x40, 0, 0, 0, 0x92, 0xb4, 0x3b, 0, 0x0d, 0xf0, 0x05, 0xb1];
 
-/// Of CBASER and BASER: valid; pages, less one; attributes of memory.
+/// Fields of CBASER and BASER: valid; pages, less one; attributes of memory.
 const VALID: u64 = 1 << 63;
 const PAGES: u64 = 0xff;
 const COMMAND_PAGE: u64 = 0x1000;
-/// Of BASER: two levels; what it is of; entries of 8 bytes; pages of 64 KB.
+/// Fields of BASER: two levels; what it is of; entries of 8 bytes; pages of 64 KB.
 const INDIRECT: u64 = 1 << 62;
 const READ_ONLY: u64 = 7 << 56 | 0x1f << 48 | 3 << 8;
 const TABLE_PAGE: u64 = 0x1_0000;

@@ -50,7 +50,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Of a space that never ran.
+    /// The context of a space that never ran.
     pub const fn new() -> Self {
         Context {
             id: ContextId::new(),

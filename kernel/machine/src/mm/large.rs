@@ -37,7 +37,7 @@ impl AddressSpace {
     /// `pause` after each but the last.
     ///
     /// # Errors
-    /// Of `pause`.
+    /// The errors of `pause`.
     pub(super) fn each_part(
         &self,
         range: Range<usize>,

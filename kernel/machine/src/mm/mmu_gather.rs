@@ -20,7 +20,7 @@ const GATHERED: usize = 64;
 
 /// Frames that entries no longer hold, but that some CPU may still reach; to be settled.
 pub struct Gather<'a> {
-    /// Whose translations; none if no CPU can hold any.
+    /// The context of the translations; none if no CPU can hold any.
     context: Option<&'a Context>,
     /// The first `count` are there.
     frames: [MaybeUninit<FrameRef>; GATHERED],
@@ -173,7 +173,7 @@ impl<'a> Gather<'a> {
 
 impl Drop for Gather<'_> {
     fn drop(&mut self) {
-        // Of what was settled nothing is left.
+        // Nothing is left of what was paid.
         if !self.owed.is_empty() {
             self.pay(None);
         }

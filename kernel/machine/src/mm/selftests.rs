@@ -303,7 +303,7 @@ selftest! {
             let child = space.fork().unwrap();
             let mut byte = [0];
             assert_eq!(user::copy_from(BASE, &mut byte), 1);
-            // Of another frame from here on.
+            // This is another frame from here on.
             assert_eq!(space.write(BASE, &[3]), Ok(1));
             drop(child);
         };

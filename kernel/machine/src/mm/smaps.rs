@@ -24,7 +24,7 @@ pub struct Usage {
     pub shared: usize,
     /// Written to since mapped; private memory is for that alone there.
     pub dirty: usize,
-    /// Of these, held by others too.
+    /// The dirty ones that others hold too.
     pub shared_dirty: usize,
     /// Mapped as huge pages.
     pub huge: usize,

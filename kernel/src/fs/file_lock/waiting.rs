@@ -18,7 +18,7 @@ struct Waiting {
     wanted: Lock,
     /// The context of its inode, which stays while one waits.
     key: Key,
-    /// Whose lock stood against it.
+    /// The owner of the lock that conflicts with it.
     blocker: Owner,
 }
 

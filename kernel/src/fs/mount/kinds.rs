@@ -27,7 +27,7 @@ pub struct Super {
 enum Own {
     Nothing,
     Files,
-    /// Of a ramfs, the root's permissions.
+    /// A ramfs, with its root's permissions.
     Unlimited(u32),
     Terminals(Arc<pts_options::Shared>),
     Processes(Arc<proc::Options>),

@@ -32,7 +32,7 @@ impl Directory {
         }
     }
 
-    /// Whose descriptors they are; what is known of them is for who may look into it.
+    /// The process whose descriptors they are; their details are for those who may look into it.
     fn subject(&self) -> Result<Subject> {
         if self.infos {
             self.who.find_open()

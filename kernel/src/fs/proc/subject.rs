@@ -75,7 +75,7 @@ impl Who {
         }
     }
 
-    /// Whose a file of it is that has this kind and these permissions; root's when it is gone.
+    /// The owner of its file of this kind and with these permissions; root when it is gone.
     pub fn owner(self, kind: Kind, permissions: u32) -> (u32, u32) {
         let owner = |subject: Subject| subject.owner(kind, permissions);
         self.find().map_or((0, 0), owner)
@@ -156,7 +156,7 @@ impl Subject {
         })
     }
 
-    /// Whose its files are: whom it acts as, but root's where others may not look into it.
+    /// The owner of its files: the user it acts as, but root where others may not look into it.
     /// Directories that everybody may read always tell whom it acts as (task_dump_owner).
     pub fn owner(&self, kind: Kind, permissions: u32) -> (u32, u32) {
         let shown = (kind, permissions) == (Kind::Directory, 0o555)

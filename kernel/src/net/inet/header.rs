@@ -65,7 +65,7 @@ fn number(data: &[u8], least: i32, most: i32) -> Result<i32> {
 }
 
 impl Header {
-    /// Of a packet that arrived.
+    /// The header of a packet that arrived.
     pub fn new(hops: u8, class: u8, to: SocketAddr) -> Self {
         Header {
             hops: Some(hops.into()),
@@ -75,7 +75,7 @@ impl Header {
         }
     }
 
-    /// Of no datagram: what became of one.
+    /// A report of what became of a datagram.
     pub fn of_report(report: Report) -> Self {
         Header {
             report: Some(report),
@@ -93,7 +93,7 @@ impl Header {
         self.class.unwrap_or(0) as u8
     }
 
-    /// Of one datagram alone.
+    /// The header as that of one datagram alone.
     pub fn alone(self) -> Self {
         Header {
             segment: None,

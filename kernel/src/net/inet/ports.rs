@@ -34,7 +34,7 @@ pub struct Holder {
     pub shares_address: bool,
     /// SO_REUSEPORT, with other sockets of the same user.
     pub shares_port: bool,
-    /// Whose the socket is.
+    /// The user that the socket belongs to.
     pub user: u32,
     /// It takes connections.
     pub listens: bool,

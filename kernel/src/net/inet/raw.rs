@@ -367,7 +367,7 @@ impl Socket for Raw {
         Ok(())
     }
 
-    /// Of a raw socket the protocol is where others have a port.
+    /// A raw socket has its protocol where others have a port.
     fn name(&self) -> Name {
         if !self.is_raw() {
             return self.place.name();

@@ -48,7 +48,7 @@ const LISTENS: u8 = 10;
 /// A dump: which sockets are told, and how far it is.
 pub struct Dump {
     family: u32,
-    /// Of IP, and of netlink, where it may be all.
+    /// The protocol of IP sockets, or of netlink sockets, where it may be all.
     protocol: u32,
     /// A bit for each state that is wanted.
     states: u32,

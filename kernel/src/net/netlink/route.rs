@@ -66,7 +66,7 @@ pub fn answer(answer: &mut Answer, request: Header, body: &[u8]) -> Result<()> {
         GET_ROUTE if dump => answer.routes(family),
         GET_ROUTE => answer.route_to(body)?,
         GET_RULE if dump => answer.rules(family),
-        // Of neighbours and their like there are none.
+        // There are no neighbours or the like.
         NEW_LINK..=LAST if request.kind % 4 == 2 && dump => {}
         // The interface is as it shall be already.
         NEW_LINK | SET_LINK => {}

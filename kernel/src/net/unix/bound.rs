@@ -42,7 +42,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Of a socket of this kind, without a name of its own: what it is called is `name`.
+    /// A socket of this kind without a name of its own; `name` is what it is called.
     ///
     /// # Errors
     /// ENOMEM.

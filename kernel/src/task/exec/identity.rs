@@ -1,4 +1,5 @@
-//! Whom a program acts as, and who may look into it: decided before anything of it is made.
+//! The identity that a program acts as, and who may look into it: decided before anything of it is
+//! made.
 
 use alloc::sync::Arc;
 
@@ -16,9 +17,9 @@ use crate::task::{Thread, current};
 /// READ_IMPLIES_EXEC, ADDR_NO_RANDOMIZE, ADDR_COMPAT_LAYOUT and MMAP_PAGE_ZERO.
 const UNSAFE_PERSONALITY: u32 = 0x040_0000 | 0x004_0000 | 0x020_0000 | 0x010_0000;
 
-/// Whom a program acts as.
+/// The identity that a program acts as.
 pub struct Identity {
-    /// As whom.
+    /// Its credentials.
     pub credentials: Arc<Credentials>,
     /// It is more privileged than who runs it (AT_SECURE).
     pub secure: bool,

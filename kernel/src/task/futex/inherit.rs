@@ -19,7 +19,7 @@ use crate::task::{self, Thread, current};
 
 /// A thread of a real-time policy that waits for another's lock.
 pub struct Donor {
-    /// Whose lock it is, by address.
+    /// The thread that has the lock, by address.
     heir: usize,
     priority: u32,
     /// Its own address.

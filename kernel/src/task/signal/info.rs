@@ -44,7 +44,7 @@ impl Info {
         Self::new(signo, SI_KERNEL as i32)
     }
 
-    /// Of a signal of which nothing else is known: as on Linux nobody's.
+    /// The information of a signal of which nothing else is known: as on Linux, from nobody.
     pub fn number_only(signo: u32) -> Self {
         Self::new(signo, SI_USER as i32)
     }

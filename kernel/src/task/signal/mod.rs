@@ -56,7 +56,7 @@ pub struct Own {
 pub const NO_ALTSTACK: [usize; 3] = [0, linux_raw_sys::general::SS_DISABLE as usize, 0];
 
 impl ThreadSignals {
-    /// Of a new thread.
+    /// The state of a new thread.
     #[inline(always)]
     pub fn new(blocked: u64, altstack: [usize; 3]) -> Self {
         ThreadSignals {

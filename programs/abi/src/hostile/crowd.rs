@@ -39,7 +39,7 @@ fn make_children() -> ! {
         // SAFETY: the process has one thread, and touches no memory.
         unsafe {
             match libc::fork() {
-                // Who makes ends at once, so that what is missed lives.
+                // The maker ends at once, so that a child that is missed lives.
                 child if child > 0 => libc::_exit(0),
                 _ => continue,
             }
@@ -119,7 +119,7 @@ fn same_lease(seconds: &str) {
         let opener = libc::fork();
         if opener == 0 {
             handle(SIGALRM, nothing);
-            // Of who waits for ever this is the only way out.
+            // A process that waits for ever has no other way out.
             libc::alarm(if seconds == "0" { 2 } else { 60 });
             let opened = libc::open(c"contested".as_ptr(), libc::O_RDONLY);
             tell("open", i32::from(opened >= 0) - 1);

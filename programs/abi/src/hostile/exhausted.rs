@@ -20,7 +20,7 @@ use crate::tell_ok;
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
 const BOTH: i32 = PROT_READ | PROT_WRITE;
-/// Who goes on.
+/// The user that goes on.
 const OTHER: u32 = 1001;
 const PLACE: &str = "/tmp/exhausted";
 /// A holder that is neither refused more nor ended by now takes too little to matter.
@@ -51,7 +51,7 @@ const HOLDERS: &[(&str, Take)] = &[
 /// Runs this part: all holders, or the one that is named.
 pub fn run() {
     let only = std::env::args().nth(3);
-    // Who looks on is not to be the one that ends.
+    // The process that looks on is not to be the one that ends.
     adjust("-1000");
     for (name, take) in HOLDERS {
         if only.as_deref().is_none_or(|only| only == *name) {

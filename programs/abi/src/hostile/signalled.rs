@@ -16,7 +16,7 @@ const PAGES: usize = 40_000;
 const PAUSE: Duration = Duration::from_micros(300);
 const FORKS: i32 = 5;
 const ROUNDS: u64 = 20;
-/// Who has not got its child by then never does.
+/// A process that has not got its child by then never does.
 const SECONDS: u32 = 100;
 
 /// Runs this part.

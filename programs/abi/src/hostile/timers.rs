@@ -101,7 +101,7 @@ unsafe fn signals() -> usize {
     }
 }
 
-/// Of processes, each with its interval timers.
+/// Processes, each with its interval timers.
 unsafe fn alarms() -> usize {
     unsafe {
         let mut armed = 0;

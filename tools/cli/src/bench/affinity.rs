@@ -1,5 +1,5 @@
 //! The suite `affinity`: what a guest's exits cost, and how the cost grows with its virtual CPUs.
-//! The monitor and the guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each
+//! The VMM and the guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each
 //! kernel.
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ const fn operation(name: &'static str, title: &'static str, shown: bool) -> Oper
 const OPERATIONS: [Operation; 17] = [
     operation("hvc", "a hypercall that is refused", true),
     operation("mmio_vgic", "a device read answered by the kernel", true),
-    operation("mmio_vmm", "a device read answered by the monitor", true),
+    operation("mmio_vmm", "a device read answered by the VMM", true),
     operation("id_register", "a read of an ID register", true),
     operation("eoi", "end of an interrupt", false),
     operation("timer", "latency of the timer", false),
@@ -134,7 +134,7 @@ pub fn machine<'b>(
 /// Runs the guest on it with this many virtual CPUs.
 pub fn run_guest(bench: &Bench, machine: &Machine, vcpus: u32) -> Result<(Session, Output)> {
     let mut tree = guest::bare_tree(bench.project, Arch::Arm64)?;
-    let words = vm::measuring_monitor(bench.project, &mut tree, vcpus)?;
+    let words = vm::measuring_vmm(bench.project, &mut tree, vcpus)?;
     let jobs = [guest::job(words)];
     let mut session = guest::boot(bench.project, machine, &mut tree, &jobs, None)?;
     let limit = Duration::from_secs(60 + u64::from(vcpus));
@@ -195,7 +195,7 @@ fn column(operation: &Operation, subject: &Subject, guests: &[Said]) -> Column {
         title: format!("affinity: {}", operation.title),
         unit: "instructions of the whole machine an operation, least of the samples".into(),
         note: format!(
-            "Monitor and guest are our own; {CPUS} CPUs below the guest; the guest's own instructions count too."
+            "VMM and guest are our own; {CPUS} CPUs below the guest; the guest's own instructions count too."
         ),
         ratios: true,
         mean: false,

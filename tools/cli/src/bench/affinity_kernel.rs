@@ -21,8 +21,9 @@ pub fn measure(bench: &Bench, subject: &Subject) -> Column {
         id: "affinity-kernel".into(),
         title: "affinity: the kernel's share of an exit".into(),
         unit: "instructions of the kernel an operation, least of the samples".into(),
-        note: "One virtual CPU on one CPU. Neither the guest's nor the monitor's own instructions count."
-            .into(),
+        note:
+            "One virtual CPU on one CPU. Neither the guest's nor the VMM's own instructions count."
+                .into(),
         ratios: true,
         mean: false,
         detail: false,

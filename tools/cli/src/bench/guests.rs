@@ -1,5 +1,5 @@
 //! The suite `guests`: what page faults of guests cost on a hypervisor. Stile with each policy of
-//! `hwaf` and Debian's Linux are guests of our own monitor (`programs/vmm`), and run lmbench's
+//! `hwaf` and Debian's Linux are guests of our own VMM (`programs/vmm`), and run lmbench's
 //! lat_pagefault, a build with tcc, and one with make and gcc.
 
 use std::collections::BTreeMap;
@@ -107,7 +107,7 @@ fn head(id: &str, title: &str, note: &str) -> Head {
         title: format!("guests: {title}"),
         unit: "faults of the guest and what they took, as each row says".into(),
         note: format!(
-            "{note}. One virtual CPU; the monitor is our own. Linux's KVM does not tell kinds of exits."
+            "{note}. One virtual CPU; the VMM is our own. Linux's KVM does not tell kinds of exits."
         ),
         ratios: false,
         mean: false,

@@ -18,7 +18,7 @@
 //! - `#: only ARCH`: what it needs exists for this architecture alone
 //! - `#: hypervisor`: it needs /dev/kvm, so it runs only on machines that start where the kernel
 //!   can be a hypervisor
-//! - `#: guest`: it runs guests: the monitor `vmm` in `PATH`, and in `/vm` Debian's Linux
+//! - `#: guest`: it runs guests: the VMM `vmm` in `PATH`, and in `/vm` Debian's Linux
 //!   (`kernel`), its file tree (`initrd`) and what belongs on its command line (`parameters`)
 //! - `#: memory SIZE`: its machine has so much, in place of 1G; cases that say the same share one
 //! - `#: minutes N`: it may take so long, and runs on one machine of each architecture

@@ -1,6 +1,6 @@
 #!/bin/sh
-# PID 1 of a guest: on the monitor's console, as it comes and goes, it runs the words that the kernel's command line has after
-# `--`, or else /stile/job, and leaves the status to the monitor.
+# PID 1 of a guest: on the VMM's console, as it comes and goes, it runs the words that the kernel's command line has after
+# `--`, or else /stile/job, and leaves the status to the VMM.
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
 mount -t sysfs sys /sys

@@ -1,4 +1,4 @@
-//! `stile vm`: a machine with a hypervisor, and in it our monitor (`programs/vmm`) with a guest.
+//! `stile vm`: a machine with a hypervisor, and in it our VMM (`programs/vmm`) with a guest.
 
 pub mod system;
 
@@ -35,7 +35,7 @@ const HOST_MEMORY: u64 = 1024;
 const GUEST: &str = "linux-6.12";
 /// The tag of a guest's phase 0, after which the others follow (`programs/vmm`).
 const PHASES: u32 = 256;
-/// Where monitor and guest are in the host.
+/// Where VMM and guest are in the host.
 const FOLDER: &str = "/vm";
 
 /// Options of `vm`.
@@ -119,7 +119,7 @@ fn mebibytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a size is an even number of M, or a number of G".into())
 }
 
-/// Boots a kernel, in it the monitor, and in that the guest: the status that the guest left when it
+/// Boots a kernel, in it the VMM, and in that the guest: the status that the guest left when it
 /// powered off.
 pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     options
@@ -159,7 +159,7 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
     let mut tree = guest::bare_tree(project, Arch::Arm64)?;
     let [stdin, stdout, stderr] = terminal::terminals();
     let interactive = stdin && stdout;
-    let mut job = guest::job(monitor(project, options, interactive, &mut tree)?);
+    let mut job = guest::job(vmm_command(project, options, interactive, &mut tree)?);
     job.count = options.count.is_some();
     // The kernel's own work after its start is not counted.
     job.settle = options.instructions;
@@ -214,15 +214,15 @@ fn tell_instructions(counted: &Counted) {
     }
 }
 
-/// Puts the monitor and what it is to run into the host's tree: the monitor's command line.
-fn monitor(
+/// Puts the VMM and what it is to run into the host's tree: the VMM's command line.
+fn vmm_command(
     project: &Project,
     options: &VmOptions,
     interactive: bool,
     tree: &mut Initramfs,
 ) -> Result<Vec<String>> {
     let system = System::from_option(&options.guest_kernel);
-    let mut words = bare_monitor(project, tree, &system.image(project)?, options.vcpus)?;
+    let mut words = bare_vmm(project, tree, &system.image(project)?, options.vcpus)?;
     words.extend(["--memory".into(), format!("{}M", options.memory)]);
     if options.icount {
         words.push("--pin".into());
@@ -267,21 +267,17 @@ fn monitor(
 }
 
 /// The same for the guest that measures, with this many virtual CPUs.
-pub fn measuring_monitor(
-    project: &Project,
-    tree: &mut Initramfs,
-    vcpus: u32,
-) -> Result<Vec<String>> {
-    let mut words = bare_monitor(project, tree, &system::bench(project)?, vcpus)?;
+pub fn measuring_vmm(project: &Project, tree: &mut Initramfs, vcpus: u32) -> Result<Vec<String>> {
+    let mut words = bare_vmm(project, tree, &system::bench(project)?, vcpus)?;
     words.extend(["--pin".into(), place("kernel")]);
     Ok(words)
 }
 
-/// Puts the monitor and a Linux guest into a tree, for scripts to run: `vmm` in `PATH`, and in
+/// Puts the VMM and a Linux guest into a tree, for scripts to run: `vmm` in `PATH`, and in
 /// `/vm` the guest's kernel, archive and parameters.
 pub fn add_guest(project: &Project, tree: &mut Initramfs) -> Result<()> {
     let system = System::from_option(GUEST);
-    bare_monitor(project, tree, &system.image(project)?, 1)?;
+    bare_vmm(project, tree, &system.image(project)?, 1)?;
     tree.link("usr/bin/vmm", &place("vmm"));
     let files = system::files(project, &system, &[], &[], &[], false)?;
     let files = files.with_context(|| format!("{GUEST} has no files"))?;
@@ -294,8 +290,8 @@ fn place(name: &str) -> String {
     format!("{FOLDER}/{name}")
 }
 
-/// The monitor and the guest's kernel, and the words that every command line begins with.
-fn bare_monitor(
+/// The VMM and the guest's kernel, and the words that every command line begins with.
+fn bare_vmm(
     project: &Project,
     tree: &mut Initramfs,
     kernel: &Path,

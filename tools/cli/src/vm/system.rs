@@ -23,7 +23,7 @@ const TOUR: &str = include_str!("tour.sh");
 pub const PARAMETERS: &str =
     "console=ttyAMA0 rdinit=/init quiet loglevel=1 panic=-1 cryptomgr.notests=1";
 
-/// Modules that a Linux guest loads, in order: its devices, and streams to the monitor.
+/// Modules that a Linux guest loads, in order: its devices, and streams to the VMM.
 const MODULES: [&str; 7] = [
     "drivers/virtio/virtio_mmio",
     "drivers/char/virtio_console",

@@ -38,7 +38,7 @@ static SETTLED: Once<Settled> = Once::new();
 struct Settled {
     system: System,
     hwcaps: Hwcaps,
-    /// Of 32-bit programs.
+    /// The capabilities of 32-bit programs.
     compat_hwcaps: Hwcaps,
     vectors: usize,
 }

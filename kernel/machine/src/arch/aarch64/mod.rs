@@ -76,7 +76,7 @@ pub const CLOCK_SOURCE: &str = "arch_sys_counter";
 pub const UTS_MACHINE: &str = "aarch64";
 /// The same for who asks as a 32-bit Linux.
 pub const UTS_MACHINE_32: &str = "armv8l";
-/// What of a personality no program begins with.
+/// The bits of a personality that no program begins with.
 pub const LOST_PERSONALITY: u32 = 0x0040_0000; // READ_IMPLIES_EXEC
 
 /// The first address above those of programs, for what has to know it exactly.

@@ -102,7 +102,7 @@ pub const CLOCK_SOURCE: &str = "riscv_clocksource";
 pub const UTS_MACHINE: &str = "riscv64";
 /// The same for who asks as a 32-bit Linux: there are no 32-bit programs.
 pub const UTS_MACHINE_32: &str = UTS_MACHINE;
-/// What of a personality no program begins with.
+/// The bits of a personality that no program begins with.
 pub const LOST_PERSONALITY: u32 = 0;
 
 /// The first address above those of programs: the half of the mode that is on.

@@ -18,7 +18,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Of a thread that never used them.
+    /// The state of a thread that never used them.
     pub const fn new() -> Self {
         State {
             used: false,

@@ -256,7 +256,7 @@ pub(super) struct Policy(u32);
 const NEXT_SHIFT: u32 = PR_RISCV_V_VSTATE_CTRL_NEXT_MASK.trailing_zeros();
 
 impl Policy {
-    /// Of a thread that never asked.
+    /// The policy of a thread that never asked.
     pub const ON: Policy = Policy(PR_RISCV_V_VSTATE_CTRL_ON);
 
     fn current(self) -> u32 {

@@ -56,7 +56,7 @@ pub(in super::super) fn init(features: &idreg::System) {
 pub struct Vmid(ContextId);
 
 impl Vmid {
-    /// Of a machine that never ran.
+    /// The identifier of a machine that never ran.
     pub const fn new() -> Self {
         Vmid(ContextId::new())
     }
