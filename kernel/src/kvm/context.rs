@@ -126,7 +126,7 @@ impl<'a> Context<'a> {
     }
 
     /// Chooses anew what the list registers hold.
-    fn refill(&mut self) {
+    pub fn refill(&mut self) {
         if let Some(gic) = &mut self.gic {
             controller::refill(
                 gic.interface,

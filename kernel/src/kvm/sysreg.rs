@@ -123,7 +123,7 @@ pub fn emulate_sgi(context: &Context, registers: &mut Registers, syndrome: u64) 
 }
 
 /// Does what any other trapped access asks for; false if the register is not there for guests.
-pub fn access(context: &Context, registers: &mut Registers) -> bool {
+pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
     let trapped = Trapped::of(registers.syndrome);
     context.count(ExitKind::Register);
     let written = registers.x.get(trapped.register).copied().unwrap_or(0);
@@ -135,7 +135,13 @@ pub fn access(context: &Context, registers: &mut Registers) -> bool {
         _ if let Some(value) = identity => value,
         id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.affinity | 1 << 31,
         AUXILIARY => 0,
-        id if let Some(value) = timer::access_physical(registers, id, written, offset) => value,
+        id if let Some(value) = timer::access_physical(registers, id, written, offset) => {
+            if written.is_some() {
+                // Its line may have fallen before the guest took the interrupt.
+                context.refill();
+            }
+            value
+        }
         none if ERROR_RECORDS.contains(&none) || REGIONS.contains(&none) => 0,
         // Debug registers: nothing can be set up with them.
         debug if debug >> 14 == 2 => 0,
