@@ -21,6 +21,36 @@ pub fn run() {
         tell_end("given up", in_child(|| with_terminal(given_up)));
         orphaned();
         stopped();
+        nothing();
+    }
+}
+
+/// Reads no bytes where there are none: who waits for them is ended.
+unsafe fn nothing() {
+    unsafe {
+        let (master, name) = open_pair();
+        let slave = libc::open(name.as_ptr(), O_RDWR | O_NOCTTY);
+        let (mut pipe, mut stream, mut datagram) = ([0; 2], [0; 2], [0; 2]);
+        libc::pipe(pipe.as_mut_ptr());
+        libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, stream.as_mut_ptr());
+        libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0, datagram.as_mut_ptr());
+        let inotify = libc::inotify_init1(0);
+        let event = libc::eventfd(0, 0);
+        for (what, fd) in [
+            ("nothing of a terminal", slave),
+            ("nothing of its master", master),
+            ("nothing of a pipe", pipe[0]),
+            ("nothing of a stream", stream[0]),
+            ("nothing of datagrams", datagram[0]),
+            ("nothing of a watch", inotify),
+            ("nothing of events", event),
+        ] {
+            let end = in_child(|| {
+                libc::alarm(1);
+                tell(what, libc::read(fd, ptr::null_mut(), 0) as i64);
+            });
+            tell_end(what, end);
+        }
     }
 }
 

@@ -271,6 +271,9 @@ impl Tty {
         buffer.resize(len, 0);
         loop {
             self.check_foreground_read()?;
+            if len == 0 {
+                return Ok(0);
+            }
             let count = {
                 let mut state = self.state.lock();
                 if state.discipline.readable(1) {
