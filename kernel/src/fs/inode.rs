@@ -158,6 +158,10 @@ pub struct FsStat {
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
+    /// The inodes that there may be, and that there may be more; 0 where nothing limits them.
+    pub files: u64,
+    /// As above.
+    pub free_files: u64,
 }
 
 /// The mode and the device of a whiteout, by which one file system of an overlay says that

@@ -42,11 +42,18 @@ struct Entry {
     places: [Sides; KINDS],
 }
 
+/// How many numbers were given to threads.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// How many threads were ever made.
+pub fn made() -> u64 {
+    MADE.load(Relaxed)
+}
+
 impl Entry {
     fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         Entry {
-            serial: NEXT.fetch_add(1, Relaxed),
+            serial: MADE.fetch_add(1, Relaxed),
             thread: None,
             process: None,
             lists: Default::default(),

@@ -15,6 +15,7 @@ mod busy;
 mod capabilities;
 mod choices;
 mod cores;
+mod counts;
 mod fault;
 mod files;
 mod futex;
@@ -86,6 +87,7 @@ fn main() {
         Some("memory") => memory::run(),
         Some("mlock") => mlock::run(),
         Some("options") => options::run(),
+        Some("counts") => counts::run(),
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),
         #[cfg(target_arch = "riscv64")]
@@ -105,6 +107,7 @@ fn main() {
         Some("packet") => packet::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
+        Some("pseudo") => pseudo::run(),
         #[cfg(target_arch = "aarch64")]
         Some("points") => points::run(),
         Some("time") => time::run(),
@@ -112,6 +115,7 @@ fn main() {
         Some("limits") => limits::run(),
         Some("locks") => locks::run(),
         Some("log") => log::run(),
+        Some("records") => records::run(),
         Some("refused") => refused::run(),
         Some("times") => times::run(),
         Some("splice") => splice::run(),
@@ -132,6 +136,7 @@ fn main() {
         Some("vector") => vector::run(),
         #[cfg(target_arch = "riscv64")]
         Some("vector-exec") => vector::after_exec(),
+        Some("sysctl") => sysctl::run(),
         Some("tree") => tree::run(),
         Some("usage") => usage::run(),
         Some("realtime") => realtime::run(),
@@ -149,12 +154,9 @@ fn main() {
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),
-        Some("records") => records::run(),
-        Some("sysctl") => sysctl::run(),
-        Some("pseudo") => pseudo::run(),
         Some("arguments") => arguments::run(),
-        Some("file-capabilities") => capabilities::tell_capabilities(),
         Some("capabilities") => capabilities::run(),
+        Some("file-capabilities") => capabilities::tell_capabilities(),
         Some("attributes") => attributes::run(),
         Some("handlers") => handlers::run(),
         Some("jobs") => jobs::run(),

@@ -37,6 +37,8 @@ pub struct Usage {
 pub struct Size {
     /// In all VMAs.
     pub vmas: usize,
+    /// What tables of pages take.
+    pub tables: usize,
     /// Present, but the zero page.
     pub resident: usize,
     /// The most that were present at a time.
@@ -66,6 +68,7 @@ impl AddressSpace {
         let resident = resident.wrapping_sub(space.taken);
         Size {
             vmas: space.vmas.totals().all / PAGE_SIZE,
+            tables: space.table.tables(),
             resident,
             peak: space.peak.max(resident),
         }

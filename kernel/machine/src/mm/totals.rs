@@ -8,6 +8,8 @@ use crate::errno::{Errno, Result};
 pub struct Totals {
     /// In all VMAs (Linux's `total_vm`).
     pub all: usize,
+    /// The most that these were before some went (`hiwater_vm`).
+    most: usize,
     /// In those whose pages count as promised.
     pub accounted: usize,
     /// In those that are locked (`locked_vm`).
@@ -65,10 +67,16 @@ impl Totals {
     pub const fn new() -> Self {
         Totals {
             all: 0,
+            most: 0,
             accounted: 0,
             locked: 0,
             by_kind: [0; 4],
         }
+    }
+
+    /// The most that there were in all VMAs.
+    pub fn most(&self) -> usize {
+        self.most.max(self.all)
     }
 
     /// Private memory that may be written.
@@ -100,6 +108,7 @@ impl Totals {
     #[inline]
     pub(super) fn sub(&mut self, vma: &Vma, bytes: usize) {
         let of = |flag| usize::from(vma.flags.has(flag)) * bytes;
+        self.most = self.most.max(self.all);
         self.all -= bytes;
         self.accounted -= of(Flags::ACCOUNT);
         self.locked -= of(Flags::LOCKED);

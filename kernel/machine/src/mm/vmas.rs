@@ -476,9 +476,9 @@ impl Vmas {
         }
         let (list, count) = self.tree.edit(range.start);
         let at = count - 1;
-        self.totals.add(&vma, range.len());
         let old = mem::replace(&mut list[at], vma);
         self.totals.sub(&old, old.end - old.start);
+        self.totals.add(&list[at], range.len());
         gone.add(old);
         join_each(list, at..at + 1);
         if !self.tree.is_one_list() {

@@ -4,10 +4,10 @@ use super::super::seq_file::{Content, Line, Text};
 use super::super::seq_records::Records;
 use super::subject::Subject;
 use crate::errno::{Errno, Result};
-use crate::mm::totals::Totals;
 use crate::mm::vma::{Flags, Rights, Source, Vma};
-use crate::mm::{AddressSpace, PAGE_SIZE, Size, Usage};
+use crate::mm::{AddressSpace, PAGE_SIZE, Usage, page_up};
 use crate::put;
+use crate::task::process::Image;
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::Weak;
 use core::ops::Range;
@@ -80,35 +80,53 @@ pub fn auxiliary(opened: &Opened, space: &AddressSpace, text: &mut Text) -> Resu
     copy(space, opened.auxiliary.clone(), text)
 }
 
+/// Pages that the program's own instructions lie in.
+fn code_pages(image: &Image) -> usize {
+    let code = page_up(image.code.end).saturating_sub(image.code.start / PAGE_SIZE * PAGE_SIZE);
+    code / PAGE_SIZE
+}
+
+/// Of the pages present, those that are files': files are memory here.
+fn of_files(space: &AddressSpace, resident: usize) -> usize {
+    let usage = space.usage(0..space.end());
+    (usage.resident - usage.anonymous).min(resident)
+}
+
 /// statm
 pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
-    let (size, totals) = match subject.space() {
-        Some(space) => (space.size(), space.totals()),
-        None => (Size::default(), Totals::new()),
+    let Some(space) = subject.space() else {
+        put!(text, "0 0 0 0 0 0 0\n");
+        return Ok(());
     };
-    let [code, data] = [totals.code(), totals.data() + totals.stack()].map(|all| all / PAGE_SIZE);
+    let (size, totals) = (space.size(), space.totals());
+    let data = (totals.data() + totals.stack()) / PAGE_SIZE;
+    let code = code_pages(&subject.process.image());
     let (pages, resident) = (size.vmas, size.resident);
-    put!(text, "{pages} {resident} 0 {code} 0 {data} 0\n");
+    let shared = of_files(&space, resident);
+    put!(text, "{pages} {resident} {shared} {code} 0 {data} 0\n");
     Ok(())
 }
 
 /// The lines of `status` on memory.
-pub fn status(space: &AddressSpace, text: &mut Text) {
+pub fn status(space: &AddressSpace, image: &Image, text: &mut Text) {
     const KIB: usize = PAGE_SIZE / 1024;
-    let size = space.size();
-    let totals = space.totals();
+    let (size, totals) = (space.size(), space.totals());
+    let (code, shared) = (code_pages(image), of_files(space, size.resident));
     for (name, value) in [
-        ("VmPeak", size.vmas),
+        ("VmPeak", totals.most() / PAGE_SIZE),
         ("VmSize", size.vmas),
         ("VmLck", totals.locked / PAGE_SIZE),
         ("VmPin", 0),
         ("VmHWM", size.peak),
         ("VmRSS", size.resident),
-        ("RssAnon", size.resident),
+        ("RssAnon", size.resident - shared),
         ("RssFile", 0),
-        ("RssShmem", 0),
+        ("RssShmem", shared),
         ("VmData", totals.data() / PAGE_SIZE),
         ("VmStk", totals.stack() / PAGE_SIZE),
+        ("VmExe", code),
+        ("VmLib", (totals.code() / PAGE_SIZE).saturating_sub(code)),
+        ("VmPTE", size.tables),
         ("VmSwap", 0),
     ] {
         put!(text, "{name}:\t{:>8} kB\n", value * KIB);

@@ -156,7 +156,7 @@ pub fn status(subject: &Subject, text: &mut Text) -> Result<()> {
     who.groups.iter().for_each(|group| put!(text, "{group} "));
     put!(text, "\n");
     if let Some(space) = subject.space() {
-        memory::status(&space, text);
+        memory::status(&space, &process.image(), text);
     }
     let [pending, blocked, ignored, caught] = subject.signals();
     let shared = process.signals.pending.lock().set();

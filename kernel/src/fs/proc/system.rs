@@ -235,11 +235,13 @@ fn stat(text: &mut Text) {
     for cpu in 0..cpus {
         line(format_args!("cpu{cpu}"), cpus);
     }
+    let usage = usage();
     let booted = clock::realtime_offset().max(0) as u64 / clock::SECOND;
     put!(
         text,
-        "intr 0\nctxt 0\nbtime {booted}\nprocesses {}\n",
-        pid_table::last()
+        "intr 0\nctxt {}\nbtime {booted}\nprocesses {}\n",
+        usage.sleeps + usage.preemptions,
+        pid_table::made()
     );
     put!(
         text,
@@ -258,15 +260,21 @@ fn busy() -> Times {
     sum
 }
 
-/// How processes were scheduled: of a CPU, its part of what all of them ran and waited. The counts
-/// that Linux keeps where kernel.sched_schedstats is set are 0
-/// (Documentation/scheduler/sched-stats.rst).
-fn schedstat(text: &mut Text) {
+/// What processes used, those that were waited for included.
+fn usage() -> Usage {
     let mut sum = Usage::default();
     _ = pid_table::for_each(
         |_| true,
         |process| sum = sum.plus(process.usage()).plus(process.children_usage()),
     );
+    sum
+}
+
+/// How processes were scheduled: of a CPU, its part of what all of them ran and waited. The counts
+/// that Linux keeps where kernel.sched_schedstats is set are 0
+/// (Documentation/scheduler/sched-stats.rst).
+fn schedstat(text: &mut Text) {
+    let sum = usage();
     let now = JIFFIES_AT_BOOT + clock::monotonic_ns() / (clock::SECOND / HZ);
     put!(text, "version 16\ntimestamp {now}\n");
     let cpus = arch::cpu::count() as u64;

@@ -97,10 +97,13 @@ impl Tmpfs {
             Some((limit, used)) => (limit, limit.saturating_sub(used)),
             None => (frame::total() as u64, frame::free_count() as u64),
         };
+        let (inodes, used) = self.inodes.state().unwrap_or_default();
         FsStat {
             magic: MAGIC,
             blocks,
             free,
+            files: inodes / INODE,
+            free_files: inodes.saturating_sub(used) / INODE,
         }
     }
 

@@ -4,6 +4,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::*};
 
 use crate::mm::{PAGE_SHIFT, PhysAddr};
+use crate::upcall::cond_resched;
 
 /// The holder of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,10 +189,14 @@ pub fn total() -> usize {
 }
 
 /// How many frames hold files' pages and private memory of programs: counted one after the other,
-/// for reports, so that nobody pays beforehand.
+/// for reports, so that nobody pays beforehand. May wait.
 pub fn held_by_programs() -> (usize, usize) {
+    const STRETCH: u32 = 1 << 12;
     let (mut file, mut anonymous) = (0, 0);
     for frame in FRAMES.first.load(Relaxed)..FRAMES.end.load(Relaxed) {
+        if frame.is_multiple_of(STRETCH) {
+            cond_resched();
+        }
         let meta = FRAMES.meta(frame);
         if meta.refs() > 0 {
             file += usize::from(meta.owner() == Owner::File);

@@ -1,0 +1,190 @@
+//! What /proc and statfs(2) count: memory by kind, switches, processes, inodes.
+
+use std::ffi::CStr;
+use std::mem;
+use std::ptr;
+
+use libc::c_int;
+
+use crate::{in_child, tell};
+
+const PAGE: usize = 4096;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: the mappings are this program's own, and every structure passed is whole.
+    unsafe {
+        memory();
+        machine();
+        inodes();
+    }
+}
+
+/// The KiB on a line of /proc/self/status.
+fn status(name: &str) -> Option<i64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim_start_matches([':', '\t', ' '])
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
+}
+
+fn statm() -> [i64; 7] {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut fields = text
+        .split_whitespace()
+        .map(|word| word.parse().unwrap_or(-1));
+    std::array::from_fn(|_| fields.next().unwrap_or(-1))
+}
+
+unsafe fn memory() {
+    unsafe {
+        let names = [
+            "VmPeak", "VmSize", "VmLck", "VmHWM", "VmRSS", "RssAnon", "RssFile", "RssShmem",
+            "VmData", "VmStk", "VmExe", "VmLib", "VmPTE", "VmSwap",
+        ];
+        for name in names {
+            println!("{name}: {}", status(name).is_some());
+        }
+        let sum = |names: &[&str]| names.iter().filter_map(|name| status(name)).sum::<i64>();
+        println!(
+            "sum: {}",
+            sum(&["RssAnon", "RssFile", "RssShmem"]) == sum(&["VmRSS"])
+        );
+        // What an MiB of each kind adds, to the eighth.
+        let eighths = |before: i64, after: i64| (after - before) / 128;
+        let map = |rights: c_int, flags: c_int| {
+            let size = 1 << 20;
+            let at = libc::mmap(ptr::null_mut(), size, rights, flags | 0x20, -1, 0);
+            at.cast::<u8>()
+        };
+        for (what, rights, flags) in [
+            ("private", 3, libc::MAP_PRIVATE),
+            ("shared", 3, libc::MAP_SHARED),
+            ("read only", 1, libc::MAP_PRIVATE),
+            ("instructions", 5, libc::MAP_PRIVATE),
+        ] {
+            let kinds = ["VmSize", "VmData", "VmStk", "VmExe", "VmLib"];
+            let before = kinds.map(|kind| status(kind).unwrap_or(0));
+            let fields = statm();
+            let at = map(rights, flags);
+            let after = kinds.map(|kind| status(kind).unwrap_or(0));
+            let now = statm();
+            let grown: Vec<_> = (0..5)
+                .map(|kind| eighths(before[kind], after[kind]))
+                .collect();
+            println!("{what}: {grown:?}");
+            let grown: Vec<_> = [0, 3, 5].map(|at| (now[at] - fields[at]) / 32).to_vec();
+            println!("  {grown:?}");
+            if rights & 2 != 0 {
+                let kinds = ["VmRSS", "RssAnon", "RssShmem"];
+                let before = kinds.map(|kind| status(kind).unwrap_or(0));
+                let fields = statm();
+                for page in 0..256 {
+                    *at.add(page * PAGE) = 1;
+                }
+                let after = kinds.map(|kind| status(kind).unwrap_or(0));
+                let now = statm();
+                let grown: Vec<_> = (0..3)
+                    .map(|kind| eighths(before[kind], after[kind]))
+                    .collect();
+                println!("  touched: {grown:?}, {}", (now[2] - fields[2]) / 32);
+            }
+            libc::munmap(at.cast(), 1 << 20);
+        }
+        // The peak stays.
+        let before = status("VmPeak").unwrap_or(0);
+        let size = 64 << 20;
+        let at = libc::mmap(ptr::null_mut(), size, 0, 0x22, -1, 0);
+        let with = status("VmPeak").unwrap_or(0);
+        libc::munmap(at, size);
+        let after = status("VmPeak").unwrap_or(0);
+        println!(
+            "peak: {}, stays: {}",
+            with >= before + (60 << 10),
+            after >= with
+        );
+        println!(
+            "more than the size: {}",
+            after > status("VmSize").unwrap_or(0) + (60 << 10)
+        );
+    }
+}
+
+/// A number of /proc/stat.
+fn stat(name: &str) -> i64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(-1)
+}
+
+fn machine() {
+    let (switches, made) = (stat("ctxt "), stat("processes "));
+    for _ in 0..20 {
+        in_child(|| {});
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let (more, forks) = (stat("ctxt ") - switches, stat("processes ") - made);
+    println!(
+        "switches: {}, processes: {}",
+        more >= 20,
+        (20..40).contains(&forks)
+    );
+    let made = stat("processes ");
+    std::thread::spawn(|| {}).join().expect("it ends");
+    println!("a thread counts: {}", stat("processes ") > made);
+    println!("running: {}", stat("procs_running ") >= 1);
+    tell("blocked", stat("procs_blocked ").min(0));
+}
+
+/// statfs(2) of a tmpfs with limits.
+unsafe fn inodes() {
+    unsafe {
+        libc::mkdir(c"/tmp/counted".as_ptr(), 0o755);
+        let mount = |options: &CStr| {
+            tell(
+                options.to_str().expect("ASCII"),
+                libc::mount(
+                    c"none".as_ptr(),
+                    c"/tmp/counted".as_ptr(),
+                    c"tmpfs".as_ptr(),
+                    0,
+                    options.as_ptr().cast(),
+                ),
+            );
+        };
+        let show = |what: &str| {
+            let mut told: libc::statfs = mem::zeroed();
+            libc::statfs(c"/tmp/counted".as_ptr(), &mut told);
+            println!(
+                "{what}: {} {} {} blocks of {}, {} {} inodes",
+                told.f_blocks,
+                told.f_bfree,
+                told.f_bavail,
+                told.f_bsize,
+                told.f_files,
+                told.f_ffree
+            );
+        };
+        mount(c"size=1m,nr_inodes=100");
+        show("empty");
+        std::fs::write("/tmp/counted/file", vec![7; 5 * PAGE]).expect("room");
+        show("a file of five pages");
+        std::fs::create_dir("/tmp/counted/folder").expect("room");
+        show("a folder");
+        libc::symlink(c"file".as_ptr(), c"/tmp/counted/link".as_ptr());
+        libc::link(
+            c"/tmp/counted/file".as_ptr(),
+            c"/tmp/counted/other".as_ptr(),
+        );
+        show("links");
+        for name in ["file", "other", "link"] {
+            std::fs::remove_file(format!("/tmp/counted/{name}")).expect("it is there");
+        }
+        show("without");
+        libc::umount(c"/tmp/counted".as_ptr());
+        libc::rmdir(c"/tmp/counted".as_ptr());
+    }
+}
