@@ -8,6 +8,14 @@ pub use core::{hint::spin_loop, sync::atomic::*};
 #[cfg(loom)]
 pub use loom::{sync::atomic::*, thread::yield_now as spin_loop};
 
+/// Stands between a `SeqCst` store and a `SeqCst` load whose order matters. It is no instruction:
+/// loom takes such accesses for `AcqRel` ones, and needs the fence instead.
+#[inline(always)]
+pub fn seq_cst() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
 /// A `const fn`; with loom, whose atomics have no constant constructor, a plain one.
 #[cfg(not(loom))]
 #[macro_export]

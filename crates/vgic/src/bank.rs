@@ -1,6 +1,6 @@
 //! The state of 32 interrupts, a bit each.
 
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use atomics::{AtomicU32, Ordering::*};
 
 /// Words of priorities, a byte an interrupt.
 const PRIORITY_WORDS: usize = 8;

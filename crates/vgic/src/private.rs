@@ -1,6 +1,6 @@
 //! The interrupt state that one virtual CPU has for itself.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use atomics::{AtomicBool, AtomicU32, AtomicU64, Ordering::*, seq_cst};
 
 use crate::{Bank, SGIS, tables};
 
@@ -54,13 +54,17 @@ impl Private {
         if !group1 && self.bank.group1.load(Relaxed) & bit != 0 {
             return false;
         }
-        self.arrived.fetch_or(bit, SeqCst) & bit == 0 && self.bank.enabled.load(SeqCst) & bit != 0
+        let before = self.arrived.fetch_or(bit, SeqCst);
+        seq_cst();
+        before & bit == 0 && self.bank.enabled.load(SeqCst) & bit != 0
     }
 
     /// Other interrupts of its changed. True if its CPU has to be told.
     #[inline]
     pub fn ask_to_look(&self) -> bool {
-        self.arrived.fetch_or(LOOK, SeqCst) & LOOK == 0
+        let before = self.arrived.fetch_or(LOOK, SeqCst);
+        seq_cst();
+        before & LOOK == 0
     }
 
     /// Whether anything arrived since [`Private::accept`].
@@ -78,7 +82,8 @@ impl Private {
     /// Makes SGIs that arrived pending. True if others have to be looked at.
     #[inline]
     pub fn accept(&self) -> bool {
-        if self.arrived.load(Relaxed) == 0 {
+        // Whoever does not find this virtual CPU on its CPU, as it comes, is found here.
+        if self.arrived.load(SeqCst) == 0 {
             return false;
         }
         let arrived = self.arrived.swap(0, SeqCst);

@@ -2,9 +2,9 @@
 
 use crate::task::CpuParts;
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use vgic::{Interface, Private};
+use vgic::{Interface, Presence, Private};
 
 use super::abort::{self, Access, Resolved};
 use super::capabilities;
@@ -38,8 +38,6 @@ pub const MAX_VCPUS: usize = 512;
 const OFF: u32 = 1;
 const SUSPENDED: u32 = 2;
 const HELD: u32 = 4;
-/// No CPU.
-const NOWHERE: usize = usize::MAX;
 
 /// A virtual CPU.
 pub struct Vcpu {
@@ -62,8 +60,8 @@ pub struct Vcpu {
     start: Mutex<Option<(u64, u64)>>,
     /// Woken when it is to look at the above.
     changed: WaitQueue,
-    /// The CPU that runs it.
-    cpu: AtomicUsize,
+    /// Where it runs.
+    presence: Presence,
 }
 
 /// What only its own thread changes.
@@ -114,7 +112,7 @@ impl Vcpu {
             stops: AtomicU32::new(OFF),
             start: Mutex::new(None),
             changed: WaitQueue::new(),
-            cpu: AtomicUsize::new(NOWHERE),
+            presence: Presence::new(),
         })
     }
 
@@ -141,7 +139,7 @@ impl Vcpu {
 
     fn replace_power(&self, bits: u32) {
         let replaced = |stops| Some(stops & !(OFF | SUSPENDED) | bits);
-        _ = self.stops.fetch_update(AcqRel, Acquire, replaced);
+        _ = self.stops.fetch_update(SeqCst, Acquire, replaced);
     }
 
     /// Whether it is on, off or suspended, as KVM_GET_MP_STATE tells.
@@ -177,7 +175,7 @@ impl Vcpu {
 
     /// Whether some CPU runs its guest.
     pub fn is_running(&self) -> bool {
-        self.cpu.load(SeqCst) != NOWHERE
+        self.presence.cpu().is_some()
     }
 
     /// It is not to run its guest until it is let go of.
@@ -193,8 +191,7 @@ impl Vcpu {
     }
 
     fn leave_guest(&self) {
-        let cpu = self.cpu.load(SeqCst);
-        if cpu != NOWHERE {
+        if let Some(cpu) = self.presence.cpu() {
             arch::smp::kick(cpu);
         }
     }
@@ -210,10 +207,10 @@ impl Vcpu {
     /// Makes it notice what has arrived: where it runs on another CPU, and where it sleeps.
     #[inline]
     pub fn notify(&self) {
-        match self.cpu.load(SeqCst) {
-            NOWHERE => self.changed.wake_all(),
-            cpu if cpu == arch::cpu::this().index() => {}
-            cpu => arch::smp::kick_guest(cpu),
+        match self.presence.cpu() {
+            None => self.changed.wake_all(),
+            Some(cpu) if cpu == arch::cpu::this().index() => {}
+            Some(cpu) => arch::smp::kick_guest(cpu),
         }
     }
 
@@ -431,10 +428,10 @@ impl Vcpu {
         let Some(directory) = state.reader.get(&machine.directory) else {
             return Exit::Again;
         };
-        self.cpu.store(arch::cpu::this().index(), SeqCst);
+        self.presence.enter(arch::cpu::this().index());
         if self.stops.load(SeqCst) != 0 {
             // Whoever set that did not see it run.
-            self.cpu.store(NOWHERE, SeqCst);
+            self.presence.leave();
             return Exit::Again;
         }
         let gic = state
@@ -476,7 +473,7 @@ impl Vcpu {
             },
         );
         context.end();
-        self.cpu.store(NOWHERE, SeqCst);
+        self.presence.leave();
         if let Some(interrupt) = hosts {
             arch::irq::handle(interrupt, Interrupted::Program);
             arch::irq::service(Interrupted::Program);
