@@ -11,11 +11,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 
 pub(super) use meta::FRAMES;
 pub use meta::{Meta, Owner, held_by_programs, span, total};
-pub(super) use pool::{CHAINS, give_block, give_private, take_block, take_private};
+#[cfg(feature = "selftest")]
+pub(super) use pool::CHAINS;
 pub use pool::{
     Cache, above_reserve, free_blocks, free_count, has_beside_reserve, is_ample, is_scarce,
     watermarks,
 };
+pub(super) use pool::{give_block, give_private, take_block, take_private};
 pub(super) use setup::{add, init};
 
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
