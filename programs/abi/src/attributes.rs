@@ -518,8 +518,10 @@ unsafe fn lowered() {
         tell_end(
             "stack",
             in_child(|| {
+                // What the stack has by now it may keep.
+                deep(64);
                 tell("set", set(libc::RLIMIT_STACK as u32, 1 << 16, 1 << 16));
-                deep(16);
+                deep(64);
                 println!("a little");
                 deep(1 << 14);
             }),
