@@ -112,6 +112,8 @@ pub fn run(doom: fn(fn(usize) -> !, usize) -> !) -> ! {
             .split_once("::")
             .map_or(test.name, |(_, name)| name);
         *RUNNING.lock() = Some(name);
+        // A machine that hangs has said where.
+        crate::log!("selftest {name}");
         (test.run)();
         crate::log!("selftest {name} ok");
     }

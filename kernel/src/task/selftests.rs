@@ -67,10 +67,8 @@ impl Expire for Note {
 
 /// The space that the two threads of a test share.
 static SPACE: Mutex<Option<SpaceUser>> = Mutex::new(None);
-/// The CPU, counted from 1, on which the first of the two waits for the other; 0: it does not.
-static OFFER: AtomicUsize = AtomicUsize::new(0);
-/// The other came, on another CPU.
-const TAKEN: usize = usize::MAX;
+/// How many of the two have come to their CPUs.
+static ARRIVED: AtomicUsize = AtomicUsize::new(0);
 /// What the two have done so far, in turn.
 static STEPS: AtomicUsize = AtomicUsize::new(0);
 const AT: usize = 0x2000_0000;
@@ -88,31 +86,22 @@ fn run_on_two(work: fn(usize, Arc<AddressSpace>)) -> Option<SpaceUser> {
     *SPACE.lock() = Some(space);
     *TWO.lock() = Some(work);
     STEPS.store(0, Relaxed);
-    OFFER.store(0, Relaxed);
+    ARRIVED.store(0, Relaxed);
     run(2, |number| {
-        while !meets(number) {
+        current().sched.allow(1 << number);
+        while cpu::this().index() != number {
+            sched::leave_forbidden_cpu(current());
+            sched::cond_resched();
+        }
+        ARRIVED.fetch_add(1, AcqRel);
+        while ARRIVED.load(Acquire) < 2 {
             sched::yield_now();
+            sched::cond_resched();
         }
         let (work, space) = (*TWO.lock(), SPACE.lock().as_deref().cloned());
         work.expect("work")(number, space.expect("a space"));
     });
     SPACE.lock().take()
-}
-
-/// Whether the other of the two runs at this moment, on another CPU.
-fn meets(number: usize) -> bool {
-    let here = cpu::this().index() + 1;
-    if number == 0 {
-        OFFER.store(here, Release);
-        let taken = (0..100_000).any(|_| OFFER.load(Acquire) == TAKEN);
-        return taken || OFFER.swap(0, AcqRel) == TAKEN;
-    }
-    let there = OFFER.load(Acquire);
-    there != 0
-        && there != here
-        && OFFER
-            .compare_exchange(there, TAKEN, AcqRel, Relaxed)
-            .is_ok()
 }
 
 /// Waits, without giving the CPU away, until so many steps were made.
