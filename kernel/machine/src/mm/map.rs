@@ -16,9 +16,12 @@ use linux_raw_sys::general::CAP_SYS_RAWIO;
 /// The lowest address that whoever lacks CAP_SYS_RAWIO may map (/proc/sys/vm/mmap_min_addr).
 pub static LEAST: AtomicUsize = AtomicUsize::new(PAGE_SIZE);
 
-/// From where on the kernel chooses addresses.
+/// Nothing lies lower that was not mapped there (Linux's CONFIG_LSM_MMAP_MIN_ADDR).
+const LEAST_CHOSEN: usize = 1 << 16;
+
+/// From where on the kernel chooses addresses, and stacks grow.
 pub(super) fn bottom() -> usize {
-    LEAST.load(Relaxed).max(PAGE_SIZE)
+    LEAST.load(Relaxed).max(LEAST_CHOSEN)
 }
 
 /// Where a mapping goes.

@@ -563,10 +563,11 @@ impl Vmas {
         let (below, vma) = self.tree.around(address);
         // What a stack that runs over cannot write to, or what moves away itself, needs no gap.
         let gapless = |vma: &Vma| vma.flags.has(Flags::GROWS_DOWN) || vma.rights.is_none();
-        let floor = below.map_or(bottom(), |vma| match gapless(vma) {
+        let floor = below.map_or(0, |vma| match gapless(vma) {
             true => vma.end,
             false => vma.end + STACK_GAP,
         });
+        let floor = floor.max(bottom());
         let start = page_down(address);
         let Some(vma) = vma else {
             return false;
