@@ -13,6 +13,9 @@ use alloc::vec::Vec;
 /// The most descriptors that RLIMIT_NOFILE can be raised to (Linux's `nr_open`).
 pub const MAX_FILES: usize = 1 << 20;
 
+/// Descriptors that are closed before others may run.
+const AT_ONCE: usize = 32;
+
 /// Bytes that any open file holds, roughly.
 const FILE: usize = 1024;
 
@@ -244,7 +247,7 @@ impl FdTable {
 
     fn close_matching(&self, first: usize, last: usize, matches: impl Fn(&Slot) -> bool) {
         let mut fd = first;
-        loop {
+        for count in 1_usize.. {
             let file = {
                 let mut table = self.0.lock();
                 let end = last.saturating_add(1).min(table.slots.len());
@@ -261,7 +264,9 @@ impl FdTable {
             if let Ok(file) = file {
                 self.closed(&file);
             }
-            cond_resched();
+            if count.is_multiple_of(AT_ONCE) {
+                cond_resched();
+            }
         }
     }
 
