@@ -29,8 +29,8 @@ pub fn tell(kvm: &Kvm) {
     let _controller = host::controller(&vm, 2);
     for (vcpu, frame) in vcpus.iter().zip([0x0a01_0000, 0x0a03_0000]) {
         host::reset(&vm, vcpu);
-        set(vcpu, X0 | 2 * 10, WAIT).expect("x10");
-        set(vcpu, X0 | 2 * 22, frame).expect("x22");
+        set(vcpu, X0 | (2 * 10), WAIT).expect("x10");
+        set(vcpu, X0 | (2 * 22), frame).expect("x22");
     }
     all("at first", &mut vcpus, 0, None);
     // Ahead of the host's, before the end, and behind it.

@@ -90,7 +90,7 @@ fn many(kvm: &Kvm) {
     let fd = eventfd();
     let assign = |at: u64, flags: u64, value: u64| {
         // From both ends inwards.
-        let place = if at % 2 == 0 {
+        let place = if at.is_multiple_of(2) {
             at / 2
         } else {
             MANY - 1 - at / 2
