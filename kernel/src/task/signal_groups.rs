@@ -7,8 +7,6 @@
 extern crate alloc;
 
 use alloc::collections::BTreeMap;
-use core::sync::atomic::{AtomicU32, Ordering::*};
-
 use linux_raw_sys::general::SIGCONT;
 
 use super::signal::{STOPS, Set};
@@ -18,14 +16,14 @@ use crate::mm::heap::check_room;
 use crate::sync::Mutex;
 
 /// The signals to several processes that one is among.
-pub struct Several {
-    /// How many have not reached it yet that were begun in each of two phases: a fork waits for
-    /// those of one, while more begin in the other.
-    due: [AtomicU32; 2],
-    forks: Mutex<Forks>,
-}
+pub struct Several(Mutex<Forks>);
 
 struct Forks {
+    /// How many signals have not reached the process yet that were begun in each of two phases: a
+    /// fork waits for those of one, while more begin in the other.
+    due: [u32; 2],
+    /// How often the last of a phase has reached it.
+    ends: [u64; 2],
     /// The phase that signals begin in.
     phase: usize,
     /// A thread that forks, mostly the only one, with what was begun meanwhile (Linux's
@@ -65,20 +63,20 @@ impl Forks {
 impl Several {
     /// None.
     pub const fn new() -> Self {
-        Several {
-            due: [const { AtomicU32::new(0) }; 2],
-            forks: Mutex::new(Forks {
-                phase: 0,
-                first: None,
-                others: BTreeMap::new(),
-            }),
-        }
+        Several(Mutex::new(Forks {
+            due: [0; 2],
+            ends: [0; 2],
+            phase: 0,
+            first: None,
+            others: BTreeMap::new(),
+        }))
     }
 
     /// One begins, in the phase that this returns. The tree is locked.
     pub(super) fn begin(&self, number: u32) -> usize {
-        let mut forks = self.forks.lock();
-        self.due[forks.phase].fetch_add(1, Relaxed);
+        let mut forks = self.0.lock();
+        let phase = forks.phase;
+        forks.due[phase] += 1;
         let bit = Set::bit(number);
         for set in forks.each() {
             if number == SIGCONT {
@@ -88,12 +86,17 @@ impl Several {
             }
             *set |= bit;
         }
-        forks.phase
+        phase
     }
 
     /// One of a phase has reached the process, whose `changed` is told.
     pub(super) fn end(&self, phase: usize, changed: &WaitQueue) {
-        if self.due[phase].fetch_sub(1, Release) == 1 {
+        let mut forks = self.0.lock();
+        forks.due[phase] -= 1;
+        let last = forks.due[phase] == 0;
+        forks.ends[phase] += u64::from(last);
+        drop(forks);
+        if last {
             changed.wake_all();
         }
     }
@@ -105,21 +108,23 @@ impl Several {
     /// ENOMEM.
     pub(super) fn fork(&self, tid: i32, changed: &WaitQueue) -> Result<Fork<'_>> {
         check_room()?;
-        self.forks.lock().add(tid);
+        self.0.lock().add(tid);
         let fork = Fork { several: self, tid };
-        let is_done = |phase: usize| self.due[phase].load(Acquire) == 0;
         loop {
-            let mut forks = self.forks.lock();
+            let mut forks = self.0.lock();
             let (present, other) = (forks.phase, 1 - forks.phase);
             // That another thread waits for, or both did, before this one began.
-            let free = is_done(other);
-            let done = free && is_done(present);
+            let free = forks.due[other] == 0;
+            let done = free && forks.due[present] == 0;
             if free && !done {
                 forks.phase = other;
             }
-            drop(forks);
             let old = if free { present } else { other };
-            let waited = done || changed.wait_killable(|| is_done(old)).is_ok();
+            // Another fork may let signals begin in it again before this thread looks.
+            let before = forks.ends[old];
+            drop(forks);
+            let ended = || self.0.lock().ends[old] != before;
+            let waited = done || changed.wait_killable(ended).is_ok();
             if free || !waited {
                 return Ok(fork);
             }
@@ -136,12 +141,12 @@ pub struct Fork<'a> {
 impl Fork<'_> {
     /// The signals that were begun to be sent since it began. The tree is locked.
     pub(super) fn signals(&self) -> u64 {
-        self.several.forks.lock().get(self.tid)
+        self.several.0.lock().get(self.tid)
     }
 }
 
 impl Drop for Fork<'_> {
     fn drop(&mut self) {
-        self.several.forks.lock().remove(self.tid);
+        self.several.0.lock().remove(self.tid);
     }
 }
