@@ -1,48 +1,6 @@
-//! The Stile kernel.
+//! The Stile kernel: its image.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
-extern crate alloc;
-
-mod drivers;
-mod fs;
-mod hash;
-mod ipc;
-mod keyring;
-#[cfg(guests)]
-mod kvm;
-#[cfg(not(guests))]
-#[path = "kvm_absent.rs"]
-mod kvm;
-mod net;
-mod sync;
-mod syscall;
-mod task;
-mod upcalls;
-
-#[cfg(feature = "selftest")]
-use machine::selftest;
-use machine::{arch, errno, fdt, log, mm, params, random};
-
-/// Everything that is not the architecture's, on the boot CPU: `archive` is the initial one.
-fn main(archive: Option<mm::Archive>) -> ! {
-    hash::init();
-    kvm::init();
-    task::init();
-    if let Some(now) = drivers::rtc::now_ns() {
-        task::clock::set_realtime(now);
-    }
-    #[cfg(feature = "selftest")]
-    if params::get("selftest").is_some() {
-        arch::smp::start_others();
-        selftest::run(task::doom)
-    }
-    if let Err(error) = fs::init(archive.as_ref().map(mm::Archive::bytes)) {
-        panic!("no root file system: {error:?}");
-    }
-    drop(archive);
-    task::start_init();
-    arch::smp::start_others();
-    task::sched::idle()
-}
+extern crate kernel as _;

@@ -81,6 +81,12 @@ pub fn init(archive: Option<&[u8]>) -> Result<()> {
     tty::init()
 }
 
+/// Unpacks an archive into the current directory, as [`init`] does into the root.
+pub fn unpack(archive: &[u8]) {
+    let here = crate::task::current().fs().directory();
+    initramfs::unpack(here.entry(), archive);
+}
+
 /// The root of the whole tree.
 ///
 /// # Panics
