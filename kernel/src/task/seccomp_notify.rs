@@ -93,9 +93,13 @@ struct Question {
 }
 
 impl Question {
+    fn is_answered(&self) -> bool {
+        matches!(self.stage, Stage::Answered(_))
+    }
+
     /// Whether who asks has something to do.
     fn is_due(&self) -> bool {
-        !self.gifts.is_empty() || matches!(self.stage, Stage::Answered(_))
+        !self.gifts.is_empty() || self.is_answered()
     }
 }
 
@@ -266,10 +270,12 @@ impl Listener {
                 }
                 asker.wait_killable(|| is_due() || !is_received())?;
             }
-            match self.change(id, |question| Ok(question.gifts.pop_front())) {
-                Ok(Some(gift)) => self.take(id, &gift),
-                _ if is_due() => return Ok(()),
-                _ => {}
+            // A gift may have been taken back since, and another come after this look.
+            let next = self.change(id, |one| Ok((one.gifts.pop_front(), one.is_answered())));
+            match next {
+                Ok((Some(gift), _)) => self.take(id, &gift),
+                Ok((None, false)) if !self.deaf.load(Acquire) => {}
+                _ => return Ok(()),
             }
         }
     }
