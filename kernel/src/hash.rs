@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::errno::{Errno, Result};
 use crate::random;
 
-/// A table of the kernel's; it grows by `try_reserve` alone.
-pub type HashMap<K, V> = hashbrown::HashMap<K, V, BuildHasherDefault<Keyed>>;
+/// A table of the kernel's; it grows by `try_reserve` alone, and never moves many members at once.
+pub type HashMap<K, V> = hash_table::HashMap<K, V, BuildHasherDefault<Keyed>>;
 
 /// An empty table.
 pub const fn new<K, V>() -> HashMap<K, V> {

@@ -13,7 +13,7 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::mem::replace;
-use hashbrown::HashMap;
+use hash_table::HashMap;
 
 /// There was no memory to grow in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
             self.forget(holder);
             return Err(NoMemory);
         }
-        *self.node(holder).held.entry(held).or_insert(0) += 1;
+        *self.node(holder).held.get_or_insert_with(held, || 0) += 1;
         let node = self.node(held);
         node.item = Some(item);
         node.count += 1;
@@ -86,7 +86,7 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
 
     fn node(&mut self, number: u64) -> &mut Node<T, S> {
         let hasher = self.nodes.hasher().clone();
-        self.nodes.entry(number).or_insert_with(|| Node {
+        self.nodes.get_or_insert_with(number, || Node {
             item: None,
             count: 0,
             outside: 0,
@@ -140,7 +140,7 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
         holders
             .try_reserve_exact(self.nodes.len())
             .map_err(|_| NoMemory)?;
-        for (&number, node) in &mut self.nodes {
+        for (&number, node) in self.nodes.iter_mut() {
             (node.outside, node.reached) = (node.count, false);
             if node.count > 0 && !node.held.is_empty() {
                 holders.push(number);
@@ -153,7 +153,7 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
                 pause();
             });
         }
-        for (&number, node) in &mut self.nodes {
+        for (&number, node) in self.nodes.iter_mut() {
             let open = |item| is_open(item, node.count);
             if node.outside > 0 || node.item.as_ref().is_some_and(open) {
                 node.reached = true;
@@ -186,7 +186,7 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
         };
         // Taken out meanwhile: a socket may wait in itself.
         let held = replace(&mut node.held, none);
-        for (&one, &times) in &held {
+        for (&one, &times) in held.iter() {
             if let Some(node) = self.nodes.get_mut(&one) {
                 act(one, node, times);
             }

@@ -77,7 +77,7 @@ pub fn create(space: &AddressSpace, address: usize, asked: usize) -> Result<()> 
     space.set_aio();
     let mut contexts = CONTEXTS.lock();
     contexts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    let of_space = contexts.entry(key(space)).or_default();
+    let of_space = contexts.get_or_insert_with(key(space), HashMap::default);
     of_space.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     // One of a name whose memory the program has unmapped is found no more.
     let before = of_space.insert(address, context);

@@ -21,7 +21,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 pub fn give(tree: Tree, number: u64, change: &SetAttr) -> Result<()> {
     let mut given = GIVEN.lock();
     given.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    let all = given.entry((tree, number)).or_default();
+    let all = given.get_or_insert_with((tree, number), SetAttr::default);
     *all = SetAttr {
         permissions: change.permissions.or(all.permissions),
         uid: change.uid.or(all.uid),

@@ -162,7 +162,7 @@ static USERS: Mutex<HashMap<u32, Usage>> = Mutex::new(hash::new());
 fn charge(user: u32, change: impl FnOnce(&mut Usage) -> Result<()>) -> Result<()> {
     let mut users = USERS.lock();
     users.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    change(users.entry(user).or_default())
+    change(users.get_or_insert_with(user, Usage::default))
 }
 
 /// A user has so many less, for which no memory is needed; who has nothing is forgotten.

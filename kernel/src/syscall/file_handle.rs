@@ -35,27 +35,23 @@ const INVALID: i32 = 0xff;
 const AT_HANDLE_MNT_ID_UNIQUE: u32 = 1;
 /// The most bytes of a handle (MAX_HANDLE_SZ).
 const MOST: u32 = 128;
-/// A table below this size is not looked through for what is gone.
-const FEW: usize = 64;
 
 /// The entries whose handles were asked for, by device and inode.
 struct Known {
     entries: HashMap<(u64, u64), Weak<Entry>>,
-    /// How many there may be before those that are gone are forgotten.
-    most: usize,
+    /// How far they were looked through for those that are gone.
+    swept: usize,
 }
 
 static KNOWN: Mutex<Known> = Mutex::new(Known {
     entries: hash::new(),
-    most: FEW,
+    swept: 0,
 });
 
 impl Known {
     fn add(&mut self, key: (u64, u64), entry: &Arc<Entry>) -> Result<()> {
-        if self.entries.len() >= self.most {
-            self.entries.retain(|_, entry| entry.strong_count() > 0);
-            self.most = FEW.max(2 * self.entries.len());
-        }
+        let lives = |_: &_, entry: &Weak<Entry>| entry.strong_count() > 0;
+        self.swept = self.entries.sweep(self.swept, lives);
         let room = self.entries.try_reserve(1);
         room.map_err(|_| Errno::ENOMEM)?;
         self.entries.insert(key, Arc::downgrade(entry));

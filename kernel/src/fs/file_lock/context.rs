@@ -97,7 +97,7 @@ impl Context {
         let mut contexts = shard(key).lock();
         let room = contexts.try_reserve(1);
         room.map_err(|_| Errno::ENOLCK)?;
-        let context = contexts.entry(key).or_insert_with(|| {
+        let context = contexts.get_or_insert_with(key, || {
             COUNT.fetch_add(1, Relaxed);
             fresh.clone()
         });

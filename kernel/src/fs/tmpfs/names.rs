@@ -13,6 +13,7 @@ use super::node::Node;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_bytes;
 use crate::sync::{Mutex, MutexGuard};
+use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 
 /// Both directories of a rename, locked; `into` is none where they are one.
@@ -199,15 +200,20 @@ impl Node {
     }
 
     /// Takes the tree below this directory apart, whose entries and directories hold one another.
-    /// Depth-first, by way of the entries' own directories: a program decides how deep the tree is.
+    /// Depth-first, by way of the entries' own directories: a program decides how deep the tree is,
+    /// and how large. Others run meanwhile.
     pub fn dismantle(&self, here: &Arc<Entry>) {
         let mut at = here.clone();
         loop {
             let last = super::node_of(&at).and_then(|node| {
                 let (names, last) = node.directory().ok()?.lock().pop();
-                drop(names);
+                for name in names {
+                    drop(name);
+                    cond_resched();
+                }
                 last
             });
+            cond_resched();
             match last {
                 Some(below) if below.kind() == Kind::Directory => at = below,
                 Some(_) => {}

@@ -71,7 +71,7 @@ impl Raw {
         let raw = Self::unlisted(domain, RAW, protocol)?;
         let mut all = ALL.lock();
         all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let members = all.entry((domain, protocol)).or_default();
+        let members = all.get_or_insert_with((domain, protocol), Members::default);
         members.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         members.insert(raw.base.number, Arc::downgrade(&raw));
         COUNTS[protocol as usize].fetch_add(1, AcqRel);
