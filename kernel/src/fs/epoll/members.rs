@@ -4,6 +4,7 @@
 use super::{Item, Key};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use core::mem::take;
 
 /// A member, and its place in the queue.
 struct Member {
@@ -37,9 +38,10 @@ impl Members {
         self.queued
     }
 
-    /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Item>> {
-        self.members.values().map(|member| &member.item)
+    /// Takes all of them out, one by one.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Arc<Item>> {
+        let all = take(self).members;
+        all.into_values().map(|member| member.item)
     }
 
     /// The member with this key.

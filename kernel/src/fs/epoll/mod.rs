@@ -90,7 +90,18 @@ impl Watcher for Item {
     fn changed(&self) -> bool {
         // What another wants must not end with who is woken alone.
         let wanted = !self.is_exclusive() || !self.events().is_empty();
-        wanted && self.epoll.upgrade().is_some_and(|epoll| epoll.queue(self))
+        if !wanted {
+            return false;
+        }
+        let Some(epoll) = self.epoll.upgrade() else {
+            return false;
+        };
+        let woken = epoll.queue(self);
+        // Who closes the set may have been quicker, and this must not wait.
+        if let Some(mut last) = Arc::into_inner(epoll) {
+            last.end(|| {});
+        }
+        woken
     }
 
     fn is_exclusive(&self) -> bool {
@@ -380,10 +391,20 @@ impl Epoll {
     }
 }
 
+impl Epoll {
+    /// Ends the watches of all members; calls `pause` in between.
+    fn end(&mut self, pause: impl Fn()) {
+        for item in self.members.get_mut().take_all() {
+            item.unwatch();
+            drop(item);
+            pause();
+        }
+    }
+}
+
 impl Drop for Epoll {
     fn drop(&mut self) {
-        let members = self.members.get_mut();
-        members.all().for_each(|item| item.unwatch());
+        self.end(sched::cond_resched);
     }
 }
 
