@@ -5,6 +5,7 @@ use super::file::{File, FileOps, OpenFlags, Record};
 use super::given_attr;
 use super::inode::{Attr, Inode, Kind, Link, SetAttr, Time};
 use super::io::{Sink, Source};
+use super::seq_records;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -194,6 +195,8 @@ pub enum Node {
     File(fn(&mut Text)),
     /// The same, which only root may read.
     Private(fn(&mut Text)),
+    /// A file of records, as many as there are.
+    Records(seq_records::Next),
     /// A directory with these members.
     Directory(&'static [(&'static str, Node)]),
     /// The same, of settings ([`Tree::Settings`]).
@@ -236,6 +239,7 @@ impl Node {
         match self {
             Node::File(_)
             | Node::Private(_)
+            | Node::Records(_)
             | Node::Setting(..)
             | Node::Number(..)
             | Node::Numbers(..)
@@ -280,7 +284,7 @@ impl Content for Leaf {
             | Node::Setting(write, _)
             | Node::Numbers(write, ..) => write(text),
             Node::Number(value, _) => put!(text, "{}\n", value.load(Relaxed)),
-            Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => {
+            Node::Records(_) | Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => {
                 return Err(Errno::EISDIR);
             }
         }
@@ -319,7 +323,7 @@ impl Content for Leaf {
 
     fn permissions(&self) -> u32 {
         match self.0 {
-            Node::File(_) | Node::OfCpu(_) => 0o444,
+            Node::File(_) | Node::Records(_) | Node::OfCpu(_) => 0o444,
             Node::Private(_) => 0o400,
             Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => 0o555,
             Node::Link(_) => 0o777,
@@ -447,8 +451,9 @@ impl Inode for Fixed {
         if self.tree == Tree::Settings {
             self.check_setting(flags)?;
         }
-        match self.kind() {
-            Kind::Directory => Ok(self),
+        match self.leaf.0 {
+            Node::Records(next) => seq_records::open(next),
+            _ if self.kind() == Kind::Directory => Ok(self),
             _ => open(self.leaf),
         }
     }

@@ -22,6 +22,15 @@ pub trait Records: Send + Sync + 'static {
     fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>>;
 }
 
+/// What tells of a record as [`Records::next`] does.
+pub type Next = fn(u64, &mut Text) -> Result<Option<u64>>;
+
+impl Records for Next {
+    fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>> {
+        self(place, text)
+    }
+}
+
 /// Opens a file of records.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::Mutex;
+use crate::task::sched::cond_resched;
 use crate::task::user::Charge;
 use crate::task::{can, clock, current};
 
@@ -27,7 +28,7 @@ pub const READ: u32 = 4;
 pub const WRITE: u32 = 2;
 /// Numbers consist of a place, below this, and of how often a place was given out before (Linux's
 /// IPCMNI).
-const PLACES: usize = 1 << 15;
+pub const PLACES: usize = 1 << 15;
 
 /// `struct ipc64_perm` (include/uapi/asm-generic/ipcbuf.h): owner and permissions.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
@@ -299,15 +300,26 @@ impl<T: Object> Registry<T> {
         (count, last)
     }
 
-    /// Calls `f` with the number of each that is not gone, and with it.
-    pub fn for_each(&self, mut f: impl FnMut(usize, &T)) {
-        for (at, object) in self.slots.lock().objects.iter().enumerate() {
-            if let Some(object) = object.as_ref().filter(|object| !object.is_gone()) {
-                f(
-                    number(object.with_header(|header| header.sequence), at),
-                    object,
-                );
-            }
+    /// The first object that is not gone at a place or after it, and its number.
+    pub fn at_or_after(&self, at: usize) -> Option<(usize, Arc<T>)> {
+        let slots = self.slots.lock();
+        let mut rest = slots.objects.iter().enumerate().skip(at);
+        let (at, object) = rest.find_map(|(at, object)| {
+            let object = object.as_ref().filter(|object| !object.is_gone())?;
+            Some((at, object.clone()))
+        })?;
+        drop(slots);
+        let number = number(object.with_header(|header| header.sequence), at);
+        Some((number, object))
+    }
+
+    /// Calls `f` with each that is not gone. Others run meanwhile.
+    pub fn for_each(&self, mut f: impl FnMut(&T)) {
+        let mut at = 0;
+        while let Some((number, object)) = self.at_or_after(at) {
+            f(&object);
+            at = number % PLACES + 1;
+            cond_resched();
         }
     }
 }

@@ -2,26 +2,26 @@
 //! them.
 
 use super::{Key, Kind, QUOTA, ROOT_QUOTA, USED, after, right};
+use crate::errno::Result;
 use crate::fs::seq_file::Text;
 use crate::put;
 use crate::task::{clock, current, sched};
 use alloc::sync::Arc;
 
-/// All keys of which the reader may know.
-pub fn keys(text: &mut Text) {
+/// Tells of the next key of which the reader may know; places are numbers of keys.
+pub fn keys(place: u64, text: &mut Text) -> Result<Option<u64>> {
     let rings = super::rings(current());
-    let mut from = 0;
+    let mut from = place as i32;
     while let Some((serial, key)) = after(from) {
+        sched::cond_resched_killable()?;
         from = serial + 1;
         let seen = |key: &Arc<Key>| key.check(right::VIEW, &rings).is_ok();
         if let Some(key) = key.filter(seen) {
             key.list(text);
+            return Ok(Some(from as u64));
         }
-        if current().must_die() {
-            return;
-        }
-        sched::cond_resched();
     }
+    Ok(None)
 }
 
 impl Key {
@@ -70,13 +70,21 @@ fn put_time(time: u64, text: &mut Text) {
     }
 }
 
-/// The keys and bytes that each user has, and the limits of both.
-pub fn users(text: &mut Text) {
-    for (&user, &(keys, bytes)) in USED.lock().iter().filter(|(_, used)| used.0 > 0) {
-        let (most_keys, most_bytes) = if user == 0 { ROOT_QUOTA } else { QUOTA };
-        put!(
-            text,
-            "{user:5}: {keys:5} {keys}/{keys} {keys}/{most_keys} {bytes}/{most_bytes}\n"
-        );
-    }
+/// Tells of the next user how many keys and bytes it has, and the limits of both.
+pub fn users(place: u64, text: &mut Text) -> Result<Option<u64>> {
+    let Ok(from) = u32::try_from(place) else {
+        return Ok(None);
+    };
+    let used = USED.lock();
+    let next = used.range(from..).find(|(_, used)| used.0 > 0);
+    let Some((user, (keys, bytes))) = next.map(|(&user, &used)| (user, used)) else {
+        return Ok(None);
+    };
+    drop(used);
+    let (most_keys, most_bytes) = if user == 0 { ROOT_QUOTA } else { QUOTA };
+    put!(
+        text,
+        "{user:5}: {keys:5} {keys}/{keys} {keys}/{most_keys} {bytes}/{most_bytes}\n"
+    );
+    Ok(Some(u64::from(user) + 1))
 }

@@ -3,8 +3,10 @@
 use super::address::{Name, unspecified};
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, SEQPACKET, STREAM, snmp, socket_table};
+use crate::errno::Result;
 use crate::fs::seq_file::{Line, Node, Text};
 use crate::put;
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 use linux_raw_sys::net::{
@@ -32,27 +34,57 @@ pub const FILES: &[(&str, Node)] = &[
     ("igmp", Node::File(igmp)),
     ("igmp6", Node::File(igmp6)),
     ("ipv6_route", Node::File(ipv6_route)),
-    ("netlink", Node::File(netlinks)),
+    ("netlink", Node::Records(netlinks)),
     ("netstat", Node::File(snmp::netstat)),
     ("packet", Node::File(packet)),
-    ("icmp", Node::File(|text| udp(text, ICMP, AF_INET))),
-    ("icmp6", Node::File(|text| udp(text, ICMP_V6, AF_INET6))),
+    (
+        "icmp",
+        Node::Records(|place, text| udp(place, text, ICMP, AF_INET)),
+    ),
+    (
+        "icmp6",
+        Node::Records(|place, text| udp(place, text, ICMP_V6, AF_INET6)),
+    ),
     ("protocols", Node::File(protocols)),
     ("ptype", Node::File(ptype)),
-    ("raw", Node::File(|text| raw_sockets(text, AF_INET))),
-    ("raw6", Node::File(|text| raw_sockets(text, AF_INET6))),
+    (
+        "raw",
+        Node::Records(|place, text| raw_sockets(place, text, AF_INET)),
+    ),
+    (
+        "raw6",
+        Node::Records(|place, text| raw_sockets(place, text, AF_INET6)),
+    ),
     ("route", Node::File(route)),
     ("snmp", Node::File(snmp::snmp)),
     ("snmp6", Node::File(snmp::snmp6)),
     ("sockstat", Node::File(sockstat)),
     ("sockstat6", Node::File(sockstat6)),
-    ("tcp", Node::File(|text| tcp(text, AF_INET))),
-    ("tcp6", Node::File(|text| tcp(text, AF_INET6))),
-    ("udp", Node::File(|text| udp(text, UDP, AF_INET))),
-    ("udp6", Node::File(|text| udp(text, UDP, AF_INET6))),
-    ("udplite", Node::File(|text| udp(text, UDP_LITE, AF_INET))),
-    ("udplite6", Node::File(|text| udp(text, UDP_LITE, AF_INET6))),
-    ("unix", Node::File(unix_sockets)),
+    (
+        "tcp",
+        Node::Records(|place, text| tcp(place, text, AF_INET)),
+    ),
+    (
+        "tcp6",
+        Node::Records(|place, text| tcp(place, text, AF_INET6)),
+    ),
+    (
+        "udp",
+        Node::Records(|place, text| udp(place, text, UDP, AF_INET)),
+    ),
+    (
+        "udp6",
+        Node::Records(|place, text| udp(place, text, UDP, AF_INET6)),
+    ),
+    (
+        "udplite",
+        Node::Records(|place, text| udp(place, text, UDP_LITE, AF_INET)),
+    ),
+    (
+        "udplite6",
+        Node::Records(|place, text| udp(place, text, UDP_LITE, AF_INET6)),
+    ),
+    ("unix", Node::Records(unix_sockets)),
 ];
 
 fn arp(text: &mut Text) {
@@ -159,26 +191,48 @@ fn protocols(text: &mut Text) {
     }
 }
 
-fn netlinks(text: &mut Text) {
-    put!(
-        text,
-        "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n"
-    );
-    socket_table::each(|socket| {
+/// Tells of the next socket of which `show` writes a line, to which it says how many there were
+/// before. Before the first is the line that names the columns, which `head` writes.
+fn socket_line(
+    place: u64,
+    text: &mut Text,
+    head: impl FnOnce(&mut Text),
+    mut show: impl FnMut(&mut Text, u64, &Arc<dyn Socket>) -> bool,
+) -> Result<Option<u64>> {
+    /// Bits of a place that are a socket's number; those above count lines.
+    const NUMBER: u32 = 40;
+    cond_resched_killable()?;
+    let Some(place) = place.checked_sub(1) else {
+        head(text);
+        return Ok(Some(1));
+    };
+    let (lines, mut next) = (place >> NUMBER, place as usize & ((1 << NUMBER) - 1));
+    let shown = socket_table::each_from(&mut next, |socket| !show(text, lines, socket));
+    Ok(shown.then(|| (((lines + 1) << NUMBER) | next as u64) + 1))
+}
+
+fn netlinks(place: u64, text: &mut Text) -> Result<Option<u64>> {
+    let head = |text: &mut Text| {
+        put!(
+            text,
+            "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n"
+        );
+    };
+    socket_line(place, text, head, |text, _, socket| {
         let base = socket.base();
-        if let Name::Netlink(port) = socket.name()
-            && base.domain == AF_NETLINK
-        {
-            let (received, _) = socket.waiting().unwrap_or_default();
-            put!(
-                text,
-                "0000000000000000 {:<3} {port:<10} 00000000 {received:<8} 0        0     2        {:<8} {:<8}\n",
-                base.protocol,
-                socket.lost(),
-                base.number
-            );
-        }
-    });
+        let Name::Netlink(port) = socket.name() else {
+            return false;
+        };
+        let (received, _) = socket.waiting().unwrap_or_default();
+        put!(
+            text,
+            "0000000000000000 {:<3} {port:<10} 00000000 {received:<8} 0        0     2        {:<8} {:<8}\n",
+            base.protocol,
+            socket.lost(),
+            base.number
+        );
+        true
+    })
 }
 
 fn route(text: &mut Text) {
@@ -269,20 +323,22 @@ const COLUMNS_V6: &str = "  sl  local_address                         remote_add
 /// What follows for sockets without connections.
 const MORE: &str = " ref pointer drops";
 
-fn raw_sockets(text: &mut Text, domain: u32) {
-    match domain {
+fn raw_sockets(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
+    let head = |text: &mut Text| match domain {
         AF_INET6 => put!(text, "{COLUMNS_V6}{MORE}\n"),
         _ => put!(text, "{COLUMNS}{MORE}\n"),
-    }
-    socket_table::each(|socket| {
-        if socket.base().domain == domain && socket.base().kind == RAW {
-            let mut line = Line::new(text);
-            put!(line, "{:4}: ", socket.base().protocol);
-            put_socket(&mut line, socket);
-            put!(line, " 2 0000000000000000 {}", socket.lost());
-            line.end(0);
+    };
+    socket_line(place, text, head, |text, _, socket| {
+        if socket.base().domain != domain || socket.base().kind != RAW {
+            return false;
         }
-    });
+        let mut line = Line::new(text);
+        put!(line, "{:4}: ", socket.base().protocol);
+        put_socket(&mut line, socket);
+        put!(line, " 2 0000000000000000 {}", socket.lost());
+        line.end(0);
+        true
+    })
 }
 
 fn packet(text: &mut Text) {
@@ -292,13 +348,16 @@ fn packet(text: &mut Text) {
     );
 }
 
-fn tcp(text: &mut Text, domain: u32) {
+fn tcp(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
     let (columns, width) = match domain {
         AF_INET6 => (COLUMNS_V6, 0),
         _ => (COLUMNS, 149),
     };
-    put!(text, "{columns:width$}\n");
-    inet([domain, STREAM, TCP], |number, socket| {
+    let head = |text: &mut Text| put!(text, "{columns:width$}\n");
+    socket_line(place, text, head, |text, number, socket| {
+        if !is_of([domain, STREAM, TCP], &**socket) {
+            return false;
+        }
         // Connections that are not accepted yet hold their listener.
         let pending = socket.backlog().map_or(0, |(pending, _)| pending);
         let mut line = Line::new(text);
@@ -306,39 +365,32 @@ fn tcp(text: &mut Text, domain: u32) {
         put_socket(&mut line, socket);
         put!(line, " {} 0000000000000000 100 0 0 10 0", 1 + pending);
         line.end(width);
-    });
+        true
+    })
 }
 
-fn udp(text: &mut Text, protocol: u32, domain: u32) {
-    let width = match domain {
-        AF_INET6 => 0,
-        _ => 127,
+fn udp(place: u64, text: &mut Text, protocol: u32, domain: u32) -> Result<Option<u64>> {
+    let (head, width): (fn(&mut Text), _) = match domain {
+        AF_INET6 => (|text| put!(text, "{COLUMNS_V6}{MORE}\n"), 0),
+        _ => (|text| put!(text, " {COLUMNS}{MORE:30}\n"), 127),
     };
-    match domain {
-        AF_INET6 => put!(text, "{COLUMNS_V6}{MORE}\n"),
-        _ => put!(text, " {COLUMNS}{MORE:30}\n"),
-    }
-    inet([domain, DATAGRAM, protocol], |number, socket| {
+    socket_line(place, text, head, |text, number, socket| {
+        if !is_of([domain, DATAGRAM, protocol], &**socket) {
+            return false;
+        }
         let mut line = Line::new(text);
         put!(line, "{number:5}: ");
         put_socket(&mut line, socket);
         put!(line, " 2 0000000000000000 {}", socket.lost());
         line.end(width);
-    });
+        true
+    })
 }
 
-/// Calls `put` with each socket of IP of a family, kind and protocol that has a port or a
-/// connection, and with its place.
-fn inet([domain, kind, protocol]: [u32; 3], mut put: impl FnMut(usize, &Arc<dyn Socket>)) {
-    let mut line = 0;
-    socket_table::each(|socket| {
-        let base = socket.base();
-        if [base.domain, base.kind, base.protocol] == [domain, kind, protocol] && is_told(&**socket)
-        {
-            put(line, socket);
-            line += 1;
-        }
-    });
+/// Whether a socket of IP is of a family, kind and protocol, and has a port or a connection.
+fn is_of(which: [u32; 3], socket: &dyn Socket) -> bool {
+    let base = socket.base();
+    [base.domain, base.kind, base.protocol] == which && is_told(socket)
 }
 
 /// Whether anybody is told of a socket of IP: one of TCP that listens or is connected, one of
@@ -379,14 +431,16 @@ fn put_socket(text: &mut Line, socket: &Arc<dyn Socket>) {
     );
 }
 
-fn unix_sockets(text: &mut Text) {
-    put!(
-        text,
-        "Num       RefCount Protocol Flags    Type St Inode Path\n"
-    );
-    socket_table::each(|socket| {
+fn unix_sockets(place: u64, text: &mut Text) -> Result<Option<u64>> {
+    let head = |text: &mut Text| {
+        put!(
+            text,
+            "Num       RefCount Protocol Flags    Type St Inode Path\n"
+        );
+    };
+    socket_line(place, text, head, |text, _, socket| {
         if socket.base().domain != AF_UNIX {
-            return;
+            return false;
         }
         // Whoever is connected to it holds it too.
         let connected = socket.peer().is_ok();
@@ -410,5 +464,6 @@ fn unix_sockets(text: &mut Text) {
             }
         }
         put!(text, "\n");
-    });
+        true
+    })
 }

@@ -225,7 +225,7 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
 
 fn segments_pages() -> u64 {
     let mut pages = 0;
-    SEGMENTS.for_each(|_, segment| pages += segment.size.div_ceil(PAGE_SIZE) as u64);
+    SEGMENTS.for_each(|segment| pages += segment.size.div_ceil(PAGE_SIZE) as u64);
     pages
 }
 
@@ -317,7 +317,7 @@ pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
         IPC_INFO | MSG_INFO => {
             let (count, last) = QUEUES.extent();
             let (mut messages, mut bytes) = (0, 0);
-            QUEUES.for_each(|_, queue| {
+            QUEUES.for_each(|queue| {
                 let (_, status) = queue.status();
                 messages += status.count as i32;
                 bytes += status.bytes as i32;
@@ -493,7 +493,7 @@ pub fn semctl(number: i32, at: i32, command: u32, argument: usize) -> Result<usi
 fn semaphore_limits(command: u32, to: usize) -> Result<usize> {
     let (count, last) = SETS.extent();
     let mut semaphores = 0;
-    SETS.for_each(|_, set| semaphores += set.len() as i32);
+    SETS.for_each(|set| semaphores += set.len() as i32);
     let [most, largest, operations] = [
         SETS.most.load(Relaxed),
         sysv_sem::LARGEST,

@@ -10,7 +10,7 @@ use crate::mm::{PAGE_SIZE, commit, frame};
 use crate::task::rusage::{Times, Usage, user_hz};
 use crate::task::{clock, count_groups, current, loadavg, pid_table, queue, uts};
 use crate::{arch, params, put};
-use Node::{Directory, File, Link, Private, Setting};
+use Node::{Directory, File, Link, Private, Records, Setting};
 use core::fmt;
 
 /// The members of the root besides the processes.
@@ -23,8 +23,8 @@ pub const ROOT: &[(&str, Node)] = &[
     ("diskstats", File(|_| {})),
     ("filesystems", File(filesystems)),
     ("interrupts", File(interrupts)),
-    ("key-users", File(keyring::list::users)),
-    ("keys", File(keyring::list::keys)),
+    ("key-users", Records(keyring::list::users)),
+    ("keys", Records(keyring::list::keys)),
     ("loadavg", File(loadavg)),
     #[cfg(debug_assertions)]
     ("lockdep", File(lockdep)),
