@@ -9,16 +9,19 @@ const WITH_GUESTS: [&str; 1] = ["aarch64"];
 
 fn main() {
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap();
+    let bare = env::var("CARGO_CFG_TARGET_OS").unwrap() == "none";
     let script = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap())
         .join("machine/src/arch")
         .join(&arch)
         .join("kernel.ld");
-    println!("cargo::rerun-if-changed={}", script.display());
-    println!("cargo::rustc-link-arg-bins=-T{}", script.display());
-    println!("cargo::rustc-link-arg-bins=--no-eh-frame-hdr");
-    println!("cargo::rustc-link-arg-bins=--build-id=none");
+    if bare {
+        println!("cargo::rerun-if-changed={}", script.display());
+        println!("cargo::rustc-link-arg-bins=-T{}", script.display());
+        println!("cargo::rustc-link-arg-bins=--no-eh-frame-hdr");
+        println!("cargo::rustc-link-arg-bins=--build-id=none");
+    }
     println!("cargo::rustc-check-cfg=cfg(guests)");
-    if WITH_GUESTS.contains(&&*arch) {
+    if bare && WITH_GUESTS.contains(&&*arch) {
         println!("cargo::rustc-cfg=guests");
     }
     let rustc = env::var("RUSTC").unwrap();

@@ -5,6 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
+    // Programs of the host get none.
+    if env::var("CARGO_CFG_TARGET_OS").unwrap() != "none" {
+        return;
+    }
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap();
     let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap()).join("src/arch");
     vdso(&folder, &arch);

@@ -25,6 +25,13 @@ mod upcalls;
 use machine::selftest;
 use machine::{arch, errno, fdt, log, mm, params, random};
 
+/// Unpacks an archive into the current thread's directory: for those who try archives on the host.
+#[cfg(not(target_os = "none"))]
+pub fn unpack(archive: &[u8]) {
+    let here = task::current().fs().directory();
+    fs::initramfs::unpack(here.entry(), archive);
+}
+
 /// Everything that is not the architecture's, on the boot CPU: `archive` is the initial one.
 fn main(archive: Option<mm::Archive>) -> ! {
     hash::init();

@@ -1,6 +1,7 @@
 //! The border between the kernel and its hardware: the architectures offer the same names.
 
 mod above;
+#[cfg(target_os = "none")]
 mod boot_stack;
 pub mod branch;
 pub mod cell;
@@ -9,27 +10,38 @@ mod compat_info;
 mod copies;
 mod cpus;
 mod interrupted;
+#[cfg(target_os = "none")]
+mod lang;
 pub mod mmio;
 mod prot;
+#[cfg(target_os = "none")]
+mod sites;
 pub mod spin;
 mod syscall;
 pub mod task;
+#[cfg(target_os = "none")]
 pub mod text;
 mod ticks;
+#[cfg(target_os = "none")]
 pub mod vdso;
 
 pub use compat_info::compat_info;
 pub use syscall::{Call, Syscall, SyscallTable};
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", target_os = "none"))]
 mod aarch64;
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", target_os = "none"))]
 pub use aarch64::*;
 
-#[cfg(target_arch = "riscv64")]
+#[cfg(all(target_arch = "riscv64", target_os = "none"))]
 mod riscv64;
-#[cfg(target_arch = "riscv64")]
+#[cfg(all(target_arch = "riscv64", target_os = "none"))]
 pub use riscv64::*;
+
+#[cfg(not(target_os = "none"))]
+mod host;
+#[cfg(not(target_os = "none"))]
+pub use host::*;
 
 /// What programs of one instruction set are, and what they are given.
 pub struct Abi {

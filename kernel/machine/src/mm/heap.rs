@@ -222,10 +222,8 @@ fn address(slab: u32) -> usize {
     PhysAddr((slab as usize) << PAGE_SHIFT).linear()
 }
 
+/// The allocator.
 pub struct Heap;
-
-#[global_allocator]
-pub static HEAP: Heap = Heap;
 
 // SAFETY: blocks are aligned to their class's 16 bytes or to their power-of-two size, are as long
 // as asked, and lie on exactly one list until handed out; `dealloc` gets the layout of `alloc`, so

@@ -79,6 +79,7 @@ impl Area {
     }
 
     /// Gives addresses back, joined with what is free beside them.
+    #[allow(dead_code, reason = "the host patches no code")]
     fn give(&mut self, range: Range<usize>) {
         let at = self.free.partition_point(|r| r.start < range.start);
         let before = at
@@ -263,6 +264,7 @@ pub fn map_device(base: usize, len: usize) -> Result<usize> {
 /// # Safety
 /// `address` is that of an instruction that no CPU executes meanwhile, and in whose place `word` may
 /// stand.
+#[allow(dead_code, reason = "the host patches no code")]
 pub(crate) unsafe fn patch_code(address: usize, word: u32) {
     let phys = mmu::virt_to_phys(page_down(address));
     with(|area| {

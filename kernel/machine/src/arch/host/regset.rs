@@ -1,0 +1,107 @@
+//! Registers of a stopped thread as ptrace(2) and core files have them: one set, the general ones.
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::frame::{Frame, reg};
+use super::thread::ThreadState;
+use crate::arch::Call;
+use crate::arch::syscall::{ENTRIES, UNKNOWN};
+use crate::errno::{Errno, Result};
+
+/// NT_PRSTATUS.
+const GENERAL: u32 = 1;
+
+/// Bytes of one slot of a set.
+pub fn slot(_kind: u32) -> usize {
+    8
+}
+
+/// The general registers of a frame, as NT_PRSTATUS has them.
+pub fn general(frame: &Frame) -> &[u8] {
+    frame.x.as_bytes()
+}
+
+/// The floating-point registers of the current thread, as NT_PRFPREG has them: none.
+pub fn own_floating() -> [u8; 8] {
+    [0; 8]
+}
+
+/// Bytes of a set at most, which has `size` now.
+pub fn room(_kind: u32, size: usize) -> usize {
+    size
+}
+
+/// The set `kind` of a stopped thread.
+///
+/// # Errors
+/// EINVAL (no such set), ENOMEM.
+pub fn get(state: &ThreadState, kind: u32) -> Result<Vec<u8>> {
+    if kind != GENERAL {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(size_of::<[usize; reg::COUNT]>())
+        .map_err(|_| Errno::ENOMEM)?;
+    state.with_stopped_frame(|frame| bytes.extend_from_slice(frame.x.as_bytes()));
+    Ok(bytes)
+}
+
+/// Changes the set `kind` of a stopped thread; what `bytes` does not reach stays.
+///
+/// # Errors
+/// EINVAL (no such set), ENOMEM.
+pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
+    let mut whole = get(state, kind)?;
+    let len = bytes.len().min(whole.len());
+    whole[..len].copy_from_slice(&bytes[..len]);
+    let registers = FromBytes::read_from_bytes(&whole).map_err(|_| Errno::EINVAL)?;
+    state.with_stopped_frame(|frame| frame.x = registers);
+    Ok(())
+}
+
+impl Frame {
+    /// The system call that is to be made, as a tracer may have changed it.
+    pub fn call(&self) -> Call {
+        let mut arguments = core::array::from_fn(|at| self.x[reg::A0 + at]);
+        arguments[0] = self.orig_a0;
+        let number = self.x[reg::NR];
+        Call {
+            architecture: AUDIT,
+            number: number as i32,
+            place: if number < ENTRIES { number } else { UNKNOWN },
+            pc: self.pc(),
+            arguments,
+        }
+    }
+
+    /// Before a watched call: it has failed, unless it is made or a tracer gives it another result.
+    pub fn begin_watched(&mut self) {
+        self.set_result(Errno::ENOSYS.result());
+    }
+
+    /// The system call was not made: what its first argument's register, which has its result
+    /// otherwise, holds then.
+    pub fn roll_back(&self) -> isize {
+        self.orig_a0 as isize
+    }
+
+    /// The thread is in system call `number`.
+    pub fn set_syscall(&mut self, number: usize) {
+        self.syscall = number as isize;
+    }
+
+    /// EIO if the program is to stop after its next instruction: it has none.
+    pub fn set_single_step(&mut self, on: bool) -> Result<()> {
+        if on { Err(Errno::EIO) } else { Ok(()) }
+    }
+}
+
+/// Never asked for: see [`Frame::set_single_step`].
+pub fn leave_debug() {}
+
+/// AUDIT_ARCH_AARCH64 (include/uapi/linux/audit.h), whose numbers of system calls these are.
+pub const AUDIT: u32 = 0xc000_00b7;

@@ -1,0 +1,210 @@
+//! Threads, each on one of the host's, and switching from one to another.
+
+extern crate std;
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::cell::{Cell, UnsafeCell};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+
+use super::baton::{Baton, NoUnwind};
+use super::cpu;
+use super::frame::Frame;
+use super::program;
+use crate::arch::task;
+use crate::mm::vmalloc::KernelStack;
+use crate::sync::lockdep;
+use crate::upcall;
+
+/// Bits of a thread's work word: why it must not return to its program yet.
+pub mod work {
+    /// Another thread should run first.
+    pub const NEED_RESCHED: u32 = 1 << 0;
+    /// A signal may be due.
+    pub const SIGNAL: u32 = 1 << 1;
+    /// A tracer is to be told, or something else that `task::exit_work` knows.
+    pub const TRACE: u32 = 1 << 2;
+    /// The program is to learn its CPU, or to leave a restartable sequence.
+    pub const RSEQ: u32 = 1 << 3;
+    /// The thread waits for memory first.
+    pub const MEMORY: u32 = 1 << 4;
+}
+
+/// What a thread does when it is first switched to.
+#[derive(Clone, Copy)]
+enum Start {
+    /// It has begun.
+    Begun,
+    Kernel(fn(usize) -> !, usize),
+    Program,
+}
+
+/// The hardware's part of a thread: the first field of the kernel's [`Task`](task::Task).
+#[repr(C)]
+pub struct ThreadState {
+    /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
+    pub work: AtomicU32,
+    /// Whether a CPU runs the thread.
+    running: AtomicBool,
+    start: Cell<Start>,
+    baton: Arc<Baton>,
+    frame: UnsafeCell<Frame>,
+    /// The sleeping locks that it holds.
+    pub held: lockdep::Sleeping,
+    /// Counted as on other machines.
+    _stack: Option<KernelStack>,
+}
+
+// SAFETY: the cells are touched by the host's thread that has the CPU, or through `&mut`.
+unsafe impl Sync for ThreadState {}
+// SAFETY: as above; nothing in it belongs to a CPU.
+unsafe impl Send for ThreadState {}
+
+impl ThreadState {
+    fn with(stack: Option<KernelStack>, start: Start) -> Self {
+        ThreadState {
+            work: AtomicU32::new(0),
+            running: AtomicBool::new(false),
+            start: Cell::new(start),
+            baton: Arc::new(Baton::new()),
+            frame: UnsafeCell::new(Frame::user(0, 0, 0)),
+            held: lockdep::Sleeping::new(),
+            _stack: stack,
+        }
+    }
+
+    /// A thread of the kernel that will call `entry(argument)` when it is first switched to.
+    pub fn new(stack: KernelStack, entry: fn(usize) -> !, argument: usize) -> Self {
+        Self::with(Some(stack), Start::Kernel(entry, argument))
+    }
+
+    /// A thread that will return to its program with a copy of `frame` as `change` leaves it.
+    pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
+        let mut state = Self::with(Some(stack), Start::Program);
+        *state.frame.get_mut() = frame.clone();
+        change(state.frame.get_mut());
+        state
+    }
+
+    /// The thread that this CPU has been running since it started. Once.
+    pub fn adopt_cpu() -> Self {
+        let mut state = Self::with(None, Start::Begun);
+        *state.running.get_mut() = true;
+        state
+    }
+
+    /// Never asked for: see [`Frame::set_single_step`].
+    pub fn enter_debug(&self, _steps: bool) {}
+
+    /// Whether a tracer set breakpoints of the hardware: there are none.
+    pub fn has_points(&self) -> bool {
+        false
+    }
+
+    /// Calls keep what it has in vector registers.
+    pub fn drop_vectors(&self) {}
+
+    /// Whether it uses Arm's vectors: there are none.
+    pub fn uses_sve(&self) -> bool {
+        false
+    }
+
+    /// Whether the program has 32 bits: there are none.
+    pub fn is_compat(&self) -> bool {
+        false
+    }
+
+    /// Sets the thread pointer of a thread that is not running yet, or of the current one.
+    pub fn set_tls(&self, tls: usize) {
+        assert!(self.is_current() || !self.running.load(Relaxed));
+        // SAFETY: the frame is this thread's, and it is ours or does not run.
+        unsafe { (*self.frame.get()).set_tls(tls) };
+    }
+
+    /// Zeroes the current thread's registers that a `Frame` does not hold: there are none.
+    pub fn reset_user(&self) {}
+
+    /// Calls `f` with the user registers of a thread that is stopped: `task::ptrace` holds the lock
+    /// without which nobody wakes it.
+    ///
+    /// # Panics
+    /// If it is running.
+    pub fn with_stopped_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
+        assert!(!self.is_running());
+        // SAFETY: the thread stays stopped; whoever else looks into its frame takes the same lock.
+        f(unsafe { &mut *self.frame.get() })
+    }
+
+    /// Calls `f` with the current thread's user registers.
+    pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
+        assert!(self.is_current());
+        // SAFETY: the current thread's own; the closure cannot reach it a second time but through
+        // this function, which takes no reference of it out.
+        f(unsafe { &mut *self.frame.get() })
+    }
+
+    /// Whether a CPU runs the thread.
+    pub fn is_running(&self) -> bool {
+        self.running.load(Acquire)
+    }
+
+    fn is_current(&self) -> bool {
+        core::ptr::eq(self, cpu::this().current.get())
+    }
+}
+
+/// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this
+/// CPU.
+///
+/// # Safety
+/// It is one of the kernel's [`Task`](task::Task)s, whole, which lives until the CPU leaves it.
+pub(in crate::arch) unsafe fn adopt(state: *const ThreadState) {
+    cpu::this().current.set(state);
+}
+
+/// Goes on as `to`; returns when something switches back.
+///
+/// # Safety
+/// Both are the kernel's [`Task`](task::Task)s, whole, which live until the switch is complete.
+pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
+    let cpu = cpu::this();
+    let previous = task::state();
+    // SAFETY: the caller's promise.
+    let next = unsafe { &*to };
+    next.running.store(true, Relaxed);
+    cpu.previous.set(cpu.current.replace(to));
+    // The thread may end before this call returns, or without that.
+    let own = previous.baton.clone();
+    previous.running.store(false, Release);
+    match next.start.replace(Start::Begun) {
+        Start::Begun => next.baton.give(),
+        start => host_thread(move || begin(start)),
+    }
+    own.wait();
+}
+
+/// Bytes of a host thread's stack: frames of code that is not optimised are large.
+const STACK: usize = 4 << 20;
+
+/// Starts a thread of the host. One that a thread of the kernel ended on stays, and waits.
+pub(super) fn host_thread(f: impl FnOnce() + Send + 'static) {
+    let started = std::thread::Builder::new().stack_size(STACK).spawn(f);
+    started.expect("the host has another thread");
+}
+
+/// What a thread does first.
+fn begin(start: Start) {
+    let _no_unwind = NoUnwind;
+    upcall::switched(task::take_previous());
+    match start {
+        Start::Kernel(entry, argument) => entry(argument),
+        _ => program::run(),
+    }
+}
+
+/// Runs the current thread's program from `frame` on.
+pub fn enter_user(frame: &Frame) -> ! {
+    task::state().with_frame(|own| *own = frame.clone());
+    program::run()
+}

@@ -1,0 +1,120 @@
+//! The kernel's accesses to a program's memory: by the program's tables, with the faults that the
+//! hardware would take.
+
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use crossings::Kind;
+
+use super::{PAGE_SIZE, USER_END, cpu, mmu};
+use crate::mm::fault::Access;
+use crate::upcall;
+
+/// An address that the program may not use so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault;
+
+/// Where the host has the program's byte at `address`.
+fn find(address: usize, access: Access) -> Result<*mut u8, Fault> {
+    if address >= USER_END {
+        return Err(Fault);
+    }
+    loop {
+        if let Some(found) = mmu::translate(address, access) {
+            return Ok(found);
+        }
+        cpu::this().crossings().add(Kind::FaultUaccess);
+        upcall::page_fault(address, access).map_err(|_| Fault)?;
+    }
+}
+
+/// Calls `each` for the parts of a range of the program, with where the host has each, how much
+/// was before and how long it is; returns how many bytes before the first that cannot be used so.
+fn parts(
+    start: usize,
+    len: usize,
+    access: Access,
+    mut each: impl FnMut(*mut u8, usize, usize),
+) -> usize {
+    let mut done = 0;
+    while done < len {
+        let address = start.wrapping_add(done);
+        let part = (PAGE_SIZE - address % PAGE_SIZE).min(len - done);
+        let Ok(found) = find(address, access) else {
+            break;
+        };
+        each(found, done, part);
+        done += part;
+    }
+    done
+}
+
+/// Copies from the program's memory at `from`; returns how many bytes before the first that could
+/// not be read.
+///
+/// # Safety
+/// `to` is valid for writes of `len` bytes, and nothing else looks at them meanwhile.
+pub unsafe fn copy_in(to: *mut u8, from: usize, len: usize) -> usize {
+    parts(from, len, Access::Read, |found, done, part| {
+        // SAFETY: a part of a page of the program, and the caller's promise. A pipe's frame may be
+        // the program's page too.
+        unsafe { core::ptr::copy(found, to.wrapping_add(done), part) }
+    })
+}
+
+/// Copies to the program's memory at `to`; returns how many bytes before the first that could not
+/// be written.
+///
+/// # Safety
+/// `from` is valid for reads of `len` bytes.
+pub unsafe fn copy_out(to: usize, from: *const u8, len: usize) -> usize {
+    parts(to, len, Access::Write, |found, done, part| {
+        // SAFETY: as in `copy_in`.
+        unsafe { core::ptr::copy(from.wrapping_add(done), found, part) }
+    })
+}
+
+/// Writes zeroes to the program's memory; returns how many bytes before the first that could not be
+/// written.
+pub fn clear(to: usize, len: usize) -> usize {
+    parts(to, len, Access::Write, |found, _, part| {
+        // SAFETY: a part of a page of the program.
+        unsafe { found.write_bytes(0, part) }
+    })
+}
+
+/// A word of the program.
+fn word(address: usize, access: Access) -> Result<&'static AtomicU32, Fault> {
+    if !address.is_multiple_of(size_of::<u32>()) {
+        return Err(Fault);
+    }
+    let found = find(address, access)?;
+    // SAFETY: an aligned word of a page of the program, which is used at once.
+    Ok(unsafe { AtomicU32::from_ptr(found.cast()) })
+}
+
+/// Reads a word of the program as one access.
+///
+/// # Errors
+/// A fault; also if `address` is no multiple of 4.
+pub fn load_u32(address: usize) -> Result<u32, Fault> {
+    Ok(word(address, Access::Read)?.load(SeqCst))
+}
+
+/// Writes a word of the program as one access.
+///
+/// # Errors
+/// A fault; also if `address` is no multiple of 4.
+pub fn store_u32(address: usize, value: u32) -> Result<(), Fault> {
+    word(address, Access::Write)?.store(value, SeqCst);
+    Ok(())
+}
+
+/// Writes `new` if a word of the program is `old`, as one access; returns what it was.
+///
+/// # Errors
+/// A fault; also if `address` is no multiple of 4.
+pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
+    let word = word(address, Access::Write)?;
+    let (Ok(was) | Err(was)) = word.compare_exchange(old, new, SeqCst, SeqCst);
+    Ok(was)
+}

@@ -1,0 +1,44 @@
+//! Where the branches settled at boot are, and how they are made to jump.
+
+use core::ptr::addr_of;
+
+use super::branch::Key;
+use super::{cpus, jump_to};
+use crate::mm::vmalloc;
+
+/// An entry of the section `.branches`: both places relative to the field that names them.
+#[repr(C)]
+struct Site {
+    at: i32,
+    target: i32,
+    key: u32,
+}
+
+unsafe extern "C" {
+    static __branches_start: Site;
+    static __branches_end: Site;
+}
+
+/// Makes all branches that test `key` jump. Called on the boot CPU alone, before the others start.
+///
+/// # Panics
+/// If they started already.
+pub fn take(key: Key) {
+    assert_eq!(cpus::possible(), 1, "another CPU may execute the branches");
+    let (start, end) = (&raw const __branches_start, &raw const __branches_end);
+    let count = (end as usize - start as usize) / size_of::<Site>();
+    // SAFETY: the linker script puts the symbols around the section, whose entries `is_taken` lays
+    // out as `Site`s.
+    let sites = unsafe { core::slice::from_raw_parts(start, count) };
+    for site in sites.iter().filter(|site| site.key == key as u32) {
+        let at = addr_of!(site.at)
+            .addr()
+            .wrapping_add_signed(site.at as isize);
+        let target = addr_of!(site.target)
+            .addr()
+            .wrapping_add_signed(site.target as isize);
+        // SAFETY: `is_taken` put a branch's `nop` there, and names where it jumps to; this CPU is
+        // here, and there is no other.
+        unsafe { vmalloc::patch_code(at, jump_to(target.wrapping_sub(at) as isize)) };
+    }
+}
