@@ -10,10 +10,14 @@ use super::Report;
 use crate::options::TestOptions;
 use crate::project::Project;
 
+/// The kernel on the host, by the name of its tests and by that of the package that has them.
+const KERNEL: &str = "kernel";
+const HOSTED: &str = "hosted";
+
 /// Runs `cargo test` for every crate whose name is asked for, then what `loom` models: every
 /// interleaving of the lock-free parts.
 pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
-    let mut crates = BTreeSet::from(["cli".to_owned()]);
+    let mut crates = BTreeSet::from(["cli", KERNEL].map(str::to_owned));
     for entry in fs::read_dir(project.root.join("crates"))? {
         crates.insert(entry?.file_name().to_string_lossy().into_owned());
     }
@@ -22,7 +26,8 @@ pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Re
     if !crates.is_empty() {
         let mut cargo = project.cargo(&["test", "--no-fail-fast"]);
         for name in &crates {
-            cargo.args(["--package", name]);
+            let package = if name == KERNEL { HOSTED } else { name };
+            cargo.args(["--package", package]);
         }
         if options.long {
             cargo.args(["--", "--include-ignored"]);
