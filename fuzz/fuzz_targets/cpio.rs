@@ -1,0 +1,6 @@
+#![no_main]
+
+use hosted::fuzz::{cpio, try_bytes};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| try_bytes(cpio, bytes));
