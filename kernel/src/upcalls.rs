@@ -22,7 +22,7 @@ impl Kernel for Stile {
 
 impl Functions for Stile {
     fn start_kernel(archive: Option<Archive>) -> ! {
-        crate::main(archive)
+        crate::start::main(archive)
     }
 
     fn start_cpu() {

@@ -1,0 +1,27 @@
+//! The start of everything that is not the architecture's.
+
+use crate::{arch, drivers, fs, hash, kvm, mm, task};
+#[cfg(feature = "selftest")]
+use crate::{params, selftest};
+
+/// Runs the kernel on the boot CPU: `archive` is the initial one.
+pub fn main(archive: Option<mm::Archive>) -> ! {
+    hash::init();
+    kvm::init();
+    task::init();
+    if let Some(now) = drivers::rtc::now_ns() {
+        task::clock::set_realtime(now);
+    }
+    #[cfg(feature = "selftest")]
+    if params::get("selftest").is_some() {
+        arch::smp::start_others();
+        selftest::run(task::doom)
+    }
+    if let Err(error) = fs::init(archive.as_ref().map(mm::Archive::bytes)) {
+        panic!("no root file system: {error:?}");
+    }
+    drop(archive);
+    task::start_init();
+    arch::smp::start_others();
+    task::sched::idle()
+}
