@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::layout::Native;
 use super::memory::space_for;
+use super::mlock;
 use super::time::read_time;
 use crate::errno::{Errno, Result};
 use crate::ipc::registry::{READ, WRITE};
@@ -19,7 +20,7 @@ use crate::ipc::{Header, Object};
 use crate::mm::large;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Rights, Source};
-use crate::mm::{Gone, MapRequest, PAGE_SIZE, Place, page_up};
+use crate::mm::{AddressSpace, Gone, MapRequest, PAGE_SIZE, Place, page_up};
 use crate::task::sched::cond_resched;
 use crate::task::{self, clock};
 
@@ -86,7 +87,7 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
     }
     segment.with_header(|header| header.check(wanted))?;
     let behaviour = Flags::SHARED.set(Flags::NEVER_WRITE, flags & SHM_RDONLY != 0);
-    let request = MapRequest {
+    let mut request = MapRequest {
         place,
         len: segment.size,
         rights,
@@ -98,18 +99,33 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
         label: Label::None,
         limit: task::rlimit(RLIMIT_AS),
     };
-    let mut gone = Gone::new();
-    let large = large::is_large(&(0..segment.size));
-    let start = space_for(large, |space| space.map(request, &mut gone));
-    match start {
-        // Something else is there.
-        Err(Errno::EEXIST) => Err(Errno::EINVAL),
-        Err(error) => Err(error),
-        Ok(start) => {
-            segment.used(true);
-            Ok(start)
+    let (mut gone, len) = (Gone::new(), page_up(segment.size));
+    let (start, locked) = space_for(large::is_large(&(0..len)), |space| {
+        let mut locked = space.locks_new();
+        if locked != Flags::default() {
+            mlock::check_new(space, len, false).map_err(|error| match place {
+                Place::Free(start) if !is_free(space, start, len) => Errno::EEXIST,
+                _ => error,
+            })?;
+            locked = locked.with(Flags::LOCKED);
         }
-    }
+        request.flags = behaviour.with(locked);
+        Ok((space.map(request, &mut gone)?, locked))
+    })
+    .map_err(|error| match error {
+        // Something else is there.
+        Errno::EEXIST => Errno::EINVAL,
+        error => error,
+    })?;
+    segment.used(true);
+    mlock::populate_new(start..start + len, locked);
+    Ok(start)
+}
+
+/// Whether nothing is mapped in `len` bytes at `start`.
+fn is_free(space: &AddressSpace, start: usize, len: usize) -> bool {
+    let next = space.vma_after(start);
+    next.is_none_or(|vma| vma.start >= start.saturating_add(len))
 }
 
 /// shmdt(2): takes away every VMA that is left, where it was first, of what one shmat(2) mapped at

@@ -65,6 +65,17 @@ pub(super) fn check_new(space: &AddressSpace, len: usize, asked: bool) -> Result
     Ok(())
 }
 
+/// Makes a new mapping present that is `locked`, unless its pages are locked when they are touched.
+/// As on Linux, it is no error when not all of it could be made present.
+pub(super) fn populate_new(range: Range<usize>, locked: Flags) {
+    if locked.has(Flags::LOCKED)
+        && !locked.has(Flags::LOCK_ON_FAULT)
+        && let Ok(space) = own_space()
+    {
+        _ = task::fault::populate(&space, range, false);
+    }
+}
+
 /// How pages are locked from now on: made present at once, or when they are touched.
 fn kind(on_fault: bool) -> Flags {
     Flags::LOCKED.set(Flags::LOCK_ON_FAULT, on_fault)

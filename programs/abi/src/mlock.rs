@@ -18,11 +18,12 @@ const MCL_ONFAULT: c_int = 4;
 
 /// Runs this part.
 pub fn run() {
-    let parts: [(&str, unsafe fn()); 8] = [
+    let parts: [(&str, unsafe fn()); 9] = [
         ("new mappings", future),
         ("on fault", on_fault),
         ("the heap", heap),
         ("other places", moved),
+        ("segments", segments),
         ("a limit", limited),
         ("no locks", forbidden),
         ("kinds", kinds),
@@ -175,6 +176,43 @@ unsafe fn limit(what: u32, bytes: usize) {
 
 unsafe fn become_user() {
     unsafe { libc::setresuid(USER, USER, USER) };
+}
+
+/// Attaches a segment of 16 pages at `address`, with `flags`.
+unsafe fn attach(what: &str, address: *mut c_void, flags: c_int) -> *mut c_void {
+    unsafe {
+        let segment = libc::shmget(libc::IPC_PRIVATE, 16 * PAGE, 0o600);
+        let at = libc::shmat(segment, address, flags);
+        tell_ok(what, at != MAP_FAILED);
+        libc::shmctl(segment, libc::IPC_RMID, ptr::null_mut());
+        if at != MAP_FAILED {
+            present(what, at, 16);
+            println!("locked {} kB", status("VmLck:"));
+        }
+        at
+    }
+}
+
+/// Shared memory that is attached is a new mapping like others.
+unsafe fn segments() {
+    unsafe {
+        let nowhere = ptr::null_mut();
+        tell("on fault", libc::mlockall(MCL_FUTURE | MCL_ONFAULT));
+        libc::shmdt(attach("on fault", nowhere, 0));
+        tell("all", libc::mlockall(MCL_FUTURE));
+        libc::shmdt(attach("to be read", nowhere, libc::SHM_RDONLY));
+        let first = attach("first", nowhere, 0);
+        attach("in its place", first, libc::SHM_REMAP);
+        limit(libc::RLIMIT_MEMLOCK as u32, 16 * PAGE);
+        become_user();
+        attach("at the limit", nowhere, 0);
+        attach("where one is", first, 0);
+        attach("in its place", first, libc::SHM_REMAP);
+        libc::shmdt(first);
+        attach("below the limit", nowhere, 0);
+        tell("none", libc::munlockall());
+        attach("not locked", nowhere, 0);
+    }
 }
 
 unsafe fn limited() {
