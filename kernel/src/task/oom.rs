@@ -3,28 +3,75 @@
 
 extern crate alloc;
 
-use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use linux_raw_sys::general::SIGKILL;
 
 use super::{Process, clock, current, pid_table, wait_queue};
 use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
 use crate::errno::Errno;
-use crate::mm::{PAGE_SIZE, frame};
+use crate::mm::{AddressSpace, PAGE_SIZE, frame};
 use crate::net::unix::inflight;
+use crate::sync::Mutex;
 
-/// How long a process that was killed is given to end before another is, in nanoseconds: a
-/// machine's worth of page tables takes seconds to give back where the machine is emulated.
+/// How long who is to end is waited for while none of its memory comes back, in nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
 /// How long who wants memory waits before it looks again, in nanoseconds.
 const PAUSE: u64 = 4_000_000;
-/// When another process may be killed although one dies, in ticks.
-static NEXT: AtomicU64 = AtomicU64::new(0);
+/// Who was chosen last; only who chooses looks at it.
+static VICTIM: Mutex<Option<Victim>> = Mutex::new(None);
 /// Held by the one that chooses who ends.
 static CHOOSING: AtomicBool = AtomicBool::new(false);
 /// The adjustment of a process that is never chosen (OOM_SCORE_ADJ_MIN).
 const NEVER: i32 = -1000;
+
+/// A process that was chosen to end.
+struct Victim {
+    process: Weak<Process>,
+    space: Arc<AddressSpace>,
+    /// The least that it has been seen to have, in pages, and until when it is waited for to have
+    /// less, in ticks.
+    pages: usize,
+    until: u64,
+}
+
+impl Victim {
+    fn new(process: &Arc<Process>, space: Arc<AddressSpace>) -> Self {
+        Victim {
+            process: Arc::downgrade(process),
+            pages: pages(&space),
+            space,
+            until: clock::deadline_in(PATIENCE),
+        }
+    }
+
+    /// Whether it has not ended, and gave some memory back lately.
+    fn is_ending(&mut self) -> bool {
+        let pages = pages(&self.space);
+        if pages < self.pages {
+            (self.pages, self.until) = (pages, clock::deadline_in(PATIENCE));
+        }
+        self.is_alive() && time::now_ticks() < self.until
+    }
+
+    fn is_alive(&self) -> bool {
+        let process = self.process.upgrade();
+        process.is_some_and(|process| !process.is_zombie())
+    }
+
+    /// The last possible victim is waited for however slowly it ends; but not if it waits for the
+    /// current thread.
+    fn is_last_hope(&self) -> bool {
+        let until = self.until.saturating_add(time::ns_to_ticks(3 * PATIENCE));
+        self.is_alive() && time::now_ticks() < until
+    }
+}
+
+/// Pages of a space and of what the kernel keeps for it.
+fn pages(space: &AddressSpace) -> usize {
+    space.size().resident + space.overhead()
+}
 
 /// Waits until there is memory again. A system call that failed for want of it begins again.
 pub fn repay() {
@@ -79,20 +126,27 @@ fn free_some() -> bool {
 
 /// Ends the process that holds most, for one caller at a time. It may let others run.
 fn choose() -> bool {
-    if time::now_ticks() < NEXT.load(Relaxed) && anybody_dies() {
-        return true;
+    let mut victim = VICTIM.lock().take();
+    let waits = victim.as_mut().is_some_and(Victim::is_ending)
+        || match largest() {
+            Some((process, space)) => {
+                victim = Some(Victim::new(&process, space));
+                end(&process);
+                true
+            }
+            None => victim.as_ref().is_some_and(Victim::is_last_hope),
+        };
+    *VICTIM.lock() = victim;
+    waits
+}
+
+/// Makes a process end, also one that ends by itself, which may stand still on its way.
+fn end(process: &Process) {
+    if !process.is_exiting() {
+        crate::log!("out of memory: process {} ends", process.pid());
     }
-    match largest() {
-        Some(victim) => {
-            crate::log!("out of memory: process {} ends", victim.pid());
-            NEXT.store(clock::deadline_in(PATIENCE), Relaxed);
-            victim.begin_exit(SIGKILL);
-            true
-        }
-        // The last possible victim is waited for however slowly it dies; but not if it waits for
-        // the current thread.
-        None => anybody_dies() && time::now_ticks() < last_chance(),
-    }
+    process.oom_adjust.choose();
+    process.begin_exit(SIGKILL);
 }
 
 /// Waits a while; false if the current thread must die.
@@ -103,37 +157,26 @@ fn pause() -> bool {
     !current().must_die()
 }
 
-/// When whoever was killed last is waited for no longer.
-fn last_chance() -> u64 {
-    NEXT.load(Relaxed)
-        .saturating_add(time::ns_to_ticks(3 * PATIENCE))
-}
-
-/// Whether a process that was killed still has memory.
-fn anybody_dies() -> bool {
-    pid_table::any(|process| process.is_killed() && !process.is_zombie())
-}
-
-/// The process of the highest score that is not about to end. Takes no memory.
-fn largest() -> Option<Arc<Process>> {
+/// The process of the highest score that was not chosen before, and its memory. Takes no memory.
+fn largest() -> Option<(Arc<Process>, Arc<AddressSpace>)> {
     let (mut next, mut most, mut largest) = (2, isize::MIN, None);
     while let Some(process) = pid_table::next_process(next) {
         next = process.pid() + 1;
-        if process.is_exiting() {
+        if process.oom_adjust.was_chosen() {
             continue;
         }
-        let badness = badness(&process);
-        if let Some(badness) = badness.filter(|&badness| badness >= most) {
-            (most, largest) = (badness, Some(process));
+        let badness = badness(&process).filter(|&(badness, _)| badness >= most);
+        if let Some((badness, space)) = badness {
+            (most, largest) = (badness, Some((process, space)));
         }
     }
     largest
 }
 
 /// Pages that a process has, with what the kernel keeps for them, for its threads and its
-/// descriptors, moved by its adjustment (a thousandth of all memory each); none if it has no memory
-/// or is never chosen.
-fn badness(process: &Process) -> Option<isize> {
+/// descriptors, moved by its adjustment (a thousandth of all memory each), and its memory; none if
+/// it has no memory or is never chosen.
+fn badness(process: &Process) -> Option<(isize, Arc<AddressSpace>)> {
     let thread = process.find_thread(|_| true)?;
     let space = thread.space()?;
     let adjust = process.oom_adjust.get();
@@ -143,9 +186,8 @@ fn badness(process: &Process) -> Option<isize> {
     let files = thread.try_files();
     let held = files.map_or(0, |files| files.held()) / PAGE_SIZE;
     let stacks = process.threads().len() * KERNEL_STACK_SIZE / PAGE_SIZE;
-    let pages = space.size().resident + space.overhead() + stacks + held;
     let shift = frame::total() as isize / 1000 * adjust as isize;
-    Some(pages as isize + shift)
+    Some(((pages(&space) + stacks + held) as isize + shift, space))
 }
 
 /// What oom_score tells: 667 of a process that has nothing, a thousand of one that has half of all
@@ -153,5 +195,23 @@ fn badness(process: &Process) -> Option<isize> {
 pub fn score(process: &Process) -> usize {
     let total = frame::total().max(1) as isize;
     let thousandths = |badness: isize| (1000 + badness * 1000 / total).max(0) as usize;
-    badness(process).map_or(0, thousandths) * 2 / 3
+    badness(process).map_or(0, |(badness, _)| thousandths(badness)) * 2 / 3
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_victim_is_waited_for_while_its_memory_comes_back() {
+        let process = current().process();
+        let space = crate::mm::SpaceUser::new(crate::arch::user_end()).unwrap();
+        let mut victim = Victim::new(process, (*space).clone());
+        assert!(victim.is_ending());
+        victim.until = 0;
+        assert!(!victim.is_ending());
+        victim.pages += 1;
+        assert!(victim.is_ending() && victim.until > time::now_ticks());
+        victim.until = 0;
+        assert!(!victim.is_ending() && victim.is_last_hope());
+        victim.process = Weak::new();
+        assert!(!victim.is_last_hope());
+    }
 }

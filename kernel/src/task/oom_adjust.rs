@@ -1,6 +1,6 @@
 //! How much likelier or less likely a process is to be killed for lack of memory (`oom_score_adj`).
 
-use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use linux_raw_sys::general::CAP_SYS_RESOURCE;
 
@@ -13,6 +13,8 @@ pub struct OomAdjust {
     value: AtomicI32,
     /// A process without CAP_SYS_RESOURCE goes no lower.
     least: AtomicI32,
+    /// Whether it was chosen already: it ends, or never will.
+    chosen: AtomicBool,
 }
 
 impl OomAdjust {
@@ -21,7 +23,18 @@ impl OomAdjust {
         OomAdjust {
             value: AtomicI32::new(self.get()),
             least: AtomicI32::new(self.least.load(Relaxed)),
+            chosen: AtomicBool::new(false),
         }
+    }
+
+    /// It was chosen to end, and is not chosen again.
+    pub fn choose(&self) {
+        self.chosen.store(true, Relaxed);
+    }
+
+    /// Whether it was chosen.
+    pub fn was_chosen(&self) -> bool {
+        self.chosen.load(Relaxed)
     }
 
     /// The value.

@@ -591,11 +591,6 @@ pub fn find_of_group<T>(group: i32, select: impl FnMut(&Arc<Process>) -> Option<
     TREE.lock().list(Kind::Group, group).find_map(select)
 }
 
-/// Whether `wanted` holds for any process.
-pub fn any(wanted: impl Fn(&Process) -> bool) -> bool {
-    TREE.lock().processes().any(|process| wanted(process))
-}
-
 /// The first child of `parent` that `select` chooses.
 pub fn find_child<T>(
     parent: &Process,

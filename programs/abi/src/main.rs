@@ -41,6 +41,7 @@ mod memory;
 mod mlock;
 mod mount_options;
 mod net_tables;
+mod oom;
 mod options;
 mod packet;
 mod pidfd;
@@ -86,6 +87,7 @@ fn main() {
         Some("low") => low::run(),
         Some("memory") => memory::run(),
         Some("mlock") => mlock::run(),
+        Some("oom") => oom::run(),
         Some("options") => options::run(),
         Some("counts") => counts::run(),
         Some("fault") => fault::run(),
