@@ -248,6 +248,44 @@ impl<T: Span> Spans<T> {
         }
     }
 
+    /// Adds copies, by `copy`, of the ranges to `keep` that end above `address`, where those in
+    /// `copies` end: of one list, [`MOST`] at most. Returns the end of the last of them; none if
+    /// there is none.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub fn try_copy_list(
+        &self,
+        address: usize,
+        copies: &mut Self,
+        keep: impl Fn(&T) -> bool,
+        copy: impl FnMut(&T) -> T,
+    ) -> Result<Option<usize>, NoMemory> {
+        let list = self.list_after(address);
+        let mut own = node::room()?;
+        own.extend(list.iter().filter(|span| keep(span)).map(copy));
+        if !own.is_empty() {
+            copies.push(Leaf::new(own))?;
+        }
+        Ok(list.first().map(T::end))
+    }
+
+    /// Adds a list of ranges that are higher than all others.
+    fn push(&mut self, list: Leaf<T>) -> Result<(), NoMemory> {
+        if self.is_empty() {
+            self.few = list;
+            return Ok(());
+        }
+        if self.is_one_list() {
+            self.many = node::room()?;
+            self.many.push(Child::new(Node::Leaf(take(&mut self.few))));
+        } else if is_full(self.many.len()) {
+            let below = replace(&mut self.many, node::room()?);
+            self.many.push(Child::new(Node::Branch(below)));
+        }
+        node::push(&mut self.many, list)
+    }
+
     /// Copies, by `copy`, of the ranges to `keep`.
     ///
     /// # Errors

@@ -425,6 +425,25 @@ pub fn try_copy<T: Span>(
     Ok(copies)
 }
 
+/// Adds a list that is higher than all others; `children` have room for two more.
+pub fn push<T: Span>(children: &mut Vec<Child<T>>, list: Leaf<T>) -> Result<(), NoMemory> {
+    children.try_reserve(1).map_err(|_| NoMemory)?;
+    if matches!(children[0].node, Node::Leaf(_)) {
+        children.insert(0, Child::new(Node::Leaf(list)));
+        return Ok(());
+    }
+    if children[0].node.is_full() {
+        let lower = children[0].node.split_off()?;
+        children[0].sum_up();
+        children.insert(1, Child::new(lower));
+    }
+    if let Node::Branch(below) = &mut children[0].node {
+        push(below, list)?;
+    }
+    children[0].sum_up();
+    Ok(())
+}
+
 /// The child that `address` leads to.
 fn way_down<T: Span>(children: &[Child<T>], address: usize) -> usize {
     count_above(children, address).saturating_sub(1)

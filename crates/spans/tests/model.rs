@@ -146,7 +146,20 @@ impl Pair {
             Step::Gap(a, b, len) => self.gap(a.min(b)..a.max(b), len),
             Step::Copy(part) => {
                 let keep = |piece: &Piece| !piece.0.start.is_multiple_of(part);
+                let (mut at, mut copies) = (0, Spans::new());
+                while let Some(end) = (self.tree)
+                    .try_copy_list(at, &mut copies, keep, Piece::clone)
+                    .unwrap()
+                {
+                    at = end;
+                }
                 self.tree = self.tree.try_copy(keep, Piece::clone).unwrap();
+                assert!(copies.iter().eq(self.tree.iter()));
+                assert_eq!(copies.len(), self.tree.len());
+                if part % 2 == 0 {
+                    // What was copied list by list is a tree like any other.
+                    self.tree = copies;
+                }
                 self.model.retain(|start, _| start % part > 0);
             }
         }

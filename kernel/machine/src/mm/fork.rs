@@ -3,16 +3,20 @@
 use super::asid::Context;
 use super::large::{PART, VMAS};
 use super::space::{AddressSpace, Space, SpaceUser};
+use super::space_lock::WriteGuard;
+use super::vma::Vma;
+use super::vmas::Vmas;
 use crate::arch::mmu::Pte;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
-use crate::upcall::{cond_resched, must_die};
+use crate::upcall::must_die;
 use translation::owed::{Narrow, Owed};
 
 impl AddressSpace {
     /// A copy of this space, which the current thread runs, for a child: private pages are shared
     /// until one of both writes. Waits where the space is large, and no other thread runs it, whose
-    /// writes would be seen in one part of the copy and not in another.
+    /// writes would be seen in one part of the copy and not in another: beside those it stays
+    /// locked, and only interrupts come in between.
     ///
     /// # Errors
     /// ENOMEM; EINTR: the thread must die.
@@ -23,13 +27,19 @@ impl AddressSpace {
         child.set_vdso(self.vdso());
         child.set_dumpable(self.dumpable());
         let mut parent = self.lock();
+        let many = parent.vmas.count() > VMAS;
+        if many {
+            parent = self.inherit(parent, &child, alone)?;
+        }
         let mut space = child.lock();
-        space.vmas = parent.vmas.for_child()?;
+        if !many {
+            space.vmas = parent.vmas.for_child()?;
+            space
+                .vmas
+                .iter()
+                .try_for_each(|vma| vma.announce(&child.me))?;
+        }
         (space.heap, space.mmap_top) = (parent.heap.clone(), parent.mmap_top);
-        space
-            .vmas
-            .iter()
-            .try_for_each(|vma| vma.announce(&child.me))?;
         space.stack_limit = parent.stack_limit;
         space.mmap_bottom = parent.mmap_bottom;
         let mut at = 0;
@@ -41,13 +51,9 @@ impl AddressSpace {
                 Ok(Some(next)) => at = next,
                 whole => break whole,
             }
-            if alone {
-                drop(space);
-                drop(parent);
-                cond_resched();
-                parent = self.lock();
-                space = child.lock();
-            }
+            drop(space);
+            parent = self.pause(parent, alone);
+            space = child.lock();
             if must_die() {
                 break Err(Errno::EINTR);
             }
@@ -65,6 +71,29 @@ impl AddressSpace {
             self.protect_shared();
         }
         shared.map(|_| child)
+    }
+
+    /// Copies many VMAs for a child, some at a time.
+    #[cold]
+    fn inherit<'a>(
+        &'a self,
+        mut parent: WriteGuard<'a, Space>,
+        child: &AddressSpace,
+        alone: bool,
+    ) -> Result<WriteGuard<'a, Space>> {
+        let mut vmas = Vmas::new();
+        let mut done = parent.vmas.promise_child(&mut vmas).map(|()| Some(0));
+        while let Ok(Some(address)) = done {
+            let announce = |vma: &Vma| vma.announce(&child.me);
+            done = parent.vmas.inherit(&mut vmas, address, announce);
+            parent = self.pause(parent, alone);
+            if must_die() {
+                done = Err(Errno::EINTR);
+            }
+        }
+        // Also where they are not all: its end may take long.
+        child.lock().vmas = vmas;
+        done.map(|_| parent)
     }
 }
 

@@ -4,8 +4,10 @@
 use core::ops::Range;
 
 use super::space::{AddressSpace, Space};
+use super::space_lock::WriteGuard;
 use super::vma::Rights;
 use super::vmas::Gone;
+use crate::arch::irq::{self, Interrupted};
 use crate::errno::{Errno, Result};
 use crate::upcall::{cond_resched, cond_resched_killable};
 
@@ -14,7 +16,7 @@ const AT_ONCE: usize = 1 << 24;
 /// The last-level tables of a part of what is larger.
 pub(super) const PART: usize = 16;
 /// VMAs that are changed at once.
-pub(super) const VMAS: usize = 2048;
+pub(super) const VMAS: usize = 512;
 /// A space with fewer tables and huge pages is small.
 const MANY: usize = 32;
 
@@ -33,6 +35,25 @@ impl Space {
 }
 
 impl AddressSpace {
+    /// Between the parts of a change that is to look undivided to the threads that run the space.
+    /// Others run where there is but the current one (`alone`). Beside others the space stays
+    /// locked, for which they spin, so only what interrupts want is done: none of it needs a space.
+    pub(super) fn pause<'a>(
+        &'a self,
+        space: WriteGuard<'a, Space>,
+        alone: bool,
+    ) -> WriteGuard<'a, Space> {
+        if alone {
+            drop(space);
+            cond_resched();
+            return self.lock();
+        }
+        if irq::pending() {
+            irq::service(Interrupted::Kernel);
+        }
+        space
+    }
+
     /// Calls `change` with each part of a range, of which there is one unless it is large, and
     /// `pause` after each but the last.
     ///
