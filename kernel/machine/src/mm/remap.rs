@@ -4,9 +4,10 @@ use core::ops::Range;
 
 use super::PAGE_SIZE;
 use super::asid::Context;
-use super::large::is_large;
+use super::large::{PART, is_large};
 use super::map::Place;
 use super::space::{AddressSpace, Space};
+use super::space_lock::WriteGuard;
 use super::table::Entry;
 use super::totals::Limits;
 use super::vma::{Flags, Vma};
@@ -95,8 +96,56 @@ impl AddressSpace {
                 start
             }
         };
-        space.move_vma(self.context(), &vma, old, target..target + len, keep, gone)?;
-        Ok((target, vma.flags))
+        let new = target..target + len;
+        space.move_vma(&vma, &old, new.clone(), keep, gone)?;
+        let held = old.start..old.end.min(old.start + len);
+        let (mut space, moved) = self.move_held(space, held, target, keep);
+        match moved {
+            Err(_) => space.unmap(self.context(), new, gone)?,
+            Ok(()) if keep => {}
+            Ok(()) => space.unmap(self.context(), old, gone)?,
+        }
+        moved.map(|()| (target, vma.flags))
+    }
+
+    /// Moves what the range `old` of the space holds to the one at `target`; where that fails, all
+    /// is where it was. A large range goes part by part: others run in between unless another
+    /// thread runs the space, which must find what it had at one place or the other.
+    fn move_held<'a>(
+        &'a self,
+        mut space: WriteGuard<'a, Space>,
+        old: Range<usize>,
+        target: usize,
+        keep: bool,
+    ) -> (WriteGuard<'a, Space>, Result<()>) {
+        let (large, alone) = (is_large(&old), self.users() == 1);
+        let distance = target.wrapping_sub(old.start);
+        for step in [Step::Make, Step::Move, Step::Leave] {
+            if step == Step::Leave && (keep || !large) {
+                continue;
+            }
+            let mut at = old.start;
+            while at < old.end {
+                let end = match large {
+                    true => space.table.part_end(at..old.end, &mut PART.clone()),
+                    false => old.end,
+                };
+                if large && step == Step::Move {
+                    // What another process has looked at there meanwhile.
+                    let there = at.wrapping_add(distance)..end.wrapping_add(distance);
+                    space.release(self.context(), there);
+                }
+                let done = space.move_part(self.context(), at..end, distance, step);
+                if done.is_err() {
+                    return (space, done);
+                }
+                at = end;
+                if large {
+                    space = self.pause(space, alone);
+                }
+            }
+        }
+        (space, Ok(()))
     }
 
     /// Unmaps what such a call takes away, as Linux does first: large ranges part by part. Waits.
@@ -135,12 +184,24 @@ fn target(end: usize, old: &Range<usize>, start: usize, len: usize) -> Result<Ra
     Ok(start..end)
 }
 
+/// What a move does with each part of what is moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Makes the tables that it needs, so that nothing else fails.
+    Make,
+    /// Moves the entries.
+    Move,
+    /// Takes the tables away that have nothing any more.
+    Leave,
+}
+
 impl Space {
+    /// Maps at `new` what is mapped at `old`, cut there so that it can be unmapped, which cannot
+    /// fail then; or what is left is locked no more.
     fn move_vma(
         &mut self,
-        context: &Context,
         vma: &Vma,
-        old: Range<usize>,
+        old: &Range<usize>,
         new: Range<usize>,
         keep: bool,
         gone: &mut Gone,
@@ -151,9 +212,8 @@ impl Space {
             self.vmas.commit(new.len().saturating_sub(had))?;
         }
         let flags = part.flags.set(Flags::GROWS_DOWN, false);
-        // What is left behind is unmapped as a whole, which cannot fail; or is locked no more.
         if !keep {
-            self.vmas.cut_out(&old, gone)?;
+            self.vmas.cut_out(old, gone)?;
         } else if flags.has(Flags::LOCKED) {
             self.vmas.change(old.clone(), |vma| {
                 vma.flags = vma.flags.set(Flags::UNLOCKED, false);
@@ -164,24 +224,38 @@ impl Space {
             end: new.end,
             flags,
             ..part
-        })?;
-        let moved = old.start..old.end.min(old.start + new.len());
-        self.obey_late(context, moved.clone());
-        self.split(context, moved.clone());
-        let distance = new.start.wrapping_sub(old.start);
-        // By tables, so that what was never touched costs nothing.
-        let mut made = Ok(());
-        self.each_held(&moved, |page, _| {
-            if made.is_ok() {
-                made = self.table.make(page.wrapping_add(distance)).map(drop);
+        })
+    }
+
+    fn move_part(
+        &mut self,
+        context: &Context,
+        part: Range<usize>,
+        distance: usize,
+        step: Step,
+    ) -> Result<()> {
+        match step {
+            Step::Make => {
+                // By tables, so that what was never touched costs nothing.
+                let mut made = Ok(());
+                self.obey_late(context, part.clone());
+                self.split(context, part.clone());
+                self.each_held(&part, |page, _| {
+                    if made.is_ok() {
+                        made = self.table.make(page.wrapping_add(distance)).map(drop);
+                    }
+                });
+                return made;
             }
-        });
-        if let Err(error) = made {
-            self.unmap(context, new, gone)?;
-            return Err(error);
+            Step::Move => self.move_entries(context, part, distance),
+            Step::Leave => self.empty(context, part, true),
         }
+        Ok(())
+    }
+
+    fn move_entries(&mut self, context: &Context, part: Range<usize>, distance: usize) {
         let mut owed = Debts::<Clear>::new();
-        self.each_held(&moved, |page, source| {
+        self.each_held(&part, |page, source| {
             if let Some(target) = self.table.find(page.wrapping_add(distance)) {
                 let (pte, taken) = source.take();
                 owed.add(page..page + PAGE_SIZE, taken);
@@ -191,10 +265,6 @@ impl Space {
         if let Some((span, owed)) = owed.take() {
             context.pay(owed, span);
         }
-        if !keep {
-            self.unmap(context, old, gone)?;
-        }
-        Ok(())
     }
 
     /// Calls `visit` with the entries in `range` that hold something.

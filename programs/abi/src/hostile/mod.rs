@@ -30,6 +30,7 @@ mod suid;
 mod timers;
 mod walked;
 mod watches;
+mod whole;
 
 /// The hostile user's ID, which no other user has.
 pub const USER: u32 = 1000;
@@ -62,6 +63,7 @@ const PARTS: &[(&str, fn())] = &[
     ("timers", timers::run),
     ("walked", walked::run),
     ("watches", watches::run),
+    ("whole", whole::run),
 ];
 
 /// Runs the part of that name.
