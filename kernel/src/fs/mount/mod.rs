@@ -18,6 +18,7 @@ use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, SleepMutex};
+use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
@@ -269,6 +270,7 @@ fn below(tree: &[Arc<Mount>], top: &Arc<Mount>) -> Result<Vec<Arc<Mount>>> {
     below.try_reserve(tree.len()).map_err(|_| Errno::ENOMEM)?;
     found.insert(top.id, ());
     for mount in tree {
+        cond_resched();
         let above = mount.place().map(|place| place.mount_id());
         if above.is_some_and(|above| found.contains_key(&above)) {
             found.insert(mount.id, ());
@@ -298,6 +300,7 @@ pub fn bind(from: &Path, target: Path, all: bool) -> Result<()> {
     attach(&mut tree, top.clone(), target)?;
     copies.insert(source.id, top.clone());
     let done = below.iter().try_for_each(|mount| {
+        cond_resched();
         let Some(place) = mount.place().filter(|_| !mount.is_unbindable()) else {
             return Ok(());
         };
@@ -320,7 +323,10 @@ pub fn bind(from: &Path, target: Path, all: bool) -> Result<()> {
 /// Takes a mount and all below it out of the tree.
 fn take_out(tree: &mut Vec<Arc<Mount>>, top: &Arc<Mount>) -> Result<()> {
     let below = below(tree, top)?;
-    below.iter().chain([top]).for_each(|mount| detach(mount));
+    for mount in below.iter().chain([top]) {
+        detach(mount);
+        cond_resched();
+    }
     tree.retain(|mount| mount.attached.load(Relaxed));
     Ok(())
 }
@@ -376,6 +382,10 @@ pub fn unmount(path: Path, flags: u32) -> Result<()> {
     take_out(&mut tree, mount)?;
     drop(tree);
     // What held the file system last takes it apart here, with no lock held.
-    drop((below, path));
+    drop(path);
+    for mount in below {
+        drop(mount);
+        cond_resched();
+    }
     Ok(())
 }
