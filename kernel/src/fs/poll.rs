@@ -239,6 +239,13 @@ impl PollTable {
         self.failed |= !added;
     }
 
+    /// Ends so many watches; whether there are more.
+    pub fn end(&mut self, most: usize) -> bool {
+        let rest = self.watches.len().saturating_sub(most);
+        self.watches.truncate(rest);
+        rest > 0
+    }
+
     /// A source could not be had.
     pub fn fail(&mut self) {
         self.failed = true;

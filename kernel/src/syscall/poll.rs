@@ -8,6 +8,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::poll::{Events, PollTable, Poller};
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::sched::cond_resched;
 use crate::task::{current, personality, signal};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -102,7 +103,20 @@ fn wait(watched: &mut [Watched], deadline: Deadline) -> Result<usize> {
     }
     let poller = Poller::new()?;
     let mut table = PollTable::new(poller.clone());
-    let mut ready = look(watched, Some(&mut table));
+    let ready = look_and_wait(watched, deadline, &poller, &mut table);
+    while table.end(AT_ONCE) {
+        cond_resched();
+    }
+    ready
+}
+
+fn look_and_wait(
+    watched: &mut [Watched],
+    deadline: Deadline,
+    poller: &Poller,
+    table: &mut PollTable,
+) -> Result<usize> {
+    let mut ready = look(watched, Some(table));
     table.check()?;
     while ready == 0 && poller.wait(deadline.0)? {
         ready = look(watched, None);
@@ -110,11 +124,21 @@ fn wait(watched: &mut [Watched], deadline: Deadline) -> Result<usize> {
     Ok(ready)
 }
 
+/// How many files are looked at before others may run.
+const AT_ONCE: usize = 256;
+
 fn look(watched: &mut [Watched], mut table: Option<&mut PollTable>) -> usize {
-    watched
-        .iter_mut()
-        .map(|one| usize::from(one.look(table.as_deref_mut())))
-        .sum()
+    let mut ready = 0;
+    for some in watched.chunks_mut(AT_ONCE) {
+        let looks = some.iter_mut();
+        ready += looks
+            .map(|one| usize::from(one.look(table.as_deref_mut())))
+            .sum::<usize>();
+        if some.len() == AT_ONCE {
+            cond_resched();
+        }
+    }
+    ready
 }
 
 /// Waits for the files that `count` `struct pollfd` name; how many are ready.
@@ -129,6 +153,9 @@ pub fn poll_until(address: usize, count: usize, deadline: Deadline) -> Result<us
         .try_reserve_exact(count)
         .map_err(|_| Errno::ENOMEM)?;
     for one in &given {
+        if watched.len() % AT_ONCE == AT_ONCE - 1 {
+            cond_resched();
+        }
         let wanted = Events::from_bits_retain(one.events.into()) | Events::ALWAYS;
         watched.push(match (one.fd, file(one.fd)) {
             (0.., Ok(file)) => Watched {
@@ -265,6 +292,9 @@ pub fn select<L: Layout>(count: usize, addresses: [usize; 3], deadline: Deadline
     let mut watched = Vec::new();
     let mut fds = Vec::new();
     for fd in sets.members() {
+        if watched.len() % AT_ONCE == AT_ONCE - 1 {
+            cond_resched();
+        }
         let wanted = (0..3)
             .filter(|&set| sets.has(set, fd))
             .fold(Events::empty(), |all, set| all | SET_EVENTS[set]);

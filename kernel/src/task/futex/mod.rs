@@ -133,7 +133,36 @@ static TABLE: [Bucket; BUCKETS] = [const {
     }
 }; BUCKETS];
 
+impl Waiter {
+    /// Wakes it, unless somebody else has; how many that were.
+    #[inline]
+    fn wake(self) -> usize {
+        let settled = self
+            .slot
+            .compare_exchange(WAITING, self.index, AcqRel, Relaxed);
+        if settled.is_err() {
+            return 0;
+        }
+        sched::wake(self.thread);
+        1
+    }
+}
+
 impl Bucket {
+    /// Takes one of its waiters out.
+    ///
+    /// # Errors
+    /// EINVAL: it waits for a lock.
+    #[inline]
+    fn take(&self, waiters: &mut VecDeque<Waiter>, at: Option<usize>) -> Result<Option<Waiter>> {
+        if at.is_some_and(|at| waiters[at].kind != Kind::Wake) {
+            return Err(Errno::EINVAL);
+        }
+        let waiter = at.and_then(|at| waiters.remove(at));
+        self.count.set(waiters.len());
+        Ok(waiter)
+    }
+
     /// Takes the waiter with that slot out; returns what it waited for, if it was there.
     fn remove(&self, slot: &Arc<AtomicU32>) -> Option<Kind> {
         let mut waiters = self.waiters.lock();
@@ -321,6 +350,10 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
         let waiters = bucket.waiters.lock();
         let waits = |waiter: &&Waiter| waiter.key == key && waiter.bits & bits != 0;
         most = most.min(waiters.iter().filter(waits).count());
+        if most > MANY {
+            drop(waiters);
+            return wake_many(bucket, key, most, bits);
+        }
     }
     while woken < most {
         let waiter = {
@@ -328,24 +361,39 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
             let at = waiters
                 .iter()
                 .position(|waiter| waiter.key == key && waiter.bits & bits != 0);
-            if at.is_some_and(|at| waiters[at].kind != Kind::Wake) {
-                return Err(Errno::EINVAL);
-            }
-            let waiter = at.and_then(|at| waiters.remove(at));
-            bucket.count.set(waiters.len());
-            waiter
+            bucket.take(&mut waiters, at)?
         };
         let Some(waiter) = waiter else { break };
-        if waiter
-            .slot
-            .compare_exchange(WAITING, waiter.index, AcqRel, Relaxed)
-            .is_ok()
-        {
-            woken += 1;
-            sched::wake(waiter.thread);
-        }
+        woken += waiter.wake();
     }
     Ok(woken)
+}
+
+/// More waiters are woken with pauses.
+const MANY: usize = 64;
+
+/// Wakes `most`. Others run in between; waiters for other words, who may be as many, are passed by
+/// once.
+#[cold]
+#[inline(never)]
+fn wake_many(bucket: &Bucket, key: Key, most: usize, bits: u32) -> Result<usize> {
+    let (mut count, mut from) = (0, 0);
+    while count < most {
+        let waiter = {
+            let mut waiters = bucket.waiters.lock();
+            let waits = |waiter: &Waiter| waiter.key == key && waiter.bits & bits != 0;
+            from = from.min(waiters.len());
+            let next = waiters.range(from..).position(waits).map(|at| from + at);
+            // Some may have gone that stood before them.
+            let at = next.or_else(|| waiters.range(..from).position(waits));
+            from = at.unwrap_or(0);
+            bucket.take(&mut waiters, at)?
+        };
+        let Some(waiter) = waiter else { break };
+        count += waiter.wake();
+        sched::cond_resched();
+    }
+    Ok(count)
 }
 
 /// Wakes up to `wakes` threads that wait for one word, and lets up to `moves` others wait for the

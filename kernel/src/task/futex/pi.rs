@@ -309,6 +309,7 @@ pub fn release_locks() {
             let tid = current().tid() as u32;
             inherit::handed_over(next.key, &next.thread);
             next.wake_with(INHERITED | tid);
+            sched::cond_resched();
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{Action, Default, Info, Own, SIG_DFL, SIG_IGN, default_of, force_fata
 use crate::arch::signal::{self, Delivery};
 use crate::arch::{self, Frame, work::SIGNAL};
 use crate::errno::{Errno, Result};
-use crate::task::{coredump, current, exit, itimer, job, ptrace, rseq};
+use crate::task::{coredump, current, exit, itimer, job, ptrace, rseq, sched};
 use zerocopy::IntoBytes;
 
 /// The bit of an exit status that tells of a core file (WCOREDUMP).
@@ -24,6 +24,8 @@ pub fn deliver() {
     loop {
         if thread.must_die() {
             coredump::leave();
+            // Many that end one after the other switch without a look at what is pending.
+            sched::cond_resched();
             exit::exit_thread();
         }
         let (signal, count) = process.signals.stop.signal();
