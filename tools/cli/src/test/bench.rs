@@ -1,9 +1,10 @@
 //! The bench: two runs count the same, ten instructions more are shown as ten, a program that
-//! hangs spoils no other, and its page is one that a browser can show.
+//! hangs spoils no other, and its page is one that a browser can show. And no system call keeps a CPU
+//! for long.
 
 use anyhow::Result;
 
-use super::Report;
+use super::{Report, masked};
 use crate::arch::Arch;
 use crate::bench::{checks, page};
 use crate::kernel_image::Kernel;
@@ -24,6 +25,10 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     let name = format!("bench/slower-{}", arch.debian());
     if report.wants(&name) {
         tell(report, &name, checks::slower(project, arch)?);
+    }
+    let name = format!("bench/masked-{}", arch.debian());
+    if report.wants(&name) {
+        tell(report, &name, masked::too_long(project, arch)?);
     }
     Ok(())
 }

@@ -34,10 +34,25 @@ struct Stretch {
     blocks: Vec<(String, u64)>,
 }
 
+/// The cases that [`too_long`] runs: what an ordinary user can make large, and what goes in parts.
+const LARGE: [&str; 10] = [
+    "hostile-areas",
+    "hostile-deep",
+    "hostile-fork",
+    "hostile-many",
+    "hostile-mounts",
+    "hostile-nested",
+    "hostile-protect",
+    "hostile-signalled",
+    "hostile-walked",
+    "hostile-whole",
+];
+/// How long a stretch of theirs may be.
+const LONGEST: u64 = 2_000_000;
+
 /// Runs the cases whose names contain one of `names`, all without packages if there is none, and
 /// prints the longest stretches of each.
 pub fn masked(project: &Project, arch: Arch, names: &[String]) -> Result<u8> {
-    let setting = machines::first(arch).context("there is no such machine")?;
     let wanted = |case: &Case| {
         let named = names.iter().any(|part| case.name.contains(part.as_str()));
         let any = names.is_empty() && case.minutes.is_none() && !case.long && !case.terminal;
@@ -46,6 +61,35 @@ pub fn masked(project: &Project, arch: Arch, names: &[String]) -> Result<u8> {
             && case.machine.is_none()
             && !case.hypervisor
     };
+    measure(project, arch, wanted, |case, of_program| {
+        for stretch in &of_program[..of_program.len().min(TOLD)] {
+            println!("{case}: {}", stretch.text);
+        }
+    })?;
+    Ok(0)
+}
+
+/// The stretches of [`LARGE`] that are too long, if there are any.
+pub fn too_long(project: &Project, arch: Arch) -> Result<Option<String>> {
+    let mut long = Vec::new();
+    let wanted = |case: &Case| LARGE.contains(&case.name.as_str());
+    measure(project, arch, wanted, |case, of_program| {
+        let of_program = of_program
+            .iter()
+            .filter(|stretch| case != BOOT && stretch.masked > LONGEST);
+        long.extend(of_program.map(|stretch| format!("{case}: {}", stretch.text)));
+    })?;
+    Ok((!long.is_empty()).then(|| long.join("\n")))
+}
+
+/// Runs the cases that are `wanted`, and calls `see` with the stretches of each, the longest first.
+fn measure(
+    project: &Project,
+    arch: Arch,
+    wanted: impl FnMut(&Case) -> bool,
+    mut see: impl FnMut(&str, &[Told]),
+) -> Result<()> {
+    let setting = machines::first(arch).context("there is no such machine")?;
     let cases: Vec<Case> = case::all(project)?.into_iter().filter(wanted).collect();
     let plugin = counted::plugin(project)?;
     let alike = |one: &&Case, other: &&Case| {
@@ -66,18 +110,29 @@ pub fn masked(project: &Project, arch: Arch, names: &[String]) -> Result<u8> {
             }
         }
         counted::await_end(&mut session)?;
-        show(
-            project,
-            arch,
-            cases,
-            &fs::read_to_string(&out).unwrap_or_default(),
-        )?;
+        let text = fs::read_to_string(&out).unwrap_or_default();
+        tell(project, arch, cases, &text, &mut see)?;
     }
-    Ok(0)
+    Ok(())
 }
 
-/// Prints the stretches of the cases' machine.
-fn show(project: &Project, arch: Arch, cases: &[&Case], text: &str) -> Result<()> {
+/// What is before the first program.
+const BOOT: &str = "boot";
+
+/// A stretch, and what is told of it.
+struct Told {
+    masked: u64,
+    text: String,
+}
+
+/// Tells of the stretches of the cases' machine.
+fn tell(
+    project: &Project,
+    arch: Arch,
+    cases: &[&Case],
+    text: &str,
+    see: &mut impl FnMut(&str, &[Told]),
+) -> Result<()> {
     let symbols = Symbols::of(project, &Kernel::Stile, arch);
     let name = |address: &str| {
         let digits = address.trim_start_matches("0x");
@@ -92,7 +147,7 @@ fn show(project: &Project, arch: Arch, cases: &[&Case], text: &str) -> Result<()
     for of_program in stretches.chunk_by(|one, other| one.program == other.program) {
         let case = of_program[0].program.checked_sub(1);
         let case = case.and_then(|place| cases.get(place));
-        for stretch in &of_program[..of_program.len().min(TOLD)] {
+        let told = of_program.iter().map(|stretch| {
             let mut functions = BTreeMap::<String, u64>::new();
             for (block, count) in &stretch.blocks {
                 *functions.entry(name(block)).or_default() += count;
@@ -104,10 +159,12 @@ fn show(project: &Project, arch: Arch, cases: &[&Case], text: &str) -> Result<()
                 .take(4)
                 .map(|(name, count)| format!("{name} {}%", 100 * count / stretch.masked))
                 .collect();
-            let (case, end) = (case.map_or("boot", |case| &case.name), name(&stretch.end));
-            let functions = functions.join(", ");
-            println!("{case}: {} until {end}: {functions}", stretch.masked);
-        }
+            let (masked, end) = (stretch.masked, name(&stretch.end));
+            let text = format!("{masked} until {end}: {}", functions.join(", "));
+            Told { masked, text }
+        });
+        let told: Vec<_> = told.collect();
+        see(case.map_or(BOOT, |case| &case.name), &told);
     }
     Ok(())
 }
