@@ -11,6 +11,7 @@ use core::hash::{BuildHasher, Hash};
 use core::mem::replace;
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// There was no memory to grow in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        if self.is_empty() {
+        if self.table.is_empty() && self.old.is_empty() {
             return None;
         }
         let hash = self.hasher.hash_one(key);
@@ -115,7 +116,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        if self.is_empty() {
+        if self.table.is_empty() && self.old.is_empty() {
             return None;
         }
         let hash = self.hasher.hash_one(key);
@@ -192,11 +193,20 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         if self.left > 0 {
             self.step();
         }
-        if let Some(known) = self.get_mut(&key) {
+        let hash = self.hasher.hash_one(&key);
+        if !self.old.is_empty()
+            && let Some((_, known)) = self.old.find_mut(hash, |(known, _)| *known == key)
+        {
             return Some(replace(known, value));
         }
-        put(&mut self.table, &self.hasher, (key, value));
-        None
+        let (table, hasher) = (&mut self.table, &self.hasher);
+        match table.entry(hash, |(known, _)| *known == key, rehash(hasher)) {
+            Entry::Occupied(known) => Some(replace(&mut known.into_mut().1, value)),
+            Entry::Vacant(place) => {
+                place.insert((key, value));
+                None
+            }
+        }
     }
 
     /// What `key` has, which is new, in room that there is, if it had nothing.
