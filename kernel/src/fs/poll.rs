@@ -161,12 +161,16 @@ impl WaitSource {
         let mut one_woken = false;
         let lacked = self.lacked.as_ref();
         let idle = lacked.is_some_and(|lacked| !lacked.load(Acquire));
-        let next = |from| {
+        let mut near = 0;
+        let mut next = |from| {
             let watchers = self.watchers.lock();
-            let (number, watcher) = watchers.first_from(from)?;
+            let (number, watcher) = watchers.first_from_near(from, &mut near)?;
             (number < end).then(|| (number, watcher.clone()))
         };
-        while let Some((number, watcher)) = next(from) {
+        // The newest is often the only one.
+        while from < end
+            && let Some((number, watcher)) = next(from)
+        {
             from = number + 1;
             let (exclusive, sparing) = (watcher.is_exclusive(), watcher.is_sparing());
             if !(idle && sparing || exclusive && one_woken) {

@@ -74,9 +74,23 @@ impl<T> Sequence<T> {
 
     /// The first one of number `from` or higher, and its number.
     pub fn first_from(&self, from: u64) -> Option<(u64, &T)> {
-        let at = self.places.partition_point(|place| place.0 < from);
-        self.places[at..]
-            .iter()
-            .find_map(|(number, value)| Some((*number, value.as_ref()?)))
+        self.first_from_near(from, &mut 0)
+    }
+
+    /// The same, for who goes from one to the next: `near` is where the next probably is.
+    #[inline]
+    pub fn first_from_near(&self, from: u64, near: &mut usize) -> Option<(u64, &T)> {
+        let mut at = *near;
+        if self.places.get(at).is_none_or(|place| place.0 != from) {
+            at = self.places.partition_point(|place| place.0 < from);
+        }
+        loop {
+            let (number, value) = self.places.get(at)?;
+            at += 1;
+            if let Some(value) = value {
+                *near = at;
+                return Some((*number, value));
+            }
+        }
     }
 }
