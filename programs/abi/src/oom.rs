@@ -94,7 +94,8 @@ unsafe fn wait(process: pid_t) -> c_int {
     status
 }
 
-unsafe fn trace(request: c_int, process: pid_t, data: c_int) -> c_long {
+/// Its first argument is of another type in each C library.
+unsafe fn trace(request: u32, process: pid_t, data: c_int) -> c_long {
     let nowhere = ptr::null_mut::<u8>();
     unsafe { libc::ptrace(request as _, process, nowhere, c_long::from(data)) }
 }
@@ -104,17 +105,17 @@ unsafe fn on_its_way() {
     unsafe {
         let share = hundredth();
         let ends = child(|| {
-            trace(PTRACE_TRACEME, 0, 0);
+            trace(PTRACE_TRACEME as u32, 0, 0);
             libc::raise(SIGSTOP);
             take(55 * share);
         });
         wait(ends);
-        trace(PTRACE_SETOPTIONS, ends, PTRACE_O_TRACEEXIT as c_int);
-        trace(PTRACE_CONT, ends, 0);
+        trace(PTRACE_SETOPTIONS as u32, ends, PTRACE_O_TRACEEXIT as c_int);
+        trace(PTRACE_CONT as u32, ends, 0);
         tell_ok("about to end", wait(ends) >> 16 == PTRACE_EVENT_EXIT);
         let other = child(|| take(50 * share));
         println!("the other ends with {:#x}", wait(other));
-        trace(PTRACE_CONT, ends, 0);
+        trace(PTRACE_CONT as u32, ends, 0);
         println!("it ends with {:#x}", wait(ends));
     }
 }
