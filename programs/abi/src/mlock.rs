@@ -203,7 +203,8 @@ unsafe fn segments() {
         libc::shmdt(attach("to be read", nowhere, libc::SHM_RDONLY));
         let first = attach("first", nowhere, 0);
         attach("in its place", first, libc::SHM_REMAP);
-        limit(libc::RLIMIT_MEMLOCK as u32, 16 * PAGE);
+        // Some are left for what the program itself takes.
+        limit(libc::RLIMIT_MEMLOCK as u32, 28 * PAGE);
         become_user();
         attach("at the limit", nowhere, 0);
         attach("where one is", first, 0);

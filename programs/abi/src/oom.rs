@@ -2,11 +2,9 @@
 
 use std::{fs, ptr};
 
-use libc::{
-    MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE, PTRACE_CONT, PTRACE_EVENT_EXIT,
-    PTRACE_O_TRACEEXIT, PTRACE_SETOPTIONS, PTRACE_TRACEME, SIGSTOP, c_int, c_long, pid_t,
-};
+use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE, c_int, pid_t};
 
+use crate::ptrace::{CONT, ptrace};
 use crate::tell_ok;
 
 const PAGE: usize = 4096;
@@ -94,28 +92,23 @@ unsafe fn wait(process: pid_t) -> c_int {
     status
 }
 
-/// Its first argument is of another type in each C library.
-unsafe fn trace(request: u32, process: pid_t, data: c_int) -> c_long {
-    let nowhere = ptr::null_mut::<u8>();
-    unsafe { libc::ptrace(request as _, process, nowhere, c_long::from(data)) }
-}
-
 /// Who is about to end has most, and stands still: nobody else ends in its place.
 unsafe fn on_its_way() {
     unsafe {
         let share = hundredth();
         let ends = child(|| {
-            trace(PTRACE_TRACEME as u32, 0, 0);
-            libc::raise(SIGSTOP);
+            ptrace(libc::PTRACE_TRACEME as u32, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
             take(55 * share);
         });
         wait(ends);
-        trace(PTRACE_SETOPTIONS as u32, ends, PTRACE_O_TRACEEXIT as c_int);
-        trace(PTRACE_CONT as u32, ends, 0);
-        tell_ok("about to end", wait(ends) >> 16 == PTRACE_EVENT_EXIT);
+        let options = libc::PTRACE_O_TRACEEXIT as usize;
+        ptrace(libc::PTRACE_SETOPTIONS as u32, ends, 0, options);
+        ptrace(CONT, ends, 0, 0);
+        tell_ok("about to end", wait(ends) >> 16 == libc::PTRACE_EVENT_EXIT);
         let other = child(|| take(50 * share));
         println!("the other ends with {:#x}", wait(other));
-        trace(PTRACE_CONT as u32, ends, 0);
+        ptrace(CONT, ends, 0, 0);
         println!("it ends with {:#x}", wait(ends));
     }
 }

@@ -134,7 +134,7 @@ pub unsafe fn go_on(request: u32, pid: i32, signal: i32) {
     }
 }
 
-const CONT: u32 = libc::PTRACE_CONT as u32;
+pub const CONT: u32 = libc::PTRACE_CONT as u32;
 const SYSCALL: u32 = libc::PTRACE_SYSCALL as u32;
 const SETOPTIONS: u32 = libc::PTRACE_SETOPTIONS as u32;
 const SUSPEND_SECCOMP: usize = 1 << 21;

@@ -165,6 +165,7 @@ impl Process {
     }
 
     /// Whether SIGKILL is on its way.
+    #[allow(dead_code, reason = "not every architecture has guests")]
     pub fn is_killed(&self) -> bool {
         self.exit_status()
             .is_some_and(|status| status & 0x7f == SIGKILL)
