@@ -19,6 +19,15 @@ impl Waiters {
         self.0.store(length, Relaxed);
     }
 
+    /// Threads went from this list to another, which have these lengths now. With both locks. A
+    /// waker that looks at this list and then at the other finds them in one.
+    pub fn moved(&self, length: usize, to: &Self, others: usize) {
+        to.set(others);
+        // With the fence of the waker's second look.
+        fence(Release);
+        self.set(length);
+    }
+
     /// The thread has entered the list, and looks at the condition next.
     #[inline]
     pub fn entered(&self) {

@@ -223,6 +223,19 @@ mod races {
         );
     }
 
+    #[test]
+    fn a_thread_that_is_moved_is_found_in_one_list_or_the_other() {
+        loom::model(|| {
+            let lists = Arc::new([Waiters::new(), Waiters::new()]);
+            lists[0].set(1);
+            let moved = lists.clone();
+            let mover = thread::spawn(move || moved[0].moved(0, &moved[1], 1));
+            let found = lists.each_ref().map(Waiters::after_change);
+            assert_ne!(found, [0, 0], "the waker missed it in both lists");
+            mover.join().unwrap();
+        });
+    }
+
     /// Whoever takes the thread out of the list says so first, and wakes it then.
     #[test]
     fn a_thread_that_stays_in_its_list_is_woken() {

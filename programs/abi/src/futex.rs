@@ -3,7 +3,8 @@
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
-use std::thread;
+use std::time::{Duration, Instant};
+use std::{hint, thread};
 
 use crate::{in_child, tell, tell_end};
 
@@ -40,8 +41,58 @@ pub fn run() {
         by_two_opens();
         woken_again();
         woken_in_order();
+        woken_on_the_way();
         several_under_load();
     }
+}
+
+/// A thread that is moved to another word meanwhile is woken there or where it was.
+unsafe fn woken_on_the_way() {
+    const ROUNDS: u32 = 5000;
+    let words = [const { AtomicU32::new(0) }; 2];
+    let woken = AtomicU32::new(0);
+    let waits = || unsafe {
+        for round in 0..ROUNDS {
+            while words[0].load(SeqCst) == round {
+                futex(&words[0], libc::FUTEX_WAIT, round, ptr::null());
+            }
+            woken.store(round + 1, SeqCst);
+        }
+    };
+    let moves = || unsafe {
+        while woken.load(SeqCst) < ROUNDS {
+            let most = ptr::without_provenance(1);
+            futex6(&words[0], libc::FUTEX_REQUEUE, 0, most, &words[1], 0);
+        }
+    };
+    let wake = |word| unsafe { futex(word, libc::FUTEX_WAKE, 1, ptr::null()) };
+    thread::scope(|scope| {
+        scope.spawn(waits);
+        scope.spawn(moves);
+        let mut lost = 0;
+        for round in 0..ROUNDS {
+            (0..round * 37 % 2000).for_each(|_| hint::spin_loop());
+            words[0].store(round + 1, SeqCst);
+            words.iter().for_each(|word| _ = wake(word));
+            let begin = Instant::now();
+            while woken.load(SeqCst) == round {
+                thread::yield_now();
+                if begin.elapsed() > Duration::from_secs(10) {
+                    lost = 1;
+                    break;
+                }
+            }
+            if lost != 0 {
+                break;
+            }
+        }
+        words[0].store(u32::MAX, SeqCst);
+        while woken.load(SeqCst) < ROUNDS {
+            words.iter().for_each(|word| _ = wake(word));
+            thread::yield_now();
+        }
+        println!("woken, lost {lost}");
+    });
 }
 
 /// A thread that waits again as soon as it is woken is woken once by each call.

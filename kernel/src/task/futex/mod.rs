@@ -16,6 +16,7 @@ pub use robust::release_robust;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use super::clock::Deadline;
@@ -28,7 +29,7 @@ use crate::mm::heap::try_arc;
 use crate::mm::user;
 use crate::mm::vma::{Source, Vma};
 use crate::mm::with_active;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use wakeup::Waiters;
 
 /// All bits: FUTEX_BITSET_MATCH_ANY.
@@ -422,44 +423,57 @@ pub fn requeue(
 }
 
 /// Moves at most `most` of those that wait at `source` now to `target`; returns how many. All at
-/// once: another thread may move them back meanwhile.
+/// once, under the locks of both: another thread may move them back meanwhile, and who wakes at one
+/// and then at the other finds each of them.
 fn move_waiters(source: Key, target: Key, most: usize) -> Result<usize> {
+    let (mut own, mut others) = lock_both(source, target);
+    let waits = |waiter: &&Waiter| waiter.key == source;
+    let first = || own.iter().filter(waits).take(most);
+    if first().any(|waiter| waiter.kind != Kind::Wake) {
+        return Err(Errno::EINVAL);
+    }
+    let count = first().count();
     let mut moved = Vec::new();
-    {
-        let mut waiters = TABLE[source.bucket()].waiters.lock();
-        let waits = |waiter: &&Waiter| waiter.key == source;
-        let first = || waiters.iter().filter(waits).take(most);
-        if first().any(|waiter| waiter.kind != Kind::Wake) {
-            return Err(Errno::EINVAL);
-        }
-        let count = first().count();
-        moved.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
-        for _ in 0..waiters.len() {
-            match waiters.pop_front() {
-                Some(one) if one.key == source && moved.len() < count => moved.push(one),
-                other => waiters.extend(other),
-            }
-        }
-        TABLE[source.bucket()].count.set(waiters.len());
+    moved.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    if let Some(others) = &mut others {
+        others.try_reserve(count).map_err(|_| Errno::ENOMEM)?;
     }
-    let count = moved.len();
-    let mut waiters = TABLE[target.bucket()].waiters.lock();
-    if waiters.try_reserve(count).is_err() {
-        drop(waiters);
-        for waiter in moved {
-            // A wake-up that comes too early is allowed; one that is lost is not.
-            waiter.slot.store(waiter.index, Release);
-            sched::wake(waiter.thread);
+    for _ in 0..own.len() {
+        match own.pop_front() {
+            Some(one) if one.key == source && moved.len() < count => moved.push(one),
+            other => own.extend(other),
         }
-        return Err(Errno::ENOMEM);
     }
+    let to = others.as_deref_mut().unwrap_or(&mut own);
     for mut waiter in moved {
         waiter.key = target;
-        waiters.push_back(waiter);
-        bring_forward(&mut waiters);
+        to.push_back(waiter);
+        bring_forward(to);
     }
-    TABLE[target.bucket()].count.set(waiters.len());
+    if let Some(others) = others {
+        let [from, to] = [source, target].map(|key| &TABLE[key.bucket()].count);
+        from.moved(own.len(), to, others.len());
+    }
     Ok(count)
+}
+
+type Locked = MutexGuard<'static, VecDeque<Waiter>>;
+
+/// Locks the waiters of both keys, in the order of their buckets; those of the second come with the
+/// first where it is one bucket.
+fn lock_both(one: Key, other: Key) -> (Locked, Option<Locked>) {
+    let [lock, next] = [one, other].map(|key| &TABLE[key.bucket()].waiters);
+    match one.bucket().cmp(&other.bucket()) {
+        Ordering::Less => {
+            let first = lock.lock();
+            (first, Some(next.lock()))
+        }
+        Ordering::Equal => (lock.lock(), None),
+        Ordering::Greater => {
+            let second = next.lock();
+            (lock.lock(), Some(second))
+        }
+    }
 }
 
 /// FUTEX_WAKE_OP: changes the second word, wakes those of the first, and those of the second if it
