@@ -234,6 +234,14 @@ pub trait FileOps: Send + Sync + Any {
     }
 }
 
+/// EINVAL where a transfer at `position` would end beyond the last position that there is.
+fn check_end(position: u64, len: usize) -> Result<()> {
+    if position.saturating_add(len as u64) > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
 /// lseek(2) in a file of `size` bytes without holes.
 pub fn seek_in(size: u64, position: u64, offset: i64, whence: Whence) -> Result<u64> {
     let base = match whence {
@@ -475,6 +483,7 @@ impl File {
     pub fn read_at(&self, to: &mut Sink, position: u64) -> Result<usize> {
         self.check_position()?;
         self.check_readable()?;
+        check_end(position, to.left())?;
         self.ops.read(self, to, position)
     }
 
@@ -482,6 +491,7 @@ impl File {
     pub fn write_at(&self, from: &mut Source, position: u64) -> Result<usize> {
         self.check_position()?;
         self.check_writable()?;
+        check_end(position, from.left())?;
         if self.flags().has(O_APPEND) {
             return Ok(self.ops.append(self, from)?.0);
         }
@@ -495,6 +505,7 @@ impl File {
         match at {
             Some(at) => {
                 self.check_position()?;
+                check_end(at, from.left())?;
                 self.ops.write(self, from, at)
             }
             None if self.stream => self.ops.write(self, from, 0),

@@ -2,6 +2,7 @@
 
 use super::layout::{Layout, Native};
 use super::path::{self, UserPath, check_flags, file, opened};
+use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::fs::file::Whence;
 use crate::fs::inode::{Kind, Link, New};
@@ -281,11 +282,14 @@ pub fn pieces<L: Layout>(address: usize, count: usize) -> Result<Vec<IoVec>> {
         return Err(Errno::EINVAL);
     }
     let pieces = L::pieces(address, count)?;
-    pieces.iter().try_fold(0isize, |sum, piece| {
-        let len = isize::try_from(piece.len).map_err(|_| Errno::EINVAL)?;
-        // With so few pieces, one is then longer than a program's memory.
-        sum.checked_add(len).ok_or(Errno::EFAULT)
-    })?;
+    let longest = pieces.iter().map(|piece| piece.len).max().unwrap_or(0);
+    if longest > isize::MAX as usize {
+        return Err(Errno::EINVAL);
+    }
+    // Longer than what any program has: of a piece alone as much as goes.
+    if pieces.len() > 1 && longest > user_end() {
+        return Err(Errno::EFAULT);
+    }
     Ok(pieces)
 }
 

@@ -166,24 +166,32 @@ pub fn copy_file_range(
         return Err(Errno::EBADF);
     }
     let (from, to) = (Side::new(input, input_offset)?, Side::new(out, out_offset)?);
-    check_apart(&from, &to, count)?;
+    let count = extent(&from, &to, count)?;
     count_both(copy(from, to, count))
 }
 
-/// Checks that a copy stays within one file system (EXDEV), and in one file does not write what it
-/// reads (EINVAL).
-fn check_apart(from: &Side, to: &Side, count: usize) -> Result<()> {
+/// How much of `count` a copy moves: it stays within one file system (EXDEV), ends with what it reads
+/// and where files end (EFBIG, EOVERFLOW), and does not write what it reads (EINVAL).
+fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
     let [source, target] = [from, to].map(|side| side.file.entry().inode().attr());
     if source.device != target.device {
         return Err(Errno::EXDEV);
     }
     let (read, written) = (from.at()?, to.at()?);
-    let count = (count as u64).min(source.size.saturating_sub(read));
-    let overlap = written < read.saturating_add(count) && read < written.saturating_add(count);
-    if source.inode == target.inode && overlap {
+    if read.max(written).checked_add(count as u64).is_none() {
+        return Err(Errno::EOVERFLOW);
+    }
+    let room = (i64::MAX as u64).saturating_sub(written);
+    if room == 0 {
+        return Err(Errno::EFBIG);
+    }
+    let count = (count as u64)
+        .min(source.size.saturating_sub(read))
+        .min(room);
+    if source.inode == target.inode && written < read + count && read < written + count {
         return Err(Errno::EINVAL);
     }
-    Ok(())
+    Ok(count as usize)
 }
 
 /// All flags of the family (SPLICE_F_ALL).

@@ -144,6 +144,7 @@ unsafe fn offsets() {
             "pread at a negative offset",
             libc::pread(file, bytes.as_mut_ptr().cast(), 8, -1) as i64,
         );
+        last_offsets(file);
         let copy = libc::dup(file);
         libc::lseek(copy, 5, SEEK_SET);
         tell(
@@ -352,6 +353,58 @@ unsafe fn vectors() {
         tell("its size", libc::lseek(other, 0, SEEK_END));
         tell("fallocate", libc::fallocate(other, 0, 0, 100));
         tell("its size", libc::lseek(other, 0, SEEK_END));
+    }
+}
+
+/// What would end beyond the last offset that there is.
+unsafe fn last_offsets(file: i32) {
+    unsafe {
+        let mut bytes = [1u8; 8];
+        let at = bytes.as_mut_ptr().cast();
+        let last = i64::MAX;
+        tell(
+            "pread to the last offset",
+            libc::pread(file, at, 8, last - 8) as i64,
+        );
+        tell("pread beyond it", libc::pread(file, at, 8, last - 7) as i64);
+        tell(
+            "pread of nothing there",
+            libc::pread(file, at, 0, last) as i64,
+        );
+        tell(
+            "pwrite beyond it",
+            libc::pwrite(file, at, 8, last - 7) as i64,
+        );
+        tell(
+            "pwrite of nothing there",
+            libc::pwrite(file, at, 0, last) as i64,
+        );
+        let end = libc::lseek(file, 0, SEEK_END);
+        libc::lseek(file, last, SEEK_SET);
+        tell("write there", libc::write(file, at, 1) as i64);
+        libc::lseek(file, end, SEEK_SET);
+        let copy = |mut from: i64, mut to: i64, count: usize| {
+            libc::copy_file_range(file, &mut from, file, &mut to, count, 0) as i64
+        };
+        tell("copied onto itself", copy(0, 4, 5));
+        tell("copied beside itself", copy(0, 4, 4));
+        tell(
+            "all but what overflows",
+            copy(0, end, usize::MAX - end as usize),
+        );
+        tell("what overflows", copy(1, end, usize::MAX));
+        tell("copied beyond the last offset", copy(0, last, 1));
+        let mut room = [0u8; 256];
+        let long = libc::iovec {
+            iov_base: room.as_mut_ptr().cast(),
+            iov_len: 1 << 60,
+        };
+        tell(
+            "a piece longer than all memory",
+            libc::readv(file, &long, 1) as i64,
+        );
+        tell("two", libc::readv(file, [long, long].as_ptr(), 2) as i64);
+        libc::ftruncate(file, end);
     }
 }
 

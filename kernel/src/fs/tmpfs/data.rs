@@ -219,7 +219,11 @@ impl Data {
         let _alone = self.writing.lock();
         let start = position.unwrap_or_else(|| self.size());
         if start.saturating_add(from.left() as u64) > i64::MAX as u64 {
-            return Err(Errno::EFBIG);
+            return Err(if position.is_some() {
+                Errno::EINVAL
+            } else {
+                Errno::EFBIG
+            });
         }
         self.check_write()?;
         self.check_resize(self.size().max(start + from.left() as u64))?;
