@@ -1,0 +1,79 @@
+//! epoll beside a model of when it tells.
+
+mod each;
+
+use each::each;
+use hosted::*;
+use linux_raw_sys::general::*;
+use proptest::prelude::*;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Write,
+    Drain,
+    Wait,
+    Rearm,
+}
+
+fn event(events: u32) -> usize {
+    // Packed on no machine of these.
+    put(&[u64::from(events), 7].map(u64::to_ne_bytes).concat())
+}
+
+#[test]
+fn epoll_tells_once_or_as_long_as_it_is_so() {
+    let step = prop::sample::select(vec![
+        Step::Write,
+        Step::Drain,
+        Step::Wait,
+        Step::Wait,
+        Step::Rearm,
+    ]);
+    let flags = prop::sample::select(vec![0, EPOLLET, EPOLLONESHOT, EPOLLET | EPOLLONESHOT]);
+    each(
+        (flags, prop::collection::vec(step, 1..30)),
+        |(flags, steps)| {
+            let pair = reserve(8);
+            sys!(pipe2, pair, O_NONBLOCK).unwrap();
+            let [from, to] = [0, 4].map(|at| peek(pair + at, 1)[0] as usize);
+            let set = sys!(epoll_create1, 0).unwrap();
+            sys!(epoll_ctl, set, EPOLL_CTL_ADD, from, event(EPOLLIN | flags)).unwrap();
+            // Whether there are bytes, whether it is asked, whether something came since it told.
+            let (mut held, mut asked, mut news) = (0, true, false);
+            let room = reserve(64);
+            for step in steps {
+                match step {
+                    Step::Write => {
+                        sys!(write, to, "x", 1).unwrap();
+                        held += 1;
+                        news = true;
+                    }
+                    Step::Drain => {
+                        let expected = if held > 0 {
+                            Ok(held)
+                        } else {
+                            Err(Errno::EAGAIN)
+                        };
+                        assert_eq!(sys!(read, from, room, 64), expected);
+                        held = 0;
+                    }
+                    Step::Rearm => {
+                        sys!(epoll_ctl, set, EPOLL_CTL_MOD, from, event(EPOLLIN | flags)).unwrap();
+                        (asked, news) = (true, true);
+                    }
+                    Step::Wait => {
+                        let edge = flags & EPOLLET != 0;
+                        let tells = held > 0 && asked && (news || !edge);
+                        assert_eq!(sys!(epoll_pwait, set, room, 4, 0, 0, 8), Ok(tells.into()));
+                        if tells {
+                            asked = flags & EPOLLONESHOT == 0;
+                            assert_eq!(peek(room, 4), EPOLLIN.to_ne_bytes());
+                            assert_eq!(peek(room + 8, 8), 7u64.to_ne_bytes());
+                        }
+                        news = false;
+                    }
+                }
+            }
+        },
+    );
+}
