@@ -501,7 +501,12 @@ impl Timers {
 
     /// Exec: POSIX timers go.
     pub(super) fn exec(&self) {
-        let gone = core::mem::replace(&mut self.posix.lock().timers, hash::new());
+        let mut posix = self.posix.lock();
+        if posix.timers.is_empty() {
+            return;
+        }
+        let gone = core::mem::replace(&mut posix.timers, hash::new());
+        drop(posix);
         for timer in gone.into_values() {
             stop(&timer);
             cond_resched();

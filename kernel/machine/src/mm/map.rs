@@ -156,7 +156,7 @@ impl Space {
     }
 
     /// Finds a place for `len` bytes; whether something is there that is to go.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(&mut self, place: Place, len: usize) -> Result<(usize, bool)> {
         let whole = self.end;
         let fits = |start: usize| start.checked_add(len).is_some_and(|end| end <= whole);
@@ -199,7 +199,7 @@ impl Space {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_free(&mut self, len: usize) -> Result<usize> {
         let usual = self.mmap_bottom.is_none() && !len.is_multiple_of(huge_page::SIZE);
         let window = bottom()..self.mmap_top;

@@ -94,9 +94,14 @@ pub fn release_process(file: &File, descriptors: usize) {
 
 #[inline]
 fn release_all(file: &File, owners: &[Owner]) {
-    if !context::any() {
-        return;
+    if context::any() {
+        release_found(file, owners);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn release_found(file: &File, owners: &[Owner]) {
     if let Some(context) = Context::find(key(file)) {
         for owner in owners {
             // Cutting whole locks out makes none: it does not fail.

@@ -134,36 +134,7 @@ static TABLE: [Bucket; BUCKETS] = [const {
     }
 }; BUCKETS];
 
-impl Waiter {
-    /// Wakes it, unless somebody else has; how many that were.
-    #[inline]
-    fn wake(self) -> usize {
-        let settled = self
-            .slot
-            .compare_exchange(WAITING, self.index, AcqRel, Relaxed);
-        if settled.is_err() {
-            return 0;
-        }
-        sched::wake(self.thread);
-        1
-    }
-}
-
 impl Bucket {
-    /// Takes one of its waiters out.
-    ///
-    /// # Errors
-    /// EINVAL: it waits for a lock.
-    #[inline]
-    fn take(&self, waiters: &mut VecDeque<Waiter>, at: Option<usize>) -> Result<Option<Waiter>> {
-        if at.is_some_and(|at| waiters[at].kind != Kind::Wake) {
-            return Err(Errno::EINVAL);
-        }
-        let waiter = at.and_then(|at| waiters.remove(at));
-        self.count.set(waiters.len());
-        Ok(waiter)
-    }
-
     /// Takes the waiter with that slot out; returns what it waited for, if it was there.
     fn remove(&self, slot: &Arc<AtomicU32>) -> Option<Kind> {
         let mut waiters = self.waiters.lock();
@@ -362,10 +333,22 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
             let at = waiters
                 .iter()
                 .position(|waiter| waiter.key == key && waiter.bits & bits != 0);
-            bucket.take(&mut waiters, at)?
+            if at.is_some_and(|at| waiters[at].kind != Kind::Wake) {
+                return Err(Errno::EINVAL);
+            }
+            let waiter = at.and_then(|at| waiters.remove(at));
+            bucket.count.set(waiters.len());
+            waiter
         };
         let Some(waiter) = waiter else { break };
-        woken += waiter.wake();
+        if waiter
+            .slot
+            .compare_exchange(WAITING, waiter.index, AcqRel, Relaxed)
+            .is_ok()
+        {
+            woken += 1;
+            sched::wake(waiter.thread);
+        }
     }
     Ok(woken)
 }
@@ -388,10 +371,19 @@ fn wake_many(bucket: &Bucket, key: Key, most: usize, bits: u32) -> Result<usize>
             // Some may have gone that stood before them.
             let at = next.or_else(|| waiters.range(..from).position(waits));
             from = at.unwrap_or(0);
-            bucket.take(&mut waiters, at)?
+            if at.is_some_and(|at| waiters[at].kind != Kind::Wake) {
+                return Err(Errno::EINVAL);
+            }
+            let waiter = at.and_then(|at| waiters.remove(at));
+            bucket.count.set(waiters.len());
+            waiter
         };
         let Some(waiter) = waiter else { break };
-        count += waiter.wake();
+        let settled = (waiter.slot).compare_exchange(WAITING, waiter.index, AcqRel, Relaxed);
+        if settled.is_ok() {
+            count += 1;
+            sched::wake(waiter.thread);
+        }
         sched::cond_resched();
     }
     Ok(count)
