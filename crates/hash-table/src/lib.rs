@@ -103,11 +103,10 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
         let hash = self.hasher.hash_one(key);
         let found = self.table.find(hash, |(known, _)| known.borrow() == key);
-        let found = match found {
-            None if !self.old.is_empty() => self.old.find(hash, |(known, _)| known.borrow() == key),
-            found => found,
-        };
-        found.map(|(_, value)| value)
+        match found {
+            None if !self.old.is_empty() => get_in(&self.old, hash, key),
+            found => found.map(|(_, value)| value),
+        }
     }
 
     /// The same, to be changed.
@@ -123,13 +122,10 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         let found = self
             .table
             .find_mut(hash, |(known, _)| known.borrow() == key);
-        let found = match found {
-            None if !self.old.is_empty() => {
-                self.old.find_mut(hash, |(known, _)| known.borrow() == key)
-            }
-            found => found,
-        };
-        found.map(|(_, value)| value)
+        match found {
+            None if !self.old.is_empty() => get_mut_in(&mut self.old, hash, key),
+            found => found.map(|(_, value)| value),
+        }
     }
 
     /// Whether `key` has anything.
@@ -195,7 +191,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
         let hash = self.hasher.hash_one(&key);
         if !self.old.is_empty()
-            && let Some((_, known)) = self.old.find_mut(hash, |(known, _)| *known == key)
+            && let Some(known) = get_mut_in(&mut self.old, hash, &key)
         {
             return Some(replace(known, value));
         }
@@ -237,14 +233,11 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         let found = self
             .table
             .find_entry(hash, |(known, _)| known.borrow() == key);
-        let entry = match found {
-            Err(_) if !self.old.is_empty() => self
-                .old
-                .find_entry(hash, |(known, _)| known.borrow() == key),
-            found => found,
-        };
-        let ((_, value), _) = entry.ok()?.remove();
-        Some(value)
+        match found {
+            Ok(entry) => Some(entry.remove().0.1),
+            Err(_) if !self.old.is_empty() => remove_from(&mut self.old, hash, key),
+            Err(_) => None,
+        }
     }
 
     /// Takes those members out of some buckets, from one on, that `keep` refuses; the bucket to go
@@ -262,6 +255,40 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
         to
     }
+}
+
+/// What `key` has in an old table, which mostly there is not.
+#[cold]
+#[inline(never)]
+fn get_in<'t, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+    old: &'t HashTable<(K, V)>,
+    hash: u64,
+    key: &Q,
+) -> Option<&'t V> {
+    let found = old.find(hash, |(known, _)| known.borrow() == key);
+    found.map(|(_, value)| value)
+}
+
+#[cold]
+#[inline(never)]
+fn get_mut_in<'t, K: Borrow<Q>, V, Q: Eq + ?Sized>(
+    old: &'t mut HashTable<(K, V)>,
+    hash: u64,
+    key: &Q,
+) -> Option<&'t mut V> {
+    let found = old.find_mut(hash, |(known, _)| known.borrow() == key);
+    found.map(|(_, value)| value)
+}
+
+#[cold]
+#[inline(never)]
+fn remove_from<K: Borrow<Q>, V, Q: Eq + ?Sized>(
+    old: &mut HashTable<(K, V)>,
+    hash: u64,
+    key: &Q,
+) -> Option<V> {
+    let found = old.find_entry(hash, |(known, _)| known.borrow() == key);
+    Some(found.ok()?.remove().0.1)
 }
 
 /// Adds a member that is in no table, for which there is room.
