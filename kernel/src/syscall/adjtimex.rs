@@ -1,7 +1,9 @@
 //! adjtimex(2): what a program that keeps the time of day right tells and asks. All of it is kept,
-//! a step of the time is done; the clock's rate stays what it is.
+//! a step of the time is done, and CLOCK_TAI's; the clock's rate stays what it is.
 
-use linux_raw_sys::general::{CAP_SYS_TIME, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_TAI};
+use linux_raw_sys::general::{
+    CAP_SYS_TIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_TAI,
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::time::{Pair, timespec};
@@ -82,7 +84,6 @@ struct State {
     status: u32,
     constant: i64,
     tick: i64,
-    tai: i32,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
@@ -94,7 +95,6 @@ static STATE: Mutex<State> = Mutex::new(State {
     status: UNSYNCHRONISED,
     constant: 2,
     tick: 10_000,
-    tai: 0,
 });
 
 /// EPERM or EINVAL where `asked` may not be done.
@@ -158,7 +158,7 @@ impl State {
             self.constant = constant.min(MOST_CONSTANT);
         }
         if modes.contains(Modes::TAI) && (0..=MOST_TAI).contains(&asked.constant) {
-            self.tai = asked.constant as i32;
+            clock::set_tai_offset(asked.constant as u32);
         }
         if modes.contains(Modes::OFFSET) && self.status & PHASE_LOCKED != 0 {
             let unit = if self.status & NANO != 0 { 1 } else { 1000 };
@@ -186,7 +186,7 @@ impl State {
             time: [seconds, ns / unit],
             tick: self.tick,
             pulse: [0; 8],
-            tai: u64::from(self.tai as u32),
+            tai: clock::tai_offset().into(),
             rest: [0; 5],
         }
     }
@@ -224,7 +224,7 @@ pub fn adjtimex(buffer: usize) -> Result<usize> {
 pub fn clock_adjtime(clock: u32, buffer: usize) -> Result<usize> {
     match clock {
         CLOCK_REALTIME => adjtimex(buffer),
-        CLOCK_MONOTONIC..=CLOCK_TAI => Err(Errno::EOPNOTSUPP),
+        CLOCK_MONOTONIC..=CLOCK_BOOTTIME_ALARM | CLOCK_TAI => Err(Errno::EOPNOTSUPP),
         _ => Err(Errno::EINVAL),
     }
 }

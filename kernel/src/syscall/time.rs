@@ -101,6 +101,11 @@ pub fn clock_nanosleep<L: Layout>(
         return sleep(clock::deadline_in(ns), remaining, L::put_time);
     }
     let slept = if realtime {
+        let ns = if clock == CLOCK_TAI {
+            clock::from_tai(ns)
+        } else {
+            ns
+        };
         clock::sleep_until_time(ns)?
     } else {
         sleep_until(clock::monotonic_deadline(ns))
@@ -162,9 +167,8 @@ pub fn restart_syscall() -> Result<usize> {
 /// The time of a clock, in ns.
 fn read_clock(clock: u32) -> Result<u64> {
     Ok(match clock {
-        CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_TAI | CLOCK_REALTIME_ALARM => {
-            clock::realtime_ns()
-        }
+        CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_REALTIME_ALARM => clock::realtime_ns(),
+        CLOCK_TAI => clock::tai_ns(),
         CLOCK_MONOTONIC
         | CLOCK_MONOTONIC_RAW
         | CLOCK_MONOTONIC_COARSE

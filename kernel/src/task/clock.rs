@@ -2,7 +2,7 @@
 
 extern crate alloc;
 
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use alloc::sync::{Arc, Weak};
 
@@ -23,6 +23,8 @@ pub const SECOND: u64 = 1_000_000_000;
 static BOOT: AtomicU64 = AtomicU64::new(0);
 /// The time of day less CLOCK_MONOTONIC, in ns.
 static OFFSET: AtomicI64 = AtomicI64::new(0);
+/// CLOCK_TAI less the time of day, in s.
+static TAI: AtomicU32 = AtomicU32::new(0);
 
 /// CLOCK_MONOTONIC begins now.
 pub(super) fn init() {
@@ -53,6 +55,26 @@ pub fn realtime_at(ticks: u64) -> u64 {
 /// The time of day less CLOCK_MONOTONIC, in ns.
 pub fn realtime_offset() -> i64 {
     OFFSET.load(Relaxed)
+}
+
+/// By how much CLOCK_TAI is ahead of the time of day, in s.
+pub fn tai_offset() -> u32 {
+    TAI.load(Relaxed)
+}
+
+/// Sets that; who sleeps until a time of CLOCK_TAI goes by what it was.
+pub fn set_tai_offset(seconds: u32) {
+    TAI.store(seconds, Relaxed);
+}
+
+/// CLOCK_TAI, in ns.
+pub fn tai_ns() -> u64 {
+    realtime_ns() + u64::from(tai_offset()) * SECOND
+}
+
+/// A time of CLOCK_TAI in ns as the time of day.
+pub fn from_tai(ns: u64) -> u64 {
+    ns.saturating_sub(u64::from(tai_offset()) * SECOND)
 }
 
 /// Sets CLOCK_REALTIME, in ns since 1970.

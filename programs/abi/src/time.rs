@@ -202,6 +202,29 @@ unsafe fn repeated() {
     }
 }
 
+/// By how many seconds atomic time is ahead of the time of day, and how many of ten that a sleeper
+/// waits for by atomic time are left.
+unsafe fn ahead() -> String {
+    unsafe {
+        let now = |clock| {
+            let mut time: libc::timespec = mem::zeroed();
+            libc::clock_gettime(clock, &mut time);
+            time
+        };
+        let (real, atomic) = (now(libc::CLOCK_REALTIME), now(libc::CLOCK_TAI));
+        let seconds = atomic.tv_sec - real.tv_sec;
+        // Already past, as atomic time is: else it were a wait of that many seconds.
+        let slept = libc::clock_nanosleep(
+            libc::CLOCK_TAI,
+            libc::TIMER_ABSTIME,
+            &atomic,
+            ptr::null_mut(),
+        );
+        let waited = now(libc::CLOCK_REALTIME).tv_sec - real.tv_sec;
+        format!("{} {slept} {}", (seconds + 5) / 10, waited > 20)
+    }
+}
+
 /// Requests of a program that disciplines the clock.
 unsafe fn adjustments() {
     unsafe {
@@ -252,6 +275,14 @@ unsafe fn adjustments() {
             libc::clock_adjtime(CLOCK_MONOTONIC, &mut none),
         );
         tell("of no clock", libc::clock_adjtime(99, &mut none));
+        tell(
+            "of a clock that is gone",
+            libc::clock_adjtime(10, &mut none),
+        );
+        for tai in [37, -1, 100_001, 0] {
+            let told = adjust("atomic time", libc::ADJ_TAI, &|asked| asked.constant = tai);
+            println!("ahead by {}, {}", told.tai, ahead());
+        }
         let status = in_child(|| {
             libc::setuid(1234);
             let mut asked: libc::timex = mem::zeroed();
