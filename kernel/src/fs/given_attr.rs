@@ -1,11 +1,15 @@
 //! Attributes that files of a fixed tree were given. They are the tree's, whatever mount shows it, and
 //! stay, as in Linux's `proc_dir_entry` and `kernfs_node`.
 
-use super::inode::{Attr, SetAttr};
+use super::inode::{Attr, SetAttr, XattrChange};
 use super::seq_file::Tree;
+use super::tmpfs::{Quota, Xattrs};
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
+use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use linux_raw_sys::general::S_IFMT;
 
@@ -52,4 +56,46 @@ pub fn apply(tree: Tree, number: u64, attr: Attr) -> Attr {
         modified: given.modified.unwrap_or(attr.modified),
         ..attr
     }
+}
+
+/// Extended attributes of files of sysfs, by their numbers.
+static XATTRS: Mutex<HashMap<u64, Arc<Xattrs>>> = Mutex::new(hash::new());
+/// Nobody counts them: only who is privileged makes any.
+static ROOM: Quota = Quota::new(None);
+
+fn xattrs_of(number: u64) -> Option<Arc<Xattrs>> {
+    XATTRS.lock().get(&number).cloned()
+}
+
+/// An extended attribute of a file of sysfs.
+///
+/// # Errors
+/// ENODATA, ENOMEM.
+pub fn xattr(number: u64, name: &[u8]) -> Result<Vec<u8>> {
+    xattrs_of(number).ok_or(Errno::ENODATA)?.get(name)
+}
+
+/// Changes one; programs have none of their own (`user.`).
+///
+/// # Errors
+/// EOPNOTSUPP, ENODATA, EEXIST, ENOSPC, ENOMEM.
+pub fn set_xattr(number: u64, name: &[u8], change: XattrChange) -> Result<()> {
+    if name.starts_with(b"user.") {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let fresh = try_arc(Xattrs::new())?;
+    let all = {
+        let mut known = XATTRS.lock();
+        known.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        known.get_or_insert_with(number, || fresh.clone()).clone()
+    };
+    all.change(name, change, &ROOM)
+}
+
+/// The names of all, each followed by a zero byte.
+///
+/// # Errors
+/// ENOMEM.
+pub fn xattrs(number: u64) -> Result<Vec<u8>> {
+    xattrs_of(number).map_or(Ok(Vec::new()), |all| all.names())
 }

@@ -3,7 +3,7 @@
 use super::dentry::Entry;
 use super::file::{File, FileOps, OpenFlags, Record};
 use super::given_attr;
-use super::inode::{Attr, Inode, Kind, Link, SetAttr, Time};
+use super::inode::{Attr, Inode, Kind, Link, SetAttr, Time, XattrChange};
 use super::io::{Sink, Source};
 use super::seq_records;
 use crate::arch::cpu;
@@ -205,6 +205,8 @@ pub enum Node {
     Link(fn(&mut Text)),
     /// A file that can be written too.
     Setting(fn(&mut Text), fn(&[u8]) -> Result<()>),
+    /// A line of `/proc/sys` that can be changed, from any place in it.
+    Line(fn(&mut Text), fn(&[u8], u64)),
     /// A number of `/proc/sys` that can be changed.
     Number(&'static AtomicUsize, &'static Sysctl),
     /// The same, or several, by what tells them and what sets each.
@@ -241,6 +243,7 @@ impl Node {
             | Node::Private(_)
             | Node::Records(_)
             | Node::Setting(..)
+            | Node::Line(..)
             | Node::Number(..)
             | Node::Numbers(..)
             | Node::OfCpu(_) => Kind::Regular,
@@ -282,6 +285,7 @@ impl Content for Leaf {
             | Node::Private(write)
             | Node::Link(write)
             | Node::Setting(write, _)
+            | Node::Line(write, _)
             | Node::Numbers(write, ..) => write(text),
             Node::Number(value, _) => put!(text, "{}\n", value.load(Relaxed)),
             Node::Records(_) | Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => {
@@ -300,6 +304,10 @@ impl Content for Leaf {
 
     /// A number is written from the file's start: what follows is passed over.
     fn accept_at(&self, bytes: &[u8], position: u64) -> Result<usize> {
+        if let Node::Line(_, set) = self.0 {
+            set(bytes, position);
+            return Ok(bytes.len());
+        }
         let Some(rule) = self.0.number() else {
             return self.accept(bytes).map(|()| bytes.len());
         };
@@ -327,7 +335,7 @@ impl Content for Leaf {
             Node::Private(_) => 0o400,
             Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => 0o555,
             Node::Link(_) => 0o777,
-            Node::Setting(..) => 0o644,
+            Node::Setting(..) | Node::Line(..) => 0o644,
             Node::Number(_, rule) | Node::Numbers(_, _, rule) => rule.mode,
         }
     }
@@ -441,6 +449,27 @@ impl Inode for Fixed {
             return Err(Errno::EPERM);
         }
         given_attr::give(self.tree, self.number, change)
+    }
+
+    fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        match self.tree {
+            Tree::Sys => given_attr::xattr(self.number, name),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
+        match self.tree {
+            Tree::Sys => given_attr::set_xattr(self.number, name, change),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    fn xattrs(&self) -> Result<Vec<u8>> {
+        match self.tree {
+            Tree::Sys => given_attr::xattrs(self.number),
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn truncate(&self, _size: u64) -> Result<()> {

@@ -44,7 +44,9 @@ fn check(entry: &Path, name: &[u8], write: bool) -> Result<()> {
         (true, _) => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
         (_, true) if privileged || !write => Ok(()),
         (_, true) => Err(Errno::EPERM),
-        _ => Err(Errno::EOPNOTSUPP),
+        _ if name.starts_with(b"system.") => Err(Errno::EOPNOTSUPP),
+        // No file system knows others; who may not read or write the file is told that first.
+        _ => perm::check(entry, wanted).and(Err(Errno::EOPNOTSUPP)),
     }
 }
 

@@ -18,7 +18,55 @@ pub fn run() {
         pipes();
         anonymous();
         generated();
+        extended();
         terminals();
+    }
+}
+
+/// Extended attributes of what is generated.
+unsafe fn extended() {
+    unsafe {
+        for path in [
+            c"/sys/kernel",
+            c"/proc/sys/kernel/hostname",
+            c"/proc/version",
+        ] {
+            println!("{path:?}:");
+            for name in [c"trusted.t", c"security.s", c"user.u", c"system.s", c"odd"] {
+                let set = |flags| {
+                    libc::setxattr(
+                        path.as_ptr(),
+                        name.as_ptr(),
+                        ptr::from_ref(b"value").cast(),
+                        5,
+                        flags,
+                    )
+                };
+                let get = || libc::getxattr(path.as_ptr(), name.as_ptr(), ptr::null_mut(), 0);
+                println!(" {name:?}");
+                tell("  none", get() as i64);
+                tell("  replace", set(libc::XATTR_REPLACE));
+                tell("  set", set(0));
+                tell("  create", set(libc::XATTR_CREATE));
+                tell("  get", get() as i64);
+                tell(
+                    "  all",
+                    libc::listxattr(path.as_ptr(), ptr::null_mut(), 0) as i64,
+                );
+                let user = in_child(|| {
+                    libc::setuid(USER);
+                    tell("  user's get", get() as i64);
+                    tell("  user's set", set(0));
+                    tell(
+                        "  user's all",
+                        libc::listxattr(path.as_ptr(), ptr::null_mut(), 0) as i64,
+                    );
+                });
+                tell_end("  user", user);
+                tell("  remove", libc::removexattr(path.as_ptr(), name.as_ptr()));
+                tell("  again", libc::removexattr(path.as_ptr(), name.as_ptr()));
+            }
+        }
     }
 }
 

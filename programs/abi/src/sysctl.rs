@@ -15,7 +15,42 @@ pub fn run() {
         parts();
         several();
         users();
+        names();
     }
+}
+
+/// A name is written from a place in it, and as much as it has room for.
+unsafe fn names() {
+    let path = "kernel/hostname";
+    let before = content(path);
+    let write_at = |text: &str, place: i64| unsafe {
+        let file = open(path, libc::O_WRONLY);
+        let done = libc::pwrite(file, text.as_ptr().cast(), text.len(), place);
+        tell("written", done as i64);
+        libc::close(file);
+        let shown = content(path);
+        println!("{} {shown:?}", shown.len());
+    };
+    let long = "x".repeat(100);
+    for (text, place) in [
+        ("first", 0),
+        ("second\nthird", 2),
+        (" a b ", 0),
+        ("none", 100),
+        ("end", 4),
+        ("\0zero", 2),
+        ("", 0),
+        (&long, 0),
+        (&long, 60),
+        ("\n", 3),
+        ("\n", 0),
+    ] {
+        write_at(text, place);
+    }
+    write(path, &before);
+    let mut room = unsafe { std::mem::zeroed::<libc::utsname>() };
+    unsafe { libc::uname(&mut room) };
+    println!("as before {}", content(path) == before);
 }
 
 fn open(path: &str, flags: c_int) -> c_int {

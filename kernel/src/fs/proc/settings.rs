@@ -13,7 +13,7 @@ use crate::sync::Once;
 use crate::syscall::syslog;
 use crate::task::{pid_table, queue, require, sched, uts};
 use crate::{log, put, random};
-use Node::{Directory, File, Number, Numbers, Setting};
+use Node::{Directory, File, Line, Number, Numbers, Setting};
 use abi::sysctl::sysctl;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
@@ -141,16 +141,16 @@ pub const SYS: &[(&str, Node)] = &[
             ),
             (
                 "domainname",
-                Setting(
+                Line(
                     |text| put_line(text, uts::without_zeroes(&uts::names()[1])),
-                    |bytes| uts::set_domain(bytes.trim_ascii()),
+                    |bytes, at| uts::write_name(1, bytes, at),
                 ),
             ),
             (
                 "hostname",
-                Setting(
+                Line(
                     |text| put_line(text, uts::without_zeroes(&uts::names()[0])),
-                    |bytes| uts::set_host_name(bytes.trim_ascii()),
+                    |bytes, at| uts::write_name(0, bytes, at),
                 ),
             ),
             ("msgmax", File(|text| put!(text, "{}\n", sysv_msg::LONGEST))),

@@ -12,6 +12,8 @@ mod xattr;
 pub use data::Data;
 pub use node::{Node, without_set_id};
 pub use options::Options;
+pub use quota::Quota;
+pub use xattr::Xattrs;
 
 use super::dentry::Entry;
 use super::file::{File, OpenFlags};
@@ -26,7 +28,6 @@ use core::any::Any;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use linux_raw_sys::general::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, O_LARGEFILE, O_RDWR, S_IFDIR};
-use quota::Quota;
 
 /// The magic number of tmpfs in statfs(2).
 const MAGIC: u64 = 0x0102_1994;

@@ -4,7 +4,9 @@ use super::super::inode::XattrChange;
 use super::quota::Quota;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
+use crate::task::can;
 use alloc::vec::Vec;
+use linux_raw_sys::general::CAP_SYS_ADMIN;
 
 /// The most that the attributes of one inode take, names and values.
 const MAX: usize = 64 * 1024;
@@ -79,11 +81,15 @@ impl Xattrs {
         Ok(())
     }
 
-    /// All names, each followed by a zero byte.
+    /// All names that the caller may know, each followed by a zero byte.
     pub fn names(&self) -> Result<Vec<u8>> {
         let all = self.0.lock();
         let mut names = Vec::new();
+        let privileged = can(CAP_SYS_ADMIN);
         for (name, _) in all.iter() {
+            if name.starts_with(b"trusted.") && !privileged {
+                continue;
+            }
             names
                 .try_reserve(name.len() + 1)
                 .map_err(|_| Errno::ENOMEM)?;
