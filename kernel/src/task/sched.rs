@@ -431,9 +431,24 @@ fn place(entity: &Entity, home: &'static Cpu) -> &'static Cpu {
     if stays && (idle == 0 || idle & bit(home.index()) != 0) {
         return home;
     }
-    let candidates = if idle != 0 { idle } else { allowed };
-    let index = candidates.trailing_zeros() as usize;
+    let index = claim(&IDLE, idle).unwrap_or(match stays {
+        true => home.index(),
+        false => allowed.trailing_zeros() as usize,
+    });
     cpu::get(index).unwrap_or(home)
+}
+
+/// Takes one of the CPUs that were seen to be idle, unless others have taken them all meanwhile: two
+/// threads that are woken at the same time go to two.
+fn claim(idle: &AtomicU64, mut seen: u64) -> Option<usize> {
+    while seen != 0 {
+        let bit = seen & seen.wrapping_neg();
+        if idle.fetch_and(!bit, Relaxed) & bit != 0 {
+            return Some(bit.trailing_zeros() as usize);
+        }
+        seen &= !bit;
+    }
+    None
 }
 
 /// Puts a runnable thread that left `home`'s queue where it shall run.
@@ -688,4 +703,15 @@ fn steal(cpu: &'static Cpu) -> bool {
         }
     }
     false
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn an_idle_cpu_is_taken_by_one() {
+        let (idle, seen) = (AtomicU64::new(0b1101), 0b110);
+        assert_eq!(claim(&idle, seen), Some(2));
+        assert_eq!(claim(&idle, seen), None);
+        assert_eq!(claim(&idle, 0b1101), Some(0));
+        assert_eq!(idle.load(Relaxed), 0b1000);
+    }
 }
