@@ -27,7 +27,7 @@ impl AddressSpace {
         child.set_vdso(self.vdso());
         child.set_dumpable(self.dumpable());
         let mut parent = self.lock();
-        let many = parent.vmas.are_more_than(VMAS);
+        let many = parent.vmas.count() > VMAS;
         if many {
             parent = self.inherit(parent, &child, alone)?;
         }

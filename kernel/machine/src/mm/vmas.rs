@@ -158,12 +158,6 @@ impl Vmas {
         self.tree.len()
     }
 
-    /// Whether there are more than `count`, mostly without counting them.
-    #[inline]
-    pub fn are_more_than(&self, count: usize) -> bool {
-        !self.tree.is_one_list() && self.tree.len() > count
-    }
-
     /// Whether there are as many as a program may map, or more.
     #[inline]
     pub fn is_full(&self) -> bool {
