@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
 use crate::keyring::{Key, Kind, right, rings};
+use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_vec;
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::task::current;
@@ -241,6 +242,9 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
             Ok(join(&name, a != 0)?.serial as usize)
         }
         UPDATE => {
+            if c > PAGE_SIZE {
+                return Err(Errno::EINVAL);
+            }
             let payload = read_payload(b, c)?;
             allowed(number, false, right::WRITE)?
                 .update(payload)

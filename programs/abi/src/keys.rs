@@ -188,6 +188,11 @@ unsafe fn states() {
             control(2, key, third.as_ptr().expose_provenance() as c_long, 5, 0),
         );
         println!("{:?}", read(key, 16));
+        let page = [b'x'; 4097];
+        let long = page.as_ptr().expose_provenance() as c_long;
+        tell("update of a page", control(2, key, long, 4096, 0));
+        tell("of more", control(2, key, long, 4097, 0));
+        tell("of nothing", control(2, key, long, 0, 0));
         tell("update a ring", control(2, THREAD.into(), 0, 0, 0));
         println!(
             "found {}",
