@@ -25,7 +25,7 @@ pub const TARGETS: [(&str, fn(&[u8])); 9] = [
 ];
 
 /// How many inputs one process is given: what it keeps of them goes with it.
-const SHARE: usize = 64;
+const SHARE: usize = 256;
 
 /// As in the kernel's own headers, which the other constants are from.
 const SOCK_NONBLOCK: u32 = O_NONBLOCK;

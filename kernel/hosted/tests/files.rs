@@ -54,6 +54,13 @@ fn on_file() -> impl Strategy<Value = Vec<OnFile>> {
         (offset(), len()).prop_map(|(at, len)| OnFile::Read(at, len)),
         offset().prop_map(OnFile::Truncate),
         (0..4200u64, place(), count).prop_map(|(from, to, len)| OnFile::Copy(from, to, len)),
+        // One beside the other, or nearly.
+        (0..40u64, 0..3u64, 1..9usize).prop_map(|(from, more, len)| {
+            OnFile::Copy(from, from + len as u64 + more - 1, len)
+        }),
+        // As long as numbers go, from the start and to the start.
+        (0..3u64, 0..3u64).prop_map(|(from, to)| OnFile::Copy(from, to, usize::MAX - 1)),
+        (0..40u64).prop_map(|from| OnFile::Copy(from, END, 0)),
     ];
     prop::collection::vec(one, 1..30)
 }
@@ -381,7 +388,11 @@ fn seals_hold() {
 #[test]
 fn no_file_grows_beyond_its_limit() {
     const RLIMIT_FSIZE: u32 = 1;
-    each((1..300u64, 0..400u64, 1..300usize), |(limit, at, len)| {
+    let limits = (1..300u64).prop_flat_map(|limit| {
+        let at = prop_oneof![0..400u64, limit - 1..=limit + 1];
+        (Just(limit), at, 1..300usize)
+    });
+    each(limits, |(limit, at, len)| {
         let ignore = put(&[1usize, 0, 0, 0].map(usize::to_ne_bytes).concat());
         sys!(rt_sigaction, SIGXFSZ, ignore, 0, 8).unwrap();
         let fd = open("/tmp/limited", O_RDWR | O_CREAT | O_TRUNC);

@@ -152,6 +152,37 @@ fn a_port_of_both_families_is_taken_unless_one_has_only_its_own() {
     });
 }
 
+#[test]
+fn a_socket_of_ipv6_alone_knows_no_ipv4() {
+    run(|| {
+        for (only, bound_so, sent) in [
+            (0, Ok(0), Ok(1)),
+            (1, Err(Errno::EINVAL), Err(Errno::ENETUNREACH)),
+        ] {
+            let fd = sys!(socket, AF_INET6, SOCK_DGRAM, 0).unwrap();
+            let value = put(&u32::to_ne_bytes(only));
+            sys!(setsockopt, fd, IPPROTO_IPV6 as u32, IPV6_V6ONLY, value, 4).unwrap();
+            // ::ffff:127.0.0.1
+            let mut address = (AF_INET6 as u16).to_ne_bytes().to_vec();
+            address.extend(3000u16.to_be_bytes());
+            address.resize(18, 0);
+            address.extend([0xff, 0xff, 127, 0, 0, 1, 0, 0, 0, 0]);
+            assert_eq!(sys!(sendto, fd, "x", 1, 0, &*address, 28), sent);
+            let other = sys!(socket, AF_INET6, SOCK_DGRAM, 0).unwrap();
+            sys!(
+                setsockopt,
+                other,
+                IPPROTO_IPV6 as u32,
+                IPV6_V6ONLY,
+                value,
+                4
+            )
+            .unwrap();
+            assert_eq!(sys!(bind, other, &*address, 28), bound_so);
+        }
+    });
+}
+
 /// The Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
