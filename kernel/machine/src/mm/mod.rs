@@ -31,7 +31,7 @@ pub mod shared;
 mod smaps;
 pub mod space;
 mod space_lock;
-mod table;
+pub(crate) mod table;
 pub mod totals;
 mod unmap;
 pub mod user;

@@ -122,7 +122,7 @@ fn is_change(called: Change, old: Pte, new: Pte) -> bool {
         Change::Clear => hidden(new) == new,
         Change::Replace => true,
         Change::Narrow => old.phys() == new.phys(),
-        Change::Widen => old.phys() == new.phys() && new.writable(),
+        Change::Widen => old.phys() == new.phys(),
         Change::Touch | Change::Age => old.with_young(true) == new.with_young(true),
         Change::Resize => false,
     }
