@@ -341,7 +341,7 @@ impl its::Machine for Bus<'_> {
 
     fn pause(&self) -> bool {
         sched::cond_resched();
-        !current().process().is_killed()
+        !current().must_die()
     }
 }
 

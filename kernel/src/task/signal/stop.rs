@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
-use linux_raw_sys::general::{CLD_CONTINUED, CLD_STOPPED, SIGCHLD, SIGCONT, SIGKILL};
+use linux_raw_sys::general::{CLD_CONTINUED, CLD_STOPPED, SIGCHLD, SIGCONT};
 
 use super::{Info, LAST, notify, send_info};
 use crate::task::sched::{self, state};
@@ -162,12 +162,5 @@ impl Process {
     /// Ends all threads of the process as by `signal`.
     pub fn kill(&self, signal: u32) {
         self.begin_exit(signal);
-    }
-
-    /// Whether SIGKILL is on its way.
-    #[allow(dead_code, reason = "not every architecture has guests")]
-    pub fn is_killed(&self) -> bool {
-        self.exit_status()
-            .is_some_and(|status| status & 0x7f == SIGKILL)
     }
 }
