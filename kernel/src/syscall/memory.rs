@@ -175,7 +175,8 @@ pub fn mmap(
     } else {
         Place::Hint(addr)
     };
-    let (limit, data) = (task::rlimit(RLIMIT_AS), task::rlimit(RLIMIT_DATA));
+    let limits = &task::current().process().limits;
+    let (limit, data) = (limits.soft(RLIMIT_AS), limits.soft(RLIMIT_DATA));
     let private = !shared && rights.has(Rights::WRITE);
     if private && rights.has(Rights::EXECUTE) {
         check_executable(None)?;

@@ -86,7 +86,7 @@ impl AddressSpace {
             drop(space);
             self.empty_first(start..start + len, gone)?;
             space = self.lock();
-            (start, taken) = space.admit(&request, flags, len)?;
+            (start, taken) = space.admit_again(&request, flags, len)?;
         }
         let vma = Vma {
             start,
@@ -137,7 +137,7 @@ fn checked_len(len: usize) -> Result<usize> {
 impl Space {
     /// Where a mapping of `len` bytes goes that is within the limits, and whether something is there
     /// that is to go.
-    #[inline]
+    #[inline(always)]
     fn admit(&mut self, request: &MapRequest, flags: Flags, len: usize) -> Result<(usize, bool)> {
         let (mut replaced, mut accounted) = (0, 0);
         if let Place::Fixed(at) = request.place {
@@ -155,6 +155,17 @@ impl Space {
         self.place(request.place, len)
     }
 
+    #[cold]
+    #[inline(never)]
+    fn admit_again(
+        &mut self,
+        request: &MapRequest,
+        flags: Flags,
+        len: usize,
+    ) -> Result<(usize, bool)> {
+        self.admit(request, flags, len)
+    }
+
     /// Finds a place for `len` bytes; whether something is there that is to go.
     #[inline(always)]
     pub(super) fn place(&mut self, place: Place, len: usize) -> Result<(usize, bool)> {
@@ -164,11 +175,12 @@ impl Space {
             |vmas: &Vmas, start: usize| vmas.touching(start..start + len).next().is_none();
         let start = match place {
             Place::Fixed(start) | Place::Free(start) => start,
-            Place::Hint(hint) if page_down(hint) == 0 => return Ok((self.find_free(len)?, false)),
             Place::Hint(hint) => {
-                let hint = page_down(hint).max(bottom());
-                if fits(hint) && self.vmas.is_room(hint..hint + len) {
-                    return Ok((hint, false));
+                if page_down(hint) > 0 {
+                    let hint = page_down(hint).max(bottom());
+                    if fits(hint) && self.vmas.is_room(hint..hint + len) {
+                        return Ok((hint, false));
+                    }
                 }
                 return Ok((self.find_free(len)?, false));
             }

@@ -290,6 +290,12 @@ pub struct Vma {
     pub source: Source,
 }
 
+#[cold]
+fn announce(mapping: &dyn PageSource, space: &Weak<AddressSpace>) -> Result<()> {
+    let reverse_map = mapping.reverse_map();
+    reverse_map.map_or(Ok(()), |reverse_map| reverse_map.add(space))
+}
+
 impl Vma {
     /// The VMA's addresses.
     pub fn range(&self) -> Range<usize> {
@@ -322,11 +328,10 @@ impl Vma {
     }
 
     /// Says to the file below, if there is one that asks, that `space` maps it.
+    #[inline]
     pub(super) fn announce(&self, space: &Weak<AddressSpace>) -> Result<()> {
         match &self.source {
-            Source::File { mapping, .. } => mapping
-                .reverse_map()
-                .map_or(Ok(()), |reverse_map| reverse_map.add(space)),
+            Source::File { mapping, .. } => announce(&**mapping, space),
             Source::Anonymous => Ok(()),
         }
     }

@@ -4,7 +4,7 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::mem;
+use core::mem::{self, ManuallyDrop};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -60,19 +60,28 @@ pub struct Vmas {
 /// The files of VMAs that were removed. With the last that has a file it ends, which may take long,
 /// wait, or want the space: so who removes VMAs says where their files go, and lets go of those when
 /// the space's lock is free.
+pub struct Gone(ManuallyDrop<Files>);
+
 #[derive(Default)]
-pub struct Gone {
+struct Files {
     first: Option<Arc<dyn PageSource>>,
     others: Vec<Arc<dyn PageSource>>,
 }
 
+impl Files {
+    fn last(&self) -> Option<&Arc<dyn PageSource>> {
+        self.others.last().or(self.first.as_ref())
+    }
+}
+
 impl Gone {
     /// None.
+    #[inline]
     pub const fn new() -> Self {
-        Gone {
+        Gone(ManuallyDrop::new(Files {
             first: None,
             others: Vec::new(),
-        }
+        }))
     }
 
     /// Makes room for the files of `vmas`.
@@ -81,7 +90,7 @@ impl Gone {
     /// ENOMEM.
     #[cold]
     fn reserve<'v>(&mut self, vmas: impl Iterator<Item = &'v Vma>) -> Result<()> {
-        let (mut count, mut last) = (0_usize, self.last());
+        let (mut count, mut last) = (0_usize, self.0.last());
         for vma in vmas {
             if let Source::File { mapping, .. } = &vma.source
                 && !last.is_some_and(|last| Arc::ptr_eq(last, mapping))
@@ -89,13 +98,9 @@ impl Gone {
                 (count, last) = (count + 1, Some(mapping));
             }
         }
-        let one = usize::from(self.first.is_none());
-        let room = self.others.try_reserve_exact(count.saturating_sub(one));
+        let one = usize::from(self.0.first.is_none());
+        let room = self.0.others.try_reserve_exact(count.saturating_sub(one));
         room.map_err(|_| Errno::ENOMEM)
-    }
-
-    fn last(&self) -> Option<&Arc<dyn PageSource>> {
-        self.others.last().or(self.first.as_ref())
     }
 
     /// Takes over what a VMA had: the first file, or one that there is room for.
@@ -104,24 +109,34 @@ impl Gone {
         let Source::File { mapping, .. } = vma.source else {
             return;
         };
-        match self.last() {
-            None => self.first = Some(mapping),
+        match self.0.last() {
+            None => self.0.first = Some(mapping),
             Some(last) if Arc::ptr_eq(last, &mapping) => {}
-            Some(_) => self.others.push(mapping),
+            Some(_) => self.0.others.push(mapping),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn let_go(&mut self) {
+        let Files { first, others } = mem::take(&mut *self.0);
+        if let Some(first) = first {
+            might_sleep();
+            drop(first);
+        }
+        for file in others {
+            drop(file);
+            cond_resched();
         }
     }
 }
 
 impl Drop for Gone {
+    /// Mostly there are none, which is all that is asked in line.
     #[inline]
     fn drop(&mut self) {
-        if let Some(first) = self.first.take() {
-            might_sleep();
-            drop(first);
-            for file in self.others.drain(..) {
-                drop(file);
-                cond_resched();
-            }
+        if self.0.first.is_some() || self.0.others.capacity() > 0 {
+            self.let_go();
         }
     }
 }
@@ -456,7 +471,7 @@ impl Vmas {
         let Some(vma) = list.get_mut(at).filter(|vma| {
             let (head, tail) = (vma.start < range.start, range.end < vma.end);
             let edge = vma.start <= range.start && range.end <= vma.end && !(head && tail);
-            edge && gone.first.is_none()
+            edge && gone.0.first.is_none()
         }) else {
             return self.remove_each(range, gone);
         };
