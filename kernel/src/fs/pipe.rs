@@ -109,21 +109,23 @@ pub struct Pipe {
     writable: Arc<WaitSource>,
     number: u64,
     attr: SimpleAttr,
-    uses: Arc<Uses>,
+    uses: Uses,
+    /// Where a FIFO keeps them afterwards.
+    kept: Option<Arc<Uses>>,
     charge: Charge,
 }
 
 /// When a pipe was read and written last, in ticks, until somebody asks for its times; 0: not since
 /// then.
 #[derive(Default)]
-pub struct Uses {
+struct Uses {
     read: AtomicU64,
     written: AtomicU64,
 }
 
 impl Uses {
     /// The two times, which are forgotten.
-    pub fn take(&self) -> [Option<Time>; 2] {
+    fn take(&self) -> [Option<Time>; 2] {
         [&self.read, &self.written].map(|ticks| match ticks.load(Relaxed) {
             0 => None,
             // Another may ask at the same time.
@@ -132,11 +134,21 @@ impl Uses {
                 .map(Time::at),
         })
     }
+
+    /// Has these instead, where there are any.
+    fn keep(&self, newer: &Uses) {
+        for (mine, newer) in [(&self.read, &newer.read), (&self.written, &newer.written)] {
+            match newer.load(Relaxed) {
+                0 => {}
+                ticks => mine.store(ticks, Relaxed),
+            }
+        }
+    }
 }
 
 impl Pipe {
-    /// A new one, whose uses a FIFO may have kept from an earlier one.
-    fn new(uses: Arc<Uses>) -> Result<Arc<Self>> {
+    /// A new one, whose uses a FIFO may keep.
+    fn new(kept: Option<Arc<Uses>>) -> Result<Arc<Self>> {
         let most = max_size() / PAGE_SIZE;
         let mut pages = if most >= PAGES || can(CAP_SYS_RESOURCE) {
             PAGES
@@ -175,7 +187,8 @@ impl Pipe {
                 gid,
                 ..Attr::default()
             }),
-            uses,
+            uses: Uses::default(),
+            kept,
             charge,
         })
     }
@@ -205,7 +218,7 @@ impl Pipe {
         }
         let count = self.with_ring(|ring| ring.read(to))?;
         if count > 0 {
-            self.uses.read.store(time::now_ticks(), Relaxed);
+            self.uses.read.store(time::stamp(), Relaxed);
             self.writable.notify();
         }
         Ok(count)
@@ -249,7 +262,7 @@ impl Pipe {
             }
         })?;
         if count > 0 {
-            self.uses.written.store(time::now_ticks(), Relaxed);
+            self.uses.written.store(time::stamp(), Relaxed);
             self.readable.notify();
         }
         Ok(count)
@@ -318,6 +331,14 @@ impl Pipe {
         })?;
         self.writable.notify();
         Ok(pages * PAGE_SIZE)
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if let Some(kept) = &self.kept {
+            kept.keep(&self.uses);
+        }
     }
 }
 
@@ -407,7 +428,7 @@ impl End {
     pub fn consume(&self, count: usize) {
         self.pipe
             .with_ring(|ring| ring.consume(count.min(ring.len())));
-        self.pipe.uses.read.store(time::now_ticks(), Relaxed);
+        self.pipe.uses.read.store(time::stamp(), Relaxed);
         self.pipe.writable.notify();
     }
 
@@ -530,7 +551,7 @@ impl FileOps for End {
 
 /// Both ends of a new pipe: what reads, and what writes. `flags`: O_NONBLOCK and its like.
 pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
-    let pipe = Pipe::new(try_arc(Uses::default())?)?;
+    let pipe = Pipe::new(None)?;
     let entry = super::anonymous_entry("pipe", pipe.number, pipe.clone())?;
     let end = |mode: u32| {
         let flags = OpenFlags(mode | flags);
@@ -542,7 +563,7 @@ pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
 /// The pipe of a named pipe: there as long as it is open.
 pub struct Fifo {
     pipe: Mutex<Weak<Pipe>>,
-    /// Those of its pipes.
+    /// Those of its earlier pipes.
     uses: Arc<Uses>,
 }
 
@@ -557,12 +578,15 @@ impl Fifo {
 
     /// When it was read and written, if it was since the last call.
     pub fn take_uses(&self) -> [Option<Time>; 2] {
-        self.uses.take()
+        let [earlier_read, earlier_written] = self.uses.take();
+        let pipe = self.pipe.lock().upgrade();
+        let [read, written] = pipe.map_or([None; 2], |pipe| pipe.uses.take());
+        [read.or(earlier_read), written.or(earlier_written)]
     }
 
     /// Opens it, which waits for the other end to be opened too.
     pub fn open(&self, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
-        let fresh = Pipe::new(self.uses.clone())?;
+        let fresh = Pipe::new(Some(self.uses.clone()))?;
         let pipe = {
             let mut current = self.pipe.lock();
             current.upgrade().unwrap_or_else(|| {

@@ -146,9 +146,11 @@ impl WaitSource {
         woken
     }
 
+    /// After a fence, which comes with the waking of those who wait in a call; what is read of a
+    /// watcher is read under the lock.
     #[inline]
     fn notify_watchers(&self) {
-        if self.watched.load(Acquire) {
+        if self.watched.load(Relaxed) {
             self.notify_all();
         }
     }

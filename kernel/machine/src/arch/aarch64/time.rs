@@ -52,6 +52,12 @@ pub fn now_ticks() -> u64 {
     read!("cntvct_el0") as u64
 }
 
+/// The counter, for a time stamp: the read may change places with what surrounds it.
+#[inline]
+pub fn stamp() -> u64 {
+    read!("cntvct_el0") as u64
+}
+
 /// Asks for an interrupt of this CPU when the counter reaches `deadline`; for none with `None`.
 pub fn set_deadline(deadline: Option<u64>) {
     let Some(deadline) = deadline else {

@@ -13,6 +13,11 @@ pub fn now_ticks() -> u64 {
     NOW.fetch_add(1, Relaxed)
 }
 
+/// The counter, for a time stamp.
+pub fn stamp() -> u64 {
+    now_ticks()
+}
+
 /// Asks for the timer interrupt at `deadline`, or for none.
 pub fn set_deadline(deadline: Option<u64>) {
     DEADLINE.store(deadline.unwrap_or(u64::MAX), Relaxed);

@@ -14,6 +14,12 @@ pub fn now_ticks() -> u64 {
     ticks
 }
 
+/// The counter, for a time stamp.
+#[inline]
+pub fn stamp() -> u64 {
+    now_ticks()
+}
+
 /// Asks for this hart's timer interrupt at `deadline`, or for none.
 pub fn set_deadline(deadline: Option<u64>) {
     let deadline = deadline.unwrap_or(u64::MAX);
