@@ -17,6 +17,8 @@ use crate::sync::Mutex;
 
 /// How long who is to end is waited for while none of its memory comes back, in nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
+/// The parts of its memory that who is to end gives back, each within that time.
+const PARTS: usize = 64;
 /// How long who wants memory waits before it looks again, in nanoseconds.
 const PAUSE: u64 = 4_000_000;
 /// Who was chosen last; only who chooses looks at it.
@@ -30,26 +32,29 @@ const NEVER: i32 = -1000;
 struct Victim {
     process: Weak<Process>,
     space: Arc<AddressSpace>,
-    /// The least that it has been seen to have, in pages, and until when it is waited for to have
-    /// less, in ticks.
+    /// What it had when it was last seen to have given a part back, in pages; the part that it is
+    /// to give back again; and until when it is waited for to do so, in ticks.
     pages: usize,
+    part: usize,
     until: u64,
 }
 
 impl Victim {
     fn new(process: &Arc<Process>, space: Arc<AddressSpace>) -> Self {
+        let pages = pages(&space);
         Victim {
             process: Arc::downgrade(process),
-            pages: pages(&space),
+            pages,
+            part: (pages / PARTS).max(1),
             space,
             until: clock::deadline_in(PATIENCE),
         }
     }
 
-    /// Whether it has not ended, and gave some memory back lately.
+    /// Whether it has not ended, and gave a part of its memory back lately.
     fn is_ending(&mut self) -> bool {
         let pages = pages(&self.space);
-        if pages < self.pages {
+        if pages + self.part <= self.pages {
             (self.pages, self.until) = (pages, clock::deadline_in(PATIENCE));
         }
         self.is_alive() && time::now_ticks() < self.until
@@ -207,7 +212,7 @@ crate::selftest! {
         assert!(victim.is_ending());
         victim.until = 0;
         assert!(!victim.is_ending());
-        victim.pages += 1;
+        victim.pages += victim.part;
         assert!(victim.is_ending() && victim.until > time::now_ticks());
         victim.until = 0;
         assert!(!victim.is_ending() && victim.is_last_hope());

@@ -109,8 +109,8 @@ impl AddressSpace {
     }
 
     /// Moves what the range `old` of the space holds to the one at `target`; where that fails, all
-    /// is where it was. A large range goes part by part: others run in between unless another
-    /// thread runs the space, which must find what it had at one place or the other.
+    /// is where it was. A large range goes part by part, for what interrupts want in between. The
+    /// space stays locked: whoever looks at it must find what it had at one place or the other.
     fn move_held<'a>(
         &'a self,
         mut space: WriteGuard<'a, Space>,
@@ -118,7 +118,7 @@ impl AddressSpace {
         target: usize,
         keep: bool,
     ) -> (WriteGuard<'a, Space>, Result<()>) {
-        let (large, alone) = (is_large(&old), self.users() == 1);
+        let large = is_large(&old);
         let distance = target.wrapping_sub(old.start);
         for step in [Step::Make, Step::Move, Step::Leave] {
             if step == Step::Leave && (keep || !large) {
@@ -130,18 +130,13 @@ impl AddressSpace {
                     true => space.table.part_end(at..old.end, &mut PART.clone()),
                     false => old.end,
                 };
-                if large && step == Step::Move {
-                    // What another process has looked at there meanwhile.
-                    let there = at.wrapping_add(distance)..end.wrapping_add(distance);
-                    space.release(self.context(), there);
-                }
                 let done = space.move_part(self.context(), at..end, distance, step);
                 if done.is_err() {
                     return (space, done);
                 }
                 at = end;
                 if large {
-                    space = self.pause(space, alone);
+                    space = self.pause(space, false);
                 }
             }
         }
