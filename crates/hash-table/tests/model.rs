@@ -72,7 +72,8 @@ proptest! {
         }
         let mut all: Vec<_> = table.iter().map(|(key, value)| (*key, *value)).collect();
         let mut known: Vec<_> = model.into_iter().collect();
-        (all.sort(), known.sort());
+        all.sort();
+        known.sort();
         prop_assert_eq!(&all, &known);
         let mut taken: Vec<_> = table.into_iter().collect();
         taken.sort();

@@ -384,9 +384,18 @@ impl Channel {
         self.end(UNHEARD);
     }
 
-    /// The reader is closed.
+    /// The reader is closed: nobody receives what waits. Nothing comes any more: writers look at
+    /// the state under the lock.
     pub fn die(&self) {
         self.end(UNHEARD | DEAD);
+        let mut bytes = self.bytes.lock();
+        let (marks, left) = (core::mem::take(&mut bytes.marks), bytes.ring.len());
+        bytes.ring.consume(left);
+        bytes.read += left as u64;
+        bytes.urgent = None;
+        self.publish(&bytes);
+        drop(bytes);
+        drop(marks);
     }
 
     /// Lets the reader's next call fail.
@@ -513,10 +522,10 @@ impl Channel {
         ancillary: &mut Ancillary,
         urgent: bool,
     ) -> Result<usize> {
+        let mut bytes = self.bytes.lock();
         if self.is_ended() {
             return Err(Errno::EPIPE);
         }
-        let mut bytes = self.bytes.lock();
         let start = bytes.written();
         let room = self.limit().saturating_sub(bytes.ring.len());
         if room == 0 || bytes.marks.len() >= MAX_RECORDS {
@@ -558,10 +567,10 @@ impl Channel {
         let fits =
             || self.records() < most && self.has_room() && MAX_LIMIT - self.waiting_bytes() >= len;
         loop {
+            let mut bytes = self.bytes.lock();
             if self.is_ended() {
                 return Err(Errno::EPIPE);
             }
-            let mut bytes = self.bytes.lock();
             if fits() {
                 bytes.reserve()?;
                 let (start, old) = (bytes.written(), bytes.ring.len());

@@ -132,6 +132,10 @@ fn free_some() -> bool {
 /// Ends the process that holds most, for one caller at a time. It may let others run.
 fn choose() -> bool {
     let mut victim = VICTIM.lock().take();
+    if victim.take_if(|victim| !victim.is_alive()).is_some() {
+        // Its memory came back, perhaps after the caller looked.
+        return true;
+    }
     let waits = victim.as_mut().is_some_and(Victim::is_ending)
         || match largest() {
             Some((process, space)) => {

@@ -29,6 +29,7 @@ pub fn run() {
         datagrams();
         records();
         rights();
+        unheard();
         credentials();
         options();
     }
@@ -518,6 +519,38 @@ unsafe fn send_with(file: c_int, bytes: &[u8], kind: c_int, data: &[u8]) -> i64 
         (*head).cmsg_len = libc::CMSG_LEN(data.len() as u32) as _;
         ptr::copy_nonoverlapping(data.as_ptr(), libc::CMSG_DATA(head), data.len());
         libc::sendmsg(file, &message, 0) as i64
+    }
+}
+
+/// What nobody can receive any more is let go of when its receiver closes, though the sender is
+/// open, or was itself what was sent.
+unsafe fn unheard() {
+    unsafe {
+        for (kind, name) in [
+            (SOCK_STREAM, "stream"),
+            (SOCK_DGRAM, "datagram"),
+            (SOCK_SEQPACKET, "seqpacket"),
+        ] {
+            for itself in [false, true] {
+                let [a, b] = pair(kind);
+                let mut ends = [-1; 2];
+                libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK);
+                send_files(a, b"x", &[ends[1], a][..1 + usize::from(itself)]);
+                libc::close(ends[1]);
+                if itself {
+                    libc::close(a);
+                }
+                libc::close(b);
+                let mut byte = 0u8;
+                let count = libc::read(ends[0], (&raw mut byte).cast(), 1);
+                tell(&format!("the pipe sent by {name}"), count as i64);
+                if !itself {
+                    tell("more", send(a, b"y", MSG_NOSIGNAL));
+                    libc::close(a);
+                }
+                libc::close(ends[0]);
+            }
+        }
     }
 }
 

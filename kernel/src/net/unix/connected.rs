@@ -214,8 +214,14 @@ impl Socket for Connected {
 
     fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize> {
         let urgent = message.flags & MSG_OOB != 0;
-        if urgent && self.is_framed() {
-            return Err(Errno::EOPNOTSUPP);
+        if self.is_framed() {
+            // As on Linux, for records alone.
+            if let Some(error) = self.take_error() {
+                return Err(error);
+            }
+            if urgent {
+                return Err(Errno::EOPNOTSUPP);
+            }
         }
         if message.to.is_some() && !self.is_framed() {
             let connected = self.link.get().is_some();
