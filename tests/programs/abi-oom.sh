@@ -1,3 +1,4 @@
 #: program abi
 #: memory 256M
+#: long
 abi oom
