@@ -1,7 +1,7 @@
 //! The CPU interface's registers as a VMM saves and restores them (Arm IHI 0069, 12.2): they are
 //! kept as the hypervisor's, ICH_VMCR_EL2 and the active priorities.
 
-use crate::monitor::Refused;
+use crate::vmm::Refused;
 
 const fn encoding(op1: u16, crn: u16, crm: u16, op2: u16) -> u16 {
     3 << 14 | op1 << 11 | crn << 7 | crm << 3 | op2

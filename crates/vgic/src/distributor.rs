@@ -2,7 +2,7 @@
 
 use affinity::Affinity;
 
-use crate::registers::{self, Access, Answer, Effect, ZERO};
+use crate::registers::{self, Access, Accessed, Effect, ZERO};
 use crate::{MAX, PRIVATE, Shared};
 
 /// Length of the frame, in bytes.
@@ -39,7 +39,7 @@ pub fn access(
     shared: &Shared,
     access: &Access,
     find: impl FnOnce(Affinity) -> Option<u16>,
-) -> Answer {
+) -> Accessed {
     let offset = access.offset;
     if registers::is_common(offset) {
         let word = registers::word(offset);
@@ -85,14 +85,18 @@ pub fn access(
             Effect::Nothing,
         ),
         (IIDR, None) => (shared.identity().into(), Effect::Nothing),
-        // Linux has no status to tell, and tells all.
+        // Linux has no status to report, and reports all.
         (STATUSR, None) => (u32::MAX.into(), Effect::Nothing),
         (PIDR2, None) => (ARCHITECTURE, Effect::Nothing),
         _ => ZERO,
     }
 }
 
-fn router(shared: &Shared, access: &Access, find: impl FnOnce(Affinity) -> Option<u16>) -> Answer {
+fn router(
+    shared: &Shared,
+    access: &Access,
+    find: impl FnOnce(Affinity) -> Option<u16>,
+) -> Accessed {
     let aligned = access.len >= 4 && access.offset.is_multiple_of(access.len);
     let number = (access.offset - ROUTERS) / 8;
     let start = ROUTERS + 8 * number;

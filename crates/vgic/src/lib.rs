@@ -6,7 +6,7 @@
 //!   the SGIs for it.
 //! - [`Shared`] is what all have: the shared interrupts and where each goes.
 //! - [`distributor`] and [`redistributor`] are the registers of both.
-//! - [`monitor`] are the same as a VMM saves and restores them, and [`CpuInterface`] the registers
+//! - [`vmm`] are the same as a VMM saves and restores them, and [`CpuInterface`] the registers
 //!   of the CPU interface.
 //! - [`Interface`] chooses what the hardware's list registers hold, and takes back what the guest
 //!   did with it.
@@ -28,8 +28,8 @@ mod tables;
 
 pub mod distributor;
 pub mod its;
-pub mod monitor;
 pub mod redistributor;
+pub mod vmm;
 
 pub use bank::Bank;
 pub use cpu::{CpuInterface, Limits};

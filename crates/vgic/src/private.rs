@@ -47,7 +47,7 @@ impl Private {
     }
 
     /// An SGI is sent here, by a register that raises group 1, or group 0 alone. True if its CPU
-    /// has to be told: it was not there yet, and is let through.
+    /// has to be notified: it was not there yet, and is let through.
     #[inline]
     pub fn send(&self, sgi: u8, group1: bool) -> bool {
         let bit = 1 << (sgi & 15);
@@ -59,7 +59,7 @@ impl Private {
         before & bit == 0 && self.bank.enabled.load(SeqCst) & bit != 0
     }
 
-    /// Other interrupts of its changed. True if its CPU has to be told.
+    /// Other interrupts of its changed. True if its CPU has to be notified.
     #[inline]
     pub fn ask_to_look(&self) -> bool {
         let before = self.arrived.fetch_or(LOOK, SeqCst);

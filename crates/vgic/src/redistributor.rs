@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::*;
 use affinity::Affinity;
 
 use crate::distributor::{ARCHITECTURE, IDENTITY};
-use crate::registers::{self, Access, Answer, Effect, ZERO};
+use crate::registers::{self, Access, Accessed, Effect, ZERO};
 use crate::{Private, Shared, its, tables};
 
 /// Length of both frames, in bytes.
@@ -83,7 +83,7 @@ pub fn write_of_lpis(machine: &impl its::Machine, place: u16, access: &Access) {
 }
 
 /// Accesses a register.
-pub fn access(private: &Private, shared: &Shared, identity: Identity, access: &Access) -> Answer {
+pub fn access(private: &Private, shared: &Shared, identity: Identity, access: &Access) -> Accessed {
     if access.offset >= PRIVATE_FRAME {
         let access = Access {
             offset: access.offset - PRIVATE_FRAME,

@@ -30,10 +30,10 @@ pub enum Effect {
 }
 
 /// The result of an access: the value read, and which virtual CPUs must look at their interrupts.
-pub type Answer = (u64, Effect);
+pub type Accessed = (u64, Effect);
 
 /// Reads as zero, and ignores writes.
-pub(crate) const ZERO: Answer = (0, Effect::Nothing);
+pub(crate) const ZERO: Accessed = (0, Effect::Nothing);
 
 /// Offsets of the registers with a bit for each interrupt, each 32 words; then of the others.
 pub(crate) const GROUP: u32 = 0x080;

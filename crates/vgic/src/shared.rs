@@ -168,7 +168,7 @@ impl Shared {
         }
     }
 
-    /// [`Interface::ended`](crate::Interface::ended) is to tell of the interrupts for which
+    /// [`Interface::ended`](crate::Interface::ended) is to report the interrupts for which
     /// `is_reported` holds, and of no others.
     pub fn report_ends(&self, is_reported: impl Fn(u32) -> bool) {
         for (first, group) in self.groups() {
@@ -199,6 +199,19 @@ impl Shared {
             _ => group.holder(at),
         };
         Some(place).filter(|place| *place != NOBODY)
+    }
+
+    /// The places of the virtual CPUs that have to look, now that a guest changed an interrupt: of
+    /// the one that it goes to, and of the one that has it in a list register, whose guest may end
+    /// it there without an exit.
+    pub fn concerned(&self, number: u32) -> impl Iterator<Item = u16> + use<> {
+        let holder = self.group(number / 32).and_then(|group| {
+            let at = number % 32;
+            let is_listed = group.bank.listed.load(SeqCst) >> at & 1 != 0;
+            is_listed.then(|| group.holder(at))
+        });
+        let holder = holder.filter(|place| *place != NOBODY);
+        self.target(number).into_iter().chain(holder)
     }
 
     /// Whether any could be given to the virtual CPU in this place now.

@@ -276,7 +276,7 @@ fn an_lpi_that_the_guest_took_stays_listed_until_its_end() {
     cpu.pass();
     cpu.pass();
     assert!(cpu.register(8200).is_active());
-    // The virtual CPU that has it in a register is told of the next one, to see it at once.
+    // The virtual CPU that has it in a register is notified of the next one, to see it at once.
     assert_eq!(cpu.shared.raise_lpi(8200), Some(PLACE));
     cpu.end(8200);
     cpu.pass();

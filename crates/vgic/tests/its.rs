@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use affinity::Affinity;
 use vgic::its::{Index, Injector, Its, Lost, Machine, Translation, save_pending};
-use vgic::monitor::Refused;
 use vgic::redistributor::{self, Identity};
+use vgic::vmm::Refused;
 use vgic::{Access, Private, Shared};
 
 const CPUS: u16 = 4;

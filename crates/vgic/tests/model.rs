@@ -1,8 +1,8 @@
 //! Interrupts of all kinds against virtual CPUs whose guests take and end them at random, with less
-//! list registers than interrupts: none is lost, and no edge is told more often than it came. A
-//! virtual CPU looks only where it would on hardware: when it is told, when the hardware says that
-//! there is room or that the guest ended something, and now and then by itself. Others go on while
-//! one has left its guest.
+//! list registers than interrupts: none is lost, and no edge is delivered more often than it came.
+//! A virtual CPU looks only where it would on hardware: when it is notified, when the hardware says
+//! that there is room or that the guest ended something, and now and then by itself. Others go on
+//! while one has left its guest.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -29,9 +29,9 @@ enum Step {
     Raise(u32, usize),
     /// A line rises or falls; a private one of this virtual CPU.
     Line(u32, usize, bool),
-    /// A virtual CPU that was told looks.
+    /// A virtual CPU that was notified looks.
     Look(usize),
-    /// One looks though nobody told it.
+    /// One looks though nobody notified it.
     Pass(usize),
     /// One leaves its guest, for some time.
     Leave(usize),
@@ -234,8 +234,8 @@ impl Machine {
                     true => enabled.fetch_or(bit(number), SeqCst),
                     false => enabled.fetch_and(!bit(number), SeqCst),
                 };
-                let target = self.shared.target(number);
-                target.into_iter().for_each(|place| self.notify(place));
+                let places = self.shared.concerned(number);
+                places.for_each(|place| self.notify(place));
             }
         }
     }
@@ -392,6 +392,29 @@ impl Machine {
 
 fn bit(number: u32) -> u32 {
     1 << (number % 32)
+}
+
+/// Found by the model once.
+#[test]
+fn an_edge_while_off_comes_when_on_though_its_last_is_active_elsewhere() {
+    let mut machine = Machine::new();
+    let steps = [
+        Step::Raise(EDGE, 0),
+        Step::Raise(LPIS[0], 0),
+        Step::Look(0),
+        Step::Take(0),
+        Step::Take(0),
+        Step::End(0),
+        Step::Look(0),
+        Step::Raise(SGI, 0),
+        Step::Enable(EDGE, false),
+        Step::Move(EDGE, 1),
+        Step::Look(0),
+        Step::Raise(EDGE, 0),
+    ];
+    steps.into_iter().for_each(|step| machine.step(step));
+    machine.settle();
+    assert_eq!(machine.edges.is_owed(), None, "came and was not taken");
 }
 
 proptest! {

@@ -20,7 +20,7 @@ pub use index::{Index, Translation};
 pub(crate) use saved::turned_on;
 pub use saved::{Unsaved, save_pending};
 
-use crate::monitor::Refused;
+use crate::vmm::Refused;
 use crate::{Access, Private, Shared};
 
 /// Length of both frames, in bytes: registers, and the one that devices write to.

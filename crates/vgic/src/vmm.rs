@@ -2,7 +2,7 @@
 //! `Documentation/virt/kvm/devices/arm-vgic-v3.rst`).
 //!
 //! They are the guest's, with differences: pending states are those of the latches, which a
-//! register that clears does not concern; lines are told apart from them; and a revision can be
+//! register that clears does not concern; lines are apart from them; and a revision can be
 //! chosen.
 
 use core::sync::atomic::Ordering::*;
@@ -24,7 +24,7 @@ pub enum Refused {
 }
 
 /// The result of an access: the value read, and which virtual CPUs must look at their interrupts.
-pub type Answer = Result<(u32, Effect), Refused>;
+pub type Result = core::result::Result<(u32, Effect), Refused>;
 
 /// One word: where, and what is written, if anything.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ pub fn distributor(
     shared: &Shared,
     word: Word,
     find: impl FnOnce(Affinity) -> Option<u16>,
-) -> Answer {
+) -> Result {
     if !distributor_has(shared.interrupts(), word.offset) {
         return Ok((0, Effect::Nothing));
     }
@@ -99,7 +99,10 @@ pub fn distributor(
         (SET_PENDING..SET_ACTIVE, _) => {
             let number = word.offset % 0x80 / 4;
             let latch = shared.bank(number).map_or((0, 0), |bank| latch(bank, word));
-            Ok(answer(latch, |bits| Effect::Shared { word: number, bits }))
+            Ok(effect_of(latch, |bits| Effect::Shared {
+                word: number,
+                bits,
+            }))
         }
         (IIDR, Some(value)) => {
             let revision = (value & REVISION_FIELD) >> 12;
@@ -119,7 +122,7 @@ pub fn distributor(
 }
 
 /// Accesses a redistributor: where there is no register, nothing happens.
-pub fn redistributor(private: &Private, shared: &Shared, identity: Identity, word: Word) -> Answer {
+pub fn redistributor(private: &Private, shared: &Shared, identity: Identity, word: Word) -> Result {
     if !redistributor_has(word.offset) {
         return Ok((0, Effect::Nothing));
     }
@@ -132,7 +135,7 @@ pub fn redistributor(private: &Private, shared: &Shared, identity: Identity, wor
                 offset: word.offset - PRIVATE_FRAME,
                 ..word
             };
-            Ok(answer(latch(&private.bank, word), |_| Effect::Private))
+            Ok(effect_of(latch(&private.bank, word), |_| Effect::Private))
         }
         _ => {
             let access = word.as_guests();
@@ -144,7 +147,7 @@ pub fn redistributor(private: &Private, shared: &Shared, identity: Identity, wor
 
 /// Reads or sets the lines of the 32 interrupts from `first` on: SGIs and interrupts that are not
 /// there have none.
-pub fn lines(shared: &Shared, private: &Private, first: u32, write: Option<u32>) -> Answer {
+pub fn lines(shared: &Shared, private: &Private, first: u32, write: Option<u32>) -> Result {
     if !first.is_multiple_of(32) {
         return Err(Refused::Invalid);
     }
@@ -190,7 +193,7 @@ fn latch(bank: &Bank, word: Word) -> (u32, u32) {
     }
 }
 
-fn answer((value, bits): (u32, u32), effect: impl FnOnce(u32) -> Effect) -> (u32, Effect) {
+fn effect_of((value, bits): (u32, u32), effect: impl FnOnce(u32) -> Effect) -> (u32, Effect) {
     match bits {
         0 => (value, Effect::Nothing),
         bits => (value, effect(bits)),

@@ -1,21 +1,21 @@
 //! Registers as a VMM saves and restores them.
 
 use affinity::Affinity;
-use vgic::monitor::{self, Refused, Word};
 use vgic::redistributor::Identity;
+use vgic::vmm::{self, Refused, Word};
 use vgic::{CpuInterface, Effect, Limits, Private, Shared};
 
-fn of(shared: &Shared, offset: u32, write: Option<u32>) -> monitor::Answer {
-    monitor::distributor(shared, Word { offset, write }, |_| None)
+fn of(shared: &Shared, offset: u32, write: Option<u32>) -> vmm::Result {
+    vmm::distributor(shared, Word { offset, write }, |_| None)
 }
 
-fn own(private: &Private, shared: &Shared, offset: u32, write: Option<u32>) -> monitor::Answer {
+fn own(private: &Private, shared: &Shared, offset: u32, write: Option<u32>) -> vmm::Result {
     let identity = Identity {
         affinity: Affinity::from_mpidr(0x102),
         number: 3,
         last: false,
     };
-    monitor::redistributor(private, shared, identity, Word { offset, write })
+    vmm::redistributor(private, shared, identity, Word { offset, write })
 }
 
 fn shared() -> Shared {
@@ -40,7 +40,7 @@ fn registers_of_interrupts_that_are_not_there_are_absent() {
         (0xffd0, true),
         (0x81, false),
     ] {
-        assert_eq!(monitor::distributor_has(96, offset), there, "{offset:#x}");
+        assert_eq!(vmm::distributor_has(96, offset), there, "{offset:#x}");
     }
     for (offset, there) in [
         (0x18, false),
@@ -52,7 +52,7 @@ fn registers_of_interrupts_that_are_not_there_are_absent() {
         (0x1_0e00, true),
         (0x2_0000, false),
     ] {
-        assert_eq!(monitor::redistributor_has(offset), there, "{offset:#x}");
+        assert_eq!(vmm::redistributor_has(offset), there, "{offset:#x}");
     }
 }
 
@@ -80,11 +80,11 @@ fn what_is_pending_is_the_latch_alone() {
 fn lines_are_told_apart_and_sgis_have_none() {
     let (shared, private) = (shared(), Private::new());
     assert_eq!(
-        monitor::lines(&shared, &private, 8, None),
+        vmm::lines(&shared, &private, 8, None),
         Err(Refused::Invalid)
     );
-    let set = |first, value| monitor::lines(&shared, &private, first, Some(value)).unwrap();
-    let get = |first| monitor::lines(&shared, &private, first, None).unwrap().0;
+    let set = |first, value| vmm::lines(&shared, &private, first, Some(value)).unwrap();
+    let get = |first| vmm::lines(&shared, &private, first, None).unwrap().0;
     assert_eq!(set(0, u32::MAX), (0, Effect::Private));
     assert_eq!(get(0), 0xffff_0000);
     set(64, 5);
