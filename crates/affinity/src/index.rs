@@ -43,7 +43,7 @@ impl Index {
     /// Indexes `vcpus`, the affinities of a VM's vCPUs in the order of its table. Where several
     /// have the same one, the first is found.
     ///
-    /// `seed` should be random: whoever chooses the affinities must not be able to foresee how
+    /// `seed` should be random: the VMM that chooses the affinities must not be able to foresee how
     /// sparse ones are hashed. Takes memory in proportion to the number of vCPUs, 40 KiB for 512
     /// unless they are sparse.
     pub fn new(vcpus: &[Affinity], seed: u64) -> Result<Index, NoMemory> {

@@ -110,7 +110,7 @@ impl<L, const CPUS: usize> Allocator<L, CPUS> {
 impl<L: Lock<Tables<CPUS>>, const CPUS: usize> Allocator<L, CPUS> {
     /// CPU `cpu`, this one, is about to run the space of `id`: returns the context to load, which
     /// stays valid until [`leave`](Self::leave) or the CPU's next switch. Ends with a full fence:
-    /// who changes the space's entries from here on sees that the CPU runs it.
+    /// a change of the space's entries from here on sees that the CPU runs it.
     ///
     /// If the identifier is [`SHARED`], the caller flushes after it has loaded the tables.
     #[inline]

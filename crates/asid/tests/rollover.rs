@@ -107,12 +107,12 @@ mod races {
             self.freed.fetch_or(1 << frame, Release);
         }
 
-        /// As on arm64: the hardware tells all CPUs.
+        /// As on arm64: the hardware reaches all CPUs.
         fn unmap_broadcast(&self, space: usize) {
             self.unmap(space, |id| self.tlbs.iter().for_each(|tlb| tlb.flush(id)));
         }
 
-        /// As on RISC-V: only CPUs that may run the space are told, by CPU `own`.
+        /// As on RISC-V: only CPUs that may run the space are notified, by CPU `own`.
         fn unmap_told(&self, space: usize, own: usize) {
             self.unmap(space, |id| {
                 self.tlbs[own].flush(id);
@@ -280,7 +280,8 @@ mod races {
         });
     }
 
-    /// An entry goes while the space gets another identifier, as its own was given to another space.
+    /// An entry goes while the space gets another identifier, as its own was given to another
+    /// space.
     #[test]
     fn a_change_beside_a_new_identifier() {
         few_preemptions(|| {

@@ -146,7 +146,7 @@ kinds! {
         GuestSgi "sgi",
         /// Memory-mapped registers answered by the kernel.
         GuestMmioKernel "mmio-kernel",
-        /// Memory-mapped registers answered by the virtual-machine monitor.
+        /// Memory-mapped registers answered by the VMM.
         GuestMmioVmm "mmio-vmm",
         /// WFI and WFE.
         GuestWfx "wfx",

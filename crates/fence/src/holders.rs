@@ -1,4 +1,4 @@
-//! Which CPUs hold translations of an address space, and which of them must be told when these
+//! Which CPUs hold translations of an address space, and which of them must be notified when these
 //! change.
 
 #[cfg(not(loom))]
@@ -10,8 +10,8 @@ use crate::CPUS_PER_WORD;
 
 /// The CPUs that ran an address space, a bit each.
 ///
-/// Only those that run it now are told of a change. One that left it is marked stale instead, once,
-/// and forgets the whole space when it comes back.
+/// Only those that run it now are notified of a change. One that left it is marked stale instead,
+/// once, and forgets the whole space when it comes back.
 ///
 /// A CPU that comes announces itself (writes down somewhere that it runs the space), and then looks
 /// for its mark. A CPU that changes the space marks the others, and then looks for their
@@ -101,9 +101,9 @@ impl<const WORDS: usize> Holders<WORDS> {
         !current && word.come(bit)
     }
 
-    /// Entries of the space were changed, before a full fence: hands each CPU that must forget them now to `tell`, but
-    /// not `own`, the CPU that changed them and forgets by itself. `runs` says whether a CPU runs
-    /// the space, or may.
+    /// Entries of the space were changed, before a full fence: hands each CPU that must forget them
+    /// now to `tell`, but not `own`, the CPU that changed them and forgets by itself. `runs` says
+    /// whether a CPU runs the space, or may.
     ///
     /// Once those are done, no CPU uses an old entry.
     pub fn change(&self, own: usize, runs: impl Fn(usize) -> bool, mut tell: impl FnMut(usize)) {

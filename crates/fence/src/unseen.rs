@@ -13,8 +13,8 @@ pub const fn words(cpus: usize) -> usize {
     cpus.div_ceil(CPUS_PER_WORD)
 }
 
-/// A bit for each CPU: set for all by whoever makes a new kernel mapping, cleared by each CPU for
-/// itself when it fences.
+/// A bit for each CPU: set for all by the CPU that makes a new kernel mapping, cleared by each CPU
+/// for itself when it fences.
 ///
 /// Both sides are one atomic read-modify-write of the word. With a plain store on either, a bit set
 /// between another's load and its store would be lost, and with it a fence (Linux's patch of the
@@ -50,8 +50,8 @@ impl<const WORDS: usize> Unseen<WORDS> {
             } else {
                 (1 << left) - 1
             };
-            // An `or`, not a store: what an earlier marker released must reach whoever acquires
-            // from this one.
+            // An `or`, not a store: what an earlier marker released must reach the CPU that
+            // acquires from this one.
             word.fetch_or(present, Ordering::AcqRel);
             left = left.saturating_sub(CPUS_PER_WORD);
         }

@@ -192,7 +192,7 @@ proptest! {
 
     #[test]
     fn programs_never_use_stale_entries_and_always_get_on(svvptc: bool, steps in proptest::collection::vec(any_step(), 0..60)) {
-        let user = Asked::Auto.settle(svvptc, false).unwrap();
+        let user = Asked::Auto.resolve(svvptc, false).unwrap();
         run(false, svvptc, Policy { kernel: Kernel::Lazy, user }, &steps);
         run(false, svvptc, Policy { kernel: Kernel::Lazy, user: User::Preventive }, &steps);
     }
@@ -209,19 +209,19 @@ proptest! {
 fn svvptc_must_be_there_to_be_asked_for() {
     let (yes, no) = (User::Svvptc, User::Preventive);
     assert_eq!(
-        [true, false].map(|svvptc| Asked::Auto.settle(svvptc, false)),
+        [true, false].map(|svvptc| Asked::Auto.resolve(svvptc, false)),
         [Ok(yes), Ok(no)]
     );
     assert_eq!(
-        [true, false].map(|svvptc| Asked::This(yes).settle(svvptc, false)),
+        [true, false].map(|svvptc| Asked::This(yes).resolve(svvptc, false)),
         [Ok(yes), Err(Refused)]
     );
     assert_eq!(
-        [true, false].map(|svvptc| Asked::This(yes).settle(svvptc, true)),
+        [true, false].map(|svvptc| Asked::This(yes).resolve(svvptc, true)),
         [Ok(yes); 2]
     );
     assert_eq!(
-        [true, false].map(|svvptc| Asked::This(no).settle(svvptc, true)),
+        [true, false].map(|svvptc| Asked::This(no).resolve(svvptc, true)),
         [Ok(no); 2]
     );
 }

@@ -93,7 +93,7 @@ fn cpus_clear_their_own_bits_only() {
     });
 }
 
-/// Whoever is told of a mapping finds its bit set, or has fenced since the mapping was made.
+/// A CPU that learns of a mapping finds its bit set, or has fenced since the mapping was made.
 #[test]
 fn an_address_passed_on_is_covered() {
     model(|| {

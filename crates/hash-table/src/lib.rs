@@ -1,6 +1,6 @@
-//! A hash table that never moves many members at once: one that is full is replaced by a larger one,
-//! and each insertion moves some members over. Until all have moved, a look-up that finds nothing in
-//! the new table looks in the old one too.
+//! A hash table that never moves many members at once: one that is full is replaced by a larger
+//! one, and each insertion moves some members over. Until all have moved, a look-up that finds
+//! nothing in the new table looks in the old one too.
 //!
 //! It grows by [`HashMap::try_reserve`] alone.
 #![no_std]
@@ -84,7 +84,7 @@ impl<K, V, S> HashMap<K, V, S> {
         self.iter_mut().map(|(_, value)| value)
     }
 
-    /// All values, one by one: whoever takes them may pause in between.
+    /// All values, one by one: the caller may pause in between.
     pub fn into_values(self) -> impl Iterator<Item = V> {
         let all = self.table.into_iter().chain(self.old);
         all.map(|(_, value)| value)
@@ -241,7 +241,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
     }
 
     /// Takes those members out of some buckets, from one on, that `keep` refuses; the bucket to go
-    /// on at. Who calls it again and again comes to all.
+    /// on at. Repeated calls reach all.
     pub fn sweep(&mut self, from: usize, keep: impl Fn(&K, &V) -> bool) -> usize {
         let buckets = self.table.num_buckets();
         let from = if from < buckets { from } else { 0 };

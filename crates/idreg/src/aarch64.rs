@@ -2,7 +2,7 @@
 //! `arch/arm64/tools/sysreg`).
 //!
 //! A guest sees what needs nothing of the hypervisor but the ordinary switch of EL1 and EL0 state,
-//! also what concerns EL2 alone, as on Linux; and SVE and pointer authentication where its monitor
+//! also what concerns EL2 alone, as on Linux; and SVE and pointer authentication where its VMM
 //! asks for them.
 
 use crate::Feature::{Bti, FloatingPoint, Fpmr, Mops, Mte, Poe, PointerAuth, Sme, Sve};

@@ -9,7 +9,7 @@ pub enum Rule {
     Lower,
     /// The higher value: fields that warn of something.
     Higher,
-    /// The higher value, but zero ("not told") if either is zero.
+    /// The higher value, but zero ("not reported") if either is zero.
     HigherOrZero,
     /// The common value; where CPUs differ, the field's `absent` value.
     Exact,

@@ -1,4 +1,4 @@
-//! HWCAPs: what the auxiliary vector and `/proc/cpuinfo` tell programs.
+//! HWCAPs: what the auxiliary vector and `/proc/cpuinfo` show programs.
 
 use crate::register::*;
 use crate::{El0View, System};
@@ -6,10 +6,10 @@ use crate::{El0View, System};
 /// Bit 11 of AT_HWCAP: reads of ID registers are emulated.
 const CPUID: u64 = 1 << 11;
 
-/// The words of the auxiliary vector that tell of instructions.
+/// The words of the auxiliary vector about instructions.
 ///
 /// They are worked out from what EL0 sees of the ID registers, so that the two never disagree: what
-/// the kernel has not enabled is in neither. HWCAP_EVTSTRM is not among them: it tells of the
+/// the kernel has not enabled is in neither. HWCAP_EVTSTRM is not among them: it reports the
 /// kernel's timer, not of the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hwcaps {
@@ -210,7 +210,7 @@ const HWCAP2: &[Capability] = &[
 /// TLS, division in both instruction sets and LPAE's atomic double-word loads (bits 1, 2, 4, 7, 15,
 /// 17, 18, 20).
 const COMPAT_BASE: u64 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 7 | 1 << 15 | 1 << 17 | 1 << 18 | 1 << 20;
-/// The bit that tells of Advanced SIMD, which three fields must agree on.
+/// The bit of Advanced SIMD, which three fields must agree on.
 const COMPAT_NEON: u32 = 12;
 
 /// AT_HWCAP of AArch32 programs (`COMPAT_HWCAP_*`).

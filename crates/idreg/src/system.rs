@@ -27,9 +27,9 @@ impl Raw {
         self.values[register.index()]
     }
 
-    /// What `register` tells. The AArch32 registers of a CPU without AArch32 are UNKNOWN and count
-    /// as zero.
-    fn told(&self, register: Register) -> u64 {
+    /// What the kernel sees of `register`. The AArch32 registers of a CPU without AArch32 are
+    /// UNKNOWN and count as zero.
+    fn visible(&self, register: Register) -> u64 {
         const EL0: Place = place(ID_AA64PFR0_EL1, "EL0");
         let aarch32 = EL0.field.get(self.get(EL0.register)) >= 2;
         if register.is_aarch32() && !aarch32 {
@@ -91,10 +91,10 @@ impl System {
     /// Takes in what `cpu` has, keeping of each field what is safe on all CPUs so far.
     pub fn fold(&mut self, cpu: &Raw) {
         for (description, field) in fields() {
-            let told = cpu.told(description.register);
+            let visible = cpu.visible(description.register);
             let value = &mut self.values[description.register.index()];
-            let before = if self.empty { told } else { *value };
-            *value = field.set(*value, field.safe(before, told));
+            let before = if self.empty { visible } else { *value };
+            *value = field.set(*value, field.safe(before, visible));
         }
         self.empty = false;
     }
@@ -103,16 +103,16 @@ impl System {
     /// it in would change nothing. If not, the CPU must not come online.
     pub fn admit(&self, cpu: &Raw) -> Result<(), Missing> {
         for (description, field) in fields() {
-            let (promised, told) = (
+            let (promised, visible) = (
                 self.value(description.register),
-                cpu.told(description.register),
+                cpu.visible(description.register),
             );
-            if field.set(promised, field.safe(promised, told)) != promised {
+            if field.set(promised, field.safe(promised, visible)) != promised {
                 return Err(Missing {
                     register: description.name,
                     field: field.name,
                     promised: field.get(promised),
-                    found: field.get(told),
+                    found: field.get(visible),
                 });
             }
         }

@@ -15,6 +15,10 @@ use core::hash::BuildHasher;
 use core::mem::replace;
 use hash_table::HashMap;
 
+mod pace;
+
+pub use pace::Pace;
+
 /// There was no memory to grow in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;

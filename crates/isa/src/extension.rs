@@ -181,7 +181,7 @@ const BUNDLES: &[(&str, Extensions)] = &[
     ("zvksg", ZVKS.with(Zvkg)),
 ];
 
-/// The extensions that `name` tells of, whatever its case; none if it is not known.
+/// The extensions that `name` stands for, whatever its case; none if it is not known.
 pub(crate) fn named(name: &str) -> Extensions {
     let bundle = BUNDLES
         .iter()

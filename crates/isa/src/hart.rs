@@ -55,7 +55,7 @@ impl Hart {
     ///
     /// Case does not matter, versions are passed over, and `su` after the letters (modes, in the
     /// strings of old emulators) is too. Zicsr, Zifencei, Zicntr and Zihpm were part of I when such
-    /// strings were written, and are taken as told by it.
+    /// strings were written, and are taken as implied by it.
     pub fn from_string(isa: &str) -> Hart {
         let (xlen, rest) = split_base(isa.as_bytes());
         let mut reader = Reader {

@@ -36,7 +36,7 @@ pub struct Facts {
     /// Bytes that Zicbom cleans at once.
     pub zicbom_block: u64,
     /// The end of the addresses that a program can map; the key is named after the highest of them,
-    /// but Linux tells this.
+    /// but Linux reports this.
     pub address_end: u64,
     /// Ticks of the time CSR in a second.
     pub time_frequency: u64,
@@ -63,8 +63,8 @@ impl Facts {
         }
     }
 
-    /// The value of `key`; `None` if Linux has no such key, which the system call tells by the key
-    /// −1.
+    /// The value of `key`; `None` if Linux has no such key, which the system call reports by the
+    /// key −1.
     pub fn value(&self, key: i64) -> Option<u64> {
         let block = |extension, size| {
             if self.extensions.has(extension) {

@@ -1,4 +1,4 @@
-//! RISC-V extensions from a device tree: what each hart has, what all have, what programs are told.
+//! RISC-V extensions from a device tree: what each hart has, what all have, what programs see.
 //!
 //! A hart's node says what it implements in one of two ways (Linux,
 //! `Documentation/devicetree/bindings/riscv/extensions.yaml`): a list of names,

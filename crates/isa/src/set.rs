@@ -77,7 +77,7 @@ impl Extensions {
 
     /// The set with all that its extensions imply, and without those that lack what they need.
     pub fn resolved(self) -> Extensions {
-        let complete = settle(self, |set| {
+        let complete = fixed_point(self, |set| {
             let implied = set
                 .iter()
                 .fold(set, |set, extension| set.or(extension.implied()));
@@ -88,7 +88,7 @@ impl Extensions {
                 implied
             }
         });
-        settle(complete, |set| {
+        fixed_point(complete, |set| {
             let lacking = set
                 .iter()
                 .filter(|extension| !set.has_all(extension.needs()));
@@ -112,7 +112,7 @@ impl Extensions {
             .filter(|(given, _)| !given)
             .fold(Extensions::NONE, |all, (_, some)| all.or(*some));
         let left = Extensions(self.0 & !withheld.0);
-        settle(left, |set| {
+        fixed_point(left, |set| {
             let lacking = set
                 .iter()
                 .filter(|extension| !set.has_all(extension.needs()));
@@ -131,7 +131,7 @@ impl Extensions {
 }
 
 /// Applies `step` until nothing changes. Each step only adds or only takes away, so it ends.
-fn settle(mut set: Extensions, step: impl Fn(Extensions) -> Extensions) -> Extensions {
+fn fixed_point(mut set: Extensions, step: impl Fn(Extensions) -> Extensions) -> Extensions {
     loop {
         let next = step(set);
         if next == set {

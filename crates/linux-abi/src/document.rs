@@ -1,5 +1,5 @@
-//! `docs/abi.md`: the lists, which are generated, and what LTP says, which is written by hand in
-//! `ltp.md`.
+//! `docs/abi.md`: the lists, which are generated, and what is written by hand: files that are absent
+//! in `absent.md`, what LTP says in `ltp.md`.
 
 use core::fmt::{self, Write};
 
@@ -37,6 +37,7 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
         choices(out, group)?;
     }
     settings(out)?;
+    write!(out, "\n{}", include_str!("absent.md"))?;
     write!(out, "\n{}", include_str!("ltp.md"))
 }
 
@@ -46,7 +47,7 @@ fn settings(out: &mut dyn Write) -> fmt::Result {
     writeln!(
         out,
         "The kernel reads writes by this table. What is beyond a range is EINVAL. Other files of `/proc/sys` tell what is so, and \
-         cannot be written.\n"
+         cannot be written, but `kernel/hostname`, `kernel/domainname` and `net/ipv4/ping_group_range`.\n"
     )?;
     writeln!(
         out,

@@ -92,7 +92,7 @@ pub const SYSCTLS: &[Sysctl] = &[
     one("vm/user_reserve_kbytes", Long, 0, ANY_LONG),
 ];
 
-/// What those set who restore processes (CAP_CHECKPOINT_RESTORE), whatever the permissions.
+/// What CAP_CHECKPOINT_RESTORE allows to set, whatever the permissions.
 const fn checkpoint(path: &'static str) -> Sysctl {
     Sysctl {
         mode: 0o444,
@@ -123,8 +123,9 @@ pub struct Invalid;
 const LONGEST: usize = 20;
 
 impl Sysctl {
-    /// Calls `set` with the place and the value of each number in `bytes`; how many bytes that took,
-    /// with white space after it. What follows the last number that the file holds is not looked at.
+    /// Calls `set` with the place and the value of each number in `bytes`; how many bytes that
+    /// took, with white space after it. What follows the last number that the file holds is not
+    /// looked at.
     ///
     /// # Errors
     /// `Invalid`, or what `set` returned; the numbers before that were set.

@@ -19,7 +19,7 @@ pub use tree::NoMemory;
 pub struct Lock<O> {
     /// Its holder.
     pub owner: O,
-    /// The process that took it, to be told.
+    /// The process that took it, as F_GETLK reports it.
     pub process: i32,
     /// Nobody else may hold one there; otherwise nobody else such an exclusive one.
     pub exclusive: bool,

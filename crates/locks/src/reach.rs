@@ -1,4 +1,4 @@
-//! How far locks reach, of which whoever asks leaves its own out.
+//! How far locks reach, without those of the owner that asks.
 
 use crate::Lock;
 

@@ -17,7 +17,7 @@ mod races {
 
     const CPUS: usize = 3;
 
-    /// A lock, and the value that it guards: loom tells unordered accesses of it.
+    /// A lock, and the value that it guards: loom reports unordered accesses of it.
     struct Lock {
         handshake: Handshake<usize, 2>,
         writer: Mutex<usize>,

@@ -194,7 +194,7 @@ impl<T: Span> Spans<T> {
     }
 
     /// The list of the lowest range that ends above `address`, or of the highest where none does;
-    /// and how many of it end above it. Whoever changes it calls [`Spans::settle`] then.
+    /// and how many of it end above it. Whoever changes it calls [`Spans::rebalance`] then.
     #[inline]
     pub fn edit(&mut self, address: usize) -> (&mut Leaf<T>, usize) {
         let list = match self.many.is_empty() {
@@ -223,16 +223,16 @@ impl<T: Span> Spans<T> {
 
     /// What [`Spans::edit`] gave for `address` has changed.
     #[inline]
-    pub fn settle(&mut self, address: usize) {
+    pub fn rebalance(&mut self, address: usize) {
         if !self.is_one_list() {
-            self.settle_many(address);
+            self.rebalance_many(address);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn settle_many(&mut self, address: usize) {
-        node::settle(&mut self.many, address);
+    fn rebalance_many(&mut self, address: usize) {
+        node::rebalance(&mut self.many, address);
         self.lower();
     }
 

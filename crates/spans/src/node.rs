@@ -384,10 +384,10 @@ pub fn leaf_mut<T: Span>(mut children: &mut [Child<T>], address: usize) -> &mut 
 }
 
 /// The list for `address` has changed.
-pub fn settle<T: Span>(children: &mut Vec<Child<T>>, address: usize) {
+pub fn rebalance<T: Span>(children: &mut Vec<Child<T>>, address: usize) {
     let at = way_down(children, address);
     if let Node::Branch(below) = &mut children[at].node {
-        settle(below, address);
+        rebalance(below, address);
     }
     if children[at].node.len() == 0 {
         children.remove(at);

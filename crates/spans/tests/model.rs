@@ -79,7 +79,7 @@ impl Pair {
         self.tree.reserve(start, 1).unwrap();
         let (leaf, count) = self.tree.edit(start);
         leaf.insert(count, Piece(start..end));
-        self.tree.settle(start);
+        self.tree.rebalance(start);
         self.model.insert(start, end);
     }
 
@@ -88,7 +88,7 @@ impl Pair {
             let (leaf, count) = self.tree.edit(range.start);
             let first = leaf.partition_point(|piece| piece.0.start >= range.end);
             let taken = leaf.drain(first.min(count)..count).count();
-            self.tree.settle(range.start);
+            self.tree.rebalance(range.start);
             if taken == 0 {
                 break;
             }
@@ -229,7 +229,7 @@ fn no_room_is_found_below_a_floor() {
         tree.reserve(start, 1).unwrap();
         let (leaf, count) = tree.edit(start);
         leaf.insert(count, Stack(start..start + 20));
-        tree.settle(start);
+        tree.rebalance(start);
     }
     assert_eq!(tree.highest_gap(0..100, 5), Some(90));
     assert_eq!(tree.lowest_gap(15..100, 50), Some(40));

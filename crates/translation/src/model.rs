@@ -178,7 +178,7 @@ impl Machine {
         if !debt.break_first {
             self.forget(debt.forget, 0);
         }
-        (0..pages).for_each(|page| self.settle(page));
+        (0..pages).for_each(|page| self.check_paid(page));
     }
 
     /// Makes a change as the kernel does, with `meanwhile` (what other CPUs do) between any two
@@ -209,11 +209,11 @@ impl Machine {
         if !debt.break_first {
             self.forget(debt.forget, page);
         }
-        self.settle(page);
+        self.check_paid(page);
     }
 
     /// Checks what must hold once the debt of a change is paid.
-    fn settle(&mut self, page: usize) {
+    fn check_paid(&mut self, page: usize) {
         let granted = self.stored[page];
         let within = |held: Entry| {
             granted.is_some_and(|entry| entry.frame == held.frame && (entry.write || !held.write))

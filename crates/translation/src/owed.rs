@@ -1,4 +1,4 @@
-//! Debts as values. Who changes an entry gets an [`Owed`] of the kind of change, and only a payment
+//! Debts as values. A change of an entry returns an [`Owed`] of its kind, and only a payment
 //! takes it. It has no size, so that a kernel as shipped holds the payment alone; where assertions
 //! are checked, dropping one unpaid panics.
 //!
@@ -24,8 +24,8 @@ pub trait Kind {
     const CHANGE: Change;
 }
 
-/// A kind of change that may stay unpaid: who has not seen it faults, and that fault's handler pays
-/// for this CPU.
+/// A kind of change that may stay unpaid: a CPU that has not seen it faults, and that fault's
+/// handler pays for this CPU.
 pub trait Curable: Kind {}
 
 macro_rules! kinds {
@@ -73,7 +73,7 @@ impl<C: Kind> Owed<C> {
         }
     }
 
-    /// For whoever pays: the change.
+    /// For the payment: the change.
     #[inline(always)]
     pub fn pay(self) -> Change {
         mem::forget(self);
@@ -98,7 +98,7 @@ impl Owed<UnlinkTable> {
 }
 
 impl<C: Curable> Owed<C> {
-    /// Leaves it to the fault of whoever needs the change.
+    /// Leaves it to the fault of the CPU that needs the change.
     #[inline(always)]
     pub fn leave_to_fault(self) {
         mem::forget(self);

@@ -67,8 +67,8 @@ impl Sleeper {
     }
 
     /// The thread goes to CPU `cpu`: it is runnable, in no queue, and the lock of its old CPU's is
-    /// still held. So whoever has that lock, and finds that CPU here, has the lock that guards the
-    /// thread.
+    /// still held. So a CPU that has that lock, and finds that CPU here, has the lock that guards
+    /// the thread.
     #[inline]
     pub fn set_cpu(&self, cpu: usize) {
         self.cpu.store(cpu as u32, Relaxed);
