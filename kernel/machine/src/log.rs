@@ -132,7 +132,7 @@ pub fn line(text: fmt::Arguments) {
 }
 
 /// Writes a line that a program wrote to /dev/kmsg, whose priority is a facility and a level.
-pub fn told(priority: u32, text: &[u8]) {
+pub fn user_line(priority: u32, text: &[u8]) {
     let ns = time::ticks_to_ns(time::now_ticks());
     if ((priority & 7) as usize) < LEVELS[0].load(Relaxed) {
         show(ns, format_args!("{}", text.escape_ascii()));

@@ -74,7 +74,7 @@ fn begin() {
     }
 }
 
-/// Logs who panics, and why.
+/// Logs the thread that panics, and why.
 fn log_head(what: fmt::Arguments) {
     let cpu = cpu::this().index();
     match upcall::describe_current() {

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 use crate::arch::time;
 use crate::sync::Mutex;
 
-/// Bits of entropy that programs are told of, as on Linux.
+/// Bits of entropy that programs see, as on Linux.
 pub const POOL: usize = 256;
 
 /// Key, and the next numbers: a block is enough for four (Linux's `batched_entropy`).

@@ -25,8 +25,10 @@ pub trait Kernel: Functions {
 unsafe extern "Rust" {
     /// [`Kernel::SYSCALLS`]
     pub safe static SYSCALLS: SyscallTable;
+    /// The same. Functions of another crate are all that Miri knows by their symbols.
+    pub safe fn syscalls() -> &'static SyscallTable;
     /// Bytes of a [`Kernel::Thread`].
-    pub safe static THREAD_SIZE: usize;
+    pub safe fn thread_size() -> usize;
     /// Puts what the kernel above keeps for a CPU into its room.
     ///
     /// # Safety
@@ -65,7 +67,13 @@ macro_rules! functions {
                     #[unsafe(no_mangle)]
                     static SYSCALLS: SyscallTable = <Above as Kernel>::SYSCALLS;
                     #[unsafe(no_mangle)]
-                    static THREAD_SIZE: usize = size_of::<<Above as Kernel>::Thread>();
+                    fn syscalls() -> &'static SyscallTable {
+                        &SYSCALLS
+                    }
+                    #[unsafe(no_mangle)]
+                    fn thread_size() -> usize {
+                        size_of::<<Above as Kernel>::Thread>()
+                    }
                     // SAFETY: this is the only kernel, or its symbols would exist twice.
                     unsafe impl $d crate::arch::cpu::Above for <Above as Kernel>::Cpu {}
                     #[unsafe(no_mangle)]

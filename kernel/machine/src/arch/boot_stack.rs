@@ -1,6 +1,6 @@
 //! The stacks of the boot CPU, parts of the image. They are laid out as `mm` lays out all others:
-//! each above a guard of the same size, so that one bit of an address tells the two apart, and the
-//! guards are left out of the kernel's map.
+//! each above a guard of the same size, so that one bit of an address distinguishes the two, and
+//! the guards are left out of the kernel's map.
 
 use core::cell::UnsafeCell;
 use core::ops::Range;

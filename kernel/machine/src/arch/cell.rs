@@ -36,9 +36,8 @@ impl<T> Borrowed<T> {
 pub struct CpuLocal<T>(Borrowed<T>);
 
 // SAFETY: `with` refuses all CPUs but the one that the value is a part of, and a thread does not
-// change its CPU in between, since the closure does not switch: `might_sleep`, which every switch
-// calls, panics in kernels with debug assertions. In others a closure that did would leave the flag
-// set, and the next borrow would panic.
+// change its CPU in between, since no closure switches: they are this crate's alone. `might_sleep`,
+// which every switch calls, checks it in kernels with debug assertions.
 unsafe impl<T: Send> Sync for CpuLocal<T> {}
 
 impl<T> CpuLocal<T> {
@@ -47,12 +46,12 @@ impl<T> CpuLocal<T> {
         CpuLocal(Borrowed::new(value))
     }
 
-    /// Borrows the value. The closure must not block.
+    /// Borrows the value. The closure must not block: only this crate can call this.
     ///
     /// # Panics
     /// If the value is another CPU's, or borrowed already.
     #[inline(always)]
-    pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let offset =
             (self as *const Self as usize).wrapping_sub(cpu::this() as *const cpu::Cpu as usize);
         assert!(offset < size_of::<cpu::Cpu>(), "another CPU's data");
@@ -82,7 +81,10 @@ impl<T> ThreadLocal<T> {
     #[inline(always)]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let offset = (self as *const Self as usize).wrapping_sub(cpu::this().current_address());
-        assert!(offset < crate::upcall::THREAD_SIZE, "another thread's data");
+        assert!(
+            offset < crate::upcall::thread_size(),
+            "another thread's data"
+        );
         // SAFETY: the value lies inside the thread that runs here, and nowhere else.
         unsafe { self.0.with(f) }
     }

@@ -3,7 +3,9 @@
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 
 use super::MAX_CPUS;
-use super::cpu::Cpu;
+use super::cpu::{self, Cpu};
+use super::syscall::SyscallTable;
+use crossings::Table;
 
 static ALL: [AtomicPtr<Cpu>; MAX_CPUS] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
@@ -39,4 +41,38 @@ pub(super) fn expect(index: usize) {
 pub(super) fn publish(cpu: &'static Cpu) {
     ALL[cpu.index()].store(cpu as *const Cpu as *mut Cpu, Release);
     COUNT.fetch_add(1, AcqRel);
+}
+
+impl Cpu {
+    /// The counters of the thread that runs here.
+    #[inline(always)]
+    pub fn crossings(&self) -> &'static Table {
+        self.crossings.get()
+    }
+
+    /// Counts into another table from now on: this CPU's of another counting group.
+    ///
+    /// # Panics
+    /// If this is another CPU.
+    #[inline]
+    pub fn set_crossings(&self, table: &'static Table) {
+        assert!(core::ptr::eq(self, cpu::this()));
+        self.crossings.set(table);
+    }
+
+    /// Dispatches system calls by another table from now on: the plain one or the tracing one.
+    ///
+    /// # Panics
+    /// If this is another CPU.
+    #[inline]
+    pub fn set_syscalls(&self, table: &'static SyscallTable) {
+        assert!(core::ptr::eq(self, cpu::this()));
+        self.syscalls.set(table);
+    }
+
+    /// Address of the running thread; 0 before the first.
+    #[inline(always)]
+    pub(in crate::arch) fn current_address(&self) -> usize {
+        self.current.get() as usize
+    }
 }

@@ -9,10 +9,13 @@ mod compat_info;
 #[cfg(feature = "selftest")]
 mod copies;
 mod cpus;
+mod delivery;
 mod interrupted;
 #[cfg(target_os = "none")]
 mod lang;
 pub mod mmio;
+#[cfg(not(all(target_arch = "aarch64", target_os = "none")))]
+mod numbered_frame;
 mod prot;
 #[cfg(target_os = "none")]
 mod sites;
@@ -24,6 +27,7 @@ pub mod text;
 mod ticks;
 #[cfg(target_os = "none")]
 pub mod vdso;
+pub mod work;
 
 pub use compat_info::compat_info;
 pub use syscall::{Call, Syscall, SyscallTable};

@@ -44,8 +44,8 @@ impl Word {
     }
 }
 
-// SAFETY: who exchanges 0 for anything else holds the lock, alone until 0 is stored; the acquire
-// sees what the release ordered before.
+// SAFETY: the CPU that exchanges 0 for anything else holds the lock, alone until 0 is stored; the
+// acquire sees what the release ordered before.
 unsafe impl RawMutex for Word {
     const INIT: Self = Word(AtomicUsize::new(0));
 

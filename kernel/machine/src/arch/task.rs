@@ -66,14 +66,16 @@ pub fn try_current<T: Task>() -> Option<&'static T> {
     unsafe { state.cast::<T>().as_ref() }
 }
 
-/// The thread that runs here, counted: for whoever keeps it longer than it runs.
+/// The thread that runs here, counted: for callers that keep it longer than it runs.
 ///
 /// # Panics
 /// Before the first thread.
 #[inline]
 pub fn current_arc<T: Task>() -> Arc<T> {
-    let thread: *const T = current();
-    // SAFETY: the CPU owns a count of the thread that it runs, which `Arc::into_raw` left there.
+    // What `Arc::into_raw` left there, and no reference's pointer, which would reach no count.
+    let thread = cpu::this().current.get().cast::<T>();
+    assert!(!thread.is_null(), "no thread yet");
+    // SAFETY: the CPU owns a count of the thread that it runs.
     unsafe {
         Arc::increment_strong_count(thread);
         Arc::from_raw(thread)

@@ -5,13 +5,13 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
-use super::{PAGE_SIZE, frame};
+use super::{PAGE_SIZE, frame, lasting};
 use crate::errno::{Errno, Result};
 use crate::sync::Counter;
 use crate::upcall;
 
-/// Pages that were promised. A CPU keeps some MiB for itself, so that few mappings touch what all
-/// share.
+/// Pages that were promised, but those of `lasting`. A CPU keeps some MiB for itself, so that few
+/// mappings touch what all share.
 static COMMITTED: Counter<4096> = Counter::new();
 
 /// What is refused (`/proc/sys/vm/overcommit_memory`): 0, single requests beyond all memory;
@@ -70,7 +70,7 @@ pub fn limit() -> usize {
 
 /// Pages that were promised.
 pub fn committed() -> usize {
-    COMMITTED.exactly()
+    COMMITTED.exactly() + lasting::count()
 }
 
 /// Whether nothing is promised beyond the limit.
@@ -101,7 +101,7 @@ fn pages(kbytes: usize) -> usize {
 /// maps `mapped` pages. It counts only afterwards: what is refused to one takes nothing from
 /// another meanwhile.
 #[inline]
-fn check(request: usize, more: usize, mapped: usize) -> Result<()> {
+pub(super) fn check(request: usize, more: usize, mapped: usize) -> Result<()> {
     let fits = match MODE.load(Relaxed) {
         ALWAYS => true,
         NEVER => fits(more, mapped),

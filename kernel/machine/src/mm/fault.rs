@@ -129,7 +129,7 @@ impl AddressSpace {
 }
 
 impl Space {
-    /// As `resolve`, by the only one who uses the space, so that a stack may grow. When it returns,
+    /// As `resolve`, by the only user of the space, so that a stack may grow. When it returns,
     /// the translation allows the access.
     pub(super) fn resolve_alone(
         &mut self,

@@ -1,5 +1,7 @@
 //! fork: a child's copy of an address space.
 
+use core::cell::Cell;
+
 use super::asid::Context;
 use super::large::{PART, VMAS};
 use super::space::{AddressSpace, Space, SpaceUser};
@@ -28,16 +30,23 @@ impl AddressSpace {
         child.set_dumpable(self.dumpable());
         let mut parent = self.lock();
         let many = parent.vmas.count() > VMAS;
+        let losing = Cell::new(false);
+        let announce = |vma: &Vma| {
+            losing.set(vma.announce(&child.me)? | losing.get());
+            Ok(())
+        };
         if many {
-            parent = self.inherit(parent, &child, alone)?;
+            parent = self.inherit(parent, &child, announce, alone)?;
         }
         let mut space = child.lock();
         if !many {
             space.vmas = parent.vmas.for_child()?;
-            space
-                .vmas
-                .iter()
-                .try_for_each(|vma| vma.announce(&child.me))?;
+            space.vmas.iter().try_for_each(announce)?;
+        }
+        if losing.get() {
+            drop(space);
+            parent = self.drop_lost(parent, 0..user_end(), alone);
+            space = child.lock();
         }
         (space.heap, space.mmap_top) = (parent.heap.clone(), parent.mmap_top);
         space.stack_limit = parent.stack_limit;
@@ -79,13 +88,13 @@ impl AddressSpace {
         &'a self,
         mut parent: WriteGuard<'a, Space>,
         child: &AddressSpace,
+        announce: impl Fn(&Vma) -> Result<()>,
         alone: bool,
     ) -> Result<WriteGuard<'a, Space>> {
         let mut vmas = Vmas::new();
         let mut done = parent.vmas.promise_child(&mut vmas).map(|()| Some(0));
         while let Ok(Some(address)) = done {
-            let announce = |vma: &Vma| vma.announce(&child.me);
-            done = parent.vmas.inherit(&mut vmas, address, announce);
+            done = parent.vmas.inherit(&mut vmas, address, &announce);
             parent = self.pause(parent, alone);
             if must_die() {
                 done = Err(Errno::EINTR);

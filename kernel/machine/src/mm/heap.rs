@@ -249,7 +249,8 @@ unsafe impl GlobalAlloc for Heap {
         let Some(class) = class_of(&layout) else {
             if let Some(order) = large(&layout) {
                 let start = PhysAddr(arch::mmu::virt_to_phys(block as usize));
-                // SAFETY: `alloc` took the block for the same layout, and its owner is done with it.
+                // SAFETY: `alloc` took the block for the same layout, and its owner is done with
+                // it.
                 unsafe { frame::give_block(start, order) };
             }
             return;
@@ -316,7 +317,7 @@ pub fn try_box<T>(value: T) -> Result<Box<T>> {
 }
 
 /// ENOMEM where `bytes` in small pieces would leave less than the kernel's reserve. A few pages are
-/// always allowed: who takes them waits.
+/// always allowed: their user waits.
 #[inline]
 pub fn check_room_for(bytes: usize) -> Result<()> {
     match bytes / PAGE_SIZE {

@@ -103,11 +103,8 @@ impl HugePage {
     fn new() -> Option<Self> {
         let table = FrameRef::new(Owner::Kernel).ok()?;
         let frames = Frames(frame::take_private(ORDER)?);
-        let pages = (frames.0.linear()..).step_by(PAGE_SIZE);
-        for page in pages.take(BLOCK_PAGES) {
-            // SAFETY: a frame of the huge page, which nobody else knows of yet.
-            unsafe { mmu::zero_page(page as *mut u8) };
-        }
+        // SAFETY: the frames of the huge page, which nobody else knows of yet.
+        unsafe { mmu::zero_pages(frames.0.linear() as *mut u8, BLOCK_PAGES) };
         Some(HugePage { frames, table })
     }
 
@@ -285,7 +282,7 @@ impl Space {
         filled
     }
 
-    /// Makes pages of all huge pages that touch `range`, for the only one who uses the space.
+    /// Makes pages of all huge pages that touch `range`, for the only user of the space.
     #[inline]
     pub(super) fn split(&self, context: &Context, range: Range<usize>) {
         if self.table.has_huge_pages() {

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
-use super::vma::Rights;
+use super::vma::Protection;
 use super::vmas::Gone;
 use crate::arch::irq::{self, Interrupted};
 use crate::errno::{Errno, Result};
@@ -20,7 +20,7 @@ pub(super) const VMAS: usize = 512;
 /// A space with fewer tables and huge pages is small.
 const MANY: usize = 32;
 
-/// Whether a range is changed part by part, so that who changes it waits.
+/// Whether a range is changed part by part, so that the caller waits.
 #[inline]
 pub fn is_large(range: &Range<usize>) -> bool {
     range.len() > AT_ONCE
@@ -159,20 +159,18 @@ impl AddressSpace {
     /// Changes what the program may do with a range of pages. Waits if the range is large.
     ///
     /// # Errors
-    /// ENOMEM (not all mapped), EACCES (a shared mapping of a file not opened for writing).
-    pub fn protect(&self, range: Range<usize>, rights: Rights) -> Result<()> {
+    /// ENOMEM (not all mapped), EACCES (a VMA that can never have the rights).
+    pub fn protect(&self, range: Range<usize>, wanted: impl Into<Protection>) -> Result<()> {
+        let wanted = wanted.into();
         if !is_large(&range) {
-            return self.lock().protect(self.context(), range, rights);
+            return self.lock().protect(self.context(), range, wanted);
         }
         self.lock().late += 1;
         let mut end = range.start;
         let promised = self.each_vmas(range.clone(), |space, part| {
-            end = space.promise(&part, rights)?.end;
-            if end < part.end {
-                Err(Errno::ENOMEM)
-            } else {
-                Ok(())
-            }
+            let (done, result) = space.promise(part, wanted)?;
+            end = done.end;
+            result
         });
         // What VMAs promise by now goes, whoever changes them meanwhile.
         self.each_part_of(range.start..end, |space, part| {

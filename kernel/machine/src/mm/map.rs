@@ -13,7 +13,7 @@ use crate::upcall::capable;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::general::CAP_SYS_RAWIO;
 
-/// The lowest address that whoever lacks CAP_SYS_RAWIO may map (/proc/sys/vm/mmap_min_addr).
+/// The lowest address that may be mapped without CAP_SYS_RAWIO (/proc/sys/vm/mmap_min_addr).
 pub static LEAST: AtomicUsize = AtomicUsize::new(PAGE_SIZE);
 
 /// Nothing lies lower that was not mapped there (Linux's CONFIG_LSM_MMAP_MIN_ADDR).
@@ -73,7 +73,7 @@ impl AddressSpace {
     /// the place of a large range.
     ///
     /// # Errors
-    /// EINVAL (bounds), ENOMEM, EEXIST.
+    /// EINVAL (bounds), ENOMEM, EEXIST; EPERM: the file was sealed meanwhile.
     pub fn map(&self, request: MapRequest, gone: &mut Gone) -> Result<usize> {
         let len = checked_len(request.len)?;
         let flags = request
@@ -97,6 +97,10 @@ impl AddressSpace {
             source: request.source,
         };
         vma.announce(&self.me)?;
+        // Whoever seals the file from now on finds this mapping.
+        if vma.is_too_late() {
+            return Err(Errno::EPERM);
+        }
         if taken {
             space.replace(&self.context, vma, gone)?;
         } else {
@@ -135,8 +139,8 @@ fn checked_len(len: usize) -> Result<usize> {
 }
 
 impl Space {
-    /// Where a mapping of `len` bytes goes that is within the limits, and whether something is there
-    /// that is to go.
+    /// Where a mapping of `len` bytes goes that is within the limits, and whether something is
+    /// there that is to go.
     #[inline(always)]
     fn admit(&mut self, request: &MapRequest, flags: Flags, len: usize) -> Result<(usize, bool)> {
         let (mut replaced, mut accounted) = (0, 0);

@@ -134,7 +134,7 @@ impl<'a> Gather<'a> {
     /// frames. If it says so, the same walk is due once more, with what [`Gather::dead`] returns.
     /// By reference: it is half a KiB that nobody should move.
     #[must_use]
-    pub fn settle(&mut self, tables: Option<Owed<UnlinkTable>>) -> bool {
+    pub fn flush(&mut self, tables: Option<Owed<UnlinkTable>>) -> bool {
         self.pay(tables);
         self.left != 0
     }

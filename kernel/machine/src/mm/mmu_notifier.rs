@@ -16,10 +16,10 @@ use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::upcall::cond_resched;
 
-/// More VMAs are not told of one by one, for each of which all that a notifier shows is looked
+/// More VMAs are not notified one by one, for each of which all that a notifier shows is looked
 /// through.
 const MANY: usize = 1000;
-/// How much of a space is told of at once while others are to run in between, in bytes.
+/// How much of a space is notified at once while others are to run in between, in bytes.
 const PART: usize = 64 << 20;
 
 /// One that shows frames of a space elsewhere.
@@ -107,7 +107,7 @@ impl MmuNotifiers {
 }
 
 impl AddressSpace {
-    /// From now on `notifier` is told of what frames it got of this space it must show no longer.
+    /// From now on `notifier` is notified of frames of this space that it must show no longer.
     #[allow(dead_code, reason = "not every architecture has guests")]
     pub fn add_notifier(&self, notifier: Weak<dyn MmuNotifier>) -> Result<()> {
         let _space = self.lock();
@@ -151,8 +151,8 @@ impl AddressSpace {
 }
 
 impl Space {
-    /// The same at once, by who holds the space. Where the VMAs are many, it is all that the space
-    /// has.
+    /// The same at once, by the holder of the space. Where the VMAs are many, it is all that the
+    /// space has.
     #[cold]
     #[inline(never)]
     pub(super) fn protect_shared(&self, context: &Context) {

@@ -15,6 +15,7 @@ pub mod frame;
 pub mod heap;
 pub mod huge_page;
 pub mod large;
+pub mod lasting;
 mod layout;
 pub mod map;
 mod mmu_gather;

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::asid::Context;
 use super::space::{AddressSpace, Space};
-use super::vma::{Flags, Rights, Vma};
+use super::vma::{Flags, Protection, Rights, Vma};
 use crate::errno::{Errno, Result};
 use translation::owed::{Narrow, Owed};
 
@@ -36,40 +36,62 @@ impl Space {
         &mut self,
         context: &Context,
         range: Range<usize>,
-        rights: Rights,
+        wanted: Protection,
     ) -> Result<()> {
-        let asked = range.end;
-        let range = self.promise(&range, rights)?;
-        self.obey(context, range.clone());
-        if range.end < asked {
-            Err(Errno::ENOMEM)
-        } else {
-            Ok(())
-        }
+        let (done, result) = self.promise(range, wanted)?;
+        self.obey(context, done);
+        result
     }
 
-    /// Changes the rights of the VMAs in `range` up to the first hole: as in Linux, what is before
-    /// it changes although the call fails. Returns what is to follow them.
-    pub(super) fn promise(&mut self, range: &Range<usize>, rights: Rights) -> Result<Range<usize>> {
-        let range = range.start..self.vmas.covered(range.clone());
-        let write = rights.has(Rights::WRITE);
-        let never = |vma: &Vma| vma.is_shared() && vma.flags.has(Flags::NEVER_WRITE);
-        if write && self.vmas.touching(range.clone()).any(never) {
-            return Err(Errno::EACCES);
+    /// Changes the rights of the VMAs in `range` up to the first hole or VMA that cannot have them:
+    /// as in Linux, what is before it changes although the call fails. Returns what is to follow
+    /// them, and what the call comes to.
+    ///
+    /// # Errors
+    /// ENOMEM (nothing changed).
+    pub(super) fn promise(
+        &mut self,
+        range: Range<usize>,
+        wanted: Protection,
+    ) -> Result<(Range<usize>, Result<()>)> {
+        let (end, result) = self.allowed(&range, wanted);
+        let range = range.start..end;
+        if range.is_empty() {
+            return Ok((range, result));
         }
-        let changes = |vma: &Vma| vma.rights != rights;
+        let changes = |vma: &Vma| vma.rights != wanted.of(vma);
         self.vmas.check_cuts(&range, changes)?;
-        if write {
+        if wanted.rights.has(Rights::WRITE) {
             self.vmas.commit_writable(&range)?;
         }
         self.vmas.change(range.clone(), |vma| {
+            let rights = wanted.of(vma);
             vma.flags = vma.flags.accounted(rights);
             vma.rights = rights;
         })?;
-        Ok(range)
+        Ok((range, result))
     }
 
-    /// Does now what calls under way have yet to do in a range, for who moves or copies its
+    /// Where the part of a range that can have the rights ends, and why.
+    fn allowed(&self, range: &Range<usize>, wanted: Protection) -> (usize, Result<()>) {
+        let mut at = range.start;
+        for vma in self.vmas.touching(range.clone()) {
+            if vma.start > at {
+                break;
+            }
+            if !wanted.is_allowed(vma) {
+                return (at, Err(Errno::EACCES));
+            }
+            at = vma.end;
+        }
+        if at < range.end {
+            (at, Err(Errno::ENOMEM))
+        } else {
+            (range.end, Ok(()))
+        }
+    }
+
+    /// Does now what calls under way have yet to do in a range, before a move or copy of its
     /// entries: Linux lets nobody in between.
     #[inline]
     pub(super) fn obey_late(&mut self, context: &Context, range: Range<usize>) {

@@ -83,6 +83,9 @@ impl AddressSpace {
         if !space.vmas.has_room(4) {
             return Err(Errno::ENOMEM);
         }
+        if vma.announce(&self.me)? {
+            space = self.drop_lost(space, old.clone(), false);
+        }
         let target = match place {
             Move::Never => return Err(Errno::ENOMEM),
             Move::Anywhere => space.find_free(len)?,
@@ -110,7 +113,7 @@ impl AddressSpace {
 
     /// Moves what the range `old` of the space holds to the one at `target`; where that fails, all
     /// is where it was. A large range goes part by part, for what interrupts want in between. The
-    /// space stays locked: whoever looks at it must find what it had at one place or the other.
+    /// space stays locked: others must find what it had at one place or the other.
     fn move_held<'a>(
         &'a self,
         mut space: WriteGuard<'a, Space>,

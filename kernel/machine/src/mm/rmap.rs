@@ -6,36 +6,61 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::asid::Context;
+use super::large::{PART, VMAS};
 use super::mmu_gather::Gather;
 use super::space::{AddressSpace, Space};
-use super::vma::{Flags, Source, Vma};
+use super::space_lock::WriteGuard;
+use super::vma::{Source, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
+use crate::upcall::cond_resched;
 
 /// The address spaces that map a file, some of them dead or no longer doing so. A field of the
 /// file.
 pub struct ReverseMap(Mutex<List>);
 
 struct List {
-    spaces: Vec<Weak<AddressSpace>>,
+    /// In the order of their numbers.
+    spaces: Vec<Mapper>,
+    /// The number of the next.
+    next: u64,
     /// Length at which the dead are looked for.
     sweep: usize,
-    /// How often they were, which moves the others.
-    sweeps: usize,
+    /// What is being unmapped everywhere.
+    losing: Option<Lost>,
+}
+
+/// An address space that may map the file.
+struct Mapper {
+    space: Weak<AddressSpace>,
+    /// Smaller than that of a child which inherits its mapping.
+    number: u64,
+}
+
+/// Pages that the file no longer has.
+#[derive(Clone)]
+struct Lost {
+    pages: Range<usize>,
+    /// Whether what was copied from them on write is lost too.
+    copies: bool,
 }
 
 /// The fewest entries that are swept.
 const SWEEP: usize = 16;
 
 impl List {
-    /// Forgets the dead, and who is there twice: two processes that map the file in turn.
+    /// Forgets the dead, and later entries of a space that is there twice, as where two processes
+    /// map the file in turn.
     fn sweep(&mut self) {
-        self.spaces.retain(|space| space.strong_count() != 0);
-        self.spaces.sort_unstable_by_key(Weak::as_ptr);
-        self.spaces.dedup_by(|a, b| a.ptr_eq(b));
+        self.spaces
+            .retain(|mapper| mapper.space.strong_count() != 0);
+        let key = |mapper: &Mapper| (mapper.space.as_ptr(), mapper.number);
+        self.spaces.sort_unstable_by_key(key);
+        self.spaces.dedup_by(|a, b| a.space.ptr_eq(&b.space));
+        self.spaces.sort_unstable_by_key(|mapper| mapper.number);
         self.sweep = (2 * self.spaces.len()).max(SWEEP);
-        self.sweeps += 1;
     }
 }
 
@@ -44,98 +69,157 @@ impl ReverseMap {
     pub const fn new() -> Self {
         ReverseMap(Mutex::new(List {
             spaces: Vec::new(),
+            next: 0,
             sweep: SWEEP,
-            sweeps: 0,
+            losing: None,
         }))
     }
 
-    /// Adds a space.
-    pub(super) fn add(&self, space: &Weak<AddressSpace>) -> Result<()> {
+    /// Adds a space. Returns whether pages of the file are being unmapped: then a space that
+    /// inherits entries has to drop them first ([`AddressSpace::drop_lost`]).
+    pub(super) fn add(&self, space: &Weak<AddressSpace>) -> Result<bool> {
         let mut list = self.0.lock();
-        if list.spaces.last().is_some_and(|last| last.ptr_eq(space)) {
-            return Ok(());
+        let losing = list.losing.is_some();
+        let last = list.spaces.last();
+        if last.is_some_and(|last| last.space.ptr_eq(space)) {
+            return Ok(losing);
         }
         if list.spaces.len() >= list.sweep {
             list.sweep();
         }
         list.spaces.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        list.spaces.push(space.clone());
-        Ok(())
+        let number = list.next;
+        list.next += 1;
+        list.spaces.push(Mapper {
+            space: space.clone(),
+            number,
+        });
+        Ok(losing)
     }
 
     /// Unmaps the pages `lost` of the file wherever they are mapped; with `copies`, what was copied
-    /// from them on write too. The file no longer has them.
+    /// from them on write too. The file no longer has them, and loses no others until this is done.
+    /// Others run meanwhile.
     pub fn unmap(&self, lost: Range<usize>, copies: bool) {
+        let lost = Lost {
+            pages: lost,
+            copies,
+        };
+        self.0.lock().losing = Some(lost.clone());
         self.any(|space| {
-            self.unmap_from(space, &lost, copies);
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let mut locked = space.lock();
+                let (rest, taken) = self.unmap_part(&locked, space.context(), from, &lost);
+                locked.taken += taken;
+                next = rest;
+                drop(locked);
+                cond_resched();
+            }
             false
         });
+        self.0.lock().losing = None;
     }
 
     /// Whether a mapping somewhere may write the file, now or after mprotect.
     pub fn may_write(&self) -> bool {
-        let everywhere = 0..usize::MAX;
-        let writes = |vma: &Vma| {
-            vma.is_shared()
-                && !vma.flags.has(Flags::NEVER_WRITE)
-                && self.part(vma, &everywhere).is_some()
-        };
+        let writes = |vma: &Vma| vma.is_shared() && !vma.never_writes() && self.is_mapped_by(vma);
         self.any(|space| space.lock().vmas.iter().any(writes))
     }
 
-    /// Whether `f` says so of any of the spaces; some are asked twice.
+    /// Whether `f` says so of any of the spaces that were there when this began. Those that came
+    /// later have no page that was in none of these, and find the seals.
     fn any(&self, f: impl Fn(&Arc<AddressSpace>) -> bool) -> bool {
-        let (mut done, mut sweeps) = (0, self.0.lock().sweeps);
+        let (mut next, end) = (0, self.0.lock().next);
         loop {
             // The address spaces' locks come before this one, so it is let go of in between.
-            let next = {
+            let space = {
                 let list = self.0.lock();
-                if list.sweeps != sweeps {
-                    (done, sweeps) = (0, list.sweeps);
+                let index = list.spaces.partition_point(|mapper| mapper.number < next);
+                match list.spaces.get(index) {
+                    Some(mapper) if mapper.number < end => {
+                        next = mapper.number + 1;
+                        mapper.space.upgrade()
+                    }
+                    _ => return false,
                 }
-                list.spaces.get(done).map(Weak::upgrade)
             };
-            match next {
-                None => return false,
-                Some(Some(space)) if f(&space) => return true,
-                Some(_) => done += 1,
+            if space.is_some_and(|space| f(&space)) {
+                return true;
             }
+            cond_resched();
         }
     }
 
-    fn unmap_from(&self, space: &Arc<AddressSpace>, lost: &Range<usize>, copies: bool) {
-        let mut locked = space.lock();
-        let walk = |locked: &Space, gather: &mut Gather| {
-            for vma in locked.vmas.iter() {
-                if let Some(range) = self.part(vma, lost) {
-                    locked
+    /// Unmaps lost pages from a part of a locked space that begins at `from`. Returns where the
+    /// next part begins, if there is one, and how many pages the space has lost.
+    fn unmap_part(
+        &self,
+        space: &Space,
+        context: &Context,
+        from: usize,
+        lost: &Lost,
+    ) -> (Option<usize>, usize) {
+        let next = self.part_end(space, from, lost);
+        let end = next.unwrap_or(usize::MAX);
+        let walk = |gather: &mut Gather| {
+            for vma in space.vmas.touching(from..end) {
+                if let Some(range) = self.lost_part(vma, lost, from..end) {
+                    space
                         .table
-                        .visit(range, &mut |start, entries| match copies {
+                        .visit(range, &mut |start, entries| match lost.copies {
                             true => gather.take_all(start, entries),
                             false => gather.take_shared(start, entries),
                         });
                 }
             }
         };
-        let mut gather = Gather::new(space.context());
-        walk(&locked, &mut gather);
+        let mut gather = Gather::new(context);
+        walk(&mut gather);
         let mut rest = Gather::dead();
-        let second = gather.settle(None);
+        let second = gather.flush(None);
         if second {
-            walk(&locked, &mut rest);
+            walk(&mut rest);
         }
-        locked.taken += gather.taken(second.then_some(&rest));
+        (next, gather.taken(second.then_some(&rest)))
+    }
+
+    /// Where a part of a space ends that has so many VMAs, and tables with lost pages, that the
+    /// next should wait.
+    fn part_end(&self, space: &Space, from: usize, lost: &Lost) -> Option<usize> {
+        let mut tables = PART;
+        for (count, vma) in space.vmas.touching(from..usize::MAX).enumerate() {
+            if count == VMAS || tables == 0 {
+                return Some(vma.start);
+            }
+            if let Some(range) = self.lost_part(vma, lost, from..usize::MAX) {
+                let end = space.table.part_end(range.clone(), &mut tables);
+                if end < range.end {
+                    return Some(end);
+                }
+            }
+        }
+        None
+    }
+
+    /// The addresses of a VMA within `limits` that show lost pages of this file.
+    fn lost_part(&self, vma: &Vma, lost: &Lost, limits: Range<usize>) -> Option<Range<usize>> {
+        let range = self.part(vma, &lost.pages)?;
+        let range = range.start.max(limits.start)..range.end.min(limits.end);
+        (range.start < range.end).then_some(range)
+    }
+
+    fn is_mapped_by(&self, vma: &Vma) -> bool {
+        vma.reverse_map()
+            .is_some_and(|reverse_map| core::ptr::eq(reverse_map, self))
     }
 
     /// The addresses of a VMA that show the lost pages of this file.
     fn part(&self, vma: &Vma, lost: &Range<usize>) -> Option<Range<usize>> {
-        let Source::File { mapping, offset } = &vma.source else {
+        let Source::File { offset, .. } = &vma.source else {
             return None;
         };
-        if !mapping
-            .reverse_map()
-            .is_some_and(|reverse_map| core::ptr::eq(reverse_map, self))
-        {
+        if !self.is_mapped_by(vma) {
             return None;
         }
         let first = offset >> PAGE_SHIFT;
@@ -143,5 +227,36 @@ impl ReverseMap {
         let lost = lost.start.max(first)..lost.end.min(end);
         let address = |page: usize| vma.start + (page - first) * PAGE_SIZE;
         (lost.start < lost.end).then(|| address(lost.start)..address(lost.end))
+    }
+}
+
+impl AddressSpace {
+    /// Drops what a range of this space has of pages that files are losing just now, before it is
+    /// moved, or copied for a child: who unmaps them may have passed the place that it comes to.
+    /// Between parts it does what `pause` does.
+    #[cold]
+    pub(super) fn drop_lost<'a>(
+        &'a self,
+        mut space: WriteGuard<'a, Space>,
+        range: Range<usize>,
+        alone: bool,
+    ) -> WriteGuard<'a, Space> {
+        let drop_part = |space: &Space, from| {
+            let vma = space.vmas.touching(from..range.end).next()?;
+            let lost = vma
+                .reverse_map()
+                .and_then(|file| Some((file, file.0.lock().losing.clone()?)));
+            let (next, taken) = lost.map_or((None, 0), |(file, lost)| {
+                file.unmap_part(space, self.context(), from, &lost)
+            });
+            Some((next.map_or(vma.end, |next| next.min(vma.end)), taken))
+        };
+        let mut from = range.start;
+        while let Some((next, taken)) = drop_part(&space, from) {
+            from = next;
+            space.taken += taken;
+            space = self.pause(space, alone);
+        }
+        space
     }
 }

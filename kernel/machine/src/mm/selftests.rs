@@ -12,6 +12,7 @@ use super::frame::{self, FrameRef, Owner};
 use super::mmu_notifier::MmuNotifier;
 use super::shared::SharedPages;
 use super::space::SpaceUser;
+use super::table::PageTable;
 use super::totals::Limits;
 use super::vma::{Flags, Label, PageSource, Rights, Source, Vma};
 use super::vmalloc::KernelStack;
@@ -209,14 +210,14 @@ selftest! {
 selftest! {
     fn other_cpus_hear_of_kernel_stacks_in_batches() {
         const STACKS: usize = 400;
-        let told = || {
+        let fences = || {
             let counts = cpu::this().crossings();
             counts.get(Kind::FenceBroadcastPage) + counts.get(Kind::FenceBroadcastAll)
         };
-        let before = told();
+        let before = fences();
         let stacks: Vec<KernelStack> = (0..STACKS).map(|_| KernelStack::new().unwrap()).collect();
         drop(stacks);
-        assert!(!mmu::keeps_mappings() || told() - before < STACKS as u64 / 4);
+        assert!(!mmu::keeps_mappings() || fences() - before < STACKS as u64 / 4);
     }
 }
 
@@ -644,7 +645,7 @@ selftest! {
 
 selftest! {
     fn what_is_large_goes_in_parts_wherever_it_goes() {
-        /// The most that was told of at once.
+        /// The most that was notified at once.
         struct Longest(AtomicUsize);
         impl MmuNotifier for Longest {
             fn invalidate(&self, range: Range<usize>) {
@@ -736,5 +737,26 @@ selftest! {
         assert_eq!(frame.meta().refs(), kept);
         // There is but this one: it goes.
         frame.meta().set_refs(1);
+    }
+}
+
+selftest! {
+    fn a_part_has_few_tables_also_where_they_are_empty() {
+        const GIB: usize = 1 << 30;
+        const MOST: usize = 16;
+        let mut table = PageTable::new().unwrap();
+        for at in 0..64 {
+            table.above_leaf(at * GIB).unwrap();
+        }
+        let (mut at, mut parts) = (0, 0);
+        while at < 64 * GIB {
+            let end = table.part_end(at..64 * GIB, &mut MOST.clone());
+            assert!(at < end && end - at <= MOST * GIB);
+            (at, parts) = (end, parts + 1);
+        }
+        assert_eq!(parts, 64 / MOST);
+        let (tables, owed) = table.unlink(0..64 * GIB, 0..64 * GIB).unwrap();
+        owed.held_by_nobody();
+        drop(tables);
     }
 }

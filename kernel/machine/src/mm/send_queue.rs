@@ -31,7 +31,7 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// Queue `number` of a device. The device is told not to interrupt for it.
+    /// Queue `number` of a device. The device does not interrupt for it.
     pub fn new(transport: &mut impl Transport, number: u16) -> Result<Self> {
         let mut queue = VirtQueue::new(transport, number, false, false)?;
         queue.set_dev_notify(false);

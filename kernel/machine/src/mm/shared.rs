@@ -8,15 +8,14 @@ use core::ops::Range;
 
 use radix::Radix;
 
-use super::commit;
 use super::frame::{self, FrameRef};
 use super::heap::try_arc;
 use super::number::Number;
 use super::vma::PageSource;
+use super::{commit, lasting};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
-use crate::upcall::{self, cond_resched, cond_resched_killable};
-use linux_raw_sys::general::CAP_SYS_ADMIN;
+use crate::upcall::{cond_resched, cond_resched_killable};
 
 /// Pages that are let go of, or cleared, at a time.
 const AT_ONCE: usize = 1024;
@@ -58,15 +57,26 @@ impl SharedPages {
         };
         try_arc(pages)
     }
+
+    /// Whether it stays when nobody maps it.
+    fn is_segment(&self) -> bool {
+        self.key.is_some()
+    }
 }
 
 impl Drop for SharedPages {
     fn drop(&mut self) {
         let mut pages = self.pages.lock();
-        commit::give(match self.reserved {
+        let promised = match self.reserved {
             true => self.len,
             false => pages.len(),
-        });
+        };
+        let lasting = match self.is_segment() {
+            true => pages.len(),
+            false => 0,
+        };
+        lasting::give(lasting);
+        commit::give(promised - lasting);
         while pages.len() > AT_ONCE
             && let Some(first) = pages.next_item(0)
         {
@@ -91,9 +101,8 @@ impl PageSource for SharedPages {
         if let Some(frame) = pages.get(index) {
             return Ok(frame.clone());
         }
-        // A segment may have nobody whose end gives it back.
-        if self.key.is_some() && frame::is_scarce() && !upcall::capable(CAP_SYS_ADMIN) {
-            return Err(Errno::ENOSPC);
+        if self.is_segment() {
+            lasting::check_room()?;
         }
         let frame = frame::alloc_zeroed()?;
         if !self.reserved {
@@ -104,6 +113,9 @@ impl PageSource for SharedPages {
             commit::give(usize::from(!self.reserved));
             Errno::ENOMEM
         })?;
+        if self.is_segment() {
+            lasting::keep_promise();
+        }
         Ok(frame)
     }
 

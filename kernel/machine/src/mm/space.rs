@@ -69,7 +69,7 @@ const ROUGHLY: usize = 64;
 impl OnUnlock for Space {
     #[inline]
     fn on_unlock(&mut self, counted: impl FnOnce() -> usize) {
-        self.vmas.settle();
+        self.vmas.update_commitment();
         if self.taken >= ROUGHLY {
             self.peak = self.peak.max(self.pages.wrapping_add(counted()));
             self.pages = self.pages.wrapping_sub(core::mem::take(&mut self.taken));
@@ -180,7 +180,7 @@ impl AddressSpace {
         *self.read_lock().vmas.totals()
     }
 
-    /// Asynchronous I/O, which is told of its end, has contexts of it from now on.
+    /// Asynchronous I/O, which is notified of its end, has contexts of it from now on.
     pub fn set_aio(&self) {
         self.aio.store(true, Relaxed);
     }
@@ -191,8 +191,9 @@ impl AddressSpace {
     }
 }
 
-/// A use of a space by a thread, or by who makes it ready for one (Linux's mm_users). The last one's
-/// end empties the space, and may wait; others that hold the space see that it has nothing any more.
+/// A use of a space by a thread, or by exec, which makes it ready for one (Linux's mm_users). The
+/// last one's end empties the space, and may wait; others that hold the space see that it has
+/// nothing any more.
 pub struct SpaceUser(Arc<AddressSpace>);
 
 impl SpaceUser {

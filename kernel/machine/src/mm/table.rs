@@ -287,7 +287,7 @@ impl PageTable {
         filled
     }
 
-    /// Takes the first huge page that touches `range` out, for the only one who uses the tree:
+    /// Takes the first huge page that touches `range` out, for the only user of the tree:
     /// where it begins, its entry, and what that held.
     pub fn take_huge_page(&self, range: Range<usize>) -> Option<(usize, &Entry, Pte, Owed<Clear>)> {
         let (start, slot) = self.next_huge_page(range)?;
@@ -316,8 +316,8 @@ impl PageTable {
         Ok(())
     }
 
-    /// Where the part of `range` ends that has `most` last-level tables and huge pages, or the
-    /// range itself; so many fewer are left in `most`.
+    /// Where the part of `range` ends that has `most` tables and huge pages, or the range itself; so
+    /// many fewer are left in `most`.
     pub fn part_end(&self, range: Range<usize>, most: &mut usize) -> usize {
         count_off(self.root, mmu::levels() - 1, range.clone(), most).unwrap_or(range.end)
     }
@@ -581,8 +581,8 @@ fn find_block<'a>(
     None
 }
 
-/// Counts `left` down for each last-level table and huge page in `range`; where the first begins
-/// for which nothing is left.
+/// Counts `left` down for each huge page and table in `range`, of which those above the last level
+/// may be empty; where the first begins for which nothing is left.
 fn count_off(
     table: PhysAddr,
     level: usize,
@@ -593,16 +593,18 @@ fn count_off(
     for slot in &entries(table)[index(range.start, level)..=index(range.end - 1, level)] {
         let next = ((start >> shift(level)) + 1) << shift(level);
         let pte = slot.load();
-        if pte.is_table() && level > 1 {
-            let part = start..next.min(range.end);
-            if let Some(end) = count_off(PhysAddr(pte.phys()), level - 1, part, left) {
-                return Some(end);
-            }
-        } else if pte != Pte::EMPTY {
+        if pte != Pte::EMPTY {
             if *left == 0 {
                 return Some(start);
             }
-            *left -= 1;
+            if pte.is_table() && level > 1 {
+                let part = start..next.min(range.end);
+                if let Some(end) = count_off(PhysAddr(pte.phys()), level - 1, part, left) {
+                    return Some(end);
+                }
+            }
+            // After what is below it, so that each part has something of that.
+            *left = left.saturating_sub(1);
         }
         start = next;
     }

@@ -53,7 +53,7 @@ impl AddressSpace {
                 at = end;
                 if large && left == 0 {
                     drop(space);
-                    _ = gather.settle(None);
+                    _ = gather.flush(None);
                     cond_resched();
                     (space, left) = (self.lock(), PART);
                 }
@@ -96,7 +96,7 @@ impl Space {
         let mut gather = Gather::new(context);
         self.gather(&mut gather, range.clone());
         let (unlinked, owed) = self.table.unlink(range.clone(), room).unzip();
-        if !gather.settle(owed) {
+        if !gather.flush(owed) {
             self.taken += gather.taken(None);
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Space {
     pub(super) fn release(&mut self, context: &Context, range: Range<usize>) {
         let mut gather = Gather::new(context);
         self.gather(&mut gather, range.clone());
-        if !gather.settle(None) {
+        if !gather.flush(None) {
             self.taken += gather.taken(None);
             return;
         }

@@ -11,8 +11,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::PAGE_SIZE;
 use super::frame::FrameRef;
-use crate::arch::uaccess;
+use crate::arch::{access_end, uaccess};
 use crate::errno::{Errno, Result};
+
+/// Whether a range lies where programs can have memory, whether or not they do: Linux's `access_ok`,
+/// which is asked before anything is waited for or taken.
+#[inline(always)]
+pub fn access_ok(address: usize, len: usize) -> bool {
+    let end = access_end();
+    len <= end && address <= end - len
+}
 
 /// Copies to the program; returns how many bytes before the first that could not be written.
 #[inline]

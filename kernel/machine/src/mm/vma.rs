@@ -51,6 +51,11 @@ pub trait PageSource: Any + Send + Sync {
         None
     }
 
+    /// Whether no shared mapping may write it from now on (F_SEAL_WRITE, F_SEAL_FUTURE_WRITE).
+    fn is_sealed(&self) -> bool {
+        false
+    }
+
     /// A number that all who map the same memory share, by whatever open file, and nobody else
     /// ever. An address will do for what lives for ever.
     fn object(&self) -> usize {
@@ -108,6 +113,44 @@ impl Rights {
     }
 }
 
+/// What mprotect asks for.
+#[derive(Clone, Copy)]
+pub struct Protection {
+    /// For all VMAs.
+    pub rights: Rights,
+    /// Also to execute those that may be executed (READ_IMPLIES_EXEC).
+    pub implies_execute: bool,
+}
+
+impl From<Rights> for Protection {
+    fn from(rights: Rights) -> Self {
+        Protection {
+            rights,
+            implies_execute: false,
+        }
+    }
+}
+
+impl Protection {
+    /// The rights to a VMA.
+    #[inline]
+    pub(super) fn of(self, vma: &Vma) -> Rights {
+        if self.implies_execute && !vma.flags.has(Flags::NEVER_EXECUTE) {
+            self.rights.with(Rights::EXECUTE)
+        } else {
+            self.rights
+        }
+    }
+
+    /// Whether a VMA can have them.
+    #[inline]
+    pub(super) fn is_allowed(self, vma: &Vma) -> bool {
+        let writes = self.rights.has(Rights::WRITE);
+        let executes = self.rights.has(Rights::EXECUTE);
+        !(writes && vma.never_writes() || executes && vma.flags.has(Flags::NEVER_EXECUTE))
+    }
+}
+
 /// How a VMA behaves, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flags(u16);
@@ -143,6 +186,8 @@ impl Flags {
     pub const LOCK_ON_FAULT: Flags = Flags(4096);
     /// What munlock takes away.
     pub const UNLOCKED: Flags = Flags::LOCKED.with(Flags::LOCK_ON_FAULT);
+    /// A file of a mount with MS_NOEXEC: PROT_EXEC is refused.
+    pub const NEVER_EXECUTE: Flags = Flags(8192);
 
     /// With [`Flags::ACCOUNT`] where pages that have these rights are promised, as Linux sees it.
     pub const fn accounted(self, rights: Rights) -> Flags {
@@ -291,9 +336,9 @@ pub struct Vma {
 }
 
 #[cold]
-fn announce(mapping: &dyn PageSource, space: &Weak<AddressSpace>) -> Result<()> {
+fn announce(mapping: &dyn PageSource, space: &Weak<AddressSpace>) -> Result<bool> {
     let reverse_map = mapping.reverse_map();
-    reverse_map.map_or(Ok(()), |reverse_map| reverse_map.add(space))
+    reverse_map.map_or(Ok(false), |reverse_map| reverse_map.add(space))
 }
 
 impl Vma {
@@ -305,6 +350,11 @@ impl Vma {
     /// Whether writes reach others.
     pub fn is_shared(&self) -> bool {
         self.flags.has(Flags::SHARED)
+    }
+
+    /// Whether PROT_WRITE is refused.
+    pub fn never_writes(&self) -> bool {
+        self.flags.has(Flags::SHARED.with(Flags::NEVER_WRITE))
     }
 
     /// Whether a child gets the private pages of it.
@@ -327,12 +377,31 @@ impl Vma {
         }
     }
 
-    /// Says to the file below, if there is one that asks, that `space` maps it.
+    /// Says to the file below, if there is one that asks, that `space` maps it. Returns whether it
+    /// is losing pages ([`ReverseMap::add`]).
     #[inline]
-    pub(super) fn announce(&self, space: &Weak<AddressSpace>) -> Result<()> {
+    pub(super) fn announce(&self, space: &Weak<AddressSpace>) -> Result<bool> {
         match &self.source {
             Source::File { mapping, .. } => announce(&**mapping, space),
-            Source::Anonymous => Ok(()),
+            Source::Anonymous => Ok(false),
+        }
+    }
+
+    /// Whether it may write a file that was sealed against that since its rights were checked.
+    pub(super) fn is_too_late(&self) -> bool {
+        match &self.source {
+            Source::File { mapping, .. } => {
+                self.is_shared() && !self.flags.has(Flags::NEVER_WRITE) && mapping.is_sealed()
+            }
+            Source::Anonymous => false,
+        }
+    }
+
+    /// The reverse map of the file below, if it has one.
+    pub(super) fn reverse_map(&self) -> Option<&ReverseMap> {
+        match &self.source {
+            Source::File { mapping, .. } => mapping.reverse_map(),
+            Source::Anonymous => None,
         }
     }
 

@@ -198,7 +198,7 @@ impl Vmas {
                     cond_resched();
                 }
             }
-            self.tree.settle(0);
+            self.tree.rebalance(0);
             cond_resched();
         }
     }
@@ -270,7 +270,7 @@ impl Vmas {
 
     /// What is promised is what the VMAs need.
     #[inline]
-    pub fn settle(&mut self) {
+    pub fn update_commitment(&mut self) {
         self.commitment.set(self.totals.accounted / PAGE_SIZE);
     }
 
@@ -418,7 +418,7 @@ impl Vmas {
         self.totals.add(&vma, range.len());
         insert(list, at, vma);
         if !self.tree.is_one_list() {
-            self.tree.settle(range.start);
+            self.tree.rebalance(range.start);
             self.join_lists(range.start);
             self.join_lists(range.end);
         }
@@ -439,11 +439,11 @@ impl Vmas {
         let start = lower.start;
         let (list, count) = self.tree.edit(start);
         let lower = list.remove(count - 1);
-        self.tree.settle(start);
+        self.tree.rebalance(start);
         let (list, count) = self.tree.edit(address);
         let upper = &mut list[count - 1];
         (upper.start, upper.source) = (lower.start, lower.source);
-        self.tree.settle(address);
+        self.tree.rebalance(address);
     }
 
     /// Cuts the VMA that holds `address` in two there.
@@ -459,7 +459,7 @@ impl Vmas {
             vma.end = address;
             list.insert(at, upper);
         }
-        self.tree.settle(address);
+        self.tree.rebalance(address);
         Ok(())
     }
 
@@ -488,7 +488,7 @@ impl Vmas {
         }
         let room = room(list.get(above), list.get(above.wrapping_sub(1)));
         if !self.tree.is_one_list() {
-            self.tree.settle(range.start);
+            self.tree.rebalance(range.start);
             return Ok(self.room_at(range.start));
         }
         self.searched.from = self.searched.from.max(room.end);
@@ -545,7 +545,7 @@ impl Vmas {
         gone.add(old);
         join_each(list, at..at + 1);
         if !self.tree.is_one_list() {
-            self.tree.settle(range.start);
+            self.tree.rebalance(range.start);
             self.join_lists(range.start);
             self.join_lists(range.end);
         }
@@ -565,7 +565,7 @@ impl Vmas {
                 self.totals.sub(&vma, vma.end - vma.start);
                 gone.add(vma);
             }
-            self.tree.settle(range.start);
+            self.tree.rebalance(range.start);
         }
     }
 
@@ -599,7 +599,7 @@ impl Vmas {
             }
             join_each(list, inside);
             if !self.tree.is_one_list() {
-                self.tree.settle(start);
+                self.tree.rebalance(start);
                 self.join_lists(start);
             }
         }
@@ -665,7 +665,7 @@ impl Vmas {
         let (list, count) = self.tree.edit(address);
         change(&mut list[count - 1]);
         self.totals.add(&list[count - 1], bytes);
-        self.tree.settle(address);
+        self.tree.rebalance(address);
         true
     }
 

@@ -66,7 +66,7 @@ const FPEXC_ENABLED: u32 = 1 << 30;
 /// The bits of FPSCR that are in FPSR, and those in FPCR (Arm ARM D1.5.3).
 const FPSCR_STATUS: u32 = 0xf800_009f;
 const FPSCR_CONTROL: u32 = 0x07f7_9f00;
-/// The fault status's bit that tells of a write, and ESR's.
+/// The fault status's bit of a write, and ESR's.
 const FSR_WRITE: u32 = 1 << 11;
 const ESR_WRITE: usize = 1 << 6;
 

@@ -22,9 +22,9 @@ pub struct Cpu {
     /// The thread that was just switched from, whose count the next one takes over.
     pub(in crate::arch) previous: Cell<*const ThreadState>,
     /// Where crossings are counted.
-    pub(super) crossings: Cell<&'static Table>,
+    pub(in crate::arch) crossings: Cell<&'static Table>,
     /// What system calls are dispatched by.
-    pub(super) syscalls: Cell<&'static SyscallTable>,
+    pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
     /// What programs read from ID registers here.
     pub(super) view: AtomicPtr<idreg::El0View>,
     /// The thread whose FP/SIMD registers this CPU still holds.
@@ -98,38 +98,6 @@ impl Cpu {
     #[inline(always)]
     pub fn index(&self) -> usize {
         self.index
-    }
-
-    /// The counters of the thread that runs here.
-    #[inline(always)]
-    pub fn crossings(&self) -> &'static Table {
-        self.crossings.get()
-    }
-
-    /// Counts into another table from now on: this CPU's of another counting group.
-    ///
-    /// # Panics
-    /// If this is another CPU.
-    #[inline]
-    pub fn set_crossings(&self, table: &'static Table) {
-        assert!(core::ptr::eq(self, this()));
-        self.crossings.set(table);
-    }
-
-    /// Dispatches system calls by another table from now on: the plain one or the tracing one.
-    ///
-    /// # Panics
-    /// If this is another CPU.
-    #[inline]
-    pub fn set_syscalls(&self, table: &'static SyscallTable) {
-        assert!(core::ptr::eq(self, this()));
-        self.syscalls.set(table);
-    }
-
-    /// Address of the running thread; 0 before the first.
-    #[inline(always)]
-    pub(in crate::arch) fn current_address(&self) -> usize {
-        self.current.get() as usize
     }
 }
 

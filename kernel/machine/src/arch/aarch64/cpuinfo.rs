@@ -1,4 +1,4 @@
-//! What `/proc/cpuinfo` tells of a CPU, as Linux prints it.
+//! What `/proc/cpuinfo` shows of a CPU, as Linux prints it.
 
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;

@@ -167,7 +167,7 @@ global_asm!(
     ".endm",
 
     // Counts a system call that has no place in its table, and calls the handler of those, which
-    // stands at `place`: whoever watches sees it all the same.
+    // stands at `place`: a watcher sees it all the same.
     ".macro call_unknown place",
     "   ldr x10, [x18, {crossings}]",
     "   ldr x11, [x10, {unknown}]",

@@ -25,7 +25,7 @@ pub mod class {
     pub const SHIFT: u32 = 26;
     /// How many there can be.
     pub const COUNT: usize = 64;
-    /// No reason told: an undefined instruction.
+    /// An unknown reason: an undefined instruction.
     pub const UNKNOWN: usize = 0x00;
     /// WFI or WFE trapped.
     pub const WFX: usize = 0x01;

@@ -33,9 +33,9 @@ const TCR_HD: usize = 1 << 40;
 const TCR_E0PD1: usize = 1 << 56;
 
 static FOLDED: Mutex<System> = Mutex::new(System::new());
-static SETTLED: Once<Settled> = Once::new();
+static BOOT_FEATURES: Once<BootFeatures> = Once::new();
 
-struct Settled {
+struct BootFeatures {
     system: System,
     hwcaps: Hwcaps,
     /// The capabilities of 32-bit programs.
@@ -106,7 +106,7 @@ pub(super) fn init() {
     let vectors = params::choice("entry", &entry::Policy::NAMES).vectors();
     let view = El0View::new(&system, ENABLED, 0);
     let (hwcaps, compat_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));
-    SETTLED.call_once(|| Settled {
+    BOOT_FEATURES.call_once(|| BootFeatures {
         system,
         hwcaps,
         compat_hwcaps,
@@ -116,14 +116,14 @@ pub(super) fn init() {
     assert!(admitted, "the boot CPU was folded in");
 }
 
-fn settled() -> &'static Settled {
-    SETTLED.get().expect("the features are settled")
+fn boot_features() -> &'static BootFeatures {
+    BOOT_FEATURES.get().expect("the features are settled")
 }
 
 /// What all CPUs have.
 #[inline]
 pub fn features() -> &'static System {
-    &settled().system
+    &boot_features().system
 }
 
 /// Whether the hardware sets the Access flag, by this CPU's own ID_AA64MMFR1_EL1.HAFDBS: a trap in
@@ -135,24 +135,24 @@ pub fn reread_hw_access_flag() -> bool {
 
 /// AT_HWCAP and AT_HWCAP2.
 pub fn hwcap() -> (u64, u64) {
-    (settled().hwcaps.hwcap, settled().hwcaps.hwcap2)
+    (boot_features().hwcaps.hwcap, boot_features().hwcaps.hwcap2)
 }
 
 /// AT_HWCAP and AT_HWCAP2 of 32-bit programs.
 pub(super) fn compat_hwcap() -> (u64, u64) {
-    let Hwcaps { hwcap, hwcap2 } = settled().compat_hwcaps;
+    let Hwcaps { hwcap, hwcap2 } = boot_features().compat_hwcaps;
     (hwcap, hwcap2)
 }
 
 /// The names that `/proc/cpuinfo` lists.
 pub fn hwcap_names() -> impl Iterator<Item = &'static str> {
-    settled().hwcaps.names()
+    boot_features().hwcaps.names()
 }
 
 /// Turns on, on this CPU, what was settled. Returns false, with a line in the log, if the CPU lacks
 /// something promised.
 pub(super) fn start_cpu() -> bool {
-    let (cpu, settled, mut raw) = (cpu::this(), settled(), probe());
+    let (cpu, settled, mut raw) = (cpu::this(), boot_features(), probe());
     if cfg!(feature = "selftest") && cpu.index() == 1 && params::get("selftest.late").is_some() {
         // As if another CPU came now, which lacks what the others have.
         raw.set(ID_AA64ISAR0_EL1, 0);

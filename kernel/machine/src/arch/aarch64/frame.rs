@@ -86,7 +86,7 @@ pub(super) mod pstate {
 
     /// AArch32's user mode: bits 4 to 0 (C5.2.20, "When exception taken from AArch32 state").
     pub const COMPAT_USER: usize = 0b10000;
-    /// The bits that tell the mode.
+    /// The bits of the mode.
     pub const COMPAT_MODE: usize = 0b11111;
     /// AArch32: Thumb instructions.
     pub const THUMB: usize = 1 << 5;

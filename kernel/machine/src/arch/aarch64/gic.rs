@@ -145,7 +145,7 @@ pub(super) fn start_cpu() {
     super::virt::start_cpu(maintenance());
 }
 
-/// This CPU's redistributor: the one whose GICR_TYPER tells the CPU's affinity.
+/// This CPU's redistributor: the one whose GICR_TYPER holds the CPU's affinity.
 fn redistributor() -> Option<Registers> {
     let mpidr = read!("mpidr_el1");
     let affinity = (mpidr & 0xff_ffff | mpidr >> 8 & 0xff00_0000) as u64;

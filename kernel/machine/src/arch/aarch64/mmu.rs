@@ -281,18 +281,20 @@ pub(super) fn init(features: &idreg::System) {
     super::tlb::init(features);
 }
 
-/// Fills a page with zeroes.
+/// Fills `count` pages with zeroes, at least one.
 ///
 /// # Safety
-/// `page` is the address of a whole page of normal memory that the caller owns.
+/// `pages` is the address of the first of so many whole pages of normal memory, which lie one after
+/// the other and which the caller owns.
 #[inline]
-pub unsafe fn zero_page(page: *mut u8) {
+pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
+    let bytes = count * super::PAGE_SIZE;
     if !ZERO_BY_BLOCK.load(Relaxed) {
-        // SAFETY: the caller's page.
-        return unsafe { page.write_bytes(0, super::PAGE_SIZE) };
+        // SAFETY: the caller's pages.
+        return unsafe { pages.write_bytes(0, bytes) };
     }
-    // SAFETY: zeroes the caller's page from its first byte to its last (DC ZVA: Arm ARM C5.3, "Data
-    // Cache Zero by VA").
+    // SAFETY: zeroes the caller's pages from their first byte to their last (DC ZVA: Arm ARM C5.3,
+    // "Data Cache Zero by VA").
     unsafe {
         asm!(
             "2:",
@@ -302,8 +304,8 @@ pub unsafe fn zero_page(page: *mut u8) {
             ".endr",
             "cmp {at}, {end}",
             "b.ne 2b",
-            at = inout(reg) page => _,
-            end = in(reg) page.wrapping_add(super::PAGE_SIZE),
+            at = inout(reg) pages => _,
+            end = in(reg) pages.wrapping_add(bytes),
             unrolled = const 16,
             block = const ZERO_BLOCK,
             options(nostack),

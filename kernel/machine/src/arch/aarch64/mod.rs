@@ -54,7 +54,7 @@ pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use points::leave as leave_debug;
 pub use sve_calls::dropping_table;
-pub use thread::{ThreadState, enter_user, work};
+pub use thread::{ThreadState, enter_user};
 
 use linux_raw_sys::prctl::{PR_SVE_GET_VL, PR_SVE_SET_VL};
 
@@ -74,7 +74,7 @@ pub const MAX_CPUS: usize = 64;
 pub const CLOCK_SOURCE: &str = "arch_sys_counter";
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "aarch64";
-/// The same for who asks as a 32-bit Linux.
+/// The same as a 32-bit Linux reports it.
 pub const UTS_MACHINE_32: &str = "armv8l";
 /// The bits of a personality that no program begins with.
 pub const LOST_PERSONALITY: u32 = 0x0040_0000; // READ_IMPLIES_EXEC
@@ -83,6 +83,13 @@ pub const LOST_PERSONALITY: u32 = 0x0040_0000; // READ_IMPLIES_EXEC
 #[inline(always)]
 pub const fn user_end() -> usize {
     USER_END
+}
+
+/// Where Linux's `access_ok` ends (TASK_SIZE_MAX), which is that of its largest addresses, of 52
+/// bits, also where the CPU has fewer.
+#[inline(always)]
+pub const fn access_end() -> usize {
+    1 << 52
 }
 
 /// What programs run here.

@@ -1,6 +1,6 @@
 //! Breakpoints and watchpoints of the hardware that a tracer sets for a thread (NT_ARM_HW_BREAK and
 //! NT_ARM_HW_WATCH; Arm ARM D2.8 to D2.10). They are in the CPU while the thread's program runs,
-//! and tell of its own accesses alone.
+//! and report its own accesses alone.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -13,30 +13,11 @@ use super::frame::{Frame, REGISTERS, pstate};
 use super::records::{self, END, ESR_MAGIC, FP_MAGIC, Head, RESERVED};
 use super::sve;
 use super::sve_frame::{self, Plan};
+pub use crate::arch::delivery::Delivery;
 use crate::arch::task;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::with_active;
-
-/// A signal on its way to a handler.
-pub struct Delivery<'a> {
-    /// The signal.
-    pub signo: u32,
-    /// The `siginfo_t`.
-    pub info: &'a [u8; 128],
-    /// The handler.
-    pub handler: usize,
-    /// SA_* flags.
-    pub flags: usize,
-    /// Where the handler returns to: code that calls rt_sigreturn.
-    pub restorer: usize,
-    /// The mask to come back to.
-    pub mask: u64,
-    /// `ss_sp`, `ss_flags`, `ss_size` of the alternate stack.
-    pub altstack: [usize; 3],
-    /// Top of the stack to use; 0 to go on below the present stack pointer.
-    pub stack_top: usize,
-}
 
 /// What of a `ucontext_t` says where a handler returns to: the alternate stack, and the signal
 /// mask.
@@ -139,7 +120,7 @@ pub fn frame_size() -> usize {
 /// The smallest alternate stack (MINSIGSTKSZ of the architecture's `signal.h`).
 pub const MIN_STACK: usize = 5120;
 
-/// Whether `struct sigaction` tells where a handler returns to (SA_RESTORER).
+/// Whether `struct sigaction` says where a handler returns to (SA_RESTORER).
 pub const HAS_RESTORER: bool = true;
 
 const SA_SIGINFO: usize = linux_raw_sys::general::SA_SIGINFO as usize;
@@ -263,7 +244,7 @@ fn pop_records(base: usize) -> Result<()> {
     }
 }
 
-/// What a program is told that has no frame to return to: the code of SIGSEGV, and the address
+/// For a program that has no frame to return to: the code of SIGSEGV, and the address
 /// (`arm64_notify_segfault`).
 pub fn bad_frame(frame: &Frame) -> (u32, usize) {
     let at = frame.sp();

@@ -23,7 +23,7 @@ pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
 static PROBED: AtomicUsize = AtomicUsize::new(0);
 static RELEASED: AtomicBool = AtomicBool::new(false);
 
-/// Starts all other CPUs of the tree, and waits until they have told what they have.
+/// Starts all other CPUs of the tree, and waits until they have reported their features.
 pub(super) fn bring_up(tree: Fdt) {
     let mut started = 0;
     let boot = cpu::this().mpidr.load(Relaxed);

@@ -46,7 +46,7 @@ fn find_memory(tree: usize, image: usize) -> Option<mm::Archive> {
         Ok(tree) => tree,
         Err(why) => stop(why),
     };
-    // First, as whoever panics turns the machine off.
+    // First, as a panic turns the machine off.
     psci::init(tree);
     let memory = match fdt::memory(tree) {
         Ok(memory) => memory,

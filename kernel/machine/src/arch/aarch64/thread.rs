@@ -19,19 +19,7 @@ use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep;
 use crate::upcall;
 
-/// Bits of a thread's work word: why it must not return to its program yet.
-pub mod work {
-    /// Another thread should run first.
-    pub const NEED_RESCHED: u32 = 1 << 0;
-    /// A signal may be due.
-    pub const SIGNAL: u32 = 1 << 1;
-    /// The thread is traced.
-    pub const TRACE: u32 = 1 << 2;
-    /// The program is to learn its CPU, or to leave a restartable sequence.
-    pub const RSEQ: u32 = 1 << 3;
-    /// The thread waits for memory first.
-    pub const MEMORY: u32 = 1 << 4;
-}
+pub use crate::arch::work;
 
 /// What a switch moves of a thread's program: its thread pointers with V0 to V31, unless
 /// `ThreadState::moved` is another than 0.
@@ -308,7 +296,7 @@ impl ThreadState {
         self.sve_lengths.set(lengths);
     }
 
-    /// Remembers what a fault signal will tell: the address and the syndrome.
+    /// Remembers what a fault signal will report: the address and the syndrome.
     pub(super) fn set_fault(&self, address: usize, syndrome: usize) {
         assert!(self.is_current());
         self.fault.set((address, syndrome));

@@ -1,4 +1,4 @@
-//! Who runs: of the host's threads, the one that has the CPU.
+//! Which of the host's threads has the CPU.
 
 extern crate std;
 
@@ -18,7 +18,7 @@ impl Baton {
         }
     }
 
-    /// Gives the CPU to who waits, or will.
+    /// Gives the CPU to the thread that waits, or will.
     pub fn give(&self) {
         *self.given.lock().expect("nobody panics with it") = true;
         self.changed.notify_one();

@@ -18,9 +18,9 @@ pub struct Cpu {
     /// The thread that ran here before it.
     pub(in crate::arch) previous: Cell<*const ThreadState>,
     /// Where crossings are counted.
-    crossings: Cell<&'static Table>,
+    pub(in crate::arch) crossings: Cell<&'static Table>,
     /// What system calls are dispatched by.
-    pub(super) syscalls: Cell<&'static SyscallTable>,
+    pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
     /// Free frames.
     pub frames: CpuLocal<mm::frame::Cache>,
     /// Page tables without entries.
@@ -67,26 +67,6 @@ impl Cpu {
     /// The CPU's number.
     pub fn index(&self) -> usize {
         0
-    }
-
-    /// The counters of the thread that runs here.
-    pub fn crossings(&self) -> &'static Table {
-        self.crossings.get()
-    }
-
-    /// Counts into another table from now on.
-    pub fn set_crossings(&self, table: &'static Table) {
-        self.crossings.set(table);
-    }
-
-    /// Dispatches system calls by another table from now on: the plain one or the tracing one.
-    pub fn set_syscalls(&self, table: &'static SyscallTable) {
-        self.syscalls.set(table);
-    }
-
-    /// Address of the running thread; 0 before the first.
-    pub(in crate::arch) fn current_address(&self) -> usize {
-        self.current.get() as usize
     }
 }
 

@@ -5,6 +5,7 @@ use dtoolkit::fdt::FdtNode;
 
 use super::{cpu, time};
 pub use crate::arch::interrupted::Interrupted;
+use crate::sync::lockdep::NoSleep;
 use crate::upcall;
 
 /// Whether an interrupt waits for this CPU.
@@ -15,6 +16,7 @@ pub fn pending() -> bool {
 /// Handles what is pending.
 pub fn service(from: Interrupted) {
     if pending() {
+        let _no_sleep = NoSleep::begin();
         cpu::this().crossings().add(Kind::InterruptTimer);
         time::set_deadline(None);
         upcall::timer_interrupt(from);

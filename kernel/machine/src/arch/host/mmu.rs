@@ -83,7 +83,7 @@ impl Pte {
         self.0 & bit::VALID != 0
     }
 
-    /// Never: whoever walks tables sees all entries.
+    /// Never: every walk of tables sees all entries.
     pub const fn is_unseen(self) -> bool {
         false
     }
@@ -214,7 +214,7 @@ pub(super) fn translate(address: usize, access: Access) -> Option<*mut u8> {
     for level in (0..LEVELS).rev() {
         let size = PAGE_SIZE << (9 * level);
         // SAFETY: a root that is active, or what a valid entry of a table points to; tables are
-        // freed by who has the CPU, which is the caller.
+        // freed by the holder of the CPU, which is the caller.
         let entry = &unsafe { table(phys) }.0[address / size % ENTRIES];
         let pte = Pte(entry.load(Acquire));
         if level > 0 && pte.is_table() {
@@ -291,13 +291,14 @@ pub fn keeps_mappings() -> bool {
     true
 }
 
-/// Fills a page with zeroes.
+/// Fills `count` pages with zeroes, at least one.
 ///
 /// # Safety
-/// `page` is the address of a whole page that the caller owns.
-pub unsafe fn zero_page(page: *mut u8) {
-    // SAFETY: the caller owns the page.
-    unsafe { page.write_bytes(0, PAGE_SIZE) };
+/// `pages` is the address of the first of so many whole pages, which lie one after the other and
+/// which the caller owns.
+pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
+    // SAFETY: the caller owns the pages.
+    unsafe { pages.write_bytes(0, count * PAGE_SIZE) };
 }
 
 /// Copies a page.

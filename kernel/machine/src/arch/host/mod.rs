@@ -27,7 +27,7 @@ pub mod vdso;
 pub use crate::arch::task::{adopt, current, current_arc, switch, try_current};
 pub use frame::Frame;
 pub use regset::leave_debug;
-pub use thread::{ThreadState, enter_user, work};
+pub use thread::{ThreadState, enter_user};
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -73,7 +73,7 @@ pub const COMPAT_CALLS: bool = false;
 pub const CLOCK_SOURCE: &str = "host";
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "host";
-/// The same for who asks as a 32-bit Linux: there are no 32-bit programs.
+/// The same as a 32-bit Linux reports it: there are no 32-bit programs.
 pub const UTS_MACHINE_32: &str = UTS_MACHINE;
 /// What of a personality no program begins with.
 pub const LOST_PERSONALITY: u32 = 0;
@@ -83,9 +83,14 @@ pub const fn user_end() -> usize {
     USER_END
 }
 
+/// Where Linux's `access_ok` ends (TASK_SIZE_MAX).
+pub const fn access_end() -> usize {
+    USER_END
+}
+
 /// What the entry path calls for a thread whose calls drop vectors: there is none.
 pub fn dropping_table() -> &'static SyscallTable {
-    &crate::upcall::SYSCALLS
+    crate::upcall::syscalls()
 }
 
 /// Calls that only this architecture has.

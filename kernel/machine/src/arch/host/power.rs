@@ -14,7 +14,7 @@ pub fn reset() -> ! {
     std::process::exit(0)
 }
 
-/// Shows the log, and why the machine ends, to who asks for it by the environment's `STILE_LOG`.
+/// Shows the log, and why the machine ends, where the environment has `STILE_LOG`.
 pub fn last_words(text: &[u8]) {
     if std::env::var_os("STILE_LOG").is_some() {
         std::eprint!("{}", String::from_utf8_lossy(text));

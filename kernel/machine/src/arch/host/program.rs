@@ -1,4 +1,4 @@
-//! Programs: a function of whoever started the machine, which makes system calls by calling
+//! Programs: a function that the host supplies, which makes system calls by calling
 //! [`call`].
 
 use spin::Once;

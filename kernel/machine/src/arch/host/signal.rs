@@ -5,28 +5,9 @@ use linux_raw_sys::general::SI_KERNEL;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::frame::{Frame, reg};
+pub use crate::arch::delivery::Delivery;
 use crate::errno::Result;
 use crate::mm::user::UserPtr;
-
-/// A signal on its way to a handler.
-pub struct Delivery<'a> {
-    /// The signal.
-    pub signo: u32,
-    /// The `siginfo_t`.
-    pub info: &'a [u8; 128],
-    /// The handler.
-    pub handler: usize,
-    /// SA_* flags.
-    pub flags: usize,
-    /// Where the handler returns to: code that calls rt_sigreturn.
-    pub restorer: usize,
-    /// The mask to come back to.
-    pub mask: u64,
-    /// `ss_sp`, `ss_flags`, `ss_size` of the alternate stack.
-    pub altstack: [usize; 3],
-    /// Top of the stack to use; 0 to go on below the present stack pointer.
-    pub stack_top: usize,
-}
 
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable)]
@@ -48,7 +29,7 @@ pub fn frame_size() -> usize {
 /// The smallest alternate stack.
 pub const MIN_STACK: usize = 2048;
 
-/// Whether `struct sigaction` tells where a handler returns to (SA_RESTORER).
+/// Whether `struct sigaction` says where a handler returns to (SA_RESTORER).
 pub const HAS_RESTORER: bool = false;
 
 /// Makes the program run a signal's handler, after which rt_sigreturn finds what it did before.
@@ -86,7 +67,7 @@ pub fn before(frame: &Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]
     Ok((kept.mask, Some(kept.stack)))
 }
 
-/// What a program is told that has no frame to return to: the code of SIGSEGV, and the address.
+/// For a program that has no frame to return to: the code of SIGSEGV, and the address.
 pub fn bad_frame(_frame: &Frame) -> (u32, usize) {
     (SI_KERNEL, 0)
 }

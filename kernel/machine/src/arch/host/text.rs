@@ -10,7 +10,7 @@ pub fn symbols() -> &'static [u8] {
     &[]
 }
 
-/// Whether a thread needs more stack than it has: the host tells.
+/// Whether a thread needs more stack than it has: the host checks that.
 pub fn has_overflowed(_sp: usize, _address: usize) -> bool {
     false
 }

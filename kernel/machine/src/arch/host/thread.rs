@@ -17,19 +17,7 @@ use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep;
 use crate::upcall;
 
-/// Bits of a thread's work word: why it must not return to its program yet.
-pub mod work {
-    /// Another thread should run first.
-    pub const NEED_RESCHED: u32 = 1 << 0;
-    /// A signal may be due.
-    pub const SIGNAL: u32 = 1 << 1;
-    /// A tracer is to be told, or something else that `task::exit_work` knows.
-    pub const TRACE: u32 = 1 << 2;
-    /// The program is to learn its CPU, or to leave a restartable sequence.
-    pub const RSEQ: u32 = 1 << 3;
-    /// The thread waits for memory first.
-    pub const MEMORY: u32 = 1 << 4;
-}
+pub use crate::arch::work;
 
 /// What a thread does when it is first switched to.
 #[derive(Clone, Copy)]

@@ -21,15 +21,15 @@ pub struct Cpu {
     /// The thread that ran here before it.
     pub(in crate::arch) previous: Cell<*const ThreadState>,
     /// Where crossings are counted.
-    pub(super) crossings: Cell<&'static Table>,
+    pub(in crate::arch) crossings: Cell<&'static Table>,
     /// What system calls are dispatched by.
-    pub(super) syscalls: Cell<&'static SyscallTable>,
+    pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
     /// Where a trap from the kernel keeps registers before it may touch the stack.
     pub(super) spill: Cell<[usize; 4]>,
     /// t0, t1, `sepc`, `scause`, `stval` and `sstatus` of a trap from the kernel while its frame is
     /// stored, which may trap itself.
     pub(super) outer: Cell<[usize; 6]>,
-    /// The word that tells of new kernel mappings, and this CPU's bit in it.
+    /// The word that says that there are new kernel mappings, and this CPU's bit in it.
     pub(super) unseen: Cell<&'static AtomicU64>,
     pub(super) unseen_bit: Cell<u64>,
     /// Top of the stack that an overflow is reported on.
@@ -106,38 +106,6 @@ impl Cpu {
     /// The hart's number.
     pub(super) fn hart(&self) -> usize {
         self.hart.load(Relaxed)
-    }
-
-    /// The counters of the thread that runs here.
-    #[inline(always)]
-    pub fn crossings(&self) -> &'static Table {
-        self.crossings.get()
-    }
-
-    /// Counts into another table from now on: this CPU's of another counting group.
-    ///
-    /// # Panics
-    /// If this is another CPU.
-    #[inline]
-    pub fn set_crossings(&self, table: &'static Table) {
-        assert!(core::ptr::eq(self, this()));
-        self.crossings.set(table);
-    }
-
-    /// Dispatches system calls by another table from now on: the plain one or the tracing one.
-    ///
-    /// # Panics
-    /// If this is another CPU.
-    #[inline]
-    pub fn set_syscalls(&self, table: &'static SyscallTable) {
-        assert!(core::ptr::eq(self, this()));
-        self.syscalls.set(table);
-    }
-
-    /// Address of the running thread; 0 before the first.
-    #[inline(always)]
-    pub(in crate::arch) fn current_address(&self) -> usize {
-        self.current.get() as usize
     }
 
     /// The thread that runs here.

@@ -150,7 +150,7 @@ pub unsafe extern "C" fn trap() {
         "bnez t0, 5f",
         registers!("ld": a0 10),
         "j 1b",
-        // A system call beyond the table: whoever watches sees it all the same.
+        // A system call beyond the table: a watcher sees it all the same.
         "3: ld t1, {crossings}(tp)",
         "li t0, {unknown}",
         "add t1, t1, t0",
@@ -358,7 +358,7 @@ unsafe extern "C" fn from_kernel() {
         "sd t1, {outer} + 40(tp)",
         "li t0, {spie}",
         "csrs sstatus, t0",
-        // If sp is about to run into the guard below a stack, which one bit tells, the handler gets
+        // If sp is about to run into the guard below a stack, as one bit shows, the handler gets
         // the overflow stack.
         "mv t0, sp",
         "addi sp, sp, -{size}",

@@ -1,4 +1,4 @@
-//! What all harts have, and what programs are told of it.
+//! What all harts have, and what programs see of it.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -52,7 +52,7 @@ impl Features {
         self.extensions.has(extension)
     }
 
-    /// The facts that `riscv_hwprobe` tells.
+    /// The facts that `riscv_hwprobe` returns.
     pub(super) fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -174,7 +174,7 @@ pub(super) fn of_hart(hart: usize) -> Option<(Extensions, Option<&'static str>)>
 /// Bits of `senvcfg` (privileged manual, section 12.1.10).
 const CBO_ZERO: usize = 1 << 7;
 
-/// Lets programs use on this hart what they are told of; false if it cannot do all of it.
+/// Lets programs use on this hart what is reported to them; false if it cannot do all of it.
 pub(super) fn start_cpu() -> bool {
     if features().facts.extensions.has(Extension::Zicboz) {
         // SAFETY: allows programs one instruction on their own memory.
@@ -194,7 +194,7 @@ pub fn hwcap() -> (u64, u64) {
     (features().facts.extensions.hwcap(), 0)
 }
 
-/// Whether the hardware sets the Accessed bit, asked anew: no register tells, so the answer is
+/// Whether the hardware sets the Accessed bit, asked anew: no register says it, so the answer is
 /// always the settled one.
 pub fn reread_hw_access_flag() -> bool {
     features().hw_access_flag()

@@ -1,6 +1,6 @@
-//! The fence system: who executes `sfence.vma` when. The crate `fence` decides; the boot parameters
-//! `fence.kernel`, `fence.user` and `fence.inject` choose how, and `asid.bits` makes believe that
-//! harts have fewer identifiers than they do.
+//! The fence system: which harts execute `sfence.vma`, and when. The crate `fence` decides; the
+//! boot parameters `fence.kernel`, `fence.user` and `fence.inject` choose how, and `asid.bits`
+//! makes believe that harts have fewer identifiers than they do.
 
 use core::ops::Range;
 use core::sync::atomic::{self, AtomicBool, AtomicU64, Ordering::*};
@@ -41,7 +41,7 @@ pub(super) fn init(svvptc: bool) {
         ],
     );
     let user = asked
-        .settle(svvptc, seed.is_some())
+        .resolve(svvptc, seed.is_some())
         .unwrap_or_else(|refused| {
             crate::log!("{refused}: preventive instead");
             User::Preventive

@@ -7,6 +7,7 @@ use crossings::Kind;
 
 use super::{cpu, external, smp, time};
 pub use crate::arch::interrupted::Interrupted;
+use crate::sync::lockdep::NoSleep;
 use crate::upcall;
 
 /// Interrupt codes, and bit numbers in `sip` and `sie` (privileged manual, section 12.1.3).
@@ -60,6 +61,7 @@ pub fn wait() {
 
 /// Handles the interrupt `code` of this hart.
 pub(super) fn handle(code: usize, from: Interrupted) {
+    let _no_sleep = NoSleep::begin();
     let count = |kind| cpu::this().crossings().add(kind);
     match code {
         code::SOFTWARE => {

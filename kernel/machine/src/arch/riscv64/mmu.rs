@@ -60,7 +60,7 @@ mod bit {
 pub const TABLE: u64 = bit::VALID;
 /// What reveals an unseen entry, for assembly: these bits change together.
 pub const REVEAL: u64 = bit::VALID | bit::UNSEEN;
-/// The bit that tells an unseen entry, for assembly.
+/// The bit of an unseen entry, for assembly.
 pub const UNSEEN: u64 = bit::UNSEEN;
 /// Rights of everything while booting, for assembly.
 pub const BOOT_RIGHTS: u64 =
@@ -399,16 +399,17 @@ pub unsafe fn activate(root: usize, asid: u16) {
     unsafe { write_satp(mode | (asid as u64) << SATP_ASID | (root >> PAGE_SHIFT) as u64) };
 }
 
-/// Fills a page with zeroes.
+/// Fills `count` pages with zeroes, at least one.
 ///
 /// # Safety
-/// `page` is the address of a whole page that the caller owns.
+/// `pages` is the address of the first of so many whole pages, which lie one after the other and
+/// which the caller owns.
 #[inline]
-pub unsafe fn zero_page(page: *mut u8) {
-    let end = page.wrapping_add(super::PAGE_SIZE);
+pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
+    let end = pages.wrapping_add(count * super::PAGE_SIZE);
     if super::is_taken::<{ Key::ZeroByBlock as u32 }>() {
-        // SAFETY: the caller owns the 4096 bytes at `page`, a multiple of 16 blocks; every hart has
-        // the instruction.
+        // SAFETY: the caller owns what lies from `pages` to `end`, a multiple of 16 blocks; every
+        // hart has the instruction.
         unsafe {
             asm!(
                 ".option push",
@@ -420,7 +421,7 @@ pub unsafe fn zero_page(page: *mut u8) {
                 ".endr",
                 "bne {at}, {end}, 1b",
                 ".option pop",
-                at = inout(reg) page => _,
+                at = inout(reg) pages => _,
                 end = in(reg) end,
                 unrolled = const 16,
                 block = const features::ZERO_BLOCK,
@@ -429,7 +430,7 @@ pub unsafe fn zero_page(page: *mut u8) {
         }
         return;
     }
-    // SAFETY: the caller owns the 4096 bytes at `page`, a multiple of 128.
+    // SAFETY: the caller owns what lies from `pages` to `end`, a multiple of 128 bytes.
     unsafe {
         asm!(
             "1:",
@@ -440,7 +441,7 @@ pub unsafe fn zero_page(page: *mut u8) {
             ".endr",
             "addi {at}, {at}, 128",
             "bne {at}, {end}, 1b",
-            at = inout(reg) page => _,
+            at = inout(reg) pages => _,
             end = in(reg) end,
             options(nostack),
         )

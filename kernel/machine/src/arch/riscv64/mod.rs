@@ -11,7 +11,7 @@ mod external;
 mod features;
 mod fence;
 mod fp;
-mod frame;
+pub(in crate::arch) mod frame;
 mod hwprobe;
 mod kernel_map;
 mod memory;
@@ -50,7 +50,7 @@ pub fn dropping_table() -> &'static super::SyscallTable {
 pub use crate::arch::task::{adopt, current, current_arc, switch, try_current};
 pub use hwprobe::{answers as probes, specific_calls};
 pub use regset::leave_debug;
-pub use thread::{ThreadState, enter_user, work};
+pub use thread::{ThreadState, enter_user};
 #[cfg(feature = "selftest")]
 pub use trap::wild_access;
 
@@ -100,7 +100,7 @@ pub const COMPAT_CALLS: bool = false;
 pub const CLOCK_SOURCE: &str = "riscv_clocksource";
 /// What uname calls the machine.
 pub const UTS_MACHINE: &str = "riscv64";
-/// The same for who asks as a 32-bit Linux: there are no 32-bit programs.
+/// The same as a 32-bit Linux reports it: there are no 32-bit programs.
 pub const UTS_MACHINE_32: &str = UTS_MACHINE;
 /// The bits of a personality that no program begins with.
 pub const LOST_PERSONALITY: u32 = 0;
@@ -115,6 +115,12 @@ pub fn user_end() -> usize {
     } else {
         mmu::Mode::Sv39.half()
     }
+}
+
+/// Where Linux's `access_ok` ends (TASK_SIZE_MAX).
+#[inline(always)]
+pub fn access_end() -> usize {
+    user_end()
 }
 
 /// Stops this hart for ever.

@@ -5,11 +5,9 @@ use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::fp;
-use super::frame::{Frame, reg};
+use super::frame::Frame;
 use super::thread::ThreadState;
 use super::vector::{self, Control};
-use crate::arch::Call;
-use crate::arch::syscall::{ENTRIES, UNKNOWN};
 use crate::arch::task;
 use crate::errno::{Errno, Result};
 
@@ -116,45 +114,8 @@ pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-impl Frame {
-    /// The system call that is to be made, as a tracer may have changed it.
-    pub fn call(&self) -> Call {
-        let mut arguments = core::array::from_fn(|at| self.x[reg::A0 + at]);
-        arguments[0] = self.orig_a0;
-        let number = self.x[reg::A7];
-        Call {
-            architecture: AUDIT,
-            number: number as i32,
-            place: if number < ENTRIES { number } else { UNKNOWN },
-            pc: self.pc(),
-            arguments,
-        }
-    }
-
-    /// Before a watched call: it has failed, unless it is made or a tracer gives it another result.
-    pub fn begin_watched(&mut self) {
-        self.set_result(Errno::ENOSYS.result());
-    }
-
-    /// The system call was not made: what its first argument's register, which has its result
-    /// otherwise, holds then.
-    pub fn roll_back(&self) -> isize {
-        self.orig_a0 as isize
-    }
-
-    /// The thread is in system call `number`.
-    pub fn set_syscall(&mut self, number: usize) {
-        self.syscall = number as isize;
-    }
-
-    /// EIO if the program is to stop after its next instruction: the hardware does not do that.
-    pub fn set_single_step(&mut self, on: bool) -> Result<()> {
-        if on { Err(Errno::EIO) } else { Ok(()) }
-    }
-}
-
 /// Never asked for: see [`Frame::set_single_step`].
 pub fn leave_debug() {}
 
 /// AUDIT_ARCH_RISCV64 (include/uapi/linux/audit.h): how filters and tracers call the architecture.
-const AUDIT: u32 = 0xc000_00f3;
+pub(in crate::arch) const AUDIT: u32 = 0xc000_00f3;

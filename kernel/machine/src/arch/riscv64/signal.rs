@@ -9,30 +9,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::frame::{Frame, reg};
 use super::vector_frame::{self, Head};
 use super::{fp, vector};
+pub use crate::arch::delivery::Delivery;
 use crate::arch::task;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-
-/// A signal on its way to a handler.
-pub struct Delivery<'a> {
-    /// The signal.
-    pub signo: u32,
-    /// The `siginfo_t`.
-    pub info: &'a [u8; 128],
-    /// The handler.
-    pub handler: usize,
-    /// SA_* flags.
-    #[allow(dead_code, reason = "frames of 32-bit programs differ by them")]
-    pub flags: usize,
-    /// Where the handler returns to: code that calls rt_sigreturn.
-    pub restorer: usize,
-    /// The mask to come back to.
-    pub mask: u64,
-    /// `ss_sp`, `ss_flags`, `ss_size` of the alternate stack.
-    pub altstack: [usize; 3],
-    /// Top of the stack to use; 0 to go on below the present stack pointer.
-    pub stack_top: usize,
-}
 
 /// What a `struct ucontext` begins with.
 #[repr(C)]
@@ -70,7 +50,7 @@ mod offset {
 /// Bytes that the stack pointer is aligned to (RISC-V ELF psABI, section 2.1).
 const STACK_ALIGN: usize = 16;
 
-/// Bytes that a signal takes of its stack at most, as Linux tells them: without what aligns it.
+/// Bytes that a signal takes of its stack at most, as Linux reports them: without what aligns it.
 pub fn frame_size() -> usize {
     let vectors = if vector::present() {
         vector_frame::size()
@@ -83,7 +63,7 @@ pub fn frame_size() -> usize {
 /// The smallest alternate stack (MINSIGSTKSZ of the architecture's `signal.h`).
 pub const MIN_STACK: usize = 2048;
 
-/// Whether `struct sigaction` tells where a handler returns to (SA_RESTORER).
+/// Whether `struct sigaction` says where a handler returns to (SA_RESTORER).
 pub const HAS_RESTORER: bool = false;
 
 /// Makes the program run a signal's handler, after which rt_sigreturn finds what it did before.
@@ -140,7 +120,7 @@ pub fn before(frame: &Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]
     Ok((context.mask, Some(context.stack)))
 }
 
-/// What a program is told that has no frame to return to: the code of SIGSEGV, and the address.
+/// For a program that has no frame to return to: the code of SIGSEGV, and the address.
 pub fn bad_frame(_frame: &Frame) -> (u32, usize) {
     (SI_KERNEL, 0)
 }

@@ -129,7 +129,7 @@ pub(super) fn fence_kernel(range: Range<usize>) {
     }
 }
 
-/// The harts that ran programs: those that run none are not told of new instructions, but fence
+/// The harts that ran programs: those that run none are not notified of new instructions, but fence
 /// when they run one again.
 static RAN: fence::Holders<{ fence::words(MAX_CPUS) }> = fence::Holders::new();
 

@@ -18,7 +18,7 @@ use crate::mm::user::UserPtr;
 use crate::panic::{self, Exception};
 use crate::upcall;
 
-/// The bit of `scause` that tells an interrupt.
+/// The bit of `scause` of an interrupt.
 const INTERRUPT: usize = 1 << (usize::BITS - 1);
 
 /// Exception codes.

@@ -1,4 +1,4 @@
-//! What the kernel tells the vDSO.
+//! What the kernel publishes to the vDSO.
 
 /// Words that the kernel writes whole, one at a time.
 #[repr(C)]

@@ -95,10 +95,8 @@ pub(super) fn page(bytes: &[u8]) -> Result<FrameRef> {
 pub fn set_realtime_offset(ns: i64) {
     REALTIME_OFFSET.store(ns as u64, Relaxed);
     if let Some(pages) = PAGES.get() {
-        pages.0[0].write(
-            core::mem::offset_of!(Data, realtime_offset),
-            &ns.to_ne_bytes(),
-        );
+        let word = core::mem::offset_of!(Data, realtime_offset) / size_of::<u64>();
+        pages.0[0].words()[word].store(ns as u64, Relaxed);
     }
 }
 

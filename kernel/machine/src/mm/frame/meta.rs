@@ -108,7 +108,7 @@ impl Meta {
         }
     }
 
-    /// As Linux's refcount_t: who counts so many loses a frame, but it never goes while somebody
+    /// As Linux's refcount_t: a count that high loses a frame, but it never goes while somebody
     /// holds it.
     #[cold]
     #[inline(never)]

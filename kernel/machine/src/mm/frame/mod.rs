@@ -152,7 +152,7 @@ impl FrameRef {
     /// Fills a new frame, of which no instruction cache knows, with zeroes.
     pub(super) fn zero_new(&self) {
         // SAFETY: the handle keeps the frame; all memory is in the linear map.
-        unsafe { arch::mmu::zero_page(self.bytes()) }
+        unsafe { arch::mmu::zero_pages(self.bytes(), 1) }
     }
 
     /// Copies another frame's content into a new one.

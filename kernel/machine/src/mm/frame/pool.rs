@@ -295,7 +295,7 @@ fn owe() {
         .fetch_or(arch::work::MEMORY, Relaxed);
 }
 
-/// Whether what can fail may still be made; who makes it may have to wait afterwards.
+/// Whether what can fail may still be made; its maker may have to wait afterwards.
 #[inline]
 pub fn above_reserve() -> bool {
     let free = free_count();

@@ -182,7 +182,7 @@ impl Drop for NoSleep {
 pub(super) enum Atomic {
     /// It holds a spin lock of this class.
     Spins(u16),
-    /// Somebody borrows what is the CPU's.
+    /// Somebody borrows what is the CPU's, or it handles an interrupt.
     Borrows,
 }
 
@@ -192,8 +192,8 @@ pub(super) fn why_atomic() -> Option<Atomic> {
     spins.or((NO_SLEEP[cpu].load(Relaxed) != 0).then_some(Atomic::Borrows))
 }
 
-/// Panics where the thread must not give its CPU away: under a spin lock, or while it borrows what
-/// is its CPU's.
+/// Panics where the thread must not give its CPU away: under a spin lock, in an interrupt, or while
+/// it borrows what is its CPU's.
 pub fn might_sleep() {
     match why_atomic().filter(|_| graph::is_on()) {
         None => {}
@@ -201,8 +201,8 @@ pub fn might_sleep() {
             "sleeps under the spin lock of {}",
             Place(class)
         )),
-        Some(Atomic::Borrows) => {
-            graph::found(format_args!("sleeps while it borrows what is its CPU's"))
-        }
+        Some(Atomic::Borrows) => graph::found(format_args!(
+            "sleeps in an interrupt, or while it borrows what is its CPU's"
+        )),
     }
 }

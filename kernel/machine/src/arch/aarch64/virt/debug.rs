@@ -53,12 +53,12 @@ pub struct Debug {
     /// DBGWVR<n>_EL1 and DBGWCR<n>_EL1.
     watchpoints: Points,
     /// What the VMM debugs the guest with.
-    monitors: Option<Monitors>,
+    guest_debug: Option<GuestDebug>,
 }
 
 /// What a VMM wants to see.
 #[derive(Clone)]
-struct Monitors {
+struct GuestDebug {
     steps: bool,
     /// Breakpoints and watchpoints in place of the guest's own.
     points: Option<Arc<(Points, Points)>>,
@@ -110,7 +110,7 @@ impl Debug {
     /// At the guest's reset: what the VMM wants to see stays.
     pub fn at_reset(&self) -> Self {
         Debug {
-            monitors: self.monitors.clone(),
+            guest_debug: self.guest_debug.clone(),
             ..Debug::default()
         }
     }
@@ -146,25 +146,25 @@ impl Debug {
     }
 
     /// The VMM debugs the guest: all debug exceptions are its own, as are the points if it has any.
-    pub fn take_for_monitor(&mut self, steps: bool, points: Option<Arc<(Points, Points)>>) {
-        self.monitors = Some(Monitors { steps, points });
+    pub fn take_for_vmm(&mut self, steps: bool, points: Option<Arc<(Points, Points)>>) {
+        self.guest_debug = Some(GuestDebug { steps, points });
     }
 
     /// The VMM does so no longer.
     pub fn leave_to_guest(&mut self) {
-        self.monitors = None;
+        self.guest_debug = None;
     }
 
     /// Whether the guest's own accesses trap: the VMM debugs it, or its OS lock holds it back.
     pub fn is_kept(&self) -> bool {
-        self.monitors.is_some() || self.locked
+        self.guest_debug.is_some() || self.locked
     }
 
     /// Whether the VMM sees each instruction.
     pub fn steps(&self) -> bool {
-        self.monitors
+        self.guest_debug
             .as_ref()
-            .is_some_and(|monitors| monitors.steps)
+            .is_some_and(|guest_debug| guest_debug.steps)
     }
 
     /// Where the guest's register with this encoding is while no CPU holds it.
@@ -193,7 +193,7 @@ impl Debug {
 
     /// Bits of MDCR_EL2 for it, of those that are set or not by what this is.
     pub(super) fn traps(&self) -> usize {
-        match self.monitors {
+        match self.guest_debug {
             _ if !self.is_loaded() => TRAP,
             Some(_) => TRAP | TAKE,
             None => 0,
@@ -203,17 +203,17 @@ impl Debug {
     /// Whether the hardware holds any while the guest runs, its own or the VMM's: most guests have
     /// none.
     pub(super) fn is_loaded(&self) -> bool {
-        self.monitors.is_some() || self.used && !self.locked
+        self.guest_debug.is_some() || self.used && !self.locked
     }
 
     /// Puts them into this CPU.
     #[cold]
     pub(super) fn load(&self) {
         let (mut control, mut points) = (self.control, (&self.breakpoints, &self.watchpoints));
-        if let Some(monitors) = &self.monitors {
+        if let Some(guest_debug) = &self.guest_debug {
             control &= !STEPS;
-            control |= u64::from(monitors.steps) * STEPS;
-            if let Some(own) = &monitors.points {
+            control |= u64::from(guest_debug.steps) * STEPS;
+            if let Some(own) = &guest_debug.points {
                 control |= POINTS;
                 points = (&own.0, &own.1);
             }
@@ -235,7 +235,7 @@ impl Debug {
     pub(super) fn save(&mut self) {
         // While the VMM debugs, the guest cannot have changed its own, and the hardware may hold
         // others.
-        let own = self.monitors.is_none();
+        let own = self.guest_debug.is_none();
         if own {
             self.control = read!("mdscr_el1") as u64;
         }

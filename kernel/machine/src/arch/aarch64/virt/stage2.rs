@@ -21,6 +21,7 @@ use crate::mm::frame::FrameRef;
 use crate::mm::huge_page::Shown;
 use crate::mm::table::{BLOCK_SIZE, Entry, PageTable, hidden};
 use crate::sync::{Mutex, MutexGuard};
+use crate::upcall::cond_resched;
 use translation::Forget;
 use translation::owed::{Clear, Debts, FillUser, Kind, Narrow, Owed, Widen};
 
@@ -33,7 +34,7 @@ const PAGE: u64 = BLOCK | 1 << 1;
 const WRITABLE: u64 = 1 << 7;
 /// VTCR_EL2 but the sizes: RES1, walks write-back and inner shareable, from level 0 (D24.2.213).
 const CONTROL: u64 = 1 << 31 | 0b01 << 8 | 0b01 << 10 | 0b11 << 12 | 2 << 6;
-/// Last-level tables and huge pages that are looked at while the lock is held.
+/// Tables and huge pages that are looked at while the lock is held.
 const MOST_TABLES: usize = 8;
 /// HCR_EL2.TGE: with it, TLB maintenance of EL1 would be of the host's programs.
 const HCR_TGE: usize = 1 << 27;
@@ -271,7 +272,8 @@ impl Stage2 {
         }
     }
 
-    /// Takes the huge pages that touch a part out, each as a whole, and the pages if that is wanted.
+    /// Takes the huge pages that touch a part out, each as a whole, and the pages if that is
+    /// wanted.
     fn take(&self, table: &mut PageTable, part: Range<usize>, with_pages: bool) {
         let mut owed = Debts::new();
         let mut blocks = [const { None }; MOST_TABLES];
@@ -338,13 +340,24 @@ impl Stage2 {
 }
 
 impl Drop for Stage2 {
+    /// Waits: it may have a table for each few pages of all that a guest can address.
     fn drop(&mut self) {
-        self.unmap(0..END as u64, || ());
-        let mut tree = self.tree.lock();
-        if let Some((tables, owed)) = tree.table.unlink(0..END, 0..END) {
-            self.pay(owed);
-            drop(tables);
+        self.unmap(0..END as u64, cond_resched);
+        let mut at = 0;
+        while at < END {
+            let mut tree = self.tree.lock();
+            let end = tree.table.part_end(at..END, &mut { MOST_TABLES });
+            // With the last part below a table goes that table, as nobody fills any more.
+            let unlinked = tree.table.unlink(at..end, 0..end);
+            drop(tree);
+            if let Some((tables, owed)) = unlinked {
+                self.pay(owed);
+                drop(tables);
+            }
+            cond_resched();
+            at = end;
         }
+        let mut tree = self.tree.lock();
         if let Some((_, owed)) = tree.narrowed.take() {
             owed.held_by_nobody();
         }
@@ -389,7 +402,7 @@ unsafe fn release(entries: &[Entry]) {
     for entry in entries.iter().filter(|entry| entry.load() != Pte::EMPTY) {
         let (pte, owed) = entry.take::<Clear>();
         owed.held_by_nobody();
-        // SAFETY: whoever made the entry left the frame's count with it.
+        // SAFETY: the entry's maker left the frame's count with it.
         drop(unsafe { FrameRef::from_mapped(pte.phys() as u64) });
     }
 }

@@ -27,7 +27,7 @@ pub struct Sve {
     quadwords: usize,
     /// ZCR_EL1.
     pub control: u64,
-    /// Vectors, then predicates, all of that length, once it is settled.
+    /// Vectors, then predicates, all of that length, once it is finalized.
     bytes: Vec<u8>,
 }
 
@@ -55,10 +55,10 @@ impl Sve {
     /// Has the guest have these.
     ///
     /// # Errors
-    /// EPERM: the length is settled. EINVAL: the hardware cannot have just these: it has all up to
+    /// EPERM: the length is finalized. EINVAL: the hardware cannot have just these: it has all up to
     /// a longest one.
     pub fn set_lengths(&mut self, wanted: u16) -> Result<()> {
-        if self.is_settled() {
+        if self.is_finalized() {
             return Err(Errno::EPERM);
         }
         let longest = longest(wanted);
@@ -69,17 +69,17 @@ impl Sve {
         Ok(())
     }
 
-    /// Whether the length is settled: from then on there are registers.
-    pub fn is_settled(&self) -> bool {
+    /// Whether the length is finalized: from then on there are registers.
+    pub fn is_finalized(&self) -> bool {
         !self.bytes.is_empty()
     }
 
-    /// Settles the length.
+    /// Finalizes the length.
     ///
     /// # Errors
     /// EPERM: it is already.
-    pub fn settle(&mut self) -> Result<()> {
-        if self.is_settled() {
+    pub fn finalize(&mut self) -> Result<()> {
+        if self.is_finalized() {
             return Err(Errno::EPERM);
         }
         let len = image_size(QUAD * self.quadwords);
@@ -112,7 +112,7 @@ impl Sve {
 
     /// Puts them into this CPU, where they do not trap.
     pub(super) fn load(&self) {
-        assert!(self.is_settled());
+        assert!(self.is_finalized());
         // SAFETY: the bytes are an image of vectors of this length; S3_5_C1_C2_0 is the guest's
         // ZCR_EL1.
         unsafe {

@@ -51,7 +51,7 @@ impl Registers {
         self.page = read!("hpfar_el2") as u64;
     }
 
-    /// One more instruction, then an exception for whoever steps it.
+    /// One more instruction, then an exception for the debugger that steps it.
     pub fn step(&mut self) {
         self.pstate |= STEP;
     }

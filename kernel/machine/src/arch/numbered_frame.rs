@@ -1,0 +1,115 @@
+//! What is alike in the [`Frame`]s whose registers are an array, in which `reg` names the places.
+
+use super::frame::{CALL, Frame, reg};
+use super::regset::AUDIT;
+use super::syscall::{Call, ENTRIES, UNKNOWN};
+use crate::errno::{Errno, Result};
+
+impl Frame {
+    /// A program's first registers: all zero but the address of its first instruction, the stack
+    /// and the first argument.
+    pub fn user(entry: usize, sp: usize, argument: usize) -> Self {
+        let mut frame = Frame {
+            x: [0; reg::COUNT],
+            orig_a0: 0,
+            syscall: -1,
+        };
+        frame.x[reg::PC] = entry;
+        frame.x[reg::SP] = sp;
+        frame.x[reg::A0] = argument;
+        frame
+    }
+
+    /// The address of the next instruction.
+    pub fn pc(&self) -> usize {
+        self.x[reg::PC]
+    }
+
+    /// Sets the address of the next instruction.
+    pub fn set_pc(&mut self, pc: usize) {
+        self.x[reg::PC] = pc;
+    }
+
+    /// The stack pointer.
+    pub fn sp(&self) -> usize {
+        self.x[reg::SP]
+    }
+
+    /// Sets the stack pointer.
+    pub fn set_sp(&mut self, sp: usize) {
+        self.x[reg::SP] = sp;
+    }
+
+    /// Sets the thread pointer.
+    pub(super) fn set_tls(&mut self, tls: usize) {
+        self.x[reg::TP] = tls;
+    }
+
+    /// What the system call returns.
+    pub fn result(&self) -> isize {
+        self.x[reg::A0] as isize
+    }
+
+    /// Sets what the system call returns.
+    pub fn set_result(&mut self, value: isize) {
+        self.x[reg::A0] = value as usize;
+    }
+
+    /// The system call that the thread is in, if it is in one.
+    pub fn syscall_nr(&self) -> Option<usize> {
+        (self.syscall != -1).then_some(self.syscall as usize)
+    }
+
+    /// The thread is in no system call any more: nothing is to be restarted.
+    pub fn forget_syscall(&mut self) {
+        self.syscall = -1;
+    }
+
+    /// Goes back to the system call's instruction with its arguments restored.
+    pub fn restart_syscall(&mut self) {
+        self.x[reg::A0] = self.orig_a0;
+        self.x[reg::PC] -= CALL;
+        self.forget_syscall();
+    }
+
+    /// Goes back as `restart_syscall`, but to call number `nr` (restart_syscall(2)).
+    pub fn restart_as(&mut self, nr: usize) {
+        self.restart_syscall();
+        self.x[reg::NR] = nr;
+    }
+
+    /// The system call that is to be made, as a tracer may have changed it.
+    pub fn call(&self) -> Call {
+        let mut arguments = core::array::from_fn(|at| self.x[reg::A0 + at]);
+        arguments[0] = self.orig_a0;
+        let number = self.x[reg::NR];
+        Call {
+            architecture: AUDIT,
+            number: number as i32,
+            place: if number < ENTRIES { number } else { UNKNOWN },
+            pc: self.pc(),
+            arguments,
+        }
+    }
+
+    /// Before a watched call: it has failed, unless it is made or a tracer gives it another result.
+    pub fn begin_watched(&mut self) {
+        self.set_result(Errno::ENOSYS.result());
+    }
+
+    /// The system call was not made: what its first argument's register, which has its result
+    /// otherwise, holds then.
+    pub fn roll_back(&self) -> isize {
+        self.orig_a0 as isize
+    }
+
+    /// The thread is in system call `number`.
+    pub fn set_syscall(&mut self, number: usize) {
+        self.syscall = number as isize;
+    }
+
+    /// EIO if the program is to stop after its next instruction: the machine does not do that.
+    pub fn set_single_step(&mut self, on: bool) -> Result<()> {
+        if on { Err(Errno::EIO) } else { Ok(()) }
+    }
+}

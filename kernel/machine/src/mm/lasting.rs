@@ -1,0 +1,78 @@
+//! Pages that stay whoever ends: of files, and of segments of System V shared memory.
+
+use linux_raw_sys::general::CAP_SYS_ADMIN;
+
+use super::{commit, frame};
+use crate::errno::{Errno, Result};
+use crate::sync::Counter;
+use crate::upcall;
+
+/// How many there are. A CPU keeps some MiB for itself, so that few pages touch what all share.
+static COUNT: Counter<4096> = Counter::new();
+
+/// How many there are; all were promised.
+pub fn count() -> usize {
+    COUNT.exactly()
+}
+
+/// One more, which was not promised yet.
+///
+/// # Errors
+/// ENOMEM.
+#[inline]
+pub fn take() -> Result<()> {
+    commit::check(1, 1, 0)?;
+    COUNT.add(1);
+    Ok(())
+}
+
+/// A page that was promised is there.
+pub(super) fn keep_promise() {
+    commit::give(1);
+    COUNT.add(1);
+}
+
+/// So many go.
+pub fn give(pages: usize) {
+    COUNT.add(-(pages as isize));
+}
+
+/// Refuses one more page to all but the administrator where memory is scarce because of such pages:
+/// no process's end would give them back. Where others hold the rest, whoever holds most ends.
+///
+/// # Errors
+/// ENOSPC.
+#[inline]
+pub fn check_room() -> Result<()> {
+    if frame::is_scarce() {
+        check_share()
+    } else {
+        Ok(())
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn check_share() -> Result<()> {
+    if count() < share() || upcall::capable(CAP_SYS_ADMIN) {
+        return Ok(());
+    }
+    Err(Errno::ENOSPC)
+}
+
+/// Refuses so many pages at once where not even the end of all that holds the rest would make room.
+///
+/// # Errors
+/// ENOSPC.
+pub fn check_room_for(pages: usize) -> Result<()> {
+    let left = share().saturating_sub(count());
+    if pages <= left.max(frame::free_count()) {
+        return Ok(());
+    }
+    Err(Errno::ENOSPC)
+}
+
+/// How many there may be while memory is scarce: half of all, the size of a tmpfs on Linux.
+fn share() -> usize {
+    frame::total() / 2
+}
