@@ -39,10 +39,10 @@ const MASKED: u64 = 0x3c5;
 pub enum Resolved {
     /// The guest goes on.
     Again,
-    /// It is the VMM's, who answers it before the guest goes on.
-    Monitors(Access),
-    /// The VMM has been told, and does what it likes.
-    Told,
+    /// The VMM completes it before the guest goes on.
+    Vmm(Access),
+    /// It was reported to the VMM, which decides what to do.
+    Notified,
 }
 
 /// One access.
@@ -99,8 +99,8 @@ impl Access {
     /// The same as an access to a device's register at `offset`, if the hardware says all of it.
     #[inline]
     pub fn at(&self, offset: u32, registers: &Registers) -> Option<::vgic::Access> {
-        let told = self.is_data() && self.syndrome & (VALID | WALK) == VALID;
-        told.then(|| ::vgic::Access {
+        let has_syndrome = self.is_data() && self.syndrome & (VALID | WALK) == VALID;
+        has_syndrome.then(|| ::vgic::Access {
             offset,
             len: self.len() as u32,
             write: self.writes().then(|| self.written(registers)),
@@ -128,11 +128,11 @@ impl Access {
             return Ok(Resolved::Again);
         }
         if self.syndrome & VALID == 0 {
-            if !machine.undescribed_to_monitor.load(Relaxed) {
+            if !machine.undescribed_to_vmm.load(Relaxed) {
                 return Err(Errno::ENOSYS);
             }
             page.set_undescribed(self.syndrome & UNDESCRIBED, self.phys);
-            return Ok(Resolved::Told);
+            return Ok(Resolved::Notified);
         }
         let at = |offset| self.at(offset, &guest.registers);
         if let Some(value) = vgic::access_by_memory(machine, self.phys, at) {
@@ -141,7 +141,7 @@ impl Access {
         }
         let written = self.writes().then(|| self.written(&guest.registers));
         page.set_mmio(self.phys, self.len(), written);
-        Ok(Resolved::Monitors(self))
+        Ok(Resolved::Vmm(self))
     }
 
     fn mask(&self) -> u64 {

@@ -8,7 +8,7 @@ use crate::arch::virt::timer;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 
-/// Alignment of the place where a guest is told of its stolen time.
+/// Alignment of the place where a guest's stolen time is reported.
 const ALIGNMENT: u64 = 64;
 
 /// Sets, gets or has an attribute.
@@ -31,7 +31,7 @@ pub fn ioctl(
         (attribute::STOLEN_TIME, attribute::ADDRESS) => {
             stolen_time(machine, state, request, wanted)
         }
-        // A machine without counters is told of before the number is looked at.
+        // A machine without counters is reported before the number is looked at.
         (attribute::PERFORMANCE, _) if request != uapi::HAS_DEVICE_ATTR => Err(Errno::ENODEV),
         _ => Err(Errno::ENXIO),
     }

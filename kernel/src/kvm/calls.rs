@@ -20,7 +20,7 @@ pub enum Action {
     Forward,
 }
 
-/// Functions of the architecture's, in both widths, which no VMM filters: they tell of the CPU's
+/// Functions of the architecture's, in both widths, which no VMM filters: they report the CPU's
 /// faults.
 const RESERVED: [Range; 2] = [Range::handled(0x8000_0000), Range::handled(0xc000_0000)];
 

@@ -91,7 +91,7 @@ impl Zones {
         let key = |zone: &Zone| (zone.ports, zone.start);
         let at = self.0.partition_point(|zone| key(zone) <= key(&made));
         self.0.insert(at, made);
-        self.settle();
+        self.update_reach();
         Ok(())
     }
 
@@ -104,10 +104,10 @@ impl Zones {
                 || request.address < zone.start
                 || end.is_none_or(|end| end > zone.end)
         });
-        self.settle();
+        self.update_reach();
     }
 
-    fn settle(&mut self) {
+    fn update_reach(&mut self) {
         let (mut ports, mut reach) = (0, 0);
         for zone in &mut self.0 {
             reach = if zone.ports == ports {

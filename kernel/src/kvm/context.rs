@@ -29,7 +29,7 @@ pub struct Context<'a> {
     /// Its interrupt controller, if the machine has one.
     pub gic: Option<Gic<'a>>,
     /// What the VMM said of it.
-    pub told: Told,
+    pub config: VcpuConfig,
     /// Where this CPU counts.
     crossings: &'static Table,
     /// What its thread has to do before it goes on.
@@ -42,12 +42,12 @@ pub struct Context<'a> {
 
 /// What a VMM says of a virtual CPU.
 #[derive(Clone, Copy)]
-pub struct Told {
+pub struct VcpuConfig {
     /// It has a PSCI of version 0.2 or newer.
     pub has_psci: bool,
     /// Bits of a call's number that say that it is refused.
     pub refused: u32,
-    /// It is told its stolen time.
+    /// Its stolen time is reported to it.
     pub stolen_time: bool,
     /// What its physical counter is behind the host's.
     pub offset: u64,
@@ -81,14 +81,14 @@ impl<'a> Context<'a> {
         directory: &'a Directory,
         events: &'a mut ioevents::Reader,
         gic: Option<Gic<'a>>,
-        told: Told,
+        config: VcpuConfig,
     ) -> Self {
         Context {
             vcpu,
             machine,
             directory,
             gic,
-            told,
+            config,
             crossings: cpu::this().crossings(),
             work: &current().arch.work,
             events,

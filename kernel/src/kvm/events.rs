@@ -12,11 +12,11 @@ const SYNDROME: u64 = 0x01ff_ffff;
 
 /// Those that are pending.
 pub fn get(guest: &Guest) -> VcpuEvents {
-    let told = virt::errors_have_syndromes();
+    let has_syndrome = virt::errors_have_syndromes();
     VcpuEvents {
         error_pending: guest.error.is_some().into(),
-        error_has_syndrome: told.into(),
-        error_syndrome: guest.error.filter(|_| told).unwrap_or(0),
+        error_has_syndrome: has_syndrome.into(),
+        error_syndrome: guest.error.filter(|_| has_syndrome).unwrap_or(0),
         ..VcpuEvents::default()
     }
 }
@@ -29,16 +29,20 @@ pub fn set(state: &mut State, wanted: &VcpuEvents) -> Result<()> {
     if wanted.reserved != [0; 12] || wanted.unused != [0; 5] {
         return Err(Errno::EINVAL);
     }
-    let told = wanted.error_has_syndrome != 0;
+    let has_syndrome = wanted.error_has_syndrome != 0;
     if wanted.error_pending != 0 {
         let good = virt::errors_have_syndromes() && wanted.error_syndrome & !SYNDROME == 0;
-        if told && !good {
+        if has_syndrome && !good {
             return Err(Errno::EINVAL);
         }
-        state.guest.error = Some(if told { wanted.error_syndrome } else { 0 });
+        state.guest.error = Some(if has_syndrome {
+            wanted.error_syndrome
+        } else {
+            0
+        });
     }
     if wanted.abort_pending != 0 {
-        // The access that the VMM was told of is not completed.
+        // The access that was reported to the VMM is not completed.
         state.pending = None;
         abort::external(&mut state.guest);
     }

@@ -39,7 +39,7 @@ pub enum Exit {
     Waits,
     /// The guest waits for what another CPU does.
     Yields,
-    /// The guest asks where it is told of its stolen time.
+    /// The guest asks where its stolen time is reported.
     StolenTime,
     /// The guest wants its FP and SIMD registers, or SVE's, which it is given.
     Fp,

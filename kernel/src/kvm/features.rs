@@ -13,7 +13,7 @@ use crate::arch::virt::encoding;
 pub const IDENTITY: core::ops::Range<u16> = encoding(3, 0, 0, 1, 0)..encoding(3, 0, 0, 8, 0);
 const COUNT: usize = (IDENTITY.end - IDENTITY.start) as usize;
 
-/// Features that ID registers tell, by their bits of KVM_ARM_VCPU_INIT.
+/// Features that ID registers show, by their bits of KVM_ARM_VCPU_INIT.
 const TOLD: [(u32, Feature); 2] = [
     (uapi::FEATURE_SVE, Feature::Sve),
     (uapi::FEATURE_ADDRESS_AUTH, Feature::PointerAuth),
@@ -60,7 +60,7 @@ impl Features {
         Features { said, identities }
     }
 
-    /// The machine begins to run without an interrupt controller, of which no register tells then.
+    /// The machine begins to run without an interrupt controller, which no register shows then.
     pub fn lose_controller(&self) {
         for (number, field) in CONTROLLERS {
             self.identities[usize::from(number - IDENTITY.start)]

@@ -42,7 +42,7 @@ impl Services {
         self.0[register].load(Relaxed) >> bit & 1 != 0
     }
 
-    /// The bits of the register that tells guests of the others.
+    /// The bits of the register that reports the others to guests.
     pub fn makers(&self) -> u64 {
         self.0[2].load(Relaxed)
     }

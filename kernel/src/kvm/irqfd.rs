@@ -23,7 +23,7 @@ struct Irqfd {
     listens: Mutex<Listens>,
 }
 
-/// Whether an assignment is told of its trigger.
+/// Whether an assignment is notified of its trigger.
 enum Listens {
     /// Not yet.
     No,
@@ -240,7 +240,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The routes have changed: tells the controller which ends of interrupts resample an irqfd
+    /// The routes have changed: notifies the controller which ends of interrupts resample an irqfd
     /// now.
     pub fn settle_resampled(&self) {
         let Some(shared) = self.vgic().and_then(|vgic| vgic.shared()) else {
@@ -251,7 +251,7 @@ impl Machine {
     }
 
     /// The guest ended a shared interrupt: the lines that are asked for again fall, and whoever set
-    /// them is told, under no lock.
+    /// them is notified, under no lock.
     pub fn ended(&self, number: u32) {
         for gsi in self.routes.of_line(number) {
             let next = |key| {

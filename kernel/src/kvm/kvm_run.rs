@@ -1,4 +1,4 @@
-//! `struct kvm_run`: the page that a virtual CPU shares with the VMM, who may write anything into
+//! `struct kvm_run`: the page that a virtual CPU shares with the VMM, which may write anything into
 //! it at any time.
 
 use alloc::sync::Arc;

@@ -89,7 +89,7 @@ pub fn refused(has_psci: bool) -> u32 {
 #[inline(always)]
 pub fn call(context: &mut Context, registers: &mut Registers) -> Exit {
     let function = registers.x[0] as u32;
-    if function & context.told.refused == 0 || function == smccc::MAKER {
+    if function & context.config.refused == 0 || function == smccc::MAKER {
         return search(context, registers, function);
     }
     registers.x[0] = NOT_SUPPORTED as u64;
@@ -109,7 +109,7 @@ fn search(context: &mut Context, registers: &mut Registers, function: u32) -> Ex
     if (VERSION..=LAST).contains(&(function & !WIDE)) {
         return known(context, registers, function);
     }
-    if !context.told.has_psci && (OLD..=OLD + 3).contains(&function) {
+    if !context.config.has_psci && (OLD..=OLD + 3).contains(&function) {
         return old(context, registers, function);
     }
     smccc::call(context, registers, function)
@@ -136,7 +136,7 @@ fn known(context: &mut Context, registers: &mut Registers, function: u32) -> Exi
         u64::MAX
     };
     let [first, second, third] = [1, 2, 3].map(|at| registers.x[at] & width);
-    let version = version(context.machine, context.told.has_psci);
+    let version = version(context.machine, context.config.has_psci);
     let (result, exit) = match function {
         _ if version == VERSION_0_1 => (NOT_SUPPORTED, Exit::Again),
         VERSION => (version as i64, Exit::Again),

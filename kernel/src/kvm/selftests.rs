@@ -2,17 +2,28 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::dirty::Log;
 use super::memory::Memory;
 use super::slots::Slots;
 use super::uapi::MemoryRegion;
-use crate::arch::user_end;
 use crate::arch::virt::{self, Stage2};
+use crate::arch::{irq, time, user_end};
 use crate::errno::Errno;
 use crate::mm::fault::Access;
 use crate::mm::{Gone, MapRequest, PAGE_SIZE, Place, SpaceUser, frame};
 use crate::selftest;
+use crate::task::timer::{Expire, Timer};
+
+/// Notes that an interrupt came.
+struct Note(AtomicBool);
+
+impl Expire for Note {
+    fn expire(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
 
 /// A page of the VMM's at `address`, as a slot.
 fn page(slot: u32, address: u64) -> MemoryRegion {
@@ -55,17 +66,17 @@ selftest! {
         for slot in (0..COUNT).step_by(99) {
             let guest = u64::from(slot) << 12;
             let found = slots.find(guest + 5).expect("it was made");
-            assert_eq!(found.monitors(guest), address(slot) as usize);
-            let monitors = address(slot) as usize - PAGE_SIZE..address(slot) as usize + 1;
-            let shown: Vec<_> = slots.showing(&monitors).collect();
+            assert_eq!(found.guest_debug(guest), address(slot) as usize);
+            let guest_debug = address(slot) as usize - PAGE_SIZE..address(slot) as usize + 1;
+            let shown: Vec<_> = slots.showing(&guest_debug).collect();
             assert_eq!((shown.len(), &shown[0]), (1, &(guest..guest + 1)));
-            assert!(slots.showing(&(monitors.start..monitors.end - 1)).next().is_none());
+            assert!(slots.showing(&(guest_debug.start..guest_debug.end - 1)).next().is_none());
             let taken = MemoryRegion { guest_address: guest, ..page(COUNT, 1 << 20) };
             assert_eq!(slots.check(&taken, LIMIT).err(), Some(Errno::EEXIST));
             let gone = MemoryRegion { len: 0, ..page(slot, address(slot)) };
             slots.set(&gone, None).expect("it was there");
             assert!(slots.find(guest).is_none() && slots.get(slot).is_none());
-            assert!(slots.showing(&monitors).next().is_none());
+            assert!(slots.showing(&guest_debug).next().is_none());
             assert!(slots.check(&taken, LIMIT).is_ok());
         }
     }
@@ -97,6 +108,25 @@ selftest! {
         memory.unmap(0..PAGES << 20, || pauses += 1);
         assert!(pauses >= PAGES / 2 / 8);
         assert_eq!(memory.flushes(), pauses);
+    }
+
+    fn the_end_of_scattered_memory_lets_interrupts_in() {
+        if !virt::available() {
+            return;
+        }
+        let memory = Stage2::new(40).expect("memory");
+        for page in 0..512 {
+            let frame = frame::alloc_zeroed().expect("a frame");
+            let mapped = memory.map(page << 30, frame, true, memory.generation());
+            assert_eq!(mapped, Ok(true));
+        }
+        // Its tables are left.
+        memory.unmap(0..1 << 40, || ());
+        let struck = Arc::new(Note(AtomicBool::new(false)));
+        let _timer = Timer::call(time::now_ticks(), struck.clone()).expect("memory");
+        while !irq::pending() {}
+        drop(memory);
+        assert!(struck.0.load(Relaxed));
     }
 
     fn a_fork_leaves_a_guest_its_pages() {

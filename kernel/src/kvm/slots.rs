@@ -52,11 +52,11 @@ pub struct Slots {
 struct Shown {
     number: u32,
     /// Where the VMM has it, and how far behind that the guest has it.
-    monitors: Range<u64>,
+    guest_debug: Range<u64>,
     offset: u64,
 }
 
-/// No two slots overlap, so that the last byte of each tells its place.
+/// No two slots overlap, so that the last byte of each determines its place.
 impl Member for Slot {
     type Key = u64;
     type Sum = ();
@@ -76,11 +76,11 @@ impl Member for Shown {
     type Sum = (u64, u64);
 
     fn key(&self) -> (u64, u32) {
-        (self.monitors.start, self.number)
+        (self.guest_debug.start, self.number)
     }
 
     fn sum(&self) -> (u64, u64) {
-        (self.monitors.start, self.monitors.end)
+        (self.guest_debug.start, self.guest_debug.end)
     }
 
     fn join(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
@@ -100,7 +100,7 @@ pub enum Changed {
 
 impl Slot {
     /// Where the VMM has a guest's address of this slot.
-    pub fn monitors(&self, address: u64) -> usize {
+    pub fn guest_debug(&self, address: u64) -> usize {
         (self.address + (address - self.guest.start)) as usize
     }
 
@@ -136,7 +136,7 @@ impl Slot {
         let len = self.guest.end - self.guest.start;
         Shown {
             number: self.number,
-            monitors: self.address..self.address + len,
+            guest_debug: self.address..self.address + len,
             offset: self.guest.start.wrapping_sub(self.address),
         }
     }
@@ -160,12 +160,12 @@ impl Slots {
     }
 
     /// The guest's addresses of what the VMM has in a range.
-    pub fn showing(&self, monitors: &Range<usize>) -> impl Iterator<Item = Range<u64>> {
-        let (start, end) = (monitors.start as u64, monitors.end as u64);
+    pub fn showing(&self, guest_debug: &Range<usize>) -> impl Iterator<Item = Range<u64>> {
+        let (start, end) = (guest_debug.start as u64, guest_debug.end as u64);
         let slots = self.shown.those(move |sum| sum.0 < end && start < sum.1);
         slots.map(move |slot| {
             let guest = |address: u64| address.wrapping_add(slot.offset);
-            guest(start.max(slot.monitors.start))..guest(end.min(slot.monitors.end))
+            guest(start.max(slot.guest_debug.start))..guest(end.min(slot.guest_debug.end))
         })
     }
 
@@ -179,10 +179,10 @@ impl Slots {
     }
 
     /// Whether so many slots show some of the VMM's memory that no other may beside this one.
-    fn has_many_showing(&self, monitors: Range<u64>, number: u32) -> bool {
+    fn has_many_showing(&self, guest_debug: Range<u64>, number: u32) -> bool {
         let slots = self
             .shown
-            .those(move |sum| sum.0 < monitors.end && monitors.start < sum.1);
+            .those(move |sum| sum.0 < guest_debug.end && guest_debug.start < sum.1);
         slots
             .filter(|slot| slot.number != number)
             .nth(MOST_ALIASES)
@@ -197,7 +197,7 @@ impl Slots {
             .iter()
             .all(|part| part % page == 0);
         let end = region.guest_address.checked_add(region.len);
-        let monitors = region
+        let guest_debug = region
             .address
             .checked_add(region.len)
             .filter(|end| *end <= USER_END as u64);
@@ -209,7 +209,7 @@ impl Slots {
         {
             return Err(Errno::EINVAL);
         }
-        let (end, monitors) = end.zip(monitors).ok_or(Errno::EINVAL)?;
+        let (end, guest_debug) = end.zip(guest_debug).ok_or(Errno::EINVAL)?;
         let old = self.get(region.slot);
         if region.len == 0 {
             return old.map(|_| None).ok_or(Errno::EINVAL);
@@ -227,7 +227,7 @@ impl Slots {
         if end > limit {
             return Err(Errno::EFAULT);
         }
-        if self.has_many_showing(region.address..monitors, region.slot) {
+        if self.has_many_showing(region.address..guest_debug, region.slot) {
             return Err(Errno::ENOMEM);
         }
         let begins = region.flags & MEM_LOG != 0 && old.is_none_or(|old| old.log.is_none());

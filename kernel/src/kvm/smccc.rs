@@ -77,7 +77,7 @@ pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> 
         RANDOM_32 => return bits(registers, 32),
         RANDOM_64 => return bits(registers, 64),
         TIME_FEATURES
-            if matches!(asked, TIME_FEATURES | TIME_STOLEN) && context.told.stolen_time =>
+            if matches!(asked, TIME_FEATURES | TIME_STOLEN) && context.config.stolen_time =>
         {
             SUCCESS
         }

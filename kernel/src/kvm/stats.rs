@@ -23,7 +23,7 @@ pub enum ExitKind {
     Register,
     Sgi,
     Controller,
-    Monitor,
+    MmioVmm,
     WaitForInterrupt,
     WaitForEvent,
     Interrupt,
@@ -101,7 +101,7 @@ impl Statistics {
     }
 }
 
-/// All of a file: who it is about, and names and values.
+/// All of a file: its subject, and names and values.
 fn bytes(whose: &[u8], all: impl Iterator<Item = (&'static str, u64)> + Clone) -> Result<Vec<u8>> {
     let count = all.clone().count();
     let (identity, descriptions) = (HEADER, HEADER + NAME);

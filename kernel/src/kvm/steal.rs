@@ -1,4 +1,4 @@
-//! Time that a virtual CPU's thread was ready to use and others used, as the guest is told it (Arm
+//! Time that a virtual CPU's thread was ready to use and others used, as reported to the guest (Arm
 //! DEN 0057).
 
 use super::vcpu::State;
@@ -13,7 +13,7 @@ const LEN: usize = 64;
 /// A virtual CPU's stolen time.
 #[derive(Default)]
 pub struct Stolen {
-    /// Where the guest is told, once the VMM said.
+    /// Where it is reported to the guest, once the VMM has set the place.
     pub address: Option<u64>,
     /// How long its thread had waited when that was looked at last, in ticks.
     seen: u64,

@@ -76,7 +76,7 @@ pub fn get(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
 pub fn set(guest: &mut Guest, id: u64, address: usize) -> Result<()> {
     if id == LENGTHS {
         let sve = guest.sve.as_mut().ok_or(Errno::ENOENT)?;
-        if sve.is_settled() {
+        if sve.is_finalized() {
             return Err(Errno::EPERM);
         }
         let words: [u64; LENGTHS_WORDS] = UserPtr::new(address).read()?;

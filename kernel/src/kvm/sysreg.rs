@@ -128,7 +128,7 @@ pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
     context.count(ExitKind::Register);
     let written = registers.x.get(trapped.register).copied().unwrap_or(0);
     let written = (!trapped.read).then_some(written);
-    let offset = context.told.offset;
+    let offset = context.config.offset;
     let features = context.machine.features().filter(|_| trapped.read);
     let identity = features.and_then(|features| features.identity(trapped.encoding));
     let value = match trapped.encoding {

@@ -8,7 +8,7 @@ use vgic::{Interface, Presence, Private};
 
 use super::abort::{self, Access, Resolved};
 use super::capabilities;
-use super::context::{Context, Gic, Told};
+use super::context::{Context, Gic, VcpuConfig};
 use super::directory::Reader;
 use super::exit::{self, Exit};
 use super::ioevents;
@@ -54,7 +54,7 @@ pub struct Vcpu {
     /// What its own thread has.
     pub state: SleepMutex<State>,
     /// Why it must not run: a bit for being off, one for being suspended, and counted above those
-    /// who want it to stand still.
+    /// which want it to stand still.
     stops: AtomicU32,
     /// Where another CPU wants this one to start: address and argument.
     start: Mutex<Option<(u64, u64)>>,
@@ -80,7 +80,7 @@ pub struct State {
     pub interface: Option<Interface>,
     /// Signals that are held back while it runs, if the VMM said so.
     pub mask: Option<u64>,
-    /// What its guest is told of time that others used.
+    /// What its guest sees of time that others used.
     pub stolen: Stolen,
     /// Its place in the machine's table.
     pub place: u16,
@@ -142,7 +142,7 @@ impl Vcpu {
         _ = self.stops.fetch_update(SeqCst, Acquire, replaced);
     }
 
-    /// Whether it is on, off or suspended, as KVM_GET_MP_STATE tells.
+    /// Whether it is on, off or suspended, as KVM_GET_MP_STATE reports.
     pub fn power(&self) -> u32 {
         match self.stops.load(Acquire) & (OFF | SUSPENDED) {
             0 => uapi::MP_STATE_RUNNABLE,
@@ -260,8 +260,8 @@ impl Vcpu {
         }
         machine.settle_features(init.features[0] & !power_off)?;
         state.reset(self.affinity);
-        let settled = state.guest.sve.as_ref().is_some_and(Sve::is_settled);
-        if init.has(uapi::FEATURE_SVE) && !settled {
+        let finalized = state.guest.sve.as_ref().is_some_and(Sve::is_finalized);
+        if init.has(uapi::FEATURE_SVE) && !finalized {
             state.guest.sve = Some(Sve::new());
         }
         state.guest.keys = (authenticates != 0).then_some(Keys::RESET);
@@ -347,13 +347,13 @@ impl Vcpu {
                     let access = Access::of(&state.guest.registers);
                     match access.resolve(machine, &self.page, &mut state.guest)? {
                         Resolved::Again => self.exits.count(stats::ExitKind::Memory),
-                        Resolved::Monitors(access) => {
-                            self.exits.count(stats::ExitKind::Monitor);
+                        Resolved::Vmm(access) => {
+                            self.exits.count(stats::ExitKind::MmioVmm);
                             state.pending = Some(access);
                             return Ok(0);
                         }
-                        Resolved::Told => {
-                            self.exits.count(stats::ExitKind::Monitor);
+                        Resolved::Notified => {
+                            self.exits.count(stats::ExitKind::MmioVmm);
                             return Ok(0);
                         }
                     }
@@ -415,7 +415,7 @@ impl Vcpu {
     /// Runs it until something cannot be answered at once.
     fn enter(&self, machine: &Machine, state: &mut State) -> Exit {
         let has_psci = state.has_psci();
-        let told = Told {
+        let config = VcpuConfig {
             has_psci,
             refused: match machine.calls.is_set() {
                 true => 0,
@@ -448,7 +448,7 @@ impl Vcpu {
                 })
             });
         state.guest.shares_cpu = arch::cpu::this().sched().waiting() != 0;
-        let mut context = Context::new(self, machine, directory, &mut state.events, gic, told);
+        let mut context = Context::new(self, machine, directory, &mut state.events, gic, config);
         let (mut exit, mut hosts) = (Exit::Again, None);
         state.guest.run(
             &machine.memory.translation,
@@ -497,13 +497,13 @@ impl State {
             .is_some_and(|init| init.has(uapi::FEATURE_PSCI_0_2))
     }
 
-    /// Fails unless all is settled that the VMM settles late (KVM_ARM_VCPU_FINALIZE).
+    /// Fails unless all is finalized that the VMM finalizes late (KVM_ARM_VCPU_FINALIZE).
     ///
     /// # Errors
     /// EPERM
     pub fn check_final(&self) -> Result<()> {
         match &self.guest.sve {
-            Some(sve) if !sve.is_settled() => Err(Errno::EPERM),
+            Some(sve) if !sve.is_finalized() => Err(Errno::EPERM),
             _ => Ok(()),
         }
     }

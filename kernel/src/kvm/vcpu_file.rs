@@ -147,7 +147,7 @@ impl FileOps for Handle {
         }
         match request {
             uapi::RUN => {
-                // What was settled once stays so.
+                // What was finalized once stays so.
                 if state.interface.is_none() {
                     state.check_final()?;
                 }
@@ -166,7 +166,7 @@ impl FileOps for Handle {
                 registers::list(state, argument)
             }
             uapi::FINALIZE => match (UserPtr::<u32>::new(argument).read()?, &mut state.guest.sve) {
-                (uapi::FEATURE_SVE, Some(sve)) => sve.settle().map(|()| 0),
+                (uapi::FEATURE_SVE, Some(sve)) => sve.finalize().map(|()| 0),
                 _ => Err(Errno::EINVAL),
             },
             _ => self.one_register(state, argument, request == uapi::SET_ONE_REG),
@@ -210,6 +210,6 @@ fn debug(guest: &mut Guest, wanted: &GuestDebug) -> Result<()> {
         ))?),
         false => None,
     };
-    guest.debug.take_for_monitor(has(uapi::DEBUG_STEP), points);
+    guest.debug.take_for_vmm(has(uapi::DEBUG_STEP), points);
     Ok(())
 }

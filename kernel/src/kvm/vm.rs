@@ -34,7 +34,7 @@ use crate::task::{current, sched};
 /// The most bits of a guest's physical address, and how many there are unless the VMM says.
 pub const ADDRESS_BITS: u32 = 48;
 const DEFAULT_BITS: u32 = 40;
-/// The fewest bits that a VMM can ask for, and that the hardware is told of.
+/// The fewest bits that a VMM can ask for, and that the hardware is given.
 const LEAST_BITS: u32 = 32;
 
 /// What VMM and virtual CPUs share; the file of the VM.
@@ -63,7 +63,7 @@ pub struct Machine {
     /// Whether the VMM suspends the machine where its guest asks for that.
     pub suspends: AtomicBool,
     /// Whether the VMM is given accesses that the hardware does not describe.
-    pub undescribed_to_monitor: AtomicBool,
+    pub undescribed_to_vmm: AtomicBool,
     /// The guest's memory.
     pub memory: Arc<Memory>,
     vcpus: Mutex<Vcpus>,
@@ -112,7 +112,7 @@ impl Vm {
             psci: AtomicU64::new(0),
             calls: Filter::new(),
             suspends: AtomicBool::new(false),
-            undescribed_to_monitor: AtomicBool::new(false),
+            undescribed_to_vmm: AtomicBool::new(false),
             memory: try_arc(Memory::new(bits.max(DEFAULT_BITS))?)?,
             vcpus: Mutex::default(),
             directory: directory::publication(),
@@ -397,7 +397,7 @@ impl Machine {
                 self.manual_log.store(how, Relaxed);
             }
             (cap::ARM_SYSTEM_SUSPEND, _) => self.suspends.store(true, Relaxed),
-            (cap::ARM_NISV_TO_USER, _) => self.undescribed_to_monitor.store(true, Relaxed),
+            (cap::ARM_NISV_TO_USER, _) => self.undescribed_to_vmm.store(true, Relaxed),
             _ => return Err(Errno::EINVAL),
         }
         Ok(0)

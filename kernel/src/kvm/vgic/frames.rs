@@ -96,8 +96,8 @@ impl Frames {
     }
 }
 
-/// Does a guest's access to what is at an address. Returns the value read; whoever has to look at
-/// its interrupts is told.
+/// Does a guest's access to what is at an address. Returns the value read; the vCPUs that have to
+/// look at its interrupts is told.
 pub fn access(frame: Frame, shared: &Shared, directory: &Directory, access: &Access) -> u64 {
     let (value, effect, whose) = match frame {
         Frame::Distributor => {
@@ -177,7 +177,7 @@ fn notify_some(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Opti
         Effect::Private => whose.into_iter().for_each(|vcpu| vcpu.ask_to_look()),
         Effect::Shared { word, bits } => {
             let numbers = (0..32).filter(|bit| bits >> bit & 1 != 0);
-            let places = numbers.filter_map(|bit| shared.target(32 * word + bit));
+            let places = numbers.flat_map(|bit| shared.concerned(32 * word + bit));
             places
                 .filter_map(|place| vcpus.get(usize::from(place)))
                 .for_each(|vcpu| vcpu.ask_to_look());

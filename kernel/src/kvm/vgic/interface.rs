@@ -10,7 +10,7 @@ use crate::arch::virt::{Guest, controller, timer};
 
 /// Readies list registers and timers for a guest that is about to run here. Interrupts of timers
 /// that are due, or that the guest has not dealt with yet, are active in the hardware, which so
-/// does not tell again.
+/// does not report again.
 pub fn enter(interface: &mut Interface, guest: &Guest, private: &Private, shared: &Shared) {
     let active = private.bank.active.load(Relaxed);
     set_lines(private, !active, timer::due(&guest.system, guest.offsets));

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use spin::Once;
 use vgic::its::{self, Injector, Its, Lost, TRANSLATER, Unsaved};
-use vgic::monitor::Refused;
+use vgic::vmm::Refused;
 use vgic::{Access, Private, Shared, redistributor};
 
 use super::super::uapi::{self, DeviceAttribute, Msi, its as number, vgic as attribute};

@@ -4,8 +4,8 @@
 
 use alloc::sync::Arc;
 
-use vgic::monitor::{self, Refused, Word};
 use vgic::redistributor::Identity;
+use vgic::vmm::{self, Refused, Word};
 use vgic::{CpuInterface, Shared};
 
 use affinity::Affinity;
@@ -33,11 +33,9 @@ pub fn has(machine: &Machine, interrupts: u32, wanted: &DeviceAttribute) -> Resu
             machine.with_vcpus(|vcpus| place(vcpus, wanted).map(|_| ()))?;
             match group {
                 attribute::DISTRIBUTOR_REGISTERS => {
-                    monitor::distributor_has(interrupts, wanted.number as u32)
+                    vmm::distributor_has(interrupts, wanted.number as u32)
                 }
-                attribute::REDISTRIBUTOR_REGISTERS => {
-                    monitor::redistributor_has(wanted.number as u32)
-                }
+                attribute::REDISTRIBUTOR_REGISTERS => vmm::redistributor_has(wanted.number as u32),
                 _ => CpuInterface::has(wanted.number as u16),
             }
         }
@@ -112,7 +110,7 @@ fn word(
         write,
     };
     let answer = match wanted.group {
-        attribute::DISTRIBUTOR_REGISTERS => monitor::distributor(shared, register, |affinity| {
+        attribute::DISTRIBUTOR_REGISTERS => vmm::distributor(shared, register, |affinity| {
             find(vcpus, affinity).map(|place| place as u16)
         }),
         attribute::REDISTRIBUTOR_REGISTERS => {
@@ -121,12 +119,12 @@ fn word(
                 number: vcpu.id as u16,
                 last,
             };
-            monitor::redistributor(&vcpu.private, shared, identity, register)
+            vmm::redistributor(&vcpu.private, shared, identity, register)
         }
         _ if kind_of_level(wanted) != attribute::LINE_LEVEL => return Err(Errno::EINVAL),
         _ => {
             let first = wanted.number as u32 % (1 << attribute::LEVELS_KIND);
-            monitor::lines(shared, &vcpu.private, first, write)
+            vmm::lines(shared, &vcpu.private, first, write)
         }
     };
     answer.map_err(|refused| error(refused, Errno::ENXIO))
@@ -171,7 +169,7 @@ fn find(vcpus: &[Arc<Vcpu>], affinity: Affinity) -> Option<usize> {
         .position(|vcpu| Affinity::from_mpidr(vcpu.affinity) == affinity)
 }
 
-/// What an attribute of lines tells of them.
+/// What an attribute of lines reports of them.
 fn kind_of_level(wanted: &DeviceAttribute) -> u64 {
     u64::from(wanted.number as u32) >> attribute::LEVELS_KIND
 }
