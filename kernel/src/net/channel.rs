@@ -141,7 +141,7 @@ pub struct Channel {
     records: AtomicUsize,
     limit: AtomicUsize,
     state: AtomicU32,
-    /// An error that the reader is told once; 0 is none.
+    /// An error that the reader gets once; 0 is none.
     error: AtomicU32,
     /// The socket that reads it.
     reader: Arc<Reader>,
@@ -154,7 +154,7 @@ pub struct Channel {
     /// (SO_OOBINLINE).
     urgent: AtomicBool,
     inline: AtomicBool,
-    /// The reader wants to know who wrote.
+    /// The reader wants the sender's credentials.
     credentials: AtomicBool,
     /// The reader wants to know when records arrive.
     times: AtomicBool,
@@ -168,8 +168,8 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel for up to `limit` bytes, whose reader is told by `readable` and whose writers by
-    /// `writable`.
+    /// A channel for up to `limit` bytes, whose reader is notified by `readable` and whose writers
+    /// by `writable`.
     pub fn new(
         reader: &Arc<Reader>,
         kind: Kind,
@@ -364,12 +364,12 @@ impl Channel {
         self.used() * 2 <= self.limit()
     }
 
-    /// The source that tells of data.
+    /// The source that notifies of data.
     pub fn readable(&self) -> &Arc<WaitSource> {
         &self.readable
     }
 
-    /// The source that tells of room.
+    /// The source that notifies of room.
     pub fn writable(&self) -> &Arc<WaitSource> {
         &self.writable
     }
@@ -388,6 +388,11 @@ impl Channel {
     /// the state under the lock.
     pub fn die(&self) {
         self.end(UNHEARD | DEAD);
+        self.purge();
+    }
+
+    /// Drops what waits. Writers that wait for room are not told.
+    pub fn purge(&self) {
         let mut bytes = self.bytes.lock();
         let (marks, left) = (core::mem::take(&mut bytes.marks), bytes.ring.len());
         bytes.ring.consume(left);
@@ -406,7 +411,7 @@ impl Channel {
         self.writable.notify();
     }
 
-    /// The error that the reader has to be told; it is told once.
+    /// The error that the reader has to get; it gets it once.
     pub fn take_error(&self) -> Option<Errno> {
         if !self.has_error() {
             return None;
@@ -415,7 +420,7 @@ impl Channel {
         (error != 0).then_some(Errno(error as u16))
     }
 
-    /// Whether there is an error to be told.
+    /// Whether there is an error to report.
     pub fn has_error(&self) -> bool {
         self.error.load(Acquire) != 0
     }
@@ -431,7 +436,7 @@ impl Channel {
         self.state.load(Acquire) & FINISHED != 0
     }
 
-    /// Whether its reader was told an error: there is no connection any more.
+    /// Whether an error was reported to its reader: there is no connection any more.
     pub fn is_reset(&self) -> bool {
         self.state.load(Acquire) & RESET != 0
     }
@@ -446,12 +451,12 @@ impl Channel {
         self.state.load(Acquire) & (FINISHED | UNHEARD) != 0
     }
 
-    /// Says whether the reader wants to know who wrote.
+    /// Sets whether the reader wants the sender's credentials.
     pub fn set_wants_credentials(&self, wants: bool) {
         self.credentials.store(wants, Release);
     }
 
-    /// Whether the reader wants to know who wrote.
+    /// Whether the reader wants the sender's credentials.
     pub fn wants_credentials(&self) -> bool {
         self.credentials.load(Acquire)
     }
@@ -711,7 +716,7 @@ fn read_stream(
     to.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
     let count = bytes.ring.peek(to, skip)?;
     let reached = at + count as u64;
-    // One who has no room for a byte gets what is beside the first.
+    // A reader without room for a byte gets the control message of the first.
     let beyond = reached.max(at + 1);
     let mut ancillary = Ancillary::default();
     for mark in bytes

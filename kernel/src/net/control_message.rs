@@ -28,7 +28,7 @@ const SCM_PIDFD: u32 = 4;
 /// The most bytes of control messages in one call (`net.core.optmem_max`).
 const MAX_CONTROL: usize = 128 * 1024;
 
-/// `struct ucred`: who sent something.
+/// `struct ucred`: the credentials of a sender.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 pub struct Credentials {
@@ -92,7 +92,7 @@ impl Credentials {
 /// identity when the number is reused.
 #[derive(Clone, Copy)]
 pub struct Sender {
-    /// What is told.
+    /// The data.
     pub who: Credentials,
     /// When the process began; 0 for none.
     began: u64,

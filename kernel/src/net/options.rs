@@ -273,7 +273,7 @@ impl Options {
         self.low_water.load(Acquire) as usize
     }
 
-    /// Whether it is wanted who sent a message.
+    /// Whether the sender's credentials are wanted (SO_PASSCRED).
     pub fn wants_credentials(&self) -> bool {
         self.is_on(SO_PASSCRED) || self.is_on(SO_PASSPIDFD)
     }
@@ -291,7 +291,7 @@ impl Options {
         self.stamps().is_some() || self.stamping.load(Acquire) & STAMP_RECEIVED != 0
     }
 
-    /// Whether SO_TIMESTAMPING asks that it is told.
+    /// Whether SO_TIMESTAMPING asks for it to be reported.
     pub fn reports_stamps(&self) -> bool {
         self.stamping.load(Acquire) & STAMP_REPORTED != 0
     }
@@ -431,7 +431,7 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What only who may administer the network can ask for: EPERM, or EACCES to debug.
+/// What needs the right to administer the network: EPERM, or EACCES to debug.
 fn check_privilege(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     let options = &socket.base().options;
     let admin = || can(CAP_NET_RAW) || can(CAP_NET_ADMIN);

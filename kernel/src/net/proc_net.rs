@@ -402,7 +402,7 @@ pub fn is_told(socket: &dyn Socket) -> bool {
     }
 }
 
-/// What is told of every socket: addresses, state, what waits, whose it is, and its inode.
+/// What is shown of every socket: addresses, state, what waits, whose it is, and its inode.
 fn put_socket(text: &mut Line, socket: &Arc<dyn Socket>) {
     let domain = socket.base().domain;
     let name = |name: Name| match name {

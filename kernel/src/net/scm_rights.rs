@@ -82,7 +82,7 @@ impl Rights {
         Ok(())
     }
 
-    /// The same files once more, for who only looks at them.
+    /// The same files once more, for a peek.
     pub fn copy(&self) -> Result<Self> {
         Self::of(inflight::copy(self.files())?)
     }

@@ -13,7 +13,7 @@ use crate::fs::inode::{Attr, Inode, Kind, SetAttr};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::fs::simple_attr::SimpleAttr;
-use crate::fs::{Entry, anonymous_entry, new_anonymous_number};
+use crate::fs::{Dentry, anonymous_dentry, new_anonymous_number};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
@@ -208,7 +208,7 @@ pub trait Socket: Send + Sync + Any {
         false
     }
 
-    /// The error to be told by SO_ERROR, once.
+    /// The error that SO_ERROR returns, once.
     fn take_error(&self) -> Option<Errno> {
         None
     }
@@ -359,7 +359,7 @@ impl Inode for Node {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ENXIO)
     }
 }
@@ -374,11 +374,11 @@ pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
         gid,
         ..SetAttr::default()
     });
-    let entry = anonymous_entry("socket", *number, try_arc(Node(attr.clone()))?)?;
+    let dentry = anonymous_dentry("socket", *number, try_arc(Node(attr.clone()))?)?;
     let flags = OpenFlags(O_RDWR | flags & O_NONBLOCK);
     let reader = socket.base().reader.clone();
     socket_table::enter(&socket)?;
-    let file = File::with_ops(entry, try_arc(SocketFile(socket))?, flags)?;
+    let file = File::with_ops(dentry, try_arc(SocketFile(socket))?, flags)?;
     *reader.file.lock() = Arc::downgrade(&file);
     Ok(file)
 }

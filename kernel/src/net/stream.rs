@@ -14,7 +14,7 @@ pub struct Manner {
     pub credentials: bool,
     /// The least that is waited for.
     pub low_water: usize,
-    /// One who only looks waits for as much as one who takes.
+    /// A peek waits for as much as a read.
     pub peeks_wait: bool,
 }
 

@@ -29,7 +29,7 @@ pub const QUOTED: usize = 520;
 const BY_ICMP: u8 = 2;
 const BY_ICMP_V6: u8 = 3;
 
-/// What there is to be told, as `struct sock_extended_err` has it.
+/// What an error reports, as `struct sock_extended_err`.
 #[derive(Clone, Copy)]
 pub struct Report {
     /// The origin of the error.
@@ -45,8 +45,8 @@ impl Report {
     /// Nobody took the packet, says the machine `by`.
     pub fn refused(by: IpAddr, why: Why) -> Self {
         let (origin, [kind, code, at]) = match by {
-            IpAddr::V4(_) => (BY_ICMP, why.told(true)),
-            IpAddr::V6(_) => (BY_ICMP_V6, why.told(false)),
+            IpAddr::V4(_) => (BY_ICMP, why.type_and_code(true)),
+            IpAddr::V6(_) => (BY_ICMP_V6, why.type_and_code(false)),
         };
         Report {
             by,
@@ -67,7 +67,7 @@ impl Report {
         self.error
     }
 
-    /// Tells a program: `struct sock_extended_err`, and the address of who says so.
+    /// The control message: `struct sock_extended_err`, and the address that reported it.
     pub fn put(&self, control: &mut Control) -> Result<()> {
         let (level, kind, family) = match self.by {
             IpAddr::V4(_) => (IP, IP_RECVERR, AF_INET),
@@ -84,15 +84,15 @@ impl Report {
     }
 }
 
-/// What is told, of which datagram, and where that was to go.
-struct Told {
+/// A report, the datagram that it is about, and where that was to go.
+struct Waiting {
     report: Report,
     to: SocketAddr,
     quoted: Vec<u8>,
 }
 
 /// The queue.
-pub struct Errors(Mutex<VecDeque<Told>>);
+pub struct Errors(Mutex<VecDeque<Waiting>>);
 
 impl Errors {
     /// Without errors.
@@ -107,7 +107,7 @@ impl Errors {
 
     /// The error that is first in the queue.
     pub fn first(&self) -> Option<Errno> {
-        self.0.lock().front().map(|told| told.report.error())
+        self.0.lock().front().map(|waiting| waiting.report.error())
     }
 
     /// There is something to tell of a datagram to `to`, which began so. Without room nobody is
@@ -115,7 +115,7 @@ impl Errors {
     pub fn push(&self, report: Report, to: SocketAddr, quoted: Vec<u8>) {
         let mut queue = self.0.lock();
         if queue.len() < MOST && queue.try_reserve(1).is_ok() {
-            queue.push_back(Told { report, to, quoted });
+            queue.push_back(Waiting { report, to, quoted });
         }
     }
 
@@ -127,10 +127,10 @@ impl Errors {
 
     /// Receives the first error; EAGAIN when there is none.
     pub fn receive(&self, to: &mut Sink) -> Result<Received> {
-        let told = self.0.lock().pop_front().ok_or(Errno::EAGAIN)?;
-        let count = to.left().min(told.quoted.len());
-        to.put(&told.quoted[..count])?;
-        let cut = if count < told.quoted.len() {
+        let waiting = self.0.lock().pop_front().ok_or(Errno::EAGAIN)?;
+        let count = to.left().min(waiting.quoted.len());
+        to.put(&waiting.quoted[..count])?;
+        let cut = if count < waiting.quoted.len() {
             MSG_TRUNC
         } else {
             0
@@ -138,12 +138,12 @@ impl Errors {
         Ok(Received {
             found: Found {
                 count,
-                whole: told.quoted.len(),
+                whole: waiting.quoted.len(),
                 ancillary: Ancillary {
-                    header: Header::of_report(told.report),
+                    header: Header::of_report(waiting.report),
                     ..Ancillary::default()
                 },
-                from: Name::Inet(told.to),
+                from: Name::Inet(waiting.to),
                 ..Found::default()
             },
             flags: MSG_ERRQUEUE | cut,

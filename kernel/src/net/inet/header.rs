@@ -51,7 +51,7 @@ pub struct Header {
     pub mark: Option<u32>,
     /// It has no checksum (UDP_NO_CHECK6_TX).
     pub unsummed: bool,
-    /// It is none, but tells what became of one.
+    /// It is no packet, but reports what became of one.
     pub report: Option<Report>,
 }
 

@@ -1,5 +1,5 @@
-//! ICMP: the machine answers echo requests, gives answers to who asked for them, and tells raw
-//! sockets what nobody took.
+//! ICMP: the machine answers echo requests, gives replies to those who asked for them, and passes
+//! raw sockets what nobody took.
 
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::{Header, is_local, raw};
@@ -13,7 +13,7 @@ pub const ECHO: u8 = 8;
 const ECHOED: u8 = 0;
 pub const ECHO_V6: u8 = 128;
 const ECHOED_V6: u8 = 129;
-/// The most bytes of a packet that tells of another.
+/// The most bytes of an error message, which quotes a packet.
 const MOST: usize = 576;
 const MOST_V6: usize = 1280;
 
@@ -28,7 +28,7 @@ pub enum Why {
 
 impl Why {
     /// Type and code of the message, and its last word: where in the packet the fault is.
-    pub fn told(self, v4: bool) -> [u8; 3] {
+    pub fn type_and_code(self, v4: bool) -> [u8; 3] {
         match (self, v4) {
             (Why::Protocol, true) => [3, 2, 0],
             (Why::Port, true) => [3, 3, 0],
@@ -52,15 +52,15 @@ pub fn receive(packet: &Packet) {
     }
     mib::message(!v4, body[0]);
     match (body[0], v4) {
-        (ECHO, true) => answer(packet, ECHOED),
-        (ECHO_V6, false) => answer(packet, ECHOED_V6),
+        (ECHO, true) => reply(packet, ECHOED),
+        (ECHO_V6, false) => reply(packet, ECHOED_V6),
         (ECHOED, true) | (ECHOED_V6, false) => raw::echoed(packet),
         _ => {}
     }
 }
 
 /// Sends an echo back.
-fn answer(packet: &Packet, kind: u8) {
+fn reply(packet: &Packet, kind: u8) {
     let Route { from, to, protocol } = packet.route;
     let body = packet.body();
     let route = Route {
@@ -83,7 +83,7 @@ pub fn refuse(packet: &Packet, why: Why) {
         MOST_V6 - HEAD_V6 - HEAD
     };
     let quoted = &packet.bytes()[..packet.bytes().len().min(most)];
-    let [kind, code, at] = why.told(v4);
+    let [kind, code, at] = why.type_and_code(v4);
     let route = Route {
         from: to,
         to: from,
@@ -99,7 +99,7 @@ pub fn refuse(packet: &Packet, why: Why) {
     send(route, class, &mut [kind, code, 0, 0, 0, 0, 0, at], quoted);
 }
 
-/// Sends a message to an address of this machine, if it is one; who has no memory for it loses it.
+/// Sends a message to an address of this machine, if it is one; it is lost without memory for it.
 fn send(route: Route, class: u8, head: &mut [u8; HEAD], rest: &[u8]) {
     if !is_local(route.to) {
         return;

@@ -67,7 +67,7 @@ impl Mailbox {
         self.errors.clear();
     }
 
-    /// The error that a send or receive has to tell first; EPIPE for one who sends no more.
+    /// The error that a send or receive has to report first; EPIPE after SHUT_WR.
     pub fn check_send(&self) -> Result<()> {
         if let Some(error) = self.inbox.take_error() {
             return Err(error);
@@ -118,7 +118,7 @@ impl Mailbox {
             table.add(&base.readable);
         }
         let (deaf, mute) = (self.deaf.load(Acquire), self.mute.load(Acquire));
-        let mut events = Events::OUT;
+        let mut events = Events::ROOM;
         events.set(Events::IN, self.inbox.has_data() || deaf);
         events.set(Events::READ_HANG_UP, deaf);
         events.set(Events::HANG_UP, deaf && mute);

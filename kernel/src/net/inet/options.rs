@@ -1,5 +1,5 @@
-//! Options of levels IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP and IPPROTO_UDP: most are kept and told,
-//! as where no packet is they have nothing to change.
+//! Options of levels IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP and IPPROTO_UDP: most are kept and
+//! returned, as where no packet is they have nothing to change.
 
 use super::place::{Binding, Place};
 use crate::errno::{Errno, Result};
@@ -52,20 +52,22 @@ enum Rule {
     Window,
     /// As many as a queue may have.
     Queue,
+    /// Bytes of a packet, which every path takes so many of at least; 0 for what this one takes.
+    Packet,
     /// For sockets of datagrams: of this range, and -1 for what it was at first.
     Multicast,
     /// A least and a greatest port, either of which may be 0.
     Range,
-    /// On or off, on for who may administer the network.
+    /// On or off, on with the right to administer the network.
     Privileged,
-    /// It is only told.
+    /// It can only be read.
     Told,
 }
 
 use Rule::*;
 
 /// Level, name (`include/uapi/linux/{in,in6,tcp,udp}.h`), default and rule of what is kept.
-const KEPT: [(u32, u32, i32, Rule); 75] = [
+const KEPT: [(u32, u32, i32, Rule); 76] = [
     (IP, 1, 0, Class),                 // IP_TOS
     (IP, 2, 64, Renewed(1, 255)),      // IP_TTL
     (IP, 3, 0, Told),                  // IP_HDRINCL
@@ -98,6 +100,7 @@ const KEPT: [(u32, u32, i32, Rule); 75] = [
     (IPV6, 19, 1, Bit),                // IPV6_MULTICAST_LOOP
     (IPV6, 22, 0, Told),               // IPV6_ROUTER_ALERT
     (IPV6, 23, 1, Within(0, 5)),       // IPV6_MTU_DISCOVER
+    (IPV6, IPV6_MTU, 0, Packet),       // what a path takes is told instead
     (IPV6, 25, 0, Switch),             // IPV6_RECVERR
     (IPV6, 29, 1, Switch),             // IPV6_MULTICAST_ALL
     (IPV6, 31, 0, Bit),                // IPV6_RECVERR_RFC4884
@@ -144,9 +147,8 @@ const KEPT: [(u32, u32, i32, Rule); 75] = [
 ];
 
 /// What is handled beside the table.
-const OTHERS: [(u32, u32); 5] = [
+const OTHERS: [(u32, u32); 4] = [
     (IP, IP_MTU),
-    (IPV6, IPV6_MTU),
     (IPV6, IPV6_V6ONLY),
     (TCP, TCP_INFO),
     (TCP, TCP_CONGESTION),
@@ -201,6 +203,8 @@ impl Rule {
             Window if given == 0 => Ok(0),
             Window => Ok((given as u32).max(MIN_WINDOW) as i32),
             Queue => within(0..=i32::MAX).map(|most| most.min(MAX_QUEUE)),
+            Packet if given == 0 => Ok(0),
+            Packet => within(MIN_PACKET..=i32::MAX),
             Multicast if stream && level == IPV6 => Err(Errno::ENOPROTOOPT),
             Multicast if stream => Err(Errno::EINVAL),
             Multicast if given == -1 => Ok(default),
@@ -225,6 +229,8 @@ const MAX_SEGMENT: i32 = 32767;
 const MIN_WINDOW: u32 = 1152;
 const MAX_LINGER: i32 = 120;
 const MAX_QUEUE: i32 = 4096;
+/// IPV6_MIN_MTU
+const MIN_PACKET: i32 = 1280;
 /// A connection's segment, and its path's longest packet over IPv4 and IPv6.
 const LOOPBACK_SEGMENT: i32 = 65483;
 /// A segment's size before there is a connection, and what the option of times takes of one.
@@ -242,7 +248,7 @@ const IPV6_FREEBIND: u32 = 78;
 /// IP_MTU, IP_MULTICAST_ALL and IPV6_MTU.
 const IP_MULTICAST_ALL: u32 = 49;
 const IP_MTU: u32 = 14;
-const IPV6_MTU: u32 = 24;
+pub const IPV6_MTU: u32 = 24;
 /// TCP_MAXSEG
 pub const MAXSEG: u32 = 2;
 

@@ -39,7 +39,7 @@ pub struct Route {
 pub struct Packet {
     /// From where it goes where.
     pub route: Route,
-    /// The rest of its header, as it is told beside the bytes.
+    /// The rest of its header, as it is reported beside the bytes.
     pub header: Header,
     bytes: Vec<u8>,
     /// Where its header ends.

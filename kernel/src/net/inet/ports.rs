@@ -92,6 +92,8 @@ impl tree::Member for Member {
 struct Group {
     holder: Holder,
     members: Tree<Member>,
+    /// Connections that were accepted, which only keep others from the port.
+    accepted: usize,
     /// Whether one of them was ever connected, so that they are not all alike to a sender.
     was_connected: bool,
 }
@@ -109,31 +111,57 @@ impl Group {
 /// The owners of ports, by the address that they are bound to.
 type Held = Lists<IpAddr, Group>;
 
-/// Adds a socket to those that hold the port alike.
-fn enter(held: &mut Held, holder: Holder, member: Member) -> Result<()> {
-    let mut groups = held.of_mut(&holder.ip).iter_mut();
-    if let Some(group) = groups.find(|group| group.holder == holder) {
-        return group.members.insert(member).map_err(|_| Errno::ENOMEM);
-    }
-    let mut members = Tree::new();
-    members.insert(member).map_err(|_| Errno::ENOMEM)?;
-    let was_connected = false;
-    held.push(
-        holder.ip,
-        Group {
-            holder,
-            members,
-            was_connected,
-        },
-    )
+/// One more that holds a port.
+enum Entrant {
+    Socket(Member),
+    /// An accepted connection.
+    Connection,
 }
 
-/// Takes a socket out of those that hold the port as `holder` says.
-fn leave(held: &mut Held, holder: &Holder, number: u64) -> Option<Member> {
+impl Group {
+    fn enter(&mut self, entrant: Entrant) -> Result<()> {
+        match entrant {
+            Entrant::Socket(member) => {
+                let entered = self.members.insert(member);
+                entered.map_err(|_| Errno::ENOMEM)
+            }
+            Entrant::Connection => {
+                self.accepted += 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Adds one to those that hold the port alike.
+fn enter(held: &mut Held, holder: Holder, entrant: Entrant) -> Result<()> {
+    let mut groups = held.of_mut(&holder.ip).iter_mut();
+    if let Some(group) = groups.find(|group| group.holder == holder) {
+        return group.enter(entrant);
+    }
+    let mut group = Group {
+        holder,
+        members: Tree::new(),
+        accepted: 0,
+        was_connected: false,
+    };
+    group.enter(entrant)?;
+    held.push(holder.ip, group)
+}
+
+/// Takes a socket, or without a number an accepted connection, out of those that hold the port as
+/// `holder` says.
+fn leave(held: &mut Held, holder: &Holder, number: Option<u64>) -> Option<Member> {
     let mut groups = held.of_mut(&holder.ip).iter_mut();
     let group = groups.find(|group| group.holder == *holder)?;
-    let gone = group.members.remove(&number);
-    if group.members.is_empty() {
+    let gone = match number {
+        Some(number) => group.members.remove(&number),
+        None => {
+            group.accepted -= 1;
+            None
+        }
+    };
+    if group.members.is_empty() && group.accepted == 0 {
         held.take(&holder.ip, |group| group.holder == *holder);
     }
     gone
@@ -188,18 +216,24 @@ pub struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut ports = self.ports.0.lock();
-        let port = self.port.into();
-        let Some(held) = ports.get_mut(port) else {
-            return;
-        };
-        let own = holder(held, self.ip, self.number);
-        let gone = own.and_then(|own| leave(held, &own, self.number));
-        if held.len() == 0 {
-            ports.remove_range(port, port, &mut drop);
-        }
-        drop(ports);
-        drop(gone);
+        self.ports.give(self.port, |held| {
+            let own = holder(held, self.ip, self.number)?;
+            leave(held, &own, Some(self.number))
+        });
+    }
+}
+
+/// A port that an accepted connection keeps until this goes.
+pub struct Kept {
+    ports: &'static Ports,
+    port: u16,
+    holder: Holder,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.ports
+            .give(self.port, |held| leave(held, &self.holder, None));
     }
 }
 
@@ -265,7 +299,8 @@ impl Ports {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
         let socket = socket.clone();
-        self.enter(port, holder, Member { number, socket })?;
+        let member = Entrant::Socket(Member { number, socket });
+        self.enter(port, holder, member, |other| other.conflicts(&holder))?;
         Ok(Claim {
             ports: self,
             port,
@@ -274,20 +309,50 @@ impl Ports {
         })
     }
 
-    fn enter(&self, port: u16, holder: Holder, member: Member) -> Result<()> {
+    /// Keeps a port for an accepted connection, beside whoever has it.
+    pub fn keep(&'static self, port: u16, holder: Holder) -> Result<Kept> {
+        self.enter(port, holder, Entrant::Connection, |_| false)?;
+        Ok(Kept {
+            ports: self,
+            port,
+            holder,
+        })
+    }
+
+    /// Takes one out of those that hold a port.
+    fn give(&self, port: u16, leave: impl FnOnce(&mut Held) -> Option<Member>) {
+        let mut ports = self.0.lock();
+        let Some(held) = ports.get_mut(port.into()) else {
+            return;
+        };
+        let gone = leave(held);
+        if held.len() == 0 {
+            ports.remove_range(port.into(), port.into(), &mut drop);
+        }
+        drop(ports);
+        drop(gone);
+    }
+
+    fn enter(
+        &self,
+        port: u16,
+        holder: Holder,
+        entrant: Entrant,
+        conflicts: impl Fn(&Holder) -> bool,
+    ) -> Result<()> {
         let mut ports = self.0.lock();
         let Some(held) = ports.get_mut(port.into()) else {
             let mut fresh = Lists::new();
-            enter(&mut fresh, holder, member)?;
+            enter(&mut fresh, holder, entrant)?;
             return match ports.insert(port.into(), fresh) {
                 Ok(_) => Ok(()),
                 Err(_) => Err(Errno::ENOMEM),
             };
         };
-        if overlapping(held, &holder, |other| other.conflicts(&holder)) {
+        if overlapping(held, &holder, conflicts) {
             return Err(Errno::EADDRINUSE);
         }
-        enter(held, holder, member)
+        enter(held, holder, entrant)
     }
 
     /// Lets the socket that has `claim` take connections. EADDRINUSE when another does already.
@@ -309,8 +374,9 @@ impl Ports {
         }
         let (number, listens) = (claim.number, true);
         let listening = Holder { listens, ..own };
-        enter(held, listening, Member { number, socket })?;
-        leave(held, &own, number);
+        let member = Entrant::Socket(Member { number, socket });
+        enter(held, listening, member)?;
+        leave(held, &own, Some(number));
         Ok(())
     }
 

@@ -300,7 +300,7 @@ pub fn deliver(packet: &Packet) -> bool {
     taken
 }
 
-/// Nobody took a packet: who sent such packets is told.
+/// Nobody took a packet: its sender gets the error.
 pub fn refused(packet: &Packet, why: Why) {
     let Route { from, to, protocol } = packet.route;
     if is_seen(protocol) {

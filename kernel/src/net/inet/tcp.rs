@@ -2,7 +2,7 @@
 
 use super::options::{self, MAXSEG, Options};
 use super::place::Place;
-use super::ports;
+use super::ports::{self, Holder, Kept};
 use super::{Header, reached, source};
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
@@ -21,6 +21,7 @@ use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once};
 use crate::task::clock;
 use crate::task::timer::{Expire, Timer};
+use crate::task::work_queue::{self, Work};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -54,8 +55,8 @@ struct Link {
     peer: SocketAddr,
     /// It reads no more.
     deaf: AtomicBool,
-    /// The program was told that it is connected.
-    told: AtomicBool,
+    /// The program has learnt that it is connected.
+    reported: AtomicBool,
     /// Something was sent to an end that is closed.
     broken: AtomicBool,
     /// The most bytes of a segment (TCP_MAXSEG).
@@ -73,11 +74,25 @@ struct Deferred {
 }
 
 /// Lets the other end be accepted though nothing came.
-struct Overdue(Weak<Link>);
+struct Overdue {
+    link: Weak<Link>,
+    work: work_queue::Link,
+}
 
 impl Expire for Overdue {
+    /// A socket may end thereby, which sleeps.
     fn expire(self: Arc<Self>) {
-        if let Some(link) = self.0.upgrade() {
+        work_queue::queue(self);
+    }
+}
+
+impl Work for Overdue {
+    fn link(&self) -> &work_queue::Link {
+        &self.work
+    }
+
+    fn run(self: Arc<Self>) {
+        if let Some(link) = self.link.upgrade() {
             link.arrive();
         }
     }
@@ -122,7 +137,9 @@ pub struct Tcp {
     options: Options,
     link: Mutex<Option<Arc<Link>>>,
     listener: Once<Backlog<Tcp>>,
-    /// Why a connection did not come about; 0 is nothing to tell.
+    /// The port of a connection that was accepted.
+    kept: Once<Kept>,
+    /// Why a connection did not come about; 0 is nothing to report.
     error: AtomicU32,
 }
 
@@ -137,6 +154,7 @@ impl Tcp {
             options: Options::new(domain),
             link: Mutex::new(None),
             listener: Once::new(),
+            kept: Once::new(),
             error: AtomicU32::new(0),
         })
     }
@@ -174,7 +192,7 @@ impl Tcp {
                 local,
                 peer,
                 deaf: AtomicBool::new(false),
-                told: AtomicBool::new(true),
+                reported: AtomicBool::new(true),
                 broken: AtomicBool::new(false),
                 segment: options::segment([&self.options, &other.options], peer.is_ipv6()),
                 deferred: Mutex::new(None),
@@ -200,13 +218,26 @@ impl Tcp {
             let accepted = Tcp::new(server.base.domain)?;
             accepted.base.options.inherit_all(&server.base.options);
             accepted.options.inherit(&server.options);
+            let holder = Holder {
+                ip: to.ip(),
+                only_v6: false,
+                shares_address: accepted.base.options.is_on(SO_REUSEADDR),
+                shares_port: accepted.base.options.is_on(SO_REUSEPORT),
+                user: server.base.user(),
+                listens: false,
+            };
+            let kept = ports::TCP.keep(to.port(), holder)?;
+            accepted.kept.call_once(|| kept);
             let [own, other] = self.connection(&accepted, local, to)?;
-            own.told.store(!wait.nonblocking, Release);
+            own.reported.store(!wait.nonblocking, Release);
             *accepted.link.lock() = Some(other);
             let seconds = server.options.value(TCP, DEFER_ACCEPT);
             let defers = seconds > 0;
             if defers {
-                let overdue = try_arc(Overdue(Arc::downgrade(&own)))?;
+                let overdue = try_arc(Overdue {
+                    link: Arc::downgrade(&own),
+                    work: work_queue::Link::default(),
+                })?;
                 let until = clock::deadline_in(seconds as u64 * clock::SECOND);
                 *own.deferred.lock() = Some(Deferred {
                     server: Arc::downgrade(&server),
@@ -214,7 +245,7 @@ impl Tcp {
                     _until: Timer::call(until, overdue)?,
                 });
             }
-            // Whoever is told of the connection finds this end connected.
+            // A program notified of the connection finds this end connected.
             *self.link.lock() = Some(own);
             if defers {
                 return Ok(());
@@ -239,13 +270,13 @@ impl Tcp {
             return Err(error);
         }
         match self.link() {
-            Some(link) if link.told.swap(true, AcqRel) => Err(Errno::EISCONN),
+            Some(link) if link.reported.swap(true, AcqRel) => Err(Errno::EISCONN),
             Some(_) => Ok(false),
             None => Ok(true),
         }
     }
 
-    /// Ends the connection: `reset` says that the other end shall be told an error.
+    /// Ends the connection: `reset` gives the other end an error.
     fn disconnect(&self, reset: bool) {
         let Some(link) = self.link.lock().take() else {
             return;

@@ -3,7 +3,7 @@
 use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report};
 use super::icmp::{self, Why};
 use super::mailbox::{Mailbox, copied};
-use super::options::{IP, IPV6, Options, UDP};
+use super::options::{IP, IPV6, IPV6_MTU, Options, UDP};
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::place::Place;
 use super::ports::{self, Holder, Ports};
@@ -111,7 +111,7 @@ impl Udp {
 }
 
 impl Udp {
-    /// Sends a datagram to whoever is there, and raw sockets what they want to see of it.
+    /// Delivers a datagram, and raw sockets what they want to see of it.
     fn deliver(
         &self,
         data: &mut Source,
@@ -241,13 +241,21 @@ impl Udp {
             || self.options.is_on(IPV6, IPV6_DONTFRAG);
         let most = match to {
             SocketAddr::V4(_) => MAX_V4,
-            SocketAddr::V6(_) if whole => MAX_WHOLE,
+            SocketAddr::V6(_) if whole => self.longest_whole(),
             SocketAddr::V6(_) => MAX,
         };
         if len > most {
             Err(Errno::EMSGSIZE)
         } else {
             Ok(())
+        }
+    }
+
+    /// The most that IPv6 sends in one piece, as far as IPV6_MTU lets it.
+    fn longest_whole(&self) -> usize {
+        match self.options.value(IPV6, IPV6_MTU) as usize {
+            0 => MAX_WHOLE,
+            packet => MAX_WHOLE.min(packet - HEAD - HEAD_V6),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What sockets there are (NETLINK_SOCK_DIAG), as ss(8) asks.
 
-use super::answer::{Answer, MULTI};
+use super::reply::{MULTI, Reply};
 use crate::errno::{Errno, Result};
 use crate::net::address::{Name, unspecified};
 use crate::net::socket::Socket;
@@ -45,7 +45,7 @@ const UNIX_USER: u16 = 7;
 const ESTABLISHED: u8 = 1;
 const CLOSED: u8 = 7;
 const LISTENS: u8 = 10;
-/// A dump: which sockets are told, and how far it is.
+/// A dump: which sockets it lists, and how far it is.
 pub struct Dump {
     family: u32,
     /// The protocol of IP sockets, or of netlink sockets, where it may be all.
@@ -104,18 +104,18 @@ impl Dump {
         base.domain == self.family && of_protocol && self.states >> state(socket) & 1 != 0
     }
 
-    /// Tells sockets until the answer is full, and says whether there may be more.
-    pub fn go_on(&mut self, answer: &mut Answer) -> bool {
+    /// Lists sockets until the reply is full, and says whether there may be more.
+    pub fn go_on(&mut self, reply: &mut Reply) -> bool {
         let mut next = self.next;
         let more = socket_table::each_from(&mut next, |socket| {
             if self.wants(&**socket) {
                 match self.family {
-                    AF_UNIX => put_unix(answer, &**socket, self.shown),
-                    AF_NETLINK => put_netlink(answer, &**socket, self.shown),
-                    _ => put_inet(answer, &**socket, self.shown),
+                    AF_UNIX => put_unix(reply, &**socket, self.shown),
+                    AF_NETLINK => put_netlink(reply, &**socket, self.shown),
+                    _ => put_inet(reply, &**socket, self.shown),
                 }
             }
-            !answer.is_full()
+            !reply.is_full()
         });
         self.next = next;
         more
@@ -130,7 +130,7 @@ fn queues(socket: &dyn Socket) -> [u32; 2] {
 }
 
 /// `struct inet_diag_msg`, and what of it is asked for.
-fn put_inet(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
+fn put_inet(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     let base = socket.base();
     let address = |name: Name| match name {
         Name::Inet(address) => address,
@@ -153,33 +153,33 @@ fn put_inet(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
     message[60..64].copy_from_slice(&sent.to_ne_bytes());
     message[64..68].copy_from_slice(&base.user().to_ne_bytes());
     message[68..72].copy_from_slice(&(base.number as u32).to_ne_bytes());
-    answer.begin(BY_FAMILY, MULTI, &message);
+    reply.begin(BY_FAMILY, MULTI, &message);
     let asked = |attribute: u16| shown >> (attribute - 1) & 1 != 0;
     let memory = options::memory(socket);
     if asked(MEMORY) {
         let [received, _, sent, ..] = memory;
-        answer.attribute(MEMORY, [received, 0, 0, sent].as_bytes());
+        reply.attribute(MEMORY, [received, 0, 0, sent].as_bytes());
     }
     if asked(SOCKET_MEMORY) {
-        answer.attribute(SOCKET_MEMORY, memory.as_bytes());
+        reply.attribute(SOCKET_MEMORY, memory.as_bytes());
     }
     if base.kind == STREAM {
         let tcp = |name| socket.option(SOL_TCP, name).unwrap_or_default();
         if asked(INFO) {
-            answer.attribute(INFO, &tcp(TCP_INFO));
+            reply.attribute(INFO, &tcp(TCP_INFO));
         }
         if asked(CONGESTION) {
-            answer.attribute(CONGESTION, b"cubic\0");
+            reply.attribute(CONGESTION, b"cubic\0");
         }
     }
     if base.domain == AF_INET6 {
         let only = socket.option(SOL_IPV6, IPV6_V6ONLY);
-        answer.attribute(
+        reply.attribute(
             V6_ONLY,
             &[only.is_ok_and(|value| value.first() == Some(&1)).into()],
         );
     }
-    answer.end();
+    reply.end();
 }
 
 fn put_ip(to: &mut [u8], ip: IpAddr, domain: u32) {
@@ -200,7 +200,7 @@ fn state(socket: &dyn Socket) -> u8 {
 }
 
 /// `struct unix_diag_msg`, and what of it is asked for.
-fn put_unix(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
+fn put_unix(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     let base = socket.base();
     let mut message = [0; 16];
     message[0] = AF_UNIX as u8;
@@ -208,32 +208,32 @@ fn put_unix(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
     message[2] = state(socket);
     message[4..8].copy_from_slice(&(base.number as u32).to_ne_bytes());
     message[8..16].copy_from_slice(&base.number.to_ne_bytes());
-    answer.begin(BY_FAMILY, MULTI, &message);
+    reply.begin(BY_FAMILY, MULTI, &message);
     let asked = |attribute: u16| shown >> attribute & 1 != 0;
     if let Name::Unix(name) = socket.name()
         && asked(UNIX_NAME)
     {
-        answer.attribute(UNIX_NAME, name.strip_suffix(b"\0").unwrap_or(&name));
+        reply.attribute(UNIX_NAME, name.strip_suffix(b"\0").unwrap_or(&name));
     }
     if let Some(peer) = socket.peer_number()
         && asked(UNIX_PEER)
     {
-        answer.attribute(UNIX_PEER, (peer as u32).as_bytes());
+        reply.attribute(UNIX_PEER, (peer as u32).as_bytes());
     }
     if asked(UNIX_QUEUE) {
-        answer.attribute(UNIX_QUEUE, queues(socket).as_bytes());
+        reply.attribute(UNIX_QUEUE, queues(socket).as_bytes());
     }
     if asked(UNIX_MEMORY) {
-        answer.attribute(UNIX_MEMORY, options::memory(socket).as_bytes());
+        reply.attribute(UNIX_MEMORY, options::memory(socket).as_bytes());
     }
     if asked(UNIX_USER) {
-        answer.attribute(UNIX_USER, base.user().as_bytes());
+        reply.attribute(UNIX_USER, base.user().as_bytes());
     }
-    answer.end();
+    reply.end();
 }
 
 /// `struct netlink_diag_msg`, and what of it is asked for.
-fn put_netlink(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
+fn put_netlink(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     let base = socket.base();
     let port = match socket.name() {
         Name::Netlink(port) => port,
@@ -250,9 +250,9 @@ fn put_netlink(answer: &mut Answer, socket: &dyn Socket, shown: u32) {
     message[4..8].copy_from_slice(&port.to_ne_bytes());
     message[16..20].copy_from_slice(&(base.number as u32).to_ne_bytes());
     message[20..28].copy_from_slice(&base.number.to_ne_bytes());
-    answer.begin(BY_FAMILY, MULTI, &message);
+    reply.begin(BY_FAMILY, MULTI, &message);
     if shown & NETLINK_MEMORY != 0 {
-        answer.attribute(0, options::memory(socket).as_bytes());
+        reply.attribute(0, options::memory(socket).as_bytes());
     }
-    answer.end();
+    reply.end();
 }

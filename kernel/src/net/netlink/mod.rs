@@ -2,15 +2,15 @@
 //! sockets there are (NETLINK_SOCK_DIAG), and where they wait for devices to come and go
 //! (NETLINK_KOBJECT_UEVENT), of which none does.
 
-mod answer;
 mod diag;
 mod port;
+mod reply;
 mod route;
 
 use diag::Dump;
 use port::Claim;
 
-use answer::{ACKNOWLEDGE, Answer, DUMP, HEADER, Header};
+use reply::{ACKNOWLEDGE, DUMP, HEADER, Header, Reply};
 
 use crate::errno::{Errno, Result};
 use crate::fs::File;
@@ -89,7 +89,7 @@ fn of(file: &File) -> Result<Arc<Netlink>> {
     socket.downcast().map_err(|_| Errno::EINVAL)
 }
 
-/// Whether an open file can be told something; ENOTSOCK or EINVAL.
+/// Whether an open file can receive messages; ENOTSOCK or EINVAL.
 pub fn check(file: &File) -> Result<()> {
     of(file).map(|_| ())
 }
@@ -113,33 +113,33 @@ impl Netlink {
             .map_err(|_| Errno::ENOBUFS)
     }
 
-    fn answer(&self, request: Header, body: &[u8]) -> Result<()> {
-        let mut answer = Answer::new(request, self.port()?)?;
+    fn handle(&self, request: Header, body: &[u8]) -> Result<()> {
+        let mut reply = Reply::new(request, self.port()?)?;
         let done = match self.base.protocol {
             DIAG => self.begin_dump(request, body),
-            _ => route::answer(&mut answer, request, body),
+            _ => route::handle(&mut reply, request, body),
         };
         if done.is_ok() && self.base.protocol == DIAG {
             return self.go_on();
         }
         if let Err(error) = done {
-            answer.bytes.clear();
-            answer.result(error.0);
-            return self.post(&answer.bytes);
+            reply.bytes.clear();
+            reply.result(error.0);
+            return self.post(&reply.bytes);
         }
-        if !answer.bytes.is_empty() {
-            self.post(&answer.bytes)?;
+        if !reply.bytes.is_empty() {
+            self.post(&reply.bytes)?;
         }
-        answer.bytes.clear();
+        reply.bytes.clear();
         match request.flags {
-            flags if flags & DUMP != 0 => answer.done(),
-            flags if flags & ACKNOWLEDGE != 0 => answer.result(0),
+            flags if flags & DUMP != 0 => reply.done(),
+            flags if flags & ACKNOWLEDGE != 0 => reply.result(0),
             _ => return Ok(()),
         }
-        self.post(&answer.bytes)
+        self.post(&reply.bytes)
     }
 
-    /// Sockets are told in a dump alone; EBUSY while another goes on.
+    /// Sockets are listed in a dump alone; EBUSY while another goes on.
     fn begin_dump(&self, request: Header, body: &[u8]) -> Result<()> {
         if request.kind != diag::BY_FAMILY {
             return Err(Errno::EINVAL);
@@ -162,12 +162,12 @@ impl Netlink {
         while let Some((dump, request)) = &mut *current
             && self.inbox.has_half()
         {
-            let mut answer = Answer::new(*request, self.port()?)?;
-            if !dump.go_on(&mut answer) {
-                answer.done();
+            let mut reply = Reply::new(*request, self.port()?)?;
+            if !dump.go_on(&mut reply) {
+                reply.done();
                 *current = None;
             }
-            self.post(&answer.bytes)?;
+            self.post(&reply.bytes)?;
         }
         Ok(())
     }
@@ -234,7 +234,7 @@ impl Socket for Netlink {
             if len < HEADER || len > rest.len() {
                 break;
             }
-            self.answer(request, &rest[HEADER..len])?;
+            self.handle(request, &rest[HEADER..len])?;
             rest = &rest[len.next_multiple_of(4).min(rest.len())..];
         }
         Ok(len)
@@ -245,7 +245,7 @@ impl Socket for Netlink {
             return Err(Errno::EOPNOTSUPP);
         }
         let received = stream::receive(&self.inbox, to, flags, Manner::RECORDS, || false, wait)?;
-        // What cannot be told now is told by a later call.
+        // What cannot be reported now is reported by a later call.
         _ = self.go_on();
         Ok(received)
     }
@@ -258,7 +258,7 @@ impl Socket for Netlink {
         if let Some(table) = table {
             table.add(&self.base.readable);
         }
-        let mut events = Events::OUT;
+        let mut events = Events::ROOM;
         events.set(Events::IN, self.inbox.has_data());
         events
     }
@@ -271,7 +271,7 @@ impl Socket for Netlink {
         Ok((self.inbox.first_len(), 0))
     }
 
-    /// Membership of groups, of which nothing is ever told, and how answers are written
+    /// Membership of groups, to which nothing is ever sent, and how replies are written
     /// (SOL_NETLINK).
     fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
         if level != SOL_NETLINK || !OPTIONS.contains(&name) {

@@ -1,6 +1,6 @@
 //! The interface, its addresses, and the routes to them (NETLINK_ROUTE).
 
-use super::answer::{Answer, DUMP, Header, MULTI};
+use super::reply::{DUMP, Header, MULTI, Reply};
 use crate::errno::{Errno, Result};
 use crate::net::inet::is_local;
 use crate::net::interface::{FLAGS, HARDWARE, INDEX, MTU, QUEUE};
@@ -21,7 +21,7 @@ const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
 const NEW_RULE: u16 = 32;
 const GET_RULE: u16 = 34;
-/// The last kind that asks something of the routes; every fourth from 18 on only asks to be told.
+/// The last kind that asks something of the routes; every fourth from 18 on only reads.
 const LAST: u16 = 0x7f;
 /// IFF_LOWER_UP
 const LOWER_UP: u32 = 0x1_0000;
@@ -46,26 +46,27 @@ const FOUND_LOCAL: u32 = 0x8000_0000;
 const ROUTE: usize = 12;
 const DESTINATION: u16 = 1;
 
-/// Answers a request. EPERM for who may change nothing, EOPNOTSUPP for what cannot be changed.
-pub fn answer(answer: &mut Answer, request: Header, body: &[u8]) -> Result<()> {
+/// Answers a request. EPERM without the right to change anything, EOPNOTSUPP for what cannot be
+/// changed.
+pub fn handle(reply: &mut Reply, request: Header, body: &[u8]) -> Result<()> {
     let dump = request.flags & DUMP != 0;
     let family = body.first().map_or(AF_UNSPEC, |&family| family.into());
     if request.kind % 4 != 2 {
         require(CAP_NET_ADMIN)?;
     }
     match request.kind {
-        GET_LINK => answer.link(if dump { MULTI } else { 0 }),
+        GET_LINK => reply.link(if dump { MULTI } else { 0 }),
         GET_ADDRESS if dump => {
             if matches!(family, AF_UNSPEC | AF_INET) {
-                answer.address(AF_INET, 8, &Ipv4Addr::LOCALHOST.octets());
+                reply.address(AF_INET, 8, &Ipv4Addr::LOCALHOST.octets());
             }
             if matches!(family, AF_UNSPEC | AF_INET6) {
-                answer.address(AF_INET6, 128, &Ipv6Addr::LOCALHOST.octets());
+                reply.address(AF_INET6, 128, &Ipv6Addr::LOCALHOST.octets());
             }
         }
-        GET_ROUTE if dump => answer.routes(family),
-        GET_ROUTE => answer.route_to(body)?,
-        GET_RULE if dump => answer.rules(family),
+        GET_ROUTE if dump => reply.routes(family),
+        GET_ROUTE => reply.route_to(body)?,
+        GET_RULE if dump => reply.rules(family),
         // There are no neighbours or the like.
         NEW_LINK..=LAST if request.kind % 4 == 2 && dump => {}
         // The interface is as it shall be already.
@@ -76,7 +77,7 @@ pub fn answer(answer: &mut Answer, request: Header, body: &[u8]) -> Result<()> {
     Ok(())
 }
 
-impl Answer {
+impl Reply {
     /// RTM_NEWLINK for `lo`: `struct ifinfomsg` and attributes IFLA_*.
     fn link(&mut self, flags: u16) {
         let mut fixed = [0; 16];

@@ -1,9 +1,9 @@
-//! Names of Unix sockets, and who has them.
+//! Names of Unix sockets, and the sockets that have them.
 
 use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, New};
 use crate::fs::walk::Walk;
-use crate::fs::{Entry, inotify, perm};
+use crate::fs::{Dentry, inotify, perm};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::{try_arc, try_bytes, try_format, try_vec};
 use crate::net::address::{Address, Name};
@@ -83,8 +83,8 @@ impl Bound {
             return self.bind_abstract(try_bytes(path)?, socket);
         }
         let path = until_zero(path);
-        let entry = make(path, permissions)?;
-        let attr = entry.inode().attr();
+        let dentry = make(path, permissions)?;
+        let attr = dentry.inode().attr();
         let mut name = try_vec(path)?;
         name.push(0);
         let key = Key::Inode(attr.device, attr.inode);
@@ -151,7 +151,7 @@ fn until_zero(path: &[u8]) -> &[u8] {
 }
 
 /// Makes the inode of a socket.
-fn make(path: &[u8], permissions: u32) -> Result<Arc<Entry>> {
+fn make(path: &[u8], permissions: u32) -> Result<Arc<Dentry>> {
     let context = current().fs();
     let (directory, last) = Walk::new(&context).parent(None, path)?;
     let name = last.proper(Errno::EADDRINUSE)?;
@@ -165,9 +165,9 @@ fn make(path: &[u8], permissions: u32) -> Result<Arc<Entry>> {
         .create(&directory, name, New::Node(mode, 0));
     match made {
         Err(Errno::EEXIST) => Err(Errno::EADDRINUSE),
-        Ok(entry) => {
+        Ok(dentry) => {
             inotify::in_directory(&directory, name, false, IN_CREATE, 0);
-            Ok(entry)
+            Ok(dentry)
         }
         error => error,
     }
@@ -182,12 +182,12 @@ pub fn find(address: &Address, kind: u32) -> Result<Arc<dyn Socket>> {
         Key::Abstract(kind, try_bytes(path)?)
     } else {
         let context = current().fs();
-        let entry = Walk::new(&context).resolve(None, until_zero(path), true)?;
-        perm::check(&entry, perm::WRITE)?;
-        if entry.kind() != Kind::Socket {
+        let dentry = Walk::new(&context).resolve(None, until_zero(path), true)?;
+        perm::check(&dentry, perm::WRITE)?;
+        if dentry.kind() != Kind::Socket {
             return Err(Errno::ECONNREFUSED);
         }
-        let attr = entry.inode().attr();
+        let attr = dentry.inode().attr();
         Key::Inode(attr.device, attr.inode)
     };
     let found = BOUND.lock().get(&key).and_then(Weak::upgrade);

@@ -319,7 +319,7 @@ impl Socket for Connected {
             return events;
         }
         let Some(link) = self.link.get() else {
-            return Events::OUT | Events::HANG_UP;
+            return Events::ROOM | Events::HANG_UP;
         };
         let ended = link.incoming.is_ended();
         events.set(Events::IN, !link.incoming.is_empty() || ended);
@@ -328,7 +328,7 @@ impl Socket for Connected {
         events.set(Events::HANG_UP, ended && link.outgoing.is_ended());
         events.set(Events::ERROR, link.incoming.has_error());
         events.set(
-            Events::OUT,
+            Events::ROOM,
             link.outgoing.is_ended() || link.outgoing.is_writable(),
         );
         events

@@ -28,7 +28,7 @@ struct Inbox {
     /// The identity, and that of the only sender it takes messages from (0: from all).
     identity: u64,
     only: AtomicU64,
-    /// An error that its owner has to be told; 0 is none.
+    /// An error that its owner has to get; 0 is none.
     error: AtomicU32,
 }
 
@@ -97,8 +97,26 @@ impl Datagram {
         let only = peer.as_ref().map_or(0, |peer| peer.identity);
         self.inbox.only.store(only, Release);
         let old = core::mem::replace(&mut *self.peer.lock(), peer);
-        drop(old);
         self.base.writable.notify();
+        if let Some(old) = old
+            && old.identity != only
+        {
+            self.disconnect_from(&old);
+        }
+    }
+
+    /// What waited from a peer is lost, which the peer is told if it is connected to this socket
+    /// (Linux's `unix_dgram_disconnected`).
+    fn disconnect_from(&self, peer: &Inbox) {
+        let channel = &self.inbox.channel;
+        if channel.records() == 0 {
+            return;
+        }
+        channel.purge();
+        channel.writable().notify();
+        if !peer.channel.is_dead() && peer.only.load(Acquire) == self.inbox.identity {
+            peer.fail(Errno::ECONNRESET);
+        }
     }
 
     fn find(&self, address: &Address) -> Result<Arc<Inbox>> {
@@ -271,7 +289,7 @@ impl Socket for Datagram {
             let few = peer.channel.records() < self.most_at(&peer);
             peer.channel.is_ended() || few && peer.channel.is_writable()
         });
-        events.set(Events::OUT, room);
+        events.set(Events::ROOM, room);
         events
     }
 
@@ -301,12 +319,6 @@ impl Socket for Datagram {
 impl Drop for Datagram {
     fn drop(&mut self) {
         self.inbox.channel.die();
-        // One of a pair that was connected to this one is told.
-        if let Some(peer) = self.peer.get_mut().take()
-            && peer.only.load(Acquire) == self.inbox.identity
-        {
-            peer.fail(Errno::ECONNRESET);
-        }
         inflight::closed();
     }
 }

@@ -17,11 +17,13 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use inflight::Graph;
+use inflight::{Graph, Pace};
 use linux_raw_sys::net::AF_UNIX;
 
 /// So many on their way are too many to wait for a close (`UNIX_INFLIGHT_TRIGGER_GC`).
 const TOO_MANY: usize = 16000;
+/// When there are too many again.
+static PACE: Pace = Pace::new(TOO_MANY);
 /// So many of one user's are many then (`UNIX_INFLIGHT_SANE_USER`).
 const MANY_OF_A_USER: usize = 8 * MAX_FILES;
 /// How many on their way a close looks at, which is more than one user has by default: still more
@@ -53,7 +55,7 @@ pub fn enter(files: &[Arc<File>], channel: &Channel, sent: impl FnOnce() -> usiz
         return Ok(false);
     }
     // A user with few files in flight is spared.
-    if COUNT.load(Relaxed) > TOO_MANY && sent() >= MANY_OF_A_USER {
+    if PACE.is_due(COUNT.load(Relaxed)) && sent() >= MANY_OF_A_USER {
         collect();
     }
     channel.carries();
@@ -136,6 +138,7 @@ pub fn collect() -> bool {
         drop(file);
         cond_resched();
     }
+    PACE.looked(COUNT.load(Relaxed));
     COLLECTING.store(false, Release);
     found
 }

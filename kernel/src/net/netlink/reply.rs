@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Kinds of messages: what came of a request, and the end of a dump.
 const ERROR: u16 = 2;
 pub const DONE: u16 = 3;
-/// Flags: the answer is in several parts; an answer is wanted; all of them are.
+/// Flags: the reply is in several parts; a reply is wanted; all of them are.
 pub const MULTI: u16 = 2;
 pub const ACKNOWLEDGE: u16 = 4;
 pub const DUMP: u16 = 0x300;
@@ -18,19 +18,19 @@ pub const DUMP: u16 = 0x300;
 pub struct Header {
     /// Bytes, with the header's own.
     pub len: u32,
-    /// What is asked or told.
+    /// The kind of message.
     pub kind: u16,
     /// NLM_F_ flags.
     pub flags: u16,
-    /// Which request it is; the answer says the same.
+    /// Which request it is; the reply says the same.
     pub sequence: u32,
     /// The requester.
     pub port: u32,
 }
 
-/// Bytes of an answer after which the rest of a dump is another.
+/// Bytes of a reply after which the rest of a dump is another.
 pub const BATCH: usize = 4096;
-/// The room of an answer: more than a message needs is left in it as long as it is shorter than a
+/// The room of a reply: more than a message needs is left in it as long as it is shorter than a
 /// batch.
 const ROOM: usize = 2 * BATCH;
 
@@ -38,7 +38,7 @@ const ROOM: usize = 2 * BATCH;
 pub const HEADER: usize = size_of::<Header>();
 
 /// Messages being written.
-pub struct Answer {
+pub struct Reply {
     /// What is written.
     pub bytes: Vec<u8>,
     start: usize,
@@ -46,12 +46,12 @@ pub struct Answer {
     port: u32,
 }
 
-impl Answer {
+impl Reply {
     /// To a request of the socket with this port.
     pub fn new(request: Header, port: u32) -> Result<Self> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(ROOM).map_err(|_| Errno::ENOBUFS)?;
-        Ok(Answer {
+        Ok(Reply {
             bytes,
             start: 0,
             request,
@@ -59,7 +59,7 @@ impl Answer {
         })
     }
 
-    /// Whether the rest of a dump is to be another answer.
+    /// Whether the rest of a dump is to be another reply.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= BATCH
     }
