@@ -1,6 +1,6 @@
 //! The inode of open files that stand for no file: eventfd, epoll and their like.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags};
 use super::inode::{Attr, Inode, Kind, SetAttr};
 use super::simple_attr::SimpleAttr;
@@ -48,7 +48,7 @@ impl Inode for Anonymous {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ENXIO)
     }
 }
@@ -59,6 +59,6 @@ pub fn file(kind: &str, ops: Arc<dyn FileOps>, flags: OpenFlags) -> Result<Arc<F
     let inode = Anonymous {
         fixed: kind == PIDFD,
     };
-    let entry = Entry::named(try_arc(inode)?, None, name.as_bytes())?;
-    File::with_ops(entry, ops, flags)
+    let dentry = Dentry::named(try_arc(inode)?, None, name.as_bytes())?;
+    File::with_ops(dentry, ops, flags)
 }

@@ -1,9 +1,9 @@
-//! Entries: names in directories (Linux's dentries).
+//! Dentries: names in directories (Linux's dentries).
 //!
 //! A file system hands them out in `lookup` and keeps them as it likes: tmpfs has them for its
-//! directories' content, procfs makes one at each look-up. An entry knows its directory, so that
+//! directories' content, procfs makes one at each look-up. A dentry knows its directory, so that
 //! `..` and the path of an open file need no search, and a rename changes them in place. A
-//! directory has one entry, however many mounts show it: see [`super::path::Path`].
+//! directory has one dentry, however many mounts show it: see [`super::path::Path`].
 
 use super::inode::{Inode, Kind};
 use super::mount::Mount;
@@ -11,6 +11,7 @@ use super::path;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{try_arc, try_bytes};
 use crate::sync::Mutex;
+use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, Ordering::*};
@@ -20,15 +21,15 @@ const COVERED: u8 = 1;
 /// The name was removed.
 const REMOVED: u8 = 2;
 
-/// Where an entry is.
+/// Where a dentry is.
 struct Place {
     name: Arc<[u8]>,
-    parent: Option<Arc<Entry>>,
+    parent: Option<Arc<Dentry>>,
 }
 
 /// A name in a directory, the root of a file system, or the only name of an inode without a
 /// directory.
-pub struct Entry {
+pub struct Dentry {
     inode: Arc<dyn Inode>,
     kind: Kind,
     state: AtomicU8,
@@ -37,15 +38,15 @@ pub struct Entry {
     mounted: Mutex<Vec<(u32, Arc<Mount>)>>,
 }
 
-impl Entry {
-    /// The entry of `inode` in directory `parent`, or the root of a file system (no parent, no
+impl Dentry {
+    /// The dentry of `inode` in directory `parent`, or the root of a file system (no parent, no
     /// name), or an inode in no directory (no parent, and a name to show).
     pub fn new(
         inode: Arc<dyn Inode>,
-        parent: Option<Arc<Entry>>,
+        parent: Option<Arc<Dentry>>,
         name: Arc<[u8]>,
     ) -> Result<Arc<Self>> {
-        try_arc(Entry {
+        try_arc(Dentry {
             kind: inode.kind(),
             inode,
             state: AtomicU8::new(0),
@@ -57,7 +58,7 @@ impl Entry {
     /// The same with a copy of `name`.
     pub fn named(
         inode: Arc<dyn Inode>,
-        parent: Option<Arc<Entry>>,
+        parent: Option<Arc<Dentry>>,
         name: &[u8],
     ) -> Result<Arc<Self>> {
         Self::new(inode, parent, try_bytes(name)?)
@@ -74,7 +75,7 @@ impl Entry {
     }
 
     /// The directory it is in; none for a file system's root.
-    pub fn parent(&self) -> Option<Arc<Entry>> {
+    pub fn parent(&self) -> Option<Arc<Dentry>> {
         self.place.lock().parent.clone()
     }
 
@@ -84,7 +85,7 @@ impl Entry {
     }
 
     /// Gives it another name or directory.
-    pub fn moved(&self, parent: &Arc<Entry>, name: Arc<[u8]>) {
+    pub fn moved(&self, parent: &Arc<Dentry>, name: Arc<[u8]>) {
         path::tree_changes();
         let place = Place {
             name,
@@ -106,14 +107,16 @@ impl Entry {
         done.map(|_| ()).map_err(|_| error)
     }
 
-    /// Whether it is `directory`, or below it in the same file system.
-    pub fn is_within(self: &Arc<Self>, directory: &Arc<Entry>) -> bool {
+    /// Whether it is `directory`, or below it in the same file system. Waits: a program decides how
+    /// far below.
+    pub fn is_within(self: &Arc<Self>, directory: &Arc<Dentry>) -> bool {
         let mut here = Some(self.clone());
-        while let Some(entry) = here {
-            if Arc::ptr_eq(&entry, directory) {
+        while let Some(dentry) = here {
+            if Arc::ptr_eq(&dentry, directory) {
                 return true;
             }
-            here = entry.parent();
+            here = dentry.parent();
+            cond_resched();
         }
         false
     }
@@ -160,13 +163,15 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for Dentry {
     /// Drops the directories above that nobody else holds, one after the other: removed ones, as
-    /// many as a program likes.
+    /// many as a program likes. Waits then.
     fn drop(&mut self) {
         let mut above = self.place.get_mut().parent.take();
-        while let Some(mut entry) = above.and_then(Arc::into_inner) {
-            above = entry.place.get_mut().parent.take();
+        while let Some(mut dentry) = above.and_then(Arc::into_inner) {
+            above = dentry.place.get_mut().parent.take();
+            drop(dentry);
+            cond_resched();
         }
     }
 }

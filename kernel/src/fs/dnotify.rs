@@ -1,4 +1,4 @@
-//! dnotify (F_NOTIFY): who holds a directory open gets a signal when something happens in it.
+//! dnotify (F_NOTIFY): the holder of an open directory gets a signal when something happens in it.
 
 use super::file::File;
 use super::inode::Kind;
@@ -23,7 +23,7 @@ struct Watch {
 type Place = (Key, usize);
 
 fn place(file: &File) -> Place {
-    (inotify::key(file.entry()), core::ptr::from_ref(file).addr())
+    (inotify::key(file.dentry()), file.address())
 }
 
 /// Those of a directory stand together.
@@ -55,7 +55,7 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
         forget(file);
         return Ok(());
     }
-    if file.entry().kind() != Kind::Directory {
+    if file.dentry().kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
     check_room()?;
@@ -72,7 +72,7 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
 
 /// The open file is closed, or wants no more signals.
 pub fn forget(file: &File) {
-    if is_active() && file.entry().kind() == Kind::Directory {
+    if is_active() && file.dentry().kind() == Kind::Directory {
         let gone = take(&mut WATCHES.lock(), &place(file));
         drop(gone);
     }

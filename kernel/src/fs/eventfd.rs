@@ -20,7 +20,7 @@ const MAX: u64 = u64::MAX - 1;
 pub struct EventFd {
     count: Mutex<u64>,
     semaphore: bool,
-    /// Which of all it is, for who compares descriptors.
+    /// Its number, for programs that compare descriptors.
     id: u32,
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
@@ -153,6 +153,6 @@ impl FileOps for EventFd {
         let mut events = Events::empty();
         events.set(Events::IN, count > 0);
         events.set(Events::OUT, count < MAX);
-        events
+        events.plain()
     }
 }

@@ -1,6 +1,6 @@
 //! Open files: Linux's open file descriptions.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::dnotify;
 use super::epoll::Holders;
 use super::file_lock;
@@ -38,8 +38,10 @@ impl OpenFlags {
     const CREATED: u32 = 1 << 31;
     /// The kernel's own: to run it as a program, so that nobody may write it.
     const EXECUTES: u32 = 1 << 30;
-    /// The kernel's own: nobody was told that it was opened, nor is of its end.
-    const UNTOLD: u32 = 1 << 29;
+    /// The kernel's own: nobody was notified that it was opened, nor will be of its end.
+    const UNREPORTED: u32 = 1 << 29;
+    /// The kernel's own: the file was moved, to end elsewhere, and its position is where it was.
+    const MOVED: u32 = 1 << 28;
 
     /// To run a program.
     pub fn executing() -> Self {
@@ -57,8 +59,8 @@ impl OpenFlags {
     }
 
     /// As programs see them.
-    pub fn told(self) -> u32 {
-        self.0 & !(Self::CREATED | Self::EXECUTES | Self::UNTOLD)
+    pub fn visible(self) -> u32 {
+        self.0 & !(Self::CREATED | Self::EXECUTES | Self::UNREPORTED | Self::MOVED)
     }
 
     /// True when all of `flags` (not the access mode) are set.
@@ -87,7 +89,7 @@ impl OpenFlags {
         }
     }
 
-    /// The mount that counts who writes by it.
+    /// The mount that counts its writers.
     fn writes_through(self, path: &Path) -> Option<&Arc<Mount>> {
         path.mount()
             .filter(|_| self.writable() && path.kind() == Kind::Regular)
@@ -156,7 +158,7 @@ pub trait FileOps: Send + Sync + Any {
 
     /// Reads from `position` on; 0 is end-of-file.
     fn read(&self, file: &File, _to: &mut Sink, _position: u64) -> Result<usize> {
-        match file.entry().kind() {
+        match file.dentry().kind() {
             Kind::Directory => Err(Errno::EISDIR),
             _ => Err(Errno::EINVAL),
         }
@@ -177,7 +179,7 @@ pub trait FileOps: Send + Sync + Any {
         !matches!(file.path.kind(), Kind::Regular | Kind::Directory)
     }
 
-    /// Which operations would not wait now. With `table`, whoever polls is told when that changes.
+    /// Which operations would not wait now. With `table`, the poll is notified when that changes.
     fn poll(&self, _file: &File, _table: Option<&mut PollTable>) -> Events {
         Events::IN | Events::OUT
     }
@@ -191,7 +193,7 @@ pub trait FileOps: Send + Sync + Any {
     /// A descriptor of it is closed by the current process, which may have others.
     fn flush(&self) {}
 
-    /// Writes what `/proc/PID/fdinfo` tells of it beside what it tells of every file.
+    /// Writes what `/proc/PID/fdinfo` shows of it beside what it shows of every file.
     fn describe(&self, _text: &mut Text) {}
 
     /// A control operation; `argument` is a number or a user address.
@@ -300,10 +302,10 @@ impl File {
         if flags.has(O_PATH) {
             return Ok(file);
         }
-        if file.entry().kind() == Kind::Regular {
+        if file.dentry().kind() == Kind::Regular {
             let write = flags.writable() || flags.has(O_ACCMODE);
-            lease::ask_back(file.entry(), write, !flags.nonblocking())
-                .inspect_err(|_| _ = file.flags.fetch_or(OpenFlags::UNTOLD, Relaxed))?;
+            lease::ask_back(file.dentry(), write, !flags.nonblocking())
+                .inspect_err(|_| _ = file.flags.fetch_or(OpenFlags::UNREPORTED, Relaxed))?;
         }
         inotify::about(&file.path, IN_OPEN);
         Ok(file)
@@ -346,6 +348,20 @@ impl File {
         })
     }
 
+    /// What locks, leases and watches know it by.
+    pub(super) fn address(&self) -> usize {
+        if self.flags().has(OpenFlags::MOVED) {
+            return *self.position.lock() as usize;
+        }
+        core::ptr::from_ref(self).addr()
+    }
+
+    /// It was at `address`, and nobody has it any more.
+    pub(super) fn move_from(&mut self, address: usize) {
+        *self.position.get_mut() = address as u64;
+        *self.flags.get_mut() |= OpenFlags::MOVED;
+    }
+
     /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
@@ -357,7 +373,7 @@ impl File {
     }
 
     /// The name under which it was opened.
-    pub fn entry(&self) -> &Arc<Entry> {
+    pub fn dentry(&self) -> &Arc<Dentry> {
         &self.path
     }
 
@@ -432,6 +448,18 @@ impl File {
         }
     }
 
+    /// What stands against a read at a place in it.
+    pub fn check_read_at(&self) -> Result<()> {
+        self.check_position()?;
+        self.check_readable()
+    }
+
+    /// What stands against a write at a place in it.
+    pub fn check_write_at(&self) -> Result<()> {
+        self.check_position()?;
+        self.check_writable()
+    }
+
     /// Reads at the file's position and moves it.
     #[inline]
     pub fn read(&self, to: &mut Sink) -> Result<usize> {
@@ -481,16 +509,14 @@ impl File {
 
     /// Reads at `position`; the file's own stays.
     pub fn read_at(&self, to: &mut Sink, position: u64) -> Result<usize> {
-        self.check_position()?;
-        self.check_readable()?;
+        self.check_read_at()?;
         check_end(position, to.left())?;
         self.ops.read(self, to, position)
     }
 
     /// Writes at `position`; the file's own stays. With O_APPEND at the end, as Linux does.
     pub fn write_at(&self, from: &mut Source, position: u64) -> Result<usize> {
-        self.check_position()?;
-        self.check_writable()?;
+        self.check_write_at()?;
         check_end(position, from.left())?;
         if self.flags().has(O_APPEND) {
             return Ok(self.ops.append(self, from)?.0);
@@ -572,7 +598,7 @@ impl File {
         done
     }
 
-    /// What there is to tell of it; see [`FileOps::describe`].
+    /// What is shown of it; see [`FileOps::describe`].
     pub fn describe(&self, text: &mut Text) {
         self.ops.describe(text);
     }
@@ -609,17 +635,25 @@ impl File {
 
     /// The time of last reading that a read now leaves, if it changes it (relatime).
     pub fn access_time(&self, accessed: Time, modified: Time) -> Option<Time> {
-        const DAY: i64 = 24 * 60 * 60;
-        let mounted = self.path.mount_flags();
         let directory = self.path.kind() == Kind::Directory;
-        let never = MS_RDONLY | MS_NOATIME | if directory { MS_NODIRATIME } else { 0 };
+        let never = if directory { MS_NODIRATIME } else { 0 };
+        let mounted = self.path.mount_flags();
         if self.flags().has(O_NOATIME) || mounted & never != 0 {
             return None;
         }
-        let now = Time::now();
-        let always = mounted & MS_STRICTATIME != 0 || accessed <= modified;
-        (always || now.seconds - accessed.seconds >= DAY).then_some(now)
+        access_time(mounted, accessed, modified)
     }
+}
+
+/// The same for what is mounted so, and is no directory.
+pub fn access_time(mounted: u32, accessed: Time, modified: Time) -> Option<Time> {
+    const DAY: i64 = 24 * 60 * 60;
+    if mounted & (MS_RDONLY | MS_NOATIME) != 0 {
+        return None;
+    }
+    let now = Time::now();
+    let always = mounted & MS_STRICTATIME != 0 || accessed <= modified;
+    (always || now.seconds - accessed.seconds >= DAY).then_some(now)
 }
 
 impl Drop for File {
@@ -633,7 +667,7 @@ impl Drop for File {
         if let Some(mount) = self.flags().writes_through(&self.path) {
             mount.end_write();
         }
-        if self.flags().0 & (O_PATH | OpenFlags::UNTOLD) == 0 {
+        if self.flags().0 & (O_PATH | OpenFlags::UNREPORTED) == 0 {
             let written = self.flags().writable();
             inotify::about(
                 &self.path,
@@ -719,6 +753,10 @@ impl PageSource for File {
 
     fn len_pages(&self) -> usize {
         self.page_source().map_or(0, PageSource::len_pages)
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.page_source().is_some_and(|pages| pages.is_sealed())
     }
 
     fn reverse_map(&self) -> Option<&ReverseMap> {

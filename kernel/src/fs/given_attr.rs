@@ -1,5 +1,5 @@
-//! Attributes that files of a fixed tree were given. They are the tree's, whatever mount shows it, and
-//! stay, as in Linux's `proc_dir_entry` and `kernfs_node`.
+//! Attributes that files of a fixed tree were given. They are the tree's, whatever mount shows it,
+//! and stay, as in Linux's `proc_dir_entry` and `kernfs_node`.
 
 use super::inode::{Attr, SetAttr, XattrChange};
 use super::seq_file::Tree;
@@ -60,7 +60,7 @@ pub fn apply(tree: Tree, number: u64, attr: Attr) -> Attr {
 
 /// Extended attributes of files of sysfs, by their numbers.
 static XATTRS: Mutex<HashMap<u64, Arc<Xattrs>>> = Mutex::new(hash::new());
-/// Nobody counts them: only who is privileged makes any.
+/// Nobody counts them: only the privileged make any.
 static ROOM: Quota = Quota::new(None);
 
 fn xattrs_of(number: u64) -> Option<Arc<Xattrs>> {

@@ -1,6 +1,6 @@
 //! The initial archive (cpio, "newc"), unpacked into the root file system.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::device;
 use super::inode::{Inode, SetAttr, Time};
 use super::tmpfs::Node;
@@ -11,7 +11,7 @@ use core::any::Any;
 use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 
 /// What the kernel makes in an empty root, as Linux's default archive does.
-pub fn prepare(root: &Arc<Entry>) -> Result<()> {
+pub fn prepare(root: &Arc<Dentry>) -> Result<()> {
     let dev = add(root, b"dev", S_IFDIR | 0o755, 0, (0, 0), &[])?;
     add(
         &dev,
@@ -25,9 +25,9 @@ pub fn prepare(root: &Arc<Entry>) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks one archive or several on end. What is damaged is told in the log, and what comes before
+/// Unpacks one archive or several on end. Damage is reported in the log, and what comes before
 /// it stays.
-pub fn unpack(root: &Arc<Entry>, archive: &[u8]) {
+pub fn unpack(root: &Arc<Dentry>, archive: &[u8]) {
     let mut links = BTreeMap::new();
     for member in newc::members(archive) {
         match member {
@@ -46,7 +46,7 @@ pub fn unpack(root: &Arc<Entry>, archive: &[u8]) {
 /// Inodes of files with several names, by their number and device in the archive.
 type Links = BTreeMap<(u32, (u32, u32)), Arc<dyn Inode>>;
 
-fn unpack_member(root: &Arc<Entry>, member: &newc::Member, links: &mut Links) -> Result<()> {
+fn unpack_member(root: &Arc<Dentry>, member: &newc::Member, links: &mut Links) -> Result<()> {
     let parts = member.name.split(|&byte| byte == b'/');
     let mut parts = parts.filter(|part| !matches!(*part, b"" | b"."));
     let Some(name) = parts.next_back() else {
@@ -79,18 +79,18 @@ fn unpack_member(root: &Arc<Entry>, member: &newc::Member, links: &mut Links) ->
     }
     let rdev = device::number(member.rdev.0, member.rdev.1);
     let owner = (member.uid, member.gid);
-    let entry = add(&directory, name, member.mode, rdev, owner, member.content)?;
+    let dentry = add(&directory, name, member.mode, rdev, owner, member.content)?;
     let modified = Some(Time {
         seconds: member.modified.into(),
         nanoseconds: 0,
     });
-    entry.inode().set_attr(&SetAttr {
+    dentry.inode().set_attr(&SetAttr {
         accessed: modified,
         modified,
         ..SetAttr::default()
     })?;
     if kind == S_IFREG && member.links > 1 {
-        links.insert(identity, entry.inode().clone());
+        links.insert(identity, dentry.inode().clone());
     }
     Ok(())
 }
@@ -101,13 +101,13 @@ fn node(inode: &Arc<dyn Inode>) -> Result<Arc<Node>> {
 }
 
 fn add(
-    directory: &Arc<Entry>,
+    directory: &Arc<Dentry>,
     name: &[u8],
     mode: u32,
     rdev: u64,
     owner: (u32, u32),
     content: &[u8],
-) -> Result<Arc<Entry>> {
+) -> Result<Arc<Dentry>> {
     let parent = node(directory.inode())?;
     let child = match mode & S_IFMT {
         S_IFLNK => parent.new_symlink(content, owner)?,

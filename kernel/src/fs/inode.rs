@@ -1,6 +1,6 @@
 //! What a file system is made of: inodes, and their attributes.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::file::{FileOps, OpenFlags};
 use super::path::Path;
 use super::writers::Writers;
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind that the `S_IFMT` bits of a mode tell.
+    /// The kind that the `S_IFMT` bits of a mode say.
     pub fn of_mode(mode: u32) -> Option<Self> {
         Some(match mode & S_IFMT {
             S_IFREG => Kind::Regular,
@@ -95,7 +95,7 @@ impl Time {
     }
 }
 
-/// The attributes of an inode: what stat(2) tells.
+/// The attributes of an inode: what stat(2) returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attr {
     /// Device number of the file system.
@@ -123,7 +123,7 @@ pub struct Attr {
     /// Last change of the inode.
     pub changed: Time,
     /// When it was made.
-    pub born: Time,
+    pub created: Time,
 }
 
 /// Attributes to change: those that are `Some`.
@@ -146,10 +146,10 @@ pub enum Link {
     /// A path, from the link's own directory on.
     Path(Vec<u8>),
     /// A place itself, whatever its path: the links of /proc/PID.
-    Entry(Path),
+    Jump(Path),
 }
 
-/// What statfs(2) tells of a file system.
+/// What statfs(2) returns of a file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FsStat {
     /// Its magic number.
@@ -204,7 +204,7 @@ pub enum New<'a> {
 }
 
 /// An inode. Names are plain bytes without `/`, and neither empty, `.` nor `..`; `here` is always
-/// the entry of the inode on which a method is called.
+/// the dentry of the inode on which a method is called.
 pub trait Inode: Send + Sync + Any {
     /// What it is.
     fn kind(&self) -> Kind;
@@ -223,7 +223,7 @@ pub trait Inode: Send + Sync + Any {
     }
 
     /// Begins to read or write it.
-    fn open(self: Arc<Self>, here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>>;
+    fn open(self: Arc<Self>, here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>>;
 
     /// Changes the length of a regular file.
     fn truncate(&self, _size: u64) -> Result<()> {
@@ -235,55 +235,58 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EINVAL)
     }
 
-    /// The same for who follows it, to whom it may be refused.
+    /// It was read, or followed, where its file system is mounted so.
+    fn link_read(&self, _mounted: u32) {}
+
+    /// Where it leads for a walk that follows it, which may be refused.
     fn follow(&self) -> Result<Link> {
         self.link()
     }
 
-    /// Whether a name in this directory has one entry, which every look-up finds: something can be
+    /// Whether a name in this directory has one dentry, which every look-up finds: something can be
     /// mounted on that.
     fn keeps_entries(&self) -> bool {
         false
     }
 
     /// Finds a name in a directory.
-    fn lookup(&self, _here: &Arc<Entry>, _name: &[u8]) -> Result<Arc<Entry>> {
+    fn lookup(&self, _here: &Arc<Dentry>, _name: &[u8]) -> Result<Arc<Dentry>> {
         Err(Errno::ENOTDIR)
     }
 
     /// Makes an inode in a directory; EEXIST where the name is taken.
-    fn create(&self, _here: &Arc<Entry>, _name: &[u8], _new: New) -> Result<Arc<Entry>> {
+    fn create(&self, _here: &Arc<Dentry>, _name: &[u8], _new: New) -> Result<Arc<Dentry>> {
         Err(Errno::EPERM)
     }
 
     /// Makes a regular file in no directory (O_TMPFILE). `linkable`: it may get a name later.
     fn create_unnamed(
         &self,
-        _here: &Arc<Entry>,
+        _here: &Arc<Dentry>,
         _mode: u32,
         _linkable: bool,
-    ) -> Result<Arc<Entry>> {
+    ) -> Result<Arc<Dentry>> {
         Err(Errno::EOPNOTSUPP)
     }
 
     /// Gives an inode of the same file system one more name, in this directory.
-    fn add_link(&self, _here: &Arc<Entry>, _name: &[u8], _to: &Arc<dyn Inode>) -> Result<()> {
+    fn add_link(&self, _here: &Arc<Dentry>, _name: &[u8], _to: &Arc<dyn Inode>) -> Result<()> {
         Err(Errno::EPERM)
     }
 
     /// Removes a name: of an empty directory, or of anything else; ESTALE where `victim` has that
     /// name no more.
-    fn remove(&self, _here: &Arc<Entry>, _victim: &Arc<Entry>) -> Result<()> {
+    fn remove(&self, _here: &Arc<Dentry>, _victim: &Arc<Dentry>) -> Result<()> {
         Err(Errno::EPERM)
     }
 
-    /// Moves the entry in `(here, entry)` to `(directory, name)` in the same file system, where
+    /// Moves the dentry in `(here, dentry)` to `(directory, name)` in the same file system, where
     /// `occupant` is now; ESTALE where one of them has its name no more.
     fn rename(
         &self,
-        _from: (&Arc<Entry>, &Arc<Entry>),
-        _to: (&Arc<Entry>, &[u8]),
-        _occupant: Option<&Arc<Entry>>,
+        _from: (&Arc<Dentry>, &Arc<Dentry>),
+        _to: (&Arc<Dentry>, &[u8]),
+        _occupant: Option<&Arc<Dentry>>,
         _replace: Replace,
     ) -> Result<()> {
         Err(Errno::EPERM)

@@ -1,6 +1,6 @@
-//! inotify: what happens to files and in directories, told to who watches them.
+//! inotify: what happens to files and in directories, reported to their watchers.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::dnotify;
 use super::file::{File, FileOps, OpenFlags};
 use super::inode::Kind;
@@ -83,7 +83,7 @@ impl Event {
 
 struct State {
     events: VecDeque<Event>,
-    /// How many events come before the one that tells that some were lost.
+    /// How many events come before the one that reports that some were lost.
     overflow: Option<usize>,
     watches: HashMap<i32, Key>,
     last: i32,
@@ -120,7 +120,7 @@ impl State {
         }
     }
 
-    /// Adds an event, or tells that it was lost.
+    /// Adds an event, or records that it was lost.
     fn add(&mut self, event: Option<Event>, most: usize) {
         match event {
             Some(event) if self.events.len() < most && self.events.try_reserve(1).is_ok() => {
@@ -165,7 +165,7 @@ fn charge(user: u32, change: impl FnOnce(&mut Usage) -> Result<()>) -> Result<()
     change(users.get_or_insert_with(user, Usage::default))
 }
 
-/// A user has so many less, for which no memory is needed; who has nothing is forgotten.
+/// A user has so many less, for which no memory is needed; one with none is forgotten.
 fn uncharge(user: u32, instances: usize, watches: usize) {
     let mut users = USERS.lock();
     if let Some(usage) = users.get_mut(&user) {
@@ -210,9 +210,9 @@ pub fn new(flags: u32) -> Result<Arc<File>> {
     )
 }
 
-/// The inode of `entry`.
-pub(super) fn key(entry: &Entry) -> Key {
-    let attr = entry.inode().attr();
+/// The inode of `dentry`.
+pub(super) fn key(dentry: &Dentry) -> Key {
+    let attr = dentry.inode().attr();
     (attr.device, attr.inode)
 }
 
@@ -228,57 +228,57 @@ pub fn is_active() -> bool {
     COUNT.load(Relaxed) > 0 || dnotify::is_active()
 }
 
-/// Something happened to the inode of `entry`: told to those who watch it or its directory.
-pub fn about(entry: &Arc<Entry>, mask: u32) {
+/// Something happened to the inode of `dentry`: notifies watchers of it and its directory.
+pub fn about(dentry: &Arc<Dentry>, mask: u32) {
     if !is_active() {
         return;
     }
     let mask = mask
-        | if entry.kind() == Kind::Directory {
+        | if dentry.kind() == Kind::Directory {
             IN_ISDIR
         } else {
             0
         };
-    if let Some(parent) = entry.parent() {
-        let gone = entry.inode().attr().links == 0;
+    if let Some(parent) = dentry.parent() {
+        let gone = dentry.inode().attr().links == 0;
         let mask = mask | if gone { IN_EXCL_UNLINK } else { 0 };
-        notify(key(&parent), mask, 0, Some(&entry.name()));
+        notify(key(&parent), mask, 0, Some(&dentry.name()));
     }
-    notify(key(entry), mask, 0, None);
+    notify(key(dentry), mask, 0, None);
 }
 
-/// The inode of `entry` has one more name, or one less.
-pub fn linked(entry: &Entry) {
-    if is_active() && entry.kind() != Kind::Directory {
-        notify(key(entry), IN_ATTRIB, 0, None);
+/// The inode of `dentry` has one more name, or one less.
+pub fn linked(dentry: &Dentry) {
+    if is_active() && dentry.kind() != Kind::Directory {
+        notify(key(dentry), IN_ATTRIB, 0, None);
     }
 }
 
-/// A name of the inode of `entry` is gone, and with the last one its watches.
-pub fn unlinked(entry: &Entry) {
+/// A name of the inode of `dentry` is gone, and with the last one its watches.
+pub fn unlinked(dentry: &Dentry) {
     if is_active() {
-        linked(entry);
-        if entry.inode().attr().links == 0 {
-            deleted(entry);
+        linked(dentry);
+        if dentry.inode().attr().links == 0 {
+            deleted(dentry);
         }
     }
 }
 
-/// The inode of `entry` was moved, by its names in these directories.
-pub fn moved(entry: &Entry, (from, old): (&Entry, &[u8]), (to, new): (&Entry, &[u8])) {
+/// The inode of `dentry` was moved, by its names in these directories.
+pub fn moved(dentry: &Dentry, (from, old): (&Dentry, &[u8]), (to, new): (&Dentry, &[u8])) {
     if is_active() {
-        let (cookie, is_directory) = (new_cookie(), entry.kind() == Kind::Directory);
+        let (cookie, is_directory) = (new_cookie(), dentry.kind() == Kind::Directory);
         in_directory(from, old, is_directory, IN_MOVED_FROM, cookie);
         in_directory(to, new, is_directory, IN_MOVED_TO, cookie);
         if key(from) == key(to) {
             dnotify::notify_rename(key(from));
         }
-        notify(key(entry), IN_MOVE_SELF, 0, None);
+        notify(key(dentry), IN_MOVE_SELF, 0, None);
     }
 }
 
 /// The name `name` in `directory`, of a directory or not, came or went.
-pub fn in_directory(directory: &Entry, name: &[u8], is_directory: bool, mask: u32, cookie: u32) {
+pub fn in_directory(directory: &Dentry, name: &[u8], is_directory: bool, mask: u32, cookie: u32) {
     if is_active() {
         notify(
             key(directory),
@@ -289,8 +289,8 @@ pub fn in_directory(directory: &Entry, name: &[u8], is_directory: bool, mask: u3
     }
 }
 
-fn deleted(entry: &Entry) {
-    let key = key(entry);
+fn deleted(dentry: &Dentry) {
+    let key = key(dentry);
     notify(key, IN_DELETE_SELF, 0, None);
     // Onward only: others may add watches all the time.
     let mut from = Some(0);
@@ -346,8 +346,8 @@ fn take(place: Place, is_it: impl FnOnce(&Watch) -> bool) -> Option<Watch> {
     gone
 }
 
-/// Tells who watches `key` of the events of `mask`; with IN_EXCL_UNLINK they are of what has no
-/// name any more.
+/// Notifies the watchers of `key` of the events of `mask`; with IN_EXCL_UNLINK they are of what has
+/// no name any more.
 fn notify(key: Key, mask: u32, cookie: u32, name: Option<&[u8]>) {
     dnotify::notify(key, mask);
     let mut shared = None;
@@ -411,11 +411,11 @@ impl Inotify {
         self.readable.notify();
     }
 
-    /// Watches the inode of `entry` for `mask`, or changes what it is watched for. Returns the
+    /// Watches the inode of `dentry` for `mask`, or changes what it is watched for. Returns the
     /// watch's number.
-    pub fn watch(self: &Arc<Self>, entry: &Entry, mask: u32) -> Result<i32> {
+    pub fn watch(self: &Arc<Self>, dentry: &Dentry, mask: u32) -> Result<i32> {
         check_room()?;
-        let key = key(entry);
+        let key = key(dentry);
         let mut watches = WATCHES.lock();
         if let Some(watch) = watches.get_mut(&self.place(key)) {
             if mask & IN_MASK_CREATE != 0 {
@@ -453,7 +453,7 @@ impl Inotify {
             instance: Arc::downgrade(self),
             number,
             mask,
-            is_directory: entry.kind() == Kind::Directory,
+            is_directory: dentry.kind() == Kind::Directory,
         };
         watches.insert(self.place(key), watch);
         COUNT.store(watches.len(), Relaxed);

@@ -17,6 +17,21 @@ pub struct IoVec {
     pub len: usize,
 }
 
+impl IoVec {
+    /// Its bytes as a call moves them that has this piece alone: no more than one call can.
+    ///
+    /// # Errors
+    /// EFAULT: no program has them.
+    pub fn import(self) -> Result<Self> {
+        let len = self.len.min(MAX_COUNT);
+        if user::access_ok(self.base, len) {
+            Ok(IoVec { len, ..self })
+        } else {
+            Err(Errno::EFAULT)
+        }
+    }
+}
+
 /// The most that one call moves, as on Linux (`MAX_RW_COUNT`).
 pub const MAX_COUNT: usize = 0x7fff_f000;
 
@@ -37,6 +52,15 @@ impl<'a> Cursor<'a> {
             pieces,
             done: 0,
             left: left.min(MAX_COUNT),
+        }
+    }
+
+    #[inline(always)]
+    fn one(piece: &'a IoVec) -> Self {
+        Cursor {
+            pieces: core::slice::from_ref(piece),
+            done: 0,
+            left: piece.len.min(MAX_COUNT),
         }
     }
 
@@ -110,6 +134,12 @@ impl<'a> Sink<'a> {
     /// A sink in user memory.
     pub fn user(pieces: &'a [IoVec]) -> Self {
         Sink(Target::User(Cursor::new(pieces)))
+    }
+
+    /// The same in one piece.
+    #[inline(always)]
+    pub fn one(piece: &'a IoVec) -> Self {
+        Sink(Target::User(Cursor::one(piece)))
     }
 
     /// A sink in the kernel's memory.
@@ -205,6 +235,12 @@ impl<'a> Source<'a> {
     /// A source in user memory.
     pub fn user(pieces: &'a [IoVec]) -> Self {
         Source(Origin::User(Cursor::new(pieces)))
+    }
+
+    /// The same in one piece.
+    #[inline(always)]
+    pub fn one(piece: &'a IoVec) -> Self {
+        Source(Origin::User(Cursor::one(piece)))
     }
 
     /// A source in the kernel's memory.

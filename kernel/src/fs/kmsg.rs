@@ -17,30 +17,30 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Relaxed, Release},
 };
 
-/// Tells who waits for more, once there was somebody.
+/// Notifies readers that wait for more, once there was one.
 static MORE: Once<Arc<WaitSource>> = Once::new();
 
-/// What tells that there is more in the log.
+/// The source of more in the log.
 pub fn more() -> Result<&'static Arc<WaitSource>> {
     MORE.try_call_once(WaitSource::new)
 }
 
 /// Whether the log has records that readers have not been woken for.
-static UNTOLD: AtomicBool = AtomicBool::new(false);
+static UNWOKEN: AtomicBool = AtomicBool::new(false);
 
 /// The log has a new record. Its writer may hold any spin lock, so readers are woken in an
 /// interrupt, which comes when no lock is held (Linux's irq_work).
 pub fn logged() {
     if MORE.get().is_some() {
-        UNTOLD.store(true, Release);
+        UNWOKEN.store(true, Release);
         smp::kick(cpu::this().index());
     }
 }
 
 /// Wakes readers that wait for a record. Called in an interrupt.
 pub fn interrupt() {
-    if UNTOLD.load(Relaxed)
-        && UNTOLD.swap(false, AcqRel)
+    if UNWOKEN.load(Relaxed)
+        && UNWOKEN.swap(false, AcqRel)
         && let Some(more) = MORE.get()
     {
         more.notify();
@@ -127,7 +127,7 @@ impl FileOps for Kmsg {
             Some((level, text)) => (USER | level, text),
             None => (USER | log::LEVELS[1].load(Relaxed) as u32 & 7, line),
         };
-        log::told(priority, text.strip_suffix(b"\n").unwrap_or(text));
+        log::user_line(priority, text.strip_suffix(b"\n").unwrap_or(text));
         Ok(all)
     }
 

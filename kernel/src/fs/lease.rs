@@ -1,7 +1,7 @@
 //! Leases (F_SETLEASE): who holds one is told before somebody else opens the file, who waits for
 //! its answer.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::file::File;
 use super::inode::{Inode, Kind};
 use super::poll::WaitSource;
@@ -16,7 +16,7 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{CAP_LEASE, F_RDLCK, F_UNLCK, F_WRLCK};
 
-/// How long who opens a file waits for the holder of a lease (`/proc/sys/fs/lease-break-time`), in
+/// How long an open waits for the holder of a lease (`/proc/sys/fs/lease-break-time`), in
 /// seconds; 0: for ever.
 pub static BREAK_TIME: AtomicU64 = AtomicU64::new(45);
 
@@ -80,10 +80,6 @@ static LEASES: Mutex<Lists<usize, Lease>> = Mutex::new(Lists::new());
 /// How many inodes have any: without them, an open looks no further.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn address(file: &File) -> usize {
-    core::ptr::from_ref(file).addr()
-}
-
 fn key(inode: &Arc<dyn Inode>) -> usize {
     Arc::as_ptr(inode).addr()
 }
@@ -99,8 +95,8 @@ fn take(inode: &Arc<dyn Inode>, is_it: impl Fn(&Lease) -> bool) -> Option<Lease>
 /// The lease that an open file holds, or is about to have: F_RDLCK, F_WRLCK or F_UNLCK.
 pub fn get(file: &File) -> u32 {
     let leases = LEASES.lock();
-    let mut of_inode = leases.of(&key(file.entry().inode())).iter();
-    let held = of_inode.find(|lease| lease.address == address(file));
+    let mut of_inode = leases.of(&key(file.dentry().inode())).iter();
+    let held = of_inode.find(|lease| lease.address == file.address());
     held.map_or(F_UNLCK, |lease| match lease {
         _ if lease.unlock.is_some() => F_UNLCK,
         _ if lease.downgrade.is_some() => F_RDLCK,
@@ -114,12 +110,12 @@ pub fn get(file: &File) -> u32 {
 /// EACCES (another's file), EINVAL (no regular file), EAGAIN (somebody else has it open so),
 /// ENOMEM.
 pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
-    let inode = file.entry().inode();
+    let inode = file.dentry().inode();
     let owner = inode.attr().uid;
     if !current().with_credentials(|who| who.fsuid == owner || who.can(CAP_LEASE)) {
         return Err(Errno::EACCES);
     }
-    if file.entry().kind() != Kind::Regular {
+    if file.dentry().kind() != Kind::Regular {
         return Err(Errno::EINVAL);
     }
     match kind {
@@ -131,11 +127,11 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     sigio::own(file, fd)?;
     let changed = WaitSource::new()?;
     let mut leases = LEASES.lock();
-    // Again, with the lock: who opens it from here on finds a lease that is there already, as it is
+    // Again, with the lock: an open from here on finds a lease that is there already, as it is
     // then.
     check_alone(file, kind)?;
     let of_inode = leases.of_mut(&key(inode));
-    let own = |lease: &&mut Lease| lease.address == address(file);
+    let own = |lease: &&mut Lease| lease.address == file.address();
     if let Some(held) = of_inode.iter_mut().find(own) {
         held.change(kind);
         let changed = held.changed.clone();
@@ -148,7 +144,7 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     }
     let lease = Lease {
         file: Arc::downgrade(file),
-        address: address(file),
+        address: file.address(),
         _inode: inode.clone(),
         kind,
         downgrade: None,
@@ -168,7 +164,9 @@ pub fn give_back(file: &File) -> bool {
     if COUNT.load(Acquire) == 0 {
         return false;
     }
-    let gone = take(file.entry().inode(), |lease| lease.address == address(file));
+    let gone = take(file.dentry().inode(), |lease| {
+        lease.address == file.address()
+    });
     if let Some(gone) = &gone {
         gone.changed.notify();
     }
@@ -179,7 +177,7 @@ pub fn give_back(file: &File) -> bool {
 /// where nobody counts that.
 fn check_alone(file: &File, kind: u32) -> Result<()> {
     let claim = file.flags().claim().ok_or(Errno::EBADF)?;
-    let others = file.entry().inode().writers().ok_or(Errno::EINVAL)?;
+    let others = file.dentry().inode().writers().ok_or(Errno::EINVAL)?;
     let free = match kind {
         F_RDLCK => !others.is_written(),
         _ => others.is_alone(claim),
@@ -187,22 +185,22 @@ fn check_alone(file: &File, kind: u32) -> Result<()> {
     if free { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-/// The inode of `entry` is opened (to be written, if `write`), and claimed so: asks its leases back
-/// and waits until they are.
+/// The inode of `dentry` is opened (to be written, if `write`), and claimed so: asks its leases
+/// back and waits until they are.
 ///
 /// # Errors
 /// EAGAIN: it shall not wait; ERESTARTSYS.
 #[inline]
-pub fn ask_back(entry: &Entry, write: bool, waits: bool) -> Result<()> {
+pub fn ask_back(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
     if COUNT.load(SeqCst) == 0 {
         return Ok(());
     }
-    wait_for_leases(entry, write, waits)
+    wait_for_leases(dentry, write, waits)
 }
 
 #[cold]
-fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
-    let inode = entry.inode();
+fn wait_for_leases(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
+    let inode = dentry.inode();
     loop {
         // All are asked before the first is waited for.
         let mut from = 0;
@@ -227,8 +225,8 @@ fn wait_for_leases(entry: &Entry, write: bool, waits: bool) -> Result<()> {
 }
 
 /// Asks the next lease back that stands against the open, in a list of which those before `from`
-/// were seen, and returns its holder, to be told. Returns `None` once all have been asked: one that
-/// took the place of a lease that went meanwhile is found in a second pass.
+/// were seen, and returns its holder, to be notified. Returns `None` once all have been asked: one
+/// that took the place of a lease that went meanwhile is found in a second pass.
 fn ask_next(inode: &Arc<dyn Inode>, write: bool, from: &mut usize) -> Option<Weak<File>> {
     let mut leases = LEASES.lock();
     let of_inode = leases.of_mut(&key(inode));

@@ -1,6 +1,6 @@
 //! Files: the tree of names, what opens them, and the file systems.
 //!
-//! A name is an [`dentry::Entry`], what it names an [`inode::Inode`], and what open(2) makes of it
+//! A name is an [`dentry::Dentry`], what it names an [`inode::Inode`], and what open(2) makes of it
 //! a [`file::File`] with its [`file::FileOps`]. Everything but devices lies in memory: nothing here
 //! waits for a disk.
 
@@ -45,9 +45,10 @@ pub mod tmpfs;
 pub mod trace;
 pub mod tty;
 pub mod walk;
+mod watched;
 pub mod writers;
 
-pub use dentry::Entry;
+pub use dentry::Dentry;
 pub use fdtable::{FdShare, FdTable};
 pub use file::{File, OpenFlags};
 pub use fs_context::FsContext;
@@ -65,6 +66,8 @@ use walk::Walk;
 
 /// Device number of what is in no file system: pipes and their like.
 pub const ANONYMOUS_DEVICE: u64 = 9;
+/// The device number of namespaces (nsfs).
+const NAMESPACE_DEVICE: u64 = 4;
 
 static ROOT: Mutex<Option<Path>> = Mutex::new(None);
 
@@ -93,8 +96,8 @@ pub fn root() -> Path {
 pub fn console_descriptors() -> Result<FdShare> {
     let files = FdShare::new()?;
     let share = FsShare::new(root())?;
-    let entry = Walk::new(share.context()).resolve(None, b"/dev/console", true)?;
-    let console = File::open(entry, OpenFlags(O_RDWR))?;
+    let dentry = Walk::new(share.context()).resolve(None, b"/dev/console", true)?;
+    let console = File::open(dentry, OpenFlags(O_RDWR))?;
     for fd in 0..3 {
         files.table().set(fd, console.clone(), false)?;
     }
@@ -149,8 +152,8 @@ pub fn new_anonymous_number() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// The entry of an inode in no directory, shown as `KIND:[NUMBER]`.
-pub fn anonymous_entry(kind: &str, number: u64, inode: Arc<dyn Inode>) -> Result<Arc<Entry>> {
+/// The dentry of an inode in no directory, shown as `KIND:[NUMBER]`.
+pub fn anonymous_dentry(kind: &str, number: u64, inode: Arc<dyn Inode>) -> Result<Arc<Dentry>> {
     let name = try_format(format_args!("{kind}:[{number}]"))?;
-    Entry::named(inode, None, name.as_bytes())
+    Dentry::named(inode, None, name.as_bytes())
 }

@@ -1,11 +1,12 @@
-//! Paths: an entry as it is seen through a mount (Linux's `struct path`). A directory has one
-//! entry, at however many places it is mounted; where `..` leads, and how the place may be used,
-//! the mount tells.
+//! Paths: a dentry as it is seen through a mount (Linux's `struct path`). A directory has one
+//! dentry, at however many places it is mounted; where `..` leads, and how the place may be used,
+//! the mount says.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::mount::Mount;
 use super::walk::PATH_MAX;
 use crate::errno::{Errno, Result};
+use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -25,39 +26,42 @@ pub fn tree_changes() {
     CHANGES.fetch_add(1, AcqRel);
 }
 
-/// An entry, and the mount in which it was found.
+/// A dentry, and the mount in which it was found.
 #[derive(Clone)]
 pub struct Path {
     /// None for what is in no file system that could be mounted: pipes, sockets, memfds.
     mount: Option<Arc<Mount>>,
-    entry: Arc<Entry>,
+    dentry: Arc<Dentry>,
 }
 
-impl From<Arc<Entry>> for Path {
-    fn from(entry: Arc<Entry>) -> Self {
-        Path { mount: None, entry }
+impl From<Arc<Dentry>> for Path {
+    fn from(dentry: Arc<Dentry>) -> Self {
+        Path {
+            mount: None,
+            dentry,
+        }
     }
 }
 
 impl Deref for Path {
-    type Target = Arc<Entry>;
+    type Target = Arc<Dentry>;
 
-    fn deref(&self) -> &Arc<Entry> {
-        &self.entry
+    fn deref(&self) -> &Arc<Dentry> {
+        &self.dentry
     }
 }
 
 impl Path {
     /// What `mount` shows.
     pub fn root_of(mount: Arc<Mount>) -> Self {
-        let entry = mount.root().clone();
+        let dentry = mount.root().clone();
         let mount = Some(mount);
-        Path { mount, entry }
+        Path { mount, dentry }
     }
 
-    /// The entry.
-    pub fn entry(&self) -> &Arc<Entry> {
-        &self.entry
+    /// The dentry.
+    pub fn dentry(&self) -> &Arc<Dentry> {
+        &self.dentry
     }
 
     /// The mount.
@@ -82,18 +86,18 @@ impl Path {
         1 << 32 | u64::from(self.mount_id())
     }
 
-    /// Another entry of the same mount.
+    /// Another dentry of the same mount.
     #[inline]
-    pub fn with(&self, entry: Arc<Entry>) -> Self {
+    pub fn with(&self, dentry: Arc<Dentry>) -> Self {
         let mount = self.mount.clone();
-        Path { mount, entry }
+        Path { mount, dentry }
     }
 
-    /// Goes on to another entry of the same mount.
+    /// Goes on to another dentry of the same mount.
     #[inline]
-    pub fn step(self, entry: Arc<Entry>) -> Self {
+    pub fn step(self, dentry: Arc<Dentry>) -> Self {
         let mount = self.mount;
-        Path { mount, entry }
+        Path { mount, dentry }
     }
 
     /// Whether both are of the same mount.
@@ -104,23 +108,23 @@ impl Path {
         }
     }
 
-    /// Whether both are the same entry of the same mount.
+    /// Whether both are the same dentry of the same mount.
     pub fn is(&self, other: &Path) -> bool {
-        Arc::ptr_eq(&self.entry, &other.entry) && self.same_mount(other)
+        Arc::ptr_eq(&self.dentry, &other.dentry) && self.same_mount(other)
     }
 
     /// Whether it is what its mount shows at its place.
     pub fn is_mount_root(&self) -> bool {
         let mount = self.mount.as_ref();
-        mount.is_some_and(|mount| Arc::ptr_eq(mount.root(), &self.entry))
+        mount.is_some_and(|mount| Arc::ptr_eq(mount.root(), &self.dentry))
     }
 
     /// Where a walk that comes here goes on: the root of what is mounted here, or itself.
     #[inline]
     pub fn covering(self) -> Self {
         let mut path = self;
-        while path.entry.is_covered() {
-            let Some(mount) = path.entry.mounted_on(path.mount_id()) else {
+        while path.dentry.is_covered() {
+            let Some(mount) = path.dentry.mounted_on(path.mount_id()) else {
                 break;
             };
             path = Path::root_of(mount);
@@ -128,7 +132,7 @@ impl Path {
         path
     }
 
-    /// What has a name: itself, or where it is a mount's root, the entry that this covers. None at
+    /// What has a name: itself, or where it is a mount's root, the dentry that this covers. None at
     /// the top of the tree.
     fn named(&self) -> Option<Self> {
         let mut here = self.clone();
@@ -156,7 +160,7 @@ impl Path {
         self.parent_path().unwrap_or_else(|| self.clone())
     }
 
-    /// Whether `..` leads from here to `root`, or this is it.
+    /// Whether `..` leads from here to `root`, or this is it. Waits.
     pub fn is_below(&self, root: &Path) -> bool {
         let mut here = self.clone();
         while !here.is(root) {
@@ -164,6 +168,7 @@ impl Path {
                 Some(above) => here = above,
                 None => return false,
             }
+            cond_resched();
         }
         true
     }
@@ -226,7 +231,7 @@ impl Path {
     }
 }
 
-/// What is told in the place of a path that is longer than paths may be.
+/// What stands in the place of a path that is longer than paths may be.
 pub const TOO_LONG: &[u8] = b"//toolong";
 
 fn push_reversed(text: &mut Vec<u8>, part: &[u8]) -> Result<()> {

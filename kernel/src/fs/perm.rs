@@ -1,6 +1,6 @@
 //! Permission checks.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::inode::{Attr, Kind};
 use super::path::Path;
 use crate::errno::{Errno, Result};
@@ -25,18 +25,18 @@ pub fn check(path: &Path, wanted: u32) -> Result<()> {
     permitted(path, wanted)
 }
 
-/// EACCES unless the calling thread may do `wanted` to the inode of `entry`, wherever it is
+/// EACCES unless the calling thread may do `wanted` to the inode of `dentry`, wherever it is
 /// mounted.
-pub fn permitted(entry: &Entry, wanted: u32) -> Result<()> {
-    if can(CAP_DAC_OVERRIDE) && (wanted & EXECUTE == 0 || entry.kind() == Kind::Directory) {
+pub fn permitted(dentry: &Dentry, wanted: u32) -> Result<()> {
+    if can(CAP_DAC_OVERRIDE) && (wanted & EXECUTE == 0 || dentry.kind() == Kind::Directory) {
         return Ok(());
     }
     // Asked for first: who owns a process's directory, its identities tell, which the caller's may
     // be.
-    let attr = entry.inode().attr();
+    let attr = dentry.inode().attr();
     let checked = current().with_credentials(|who| check_as(who, &attr, wanted));
     checked.or_else(|error| {
-        if entry.inode().permits() {
+        if dentry.inode().permits() {
             Ok(())
         } else {
             Err(error)
@@ -54,9 +54,9 @@ pub fn writable(path: &Path) -> Result<()> {
     }
 }
 
-/// EACCES unless the calling thread may look names up in the directory `entry`.
-pub fn search(entry: &Entry) -> Result<()> {
-    permitted(entry, EXECUTE)
+/// EACCES unless the calling thread may look names up in the directory `dentry`.
+pub fn search(dentry: &Dentry) -> Result<()> {
+    permitted(dentry, EXECUTE)
 }
 
 /// EACCES unless `who` may do `wanted` to what has the attributes `attr`.
@@ -81,9 +81,9 @@ pub fn check_as(who: &Credentials, attr: &Attr, wanted: u32) -> Result<()> {
     }
 }
 
-/// EPERM unless the calling thread owns the inode of `entry` (or is privileged).
-pub fn owner(entry: &Entry) -> Result<()> {
-    if can(CAP_FOWNER) || owns(entry.inode().attr().uid) {
+/// EPERM unless the calling thread owns the inode of `dentry` (or is privileged).
+pub fn owner(dentry: &Dentry) -> Result<()> {
+    if can(CAP_FOWNER) || owns(dentry.inode().attr().uid) {
         Ok(())
     } else {
         Err(Errno::EPERM)
@@ -91,7 +91,7 @@ pub fn owner(entry: &Entry) -> Result<()> {
 }
 
 /// EPERM when a sticky directory keeps the calling thread from removing `victim` from it.
-pub fn sticky(directory: &Entry, victim: &Entry) -> Result<()> {
+pub fn sticky(directory: &Dentry, victim: &Dentry) -> Result<()> {
     if can(CAP_FOWNER) {
         return Ok(());
     }

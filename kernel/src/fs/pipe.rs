@@ -1,7 +1,7 @@
 //! Pipes: a ring of frames, to and from which the bytes are copied straight from and to user
 //! memory.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags};
 use super::inode::{Attr, Inode, Kind, SetAttr, Time};
 use super::io::{Sink, Source};
@@ -45,7 +45,7 @@ fn is_beyond(limit: &AtomicUsize, pages: usize) -> bool {
     limit != 0 && pages > limit
 }
 
-/// Pages that a pipe may take, counted for who made it.
+/// Pages that a pipe may take, counted for its maker.
 struct Charge {
     user: Arc<User>,
     pages: AtomicUsize,
@@ -193,12 +193,12 @@ impl Pipe {
         })
     }
 
-    /// Does something with the ring, and tells the others what it left.
+    /// Does something with the ring, and publishes its length.
     #[inline]
     fn with_ring<R>(&self, act: impl FnOnce(&mut Ring) -> R) -> R {
         let mut ring = self.ring.lock();
         let result = act(&mut ring);
-        // Whoever reads bytes by this takes the lock first, and whoever waits is told after a
+        // A reader that goes by this takes the lock first, and waiters are notified after a
         // fence.
         self.len.store(ring.len(), Relaxed);
         result
@@ -356,7 +356,7 @@ impl Inode for Pipe {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(End::new(self, flags)?)
     }
 }
@@ -552,10 +552,10 @@ impl FileOps for End {
 /// Both ends of a new pipe: what reads, and what writes. `flags`: O_NONBLOCK and its like.
 pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
     let pipe = Pipe::new(None)?;
-    let entry = super::anonymous_entry("pipe", pipe.number, pipe.clone())?;
+    let dentry = super::anonymous_dentry("pipe", pipe.number, pipe.clone())?;
     let end = |mode: u32| {
         let flags = OpenFlags(mode | flags);
-        File::with_ops(entry.clone(), End::new(pipe.clone(), flags)?, flags)
+        File::with_ops(dentry.clone(), End::new(pipe.clone(), flags)?, flags)
     };
     Ok([end(0)?, end(O_WRONLY)?])
 }

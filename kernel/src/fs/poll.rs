@@ -1,4 +1,4 @@
-//! Readiness: who waits for a file to become readable or writable, and who is told.
+//! Readiness: waiting for a file to become readable or writable, and notification.
 
 use super::sequence::Sequence;
 use crate::errno::{Errno, Result};
@@ -30,18 +30,36 @@ bitflags::bitflags! {
         const IN_NORMAL = 0x40;
         /// As `OUT`, for ordinary data.
         const OUT_NORMAL = 0x100;
+        /// As `OUT`, for urgent data: sockets of datagrams and Unix ones tell it.
+        const OUT_BAND = 0x200;
         /// The other end will write no more.
         const READ_HANG_UP = 0x2000;
+        /// Not Linux's: the file tells `IN` and `OUT` by these names alone.
+        const PLAIN = 0x1_0000;
     }
 }
 
 impl Events {
-    /// Events that are told whether asked for or not.
+    /// Events that are reported whether asked for or not.
     pub const ALWAYS: Events = Events::ERROR.union(Events::HANG_UP);
+    /// What a socket with room tells that is not TCP's.
+    pub const ROOM: Events = Events::OUT.union(Events::OUT_BAND);
+
+    /// As they are, without other names: so do eventfd(2), timerfd(2) and signalfd(2).
+    pub fn plain(self) -> Self {
+        if self.is_empty() {
+            self
+        } else {
+            self | Events::PLAIN
+        }
+    }
 
     /// `IN` and `OUT` with the names that mean the same beside them.
     pub fn with_normal(self) -> Self {
         let mut events = self;
+        if events.contains(Events::PLAIN) {
+            return events - Events::PLAIN;
+        }
         if events.contains(Events::IN) {
             events |= Events::IN_NORMAL;
         }
@@ -52,18 +70,18 @@ impl Events {
     }
 }
 
-/// Is told when a source it watches changes.
+/// Is notified when a source that it watches changes.
 pub trait Watcher: Send + Sync {
     /// The source may have become ready. Called with no lock that a poll takes; must not wait. True
     /// where that woke a thread that can go on.
     fn changed(&self) -> bool;
 
-    /// Whether of all who are like this one it suffices to wake one.
+    /// Whether it suffices to wake one of all watchers like this one (EPOLLEXCLUSIVE).
     fn is_exclusive(&self) -> bool {
         false
     }
 
-    /// Whether of room in a socket it is told only where a writer had none.
+    /// Whether it is notified of room in a socket only where a writer had none.
     fn is_sparing(&self) -> bool {
         false
     }
@@ -202,7 +220,7 @@ impl WaitSource {
     }
 }
 
-/// A watcher is told of a source's changes while this lives.
+/// A watcher is notified of a source's changes while this lives.
 pub struct Watch {
     source: Arc<WaitSource>,
     number: u64,
@@ -218,7 +236,7 @@ impl Drop for Watch {
     }
 }
 
-/// Collects the sources that one who polls has to watch.
+/// Collects the sources that a poll has to watch.
 pub struct PollTable {
     watcher: Arc<dyn Watcher>,
     watches: Vec<Watch>,

@@ -2,7 +2,7 @@
 //! (`/proc/sys/fs/protected_*`), with Debian's defaults. Elsewhere an owner of one file could have
 //! privileged programs act on another's.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::inode::Kind;
 use super::perm;
 use crate::errno::{Errno, Result};
@@ -10,8 +10,8 @@ use crate::task::current;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::general::{S_ISGID, S_ISUID, S_ISVTX, S_IWGRP, S_IWOTH, S_IXGRP};
 
-/// Hard links are made by who owns the file, or may read and write it and does not gain a program's
-/// rights.
+/// Hard links are made by the file's owner, or one who may read and write it and does not gain a
+/// program's rights.
 pub static HARD_LINKS: AtomicUsize = AtomicUsize::new(1);
 /// Symbolic links in a sticky folder of everybody's are followed by their owner, or where they are
 /// the folder's owner's.
@@ -25,17 +25,17 @@ fn is_ours(uid: u32) -> bool {
     current().with_credentials(|who| who.fsuid == uid)
 }
 
-/// EPERM unless the calling thread may give the inode of `entry` one more name.
-pub fn check_link_to(entry: &Entry) -> Result<()> {
-    if HARD_LINKS.load(Relaxed) == 0 || perm::owner(entry).is_ok() {
+/// EPERM unless the calling thread may give the inode of `dentry` one more name.
+pub fn check_link_to(dentry: &Dentry) -> Result<()> {
+    if HARD_LINKS.load(Relaxed) == 0 || perm::owner(dentry).is_ok() {
         return Ok(());
     }
-    let mode = entry.inode().attr().mode;
+    let mode = dentry.inode().attr().mode;
     let program = S_ISGID | S_IXGRP;
     let gains = mode & S_ISUID != 0 || mode & program == program;
-    if entry.kind() == Kind::Regular
+    if dentry.kind() == Kind::Regular
         && !gains
-        && perm::permitted(entry, perm::READ | perm::WRITE).is_ok()
+        && perm::permitted(dentry, perm::READ | perm::WRITE).is_ok()
     {
         return Ok(());
     }
@@ -43,7 +43,7 @@ pub fn check_link_to(entry: &Entry) -> Result<()> {
 }
 
 /// EACCES unless the calling thread may follow `link`, at the end of a path, in `directory`.
-pub fn check_follow(directory: &Entry, link: &Entry) -> Result<()> {
+pub fn check_follow(directory: &Dentry, link: &Dentry) -> Result<()> {
     const SHARED: u32 = S_ISVTX | S_IWOTH;
     if SYMBOLIC_LINKS.load(Relaxed) == 0 {
         return Ok(());
@@ -55,10 +55,10 @@ pub fn check_follow(directory: &Entry, link: &Entry) -> Result<()> {
     Err(Errno::EACCES)
 }
 
-/// EACCES unless the calling thread may open `entry`, which is in `directory` already, with
+/// EACCES unless the calling thread may open `dentry`, which is in `directory` already, with
 /// O_CREAT.
-pub fn check_create(directory: &Entry, entry: &Entry) -> Result<()> {
-    let level = match entry.kind() {
+pub fn check_create(directory: &Dentry, dentry: &Dentry) -> Result<()> {
+    let level = match dentry.kind() {
         Kind::Regular => FILES.load(Relaxed),
         Kind::Fifo => PIPES.load(Relaxed),
         _ => 0,
@@ -67,7 +67,7 @@ pub fn check_create(directory: &Entry, entry: &Entry) -> Result<()> {
     if level == 0 || above.mode & S_ISVTX == 0 {
         return Ok(());
     }
-    let owner = entry.inode().attr().uid;
+    let owner = dentry.inode().attr().uid;
     let writers = if level == 1 {
         S_IWOTH
     } else {

@@ -1,29 +1,34 @@
 //! Tests inside the kernel: path walk, tmpfs, pipes.
 
-use super::file::Whence;
+use super::file::{FileOps, Whence};
+use super::file_lock::{self, Lock, Owner};
 use super::fs_context::FsShare;
 use super::inode::{Kind, New, Replace, SetAttr};
 use super::io::{Sink, Source};
-use super::poll::Events;
+use super::poll::{Events, PollTable, WaitSource};
 use super::tmpfs::{Options, Tmpfs};
 use super::walk::Walk;
-use super::{Entry, File, FsContext, OpenFlags, Path, epoll, mount, pipe};
+use super::{Dentry, File, FsContext, OpenFlags, Path, epoll, eventfd, mount, pipe, sigio};
+use crate::arch::irq::{self, Interrupted};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::selftest;
+use crate::sync::{Mutex, might_sleep};
+use crate::task::{current, sched};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::*};
 use linux_raw_sys::general::*;
 
-fn make(directory: &Arc<Entry>, name: &str, mode: u32) -> Arc<Entry> {
+fn make(directory: &Arc<Dentry>, name: &str, mode: u32) -> Arc<Dentry> {
     directory
         .inode()
         .create(directory, name.as_bytes(), New::Node(mode, 0))
         .unwrap()
 }
 
-fn symlink(directory: &Arc<Entry>, name: &str, target: &str) {
+fn symlink(directory: &Arc<Dentry>, name: &str, target: &str) {
     directory
         .inode()
         .create(directory, name.as_bytes(), New::Symlink(target.as_bytes()))
@@ -31,7 +36,7 @@ fn symlink(directory: &Arc<Entry>, name: &str, target: &str) {
 }
 
 /// A tree with `/a/b/file`, and a context in it.
-fn tree() -> (Arc<FsContext>, Arc<Entry>, Arc<Entry>) {
+fn tree() -> (Arc<FsContext>, Arc<Dentry>, Arc<Dentry>) {
     let root = Tmpfs::new_root(&Options::unlimited(0o755)).unwrap();
     let b = make(&make(&root, "a", S_IFDIR | 0o755), "b", S_IFDIR | 0o755);
     let file = make(&b, "file", S_IFREG | 0o644);
@@ -39,16 +44,16 @@ fn tree() -> (Arc<FsContext>, Arc<Entry>, Arc<Entry>) {
     (FsShare::new(root).unwrap().context().clone(), b, file)
 }
 
-fn open(entry: &Arc<Entry>, flags: u32) -> Arc<File> {
-    File::open(entry.clone(), OpenFlags(O_RDWR | flags)).unwrap()
+fn open(dentry: &Arc<Dentry>, flags: u32) -> Arc<File> {
+    File::open(dentry.clone(), OpenFlags(O_RDWR | flags)).unwrap()
 }
 
-fn remove(directory: &Arc<Entry>, name: &[u8]) -> Result<()> {
+fn remove(directory: &Arc<Dentry>, name: &[u8]) -> Result<()> {
     let victim = directory.inode().lookup(directory, name)?;
     directory.inode().remove(directory, &victim)
 }
 
-fn rename(from: (&Arc<Entry>, &[u8]), to: (&Arc<Entry>, &[u8]), replace: Replace) -> Result<()> {
+fn rename(from: (&Arc<Dentry>, &[u8]), to: (&Arc<Dentry>, &[u8]), replace: Replace) -> Result<()> {
     let source = from.0.inode().lookup(from.0, from.1)?;
     let occupant = to.0.inode().lookup(to.0, to.1).ok();
     from.0
@@ -60,7 +65,7 @@ fn text(context: &FsContext, path: &Path) -> Vec<u8> {
     path.text(&context.root()).unwrap().0
 }
 
-fn names(directory: &Arc<Entry>) -> Vec<Vec<u8>> {
+fn names(directory: &Arc<Dentry>) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     let file = File::open(directory.clone(), OpenFlags(0)).unwrap();
     file.read_dir(&mut |record| {
@@ -136,36 +141,36 @@ selftest! {
 
 selftest! {
     fn tmpfs_reads_what_was_written() {
-        let (_, _, entry) = tree();
-        let file = open(&entry, 0);
+        let (_, _, dentry) = tree();
+        let file = open(&dentry, 0);
         let text: Vec<u8> = (0..3 * PAGE_SIZE + 10).map(|at| at as u8).collect();
         assert_eq!(file.write_at(&mut Source::kernel(&text), 100), Ok(text.len()));
         let mut back = vec![1; text.len() + 500];
         assert_eq!(file.read_kernel(0, &mut back), Ok(text.len() + 100));
         assert!(back[..100].iter().all(|&byte| byte == 0) && back[100..100 + text.len()] == text[..]);
         assert_eq!(file.seek(0, Whence::End), Ok(100 + text.len() as u64));
-        entry.inode().truncate(150).unwrap();
-        entry.inode().truncate(PAGE_SIZE as u64).unwrap();
+        dentry.inode().truncate(150).unwrap();
+        dentry.inode().truncate(PAGE_SIZE as u64).unwrap();
         assert_eq!(file.read_kernel(140, &mut back[..20]), Ok(20));
         assert!(back[..10] == text[40..50] && back[10..20] == [0; 10]);
-        assert_eq!(entry.inode().attr().blocks, PAGE_SIZE as u64 / 512);
-        let end = open(&entry, O_APPEND);
+        assert_eq!(dentry.inode().attr().blocks, PAGE_SIZE as u64 / 512);
+        let end = open(&dentry, O_APPEND);
         assert_eq!(end.write(&mut Source::kernel(b"end")), Ok(3));
-        assert_eq!(entry.inode().attr().size, PAGE_SIZE as u64 + 3);
+        assert_eq!(dentry.inode().attr().size, PAGE_SIZE as u64 + 3);
     }
 }
 
 selftest! {
     fn tmpfs_has_holes() {
-        let (_, _, entry) = tree();
-        let (file, page) = (open(&entry, 0), PAGE_SIZE as u64);
+        let (_, _, dentry) = tree();
+        let (file, page) = (open(&dentry, 0), PAGE_SIZE as u64);
         file.write_at(&mut Source::kernel(b"x"), 5 * page).unwrap();
         assert_eq!(file.seek(0, Whence::Data), Ok(5 * page));
         assert_eq!(file.seek(0, Whence::Hole), Ok(0));
         assert_eq!(file.seek(5 * page as i64, Whence::Hole), Ok(5 * page + 1));
         assert_eq!(file.seek(6 * page as i64, Whence::Data), Err(Errno::ENXIO));
         file.ops().allocate(&file, 0, 0, 2 * page).unwrap();
-        assert_eq!(entry.inode().attr().blocks, 3 * page / 512);
+        assert_eq!(dentry.inode().attr().blocks, 3 * page / 512);
         let mut byte = [1];
         assert_eq!(file.read_kernel(7, &mut byte), Ok(1));
         assert_eq!(byte, [0]);
@@ -177,7 +182,7 @@ selftest! {
         let (context, b, file) = tree();
         let root = context.root();
         let a = b.parent().unwrap();
-        let path = |entry: &Arc<Entry>| text(&context, &root.with(entry.clone()));
+        let path = |dentry: &Arc<Dentry>| text(&context, &root.with(dentry.clone()));
         let inode = b.inode();
         inode.add_link(&b, b"second", file.inode()).unwrap();
         assert_eq!(file.inode().attr().links, 2);
@@ -333,5 +338,130 @@ selftest! {
         let other = epoll::new().unwrap();
         set.add(6, &other, event(EPOLLIN, 0)).unwrap();
         assert_eq!(other.ops_as::<epoll::Epoll>().unwrap().add(7, &file, event(EPOLLIN, 0)), Err(Errno::ELOOP));
+    }
+}
+
+selftest! {
+    fn members_of_a_set_are_told_in_the_order_in_which_they_became_ready() {
+        const FILES: usize = 24;
+        let holder = epoll::new().unwrap();
+        let set = holder.ops_as::<epoll::Epoll>().unwrap();
+        let files: Vec<_> = (0..FILES).map(|_| eventfd::new(0, 0).unwrap()).collect();
+        let event = |data| epoll::Event { events: EPOLLIN | EPOLLET, pad: 0, data };
+        let (mut member, mut written) = ([false; FILES], [false; FILES]);
+        let mut queue: Vec<u64> = Vec::new();
+        let mut random = 88172645463325252u64;
+        for _ in 0..5000 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let (at, what) = (random as usize % FILES, random >> 32 & 7);
+            let (fd, data) = (at as i32, at as u64);
+            match what {
+                0 if member[at] => {
+                    set.remove(fd, &files[at]).unwrap();
+                    queue.retain(|&queued| queued != data);
+                    member[at] = false;
+                }
+                0 | 1 if !member[at] => {
+                    set.add(fd, &files[at], event(data)).unwrap();
+                    member[at] = true;
+                    queue.extend(written[at].then_some(data));
+                }
+                2 => {
+                    let count = queue.len().min(8);
+                    assert_eq!(ready(&set), queue.drain(..count).collect::<Vec<_>>());
+                }
+                _ => {
+                    write(&files[at], &1u64.to_ne_bytes()).unwrap();
+                    written[at] = true;
+                    if member[at] && !queue.contains(&data) {
+                        queue.push(data);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where a [`Last`] ended: in the thread at this address.
+static ENDED_IN: AtomicUsize = AtomicUsize::new(0);
+
+/// A file that others let go of while it is looked at.
+struct Last {
+    changed: Arc<WaitSource>,
+    others: Arc<Mutex<Option<Arc<File>>>>,
+}
+
+impl FileOps for Last {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn can_poll(&self, _file: &File) -> bool {
+        true
+    }
+
+    fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
+        match table {
+            Some(table) => table.add(&self.changed),
+            None => drop(self.others.lock().take()),
+        }
+        Events::IN
+    }
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        might_sleep();
+        ENDED_IN.store(core::ptr::from_ref(current()).addr(), Release);
+    }
+}
+
+/// Lets a file change that only the one who is told has open then, under a spin lock, and waits
+/// until it is closed.
+fn change_last(watch: impl FnOnce(&Arc<File>)) {
+    let (changed, others) = (WaitSource::new().unwrap(), Arc::new(Mutex::new(None)));
+    let new = |path: Path| {
+        let (changed, others) = (changed.clone(), others.clone());
+        File::with_ops(path, Arc::new(Last { changed, others }), OpenFlags(O_RDWR)).unwrap()
+    };
+    let lock = |file: &File| Lock {
+        owner: Owner::flock(file),
+        process: 1,
+        exclusive: true,
+        first: 0,
+        last: u64::MAX,
+    };
+    let path = Path::from(tree().1);
+    let file = new(path.clone());
+    watch(&file);
+    file_lock::acquire(&file, lock(&file), false).unwrap();
+    *others.lock() = Some(file);
+    ENDED_IN.store(0, Release);
+    let spins = Mutex::new(());
+    let held = spins.lock();
+    changed.notify();
+    drop(held);
+    while ENDED_IN.load(Acquire) == 0 {
+        sched::schedule();
+        irq::service(Interrupted::Kernel);
+    }
+    let here = core::ptr::from_ref(current()).addr();
+    assert_ne!(ENDED_IN.load(Acquire), here);
+    let other = new(path);
+    assert!(
+        file_lock::conflict(&other, &lock(&other)).is_none(),
+        "its lock is left"
+    );
+}
+
+selftest! {
+    fn a_file_never_ends_under_a_lock_of_who_changes_it() {
+        change_last(|file| sigio::watch(file, 3, true).unwrap());
+        let set = epoll::new().unwrap();
+        let set = set.ops_as::<epoll::Epoll>().unwrap();
+        let events = EPOLLIN | EPOLLEXCLUSIVE;
+        change_last(|file| set.add(3, file, epoll::Event { events, pad: 0, data: 0 }).unwrap());
     }
 }

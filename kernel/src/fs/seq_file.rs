@@ -1,6 +1,6 @@
 //! Files whose content the kernel writes when they are read: what procfs and sysfs are made of.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags, Record};
 use super::given_attr;
 use super::inode::{Attr, Inode, Kind, Link, SetAttr, Time, XattrChange};
@@ -122,7 +122,7 @@ impl fmt::Write for Text {
     }
 }
 
-/// Writes a formatted text; what does not fit is told when the whole is done.
+/// Writes a formatted text; what does not fit is reported when the whole is done.
 #[macro_export]
 macro_rules! put {
     ($text:expr, $($argument:tt)*) => {{
@@ -197,11 +197,13 @@ pub enum Node {
     Private(fn(&mut Text)),
     /// A file of records, as many as there are.
     Records(seq_records::Next),
+    /// A file of records that this opens.
+    Opened(fn() -> Result<Arc<dyn FileOps>>),
     /// A directory with these members.
     Directory(&'static [(&'static str, Node)]),
     /// The same, of settings ([`Tree::Settings`]).
     Settings(&'static [(&'static str, Node)]),
-    /// A symbolic link to what the function tells.
+    /// A symbolic link to what the function returns.
     Link(fn(&mut Text)),
     /// A file that can be written too.
     Setting(fn(&mut Text), fn(&[u8]) -> Result<()>),
@@ -209,7 +211,7 @@ pub enum Node {
     Line(fn(&mut Text), fn(&[u8], u64)),
     /// A number of `/proc/sys` that can be changed.
     Number(&'static AtomicUsize, &'static Sysctl),
-    /// The same, or several, by what tells them and what sets each.
+    /// The same, or several, by the functions that get and set them.
     Numbers(
         fn(&mut Text),
         fn(usize, i128) -> Result<()>,
@@ -220,7 +222,7 @@ pub enum Node {
         &'static [(&'static str, Node)],
         &'static [(&'static str, Node)],
     ),
-    /// A file that tells of the CPU in whose directory it is.
+    /// A file about the CPU in whose directory it is.
     OfCpu(fn(usize, &mut Text)),
 }
 
@@ -242,6 +244,7 @@ impl Node {
             Node::File(_)
             | Node::Private(_)
             | Node::Records(_)
+            | Node::Opened(_)
             | Node::Setting(..)
             | Node::Line(..)
             | Node::Number(..)
@@ -288,7 +291,11 @@ impl Content for Leaf {
             | Node::Line(write, _)
             | Node::Numbers(write, ..) => write(text),
             Node::Number(value, _) => put!(text, "{}\n", value.load(Relaxed)),
-            Node::Records(_) | Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => {
+            Node::Records(_)
+            | Node::Opened(_)
+            | Node::Directory(_)
+            | Node::Settings(_)
+            | Node::Cpus(..) => {
                 return Err(Errno::EISDIR);
             }
         }
@@ -331,7 +338,7 @@ impl Content for Leaf {
 
     fn permissions(&self) -> u32 {
         match self.0 {
-            Node::File(_) | Node::Records(_) | Node::OfCpu(_) => 0o444,
+            Node::File(_) | Node::Records(_) | Node::Opened(_) | Node::OfCpu(_) => 0o444,
             Node::Private(_) => 0o400,
             Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => 0o555,
             Node::Link(_) => 0o777,
@@ -395,8 +402,8 @@ impl Fixed {
         }
     }
 
-    /// EACCES where the permissions of a setting do not let its owner read or write it: that goes for
-    /// root too. Those who restore processes may set a number all the same.
+    /// EACCES where the permissions of a setting do not let its owner read or write it: that goes
+    /// for root too. Those who restore processes may set a number all the same.
     fn check_setting(&self, flags: OpenFlags) -> Result<()> {
         let mode = self.leaf.permissions();
         let restores = || self.leaf.0.number().is_some() && can(CAP_CHECKPOINT_RESTORE);
@@ -476,12 +483,13 @@ impl Inode for Fixed {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         if self.tree == Tree::Settings {
             self.check_setting(flags)?;
         }
         match self.leaf.0 {
             Node::Records(next) => seq_records::open(next),
+            Node::Opened(open) => open(),
             _ if self.kind() == Kind::Directory => Ok(self),
             _ => open(self.leaf),
         }
@@ -494,7 +502,7 @@ impl Inode for Fixed {
         }
     }
 
-    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+    fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         let (members, each) = self.members()?;
         let known = members.iter().find(|(known, _)| known.as_bytes() == name);
         let (node, cpu) = match (known, each) {
@@ -509,7 +517,7 @@ impl Inode for Fixed {
             device: self.device,
             number: number(self.number, name),
         };
-        entry(here, name, member)
+        dentry(here, name, member)
     }
 }
 
@@ -521,7 +529,7 @@ impl FileOps for Fixed {
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
         let (members, each) = self.members()?;
-        if !dots(file.entry(), position, emit) {
+        if !dots(file.dentry(), position, emit) {
             return Ok(());
         }
         for (at, (name, node)) in members
@@ -568,27 +576,27 @@ fn cpu_called(name: &[u8]) -> Result<usize> {
     cpu.filter(|&cpu| cpu < cpu::count()).ok_or(Errno::ENOENT)
 }
 
-/// A new entry called `name` in directory `here`.
-pub fn entry(here: &Arc<Entry>, name: &[u8], inode: impl Inode) -> Result<Arc<Entry>> {
-    Entry::named(try_arc(inode)?, Some(here.clone()), name)
+/// A new dentry called `name` in directory `here`.
+pub fn dentry(here: &Arc<Dentry>, name: &[u8], inode: impl Inode) -> Result<Arc<Dentry>> {
+    Dentry::named(try_arc(inode)?, Some(here.clone()), name)
 }
 
 /// The root of a file system.
-pub fn root(inode: impl Inode) -> Result<Arc<Entry>> {
-    Entry::named(try_arc(inode)?, None, b"")
+pub fn root(inode: impl Inode) -> Result<Arc<Dentry>> {
+    Dentry::named(try_arc(inode)?, None, b"")
 }
 
 /// Emits `.` and `..`, the records at positions 0 and 1; false when `emit` wants no more.
-pub fn dots(here: &Arc<Entry>, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> bool {
-    let dots: [(&[u8], Arc<Entry>); 2] = [
+pub fn dots(here: &Arc<Dentry>, position: u64, emit: &mut dyn FnMut(Record) -> bool) -> bool {
+    let dots: [(&[u8], Arc<Dentry>); 2] = [
         (b".", here.clone()),
         (b"..", here.parent().unwrap_or_else(|| here.clone())),
     ];
     dots.into_iter()
         .enumerate()
         .skip(position as usize)
-        .all(|(at, (name, entry))| {
-            let inode = entry.inode().attr().inode;
+        .all(|(at, (name, dentry))| {
+            let inode = dentry.inode().attr().inode;
             emit(Record {
                 inode,
                 kind: Kind::Directory,

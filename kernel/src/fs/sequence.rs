@@ -77,7 +77,7 @@ impl<T> Sequence<T> {
         self.first_from_near(from, &mut 0)
     }
 
-    /// The same, for who goes from one to the next: `near` is where the next probably is.
+    /// The same, for a walk from one to the next: `near` is where the next probably is.
     #[inline]
     pub fn first_from_near(&self, from: u64, near: &mut usize) -> Option<(u64, &T)> {
         let mut at = *near;

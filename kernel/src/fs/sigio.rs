@@ -1,19 +1,20 @@
-//! Signals about open files: who gets them (F_SETOWN), which (F_SETSIG), and when, which is each
+//! Signals about open files: their receiver (F_SETOWN), which (F_SETSIG), and when, which is each
 //! time that something can be read or (of sockets: again) written (O_ASYNC), or a lease is asked
 //! back.
 
 use super::file::File;
 use super::poll::{Events, PollTable, Watcher};
+use super::watched::Watched;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::pid_table::{self, Pid, Several};
 use crate::task::signal::{self, Info};
 use crate::task::{Process, current};
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SIGIO, SIGURG};
 
-/// What a signal tells (`si_code`): something can be read, something can be written, there is a
+/// What a signal reports (`si_code`): something can be read, something can be written, there is a
 /// message, the other end is gone.
 const READ: i32 = 1;
 const WRITE: i32 = 2;
@@ -28,11 +29,11 @@ pub struct Owner {
     /// A thread, a process or a group of them (F_OWNER_*).
     pub kind: u32,
     id: Option<Pid>,
-    /// Real and effective user of who said so.
+    /// Real and effective user of the thread that set it.
     pub users: [u32; 2],
-    /// The signal that tells which file; 0 for a plain SIGIO.
+    /// The signal that says which file; 0 for a plain SIGIO.
     pub signal: u32,
-    /// The descriptor that it tells.
+    /// The descriptor that it reports.
     descriptor: i32,
 }
 
@@ -123,10 +124,10 @@ pub fn own(file: &File, fd: i32) -> Result<()> {
     with(file, |state| state.owner.descriptor = fd)
 }
 
-/// Begins or ends to tell what can be read or written, of descriptor `fd`.
+/// Begins or ends signals about what can be read or written, for descriptor `fd`.
 pub fn watch(file: &Arc<File>, fd: i32, on: bool) -> Result<()> {
     let table = if on {
-        let mut table = PollTable::new(try_arc(Listener(Arc::downgrade(file)))?);
+        let mut table = PollTable::new(try_arc(Listener(Watched::new(file)?))?);
         file.poll(Some(&mut table));
         table.check()?;
         Some(table)
@@ -141,27 +142,29 @@ pub fn watch(file: &Arc<File>, fd: i32, on: bool) -> Result<()> {
 }
 
 /// Watches a file with O_ASYNC.
-struct Listener(Weak<File>);
+struct Listener(Watched);
 
 impl Watcher for Listener {
     fn changed(&self) -> bool {
-        let Some(file) = self.0.upgrade() else {
-            return false;
-        };
-        let ready = file.poll(None);
-        let code = match ready {
-            _ if ready.contains(Events::IN) => READ,
-            _ if ready.contains(Events::OUT) => WRITE,
-            _ if ready.contains(Events::HANG_UP) => HANG_UP,
-            _ => return false,
-        };
-        notify(&file, code, ready.with_normal().bits());
-        true
+        self.0.with(notify_ready).unwrap_or(false)
     }
 
     fn is_sparing(&self) -> bool {
         true
     }
+}
+
+/// Tells the file's owner what can be done, if anything can.
+fn notify_ready(file: &File) -> bool {
+    let ready = file.poll(None);
+    let code = match ready {
+        _ if ready.contains(Events::IN) => READ,
+        _ if ready.contains(Events::OUT) => WRITE,
+        _ if ready.contains(Events::HANG_UP) => HANG_UP,
+        _ => return false,
+    };
+    notify(file, code, ready.with_normal().bits());
+    true
 }
 
 /// Tells the file's owner that there is a message: somebody wants what it holds a lease of, or

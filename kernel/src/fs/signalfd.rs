@@ -38,7 +38,8 @@ struct Record {
 }
 
 impl Record {
-    /// The union's members lie over one another in `info`: here each is told as if it was the one.
+    /// The union's members lie over one another in `info`: each is copied as if it was the one in
+    /// use.
     fn new(info: &Info) -> Self {
         let [first, second, third, fourth, ..] = info.data;
         Record {
@@ -63,7 +64,7 @@ impl Record {
     }
 }
 
-/// An open signalfd: it reads the signals of whoever reads it.
+/// An open signalfd: a reader gets its own signals.
 pub struct SignalFd {
     set: AtomicU64,
 }
@@ -130,6 +131,6 @@ impl FileOps for SignalFd {
         }
         let mut events = Events::empty();
         events.set(Events::IN, self.is_ready());
-        events
+        events.plain()
     }
 }

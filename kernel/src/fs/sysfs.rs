@@ -1,6 +1,6 @@
 //! sysfs, as far as C libraries and language runtimes look.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::proc::{system, zones};
 use super::seq_file::Node::{Cpus, Directory, File, Link, OfCpu, Setting};
 use super::seq_file::{self, Fixed, Node, Text, Tree};
@@ -195,6 +195,6 @@ fn cpus(text: &mut Text) {
 }
 
 /// The root of the file system.
-pub fn root() -> Result<Arc<Entry>> {
+pub fn root() -> Result<Arc<Dentry>> {
     seq_file::root(Fixed::root(Directory(ROOT), Tree::Sys, super::new_device()))
 }

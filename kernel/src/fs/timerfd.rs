@@ -63,7 +63,7 @@ struct Shared {
     clock: u32,
     state: Mutex<State>,
     changed: Arc<WaitSource>,
-    /// Whether it is told when the time of day is set.
+    /// Whether it is cancelled when the time of day is set.
     following: Following,
 }
 
@@ -98,10 +98,18 @@ impl Shared {
 impl Expire for Shared {
     fn expire(self: Arc<Self>) {
         let mut state = self.state.lock();
-        if state.armed.is_none() || state.wall.now() < state.next {
+        if state.armed.is_none() {
             return;
         }
         let spent = state.armed.take();
+        if state.wall.now() < state.next {
+            // The clock went slower than it might, or the timer was set anew. Without memory it
+            // stops.
+            _ = self.arm(&mut state);
+            drop(state);
+            drop(spent);
+            return;
+        }
         state.expired = true;
         state.expirations = state.expirations.saturating_add(1);
         drop(state);
@@ -249,7 +257,7 @@ impl FileOps for TimerFd {
         }
         let mut events = Events::empty();
         events.set(Events::IN, self.0.state.lock().is_ready());
-        events
+        events.plain()
     }
 
     fn describe(&self, text: &mut Text) {

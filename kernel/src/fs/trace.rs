@@ -22,7 +22,7 @@ pub struct Stream {
 /// The stream, while it is open.
 static STREAM: Mutex<Weak<Stream>> = Mutex::new(Weak::new());
 
-/// Opens the stream: one for all who have it open.
+/// Opens the stream: one for all that have it open.
 pub fn open() -> Result<Arc<dyn FileOps>> {
     if let Some(stream) = STREAM.lock().upgrade() {
         return Ok(stream);

@@ -1,6 +1,6 @@
 //! Path walks.
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::fs_context::FsContext;
 use super::inode::{Kind, Link};
 use super::path::{self, Path};
@@ -162,7 +162,7 @@ impl<'c> Walk<'c> {
     /// # Errors
     /// ELOOP, where there were too many or none may be followed; EXDEV: it names no path, and such
     /// may not be followed; EACCES: it is a foreign one in a folder of everybody's.
-    pub fn follow(&mut self, directory: &Path, link: &Entry, last: bool) -> Result<Link> {
+    pub fn follow(&mut self, directory: &Path, link: &Dentry, last: bool) -> Result<Link> {
         self.links += 1;
         let forbidden =
             self.scope.has(RESOLVE_NO_SYMLINKS) || directory.mount_flags() & MS_NOSYMFOLLOW != 0;
@@ -172,9 +172,10 @@ impl<'c> Walk<'c> {
         if last {
             protected::check_follow(directory, link)?;
         }
+        link.inode().link_read(directory.mount_flags());
         match link.inode().follow()? {
-            Link::Entry(_) if self.scope.has(RESOLVE_NO_MAGICLINKS) => Err(Errno::ELOOP),
-            Link::Entry(_) if self.top.is_some() => Err(Errno::EXDEV),
+            Link::Jump(_) if self.scope.has(RESOLVE_NO_MAGICLINKS) => Err(Errno::ELOOP),
+            Link::Jump(_) if self.top.is_some() => Err(Errno::EXDEV),
             link => Ok(link),
         }
     }
@@ -209,14 +210,14 @@ impl<'c> Walk<'c> {
         Ok(above)
     }
 
-    /// What a walk that comes to `entry` in a directory goes on with: that, or what is mounted
+    /// What a walk that comes to `dentry` in a directory goes on with: that, or what is mounted
     /// there.
     #[inline]
-    fn enter(&self, directory: Path, entry: Arc<Entry>) -> Result<Path> {
-        if self.scope.has(RESOLVE_NO_XDEV) && entry.is_covered() {
+    fn enter(&self, directory: Path, dentry: Arc<Dentry>) -> Result<Path> {
+        if self.scope.has(RESOLVE_NO_XDEV) && dentry.is_covered() {
             return Err(Errno::EXDEV);
         }
-        Ok(directory.step(entry).covering())
+        Ok(directory.step(dentry).covering())
     }
 
     /// Where a walk in bounds comes to is within them.
@@ -250,13 +251,13 @@ impl<'c> Walk<'c> {
                 b"." => {}
                 b".." => here = self.above(&here)?,
                 _ => {
-                    let entry = step(&here, name)?;
-                    if entry.kind() != Kind::Symlink || !(follow || more) {
-                        here = self.enter(here, entry)?;
+                    let dentry = step(&here, name)?;
+                    if dentry.kind() != Kind::Symlink || !(follow || more) {
+                        here = self.enter(here, dentry)?;
                     } else {
                         let last = component(path, at).is_none();
-                        match self.follow(&here, &entry, last)? {
-                            Link::Entry(place) => here = place,
+                        match self.follow(&here, &dentry, last)? {
+                            Link::Jump(place) => here = place,
                             Link::Path(mut target) => {
                                 if target.is_empty() {
                                     return Err(Errno::ENOENT);
@@ -281,7 +282,7 @@ impl<'c> Walk<'c> {
     }
 }
 
-fn step(directory: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+fn step(directory: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
     if name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
     }

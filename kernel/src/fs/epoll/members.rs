@@ -1,30 +1,65 @@
-//! The members of a set, and the queue of those that may be ready: it is linked through them, so
-//! that nothing fails when one enters it, and that one leaves it wherever it stands.
+//! The members of a set, and the queue of those that may be ready. A member enters the queue and
+//! leaves it, wherever it stands, without a search: ten thousand may by one change of a file.
 
 use super::{Item, Key};
+use crate::errno::{Errno, Result};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::mem::take;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A member, and its place in the queue.
-struct Member {
-    item: Arc<Item>,
-    place: Option<Place>,
+/// Where an item stands in the queue of its set: a place, or one of the following. It is read and
+/// changed under the lock of the set's members.
+pub(super) struct Standing(AtomicU32);
+
+/// It is no member.
+const OUT: u32 = u32::MAX;
+/// It is a member, but not in the queue.
+const IDLE: u32 = u32::MAX - 1;
+/// No place: before the first, and after the last.
+const NOWHERE: u32 = u32::MAX;
+
+impl Standing {
+    /// That of an item which is not a member yet.
+    pub const fn new() -> Self {
+        Standing(AtomicU32::new(OUT))
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    fn set(&self, standing: u32) {
+        self.0.store(standing, Relaxed);
+    }
 }
 
-/// The neighbours in the queue.
+/// A place in the queue, and its neighbours.
 struct Place {
-    before: Option<Key>,
-    after: Option<Key>,
+    item: Key,
+    before: u32,
+    after: u32,
 }
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct Members {
-    members: BTreeMap<Key, Member>,
-    first: Option<Key>,
-    last: Option<Key>,
-    queued: usize,
+    members: BTreeMap<Key, Arc<Item>>,
+    /// In no order, without gaps, with room for all members.
+    places: Vec<Place>,
+    first: u32,
+    last: u32,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Members {
+            members: BTreeMap::new(),
+            places: Vec::new(),
+            first: NOWHERE,
+            last: NOWHERE,
+        }
+    }
 }
 
 impl Members {
@@ -35,23 +70,22 @@ impl Members {
 
     /// How many are in the queue.
     pub fn queued(&self) -> usize {
-        self.queued
+        self.places.len()
     }
 
-    /// Takes all of them out, one by one.
-    pub fn take_all(&mut self) -> impl Iterator<Item = Arc<Item>> {
-        let all = take(self).members;
-        all.into_values().map(|member| member.item)
+    /// Takes all of them out, one by one. The set ends: none enters the queue any more.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Arc<Item>> + use<> {
+        take(self).members.into_values()
     }
 
     /// The member with this key.
     pub fn get(&self, key: &Key) -> Option<&Arc<Item>> {
-        self.members.get(key).map(|member| &member.item)
+        self.members.get(key)
     }
 
     /// Those whose keys are `from` or higher.
     pub fn from(&self, from: Key) -> impl Iterator<Item = &Arc<Item>> {
-        self.members.range(from..).map(|(_, member)| &member.item)
+        self.members.range(from..).map(|(_, item)| item)
     }
 
     /// Those that were added as descriptor `fd`.
@@ -60,55 +94,98 @@ impl Members {
     }
 
     /// Adds a member, whose key no other has.
-    pub fn insert(&mut self, item: Arc<Item>) {
-        self.members.insert(item.key, Member { item, place: None });
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn insert(&mut self, item: Arc<Item>) -> Result<()> {
+        let more = self.members.len() + 1 - self.places.len();
+        self.places.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+        item.standing.set(IDLE);
+        self.members.insert(item.key, item);
+        Ok(())
     }
 
     /// Takes a member out, of the queue too.
     pub fn remove(&mut self, key: &Key) -> Option<Arc<Item>> {
-        self.unqueue(key);
-        self.members.remove(key).map(|member| member.item)
+        let item = self.members.remove(key)?;
+        self.unqueue(&item);
+        item.standing.set(OUT);
+        self.shrink();
+        Some(item)
+    }
+
+    /// Gives room back that many have left, if there is memory for what stays.
+    fn shrink(&mut self) {
+        let room = 2 * self.members.len().max(16);
+        let mut places = Vec::new();
+        if self.places.capacity() > 2 * room && places.try_reserve_exact(room).is_ok() {
+            places.append(&mut self.places);
+            self.places = places;
+        }
     }
 
     /// The first of the queue.
     pub fn front(&self) -> Option<&Arc<Item>> {
-        self.get(self.first.as_ref()?)
+        self.get(&self.places.get(self.first as usize)?.item)
     }
 
-    /// Puts a member at the end of the queue, unless it is in it.
-    pub fn push_back(&mut self, key: Key) {
-        let Some(member) = self.members.get_mut(&key) else {
-            return;
-        };
-        if member.place.is_some() {
-            return;
+    /// Puts a member at the end of the queue; false if it is in it, or no member.
+    pub fn push_back(&mut self, item: &Item) -> bool {
+        // There is room for members alone, of which a set that has ended has none.
+        if item.standing.get() != IDLE || self.places.len() == self.members.len() {
+            return false;
         }
-        let (before, after) = (self.last, None);
-        member.place = Some(Place { before, after });
-        *self.after(before) = Some(key);
-        self.last = Some(key);
-        self.queued += 1;
+        let (place, before) = (self.places.len() as u32, self.last);
+        self.places.push(Place {
+            item: item.key,
+            before,
+            after: NOWHERE,
+        });
+        self.link(place);
+        item.standing.set(place);
+        true
     }
 
-    /// Takes a member out of the queue, if it is in it.
-    pub fn unqueue(&mut self, key: &Key) -> Option<Arc<Item>> {
-        let member = self.members.get_mut(key)?;
-        let (place, item) = (member.place.take()?, member.item.clone());
-        *self.after(place.before) = place.after;
-        *self.before(place.after) = place.before;
-        self.queued -= 1;
-        Some(item)
+    /// Takes a member out of the queue; false if it was not in it.
+    pub fn unqueue(&mut self, item: &Item) -> bool {
+        let at = item.standing.get();
+        let Some(&Place { before, after, .. }) = self.places.get(at as usize) else {
+            return false;
+        };
+        item.standing.set(IDLE);
+        *self.after(before) = after;
+        *self.before(after) = before;
+        self.places.swap_remove(at as usize);
+        // Where it stood, the last of the places stands now.
+        if let Some(moved) = self.places.get(at as usize) {
+            if let Some(item) = self.members.get(&moved.item) {
+                item.standing.set(at);
+            }
+            self.link(at);
+        }
+        true
     }
 
-    /// The successor in the queue; the first one's predecessor is nobody.
-    fn after(&mut self, key: Option<Key>) -> &mut Option<Key> {
-        let place = key.and_then(|key| self.members.get_mut(&key)?.place.as_mut());
-        place.map_or(&mut self.first, |place| &mut place.after)
+    /// Makes the neighbours of a place know it.
+    fn link(&mut self, place: u32) {
+        let Place { before, after, .. } = self.places[place as usize];
+        *self.after(before) = place;
+        *self.before(after) = place;
     }
 
-    /// The predecessor in the queue; the last one's successor is nobody.
-    fn before(&mut self, key: Option<Key>) -> &mut Option<Key> {
-        let place = key.and_then(|key| self.members.get_mut(&key)?.place.as_mut());
-        place.map_or(&mut self.last, |place| &mut place.before)
+    /// What stands after a place: the first after none.
+    fn after(&mut self, place: u32) -> &mut u32 {
+        match self.places.get_mut(place as usize) {
+            Some(place) => &mut place.after,
+            None => &mut self.first,
+        }
+    }
+
+    /// What stands before a place: the last before none.
+    fn before(&mut self, place: u32) -> &mut u32 {
+        match self.places.get_mut(place as usize) {
+            Some(place) => &mut place.before,
+            None => &mut self.last,
+        }
     }
 }

@@ -8,7 +8,7 @@ mod members;
 mod nesting;
 mod watch;
 
-use self::members::Members;
+use self::members::{Members, Standing};
 pub use self::nesting::Holders;
 use self::nesting::{Look, Mark};
 use self::watch::Watch;
@@ -16,21 +16,36 @@ pub use self::watch::{MAX_WATCHES, init};
 use super::file::{File, FileOps, OpenFlags};
 use super::poll::{Events, PollTable, WaitSource, Watcher};
 use super::sequence::Sequence;
+use super::watched::Watched;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::user::User;
 use crate::task::{current, sched};
 use alloc::sync::{Arc, Weak};
+use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::{
-    EPOLLERR, EPOLLET, EPOLLEXCLUSIVE, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLWAKEUP,
-    O_RDWR,
+    EPOLLERR, EPOLLET, EPOLLEXCLUSIVE, EPOLLHUP, EPOLLIN, EPOLLMSG, EPOLLONESHOT, EPOLLOUT,
+    EPOLLRDBAND, EPOLLWAKEUP, O_RDWR,
 };
 
 /// What goes with EPOLLEXCLUSIVE.
 const EXCLUSIVE_KINDS: u32 =
     EPOLLEXCLUSIVE | EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
+
+/// What no file tells, on Linux either.
+const UNTOLD: u32 = EPOLLRDBAND | EPOLLMSG;
+const _: () = assert!(
+    abi::options::EPOLL.mask()
+        == (Events::all().difference(Events::PLAIN).bits()
+            | UNTOLD
+            | EPOLLEXCLUSIVE
+            | EPOLLWAKEUP
+            | EPOLLONESHOT
+            | EPOLLET) as u64,
+    "abi and epoll disagree"
+);
 
 /// `struct epoll_event` where it is not packed (all but x86).
 #[repr(C)]
@@ -51,11 +66,14 @@ type Key = (i32, usize);
 struct Item {
     key: Key,
     file: Weak<File>,
-    epoll: Weak<Epoll>,
-    /// What is asked for, with the EPOLLET and EPOLLONESHOT bits; 0 once a one-shot was told.
+    /// The file again, where a change asks it.
+    exclusive: Option<Watched>,
+    set: Arc<Set>,
+    /// What is asked for, with the EPOLLET and EPOLLONESHOT bits; 0 once a one-shot was reported.
     wanted: AtomicU32,
     data: AtomicU64,
     queued: AtomicBool,
+    standing: Standing,
     /// What it takes of its set's user.
     _watch: Watch,
     /// Its number among those who hold the file.
@@ -66,13 +84,16 @@ struct Item {
 
 impl Item {
     fn events(&self) -> Events {
+        let file = self.file.upgrade();
+        file.map_or(Events::empty(), |file| self.events_of(&file))
+    }
+
+    fn events_of(&self, file: &File) -> Events {
         let wanted = Events::from_bits_retain(self.wanted.load(Acquire));
-        match self.file.upgrade() {
-            Some(file) if !wanted.is_empty() => {
-                file.poll(None).with_normal() & (wanted | Events::ALWAYS)
-            }
-            _ => Events::empty(),
+        if wanted.is_empty() {
+            return Events::empty();
         }
+        file.poll(None).with_normal() & (wanted | Events::ALWAYS)
     }
 
     /// Ends the watch, which holds the member as the member holds it.
@@ -88,29 +109,24 @@ impl Item {
 
 impl Watcher for Item {
     fn changed(&self) -> bool {
-        // What another wants must not end with who is woken alone.
-        let wanted = !self.is_exclusive() || !self.events().is_empty();
-        if !wanted {
-            return false;
-        }
-        let Some(epoll) = self.epoll.upgrade() else {
-            return false;
-        };
-        let woken = epoll.queue(self);
-        // Who closes the set may have been quicker, and this must not wait.
-        if let Some(mut last) = Arc::into_inner(epoll) {
-            last.end(|| {});
-        }
-        woken
+        // What another watcher wants must not end with the one that is woken.
+        let ready = |file: &File| !self.events_of(file).is_empty();
+        let exclusive = self.exclusive.as_ref();
+        let wanted = exclusive.is_none_or(|file| file.with(ready).unwrap_or(false));
+        wanted && self.set.queue(self)
     }
 
     fn is_exclusive(&self) -> bool {
-        self.wanted.load(Relaxed) & EPOLLEXCLUSIVE != 0
+        self.exclusive.is_some()
     }
 }
 
+/// A set of files, as long as it is open. Its members go with it, while the set itself may be kept
+/// by those who are telling it of a change.
+pub struct Epoll(Arc<Set>);
+
 /// A set of files.
-pub struct Epoll {
+pub struct Set {
     members: Mutex<Members>,
     changed: Arc<WaitSource>,
     /// The sets that this one is a member of.
@@ -130,68 +146,74 @@ fn with_holders<T>(file: &File, f: impl FnOnce(&Holders) -> T) -> T {
 
 /// A new set, as an open file.
 pub fn new() -> Result<Arc<File>> {
-    let epoll = try_arc(Epoll {
+    let set = try_arc(Set {
         members: Mutex::new(Members::default()),
         changed: WaitSource::new()?,
         holders: Mutex::new(Sequence::new()),
         mark: Mark::default(),
         user: current().credentials().user.clone(),
     })?;
-    super::anonymous::file("[eventpoll]", epoll, OpenFlags(O_RDWR))
+    super::anonymous::file("[eventpoll]", try_arc(Epoll(set))?, OpenFlags(O_RDWR))
 }
 
 fn key(fd: i32, file: &Arc<File>) -> Key {
     (fd, Arc::as_ptr(file) as usize)
 }
 
-impl Epoll {
-    /// Puts a member on the queue, and wakes one who waits: it takes what is ready, and wakes the
-    /// next where that is more. True if there was one.
-    fn queue(&self, item: &Item) -> bool {
-        if item.queued.swap(true, AcqRel) {
-            return false;
-        }
-        let mut members = self.members.lock();
-        // Another may have its key by now.
-        let now = members.get(&item.key);
-        if !now.is_some_and(|now| core::ptr::eq(&**now, item)) {
-            return false;
-        }
-        members.push_back(item.key);
-        drop(members);
-        self.changed.notify_one()
-    }
+impl Deref for Epoll {
+    type Target = Set;
 
+    #[inline]
+    fn deref(&self) -> &Set {
+        &self.0
+    }
+}
+
+impl Epoll {
     /// EPOLL_CTL_ADD
-    pub fn add(self: &Arc<Self>, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {
+    pub fn add(&self, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {
         if !file.can_poll() {
             return Err(Errno::EPERM);
         }
+        let set = file.ops_as::<Epoll>();
         let exclusive = event.events & EPOLLEXCLUSIVE != 0;
-        if exclusive && (event.events & !EXCLUSIVE_KINDS != 0 || file.ops_as::<Epoll>().is_some()) {
+        if exclusive && (event.events & !EXCLUSIVE_KINDS != 0 || set.is_some()) {
             return Err(Errno::EINVAL);
         }
-        let set = file.ops_as::<Epoll>();
-        if set.as_ref().is_some_and(|set| Arc::ptr_eq(set, self)) {
+        if set.as_ref().is_some_and(|set| Arc::ptr_eq(&set.0, &self.0)) {
             return Err(Errno::EINVAL);
         }
         if set.is_none() && self.holders.lock().is_empty() {
-            return self.insert(fd, file, event);
+            return self.0.insert(fd, file, event);
         }
         let mut look = Look::begin()?;
         match set {
             Some(set) => look.check_depth(self, &set)?,
             None => look.add_file(file.clone())?,
         }
-        self.insert(fd, file, event)?;
+        self.0.insert(fd, file, event)?;
         look.check_paths()
             .inspect_err(|_| _ = self.remove(fd, file))
+    }
+}
+
+impl Set {
+    /// Puts a member on the queue, and wakes one waiter: it takes what is ready, and wakes the
+    /// next where that is more. True if there was one.
+    fn queue(&self, item: &Item) -> bool {
+        if item.queued.swap(true, AcqRel) {
+            return false;
+        }
+        let entered = self.members.lock().push_back(item);
+        entered && self.changed.notify_one()
     }
 
     fn insert(self: &Arc<Self>, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {
         if self.item(fd, file).is_ok() {
             return Err(Errno::EEXIST);
         }
+        let exclusive = event.events & EPOLLEXCLUSIVE != 0;
+        let exclusive = exclusive.then(|| Watched::new(file)).transpose()?;
         let watch = Watch::new(&self.user).or_else(|_| {
             self.forget_closed();
             Watch::new(&self.user)
@@ -201,10 +223,12 @@ impl Epoll {
         let item = try_arc(Item {
             key: key(fd, file),
             file: Arc::downgrade(file),
-            epoll: Arc::downgrade(self),
+            exclusive,
+            set: self.clone(),
             wanted: AtomicU32::new(event.events),
             data: AtomicU64::new(event.data),
             queued: AtomicBool::new(false),
+            standing: Standing::new(),
             _watch: watch,
             held_as,
             table: Mutex::new(None),
@@ -243,10 +267,10 @@ impl Epoll {
         if members.get(&item.key).is_some() {
             return Err(Errno::EEXIST);
         }
-        members.insert(item.clone());
+        let entered = members.insert(item.clone());
         drop(members);
         gone.iter().for_each(|item| item.unwatch());
-        Ok(())
+        entered
     }
 
     /// Queues a member whose file is ready.
@@ -261,9 +285,9 @@ impl Epoll {
         let mut members = self.members.lock();
         let first = members.front();
         let is_first = first.is_some_and(|first| Arc::ptr_eq(first, item));
-        let gone = is_first.then(|| members.unqueue(&item.key)).flatten();
+        let gone = is_first && members.unqueue(item);
         drop(members);
-        if gone.is_some() {
+        if gone {
             item.queued.store(false, Release);
             // Whoever made it ready meanwhile found it queued.
             self.check(item);
@@ -328,8 +352,9 @@ impl Epoll {
     /// Takes the first member off the queue.
     fn next(&self) -> Option<Arc<Item>> {
         let mut members = self.members.lock();
-        let first = members.front()?.key;
-        members.unqueue(&first)
+        let first = members.front()?.clone();
+        members.unqueue(&first);
+        Some(first)
     }
 
     /// Takes up to `max` events off the queue and hands each to `emit`; how many there were.
@@ -391,20 +416,15 @@ impl Epoll {
     }
 }
 
-impl Epoll {
-    /// Ends the watches of all members; calls `pause` in between.
-    fn end(&mut self, pause: impl Fn()) {
-        for item in self.members.get_mut().take_all() {
+impl Drop for Epoll {
+    /// Ends the watches of all members, which hold the set.
+    fn drop(&mut self) {
+        let members = self.members.lock().take_all();
+        for item in members {
             item.unwatch();
             drop(item);
-            pause();
+            sched::cond_resched();
         }
-    }
-}
-
-impl Drop for Epoll {
-    fn drop(&mut self) {
-        self.end(sched::cond_resched);
     }
 }
 

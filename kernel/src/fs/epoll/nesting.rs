@@ -1,8 +1,8 @@
 //! Sets that are members of sets: how deep, and how many ways may lead from a file up through them,
-//! with Linux's limits. Nobody makes a circle of them: who nests sets holds a lock, and looks both
+//! with Linux's limits. No circle of them can be made: nesting takes a lock, and looks both
 //! down and up.
 
-use super::Epoll;
+use super::{Epoll, Set};
 use crate::errno::{Errno, Result};
 use crate::fs::file::File;
 use crate::fs::sequence::Sequence;
@@ -19,7 +19,7 @@ const MAX_NESTS: usize = 4;
 const PATH_LIMITS: [usize; MAX_NESTS + 1] = [1000, 500, 100, 50, 10];
 
 /// The sets that a file is a member of.
-pub type Holders = Mutex<Sequence<Weak<Epoll>>>;
+pub type Holders = Mutex<Sequence<Weak<Set>>>;
 
 /// What the last look found of a set.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(super) struct Mark {
     depth: AtomicUsize,
 }
 
-/// Counts looks, for whoever nests sets.
+/// Counts looks.
 static LOOKS: SleepMutex<u64> = SleepMutex::new(0);
 
 /// A look at sets in sets, during which nobody else nests any.
@@ -55,7 +55,7 @@ impl Look {
     ///
     /// # Errors
     /// ELOOP: there would be a circle, or sets would go too deep. EINTR, ENOMEM.
-    pub fn check_depth(&mut self, set: &Epoll, below: &Epoll) -> Result<()> {
+    pub fn check_depth(&mut self, set: &Set, below: &Set) -> Result<()> {
         let depth = self.depth(below, set)? + 1 + self.height(set)?;
         if depth > MAX_NESTS {
             return Err(Errno::ELOOP);
@@ -64,12 +64,12 @@ impl Look {
     }
 
     /// What this look found of `set` before.
-    fn known(&self, set: &Epoll) -> Option<usize> {
+    fn known(&self, set: &Set) -> Option<usize> {
         let seen = set.mark.look.load(Relaxed) == *self.number;
         seen.then(|| set.mark.depth.load(Relaxed))
     }
 
-    fn note(&self, set: &Epoll, depth: usize) -> Result<usize> {
+    fn note(&self, set: &Set, depth: usize) -> Result<usize> {
         if depth > MAX_NESTS {
             return Err(Errno::ELOOP);
         }
@@ -80,7 +80,7 @@ impl Look {
 
     /// How many sets lie in each other below `set`, which must not lead to `top`. There are never
     /// more than the limit.
-    fn depth(&mut self, set: &Epoll, top: &Epoll) -> Result<usize> {
+    fn depth(&mut self, set: &Set, top: &Set) -> Result<usize> {
         if core::ptr::eq(set, top) {
             return Err(Errno::ELOOP);
         }
@@ -104,7 +104,7 @@ impl Look {
     }
 
     /// How many sets `set` lies in, one in the other.
-    fn height(&self, set: &Epoll) -> Result<usize> {
+    fn height(&self, set: &Set) -> Result<usize> {
         if let Some(height) = self.known(set) {
             return Ok(height);
         }
@@ -137,7 +137,7 @@ impl Look {
     }
 }
 
-fn next_holder(holders: &Holders, from: u64) -> Option<(u64, Weak<Epoll>)> {
+fn next_holder(holders: &Holders, from: u64) -> Option<(u64, Weak<Set>)> {
     let holders = holders.lock();
     let (number, holder) = holders.first_from(from)?;
     Some((number, holder.clone()))
@@ -164,7 +164,7 @@ fn count_paths(holders: &Holders, nests: usize, counts: &mut [usize; MAX_NESTS +
     Ok(())
 }
 
-/// Lets others run, and ends for who is killed.
+/// Lets others run; EINTR if the thread is killed.
 fn pause() -> Result<()> {
     sched::cond_resched();
     if current().must_die() {

@@ -1,4 +1,4 @@
-//! Members of sets, counted for the user who made the set.
+//! Members of sets, counted for the user of the set's maker.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,5 +1,6 @@
 //! What an inode has of locks (Linux's `struct file_lock_context`).
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, BuildHasherDefault};
@@ -42,11 +43,13 @@ impl Held {
     }
 }
 
-/// The locks of an inode, and who waits for them.
+/// The locks of an inode, and their waiters.
 pub struct Context {
     /// The inode.
     pub key: Key,
     held: Mutex<Held>,
+    /// The locks that are waited for, by the numbers of those who wait.
+    waits: Mutex<BTreeMap<u64, Lock>>,
     /// Told when a lock is given up, or becomes shared.
     pub changed: Arc<WaitSource>,
 }
@@ -91,6 +94,7 @@ impl Context {
         let fresh = try_arc(Context {
             key,
             held: Mutex::new(Held::default()),
+            waits: Mutex::new(BTreeMap::new()),
             changed: WaitSource::new().map_err(|_| Errno::ENOLCK)?,
         });
         let fresh = fresh.map_err(|_| Errno::ENOLCK)?;
@@ -189,6 +193,23 @@ impl Context {
         counts.iter().sum::<usize>() * Locks::<Owner>::LOCK
     }
 
+    /// Somebody waits for a lock from now on, under a number of its own.
+    pub fn begin_wait(&self, number: u64, wanted: Lock) {
+        self.waits.lock().insert(number, wanted);
+    }
+
+    /// It waits no more.
+    pub fn end_wait(&self, number: u64) {
+        self.waits.lock().remove(&number);
+    }
+
+    /// The first who waits with this number or a higher one, and for what.
+    pub fn next_wait(&self, from: u64) -> Option<(u64, Lock)> {
+        let waits = self.waits.lock();
+        let (number, wanted) = waits.range(from..).next()?;
+        Some((*number, *wanted))
+    }
+
     /// The next locks after one, first flock's and then records, each in the order of their first
     /// bytes; none after the last.
     ///
@@ -239,21 +260,27 @@ impl Drop for Used {
     }
 }
 
-/// Calls `see` with the locks of each inode.
+/// The first inodes of a shard after one, or from the first on; those that come first stand last.
+/// None: there is no such shard.
 ///
 /// # Errors
-/// ENOMEM, and those of `see`.
-pub fn for_each(mut see: impl FnMut(&Context) -> Result<()>) -> Result<()> {
-    for shard in &CONTEXTS {
-        let mut used = Vec::new();
-        {
-            let contexts = shard.lock();
-            let room = used.try_reserve_exact(contexts.len());
-            room.map_err(|_| Errno::ENOMEM)?;
-            used.extend(contexts.values().map(|one| Used(Some(one.clone()))));
+/// ENOMEM.
+pub fn keys_after(shard: usize, before: Option<Key>) -> Result<Option<Vec<Key>>> {
+    let Some(shard) = CONTEXTS.get(shard) else {
+        return Ok(None);
+    };
+    let mut first: Vec<Key> = Vec::new();
+    let room = first.try_reserve_exact(AT_ONCE);
+    room.map_err(|_| Errno::ENOMEM)?;
+    let contexts = shard.lock();
+    for &key in contexts.keys().filter(|&&key| before < Some(key)) {
+        let at = first.partition_point(|&known| known > key);
+        if first.len() < AT_ONCE {
+            first.insert(at, key);
+        } else if let Some(at) = at.checked_sub(1) {
+            first[..=at].rotate_left(1);
+            first[at] = key;
         }
-        used.iter().try_for_each(|context| see(context))?;
-        cond_resched();
     }
-    Ok(())
+    Ok(Some(first))
 }

@@ -1,46 +1,123 @@
-//! The lines of /proc/locks.
+//! The lines of /proc/locks, made as they are read: there may be as many as programs have memory for.
 
 use super::super::device;
+use super::super::file::FileOps;
 use super::super::seq_file::Text;
-use super::context::{self, Key};
-use super::{Lock, Owner, waiting};
+use super::super::seq_records::{self, Records};
+use super::context::{self, Context, Key};
+use super::{Lock, Owner};
 use crate::errno::Result;
-use crate::hash::{self, HashMap};
 use crate::put;
+use crate::sync::SleepMutex;
 use crate::task::sched::cond_resched_killable;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
 
-/// Writes a line for each lock, and for each that is waited for, with the number of one that its
-/// inode has.
-pub fn list(text: &mut Text) {
-    // Without memory the list is as far as it came.
-    _ = write(text);
+/// Opens the file: a line for each lock, and behind those of an inode one for each that is waited
+/// for there.
+///
+/// # Errors
+/// ENOMEM.
+pub fn open() -> Result<Arc<dyn FileOps>> {
+    seq_records::open(List(SleepMutex::new(Cursor::default())))
 }
 
-fn write(text: &mut Text) -> Result<()> {
-    let (mut number, mut last): (usize, HashMap<Key, usize>) = (0, hash::new());
-    context::for_each(|context| {
-        let mut locks = context.after(None)?;
-        while !locks.is_empty() {
-            for lock in &locks {
-                number += 1;
-                put!(text, "{number}: ");
-                put_line(text, &context.key, lock);
+struct List(SleepMutex<Cursor>);
+
+/// How far the list was made.
+#[derive(Default)]
+struct Cursor {
+    /// How many lines were made, and the last of them.
+    place: u64,
+    line: Vec<u8>,
+    /// The number of the last lock.
+    number: usize,
+    /// The next inodes of a shard, the first last, and the one before them.
+    shard: usize,
+    keys: Vec<Key>,
+    before: Option<Key>,
+    /// The inode, its next locks, and the one before them.
+    key: Option<Key>,
+    locks: vec::IntoIter<Lock>,
+    last: Option<Lock>,
+    /// From which number on others wait there.
+    waits_from: u64,
+}
+
+impl Records for List {
+    fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>> {
+        let mut cursor = self.0.lock();
+        // The last line, which found no room, is asked for again; the first always finds some.
+        let again = place != 0 && place + 1 == cursor.place;
+        if place == 0 || !again && place != cursor.place {
+            *cursor = Cursor::default();
+        }
+        while cursor.place <= place {
+            if !cursor.advance()? {
+                return Ok(None);
+            }
+        }
+        text.push(&cursor.line);
+        Ok(Some(cursor.place))
+    }
+}
+
+impl Cursor {
+    /// Makes the next line; false where there is none.
+    fn advance(&mut self) -> Result<bool> {
+        let mut text = Text::default();
+        while !self.put_next(&mut text)? {
+            if !self.next_inode()? {
+                return Ok(false);
             }
             cond_resched_killable()?;
-            locks = context.after(locks.last())?;
         }
-        if last.try_reserve(1).is_ok() {
-            last.insert(context.key, number);
-        }
-        Ok(())
-    })?;
-    for (key, lock) in &waiting::list()? {
-        if let Some(number) = last.get(key) {
-            put!(text, "{number}: -> ");
-            put_line(text, key, lock);
-        }
+        self.line = text.whole()?;
+        self.place += 1;
+        Ok(true)
     }
-    Ok(())
+
+    /// Writes the next line of the inode; false where it has no more.
+    fn put_next(&mut self, text: &mut Text) -> Result<bool> {
+        let Some(context) = self.key.and_then(Context::find) else {
+            return Ok(false);
+        };
+        if self.locks.as_slice().is_empty() {
+            self.locks = context.after(self.last.as_ref())?.into_iter();
+        }
+        if let Some(lock) = self.locks.next() {
+            self.number += 1;
+            put!(text, "{}: ", self.number);
+            put_line(text, &context.key, &lock);
+            self.last = Some(lock);
+            return Ok(true);
+        }
+        let wait = context.next_wait(self.waits_from);
+        if let Some((number, wanted)) = &wait {
+            put!(text, "{}: -> ", self.number);
+            put_line(text, &context.key, wanted);
+            self.waits_from = number + 1;
+        }
+        Ok(wait.is_some())
+    }
+
+    /// Goes to the next inode, or to the next shard; false where there is none.
+    fn next_inode(&mut self) -> Result<bool> {
+        if self.keys.is_empty() {
+            let Some(keys) = context::keys_after(self.shard, self.before)? else {
+                return Ok(false);
+            };
+            self.keys = keys;
+        }
+        self.key = self.keys.pop();
+        self.before = self.key;
+        if self.key.is_none() {
+            self.shard += 1;
+        }
+        (self.last, self.waits_from) = (None, 0);
+        Ok(true)
+    }
 }
 
 fn put_line(text: &mut Text, (device, inode): &Key, lock: &Lock) {

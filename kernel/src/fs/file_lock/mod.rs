@@ -8,7 +8,7 @@ use super::file::File;
 use crate::errno::{Errno, Result};
 use context::{Context, Key};
 
-pub use list::list;
+pub use list::open as open_list;
 
 /// The owner of a lock. Locks of flock and of fcntl do not see each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,12 +24,12 @@ pub enum Owner {
 impl Owner {
     /// flock's owner.
     pub fn flock(file: &File) -> Self {
-        Owner::Flock(core::ptr::from_ref(file) as usize)
+        Owner::Flock(file.address())
     }
 
     /// The owner of `F_OFD_` locks.
     pub fn open_file(file: &File) -> Self {
-        Owner::OpenFile(core::ptr::from_ref(file) as usize)
+        Owner::OpenFile(file.address())
     }
 
     /// All bytes, as this one's.
@@ -48,7 +48,7 @@ impl Owner {
 pub type Lock = locks::Lock<Owner>;
 
 fn key(file: &File) -> Key {
-    let attr = file.entry().inode().attr();
+    let attr = file.dentry().inode().attr();
     (attr.device, attr.inode)
 }
 
@@ -84,18 +84,15 @@ pub fn release(file: &File, lock: &Lock) -> Result<()> {
 
 /// The last descriptor of an open file is closed.
 pub fn release_file(file: &File) {
-    release_all(file, &[Owner::flock(file), Owner::open_file(file)]);
+    if context::any() {
+        release_found(file, &[Owner::flock(file), Owner::open_file(file)]);
+    }
 }
 
 /// A process (by the address of its descriptors) closed a descriptor of the file.
 pub fn release_process(file: &File, descriptors: usize) {
-    release_all(file, &[Owner::Process(descriptors)]);
-}
-
-#[inline]
-fn release_all(file: &File, owners: &[Owner]) {
     if context::any() {
-        release_found(file, owners);
+        release_found(file, &[Owner::Process(descriptors)]);
     }
 }
 

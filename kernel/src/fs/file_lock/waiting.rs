@@ -1,12 +1,12 @@
 //! Waiters for locks, and whether they would wait for themselves (Linux's `blocked_hash`).
 
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::context::{Context, Key, Used};
 use super::{Lock, Owner};
 use crate::errno::{Errno, Result};
 use crate::hash::Lists;
+use crate::mm::heap::check_room;
 use crate::sync::Mutex;
 
 /// How far a chain of waiting processes is followed (Linux's MAX_DEADLK_ITERATIONS).
@@ -23,7 +23,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Whether the wait is not over: who was woken may not have run yet.
+    /// Whether the wait is not over: a waiter that was woken may not have run yet.
     fn stands(&self) -> bool {
         Context::find(self.key)
             .is_some_and(|context| is_blocked(&context, &self.wanted, self.blocker))
@@ -36,7 +36,7 @@ fn is_blocked(context: &Context, wanted: &Lock, blocker: Owner) -> bool {
     against.is_some_and(|lock| lock.owner == blocker)
 }
 
-/// Those who wait, by owner. Held until who begins to wait has found that this closes no circle.
+/// The waiters, by owner. Held until a new one has found that it closes no circle.
 static WAITING: Mutex<Lists<Owner, Waiting>> = Mutex::new(Lists::new());
 
 /// Waits until what stands against `wanted` is gone, or another lock does.
@@ -44,11 +44,14 @@ static WAITING: Mutex<Lists<Owner, Waiting>> = Mutex::new(Lists::new());
 /// # Errors
 /// EDEADLK, ENOLCK, ERESTARTSYS.
 pub fn wait(context: &Used, wanted: Lock) -> Result<()> {
+    check_room().map_err(|_| Errno::ENOLCK)?;
     let Some((number, blocker)) = enter(context, wanted)? else {
         return Ok(());
     };
+    context.begin_wait(number, wanted);
     let is_over = || !is_blocked(context, &wanted, blocker);
     let waited = context.changed.wait(is_over);
+    context.end_wait(number);
     WAITING
         .lock()
         .take(&wanted.owner, |one| one.number == number);
@@ -82,7 +85,7 @@ fn enter(context: &Context, wanted: Lock) -> Result<Option<(u64, Owner)>> {
     Ok(Some((number, blocker)))
 }
 
-/// True when `owner` would wait for one who waits, in the end, for `owner`. Only processes are
+/// True when `owner` would wait for one that waits, in the end, for `owner`. Only processes are
 /// looked after, as on Linux: another thread may give an open file's locks up; and not along chains
 /// without end.
 fn deadlocks(owner: Owner, blocker: Owner, awaits: impl Fn(Owner) -> Option<Owner>) -> bool {
@@ -91,19 +94,6 @@ fn deadlocks(owner: Owner, blocker: Owner, awaits: impl Fn(Owner) -> Option<Owne
     }
     let chain = core::iter::successors(Some(blocker), |&one| awaits(one));
     chain.take(MOST_DEADLOCK_STEPS).any(|one| one == owner)
-}
-
-/// The locks that are waited for, with their inodes.
-///
-/// # Errors
-/// ENOMEM.
-pub fn list() -> Result<Vec<(Key, Lock)>> {
-    let mut all = Vec::new();
-    let waiting = WAITING.lock();
-    let room = all.try_reserve_exact(waiting.all().count());
-    room.map_err(|_| Errno::ENOMEM)?;
-    all.extend(waiting.all().map(|one| (one.key, one.wanted)));
-    Ok(all)
 }
 
 #[cfg(feature = "selftest")]

@@ -1,6 +1,6 @@
 //! The file systems there are to mount.
 
-use super::super::dentry::Entry;
+use super::super::dentry::Dentry;
 use super::super::inode::FsStat;
 use super::super::tmpfs::{self, Options, Tmpfs};
 use super::super::tty::{self, pts_options};
@@ -17,7 +17,7 @@ use linux_raw_sys::general::*;
 /// A file system, at however many places it is mounted (Linux's super block). Its mounts hold it.
 pub struct Super {
     kind: &'static str,
-    root: Arc<Entry>,
+    root: Arc<Dentry>,
     /// How it may be used at all its places (MS_*).
     flags: AtomicU32,
     own: Own,
@@ -41,7 +41,7 @@ pub const KINDS: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "s
 
 impl Super {
     /// The file system of this kind with this root.
-    pub fn new(kind: &'static str, root: Arc<Entry>) -> Result<Arc<Self>> {
+    pub fn new(kind: &'static str, root: Arc<Dentry>) -> Result<Arc<Self>> {
         try_arc(Super {
             kind,
             root,
@@ -149,11 +149,11 @@ impl Super {
     }
 
     /// Its top.
-    pub fn root(&self) -> &Arc<Entry> {
+    pub fn root(&self) -> &Arc<Dentry> {
         &self.root
     }
 
-    /// What statfs(2) tells of it.
+    /// What statfs(2) returns of it.
     pub fn stat(&self) -> FsStat {
         let magic = match self.kind {
             "proc" => PROC_SUPER_MAGIC,

@@ -1,4 +1,4 @@
-//! What /proc/PID/mounts and mountinfo tell.
+//! What /proc/PID/mounts and mountinfo show.
 
 use super::super::device;
 use super::super::path::{Path, TOO_LONG};
@@ -31,13 +31,12 @@ impl Word<'_> {
 
 /// The options that every mount may have, but whether it is read-only.
 fn options(flags: u32) -> impl fmt::Display {
-    const NAMES: [(u32, &str); 6] = [
+    const NAMES: [(u32, &str); 5] = [
         (MS_NOSUID, ",nosuid"),
         (MS_NODEV, ",nodev"),
         (MS_NOEXEC, ",noexec"),
         (MS_NOATIME, ",noatime"),
         (MS_NODIRATIME, ",nodiratime"),
-        (MS_NOSYMFOLLOW, ",nosymfollow"),
     ];
     fmt::from_fn(move |out| {
         for (_, name) in NAMES.iter().filter(|(flag, _)| flags & flag != 0) {
@@ -45,6 +44,9 @@ fn options(flags: u32) -> impl fmt::Display {
         }
         if flags & (MS_NOATIME | MS_STRICTATIME) == 0 {
             out.write_str(",relatime")?;
+        }
+        if flags & MS_NOSYMFOLLOW != 0 {
+            out.write_str(",nosymfollow")?;
         }
         Ok(())
     })

@@ -11,7 +11,7 @@ pub mod options;
 pub use kinds::{KINDS, Super};
 pub use list::{list, list_devices, list_info};
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::inode::Kind;
 use super::path::{self, Path};
 use crate::errno::{Errno, Result};
@@ -28,7 +28,7 @@ use linux_raw_sys::general::*;
 pub struct Mount {
     id: u32,
     /// The directory, or file, that is seen at the place.
-    root: Arc<Entry>,
+    root: Arc<Dentry>,
     fs: Arc<Super>,
     source: Vec<u8>,
     /// How it is mounted (MS_*).
@@ -56,12 +56,21 @@ pub const KEPT: u32 = MS_RDONLY
 /// Those of them that say when the time of the last access changes.
 const ATIME: u32 = MS_NOATIME | MS_NODIRATIME | MS_STRICTATIME;
 
+/// What a mount keeps of flags; MS_STRICTATIME counts before MS_NOATIME.
+fn kept(flags: u32) -> u32 {
+    if flags & MS_STRICTATIME != 0 {
+        flags & KEPT & !MS_NOATIME
+    } else {
+        flags & KEPT
+    }
+}
+
 /// The mounts of the tree, those above before those below. Held while the tree changes (Linux's
 /// namespace_sem).
 static TREE: SleepMutex<Vec<Arc<Mount>>> = SleepMutex::new(Vec::new());
 
 impl Mount {
-    fn new(fs: Arc<Super>, root: Arc<Entry>, source: &[u8], flags: u32) -> Result<Arc<Self>> {
+    fn new(fs: Arc<Super>, root: Arc<Dentry>, source: &[u8], flags: u32) -> Result<Arc<Self>> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let mut name = Vec::new();
         let room = name.try_reserve_exact(source.len());
@@ -72,7 +81,7 @@ impl Mount {
             root,
             fs,
             source: name,
-            flags: AtomicU32::new(flags & KEPT),
+            flags: AtomicU32::new(kept(flags)),
             writers: AtomicUsize::new(0),
             expiring: AtomicBool::new(false),
             attached: AtomicBool::new(false),
@@ -86,7 +95,7 @@ impl Mount {
     }
 
     /// What is seen at its place.
-    pub fn root(&self) -> &Arc<Entry> {
+    pub fn root(&self) -> &Arc<Dentry> {
         &self.root
     }
 
@@ -133,11 +142,11 @@ impl Mount {
     fn change(&self, flags: u32) -> Result<()> {
         let old = self.flags.load(SeqCst);
         // Without a word about access times they stay what they are.
-        let kept = match flags & (ATIME | MS_RELATIME) {
+        let stays = match flags & (ATIME | MS_RELATIME) {
             0 => old & (ATIME | MS_UNBINDABLE),
             _ => old & MS_UNBINDABLE,
         };
-        self.flags.store(flags & KEPT | kept, SeqCst);
+        self.flags.store(kept(flags) | stays, SeqCst);
         if flags & MS_RDONLY != 0 && old & MS_RDONLY == 0 && self.writers.load(SeqCst) > 0 {
             self.flags.store(old, SeqCst);
             return Err(Errno::EBUSY);
@@ -146,7 +155,7 @@ impl Mount {
     }
 
     /// Another mount of the same: of what `root` shows.
-    fn copy(&self, root: &Arc<Entry>) -> Result<Arc<Self>> {
+    fn copy(&self, root: &Arc<Dentry>) -> Result<Arc<Self>> {
         let flags = self.flags.load(Relaxed) & !MS_UNBINDABLE;
         Mount::new(self.fs.clone(), root.clone(), &self.source, flags)
     }
@@ -157,7 +166,7 @@ impl Mount {
 }
 
 /// Mounts the root of the tree.
-pub fn init(root: Arc<Entry>) -> Result<Path> {
+pub fn init(root: Arc<Dentry>) -> Result<Path> {
     let fs = Super::new("rootfs", root.clone())?;
     let mount = Mount::new(fs, root, b"rootfs", 0)?;
     mount.attached.store(true, Relaxed);
@@ -183,7 +192,7 @@ fn attach(tree: &mut Vec<Arc<Mount>>, mount: Arc<Mount>, target: Path) -> Result
     if (mount.root.kind() == Kind::Directory) != (target.kind() == Kind::Directory) {
         return Err(Errno::ENOTDIR);
     }
-    // The next who looks the name up would find another entry, with nothing mounted on it.
+    // The next look-up of the name would find another dentry, with nothing mounted on it.
     if target
         .parent()
         .is_some_and(|directory| !directory.inode().keeps_entries())
@@ -192,7 +201,7 @@ fn attach(tree: &mut Vec<Arc<Mount>>, mount: Arc<Mount>, target: Path) -> Result
     }
     tree.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     path::tree_changes();
-    let covered = target.entry().clone();
+    let covered = target.dentry().clone();
     let id = above.id;
     *mount.place.lock() = Some(target);
     if let Err(error) = covered.cover(id, mount.clone()) {
@@ -296,7 +305,7 @@ pub fn bind(from: &Path, target: Path, all: bool) -> Result<()> {
     let mut copies: HashMap<u32, Arc<Mount>> = hash::new();
     let room = copies.try_reserve(below.len() + 1);
     room.map_err(|_| Errno::ENOMEM)?;
-    let top = source.copy(from.entry())?;
+    let top = source.copy(from.dentry())?;
     attach(&mut tree, top.clone(), target)?;
     copies.insert(source.id, top.clone());
     let done = below.iter().try_for_each(|mount| {
@@ -304,12 +313,12 @@ pub fn bind(from: &Path, target: Path, all: bool) -> Result<()> {
         let Some(place) = mount.place().filter(|_| !mount.is_unbindable()) else {
             return Ok(());
         };
-        let outside = place.same_mount(from) && !place.is_within(from.entry());
+        let outside = place.same_mount(from) && !place.is_within(from.dentry());
         let Some(above) = copies.get(&place.mount_id()).filter(|_| !outside) else {
             return Ok(());
         };
         let copy = mount.copy(mount.root())?;
-        let there = Path::root_of(above.clone()).step(place.entry().clone());
+        let there = Path::root_of(above.clone()).step(place.dentry().clone());
         attach(&mut tree, copy.clone(), there)?;
         copies.insert(mount.id, copy);
         Ok(())
@@ -363,7 +372,7 @@ pub fn move_to(from: &Path, target: Path) -> Result<()> {
 /// Ends the mount at `path` with flags of umount2 (MNT_*): EBUSY where it is in use, unless it
 /// shall go lazily; EAGAIN where it only begins to expire.
 pub fn unmount(path: Path, flags: u32) -> Result<()> {
-    /// The holders of a mount that nobody uses: the tree, the entry that it covers, and `path`.
+    /// The holders of a mount that nobody uses: the tree, the dentry that it covers, and `path`.
     const HOLDERS: usize = 3;
     let mut tree = TREE.lock();
     let mount = mounted_at(&path)?;

@@ -1,6 +1,6 @@
 //! The descriptors of a process: /proc/PID/fd and fdinfo.
 
-use super::super::dentry::Entry;
+use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record, Whence};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::seq_file::{self, Content, Text};
@@ -61,7 +61,7 @@ impl Inode for Directory {
         seq_file::attr(self.device, self.inode, Kind::Directory, permissions, owner)
     }
 
-    /// A process finds its own descriptors, whoever its files belong to.
+    /// A process finds its own descriptors, whatever the owner of its files.
     fn permits(&self) -> bool {
         self.who.pid == current().process_id()
     }
@@ -70,19 +70,19 @@ impl Inode for Directory {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         self.subject()?;
         Ok(self)
     }
 
-    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+    fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         let fd = parse(name).ok_or(Errno::ENOENT)?;
         self.subject()?
             .files()?
             .get(fd)
             .map_err(|_| Errno::ENOENT)?;
         let inode = seq_file::number(self.inode, name);
-        seq_file::entry(
+        seq_file::dentry(
             here,
             name,
             Descriptor {
@@ -103,7 +103,7 @@ impl FileOps for Directory {
         position: u64,
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
-        if !seq_file::dots(file.entry(), position, emit) {
+        if !seq_file::dots(file.dentry(), position, emit) {
             return Ok(());
         }
         let Ok(files) = self.subject()?.files() else {
@@ -153,7 +153,7 @@ impl Inode for Descriptor {
     }
 
     fn attr(&self) -> Attr {
-        // A link's permissions tell how the file is open.
+        // A link's permissions show how the file is open.
         let flags = self.file().map(|file| file.flags()).unwrap_or_default();
         let permissions = match self.kind {
             Kind::Symlink => {
@@ -174,7 +174,7 @@ impl Inode for Descriptor {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match self.kind {
             Kind::Regular => {
                 self.who.find_open()?;
@@ -188,7 +188,7 @@ impl Inode for Descriptor {
         match self.kind {
             Kind::Symlink => {
                 self.who.find_open()?;
-                Ok(Link::Entry(self.file()?.path().clone()))
+                Ok(Link::Jump(self.file()?.path().clone()))
             }
             _ => Err(Errno::EINVAL),
         }
@@ -205,12 +205,12 @@ impl Content for Descriptor {
             .files()?
             .close_on_exec(self.fd)
             .unwrap_or(false);
-        let flags = file.flags().told() | if close { O_CLOEXEC } else { 0 };
+        let flags = file.flags().visible() | if close { O_CLOEXEC } else { 0 };
         put!(
             text,
             "pos:\t{position}\nflags:\t0{flags:o}\nmnt_id:\t{}\nino:\t{}\n",
             file.path().mount_id(),
-            file.entry().inode().attr().inode
+            file.dentry().inode().attr().inode
         );
         file.describe(text);
         Ok(())

@@ -1,6 +1,6 @@
 //! The files that a process has mapped: /proc/PID/map_files.
 
-use super::super::dentry::Entry;
+use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::seq_file;
@@ -65,7 +65,7 @@ impl Inode for Directory {
         seq_file::attr(self.device, self.inode, Kind::Directory, PERMISSIONS, owner)
     }
 
-    /// A process finds its own files, whoever the directory belongs to.
+    /// A process finds its own files, whatever the owner of the directory.
     fn permits(&self) -> bool {
         self.who.pid == current().process_id()
     }
@@ -74,11 +74,11 @@ impl Inode for Directory {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(self)
     }
 
-    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+    fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         let range = range(name).ok_or(Errno::ENOENT)?;
         let inode = seq_file::number(self.inode, name);
         let (who, device) = (self.who, self.device);
@@ -89,7 +89,7 @@ impl Inode for Directory {
             inode,
         };
         link.file()?;
-        seq_file::entry(here, name, link)
+        seq_file::dentry(here, name, link)
     }
 }
 
@@ -101,7 +101,7 @@ impl FileOps for Directory {
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
         let subject = self.who.find_open()?;
-        if !seq_file::dots(file.entry(), position, emit) {
+        if !seq_file::dots(file.dentry(), position, emit) {
             return Ok(());
         }
         let Some(space) = subject.space() else {
@@ -152,7 +152,7 @@ impl Inode for Mapped {
     }
 
     fn attr(&self) -> Attr {
-        // The permissions tell how the file is open.
+        // The permissions show how the file is open.
         let flags = self.file().map(|file| file.flags()).unwrap_or_default();
         let right = |has: bool, bit: u32| if has { bit } else { 0 };
         let permissions = right(flags.readable(), 0o400) | right(flags.writable(), 0o200);
@@ -167,12 +167,12 @@ impl Inode for Mapped {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ELOOP)
     }
 
     fn link(&self) -> Result<Link> {
-        Ok(Link::Entry(self.file()?.path().clone()))
+        Ok(Link::Jump(self.file()?.path().clone()))
     }
 
     /// Whoever maps a file need not be able to open it: only the privileged get to it this way.

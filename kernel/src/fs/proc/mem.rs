@@ -19,7 +19,7 @@ pub fn open(space: Weak<AddressSpace>) -> Result<Arc<dyn FileOps>> {
     Ok(try_arc(Memory(space))?)
 }
 
-/// Copies pieces of `CHUNK` with `copy`, which tells how much it did, until one falls short.
+/// Copies pieces of `CHUNK` with `copy`, which returns how much it did, until one falls short.
 fn pieces(len: usize, mut copy: impl FnMut(usize, usize) -> Result<usize>) -> Result<usize> {
     let mut done = 0;
     while done < len {

@@ -1,4 +1,4 @@
-//! What procfs tells of a process's memory.
+//! What procfs shows of a process's memory.
 
 use super::super::seq_file::{Content, Line, Text};
 use super::super::seq_records::Records;
@@ -49,7 +49,7 @@ pub struct Opened {
 pub type Show = fn(&Opened, &AddressSpace, &mut Text) -> Result<()>;
 
 impl Opened {
-    /// What `show` tells of `space`, the memory of `subject`.
+    /// What `show` writes of `space`, the memory of `subject`.
     pub fn new(subject: &Subject, space: Weak<AddressSpace>, show: Show) -> Self {
         let image = subject.process.image();
         Opened {
@@ -193,7 +193,7 @@ pub struct Areas {
 pub type ShowArea = fn(&AddressSpace, &Vma, &mut Text);
 
 impl Areas {
-    /// What `show` tells of the VMAs of `space`.
+    /// What `show` writes of the VMAs of `space`.
     pub fn new(space: Weak<AddressSpace>, show: ShowArea) -> Self {
         Areas { space, show }
     }

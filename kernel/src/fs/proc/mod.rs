@@ -1,10 +1,11 @@
-//! procfs: the processes, and what the kernel tells of itself.
+//! procfs: the processes, and what the kernel shows of itself.
 
 mod control;
 mod fds;
 mod map_files;
 mod mem;
 mod memory;
+pub mod namespaces;
 mod options;
 mod pagemap;
 mod process;
@@ -15,7 +16,7 @@ pub mod system;
 mod sysvipc;
 pub mod zones;
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags, Record};
 use super::inode::{Attr, Inode, Kind, SetAttr};
 use super::seq_file::{self, Fixed, Node, Tree};
@@ -40,7 +41,7 @@ struct Root {
 const OWN: [&[u8]; 2] = [b"self", b"thread-self"];
 
 /// The root of a new procfs.
-pub fn root(options: Arc<Options>) -> Result<Arc<Entry>> {
+pub fn root(options: Arc<Options>) -> Result<Arc<Dentry>> {
     let device = super::new_device();
     let fixed = Fixed::root(Node::Directory(system::ROOT), Tree::Proc, device);
     let fixed = crate::mm::heap::try_arc(fixed)?;
@@ -83,11 +84,11 @@ impl Inode for Root {
         self.fixed.set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(self)
     }
 
-    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+    fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         let Some(number) = parse(name) else {
             if self.options.pid_only() && !OWN.contains(&name) {
                 return Err(Errno::ENOENT);
@@ -106,7 +107,7 @@ impl Inode for Root {
             return Err(Errno::ENOENT);
         }
         let directory = Directory::new(who, self.fixed.device(), self.options.clone());
-        seq_file::entry(here, name, directory)
+        seq_file::dentry(here, name, directory)
     }
 }
 

@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 
 /// Bytes of a page's word.
 const WORD: usize = size_of::<u64>();
-/// Words that are told at a time.
+/// Words that are written at a time.
 const CHUNK: usize = 512;
 
 /// The page is present, and it is a file's or shared (Documentation/admin-guide/mm/pagemap.rst).

@@ -1,6 +1,6 @@
 //! The directory of a process, and of a thread.
 
-use super::super::dentry::Entry;
+use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr, XattrChange};
 use super::super::mount;
@@ -8,7 +8,7 @@ use super::super::path::Path;
 use super::super::seq_file::{self, Content, Text};
 use super::super::seq_records;
 use super::subject::{self, Subject, Who};
-use super::{Options, control, fds, map_files, mem, memory, pagemap, parse, status};
+use super::{Options, control, fds, map_files, mem, memory, namespaces, pagemap, parse, status};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::put;
@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy)]
 enum Member {
     File(fn(&Subject, &mut Text) -> Result<()>),
-    /// Only for who may look into the process.
+    /// Only for those who may inspect the process.
     Private(fn(&Subject, &mut Text) -> Result<()>),
     /// About the memory that there is when it is opened, with these permissions.
     OfMemory(memory::Show, u32),
@@ -38,6 +38,7 @@ enum Member {
     Descriptors,
     DescriptorInfos,
     MappedFiles,
+    Namespaces,
     Threads,
 }
 
@@ -92,6 +93,7 @@ const MEMBERS: &[(&str, Member)] = &[
         "mountstats",
         Private(|subject, text| mount::list_devices(&subject.fs()?.root(), text)),
     ),
+    ("ns", Member::Namespaces),
     (
         "oom_score",
         Text_(|subject, text| Ok(put!(text, "{}\n", oom::score(&subject.process)))),
@@ -217,12 +219,12 @@ impl Inode for Directory {
         Err(Errno::EPERM)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         self.enter()?;
         Ok(self)
     }
 
-    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+    fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         self.enter()?;
         let (_, member) = self
             .members()
@@ -232,13 +234,16 @@ impl Inode for Directory {
         let (who, device) = (self.who, self.device);
         match *member {
             Member::Descriptors => {
-                seq_file::entry(here, name, fds::Directory::new(who, device, inode, false))
+                seq_file::dentry(here, name, fds::Directory::new(who, device, inode, false))
             }
             Member::DescriptorInfos => {
-                seq_file::entry(here, name, fds::Directory::new(who, device, inode, true))
+                seq_file::dentry(here, name, fds::Directory::new(who, device, inode, true))
             }
             Member::MappedFiles => {
-                seq_file::entry(here, name, map_files::Directory::new(who, device, inode))
+                seq_file::dentry(here, name, map_files::Directory::new(who, device, inode))
+            }
+            Member::Namespaces => {
+                seq_file::dentry(here, name, namespaces::Directory::new(who, device, inode))
             }
             Member::Threads => {
                 let options = self.options.clone();
@@ -248,9 +253,9 @@ impl Inode for Directory {
                     inode,
                     options,
                 };
-                seq_file::entry(here, name, threads)
+                seq_file::dentry(here, name, threads)
             }
-            member => seq_file::entry(
+            member => seq_file::dentry(
                 here,
                 name,
                 Leaf {
@@ -272,7 +277,7 @@ impl FileOps for Directory {
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
         self.who.find().map_err(|_| Errno::ENOENT)?;
-        if !seq_file::dots(file.entry(), position, emit) {
+        if !seq_file::dots(file.dentry(), position, emit) {
             return Ok(());
         }
         for (at, (name, member)) in self
@@ -347,7 +352,7 @@ impl Inode for Leaf {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         let subject = self.who.find()?;
         match self.member {
             Private(_) if !subject.may_look() => Err(Errno::EACCES),
@@ -374,8 +379,8 @@ impl Inode for Leaf {
         match self.member {
             Link_(target) => {
                 // A process that has ended has none of them.
-                let entry = target(&self.who.find_open()?).map_err(|_| Errno::ENOENT)?;
-                Ok(Link::Entry(entry))
+                let dentry = target(&self.who.find_open()?).map_err(|_| Errno::ENOENT)?;
+                Ok(Link::Jump(dentry))
             }
             _ => Err(Errno::EINVAL),
         }
@@ -407,11 +412,11 @@ impl Inode for Threads {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(self)
     }
 
-    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+    fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         let tid = parse(name).ok_or(Errno::ENOENT)?;
         let who = Who {
             tid: Some(tid),
@@ -419,7 +424,7 @@ impl Inode for Threads {
         };
         who.find().map_err(|_| Errno::ENOENT)?;
         let directory = Directory::new(who, self.device, self.options.clone());
-        seq_file::entry(here, name, directory)
+        seq_file::dentry(here, name, directory)
     }
 }
 
@@ -431,7 +436,7 @@ impl FileOps for Threads {
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
         let process = self.who.find()?.process;
-        if !seq_file::dots(file.entry(), position, emit) {
+        if !seq_file::dots(file.dentry(), position, emit) {
             return Ok(());
         }
         let mut tids = Vec::new();

@@ -1,4 +1,4 @@
-//! `/proc/sys`: what can be set, and what is told as if it could be.
+//! `/proc/sys`: what can be set, and what is shown as if it could be.
 
 use super::super::seq_file::{Node, Text};
 use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
@@ -21,7 +21,7 @@ use linux_raw_sys::general::CAP_SYS_ADMIN;
 /// What a filter of system calls can do.
 const ACTIONS: &[u8] = b"kill_process kill_thread trap errno user_notif trace log allow\n";
 
-/// A setting that Linux lets be changed and that stays what it is here: who writes is told so
+/// A setting that Linux lets be changed and that stays what it is here: a write fails
 /// (EACCES).
 macro_rules! fixed {
     ($value:expr) => {

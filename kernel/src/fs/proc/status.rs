@@ -1,4 +1,4 @@
-//! What procfs tells of a process: `stat`, `status`, `io` and `limits`.
+//! What procfs shows of a process: `stat`, `status`, `io` and `limits`.
 
 use super::super::seq_file::Text;
 use super::super::tty;
@@ -57,7 +57,7 @@ pub fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
         size.resident,
         process.limits.soft(RLIMIT_RSS)
     );
-    // Addresses are told to who may look into the process.
+    // Addresses are shown to those who may inspect the process.
     let space = subject.space();
     let permitted = subject.may_look();
     let image = match (&space, permitted) {

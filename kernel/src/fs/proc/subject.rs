@@ -82,7 +82,7 @@ impl Who {
     }
 }
 
-/// A change of the attributes of a process's file: its permissions stay; its owner is told anew
+/// A change of the attributes of a process's file: its permissions stay; its owner is found anew
 /// whenever somebody asks, and its times are those of the moment (proc_setattr).
 pub fn set_attr(change: &SetAttr) -> Result<()> {
     match change.permissions {
@@ -141,7 +141,7 @@ impl Subject {
 
     /// The memory that a file is to show for as long as it is open, if the caller may look into it:
     /// whatever program the process begins meanwhile, the file is about this one, and it keeps
-    /// nothing (proc_mem_open). None of who has ended.
+    /// nothing (proc_mem_open). None if the process has ended.
     ///
     /// # Errors
     /// EACCES, EINTR.
@@ -157,7 +157,7 @@ impl Subject {
     }
 
     /// The owner of its files: the user it acts as, but root where others may not look into it.
-    /// Directories that everybody may read always tell whom it acts as (task_dump_owner).
+    /// Directories that everybody may read always show whom it acts as (task_dump_owner).
     pub fn owner(&self, kind: Kind, permissions: u32) -> (u32, u32) {
         let shown = (kind, permissions) == (Kind::Directory, 0o555)
             || self.space().is_some_and(|space| space.dumpable() == 1);

@@ -1,4 +1,4 @@
-//! The files of procfs that tell of the machine and the kernel.
+//! The files of procfs about the machine and the kernel.
 
 use super::super::seq_file::{Node, Text};
 use super::super::{file_lock, mount};
@@ -10,7 +10,7 @@ use crate::mm::{PAGE_SIZE, commit, frame};
 use crate::task::rusage::{Times, Usage, user_hz};
 use crate::task::{clock, count_groups, current, loadavg, pid_table, queue, uts};
 use crate::{arch, params, put};
-use Node::{Directory, File, Link, Private, Records, Setting};
+use Node::{Directory, File, Link, Opened, Private, Records, Setting};
 use core::fmt;
 
 /// The members of the root besides the processes.
@@ -28,7 +28,7 @@ pub const ROOT: &[(&str, Node)] = &[
     ("loadavg", File(loadavg)),
     #[cfg(debug_assertions)]
     ("lockdep", File(lockdep)),
-    ("locks", File(file_lock::list)),
+    ("locks", Opened(file_lock::open_list)),
     ("meminfo", File(meminfo)),
     ("modules", File(|_| {})),
     ("mounts", Link(|text| text.push(b"self/mounts"))),
@@ -69,7 +69,7 @@ const JIFFIES_AT_BOOT: u64 = (1 << 32) - 300 * HZ;
 
 /// What the reader's counting group did.
 fn crossings(text: &mut Text) {
-    // What does not fit is told when the whole is done.
+    // What does not fit is reported when the whole is done.
     _ = count_groups::write(current().process(), text);
 }
 
@@ -175,7 +175,7 @@ fn meminfo(text: &mut Text) {
     }
 }
 
-/// What sysfs tells of the memory of the one node.
+/// What sysfs shows of the memory of the one node.
 pub fn node_meminfo(text: &mut Text) {
     let (total, free) = (frame::total(), frame::free_count());
     let used = total.saturating_sub(free);

@@ -1,4 +1,4 @@
-//! What procfs and sysfs tell of free memory: one zone, of one node.
+//! What procfs and sysfs show of free memory: one zone, of one node.
 
 use super::super::seq_file::Text;
 use crate::mm::frame;
@@ -16,7 +16,7 @@ pub fn blocks(text: &mut Text) {
     put!(text, "\n");
 }
 
-/// zoneinfo. Frames that a CPU keeps ready are its own: they are not told.
+/// zoneinfo. Frames that a CPU keeps ready are its own: they are not shown.
 pub fn zones(text: &mut Text) {
     let (file, anonymous) = frame::held_by_programs();
     let (min, low) = frame::watermarks();
@@ -66,7 +66,7 @@ fn put_counts(text: &mut Text, counts: &[(&str, usize)]) {
     }
 }
 
-/// How free memory is grouped by what it is for: not at all. Linux tells it so where there is too
+/// How free memory is grouped by what it is for: not at all. Linux shows it so where there is too
 /// little memory to group.
 const TYPES: [&str; 4] = ["Unmovable", "Movable", "Reclaimable", "HighAtomic"];
 /// What is grouped, as a power of two of frames: a huge page.

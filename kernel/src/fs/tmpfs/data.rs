@@ -8,17 +8,15 @@ use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::number::Number;
-use crate::mm::{PAGE_SIZE, commit};
-use crate::mm::{PageSource, ReverseMap};
+use crate::mm::{PAGE_SIZE, PageSource, ReverseMap, lasting};
 use crate::sync::{Mutex, SleepMutex};
-use crate::task;
 use crate::task::sched::{cond_resched, cond_resched_interruptible, cond_resched_killable};
 use alloc::sync::Arc;
 use core::cmp::Ordering;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::{
-    CAP_SYS_ADMIN, F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE,
+    F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE,
 };
 use radix::Radix;
 
@@ -34,7 +32,7 @@ pub struct Data {
     /// The address spaces that map it.
     reverse_map: ReverseMap,
     number: Number,
-    /// When a program last began to write what it maps, in ticks; 0 once that was told.
+    /// When a program last began to write what it maps, in ticks; 0 once that was recorded.
     written: AtomicU64,
     /// What its pages are counted in.
     quota: Arc<Quota>,
@@ -49,15 +47,6 @@ fn split(position: u64) -> (usize, usize) {
         (position / PAGE_SIZE as u64) as usize,
         (position % PAGE_SIZE as u64) as usize,
     )
-}
-
-/// ENOSPC where memory is scarce: what is left is for programs, which can be ended when they take
-/// too much, and for the administrator's files.
-fn check_room() -> Result<()> {
-    if frame::is_scarce() && !task::can(CAP_SYS_ADMIN) {
-        return Err(Errno::ENOSPC);
-    }
-    Ok(())
 }
 
 impl Data {
@@ -81,7 +70,7 @@ impl Data {
         self.seals.load(Acquire)
     }
 
-    /// When a program last began to write what it maps, in ticks, unless that was told already.
+    /// When a program last began to write what it maps, in ticks, unless that was recorded already.
     pub fn take_written(&self) -> Option<u64> {
         match self.written.load(Relaxed) {
             0 => None,
@@ -96,10 +85,12 @@ impl Data {
         if self.seals() & F_SEAL_SEAL != 0 {
             return Err(Errno::EPERM);
         }
-        if seals & !self.seals() & F_SEAL_WRITE != 0 && self.reverse_map.may_write() {
+        // Before anybody looks: who maps it later looks at the seals again.
+        let new = seals & !self.seals.fetch_or(seals, AcqRel);
+        if new & F_SEAL_WRITE != 0 && self.reverse_map.may_write() {
+            self.seals.fetch_and(!new, AcqRel);
             return Err(Errno::EBUSY);
         }
-        self.seals.fetch_or(seals, AcqRel);
         Ok(())
     }
 
@@ -153,7 +144,7 @@ impl Data {
     /// stack for it.
     #[inline(never)]
     fn page_for_hole(&self, index: usize, whole: bool) -> Result<FrameRef> {
-        check_room()?;
+        lasting::check_room()?;
         let fresh = if whole {
             frame::alloc()?
         } else {
@@ -174,7 +165,7 @@ impl Data {
     /// Counts one more page.
     fn take_page(&self) -> Result<()> {
         self.quota.take()?;
-        commit::take(1).map_err(|_| {
+        lasting::take().map_err(|_| {
             self.quota.give(1);
             Errno::ENOSPC
         })
@@ -182,7 +173,7 @@ impl Data {
 
     fn give_pages(&self, count: u64) {
         self.quota.give(count);
-        commit::give(count as usize);
+        lasting::give(count as usize);
     }
 
     /// Reads from `position` up to the end of the file.
@@ -334,12 +325,10 @@ impl Data {
         } else {
             self.size()
         })?;
-        if super::pages(len) > frame::free_count() as u64 {
-            return Err(Errno::ENOSPC);
-        }
+        let more = super::pages(len).saturating_sub(self.occupied());
+        lasting::check_room_for(more as usize)?;
         for index in offset / PAGE_SIZE as u64..super::pages(end) {
-            self.page_or_new(index as usize, false)
-                .map_err(|_| Errno::ENOSPC)?;
+            self.page_or_new(index as usize, false)?;
             cond_resched_interruptible()?;
         }
         if grow {
@@ -407,7 +396,7 @@ impl PageSource for Data {
 
     #[inline]
     fn written(&self) {
-        // A fault does no more than that: who asks for the time finds it out.
+        // A fault does no more than that: a reader of the time works it out.
         self.written.store(time::now_ticks(), Relaxed);
     }
 
@@ -423,6 +412,10 @@ impl PageSource for Data {
 
     fn len_pages(&self) -> usize {
         super::pages(self.size()) as usize
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.check_write().is_err()
     }
 
     fn reverse_map(&self) -> Option<&ReverseMap> {

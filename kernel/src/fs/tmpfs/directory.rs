@@ -1,33 +1,33 @@
 //! The content of a directory.
 
-use super::super::dentry::Entry;
+use super::super::dentry::Dentry;
 use super::super::file::Record;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// An entry of a directory.
+/// A dentry of a directory.
 pub struct Child {
-    entry: Arc<Entry>,
+    dentry: Arc<Dentry>,
     /// Its position for getdents: it stays while others come and go.
     position: u64,
 }
 
 enum Slot {
-    Entry(Arc<Entry>),
-    /// So many slots on there may be an entry, and before that there is none.
+    Dentry(Arc<Dentry>),
+    /// So many slots on there may be a dentry, and before that there is none.
     Hole(usize),
 }
 
-/// The entries of a directory, by name.
+/// The dentries of a directory, by name.
 pub type Names = HashMap<Arc<[u8]>, Child>;
 
-/// Names to entries, and the order in which they were added.
+/// Names to dentries, and the order in which they were added.
 pub struct Directory {
     by_name: Names,
     /// By position, ascending; what was removed leaves a hole until there are more holes than
-    /// entries.
+    /// dentries.
     by_position: Vec<(u64, Slot)>,
     next: u64,
 }
@@ -52,10 +52,10 @@ impl Directory {
         self.by_name.len()
     }
 
-    /// The entry called `name`.
+    /// The dentry called `name`.
     #[inline]
-    pub fn get(&self, name: &[u8]) -> Option<&Arc<Entry>> {
-        self.by_name.get(name).map(|child| &child.entry)
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<Dentry>> {
+        self.by_name.get(name).map(|child| &child.dentry)
     }
 
     /// Makes sure that the next `insert` finds room.
@@ -65,51 +65,51 @@ impl Directory {
         room.map_err(|_| Errno::ENOSPC)
     }
 
-    /// Adds an entry under a name that is not there yet, in the room that `reserve` made.
-    pub fn insert(&mut self, name: Arc<[u8]>, entry: Arc<Entry>) {
+    /// Adds a dentry under a name that is not there yet, in the room that `reserve` made.
+    pub fn insert(&mut self, name: Arc<[u8]>, dentry: Arc<Dentry>) {
         let position = self.next;
         self.next += 1;
         self.by_position
-            .push((position, Slot::Entry(entry.clone())));
-        self.by_name.insert(name, Child { entry, position });
+            .push((position, Slot::Dentry(dentry.clone())));
+        self.by_name.insert(name, Child { dentry, position });
     }
 
     /// Removes a name.
-    pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Entry>> {
+    pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Dentry>> {
         let child = self.by_name.remove(name)?;
         *self.slot(child.position)? = Slot::Hole(1);
         if self.by_position.len() > 2 * self.by_name.len() + FEW {
             self.by_position
-                .retain(|(_, slot)| matches!(slot, Slot::Entry(_)));
+                .retain(|(_, slot)| matches!(slot, Slot::Dentry(_)));
         }
-        Some(child.entry)
+        Some(child.dentry)
     }
 
-    /// Puts `entry` in the place of the one called `name`.
-    pub fn replace(&mut self, name: &[u8], entry: Arc<Entry>) -> Option<Arc<Entry>> {
+    /// Puts `dentry` in the place of the one called `name`.
+    pub fn replace(&mut self, name: &[u8], dentry: Arc<Dentry>) -> Option<Arc<Dentry>> {
         let child = self.by_name.get_mut(name)?;
-        let (position, old) = (child.position, child.entry.clone());
-        child.entry = entry.clone();
-        *self.slot(position)? = Slot::Entry(entry);
+        let (position, old) = (child.position, child.dentry.clone());
+        child.dentry = dentry.clone();
+        *self.slot(position)? = Slot::Dentry(dentry);
         Some(old)
     }
 
-    /// Takes the last entry out, because the file system goes, and the names, which the caller lets
+    /// Takes the last dentry out, because the file system goes, and the names, which the caller lets
     /// go of without the lock.
-    pub fn pop(&mut self) -> (Names, Option<Arc<Entry>>) {
+    pub fn pop(&mut self) -> (Names, Option<Arc<Dentry>>) {
         let names = core::mem::replace(&mut self.by_name, hash::new());
         loop {
             match self.by_position.pop() {
-                Some((_, Slot::Entry(entry))) => return (names, Some(entry)),
+                Some((_, Slot::Dentry(dentry))) => return (names, Some(dentry)),
                 Some(_) => {}
                 None => return (names, None),
             }
         }
     }
 
-    /// The first entry at or after `position`, and its position. No hole on the way is walked
+    /// The first dentry at or after `position`, and its position. No hole on the way is walked
     /// through twice.
-    pub fn at_or_after(&mut self, position: u64) -> Option<(u64, Arc<Entry>)> {
+    pub fn at_or_after(&mut self, position: u64) -> Option<(u64, Arc<Dentry>)> {
         let slots = &mut self.by_position;
         let first = slots.partition_point(|slot| slot.0 < position);
         let mut at = first;
@@ -122,7 +122,7 @@ impl Directory {
             passed = next;
         }
         match slots.get(at)? {
-            (position, Slot::Entry(entry)) => Some((*position, entry.clone())),
+            (position, Slot::Dentry(dentry)) => Some((*position, dentry.clone())),
             _ => None,
         }
     }
@@ -137,20 +137,20 @@ impl Directory {
 
 /// Emits `.` and `..` and then what `next(position)` gives, from `position` on.
 pub fn read(
-    here: &Arc<Entry>,
+    here: &Arc<Dentry>,
     position: u64,
     emit: &mut dyn FnMut(Record) -> bool,
-    mut next: impl FnMut(u64) -> Option<(u64, Arc<Entry>)>,
+    mut next: impl FnMut(u64) -> Option<(u64, Arc<Dentry>)>,
 ) {
-    let dots: [(&[u8], Arc<Entry>); 2] = [
+    let dots: [(&[u8], Arc<Dentry>); 2] = [
         (b".", here.clone()),
         (b"..", here.parent().unwrap_or_else(|| here.clone())),
     ];
-    for (at, (name, entry)) in dots.into_iter().enumerate().skip(position as usize) {
-        let inode = entry.inode().attr().inode;
+    for (at, (name, dentry)) in dots.into_iter().enumerate().skip(position as usize) {
+        let inode = dentry.inode().attr().inode;
         if !emit(Record {
             inode,
-            kind: entry.kind(),
+            kind: dentry.kind(),
             name,
             next: at as u64 + 1,
         }) {
@@ -158,12 +158,12 @@ pub fn read(
         }
     }
     let mut position = position.max(FIRST);
-    while let Some((at, entry)) = next(position) {
-        let (inode, name) = (entry.inode().attr().inode, entry.name());
+    while let Some((at, dentry)) = next(position) {
+        let (inode, name) = (dentry.inode().attr().inode, dentry.name());
         position = at + 1;
         if !emit(Record {
             inode,
-            kind: entry.kind(),
+            kind: dentry.kind(),
             name: &name,
             next: position,
         }) {

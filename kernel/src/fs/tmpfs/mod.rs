@@ -15,7 +15,7 @@ pub use options::Options;
 pub use quota::Quota;
 pub use xattr::Xattrs;
 
-use super::dentry::Entry;
+use super::dentry::Dentry;
 use super::file::{File, OpenFlags};
 use super::inode::FsStat;
 use crate::errno::Result;
@@ -70,11 +70,11 @@ impl Tmpfs {
     }
 
     /// A new file system whose only directory is its root.
-    pub fn new_root(options: &Options) -> Result<Arc<Entry>> {
+    pub fn new_root(options: &Options) -> Result<Arc<Dentry>> {
         let fs = Self::empty(options)?;
         let (mode, owner) = (S_IFDIR | fs.permissions, fs.owner);
         let root = Node::new(fs, mode, 0, owner)?;
-        Entry::named(root, None, b"")
+        Dentry::named(root, None, b"")
     }
 
     /// Changes the limits that are said.
@@ -128,21 +128,21 @@ pub fn memory_file(name: &[u8], permissions: u32, seals: u32) -> Result<Arc<File
     let node = Node::anonymous_file(fs, permissions, seals)?;
     let mut shown = try_vec(b"/memfd:")?;
     shown.extend_from_slice(name);
-    let entry = Entry::named(node, None, &shown)?;
-    entry.remove()?;
-    File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
+    let dentry = Dentry::named(node, None, &shown)?;
+    dentry.remove()?;
+    File::open(dentry, OpenFlags(O_RDWR | O_LARGEFILE))
 }
 
-/// The inode of an entry, where that is a tmpfs's.
-pub fn node_of(entry: &Entry) -> Option<Arc<Node>> {
-    let inode: Arc<dyn Any + Send + Sync> = entry.inode().clone();
+/// The inode of a dentry, where that is a tmpfs's.
+pub fn node_of(dentry: &Dentry) -> Option<Arc<Node>> {
+    let inode: Arc<dyn Any + Send + Sync> = dentry.inode().clone();
     inode.downcast().ok()
 }
 
 /// Whether seals keep an open file from being mapped to write, with all that is written going to
 /// the file.
 pub fn is_sealed(file: &File) -> bool {
-    let seals = node_of(file.entry()).and_then(|node| Some(node.data().ok()?.seals()));
+    let seals = node_of(file.dentry()).and_then(|node| Some(node.data().ok()?.seals()));
     seals.unwrap_or(0) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0
 }
 

@@ -3,10 +3,10 @@
 //! The locks are Linux's (Documentation/filesystems/directory-locking.rst): what moves a name from
 //! one directory to another holds the file system's `rename` first, so that no directory gets other
 //! ancestors meanwhile. Then it locks directories, those above before those below, and looks again
-//! whether the names are still those of the entries that the caller looked at: ESTALE where they
+//! whether the names are still those of the dentries that the caller looked at: ESTALE where they
 //! are not, after which the caller looks again.
 
-use super::super::dentry::Entry;
+use super::super::dentry::Dentry;
 use super::super::inode::{Kind, Replace, WHITEOUT};
 use super::directory::Directory;
 use super::node::Node;
@@ -44,25 +44,25 @@ impl<'a> Locked<'a> {
     }
 }
 
-/// ESTALE unless `directory` has `entry` under `name`, or nothing where that is none.
-fn check_same(directory: &Directory, name: &[u8], entry: Option<&Arc<Entry>>) -> Result<()> {
-    let same = match (directory.get(name), entry) {
-        (Some(found), Some(entry)) => Arc::ptr_eq(found, entry),
-        (found, entry) => found.is_none() && entry.is_none(),
+/// ESTALE unless `directory` has `dentry` under `name`, or nothing where that is none.
+fn check_same(directory: &Directory, name: &[u8], dentry: Option<&Arc<Dentry>>) -> Result<()> {
+    let same = match (directory.get(name), dentry) {
+        (Some(found), Some(dentry)) => Arc::ptr_eq(found, dentry),
+        (found, dentry) => found.is_none() && dentry.is_none(),
     };
     if same { Ok(()) } else { Err(Errno::ESTALE) }
 }
 
-/// How many links a directory gets when it has `entry` in it.
-fn links_of(entry: &Entry) -> i32 {
-    i32::from(entry.kind() == Kind::Directory)
+/// How many links a directory gets when it has `dentry` in it.
+fn links_of(dentry: &Dentry) -> i32 {
+    i32::from(dentry.kind() == Kind::Directory)
 }
 
 impl Node {
-    /// Adds `node` to this directory and returns its entry.
-    pub fn add(&self, here: &Arc<Entry>, name: &[u8], node: Arc<Node>) -> Result<Arc<Entry>> {
+    /// Adds `node` to this directory and returns its dentry.
+    pub fn add(&self, here: &Arc<Dentry>, name: &[u8], node: Arc<Node>) -> Result<Arc<Dentry>> {
         let name = try_bytes(name)?;
-        let entry = Entry::new(node, Some(here.clone()), name.clone())?;
+        let dentry = Dentry::new(node, Some(here.clone()), name.clone())?;
         let mut directory = self.directory()?.lock();
         if here.is_removed() {
             return Err(Errno::ENOENT);
@@ -71,14 +71,14 @@ impl Node {
             return Err(Errno::EEXIST);
         }
         directory.reserve()?;
-        directory.insert(name, entry.clone());
+        directory.insert(name, dentry.clone());
         drop(directory);
-        self.touched(links_of(&entry));
-        Ok(entry)
+        self.touched(links_of(&dentry));
+        Ok(dentry)
     }
 
     /// Removes `victim` from this directory.
-    pub(super) fn remove_name(&self, victim: &Arc<Entry>) -> Result<()> {
+    pub(super) fn remove_name(&self, victim: &Arc<Dentry>) -> Result<()> {
         let node = self.sibling(victim.inode())?;
         let name = victim.name();
         let mut directory = self.directory()?.lock();
@@ -90,35 +90,35 @@ impl Node {
         Ok(())
     }
 
-    /// The name `entry` of this inode, which has to be empty where it is a directory, is no more.
-    fn retire(&self, entry: &Entry) -> Result<()> {
-        if entry.is_covered() {
+    /// The name `dentry` of this inode, which has to be empty where it is a directory, is no more.
+    fn retire(&self, dentry: &Dentry) -> Result<()> {
+        if dentry.is_covered() {
             return Err(Errno::EBUSY);
         }
-        // Held until the entry is marked: nothing is added meanwhile.
+        // Held until the dentry is marked: nothing is added meanwhile.
         let content = self.directory().ok().map(Mutex::lock);
         if content.as_ref().is_some_and(|content| content.len() > 0) {
             return Err(Errno::ENOTEMPTY);
         }
-        entry.remove()?;
-        if self.linked(-1 - links_of(entry)) > 0 {
+        dentry.remove()?;
+        if self.linked(-1 - links_of(dentry)) > 0 {
             self.fs().inodes.give(super::INODE);
         }
         Ok(())
     }
 
     /// What is to have the name of `source` in this directory once that has gone (RENAME_WHITEOUT).
-    fn whiteout(&self, here: &Arc<Entry>, source: &Entry) -> Result<Arc<Entry>> {
+    fn whiteout(&self, here: &Arc<Dentry>, source: &Dentry) -> Result<Arc<Dentry>> {
         let node = self.make(WHITEOUT)?;
-        Entry::new(node, Some(here.clone()), source.name())
+        Dentry::new(node, Some(here.clone()), source.name())
     }
 
     /// Moves `source` from this directory `here` to `name` in `there`, which has `occupant` now.
     pub(super) fn rename_name(
         &self,
-        (here, source): (&Arc<Entry>, &Arc<Entry>),
-        (there, name): (&Arc<Entry>, &[u8]),
-        occupant: Option<&Arc<Entry>>,
+        (here, source): (&Arc<Dentry>, &Arc<Dentry>),
+        (there, name): (&Arc<Dentry>, &[u8]),
+        occupant: Option<&Arc<Dentry>>,
         replace: Replace,
     ) -> Result<()> {
         let target = self.sibling(there.inode())?;
@@ -188,7 +188,7 @@ impl Node {
 
     /// Removes `old` from this directory, whose `content` is locked, for `source` to come there.
     /// Returns the links that the directory had by it.
-    fn give_way(&self, old: &Entry, source: &Entry, content: &mut Directory) -> Result<i32> {
+    fn give_way(&self, old: &Dentry, source: &Dentry, content: &mut Directory) -> Result<i32> {
         match (links_of(source), links_of(old)) {
             (1, 0) => return Err(Errno::ENOTDIR),
             (0, 1) => return Err(Errno::EISDIR),
@@ -199,10 +199,10 @@ impl Node {
         Ok(links_of(old))
     }
 
-    /// Takes the tree below this directory apart, whose entries and directories hold one another.
-    /// Depth-first, by way of the entries' own directories: a program decides how deep the tree is,
+    /// Takes the tree below this directory apart, whose dentries and directories hold one another.
+    /// Depth-first, by way of the dentries' own directories: a program decides how deep the tree is,
     /// and how large. Others run meanwhile.
-    pub fn dismantle(&self, here: &Arc<Entry>) {
+    pub fn dismantle(&self, here: &Arc<Dentry>) {
         let mut at = here.clone();
         loop {
             let last = super::node_of(&at).and_then(|node| {

@@ -1,8 +1,8 @@
 //! The inodes of a tmpfs.
 
-use super::super::dentry::Entry;
+use super::super::dentry::Dentry;
 use super::super::device;
-use super::super::file::{File, FileOps, Memory, OpenFlags, Record, Whence, seek_in};
+use super::super::file::{File, FileOps, Memory, OpenFlags, Record, Whence, access_time, seek_in};
 use super::super::inode::{
     Attr, FsStat, Inode, Kind, Link, New, Replace, SetAttr, Time, XattrChange,
 };
@@ -45,7 +45,7 @@ struct Meta {
     accessed: Time,
     modified: Time,
     changed: Time,
-    born: Time,
+    created: Time,
 }
 
 /// An inode.
@@ -95,7 +95,7 @@ impl Node {
             accessed: now,
             modified: now,
             changed: now,
-            born: now,
+            created: now,
         };
         fs.inodes.take_many(super::INODE)?;
         let number = fs.new_inode();
@@ -110,7 +110,7 @@ impl Node {
         })
     }
 
-    /// What the inode tells of itself, by now.
+    /// The inode's attributes, by now.
     fn meta(&self) -> MutexGuard<'_, Meta> {
         let mut meta = self.meta.lock();
         if let Content::File(data) = &self.content
@@ -313,7 +313,7 @@ impl Inode for Node {
             accessed: meta.accessed,
             modified: meta.modified,
             changed: meta.changed,
-            born: meta.born,
+            created: meta.created,
         }
     }
 
@@ -339,7 +339,7 @@ impl Inode for Node {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match &self.content {
             Content::File(_) | Content::Directory(_) => Ok(self),
             Content::Device(rdev) => device::open(self.kind, *rdev, flags),
@@ -364,6 +364,13 @@ impl Inode for Node {
         Some(&self.data().ok()?.writers)
     }
 
+    fn link_read(&self, mounted: u32) {
+        let mut meta = self.meta();
+        if let Some(now) = access_time(mounted, meta.accessed, meta.modified) {
+            meta.accessed = now;
+        }
+    }
+
     fn link(&self) -> Result<Link> {
         let Content::Symlink(path) = &self.content else {
             return Err(Errno::EINVAL);
@@ -379,7 +386,7 @@ impl Inode for Node {
         true
     }
 
-    fn lookup(&self, _here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+    fn lookup(&self, _here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         self.directory()?
             .lock()
             .get(name)
@@ -387,11 +394,11 @@ impl Inode for Node {
             .ok_or(Errno::ENOENT)
     }
 
-    fn create(&self, here: &Arc<Entry>, name: &[u8], new: New) -> Result<Arc<Entry>> {
+    fn create(&self, here: &Arc<Dentry>, name: &[u8], new: New) -> Result<Arc<Dentry>> {
         self.add(here, name, self.make(new)?)
     }
 
-    fn add_link(&self, here: &Arc<Entry>, name: &[u8], to: &Arc<dyn Inode>) -> Result<()> {
+    fn add_link(&self, here: &Arc<Dentry>, name: &[u8], to: &Arc<dyn Inode>) -> Result<()> {
         let node = self.sibling(to)?;
         if node.kind == Kind::Directory {
             return Err(Errno::EPERM);
@@ -419,27 +426,27 @@ impl Inode for Node {
         added.map(|_| ())
     }
 
-    fn create_unnamed(&self, here: &Arc<Entry>, mode: u32, linkable: bool) -> Result<Arc<Entry>> {
+    fn create_unnamed(&self, here: &Arc<Dentry>, mode: u32, linkable: bool) -> Result<Arc<Dentry>> {
         self.directory()?;
         let (mode, owner) = inherit(&self.meta(), mode);
         let node = self.new_node(mode, 0, owner)?;
         node.meta().links = 0;
         node.linkable.store(linkable, Release);
         let name = try_format(format_args!("#{}", node.number))?;
-        let entry = Entry::named(node, Some(here.clone()), name.as_bytes())?;
-        entry.remove()?;
-        Ok(entry)
+        let dentry = Dentry::named(node, Some(here.clone()), name.as_bytes())?;
+        dentry.remove()?;
+        Ok(dentry)
     }
 
-    fn remove(&self, _here: &Arc<Entry>, victim: &Arc<Entry>) -> Result<()> {
+    fn remove(&self, _here: &Arc<Dentry>, victim: &Arc<Dentry>) -> Result<()> {
         self.remove_name(victim)
     }
 
     fn rename(
         &self,
-        from: (&Arc<Entry>, &Arc<Entry>),
-        to: (&Arc<Entry>, &[u8]),
-        occupant: Option<&Arc<Entry>>,
+        from: (&Arc<Dentry>, &Arc<Dentry>),
+        to: (&Arc<Dentry>, &[u8]),
+        occupant: Option<&Arc<Dentry>>,
         replace: Replace,
     ) -> Result<()> {
         self.rename_name(from, to, occupant, replace)
@@ -531,10 +538,10 @@ impl FileOps for Node {
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
         let directory = self.directory()?;
-        if file.entry().is_removed() {
+        if file.dentry().is_removed() {
             return Err(Errno::ENOENT);
         }
-        directory::read(file.entry(), position, emit, |at| {
+        directory::read(file.dentry(), position, emit, |at| {
             directory.lock().at_or_after(at)
         });
         self.accessed(file);

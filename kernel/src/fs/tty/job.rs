@@ -21,7 +21,7 @@ pub fn of_session(session: i32) -> Option<Arc<Tty>> {
 }
 
 /// The device number of a session's terminal and the process group in its foreground, as
-/// /proc/PID/stat tells.
+/// /proc/PID/stat shows.
 pub fn of_process(session: i32) -> (u64, i32) {
     let tty = if session > 0 {
         of_session(session)
@@ -33,7 +33,7 @@ pub fn of_process(session: i32) -> (u64, i32) {
     })
 }
 
-/// A session's leader ended: its terminal is free again, and those in the foreground are told.
+/// A session's leader ended: its terminal is free again, and those in the foreground get a signal.
 pub fn session_ended(session: i32) {
     if let Some(tty) = of_session(session) {
         let (_, foreground) = tty.release();
@@ -85,7 +85,7 @@ impl Tty {
     }
 
     /// No session has the terminal any more; returns the one that had it and the group in its
-    /// foreground. Who is to be told comes after this: a program that SIGHUP woke finds no
+    /// foreground. The signals come after this: a program that SIGHUP woke finds no
     /// terminal.
     pub(super) fn release(&self) -> (i32, i32) {
         let mut state = self.state.lock();

@@ -375,7 +375,7 @@ impl Tty {
         events
     }
 
-    /// The other end is gone: whoever uses the terminal is told, and so is its session.
+    /// The other end is gone: its users are notified, and so is its session.
     fn hang_up(&self) {
         self.state.lock().hung_up = true;
         self.signal_hang_up();

@@ -1,6 +1,6 @@
 //! Pseudo-terminals: a terminal whose line is a program that holds the master.
 
-use super::super::dentry::Entry;
+use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, SetAttr};
 use super::super::io::{Sink, Source};
@@ -141,7 +141,7 @@ impl super::State {
         self.discipline.set_termios(termios);
     }
 
-    /// Stops or starts the output, and tells the master if that is new.
+    /// Stops or starts the output, and notifies the master if that is new.
     pub(super) fn set_stopped(&mut self, stopped: bool) {
         if self.discipline.stopped() != stopped {
             self.discipline.set_stopped(stopped);
@@ -245,8 +245,8 @@ impl Master {
         let flags = OpenFlags(flags & (O_ACCMODE | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
         let name = try_format(format_args!("/dev/pts/{}", self.index()))?;
         let slave = try_arc(Slave(self.tty.clone()))?;
-        let entry = Entry::named(slave, None, name.as_bytes())?;
-        let file = File::open(entry, flags)?;
+        let dentry = Dentry::named(slave, None, name.as_bytes())?;
+        let file = File::open(dentry, flags)?;
         Ok(current().files().add(file, flags.has(O_CLOEXEC))? as usize)
     }
 }
@@ -385,7 +385,7 @@ impl Inode for Slave {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         open_tty(self.0.clone(), flags, true)
     }
 }
@@ -409,7 +409,7 @@ impl Inode for Ptmx {
         }
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         open_master(self.0.get())
     }
 }
@@ -421,7 +421,7 @@ struct Root {
 }
 
 /// The file system of the slaves.
-pub fn devpts(options: Arc<Shared>) -> Result<Arc<Entry>> {
+pub fn devpts(options: Arc<Shared>) -> Result<Arc<Dentry>> {
     let root = try_arc(Root {
         attr: SimpleAttr::new(Attr {
             device: new_device(),
@@ -431,7 +431,7 @@ pub fn devpts(options: Arc<Shared>) -> Result<Arc<Entry>> {
         }),
         options,
     })?;
-    Entry::named(root, None, b"")
+    Dentry::named(root, None, b"")
 }
 
 impl Inode for Root {
@@ -451,13 +451,13 @@ impl Inode for Root {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Entry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(self)
     }
 
-    fn lookup(&self, here: &Arc<Entry>, name: &[u8]) -> Result<Arc<Entry>> {
+    fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         if name == b"ptmx" {
-            return Entry::named(
+            return Dentry::named(
                 try_arc(Ptmx(self.options.clone()))?,
                 Some(here.clone()),
                 name,
@@ -467,7 +467,7 @@ impl Inode for Root {
             .ok()
             .and_then(|name| name.parse().ok());
         let tty = index.and_then(find).ok_or(Errno::ENOENT)?;
-        Entry::named(try_arc(Slave(tty))?, Some(here.clone()), name)
+        Dentry::named(try_arc(Slave(tty))?, Some(here.clone()), name)
     }
 }
 
