@@ -72,7 +72,7 @@ struct Notice {
     way: Way,
 }
 
-/// How somebody is told of a message.
+/// How a process is notified of a message.
 pub enum Way {
     /// Not at all: it only keeps others away.
     Nothing,
@@ -358,7 +358,7 @@ impl Queue {
     /// Tells the caller's process of the next message to the empty queue.
     ///
     /// # Errors
-    /// EBUSY: another is told.
+    /// EBUSY: another is registered.
     pub fn notify(&self, way: Way) -> Result<()> {
         let mut state = self.state.lock();
         if state

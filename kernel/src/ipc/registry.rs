@@ -1,4 +1,4 @@
-//! Objects of one kind by number and by key, and who may use them.
+//! Objects of one kind by number and by key, and the rights to them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -42,7 +42,7 @@ pub struct Header {
     pub gid: u32,
     /// Its creator.
     pub cuid: u32,
-    /// The group of who made it.
+    /// The group of its maker.
     pub cgid: u32,
     /// Permissions, and flags of the kind.
     pub mode: u32,

@@ -76,7 +76,7 @@ struct State {
     removed: bool,
 }
 
-/// What msgctl(2) tells of a queue.
+/// What msgctl(2) returns of a queue.
 #[derive(Clone, Copy, Default)]
 pub struct Status {
     /// When something was sent, received, and changed last, in seconds since 1970.
@@ -120,7 +120,7 @@ pub fn get(key: i32, flags: u32) -> Result<usize> {
     QUEUES.get(key, flags, make, |_| Ok(()))
 }
 
-/// Removes a queue and all that it holds; who waits is told.
+/// Removes a queue and all that it holds; waiters get EIDRM.
 pub fn remove(number: i32, queue: &Arc<Queue>) {
     QUEUES.remove(number, queue);
     let mut state = queue.state.lock();
@@ -133,7 +133,7 @@ pub fn remove(number: i32, queue: &Arc<Queue>) {
 }
 
 impl Queue {
-    /// Owner and permissions, and the rest of what msgctl(2) tells.
+    /// Owner and permissions, and the rest of what msgctl(2) returns.
     pub fn status(&self) -> (Header, Status) {
         let state = self.state.lock();
         (state.header, state.status)

@@ -11,7 +11,7 @@ use crate::mm::heap::try_arc_cyclic;
 use crate::sync::Mutex;
 use crate::task::user::Charge;
 use crate::task::wait_queue::{WaitError, WaitQueue};
-use crate::task::{Process, current, sched};
+use crate::task::{current, sched};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// The most sets (SEMMNI).
@@ -52,10 +52,13 @@ pub struct Semaphore {
     pub waiting: [u32; 2],
 }
 
-/// What is added to each semaphore when a process ends.
+/// The sets in which threads that share it (CLONE_SYSVSEM) did what the end of the last undoes.
+pub struct UndoList(Mutex<Vec<Weak<Set>>>);
+
+/// What is added to each semaphore when the last thread of a list ends.
 struct Undo {
     /// So that no other gets its address.
-    _process: Weak<Process>,
+    _list: Weak<UndoList>,
     changes: Vec<i32>,
     _charge: Charge,
 }
@@ -65,7 +68,7 @@ struct State {
     /// The set that this is of.
     set: Weak<Set>,
     semaphores: Vec<Semaphore>,
-    /// By the addresses of processes, which are no others' while these are here.
+    /// By the addresses of lists, which are no others' while these are here.
     undo: HashMap<usize, Undo>,
     times: [u64; 2],
     removed: bool,
@@ -124,26 +127,48 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
     SETS.get(key, flags, make, fits)
 }
 
-/// Removes a set; who waits is told.
+/// Removes a set; waiters get EIDRM.
 pub fn remove(number: i32, set: &Arc<Set>) {
     SETS.remove(number, set);
     set.state.lock().removed = true;
     set.changed.wake_all();
 }
 
-/// A process has ended: what its operations with SEM_UNDO did is undone.
-pub fn undo_all(process: &Process) {
-    let of_process = core::ptr::from_ref(process).addr();
-    for set in process.take_undo() {
+impl UndoList {
+    /// A list of nothing.
+    pub const fn new() -> Self {
+        UndoList(Mutex::new(Vec::new()))
+    }
+
+    /// Takes in a set, of which it is told once.
+    fn add(&self, set: Weak<Set>) -> Result<()> {
+        let mut sets = self.0.lock();
+        if sets.len() == sets.capacity() {
+            sets.retain(|set| set.strong_count() > 0);
+        }
+        sets.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        sets.push(set);
+        Ok(())
+    }
+}
+
+/// The current thread leaves a list: if it was the last of it, what was done with SEM_UNDO is
+/// undone.
+pub fn leave(list: Arc<UndoList>) {
+    let of_list = Arc::as_ptr(&list).addr();
+    let Some(mut list) = Arc::into_inner(list) else {
+        return;
+    };
+    for set in core::mem::take(list.0.get_mut()) {
         sched::cond_resched();
         let Some(set) = set.upgrade() else { continue };
         let mut state = set.state.lock();
-        let undo = state.undo.remove(&of_process);
+        let undo = state.undo.remove(&of_list);
         for (at, change) in undo.iter().flat_map(|undo| undo.changes.iter().enumerate()) {
             if *change != 0 {
                 let semaphore = &mut state.semaphores[at];
                 semaphore.value = (semaphore.value + change).clamp(0, HIGHEST);
-                semaphore.user = process.pid();
+                semaphore.user = current().process_id();
             }
         }
         drop(state);
@@ -243,9 +268,11 @@ impl Set {
     /// EACCES, EFBIG (no such semaphore), EAGAIN (would wait, or the deadline passed), ERANGE,
     /// EIDRM, ENOMEM, ERESTARTNOHAND.
     pub fn operate(&self, operations: &[Operation], deadline: Option<u64>) -> Result<()> {
+        let undoes = operations.iter().any(|one| one.flags & UNDO != 0);
+        let list = undoes.then(|| current().undo_list()).transpose()?;
         let mut waiting = None;
         let mut result = Ok(());
-        let ready = || match self.attempt(operations, &mut waiting) {
+        let ready = || match self.attempt(operations, list.as_ref(), &mut waiting) {
             Ok(()) => true,
             Err(Blocked::Waits { .. }) => false,
             Err(Blocked::Fails(error)) => {
@@ -277,9 +304,10 @@ impl Set {
     fn attempt(
         &self,
         operations: &[Operation],
+        list: Option<&Arc<UndoList>>,
         waiting: &mut Option<(usize, bool)>,
     ) -> core::result::Result<(), Blocked> {
-        let result = self.state.lock().operate(operations);
+        let result = self.state.lock().operate(operations, list);
         match &result {
             Ok(()) => self.changed.wake_all(),
             Err(Blocked::Waits { at, zero }) => self.count_waiter(waiting, Some((*at, *zero))),
@@ -290,7 +318,11 @@ impl Set {
 }
 
 impl State {
-    fn operate(&mut self, operations: &[Operation]) -> core::result::Result<(), Blocked> {
+    fn operate(
+        &mut self,
+        operations: &[Operation],
+        list: Option<&Arc<UndoList>>,
+    ) -> core::result::Result<(), Blocked> {
         if self.removed {
             return Err(Blocked::Fails(Errno::EIDRM));
         }
@@ -307,11 +339,8 @@ impl State {
             registry::READ
         };
         self.header.check(wanted).map_err(Blocked::Fails)?;
-        let undoes = operations.iter().any(|one| one.flags & UNDO != 0);
-        let undo = match undoes {
-            true => Some(self.undo_of_caller().map_err(Blocked::Fails)?),
-            false => None,
-        };
+        let undo = list.map(|list| self.undo_of(list)).transpose();
+        let undo = undo.map_err(Blocked::Fails)?;
         for (done, one) in operations.iter().enumerate() {
             if let Err(why) = self.step(one, undo) {
                 operations[..done]
@@ -369,12 +398,11 @@ impl State {
         }
     }
 
-    /// The key of the caller's changes that its end undoes.
-    fn undo_of_caller(&mut self) -> Result<usize> {
-        let process = current().process();
-        let of_caller = Arc::as_ptr(process).addr();
-        if self.undo.contains_key(&of_caller) {
-            return Ok(of_caller);
+    /// The key of the changes that the end of a list undoes.
+    fn undo_of(&mut self, list: &Arc<UndoList>) -> Result<usize> {
+        let of_list = Arc::as_ptr(list).addr();
+        if self.undo.contains_key(&of_list) {
+            return Ok(of_list);
         }
         let count = self.semaphores.len();
         let charge = registry::charge(count * size_of::<i32>()).ok_or(Errno::ENOMEM)?;
@@ -384,13 +412,13 @@ impl State {
             .map_err(|_| Errno::ENOMEM)?;
         changes.resize(count, 0);
         self.undo.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        process.add_undo(self.set.clone())?;
+        list.add(self.set.clone())?;
         let undo = Undo {
-            _process: Arc::downgrade(process),
+            _list: Arc::downgrade(list),
             changes,
             _charge: charge,
         };
-        self.undo.insert(of_caller, undo);
-        Ok(of_caller)
+        self.undo.insert(of_list, undo);
+        Ok(of_list)
     }
 }

@@ -241,7 +241,8 @@ impl Segment {
         }
     }
 
-    /// What shmctl(2) tells: owner and permissions, times, the maker's and the last user's numbers.
+    /// What shmctl(2) returns: owner and permissions, times, the maker's and the last user's
+    /// numbers.
     pub fn status(&self) -> (Header, Times, [i32; 2]) {
         let state = self.state.lock();
         (state.header, state.times, [self.creator, state.last_user])
@@ -254,7 +255,7 @@ impl Segment {
         state.times.changed = registry::now();
     }
 
-    /// SHM_LOCK: told, as nothing is ever paged out.
+    /// SHM_LOCK: reported alone, as nothing is ever paged out.
     pub fn lock(&self, on: bool) {
         let mut state = self.state.lock();
         state.header.mode = state.header.mode & !SHM_LOCKED | if on { SHM_LOCKED } else { 0 };

@@ -1,4 +1,4 @@
-//! What procfs tells of keys: those that the reader may see (proc_keys(5)), and what users have of
+//! What procfs shows of keys: those that the reader may see (proc_keys(5)), and what users have of
 //! them.
 
 use super::{Key, Kind, QUOTA, ROOT_QUOTA, USED, after, right};

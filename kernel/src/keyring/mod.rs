@@ -127,7 +127,7 @@ pub struct Key {
 
 type Keys = BTreeMap<i32, Weak<Key>>;
 
-/// Held by who links a keyring: two at once could make a circle (keyring_serialise_link_lock).
+/// Held while a keyring is linked: two at once could make a circle (keyring_serialise_link_lock).
 static LINKING: SleepMutex<()> = SleepMutex::new(());
 
 /// All keys by number.
@@ -412,8 +412,8 @@ impl Key {
         self.state.lock().links.iter().find(fits).cloned()
     }
 
-    /// Searches the keyring and those in it; the caller, who possesses `rings`, must have the right
-    /// to.
+    /// Searches the keyring and those in it; the caller, which possesses `rings`, must have the
+    /// right to.
     ///
     /// # Errors
     /// EAGAIN: there is none. Why the one that was found is of no use.
@@ -578,7 +578,7 @@ impl Key {
         Ok(())
     }
 
-    /// Kind, owner, permissions and description, as KEYCTL_DESCRIBE tells.
+    /// Kind, owner, permissions and description, as KEYCTL_DESCRIBE returns them.
     ///
     /// # Errors
     /// ENOMEM.

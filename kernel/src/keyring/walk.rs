@@ -20,7 +20,7 @@ pub(super) struct Mark {
     depth: AtomicUsize,
 }
 
-/// Counts walks, for whoever walks.
+/// Counts walks.
 static WALKS: SleepMutex<u64> = SleepMutex::new(0);
 
 /// A walk, by how many keyrings lie between: first what is the nearest.
@@ -131,7 +131,7 @@ fn depth(ring: &Key, walk: u64, above: usize) -> Result<usize> {
     Ok(deepest)
 }
 
-/// Lets others run, and ends for who is killed.
+/// Lets others run; EINTR if the thread is killed.
 fn pause() -> Result<()> {
     sched::cond_resched();
     if current().must_die() {

@@ -1,17 +1,18 @@
-//! adjtimex(2): what a program that keeps the time of day right tells and asks. All of it is kept,
-//! a step of the time is done, and CLOCK_TAI's; the clock's rate stays what it is.
+//! adjtimex(2): what a time daemon sets and reads. The crate `ntp` has the arithmetic, and
+//! `task/ntp.rs` moves the clock.
 
 use linux_raw_sys::general::{
     CAP_SYS_TIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_TAI,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use ntp::{Change, STA_NANO, Told};
+
 use super::time::{Pair, timespec};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::sync::Mutex;
 use crate::task::clock::{self, SECOND};
-use crate::task::require;
+use crate::task::{ntp as discipline, require};
 
 /// `struct timex` (include/uapi/linux/timex.h).
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
@@ -55,47 +56,15 @@ bitflags::bitflags! {
     }
 }
 
-/// STA_*: the clock keeps phase with something; nobody keeps it right; its parts of seconds are
-/// nanoseconds.
-const PHASE_LOCKED: u32 = 0x1;
-const UNSYNCHRONISED: u32 = 0x40;
-const NANO: u32 = 0x2000;
-/// Bits that are the kernel's, and those that say the clock is wrong.
-const READ_ONLY: u32 = 0xff00;
-const WRONG: u32 = UNSYNCHRONISED | 0x1000;
 /// TIME_ERROR
 const ERROR: usize = 5;
-/// The largest errors (in us), frequency (65536 for a millionth), offset (in ns), time constant and
-/// TAI offset (in s).
-const MOST_ERROR: i64 = 16_000_000;
-const MOST_FREQUENCY: i64 = 32_768_000;
-const MOST_OFFSET: i64 = SECOND as i64 / 2;
-const MOST_CONSTANT: i64 = 10;
+/// The largest frequency there is (65536 for a millionth), and the largest that is taken for it.
+const TOLERANCE: i64 = 500 << 16;
+const MOST_FREQUENCY: i64 = i64::MAX / (1000 << 16);
+/// The largest TAI offset, in s.
 const MOST_TAI: i64 = 100_000;
 /// What a tick may be, in us, where there are USER_HZ a second.
 const TICKS: core::ops::RangeInclusive<i64> = 9_000..=11_000;
-
-struct State {
-    offset: i64,
-    single: i64,
-    frequency: i64,
-    most_error: i64,
-    estimated_error: i64,
-    status: u32,
-    constant: i64,
-    tick: i64,
-}
-
-static STATE: Mutex<State> = Mutex::new(State {
-    offset: 0,
-    single: 0,
-    frequency: 0,
-    most_error: MOST_ERROR,
-    estimated_error: MOST_ERROR,
-    status: UNSYNCHRONISED,
-    constant: 2,
-    tick: 10_000,
-});
 
 /// EPERM or EINVAL where `asked` may not be done.
 fn check(asked: &Timex, modes: &Modes) -> Result<()> {
@@ -107,7 +76,7 @@ fn check(asked: &Timex, modes: &Modes) -> Result<()> {
             require(CAP_SYS_TIME)?;
         }
     } else {
-        if !modes.is_empty() {
+        if asked.modes as u32 != 0 {
             require(CAP_SYS_TIME)?;
         }
         if modes.contains(Modes::TICK) && !TICKS.contains(&asked.tick) {
@@ -117,6 +86,10 @@ fn check(asked: &Timex, modes: &Modes) -> Result<()> {
     if modes.contains(Modes::SET_OFFSET) {
         require(CAP_SYS_TIME)?;
         step(asked, modes)?;
+    }
+    let is_known = (-MOST_FREQUENCY..=MOST_FREQUENCY).contains(&asked.frequency);
+    if modes.contains(Modes::FREQUENCY) && !is_known {
+        return Err(Errno::EINVAL);
     }
     Ok(())
 }
@@ -132,63 +105,43 @@ fn step(asked: &Timex, modes: &Modes) -> Result<i64> {
     seconds.checked_add(part * unit).ok_or(Errno::EINVAL)
 }
 
-impl State {
-    fn change(&mut self, asked: &Timex, modes: &Modes) {
-        if modes.contains(Modes::STATUS) {
-            self.status = self.status & READ_ONLY | asked.status as u32 & !READ_ONLY;
-        }
-        if modes.contains(Modes::NANO) {
-            self.status |= NANO;
-        }
-        if modes.contains(Modes::MICRO) {
-            self.status &= !NANO;
-        }
-        if modes.contains(Modes::FREQUENCY) {
-            self.frequency = asked.frequency.clamp(-MOST_FREQUENCY, MOST_FREQUENCY);
-        }
-        if modes.contains(Modes::MOST_ERROR) {
-            self.most_error = asked.most_error.clamp(0, MOST_ERROR);
-        }
-        if modes.contains(Modes::ESTIMATED_ERROR) {
-            self.estimated_error = asked.estimated_error.clamp(0, MOST_ERROR);
-        }
-        if modes.contains(Modes::CONSTANT) {
-            let coarser = if self.status & NANO == 0 { 4 } else { 0 };
-            let constant = asked.constant.clamp(0, MOST_CONSTANT) + coarser;
-            self.constant = constant.min(MOST_CONSTANT);
-        }
-        if modes.contains(Modes::TAI) && (0..=MOST_TAI).contains(&asked.constant) {
-            clock::set_tai_offset(asked.constant as u32);
-        }
-        if modes.contains(Modes::OFFSET) && self.status & PHASE_LOCKED != 0 {
-            let unit = if self.status & NANO != 0 { 1 } else { 1000 };
-            let offset = asked.offset.saturating_mul(unit);
-            self.offset = offset.clamp(-MOST_OFFSET, MOST_OFFSET);
-        }
-        if modes.contains(Modes::TICK) {
-            self.tick = asked.tick;
-        }
+fn change(asked: &Timex, modes: &Modes) -> Change {
+    let given = |mode: Modes, value: i64| modes.contains(mode).then_some(value);
+    let nano = match (modes.contains(Modes::NANO), modes.contains(Modes::MICRO)) {
+        (_, true) => Some(false),
+        (true, false) => Some(true),
+        (false, false) => None,
+    };
+    Change {
+        status: modes.contains(Modes::STATUS).then_some(asked.status as u32),
+        nano,
+        frequency: given(Modes::FREQUENCY, asked.frequency),
+        max_error: given(Modes::MOST_ERROR, asked.most_error),
+        estimated_error: given(Modes::ESTIMATED_ERROR, asked.estimated_error),
+        constant: given(Modes::CONSTANT, asked.constant),
+        offset: given(Modes::OFFSET, asked.offset),
+        tick: given(Modes::TICK, asked.tick),
     }
+}
 
-    fn notify(&self, modes: u64, offset: i64) -> Timex {
-        let [seconds, ns] = timespec(clock::realtime_ns());
-        let unit = if self.status & NANO != 0 { 1 } else { 1000 };
-        Timex {
-            modes,
-            offset,
-            frequency: self.frequency,
-            most_error: self.most_error,
-            estimated_error: self.estimated_error,
-            status: self.status.into(),
-            constant: self.constant,
-            precision: 1,
-            tolerance: MOST_FREQUENCY,
-            time: [seconds, ns / unit],
-            tick: self.tick,
-            pulse: [0; 8],
-            tai: clock::tai_offset().into(),
-            rest: [0; 5],
-        }
+fn answer(modes: u64, offset: i64, told: &Told) -> Timex {
+    let [seconds, ns] = timespec(clock::realtime_ns());
+    let unit = if told.status & STA_NANO != 0 { 1 } else { 1000 };
+    Timex {
+        modes,
+        offset,
+        frequency: told.frequency,
+        most_error: told.max_error,
+        estimated_error: told.estimated_error,
+        status: told.status.into(),
+        constant: told.constant,
+        precision: 1,
+        tolerance: TOLERANCE,
+        time: [seconds, ns / unit],
+        tick: told.tick,
+        pulse: [0; 8],
+        tai: clock::tai_offset().into(),
+        rest: [0; 5],
     }
 }
 
@@ -198,26 +151,24 @@ pub fn adjtimex(buffer: usize) -> Result<usize> {
     let modes = Modes::from_bits_truncate(asked.modes as u32);
     check(&asked, &modes)?;
     if modes.contains(Modes::SET_OFFSET) {
-        let now = clock::realtime_ns().checked_add_signed(step(&asked, &modes)?);
-        clock::set_realtime(now.ok_or(Errno::EINVAL)?);
+        clock::step_realtime(step(&asked, &modes)?)?;
     }
-    let mut state = STATE.lock();
-    let offset = if modes.contains(Modes::SINGLE) {
-        let before = state.single;
-        if !modes.contains(Modes::NANO) {
-            state.single = asked.offset;
-        }
+    let single = modes.contains(Modes::SINGLE);
+    if modes.contains(Modes::TAI) && !single && (0..=MOST_TAI).contains(&asked.constant) {
+        clock::set_tai_offset(asked.constant as u32);
+    }
+    let before = discipline::now();
+    let after = if single && !modes.contains(Modes::NANO) {
+        discipline::change(|ntp| ntp.set_single(asked.offset))?
+    } else if single || modes.is_empty() {
         before
     } else {
-        state.change(&asked, &modes);
-        let unit = if state.status & NANO != 0 { 1 } else { 1000 };
-        state.offset / unit
+        discipline::change(|ntp| ntp.change(&change(&asked, &modes)))?
     };
-    let answer = state.notify(asked.modes, offset);
-    let wrong = state.status & WRONG != 0;
-    drop(state);
-    UserPtr::new(buffer).write(&answer)?;
-    Ok(if wrong { ERROR } else { 0 })
+    let told = after.told();
+    let offset = if single { before.single() } else { told.offset };
+    UserPtr::new(buffer).write(&answer(asked.modes, offset, &told))?;
+    Ok(if told.is_wrong() { ERROR } else { 0 })
 }
 
 /// clock_adjtime(2)

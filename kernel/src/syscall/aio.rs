@@ -2,6 +2,7 @@
 
 use super::file::{fsync, pieces};
 use super::layout::Native;
+use super::mlock;
 use super::path::opened;
 use super::poll::{Deadline, with_mask};
 use crate::arch::time;
@@ -10,6 +11,7 @@ use crate::fs::aio::{self, Context, Event};
 use crate::fs::eventfd::{self, EventFd};
 use crate::fs::io::{IoVec, Sink, Source};
 use crate::mm::user::UserPtr;
+use crate::mm::vma::Flags;
 use crate::mm::{AddressSpace, Gone, MapRequest, Place};
 use crate::task::current;
 use alloc::sync::Arc;
@@ -69,6 +71,10 @@ pub fn io_setup(count: u32, to: usize) -> Result<usize> {
         return Err(Errno::EAGAIN);
     }
     let (space, len) = (space()?, aio::ring_len(asked));
+    if space.locks_new() != Flags::default() {
+        // The ring counts as if it were locked, and is not: it does not grow (Linux's VM_SPECIAL).
+        mlock::check_new(&space, len, false).map_err(|_| Errno::ENOMEM)?;
+    }
     let address = space.map(MapRequest::anonymous(Place::Hint(0), len), &mut Gone::new())?;
     let made = aio::create(&space, address, asked).and_then(|()| {
         to.write(&address)
@@ -106,7 +112,7 @@ pub fn io_submit(context: usize, count: isize, requests: usize) -> Result<usize>
     Ok(done)
 }
 
-/// Does one request. Fails when it is none; what comes of it otherwise is told by its event.
+/// Does one request. Fails if the request is invalid; otherwise its event reports the result.
 fn submit(context: &Context, address: usize) -> Result<()> {
     let request = UserPtr::<Request>::new(address).read()?;
     if request.reserved != 0 || isize::try_from(request.len).is_err() {
@@ -180,10 +186,11 @@ impl Request {
         }
         let mut one = Vec::new();
         one.try_reserve_exact(1).map_err(|_| Errno::ENOMEM)?;
-        one.push(IoVec {
+        let piece = IoVec {
             base: self.buffer,
             len: self.len,
-        });
+        };
+        one.push(piece.import()?);
         Ok(one)
     }
 

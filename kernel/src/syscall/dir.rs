@@ -7,7 +7,7 @@ use crate::fs::file::Record;
 use crate::fs::inode::{Kind, Link, New, Replace};
 use crate::fs::mount::Mount;
 use crate::fs::walk::{Last, Walk};
-use crate::fs::{Entry, Path, inotify, perm, protected};
+use crate::fs::{Dentry, Path, inotify, perm, protected};
 use crate::mm::user::UserSlice;
 use crate::task::sched::cond_resched_killable;
 use crate::task::{can, current, require};
@@ -95,7 +95,7 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     if flags & AT_EMPTY_PATH != 0 && from != AT_FDCWD && old.first() != Some(&b'/') {
         check_passed(from)?;
     }
-    let entry = path::resolve_bytes(from, &old, follow | flags & AT_EMPTY_PATH)?;
+    let place = path::resolve_bytes(from, &old, follow | flags & AT_EMPTY_PATH)?;
     let new = UserPath::read(new)?;
     let (parent, last) = parent(to, &new)?;
     let name = last.proper(Errno::EEXIST)?;
@@ -105,16 +105,16 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     if last.directory {
         return Err(Errno::ENOENT);
     }
-    if !entry.same_mount(&parent) {
+    if !place.same_mount(&parent) {
         return Err(Errno::EXDEV);
     }
-    if entry.kind() == Kind::Directory {
+    if place.kind() == Kind::Directory {
         return Err(Errno::EPERM);
     }
-    protected::check_link_to(&entry)?;
+    protected::check_link_to(&place)?;
     perm::check(&parent, perm::WRITE)?;
-    parent.inode().add_link(&parent, name, entry.inode())?;
-    inotify::linked(&entry);
+    parent.inode().add_link(&parent, name, place.inode())?;
+    inotify::linked(&place);
     inotify::in_directory(&parent, name, false, IN_CREATE, 0);
     Ok(0)
 }
@@ -157,7 +157,7 @@ fn until_still<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-fn remove(parent: &Path, name: &[u8], last: &Last, rmdir: bool) -> Result<Arc<Entry>> {
+fn remove(parent: &Path, name: &[u8], last: &Last, rmdir: bool) -> Result<Arc<Dentry>> {
     let victim = parent.inode().lookup(parent, name)?;
     let is_directory = victim.kind() == Kind::Directory;
     if last.directory && !rmdir && !is_directory {
@@ -207,7 +207,7 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
         (&new_parent, &new_last, new_name),
     ];
     let (source, victim) = until_still(|| rename(names, replace, fresh))?;
-    let same = |victim: &Arc<Entry>| Arc::ptr_eq(source.inode(), victim.inode());
+    let same = |victim: &Arc<Dentry>| Arc::ptr_eq(source.inode(), victim.inode());
     if victim.as_ref().is_some_and(same) {
         return Ok(0);
     }
@@ -232,7 +232,7 @@ fn rename(
     ]: [Renamed; 2],
     replace: Replace,
     fresh: bool,
-) -> Result<(Arc<Entry>, Option<Arc<Entry>>)> {
+) -> Result<(Arc<Dentry>, Option<Arc<Dentry>>)> {
     let source = old_parent.inode().lookup(old_parent, old_name)?;
     let victim = match new_parent.inode().lookup(new_parent, new_name) {
         Err(Errno::ENOENT) => None,
@@ -247,7 +247,7 @@ fn rename(
     if old_last.directory || new_last.directory && replace != Replace::Exchange {
         directory(&source)?;
     }
-    let apart = !Arc::ptr_eq(old_parent.entry(), new_parent.entry());
+    let apart = !Arc::ptr_eq(old_parent.dentry(), new_parent.dentry());
     leave(old_parent, &source, apart)?;
     match &victim {
         Some(victim) => leave(new_parent, victim, apart && replace == Replace::Exchange)?,
@@ -257,7 +257,7 @@ fn rename(
     if replace == Replace::Whiteout && old_parent.mount().is_some_and(plain) {
         return Err(Errno::EINVAL);
     }
-    let to = (new_parent.entry(), new_name);
+    let to = (new_parent.dentry(), new_name);
     let occupant = victim.as_ref();
     old_parent
         .inode()
@@ -266,23 +266,23 @@ fn rename(
 }
 
 /// ENOTDIR unless it is one.
-fn directory(entry: &Entry) -> Result<()> {
-    if entry.kind() == Kind::Directory {
+fn directory(dentry: &Dentry) -> Result<()> {
+    if dentry.kind() == Kind::Directory {
         Ok(())
     } else {
         Err(Errno::ENOTDIR)
     }
 }
 
-/// Checks that the calling thread may take `entry` out of `parent`; with another parent, a
+/// Checks that the calling thread may take `dentry` out of `parent`; with another parent, a
 /// directory itself changes.
-fn leave(parent: &Path, entry: &Arc<Entry>, changes_parent: bool) -> Result<()> {
+fn leave(parent: &Path, dentry: &Arc<Dentry>, changes_parent: bool) -> Result<()> {
     perm::check(parent, perm::WRITE)?;
-    perm::sticky(parent, entry)?;
-    if changes_parent && entry.kind() == Kind::Directory {
-        perm::permitted(entry, perm::WRITE)?;
+    perm::sticky(parent, dentry)?;
+    if changes_parent && dentry.kind() == Kind::Directory {
+        perm::permitted(dentry, perm::WRITE)?;
     }
-    if entry.is_covered() {
+    if dentry.is_covered() {
         return Err(Errno::EBUSY);
     }
     Ok(())
@@ -294,17 +294,18 @@ pub fn readlinkat(directory: i32, path: usize, buffer: usize, size: i32) -> Resu
         return Err(Errno::EINVAL);
     }
     let path = UserPath::read(path)?;
-    let entry = path::resolve_bytes(directory, &path, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
-    if entry.kind() != Kind::Symlink {
+    let place = path::resolve_bytes(directory, &path, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
+    if place.kind() != Kind::Symlink {
         return Err(if path.is_empty() {
             Errno::ENOENT
         } else {
             Errno::EINVAL
         });
     }
-    let target = match entry.inode().link()? {
+    place.inode().link_read(place.mount_flags());
+    let target = match place.inode().link()? {
         Link::Path(target) => target,
-        Link::Entry(place) => place.text(&current().fs().root())?.0,
+        Link::Jump(place) => place.text(&current().fs().root())?.0,
     };
     let len = target.len().min(size as usize);
     UserSlice::new(buffer, len).copy_out(&target[..len])?;
@@ -332,7 +333,7 @@ fn encode(record: &Record, bytes: &mut [u8; RECORD_MAX]) -> usize {
 /// getdents64(2)
 pub fn getdents64(fd: i32, buffer: usize, size: u32) -> Result<usize> {
     let file = opened(fd)?;
-    if file.entry().kind() != Kind::Directory {
+    if file.dentry().kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
     let buffer = UserSlice::new(buffer, size as usize);
@@ -377,12 +378,12 @@ pub fn getcwd(buffer: usize, size: usize) -> Result<usize> {
     Ok(path.len())
 }
 
-fn change_directory(entry: Path) -> Result<usize> {
-    if entry.kind() != Kind::Directory {
+fn change_directory(place: Path) -> Result<usize> {
+    if place.kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
-    perm::search(&entry)?;
-    current().fs().set_directory(entry)?;
+    perm::search(&place)?;
+    current().fs().set_directory(place)?;
     Ok(0)
 }
 
@@ -398,13 +399,13 @@ pub fn fchdir(fd: i32) -> Result<usize> {
 
 /// chroot(2)
 pub fn chroot(path: usize) -> Result<usize> {
-    let entry = path::resolve(AT_FDCWD, path, 0)?;
-    if entry.kind() != Kind::Directory {
+    let place = path::resolve(AT_FDCWD, path, 0)?;
+    if place.kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
-    perm::search(&entry)?;
+    perm::search(&place)?;
     require(CAP_SYS_CHROOT)?;
-    current().fs().set_root(entry)?;
+    current().fs().set_root(place)?;
     Ok(0)
 }
 

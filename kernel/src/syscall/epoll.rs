@@ -5,7 +5,7 @@ use super::path::{check_flags, opened};
 use super::poll::{Deadline, with_mask};
 use crate::errno::{Errno, Result};
 use crate::fs::epoll::{self, Epoll, Event};
-use crate::mm::user::UserPtr;
+use crate::mm::user::{UserPtr, access_ok};
 use crate::task::current;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
@@ -41,11 +41,14 @@ pub fn epoll_ctl(epoll: i32, operation: u32, fd: i32, event: usize) -> Result<us
 
 fn wait(epoll: i32, events: usize, max: i32, deadline: Deadline) -> Result<usize> {
     const LARGEST: usize = i32::MAX as usize / size_of::<Event>();
-    let epoll = set(epoll)?;
     let max = usize::try_from(max)
         .ok()
         .filter(|&max| (1..=LARGEST).contains(&max))
         .ok_or(Errno::EINVAL)?;
+    if !access_ok(events, max * size_of::<Event>()) {
+        return Err(Errno::EFAULT);
+    }
+    let epoll = set(epoll)?;
     let events = UserPtr::<Event>::new(events);
     loop {
         let count = epoll.take(max, &mut |at, event| events.add(at).write(&event))?;

@@ -112,7 +112,7 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
             files.set_close_on_exec(fd, argument as u32 & FD_CLOEXEC != 0)?;
             Ok(0)
         }
-        F_GETFL => Ok(file.flags().told() as usize),
+        F_GETFL => Ok(file.flags().visible() as usize),
         F_SETFL => {
             set_flags(&file, fd, argument as u32)?;
             Ok(0)
@@ -144,18 +144,18 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
     }
 }
 
-/// Changes the flags of an open file as F_SETFL does; `fd` is the descriptor that signals tell.
+/// Changes the flags of an open file as F_SETFL does; `fd` is the descriptor that signals report.
 fn set_flags(file: &Arc<File>, fd: i32, flags: u32) -> Result<()> {
     let changed = file.flags().0 ^ flags;
     if changed & flags & O_NOATIME != 0 {
-        perm::owner(file.entry())?;
+        perm::owner(file.dentry())?;
     }
     // In a pipe, O_DIRECT makes packets.
-    let can_direct = file.entry().kind() == Kind::Fifo || file.ops().has_direct(file.path());
+    let can_direct = file.dentry().kind() == Kind::Fifo || file.ops().has_direct(file.path());
     if flags & O_DIRECT != 0 && !can_direct {
         return Err(Errno::EINVAL);
     }
-    // O_ASYNC stays as it was where nothing tells.
+    // O_ASYNC stays as it was where the file cannot send signals.
     let mut kept = 0;
     if changed & FASYNC != 0 {
         if file.ops().has_async() {
@@ -168,7 +168,7 @@ fn set_flags(file: &Arc<File>, fd: i32, flags: u32) -> Result<()> {
     Ok(())
 }
 
-/// The commands of fcntl(2) on who gets signals; `None` for any other.
+/// The commands of fcntl(2) that choose the receiver of signals; `None` for any other.
 fn owner(file: &Arc<File>, command: u32, argument: usize) -> Option<Result<usize>> {
     Some(match command {
         F_SETOWN => set_owner(file, argument as i32),
@@ -222,16 +222,16 @@ pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
                 return Err(Errno::ENOTTY);
             }
         }
-        FIOSETOWN | SIOCSPGRP if file.entry().kind() == Kind::Socket => {
+        FIOSETOWN | SIOCSPGRP if file.dentry().kind() == Kind::Socket => {
             return set_owner(&file, UserPtr::new(argument).read()?);
         }
-        FIOGETOWN | SIOCGPGRP if file.entry().kind() == Kind::Socket => {
+        FIOGETOWN | SIOCGPGRP if file.dentry().kind() == Kind::Socket => {
             let owner = fcntl(fd, F_GETOWN, 0)?;
             UserPtr::new(argument).write(&(owner as i32))?;
         }
-        FIONREAD if file.entry().kind() == Kind::Regular => {
+        FIONREAD if file.dentry().kind() == Kind::Regular => {
             let left = file
-                .entry()
+                .dentry()
                 .inode()
                 .attr()
                 .size

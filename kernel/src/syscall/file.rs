@@ -2,7 +2,6 @@
 
 use super::layout::{Layout, Native};
 use super::path::{self, UserPath, check_flags, file, opened};
-use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::fs::file::Whence;
 use crate::fs::inode::{Kind, Link, New};
@@ -10,7 +9,7 @@ use crate::fs::io::{IoVec, Sink, Source};
 use crate::fs::walk::{Scope, Walk};
 use crate::fs::{File, OpenFlags, Path, inotify, lease, perm, protected};
 use crate::mm::PAGE_SIZE;
-use crate::mm::user::UserPtr;
+use crate::mm::user::{UserPtr, access_ok};
 use crate::task::current;
 use crate::task::io_accounting::Way;
 use alloc::sync::Arc;
@@ -92,24 +91,24 @@ fn open_path(directory: i32, path: usize, flags: u32, mode: u32, scope: Scope) -
     let from = path::base(directory, if scope.is_bounded() { b"" } else { path })?;
     let context = current().fs();
     let mut walk = Walk::new(&context).within(scope, from.as_ref());
-    let (entry, created) = if flags.has(__O_TMPFILE) {
+    let (place, created) = if flags.has(__O_TMPFILE) {
         (open_unnamed(&mut walk, from, path, flags, mode)?, true)
     } else if flags.has(O_CREAT) {
         open_or_create(walk, from, path, flags, mode)?
     } else {
         let follow = !flags.has(O_NOFOLLOW);
-        let entry = walk.resolve(from.as_ref(), path, follow)?;
-        check_open(&entry, flags)?;
-        (entry, false)
+        let place = walk.resolve(from.as_ref(), path, follow)?;
+        check_open(&place, flags)?;
+        (place, false)
     };
     let kept = if created { flags.creating() } else { flags };
-    let opened = open_checked(entry, kept)?;
+    let opened = open_checked(place, kept)?;
     Ok(current().files().add(opened, flags.has(O_CLOEXEC))? as usize)
 }
 
 /// Checks that an existing inode may be opened so.
-pub(super) fn check_open(entry: &Path, flags: OpenFlags) -> Result<()> {
-    let kind = entry.kind();
+pub(super) fn check_open(place: &Path, flags: OpenFlags) -> Result<()> {
+    let kind = place.kind();
     if flags.has(O_DIRECTORY) && kind != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
@@ -130,20 +129,20 @@ pub(super) fn check_open(entry: &Path, flags: OpenFlags) -> Result<()> {
     if flags.writable() || both || flags.has(O_TRUNC) {
         wanted |= perm::WRITE;
     }
-    perm::check(entry, wanted)?;
+    perm::check(place, wanted)?;
     if flags.has(O_NOATIME) {
-        perm::owner(entry)?;
+        perm::owner(place)?;
     }
     Ok(())
 }
 
 /// Opens an inode that may be opened so, and shortens it where O_TRUNC asks for that.
-pub(super) fn open_checked(entry: Path, flags: OpenFlags) -> Result<Arc<File>> {
-    let opened = File::open(entry, flags)?;
-    if flags.has(O_TRUNC) && !flags.has(O_PATH) && opened.entry().kind() == Kind::Regular {
-        opened.entry().inode().truncate(0)?;
+pub(super) fn open_checked(place: Path, flags: OpenFlags) -> Result<Arc<File>> {
+    let opened = File::open(place, flags)?;
+    if flags.has(O_TRUNC) && !flags.has(O_PATH) && opened.dentry().kind() == Kind::Regular {
+        opened.dentry().inode().truncate(0)?;
         if !flags.created() {
-            inotify::about(opened.entry(), IN_MODIFY);
+            inotify::about(opened.dentry(), IN_MODIFY);
         }
     }
     Ok(opened)
@@ -169,7 +168,7 @@ fn open_unnamed(
     Ok(directory.step(made))
 }
 
-/// Finds or makes what open(O_CREAT) names, and tells whether it did make it; a symbolic link at
+/// Finds or makes what open(O_CREAT) names, and returns whether it made it; a symbolic link at
 /// the end is followed even if it dangles.
 fn open_or_create(
     mut walk: Walk,
@@ -188,24 +187,24 @@ fn open_or_create(
             return Err(Errno::EISDIR);
         }
         match walk.last(&directory, &last) {
-            Ok(entry) if flags.has(O_EXCL) => {
-                drop(entry);
+            Ok(place) if flags.has(O_EXCL) => {
+                drop(place);
                 return Err(Errno::EEXIST);
             }
-            Ok(entry) if entry.kind() == Kind::Symlink && !flags.has(O_NOFOLLOW) => {
-                match walk.follow(&directory, &entry, true)? {
+            Ok(place) if place.kind() == Kind::Symlink && !flags.has(O_NOFOLLOW) => {
+                match walk.follow(&directory, &place, true)? {
                     Link::Path(target) => (from, expanded) = (Some(directory), target),
-                    Link::Entry(entry) => {
-                        check_open(&entry, flags)?;
-                        return Ok((entry, false));
+                    Link::Jump(place) => {
+                        check_open(&place, flags)?;
+                        return Ok((place, false));
                     }
                 }
             }
-            Ok(entry) => {
-                let entry = entry.covering();
-                protected::check_create(&directory, &entry)?;
-                check_open(&entry, flags)?;
-                return Ok((entry, false));
+            Ok(place) => {
+                let place = place.covering();
+                protected::check_create(&directory, &place)?;
+                check_open(&place, flags)?;
+                return Ok((place, false));
             }
             Err(Errno::ENOENT) => {
                 let name = last.proper(Errno::EISDIR)?;
@@ -257,19 +256,33 @@ pub fn close_range(first: u32, last: u32, flags: u32) -> Result<usize> {
     Ok(0)
 }
 
+/// What a transfer comes to whose memory no program has: another error stands before it.
+#[cold]
+fn out_of_reach(allowed: Result<()>) -> Result<usize> {
+    allowed.and(Err(Errno::EFAULT))
+}
+
 /// read(2)
 pub fn read(fd: i32, buffer: usize, len: usize) -> Result<usize> {
-    let piece = [IoVec { base: buffer, len }];
+    let piece = IoVec { base: buffer, len };
     let thread = current();
-    let done = thread.file(fd)?.read(&mut Sink::user(&piece));
+    let file = thread.file(fd)?;
+    if !access_ok(buffer, len) {
+        return out_of_reach(file.check_readable());
+    }
+    let done = file.read(&mut Sink::one(&piece));
     thread.transfers.count(Way::Read, done)
 }
 
 /// write(2)
 pub fn write(fd: i32, buffer: usize, len: usize) -> Result<usize> {
-    let piece = [IoVec { base: buffer, len }];
+    let piece = IoVec { base: buffer, len };
     let thread = current();
-    let done = thread.file(fd)?.write(&mut Source::user(&piece));
+    let file = thread.file(fd)?;
+    if !access_ok(buffer, len) {
+        return out_of_reach(file.check_writable());
+    }
+    let done = file.write(&mut Source::one(&piece));
     thread.transfers.count(Way::Write, done)
 }
 
@@ -281,14 +294,16 @@ pub fn pieces<L: Layout>(address: usize, count: usize) -> Result<Vec<IoVec>> {
     if count > MAX_PIECES {
         return Err(Errno::EINVAL);
     }
-    let pieces = L::pieces(address, count)?;
-    let longest = pieces.iter().map(|piece| piece.len).max().unwrap_or(0);
-    if longest > isize::MAX as usize {
+    let mut pieces = L::pieces(address, count)?;
+    if pieces.iter().any(|piece| piece.len > isize::MAX as usize) {
         return Err(Errno::EINVAL);
     }
-    // Longer than what any program has: of a piece alone as much as goes.
-    if pieces.len() > 1 && longest > user_end() {
-        return Err(Errno::EFAULT);
+    match &mut *pieces {
+        [one] => *one = one.import()?,
+        many if many.iter().any(|piece| !access_ok(piece.base, piece.len)) => {
+            return Err(Errno::EFAULT);
+        }
+        _ => {}
     }
     Ok(pieces)
 }
@@ -296,6 +311,7 @@ pub fn pieces<L: Layout>(address: usize, count: usize) -> Result<Vec<IoVec>> {
 /// readv(2)
 pub fn readv<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> {
     let file = file(fd)?;
+    file.check_readable()?;
     let pieces = pieces::<L>(vector, count)?;
     let done = file.read(&mut Sink::user(&pieces));
     current().transfers.count(Way::Read, done)
@@ -304,6 +320,7 @@ pub fn readv<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> {
 /// writev(2)
 pub fn writev<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> {
     let file = file(fd)?;
+    file.check_writable()?;
     let pieces = pieces::<L>(vector, count)?;
     let done = file.write(&mut Source::user(&pieces));
     current().transfers.count(Way::Write, done)
@@ -315,23 +332,33 @@ fn position(offset: i64) -> Result<u64> {
 
 /// pread64(2)
 pub fn pread64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize> {
-    let piece = [IoVec { base: buffer, len }];
+    let piece = IoVec { base: buffer, len };
     let position = position(offset)?;
-    let done = file(fd)?.read_at(&mut Sink::user(&piece), position);
+    let file = file(fd)?;
+    if !access_ok(buffer, len) {
+        return out_of_reach(file.check_read_at());
+    }
+    let done = file.read_at(&mut Sink::one(&piece), position);
     current().transfers.count(Way::Read, done)
 }
 
 /// pwrite64(2)
 pub fn pwrite64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize> {
-    let piece = [IoVec { base: buffer, len }];
+    let piece = IoVec { base: buffer, len };
     let position = position(offset)?;
-    let done = file(fd)?.write_at(&mut Source::user(&piece), position);
+    let file = file(fd)?;
+    if !access_ok(buffer, len) {
+        return out_of_reach(file.check_write_at());
+    }
+    let done = file.write_at(&mut Source::one(&piece), position);
     current().transfers.count(Way::Write, done)
 }
 
 /// preadv(2); on 64 bits the low half of the offset is all of it.
 pub fn preadv(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
-    let (file, position) = (file(fd)?, position(offset)?);
+    let position = position(offset)?;
+    let file = file(fd)?;
+    file.check_read_at()?;
     let pieces = pieces::<Native>(vector, count)?;
     let done = file.read_at(&mut Sink::user(&pieces), position);
     current().transfers.count(Way::Read, done)
@@ -339,7 +366,9 @@ pub fn preadv(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize
 
 /// pwritev(2)
 pub fn pwritev(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
-    let (file, position) = (file(fd)?, position(offset)?);
+    let position = position(offset)?;
+    let file = file(fd)?;
+    file.check_write_at()?;
     let pieces = pieces::<Native>(vector, count)?;
     let done = file.write_at(&mut Source::user(&pieces), position);
     current().transfers.count(Way::Write, done)
@@ -424,14 +453,14 @@ pub fn lseek(fd: i32, offset: i64, whence: u32) -> Result<usize> {
 /// truncate(2)
 pub fn truncate(path: usize, len: i64) -> Result<usize> {
     let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
-    let entry = path::resolve(AT_FDCWD, path, 0)?;
-    if entry.kind() == Kind::Directory {
+    let place = path::resolve(AT_FDCWD, path, 0)?;
+    if place.kind() == Kind::Directory {
         return Err(Errno::EISDIR);
     }
-    perm::check(&entry, perm::WRITE)?;
-    lease::ask_back(&entry, true, true)?;
-    entry.inode().truncate(len)?;
-    inotify::about(&entry, IN_MODIFY);
+    perm::check(&place, perm::WRITE)?;
+    lease::ask_back(&place, true, true)?;
+    place.inode().truncate(len)?;
+    inotify::about(&place, IN_MODIFY);
     Ok(0)
 }
 
@@ -442,8 +471,8 @@ pub fn ftruncate(fd: i32, len: i64) -> Result<usize> {
     if !file.flags().writable() {
         return Err(Errno::EINVAL);
     }
-    file.entry().inode().truncate(len)?;
-    inotify::about(file.entry(), IN_MODIFY);
+    file.dentry().inode().truncate(len)?;
+    inotify::about(file.dentry(), IN_MODIFY);
     Ok(0)
 }
 
@@ -457,7 +486,7 @@ pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
     if offset.checked_add(len).is_none() {
         return Err(Errno::EFBIG);
     }
-    match file.entry().kind() {
+    match file.dentry().kind() {
         Kind::Fifo => return Err(Errno::ESPIPE),
         Kind::Directory => return Err(Errno::EISDIR),
         Kind::Regular => {}
@@ -470,7 +499,7 @@ pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
 
 /// fsync(2), fdatasync(2): files are in memory.
 pub fn fsync(fd: i32) -> Result<usize> {
-    match opened(fd)?.entry().kind() {
+    match opened(fd)?.dentry().kind() {
         Kind::Fifo | Kind::Socket | Kind::Character => Err(Errno::EINVAL),
         _ => Ok(0),
     }
@@ -494,7 +523,7 @@ pub fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> Result<usi
     if offset < 0 || len < 0 || offset.checked_add(len).is_none() {
         return Err(Errno::EINVAL);
     }
-    match file.entry().kind() {
+    match file.dentry().kind() {
         Kind::Regular | Kind::Block | Kind::Directory | Kind::Symlink => Ok(0),
         _ => Err(Errno::ESPIPE),
     }
@@ -502,7 +531,7 @@ pub fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> Result<usi
 
 /// fadvise64(2)
 pub fn fadvise64(fd: i32, _offset: i64, len: i64, advice: u32) -> Result<usize> {
-    if file(fd)?.entry().kind() == Kind::Fifo {
+    if file(fd)?.dentry().kind() == Kind::Fifo {
         return Err(Errno::ESPIPE);
     }
     if abi::options::FADVISE.has(advice.into()) && len >= 0 {
@@ -516,7 +545,7 @@ pub fn fadvise64(fd: i32, _offset: i64, len: i64, advice: u32) -> Result<usize> 
 pub fn readahead(fd: i32, _offset: i64, _count: usize) -> Result<usize> {
     let file = file(fd)?;
     file.check_readable()?;
-    match file.entry().kind() {
+    match file.dentry().kind() {
         Kind::Regular | Kind::Block => Ok(0),
         _ => Err(Errno::EINVAL),
     }

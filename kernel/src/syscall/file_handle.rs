@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::file::{check_open, open_checked};
 use super::path::{self, check_flags, file};
 use crate::errno::{Errno, Result};
-use crate::fs::{Entry, OpenFlags, tmpfs};
+use crate::fs::{Dentry, OpenFlags, tmpfs};
 use crate::hash::{self, HashMap};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
@@ -29,32 +29,32 @@ struct Head {
 type Handle = [u32; 3];
 /// Its type (FILEID_INO32_GEN).
 const KIND: i32 = 1;
-/// The type told where there is no room for a handle (FILEID_INVALID).
+/// The type reported where there is no room for a handle (FILEID_INVALID).
 const INVALID: i32 = 0xff;
 /// The number of the mount is one that no mount had before (linux/fcntl.h).
 const AT_HANDLE_MNT_ID_UNIQUE: u32 = 1;
 /// The most bytes of a handle (MAX_HANDLE_SZ).
 const MOST: u32 = 128;
 
-/// The entries whose handles were asked for, by device and inode.
+/// The dentries whose handles were asked for, by device and inode.
 struct Known {
-    entries: HashMap<(u64, u64), Weak<Entry>>,
+    dentries: HashMap<(u64, u64), Weak<Dentry>>,
     /// How far they were looked through for those that are gone.
     swept: usize,
 }
 
 static KNOWN: Mutex<Known> = Mutex::new(Known {
-    entries: hash::new(),
+    dentries: hash::new(),
     swept: 0,
 });
 
 impl Known {
-    fn add(&mut self, key: (u64, u64), entry: &Arc<Entry>) -> Result<()> {
-        let lives = |_: &_, entry: &Weak<Entry>| entry.strong_count() > 0;
-        self.swept = self.entries.sweep(self.swept, lives);
-        let room = self.entries.try_reserve(1);
+    fn add(&mut self, key: (u64, u64), dentry: &Arc<Dentry>) -> Result<()> {
+        let lives = |_: &_, dentry: &Weak<Dentry>| dentry.strong_count() > 0;
+        self.swept = self.dentries.sweep(self.swept, lives);
+        let room = self.dentries.try_reserve(1);
         room.map_err(|_| Errno::ENOMEM)?;
-        self.entries.insert(key, Arc::downgrade(entry));
+        self.dentries.insert(key, Arc::downgrade(dentry));
         Ok(())
     }
 }
@@ -72,8 +72,8 @@ pub fn name_to_handle_at(
         0 => AT_SYMLINK_NOFOLLOW,
         _ => 0,
     };
-    let entry = path::resolve(directory, path, flags & AT_EMPTY_PATH | follow)?;
-    if tmpfs::node_of(&entry).is_none() {
+    let place = path::resolve(directory, path, flags & AT_EMPTY_PATH | follow)?;
+    if tmpfs::node_of(&place).is_none() {
         return Err(Errno::EOPNOTSUPP);
     }
     let room = UserPtr::<Head>::new(handle).read()?.bytes;
@@ -84,18 +84,18 @@ pub fn name_to_handle_at(
     let fits = room >= bytes;
     let kind = if fits { KIND } else { INVALID };
     if flags & AT_HANDLE_MNT_ID_UNIQUE != 0 {
-        UserPtr::new(mount).write(&entry.unique_mount_id())?;
+        UserPtr::new(mount).write(&place.unique_mount_id())?;
     } else {
-        UserPtr::new(mount).write(&(entry.mount_id() as i32))?;
+        UserPtr::new(mount).write(&(place.mount_id() as i32))?;
     }
     UserPtr::new(handle).write(&Head { bytes, kind })?;
     if !fits {
         return Err(Errno::EOVERFLOW);
     }
-    let attr = entry.inode().attr();
+    let attr = place.inode().attr();
     let bytes: Handle = [0, attr.inode as u32, (attr.inode >> 32) as u32];
     UserPtr::new(handle + size_of::<Head>()).write(&bytes)?;
-    KNOWN.lock().add((attr.device, attr.inode), &entry)?;
+    KNOWN.lock().add((attr.device, attr.inode), &place)?;
     Ok(0)
 }
 
@@ -118,11 +118,11 @@ pub fn open_by_handle_at(mount: i32, handle: usize, flags: u32) -> Result<usize>
         anchor.inode().attr().device,
         u64::from(high) << 32 | u64::from(low),
     );
-    let known = KNOWN.lock().entries.get(&key).and_then(Weak::upgrade);
-    let entry = anchor.step(known.ok_or(Errno::ESTALE)?);
+    let known = KNOWN.lock().dentries.get(&key).and_then(Weak::upgrade);
+    let place = anchor.step(known.ok_or(Errno::ESTALE)?);
     let flags = OpenFlags(flags | O_LARGEFILE);
     current().files().check_room()?;
-    check_open(&entry, flags)?;
-    let opened = open_checked(entry, flags)?;
+    check_open(&place, flags)?;
+    let opened = open_checked(place, flags)?;
     Ok(current().files().add(opened, flags.has(O_CLOEXEC))? as usize)
 }

@@ -54,7 +54,7 @@ fn range(file: &Arc<File>, flock: &Flock) -> Result<(u64, u64)> {
     let base = match flock.whence as u32 {
         SEEK_SET => 0,
         SEEK_CUR => file.seek(0, Whence::Current)?,
-        SEEK_END => file.entry().inode().attr().size,
+        SEEK_END => file.dentry().inode().attr().size,
         _ => return Err(Errno::EINVAL),
     };
     let start = (base as i64)

@@ -277,6 +277,12 @@ fn read_deadline(timeout: usize, clock: u32) -> Result<Option<Deadline>> {
 /// FUTEX2_SIZE_U32
 const FUTEX_32: u32 = 2;
 
+const _: () = assert!(
+    abi::options::FUTEX_FLAGS.mask() == !FUTEX_CMD_MASK as u32 as u64
+        && abi::options::FUTEX2.is_handled_by(&[FUTEX_32 as u64, FUTEX_PRIVATE_FLAG as u64]),
+    "abi and futex disagree"
+);
+
 /// set_robust_list(2)
 pub fn set_robust_list<L: Layout>(head: usize, size: usize) -> Result<usize> {
     if size != ROBUST_WORDS * L::WORD {

@@ -6,7 +6,7 @@ use super::layout::{Layout, given};
 use super::time::{CpuClock, nanoseconds, timespec};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::clock;
+use crate::task::clock::{self, Wall};
 use crate::task::itimer::{Base, Notice, Request, Setting};
 use crate::task::{Thread, current, pid_table, signal};
 use alloc::sync::{Arc, Weak};
@@ -66,8 +66,9 @@ const OWN_THREAD: i32 = -2;
 /// timer_create(2)
 pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
     let base = match clock {
-        CLOCK_REALTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM => Base::Wall { realtime: true },
-        CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => Base::Wall { realtime: false },
+        CLOCK_REALTIME | CLOCK_REALTIME_ALARM => Base::Wall(Wall::Realtime),
+        CLOCK_TAI => Base::Wall(Wall::Tai),
+        CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => Base::Wall(Wall::Monotonic),
         CLOCK_MONOTONIC_RAW | CLOCK_MONOTONIC_COARSE | CLOCK_REALTIME_COARSE => {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -90,7 +91,7 @@ pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
         tid: tid as i32,
     };
     let request = |id: i32| request(event.unwrap_or([id as u64, SIGALRM.into(), 0]));
-    let thread = told(&request(0))?;
+    let thread = notified(&request(0))?;
     let notice = |request: Request| match request.kind {
         SIGEV_NONE => Notice::None,
         _ => Notice::Signal {
@@ -108,8 +109,8 @@ pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// The thread that is to be told, where it is one alone; EINVAL where nobody could be.
-fn told(request: &Request) -> Result<Option<Weak<Thread>>> {
+/// The thread to notify, where it is a single one; EINVAL where there is none to notify.
+fn notified(request: &Request) -> Result<Option<Weak<Thread>>> {
     let valid = (1..=signal::LAST).contains(&request.signal);
     match request.kind {
         SIGEV_NONE => Ok(None),

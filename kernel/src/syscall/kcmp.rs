@@ -44,7 +44,7 @@ pub fn kcmp(one: i32, two: i32, kind: u32, first: usize, second: usize) -> Resul
     if lower.pid() > higher.pid() {
         (lower, higher) = (higher, lower);
     }
-    // In one order, and one process once: who begins a program lets nobody else in meanwhile.
+    // In one order, and one process once: exec lets nobody else in meanwhile.
     let _lower = lower.hold_program()?;
     let apart = !Arc::ptr_eq(lower, higher);
     let _higher = apart.then(|| higher.hold_program()).transpose()?;
@@ -71,7 +71,7 @@ fn compare(one: &Thread, two: &Thread, kind: u32, first: usize, second: usize) -
             one.io_context().map_or(0, address),
             two.io_context().map_or(0, address),
         ),
-        UNDO => (undo(one), undo(two)),
+        UNDO => (one.undo_address(), two.undo_address()),
         _ => return Err(Errno::EINVAL),
     };
     Ok(match a.cmp(&b) {
@@ -97,15 +97,6 @@ fn watched(thread: &Thread, slot: usize) -> Result<usize> {
 
 fn address<T: ?Sized>(of: &Arc<T>) -> usize {
     Arc::as_ptr(of).cast::<u8>().addr()
-}
-
-/// What a thread undoes of semaphores at its end; 0 for nothing.
-fn undo(thread: &Thread) -> usize {
-    if thread.process().has_undo() {
-        address(thread.process())
-    } else {
-        0
-    }
 }
 
 fn shared<T: ?Sized>(of: Option<Arc<T>>) -> usize {

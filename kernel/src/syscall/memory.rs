@@ -16,7 +16,7 @@ use crate::ipc::sysv_shm;
 use crate::mm::shared::SharedPages;
 use crate::mm::totals::Limits;
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::mm::vma::{Flags, Label, Rights, Source, Vma};
+use crate::mm::vma::{Flags, Label, Protection, Rights, Source, Vma};
 use crate::mm::with_active;
 use crate::mm::{
     AddressSpace, Gone, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, commit, large, page_down,
@@ -84,13 +84,22 @@ pub(super) fn own_space() -> Result<Arc<AddressSpace>> {
     task::current().space().ok_or(Errno::ENOMEM)
 }
 
-/// The rights to memory, of `file` where it is a file's, for who wants `rights`: what may be read
-/// may be executed where the personality says so (READ_IMPLIES_EXEC).
+/// Whether `rights` imply the right to execute, where that can be had
+/// (READ_IMPLIES_EXEC).
+#[inline]
+fn implies_execute(rights: Rights) -> bool {
+    rights.has(Rights::READ) && personality::has(personality::READ_IMPLIES_EXEC)
+}
+
+/// Whether a file's mount says that nothing there is executed.
+fn is_never_executed(file: &File) -> bool {
+    file.path().mount_flags() & MS_NOEXEC != 0
+}
+
+/// The rights to new memory, of `file` where it is a file's, for a mapping with `rights`.
 #[inline]
 fn implied(rights: Rights, file: Option<&File>) -> Rights {
-    let implies = rights.has(Rights::READ) && personality::has(personality::READ_IMPLIES_EXEC);
-    let never = |file: &File| file.path().mount_flags() & MS_NOEXEC != 0;
-    if implies && !file.is_some_and(never) {
+    if implies_execute(rights) && !file.is_some_and(is_never_executed) {
         rights.with(Rights::EXECUTE)
     } else {
         rights
@@ -135,7 +144,8 @@ pub fn mmap(
         });
     }
     let mut behaviour = Flags::default().set(Flags::SHARED, shared);
-    behaviour = behaviour.set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0 && !shared);
+    let grows = flags & MAP_GROWSDOWN != 0;
+    behaviour = behaviour.set(Flags::GROWS_DOWN, grows);
     behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
     let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
     behaviour = behaviour.set(Flags::NO_RESERVE, unreserved);
@@ -147,15 +157,23 @@ pub fn mmap(
         if !file.flags().readable() || shared && rights.has(Rights::WRITE) && !writable {
             return Err(Errno::EACCES);
         }
-        if rights.has(Rights::EXECUTE) && file.path().mount_flags() & MS_NOEXEC != 0 {
+        let never_executes = is_never_executed(file);
+        if rights.has(Rights::EXECUTE) && never_executes {
             return Err(Errno::EPERM);
+        }
+        behaviour = behaviour.set(Flags::NEVER_EXECUTE, never_executes);
+        let mapping = file.mapping()?;
+        if grows {
+            return Err(Errno::EINVAL);
         }
         let sealed = shared && writable && tmpfs::is_sealed(file);
         if sealed && rights.has(Rights::WRITE) {
             return Err(Errno::EPERM);
         }
         behaviour = behaviour.set(Flags::NEVER_WRITE, shared && (!writable || sealed));
-        file.mapping()?
+        mapping
+    } else if shared && grows {
+        return Err(Errno::EINVAL);
     } else {
         None
     };
@@ -328,14 +346,26 @@ pub fn munmap(addr: usize, len: usize) -> Result<usize> {
 
 /// mprotect(2).
 pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
-    if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM) != 0 {
+    let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
+    if grows == PROT_GROWSDOWN | PROT_GROWSUP {
         return Err(Errno::EINVAL);
     }
-    let range = pages_or_enomem(addr, len)?;
-    let rights = implied(Rights::from_prot(prot), None);
+    let mut range = pages_or_enomem(addr, len)?;
     if range.is_empty() {
         return Ok(0);
     }
+    if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM | grows) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if grows != 0 {
+        range.start = start_of_growing(&range, grows)?;
+    }
+    let asked = Rights::from_prot(prot);
+    let wanted = Protection {
+        rights: asked,
+        implies_execute: implies_execute(asked),
+    };
+    let rights = implied(asked, None);
     space_for(large::is_large(&range), |space| {
         if rights.has(Rights::EXECUTE) {
             let writes = rights.has(Rights::WRITE);
@@ -354,9 +384,22 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
                 check_data(space, more, limit)?;
             }
         }
-        space.protect(range, rights)
+        space.protect(range, wanted)
     })?;
     Ok(0)
+}
+
+/// Where the stack begins that `range` touches, for PROT_GROWSDOWN. Nothing grows upwards here.
+#[cold]
+fn start_of_growing(range: &Range<usize>, grows: u32) -> Result<usize> {
+    let vma = vmas_of(&*own_space()?, range).next().ok_or(Errno::ENOMEM)?;
+    if grows == PROT_GROWSUP && vma.start > range.start {
+        Err(Errno::ENOMEM)
+    } else if grows == PROT_GROWSUP || !vma.flags.has(Flags::GROWS_DOWN) {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(vma.start)
+    }
 }
 
 /// mremap(2).
@@ -476,7 +519,7 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     let range = pages(addr, len)?;
     let flag = |flag, on| move |space: &AddressSpace, range| space.set_flags(range, flag, on);
     let refused: fn(&Vma) -> bool = match advice {
-        MADV_DONTNEED => |vma| vma.flags.has(Flags::LOCKED),
+        MADV_DONTNEED | MADV_COLD | MADV_PAGEOUT => |vma| vma.flags.has(Flags::LOCKED),
         MADV_FREE => |vma| {
             vma.flags.has(Flags::LOCKED)
                 || vma.is_shared()
@@ -541,9 +584,17 @@ pub fn process_madvise(
     if !task::can(CAP_SYS_NICE) {
         return Err(Errno::EPERM);
     }
+    let refused = |vma: &Vma| advice != MADV_WILLNEED && vma.flags.has(Flags::LOCKED);
+    let advise = |range: Range<usize>| {
+        if other.all_vmas(range.clone(), |vma| !refused(vma)) {
+            covered(&other, range)
+        } else {
+            Err(Errno::EINVAL)
+        }
+    };
     let mut total = 0;
     for piece in pieces {
-        let done = pages(piece.base, piece.len).and_then(|range| covered(&other, range));
+        let done = pages(piece.base, piece.len).and_then(advise);
         match done {
             Ok(()) => total += piece.len,
             Err(error) if total == 0 => return Err(error),
@@ -604,7 +655,7 @@ fn remove(range: Range<usize>) -> Result<()> {
         if vma.flags.has(Flags::LOCKED) {
             return Err(Errno::EINVAL);
         }
-        if !vma.is_shared() || !vma.rights.has(Rights::WRITE) {
+        if !vma.is_shared() || vma.never_writes() {
             return Err(Errno::EACCES);
         }
         if vma.start > at {

@@ -95,7 +95,7 @@ pub fn mq_timedreceive(
     Ok(data.len())
 }
 
-/// mq_notify(2): of `struct sigevent` the value, the signal and how it is told.
+/// mq_notify(2): of `struct sigevent` the value, the signal and the kind of notification.
 pub fn mq_notify(fd: i32, event: usize) -> Result<usize> {
     let event = UserPtr::<[u64; 2]>::new(event).read_opt()?;
     let way = match event {

@@ -7,15 +7,19 @@ use crate::mm::user::{UserPtr, read_cstr};
 use crate::task::current;
 use linux_raw_sys::general::*;
 
-/// A pipe for what the kernel tells (linux/watch_queue.h).
+/// A pipe for the kernel's notifications (linux/watch_queue.h).
 const O_NOTIFICATION_PIPE: u32 = O_EXCL;
+
+/// The flags there are; the list has O_DIRECT as RISC-V does.
+const PIPE_FLAGS: u32 = O_CLOEXEC | O_NONBLOCK | O_DIRECT;
+const _: () = assert!(
+    abi::options::PIPE.mask() as u32 == PIPE_FLAGS & !O_DIRECT | 0o40000,
+    "abi and pipe2 disagree"
+);
 
 /// pipe2(2)
 pub fn pipe2(to: usize, flags: u32) -> Result<usize> {
-    check_flags(
-        flags,
-        O_CLOEXEC | O_NONBLOCK | O_DIRECT | O_NOTIFICATION_PIPE,
-    )?;
+    check_flags(flags, PIPE_FLAGS | O_NOTIFICATION_PIPE)?;
     // As of a Linux without CONFIG_WATCH_QUEUE.
     if flags & O_NOTIFICATION_PIPE != 0 {
         return Err(Errno::ENOPKG);

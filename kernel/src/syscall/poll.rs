@@ -32,7 +32,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Looks at the file; with `table`, asks to be told when it changes.
+    /// Looks at the file; with `table`, asks to be notified when it changes.
     fn look(&mut self, table: Option<&mut PollTable>) -> bool {
         if let Some(file) = &self.file {
             self.found = file.poll(table).with_normal() & self.wanted;
@@ -226,7 +226,7 @@ const SET_EVENTS: [Events; 3] = [
         .union(Events::IN_NORMAL)
         .union(Events::HANG_UP)
         .union(Events::ERROR),
-    Events::OUT.union(Events::OUT_NORMAL).union(Events::ERROR),
+    Events::ROOM.union(Events::OUT_NORMAL).union(Events::ERROR),
     Events::PRIORITY,
 ];
 

@@ -32,7 +32,7 @@ const WHOLE: usize = size_of::<Attributes>();
 /// SCHED_FLAG_KEEP_POLICY, SCHED_FLAG_KEEP_PARAMS, and all that are known.
 const KEEP_POLICY: u64 = 8;
 const KEEP_PARAMETERS: u64 = 16;
-const FLAGS: u64 = 0x7f;
+const FLAGS: u64 = abi::options::SCHED_FLAGS.mask() | CLAMPS;
 /// SCHED_FLAG_UTIL_CLAMP: how fast the CPU is to run, which nothing here decides.
 const CLAMPS: u64 = 0x60;
 /// SCHED_FLAG_RESET_ON_FORK
@@ -142,6 +142,16 @@ const IDLE: u32 = 3;
 const LEVELS: u32 = 8;
 /// How a thread that was given none counts: the middle of the best effort.
 const MIDDLE: u32 = BEST_EFFORT << CLASS_SHIFT | 4;
+
+const _: () = assert!(
+    abi::options::IOPRIO.is_handled_by(&[
+        NONE as u64,
+        REAL_TIME as u64,
+        BEST_EFFORT as u64,
+        IDLE as u64,
+    ]),
+    "abi and ioprio_set disagree"
+);
 
 /// The numbers of getpriority(2) for those of ioprio_get(2).
 fn kind(which: u32) -> Result<u32> {

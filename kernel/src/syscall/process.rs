@@ -4,8 +4,9 @@ use linux_raw_sys::general::*;
 
 use super::path::file;
 use crate::errno::{Errno, Result};
+use crate::fs::proc::namespaces;
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{self, CloneRequest, current, job, pid_table};
+use crate::task::{self, CloneRequest, current, job, pid_table, require};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// getpid(2)
@@ -178,13 +179,30 @@ pub fn unshare(flags: u32) -> Result<usize> {
     if flags & CLONE_FS != 0 {
         thread.unshare_fs()?;
     }
+    if flags & CLONE_SYSVSEM != 0 {
+        thread.unshare_semaphores();
+    }
     Ok(0)
 }
 
-/// setns(2): nothing is a namespace.
-pub fn setns(fd: i32, _kind: u32) -> Result<usize> {
-    file(fd)?;
-    Err(Errno::EINVAL)
+/// setns(2): there is one namespace of each kind, which the caller is in. Nobody enters that of users
+/// again on Linux; that of mounts would begin at the root again, which is not done.
+pub fn setns(fd: i32, kind: u32) -> Result<usize> {
+    let file = file(fd)?;
+    let namespace = namespaces::of(&file).ok_or(Errno::EINVAL)?;
+    if kind != 0 && kind != namespace.kind {
+        return Err(Errno::EINVAL);
+    }
+    match namespace.kind {
+        CLONE_NEWUSER => Err(Errno::EINVAL),
+        CLONE_NEWNS => {
+            require(CAP_SYS_ADMIN)?;
+            require(CAP_SYS_CHROOT)?;
+            Err(Errno::EINVAL)
+        }
+        CLONE_NEWTIME if current().process().threads().len() > 1 => Err(Errno::EUSERS),
+        _ => require(CAP_SYS_ADMIN).map(|()| 0),
+    }
 }
 
 /// setpgid(2)

@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_PTRACE, SIGKILL};
 use linux_raw_sys::ptrace::*;
 
+use super::layout::Native;
 use super::path::check_flags;
 use crate::arch::regset;
 use crate::errno::{Errno, Result};
-use crate::fs::io::MAX_COUNT;
+use crate::fs::io::{IoVec, MAX_COUNT};
 use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::ptrace::{self, Call, flag};
@@ -279,21 +280,23 @@ const CHUNK: usize = 4096;
 
 /// Ranges of memory, one after the other.
 struct Ranges {
-    left: Vec<[usize; 2]>,
+    left: Vec<IoVec>,
     at: usize,
 }
 
 impl Ranges {
-    fn read(address: usize, count: usize) -> Result<Self> {
+    fn own(address: usize, count: usize) -> Result<Self> {
+        let left = super::file::pieces::<Native>(address, count)?;
+        Ok(Ranges { left, at: 0 })
+    }
+
+    /// Those of another process, whose addresses are looked at as it goes.
+    fn others(address: usize, count: usize) -> Result<Self> {
         if count > MOST_VECTORS {
             return Err(Errno::EINVAL);
         }
-        let left = UserPtr::<[usize; 2]>::new(address).read_vec(count)?;
-        let mut total: usize = 0;
-        for [_, len] in &left {
-            total = total.checked_add(*len).ok_or(Errno::EINVAL)?;
-        }
-        if total > isize::MAX as usize {
+        let left = UserPtr::<IoVec>::new(address).read_vec(count)?;
+        if left.iter().any(|piece| piece.len > isize::MAX as usize) {
             return Err(Errno::EINVAL);
         }
         Ok(Ranges { left, at: 0 })
@@ -301,17 +304,17 @@ impl Ranges {
 
     /// The next range, of at most a chunk.
     fn next(&mut self) -> Option<(usize, usize)> {
-        while self.left.get(self.at).is_some_and(|[_, len]| *len == 0) {
+        while self.left.get(self.at).is_some_and(|piece| piece.len == 0) {
             self.at += 1;
         }
-        let [base, len] = *self.left.get(self.at)?;
-        Some((base, len.min(CHUNK)))
+        let piece = self.left.get(self.at)?;
+        Some((piece.base, piece.len.min(CHUNK)))
     }
 
     fn advance(&mut self, count: usize) {
-        if let Some([base, len]) = self.left.get_mut(self.at) {
-            *base = base.wrapping_add(count);
-            *len -= count;
+        if let Some(piece) = self.left.get_mut(self.at) {
+            piece.base = piece.base.wrapping_add(count);
+            piece.len -= count;
         }
     }
 }
@@ -324,10 +327,14 @@ fn transfer(
     mut copy: impl FnMut(&AddressSpace, usize, usize, &mut [u8]) -> Result<usize>,
 ) -> Result<usize> {
     check_flags(flags as u32, 0)?;
-    let (mut local, mut remote) = (
-        Ranges::read(local.0, local.1)?,
-        Ranges::read(remote.0, remote.1)?,
-    );
+    let mut local = Ranges::own(local.0, local.1)?;
+    if local.next().is_none() {
+        return Ok(0);
+    }
+    let mut remote = Ranges::others(remote.0, remote.1)?;
+    if remote.next().is_none() {
+        return Ok(0);
+    }
     let thread = pid_table::thread(pid).ok_or(Errno::ESRCH)?;
     let space =
         ptrace_access::look(&thread, By::Real, |thread| Ok(thread.space()))?.ok_or(Errno::ESRCH)?;

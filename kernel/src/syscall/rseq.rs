@@ -55,6 +55,20 @@ const GET_REGISTRATIONS: u32 = 1 << 9;
 /// MEMBARRIER_CMD_FLAG_CPU
 const ONE_CPU: u32 = 1;
 
+/// All commands, of which QUERY has no bit.
+const KNOWN: u32 = {
+    let (mut all, mut at) = (GET_REGISTRATIONS | REGISTRATIONS, 0);
+    while at < COMMANDS.len() {
+        all |= COMMANDS[at].0 as u32;
+        at += 1;
+    }
+    all
+};
+const _: () = assert!(
+    abi::options::MEMBARRIER.mask() == KNOWN as u64 && abi::options::MEMBARRIER.has(QUERY as u64),
+    "abi and membarrier disagree"
+);
+
 /// membarrier(2)
 pub fn membarrier(command: u32, flags: u32, _cpu: i32) -> Result<usize> {
     let rseq = Command::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ as u32;
@@ -71,10 +85,7 @@ pub fn membarrier(command: u32, flags: u32, _cpu: i32) -> Result<usize> {
             membarrier::wait(*scope);
             Ok(0)
         }
-        None if command == QUERY => {
-            let all = COMMANDS.iter().map(|(number, ..)| *number as u32);
-            Ok((all.fold(GET_REGISTRATIONS | REGISTRATIONS, |all, one| all | one)) as usize)
-        }
+        None if command == QUERY => Ok(KNOWN as usize),
         None if command == GET_REGISTRATIONS => Ok(process.barriers() as usize),
         None if command.count_ones() == 1 && command & REGISTRATIONS != 0 => {
             process.register_barrier(command);

@@ -70,6 +70,18 @@ pub(super) fn check_owner(thread: &Thread) -> Result<()> {
     }
 }
 
+const _: () = assert!(
+    abi::options::POLICIES.is_handled_by(&[
+        SCHED_NORMAL as u64,
+        SCHED_FIFO as u64,
+        SCHED_RR as u64,
+        SCHED_BATCH as u64,
+        SCHED_IDLE as u64,
+        SCHED_DEADLINE as u64,
+    ]),
+    "abi and the policies disagree"
+);
+
 /// Lowest and highest priority of a policy.
 pub(super) fn priorities(policy: u32) -> Result<(u32, u32)> {
     match policy {

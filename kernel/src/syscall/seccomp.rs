@@ -12,7 +12,7 @@ use crate::mm::user::UserPtr;
 use crate::task::seccomp_notify::{self, Listener};
 use crate::task::{current, seccomp};
 
-/// Flags that are known: the filter is for all threads, failures are told by ESRCH, actions are
+/// Flags that are known: the filter is for all threads, failures are reported as ESRCH, actions are
 /// logged, the CPU may speculate, somebody listens, and signals do not interrupt what is being
 /// decided.
 const FLAGS: u32 = SECCOMP_FILTER_FLAG_TSYNC

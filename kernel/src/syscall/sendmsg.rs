@@ -66,11 +66,11 @@ pub fn sendto(
     to: usize,
     to_len: u32,
 ) -> Result<usize> {
+    let piece = IoVec { base: buffer, len }.import()?;
     let (file, socket) = socket_file(fd)?;
     let to = (to != 0).then(|| Address::read(to, to_len)).transpose()?;
-    let piece = [IoVec { base: buffer, len }];
     let message = Outgoing {
-        data: &mut Source::user(&piece),
+        data: &mut Source::one(&piece),
         to,
         ancillary: Ancillary::default(),
         flags,
@@ -88,10 +88,10 @@ pub fn recvfrom(
     from: usize,
     from_len: usize,
 ) -> Result<usize> {
+    let piece = IoVec { base: buffer, len }.import()?;
     let (file, socket) = socket_file(fd)?;
-    let piece = [IoVec { base: buffer, len }];
     let wait = socket.receive_wait(&file, flags);
-    let received = socket.receive(&mut Sink::user(&piece), flags, &wait)?;
+    let received = socket.receive(&mut Sink::one(&piece), flags, &wait)?;
     if from != 0 {
         match sender(&received.found.from, &*socket) {
             Some(address) => address.write(from, from_len)?,
@@ -107,7 +107,7 @@ pub fn recvfrom(
     Ok(received.count)
 }
 
-/// The address of who sent a message. A Unix socket without a name, and a connection, show none.
+/// The address of a message's sender. A Unix socket without a name, and a connection, show none.
 fn sender(name: &Name, socket: &dyn Socket) -> Option<Address> {
     match name {
         Name::Unnamed => None,

@@ -113,7 +113,7 @@ fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
             Err(_) => break,
         }
         // What one read gave is enough where more might mean to wait.
-        if total < count && from.file.entry().kind() != Kind::Regular {
+        if total < count && from.file.dentry().kind() != Kind::Regular {
             break;
         }
         if crate::task::sched::cond_resched_killable().is_err() {
@@ -156,7 +156,7 @@ pub fn copy_file_range(
     check_flags(flags, 0)?;
     let (input, out) = (file(input)?, file(out)?);
     for file in [&input, &out] {
-        match file.entry().kind() {
+        match file.dentry().kind() {
             Kind::Regular => {}
             Kind::Directory => return Err(Errno::EISDIR),
             _ => return Err(Errno::EINVAL),
@@ -173,7 +173,7 @@ pub fn copy_file_range(
 /// How much of `count` a copy moves: it stays within one file system (EXDEV), ends with what it reads
 /// and where files end (EFBIG, EOVERFLOW), and does not write what it reads (EINVAL).
 fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
-    let [source, target] = [from, to].map(|side| side.file.entry().inode().attr());
+    let [source, target] = [from, to].map(|side| side.file.dentry().inode().attr());
     if source.device != target.device {
         return Err(Errno::EXDEV);
     }
@@ -232,7 +232,7 @@ fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool) -> Result<us
 /// EINVAL for what Linux does not splice: folders, eventfd and its like, and a place in what has
 /// none.
 fn check_splice(file: &File, offset: usize) -> Result<()> {
-    let apart = matches!(file.entry().kind(), Kind::Directory | Kind::Anonymous);
+    let apart = matches!(file.dentry().kind(), Kind::Directory | Kind::Anonymous);
     if apart || offset != 0 && !file.has_places() {
         return Err(Errno::EINVAL);
     }

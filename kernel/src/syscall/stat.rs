@@ -60,14 +60,14 @@ pub fn write_stat(attr: &Attr, to: usize) -> Result<usize> {
 
 /// fstat(2)
 pub fn fstat(fd: i32, to: usize) -> Result<usize> {
-    write_stat(&file(fd)?.entry().inode().attr(), to)
+    write_stat(&file(fd)?.dentry().inode().attr(), to)
 }
 
 /// newfstatat(2)
 pub fn newfstatat(directory: i32, path: usize, to: usize, flags: u32) -> Result<usize> {
     check_flags(flags, abi::options::STATX.mask() as u32)?;
-    let entry = path::resolve(directory, path, flags)?;
-    write_stat(&entry.inode().attr(), to)
+    let place = path::resolve(directory, path, flags)?;
+    write_stat(&place.inode().attr(), to)
 }
 
 /// One time of `struct statx`.
@@ -106,7 +106,7 @@ struct Statx {
     blocks: u64,
     attributes_mask: u64,
     accessed: StatxTime,
-    born: StatxTime,
+    created: StatxTime,
     changed: StatxTime,
     modified: StatxTime,
     rdev: [u32; 2],
@@ -114,6 +114,12 @@ struct Statx {
     mount: u64,
     spare: [u64; 13],
 }
+
+const _: () = assert!(
+    abi::options::STATX_MASK.mask()
+        == (STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID | STATX_MNT_ID_UNIQUE) as u64,
+    "abi and statx disagree"
+);
 
 /// statx(2)
 pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> Result<usize> {
@@ -149,7 +155,7 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
         blocks: attr.blocks,
         attributes_mask: STATX_ATTR_MOUNT_ROOT.into(),
         accessed: attr.accessed.into(),
-        born: attr.born.into(),
+        created: attr.created.into(),
         changed: attr.changed.into(),
         modified: attr.modified.into(),
         rdev: numbers(attr.rdev),
@@ -179,7 +185,7 @@ struct StatFs {
     spare: [u64; 4],
 }
 
-/// What there is to tell of the file system of a path, which the kernel's own have as well.
+/// The statistics of the file system of a path, which the kernel's own have as well.
 fn fs_stat(path: &Path) -> FsStat {
     let magic = match (path.mount(), path.kind()) {
         (Some(mount), _) => return mount.fs().stat(),
@@ -194,8 +200,8 @@ fn fs_stat(path: &Path) -> FsStat {
     }
 }
 
-fn write_statfs(entry: &Path, to: usize) -> Result<usize> {
-    let fs = fs_stat(entry);
+fn write_statfs(place: &Path, to: usize) -> Result<usize> {
+    let fs = fs_stat(place);
     let statfs = StatFs {
         magic: fs.magic,
         block_size: PAGE_SIZE as u64,
@@ -204,29 +210,32 @@ fn write_statfs(entry: &Path, to: usize) -> Result<usize> {
         available: fs.free,
         files: fs.files,
         free_files: fs.free_files,
-        id: [entry.inode().attr().device as u32, 0],
+        id: [place.inode().attr().device as u32, 0],
         name_max: crate::fs::walk::NAME_MAX as u64,
         fragment: PAGE_SIZE as u64,
-        flags: statfs_flags(entry.mount_flags()),
+        flags: statfs_flags(place.mount_flags()),
         spare: [0; 4],
     };
     UserPtr::new(to).write(&statfs)?;
     Ok(0)
 }
 
-/// What statfs(2) tells of how a file system is mounted: the ST_ flags that have the values of
+/// What statfs(2) reports of how a file system is mounted: the ST_ flags that have the values of
 /// their MS_ flags, those that have not, and ST_VALID.
 fn statfs_flags(mounted: u32) -> u64 {
     const SAME: u32 =
         MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_SYNCHRONOUS | MS_NOATIME | MS_NODIRATIME;
     const VALID: u32 = 0x20;
     const RELATIME: u32 = 0x1000;
-    let relatime = if mounted & MS_NOATIME == 0 {
-        RELATIME
-    } else {
-        0
-    };
-    u64::from(mounted & SAME | relatime | VALID)
+    const NOSYMFOLLOW: u32 = 0x2000;
+    let mut told = mounted & SAME | VALID;
+    if mounted & (MS_NOATIME | MS_STRICTATIME) == 0 {
+        told |= RELATIME;
+    }
+    if mounted & MS_NOSYMFOLLOW != 0 {
+        told |= NOSYMFOLLOW;
+    }
+    told.into()
 }
 
 /// statfs(2)
@@ -248,16 +257,16 @@ pub fn faccessat(directory: i32, path: usize, mode: u32) -> Result<usize> {
 pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<usize> {
     check_flags(mode, 7)?;
     check_flags(flags, AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
-    let entry = path::resolve(directory, path, flags)?;
+    let place = path::resolve(directory, path, flags)?;
     if mode != 0 {
         if mode & perm::WRITE != 0 {
-            perm::writable(&entry)?;
+            perm::writable(&place)?;
         }
-        let program = mode & perm::EXECUTE != 0 && entry.kind() == Kind::Regular;
-        if program && entry.mount_flags() & MS_NOEXEC != 0 {
+        let program = mode & perm::EXECUTE != 0 && place.kind() == Kind::Regular;
+        if program && place.mount_flags() & MS_NOEXEC != 0 {
             return Err(Errno::EACCES);
         }
-        let attr = entry.inode().attr();
+        let attr = place.inode().attr();
         current().with_credentials(|who| {
             if flags & AT_EACCESS != 0 {
                 return perm::check_as(who, &attr, mode);
@@ -268,21 +277,21 @@ pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<
     Ok(0)
 }
 
-fn change_mode(entry: &Path, mode: u32) -> Result<usize> {
-    perm::writable(entry)?;
-    perm::owner(entry)?;
-    if entry.kind() == Kind::Symlink {
+fn change_mode(place: &Path, mode: u32) -> Result<usize> {
+    perm::writable(place)?;
+    perm::owner(place)?;
+    if place.kind() == Kind::Symlink {
         return Err(Errno::EOPNOTSUPP);
     }
     let mode = mode & 0o7777;
-    let group = entry.inode().attr().gid;
+    let group = place.inode().attr().gid;
     let keeps = current().with_credentials(|who| who.keeps_set_group(group));
     let permissions = Some(if keeps { mode } else { mode & !S_ISGID });
-    entry.inode().set_attr(&SetAttr {
+    place.inode().set_attr(&SetAttr {
         permissions,
         ..SetAttr::default()
     })?;
-    inotify::about(entry, IN_ATTRIB);
+    inotify::about(place, IN_ATTRIB);
     Ok(0)
 }
 
@@ -302,9 +311,9 @@ pub fn fchmodat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<u
     change_mode(&path::resolve(directory, path, flags)?, mode)
 }
 
-fn change_owner(entry: &Path, uid: u32, gid: u32) -> Result<usize> {
-    perm::writable(entry)?;
-    let attr = entry.inode().attr();
+fn change_owner(place: &Path, uid: u32, gid: u32) -> Result<usize> {
+    perm::writable(place)?;
+    let attr = place.inode().attr();
     let given = |id: u32| (id != u32::MAX).then_some(id);
     current().with_credentials(|who| {
         let keeps_uid = given(uid).is_none_or(|uid| uid == attr.uid);
@@ -321,11 +330,11 @@ fn change_owner(entry: &Path, uid: u32, gid: u32) -> Result<usize> {
         gid: given(gid),
         ..SetAttr::default()
     };
-    if entry.kind() != Kind::Directory && attr.mode & (S_ISUID | S_ISGID) != 0 {
+    if place.kind() != Kind::Directory && attr.mode & (S_ISUID | S_ISGID) != 0 {
         change.permissions = Some(without_set_id(attr.mode & 0o7777));
     }
-    entry.inode().set_attr(&change)?;
-    inotify::about(entry, IN_ATTRIB);
+    place.inode().set_attr(&change)?;
+    inotify::about(place, IN_ATTRIB);
     Ok(0)
 }
 
@@ -369,24 +378,24 @@ pub fn utimensat<L: Layout>(
     if accessed.is_none() && modified.is_none() {
         return Ok(0);
     }
-    let entry = match path {
+    let place = match path {
         0 if directory == AT_FDCWD => return Err(Errno::EFAULT),
         0 => file(directory)?.path().clone(),
         _ => path::resolve(directory, path, flags)?,
     };
-    perm::writable(&entry)?;
+    perm::writable(&place)?;
     let now = given.is_none_or(|times| times.iter().all(|time| time[1] == i64::from(UTIME_NOW)));
-    if perm::owner(&entry).is_err() {
+    if perm::owner(&place).is_err() {
         if !now {
             return Err(Errno::EPERM);
         }
-        perm::check(&entry, perm::WRITE)?;
+        perm::check(&place, perm::WRITE)?;
     }
-    entry.inode().set_attr(&SetAttr {
+    place.inode().set_attr(&SetAttr {
         accessed,
         modified,
         ..SetAttr::default()
     })?;
-    inotify::about(&entry, IN_ATTRIB);
+    inotify::about(&place, IN_ATTRIB);
     Ok(0)
 }

@@ -7,6 +7,7 @@ use super::path::check_flags;
 use crate::arch;
 use crate::drivers::virtio_console;
 use crate::errno::{Errno, Result};
+use crate::fs::io::IoVec;
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::random;
@@ -95,7 +96,8 @@ pub fn getrandom(to: usize, len: usize, flags: u32) -> Result<usize> {
     if flags & (GRND_RANDOM | GRND_INSECURE) == GRND_RANDOM | GRND_INSECURE {
         return Err(Errno::EINVAL);
     }
-    let target = UserSlice::new(to, len.min(i32::MAX as usize));
+    let piece = IoVec { base: to, len }.import()?;
+    let target = UserSlice::new(piece.base, piece.len);
     let mut done = 0;
     let mut bytes = [0; 256];
     while done < target.len() {
@@ -128,7 +130,7 @@ const RESTART_WITH: u32 = 0xa1b2_c3d4;
 const FIRMWARE_TEXT: usize = 256;
 const HALT: u32 = 0xcdef_0123;
 const POWER_OFF: u32 = 0x4321_fedc;
-/// Ctrl-Alt-Del restarts the machine, or tells process 1: there is no such key.
+/// Ctrl-Alt-Del restarts the machine, or signals process 1: there is no such key.
 const KEYS: [u32; 2] = [0x89ab_cdef, 0];
 
 const _: () = assert!(

@@ -76,7 +76,7 @@ const fn table(entry: bool) -> SyscallTable {
     table
 }
 
-/// The handlers themselves, by number: for who has saved the whole frame already.
+/// The handlers themselves, by number: for callers that have saved the whole frame already.
 pub static HANDLERS: SyscallTable = table(false);
 /// What the entry path calls, by number.
 pub static TABLE: SyscallTable = table(true);

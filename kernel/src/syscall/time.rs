@@ -7,7 +7,7 @@ use super::layout::{Layout, given};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::clock::{self, Deadline, SECOND};
+use crate::task::clock::{self, Deadline, SECOND, Wall};
 use crate::task::futex::Wanted;
 use crate::task::thread::{PutTime, Restart};
 use crate::task::wait_queue::sleep_until;
@@ -82,9 +82,10 @@ pub fn clock_nanosleep<L: Layout>(
     span: usize,
     remaining: usize,
 ) -> Result<usize> {
-    let realtime = match clock {
-        CLOCK_REALTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM => true,
-        CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => false,
+    let wall = match clock {
+        CLOCK_REALTIME | CLOCK_REALTIME_ALARM => Wall::Realtime,
+        CLOCK_TAI => Wall::Tai,
+        CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => Wall::Monotonic,
         CLOCK_THREAD_CPUTIME_ID
         | CLOCK_MONOTONIC_RAW
         | CLOCK_MONOTONIC_COARSE
@@ -100,15 +101,10 @@ pub fn clock_nanosleep<L: Layout>(
     if flags & TIMER_ABSTIME == 0 {
         return sleep(clock::deadline_in(ns), remaining, L::put_time);
     }
-    let slept = if realtime {
-        let ns = if clock == CLOCK_TAI {
-            clock::from_tai(ns)
-        } else {
-            ns
-        };
-        clock::sleep_until_time(ns)?
-    } else {
-        sleep_until(clock::monotonic_deadline(ns))
+    let slept = match wall {
+        Wall::Monotonic => sleep_until(clock::monotonic_deadline(ns)),
+        Wall::Realtime => clock::sleep_until_time(Deadline::TimeOfDay(ns))?,
+        Wall::Tai => clock::sleep_until_time(Deadline::Tai(ns))?,
     };
     slept.map(|()| 0).map_err(|_| Errno::ERESTARTNOHAND)
 }
@@ -278,7 +274,7 @@ pub fn clock_settime<L: Layout>(clock: u32, from: usize) -> Result<usize> {
     }
     let ns = read_time::<L>(from)?.ok_or(Errno::EFAULT)?;
     require(CAP_SYS_TIME)?;
-    clock::set_realtime(ns);
+    clock::set_realtime(ns)?;
     Ok(0)
 }
 
@@ -301,6 +297,6 @@ pub fn settimeofday<L: Layout>(from: usize, zone: usize) -> Result<usize> {
     }
     let ns = nanoseconds([seconds, us * 1000])?;
     require(CAP_SYS_TIME)?;
-    clock::set_realtime(ns);
+    clock::set_realtime(ns)?;
     Ok(0)
 }

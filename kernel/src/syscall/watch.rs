@@ -1,4 +1,4 @@
-//! The table of watched threads: every entry lets whoever watches see the call before it is made,
+//! The table of watched threads: every entry lets watchers see the call before it is made,
 //! and what came of it.
 
 use super::{HANDLERS, trace};

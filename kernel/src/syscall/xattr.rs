@@ -45,7 +45,7 @@ fn check(entry: &Path, name: &[u8], write: bool) -> Result<()> {
         (_, true) if privileged || !write => Ok(()),
         (_, true) => Err(Errno::EPERM),
         _ if name.starts_with(b"system.") => Err(Errno::EOPNOTSUPP),
-        // No file system knows others; who may not read or write the file is told that first.
+        // No file system knows others; a lack of permission is reported first.
         _ => perm::check(entry, wanted).and(Err(Errno::EOPNOTSUPP)),
     }
 }
@@ -71,7 +71,7 @@ fn set(entry: &Path, key: usize, value: usize, size: usize, flags: u32) -> Resul
     Ok(0)
 }
 
-/// Copies `bytes` to the program, or tells their length when it gave no room.
+/// Copies `bytes` to the program, or returns their length when it gave no room.
 fn give(bytes: &[u8], to: usize, size: usize) -> Result<usize> {
     if size > 0 {
         if bytes.len() > size {

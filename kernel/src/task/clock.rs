@@ -7,13 +7,13 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use alloc::sync::{Arc, Weak};
 
 use crate::arch::{self, current_arc, time};
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::fs::sequence::Sequence;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
 use super::wait_queue::{WaitError, WaitQueue};
-use super::{Thread, require, sched};
+use super::{Thread, ntp, require, sched};
 use linux_raw_sys::general::{CAP_WAKE_ALARM, CLOCK_BOOTTIME_ALARM, CLOCK_REALTIME_ALARM};
 
 /// Nanoseconds in a second.
@@ -23,6 +23,8 @@ pub const SECOND: u64 = 1_000_000_000;
 static BOOT: AtomicU64 = AtomicU64::new(0);
 /// The time of day less CLOCK_MONOTONIC, in ns.
 static OFFSET: AtomicI64 = AtomicI64::new(0);
+/// How fast that grows at most, before it is told ([`ntp`]).
+static FASTEST: AtomicI64 = AtomicI64::new(0);
 /// CLOCK_TAI less the time of day, in s.
 static TAI: AtomicU32 = AtomicU32::new(0);
 
@@ -62,9 +64,11 @@ pub fn tai_offset() -> u32 {
     TAI.load(Relaxed)
 }
 
-/// Sets that; who sleeps until a time of CLOCK_TAI goes by what it was.
+/// Sets that.
 pub fn set_tai_offset(seconds: u32) {
-    TAI.store(seconds, Relaxed);
+    if TAI.swap(seconds, Relaxed) != seconds {
+        tell_followers();
+    }
 }
 
 /// CLOCK_TAI, in ns.
@@ -73,22 +77,63 @@ pub fn tai_ns() -> u64 {
 }
 
 /// A time of CLOCK_TAI in ns as the time of day.
-pub fn from_tai(ns: u64) -> u64 {
+fn from_tai(ns: u64) -> u64 {
     ns.saturating_sub(u64::from(tai_offset()) * SECOND)
 }
 
+/// From when on the time of day is refused, in ns since 1970: 30 years before its end
+/// (TIME_SETTOD_SEC_MAX).
+const LATEST: u64 = 8_277_292_036 * SECOND;
+
 /// Sets CLOCK_REALTIME, in ns since 1970.
-pub fn set_realtime(ns: u64) {
-    let offset = ns as i64 - monotonic_ns() as i64;
-    OFFSET.store(offset, Relaxed);
-    arch::vdso::set_realtime_offset(offset);
+///
+/// # Errors
+/// EINVAL: the machine did not run that early, or it is too late.
+pub fn set_realtime(ns: u64) -> Result<()> {
+    set_by(|now, _| offset_of(ns, now))
+}
+
+/// Sets CLOCK_REALTIME forward by so many ns, or back.
+///
+/// # Errors
+/// EINVAL as above.
+pub fn step_realtime(by: i64) -> Result<()> {
+    set_by(|now, offset| {
+        let ns = now.checked_add_signed(offset).ok_or(Errno::EINVAL)?;
+        offset_of(ns.checked_add_signed(by).ok_or(Errno::EINVAL)?, now)
+    })
+}
+
+fn offset_of(ns: u64, now: u64) -> Result<i64> {
+    let offset = ns.checked_sub(now).filter(|_| ns < LATEST);
+    offset.map(|ns| ns as i64).ok_or(Errno::EINVAL)
+}
+
+fn set_by(offset: impl FnOnce(u64, i64) -> Result<i64>) -> Result<()> {
+    ntp::set(offset)?;
     TIMES_SET.fetch_add(1, Relaxed);
+    tell_followers();
+    Ok(())
+}
+
+/// CLOCK_REALTIME's offset is this from now on, and grows no faster than that. The caller's lock
+/// keeps others out.
+pub(super) fn publish(offset: i64, fastest: i64) {
+    OFFSET.store(offset, Relaxed);
+    FASTEST.store(fastest, Relaxed);
+    arch::vdso::set_realtime_offset(offset);
+}
+
+/// Deadlines are to be computed again.
+pub(super) fn tell_followers() {
+    TIMES_TOLD.fetch_add(1, Relaxed);
     let (mut from, end) = (0, FOLLOWERS.lock().end());
     while let Some((number, follower)) = next_follower(from).filter(|next| next.0 < end) {
         from = number + 1;
         if let Some(follower) = follower.upgrade() {
             follower.time_was_set();
         }
+        sched::cond_resched();
     }
 }
 
@@ -100,7 +145,7 @@ fn next_follower(from: u64) -> Option<(u64, Weak<dyn Follow>)> {
 
 /// Something that is to happen at a time of day.
 pub trait Follow: Send + Sync {
-    /// The time of day was set.
+    /// The time of day was set, or CLOCK_TAI, or goes faster.
     fn time_was_set(self: Arc<Self>);
 }
 
@@ -111,7 +156,7 @@ static FOLLOWERS: Mutex<Sequence<Weak<dyn Follow>>> = Mutex::new(Sequence::new()
 pub struct Following(AtomicU64);
 
 impl Following {
-    /// It is not told.
+    /// It is not reported.
     pub const fn new() -> Self {
         Following(AtomicU64::new(0))
     }
@@ -158,6 +203,8 @@ pub fn times_set() -> u64 {
 }
 
 static TIMES_SET: AtomicU64 = AtomicU64::new(0);
+/// How often followers were told.
+static TIMES_TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// When a wait ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,6 +213,8 @@ pub enum Deadline {
     Ticks(u64),
     /// A time of CLOCK_REALTIME in ns, whenever that comes once the time of day is set.
     TimeOfDay(u64),
+    /// The same of CLOCK_TAI.
+    Tai(u64),
 }
 
 impl Deadline {
@@ -174,6 +223,7 @@ impl Deadline {
         match self {
             Deadline::Ticks(ticks) => ticks,
             Deadline::TimeOfDay(ns) => realtime_deadline(ns),
+            Deadline::Tai(ns) => realtime_deadline(from_tai(ns)),
         }
     }
 
@@ -219,20 +269,22 @@ pub fn wait_in(
 ) -> Result<core::result::Result<(), WaitError>> {
     let _sleeper = deadline.follow()?;
     loop {
-        let ticks = deadline.ticks();
-        let woken = queue.wait_interruptible(|| ready() || deadline.ticks() != ticks, Some(ticks));
-        if woken.is_err() || ready() {
+        let told = TIMES_TOLD.load(Relaxed);
+        let is_told = || TIMES_TOLD.load(Relaxed) != told;
+        let woken = queue.wait_interruptible(|| ready() || is_told(), Some(deadline.ticks()));
+        let is_early = woken == Err(WaitError::TimedOut) && deadline.ticks() > time::now_ticks();
+        if !is_early && (woken.is_err() || ready()) {
             return Ok(woken);
         }
     }
 }
 
-/// Sleeps until a time of CLOCK_REALTIME in ns, or a signal.
+/// Sleeps until `deadline`, or a signal.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn sleep_until_time(ns: u64) -> Result<core::result::Result<(), WaitError>> {
-    let woken = wait_in(&WaitQueue::new(), || false, Deadline::TimeOfDay(ns))?;
+pub fn sleep_until_time(deadline: Deadline) -> Result<core::result::Result<(), WaitError>> {
+    let woken = wait_in(&WaitQueue::new(), || false, deadline)?;
     Ok(woken.or_else(|error| match error {
         WaitError::TimedOut => Ok(()),
         error => Err(error),
@@ -247,6 +299,8 @@ pub enum Wall {
     Monotonic,
     /// CLOCK_REALTIME.
     Realtime,
+    /// CLOCK_TAI.
+    Tai,
 }
 
 impl Wall {
@@ -255,6 +309,7 @@ impl Wall {
         match self {
             Wall::Monotonic => monotonic_ns(),
             Wall::Realtime => realtime_ns(),
+            Wall::Tai => tai_ns(),
         }
     }
 
@@ -263,6 +318,7 @@ impl Wall {
         match self {
             Wall::Monotonic => monotonic_deadline(ns),
             Wall::Realtime => realtime_deadline(ns),
+            Wall::Tai => realtime_deadline(from_tai(ns)),
         }
     }
 }
@@ -272,9 +328,17 @@ pub fn monotonic_deadline(ns: u64) -> u64 {
     boot_ticks().saturating_add(time::ns_to_ticks(ns).saturating_add(1))
 }
 
-/// The deadline, in ticks, of a time of CLOCK_REALTIME in ns.
+/// The deadline, in ticks, of a time of CLOCK_REALTIME in ns: early, where the clock goes slower
+/// until then than it may.
 pub fn realtime_deadline(ns: u64) -> u64 {
-    monotonic_deadline(ns.saturating_add_signed(-realtime_offset()))
+    let nominal = ns.saturating_add_signed(realtime_offset().saturating_neg());
+    monotonic_deadline(match FASTEST.load(Relaxed) {
+        0 => nominal,
+        rate => {
+            let now = monotonic_ns().min(nominal);
+            now.saturating_add(::ntp::unslewed(nominal - now, rate))
+        }
+    })
 }
 
 /// The deadline, in ticks, `ns` from now.

@@ -96,7 +96,7 @@ struct Program {
 }
 
 /// Writes the core file of the current process, which `info` ends, where its limits
-/// allow one; tells whether it did.
+/// allow one; returns whether it did.
 pub fn dump(info: &Info) -> bool {
     let (thread, limit) = (current(), rlimit(RLIMIT_CORE));
     if limit < PAGE_SIZE
@@ -237,7 +237,7 @@ fn write(info: &Info, others: Vec<u8>, limit: u64) -> Result<()> {
         }
         at += len as u64;
     }
-    file.entry().inode().truncate(at.min(limit))
+    file.dentry().inode().truncate(at.min(limit))
 }
 
 /// The pages of a VMA that are there, into the file from `at` on; the others are holes. Nothing

@@ -211,13 +211,13 @@ impl Credentials {
         }
     }
 
-    /// Whether who had `old` must not look into what has these any more (commit_creds).
+    /// Whether a process with `old` must not inspect one with these any more (commit_creds).
     pub fn is_guarded_from(&self, old: &Credentials) -> bool {
         let ids = |who: &Credentials| [who.euid, who.egid, who.fsuid, who.fsgid];
         ids(self) != ids(old) || self.permitted & !old.permitted != 0
     }
 
-    /// As exec leaves them, and whether the program is more privileged than who runs it
+    /// As exec leaves them, and whether the program is more privileged than its caller
     /// (AT_SECURE). `owner` and `group` are those of a set-user-ID or set-group-ID program, `file`
     /// its capabilities; `withheld` says what it does not get (cap_bprm_creds_from_file).
     ///
@@ -276,7 +276,7 @@ impl Credentials {
 pub enum Withheld {
     /// Nothing.
     Nothing,
-    /// What who runs it could not take on itself: somebody traces it, or shares its directory.
+    /// What its caller could not take on itself: somebody traces it, or shares its directory.
     Gained,
     /// All (PR_SET_NO_NEW_PRIVS).
     All,

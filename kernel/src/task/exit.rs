@@ -13,7 +13,6 @@ use super::{Process, Thread, current, futex, job, pid_table, ptrace, sched::prep
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs;
-use crate::ipc;
 use crate::mm::user;
 
 /// Ends the current process: `status` as wait(2) reports it.
@@ -94,7 +93,6 @@ fn end_of_init(process: &Process) -> ! {
 fn end_process(process: &Process) {
     process.timers.clear();
     process.leave_program();
-    ipc::sysv_sem::undo_all(process);
     ptrace::end_of_tracer(process);
     if process.session() == process.pid() {
         fs::tty::session_ended(process.session());
@@ -113,7 +111,7 @@ fn end_process(process: &Process) {
         job::orphaned_by(&parent, process);
         notify(process, &parent);
     }
-    process.set_end_told();
+    process.set_end_notified();
 }
 
 /// Tells `child`, whose parent the current process was, by the signals that its threads asked for
@@ -148,7 +146,7 @@ fn notify(child: &Process, parent: &Process) {
         // An ordinary signal needs no room.
         _ = signal::send_info(parent, None, &child_info(child, number));
     }
-    child.set_end_told();
+    child.set_end_notified();
     if buried && child.claim_release() {
         pid_table::remove_process(child);
         child.notify_ended();
@@ -157,7 +155,7 @@ fn notify(child: &Process, parent: &Process) {
     child.changed.wake_all();
 }
 
-/// Whether a process wants to be told that its children stop and go on.
+/// Whether a process wants a signal when its children stop and go on.
 pub(super) fn wants_stops(parent: &Process) -> bool {
     let action = parent.signals.with_actions(|actions| actions.get(SIGCHLD));
     action.handler != signal::SIG_IGN && action.flags & SA_NOCLDSTOP as usize == 0

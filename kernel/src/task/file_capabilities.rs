@@ -20,7 +20,7 @@ const VFS_CAP_FLAGS_EFFECTIVE: u32 = 1;
 pub struct FileCapabilities {
     /// Whoever runs it.
     pub permitted: u64,
-    /// As far as who runs it may pass them on.
+    /// As far as its caller may pass them on.
     pub inheritable: u64,
     /// They are in force from the start.
     pub effective: bool,

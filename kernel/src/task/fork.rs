@@ -47,7 +47,7 @@ impl CloneRequest {
         self.flags & flag as u64 != 0
     }
 
-    /// What a tracer is told of the child: an option (PTRACE_O_*) and an event.
+    /// What is reported of the child to a tracer: an option (PTRACE_O_*) and an event.
     fn event(&self) -> Option<(u32, u32)> {
         Some(if self.has(CLONE_VFORK) {
             (PTRACE_O_TRACEVFORK, PTRACE_EVENT_VFORK)
@@ -70,13 +70,22 @@ impl CloneRequest {
     }
 }
 
+/// Namespaces that only who may administer makes.
+const PRIVILEGED: u32 =
+    CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET;
+
+// All bits but those of the signal, and what is refused.
+const _: () = assert!(
+    abi::options::CLONE.mask()
+        == !(CSIGNAL | PRIVILEGED | CLONE_NEWUSER) as u64 | CLONE_CLEAR_SIGHAND,
+    "abi and clone disagree"
+);
+
 /// There is one namespace of each kind: a new one is refused, to the unprivileged as such.
 ///
 /// # Errors
 /// EPERM, EINVAL.
 pub fn check_namespaces(flags: u64) -> Result<()> {
-    const PRIVILEGED: u32 =
-        CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET;
     if flags & u64::from(PRIVILEGED) != 0 {
         super::require(CAP_SYS_ADMIN)?;
     }
@@ -235,7 +244,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
 /// A thread or a process that was just made.
 pub struct Cloned {
     tid: i32,
-    /// What a tracer is told of it: an option (PTRACE_O_*) and an event.
+    /// What is reported of it to a tracer: an option (PTRACE_O_*) and an event.
     event: Option<(u32, u32)>,
     /// The process that has the maker's memory, for which that waits (vfork).
     borrower: Option<Arc<Process>>,
@@ -300,7 +309,17 @@ fn copy_resources(request: &CloneRequest, parent: &Thread) -> Result<Resources> 
     } else {
         parent.space().map(|space| space.fork()).transpose()?
     };
-    Ok(Resources { space, files, fs })
+    let undo_list = if request.has(CLONE_SYSVSEM) {
+        Some(parent.undo_list()?)
+    } else {
+        None
+    };
+    Ok(Resources {
+        space,
+        files,
+        fs,
+        undo_list,
+    })
 }
 
 /// EAGAIN where the user has as many threads as RLIMIT_NPROC allows.
@@ -339,6 +358,11 @@ fn new_process(
             old.parent()
         } else {
             old.pid()
+        },
+        parent_tid: if request.has(CLONE_PARENT) {
+            old.parent_tid.load(Relaxed)
+        } else {
+            parent.tid()
         },
         group: old.group(),
         session: old.session(),

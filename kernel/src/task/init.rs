@@ -12,7 +12,7 @@ use super::oom_adjust::OomAdjust;
 use super::process::{self, Image, Process};
 use super::signal::{Actions, NO_ALTSTACK};
 use super::thread::{self, Resources, Thread};
-use super::{clock, coredump, credentials::Credentials, current, pid_table, sched};
+use super::{clock, coredump, credentials::Credentials, current, pid_table, sched, work_queue};
 use crate::arch::{self, ThreadState, cpu};
 use crate::errno::Result;
 use crate::fs::{self, fs_context::FsShare};
@@ -28,6 +28,7 @@ fn new_process(pid: i32) -> Result<Process> {
     Ok(Process::new(process::Parts {
         pid,
         parent: 0,
+        parent_tid: 0,
         group: pid,
         session: pid,
         actions: Actions::new()?,
@@ -53,6 +54,7 @@ pub fn init() {
     arch::vdso::init(clock::boot_ticks()).expect("memory for the vDSO");
     KERNEL.call_once(|| Arc::new(new_process(0).expect("memory for the first process")));
     start_cpu();
+    work_queue::init().expect("memory for the first thread");
 }
 
 /// Makes what this CPU did until now its idle thread.
@@ -79,7 +81,6 @@ pub fn start_cpu() {
     count_groups::apply(cpu::this(), current().sched.mode());
 }
 
-#[cfg(feature = "selftest")]
 /// Makes a thread of the kernel that runs `entry(argument)`.
 ///
 /// # Errors
@@ -108,7 +109,11 @@ fn new_thread(
     resources: Resources,
     name: &str,
 ) -> Result<Arc<Thread>> {
-    sched::admit()?;
+    // The kernel's own have no number, and are in nobody's way.
+    let counted = tid != 0;
+    if counted {
+        sched::admit()?;
+    }
     try_arc(Thread::new(thread::Parts {
         arch: || arch,
         tid,
@@ -121,7 +126,7 @@ fn new_thread(
         name: thread::short_name(name.as_bytes()),
         allowed: u64::MAX,
         nice: 0,
-        counted: true,
+        counted,
         slack: super::thread::FIRST_SLACK,
         personality: 0,
         clear_tid: 0,
@@ -140,6 +145,7 @@ fn make_init() -> Result<()> {
         space: None,
         files: Some(fs::console_descriptors()?),
         fs: Some(FsShare::new(fs::root())?),
+        undo_list: None,
     };
     let arch = ThreadState::new(KernelStack::new()?, run_init, 0);
     let thread = new_thread(arch, pid, process.clone(), resources, "init")?;

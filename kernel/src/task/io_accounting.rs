@@ -57,7 +57,7 @@ impl Transfers {
         }
     }
 
-    /// Adds what somebody counted who is gone. Under a lock.
+    /// Adds the counts of a thread that is gone. Under a lock.
     pub(super) fn inherit(&self, from: &Transfers) {
         for (to, from) in self.0.iter().zip(&from.0) {
             add(to, from.load(Relaxed));

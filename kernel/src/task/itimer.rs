@@ -32,8 +32,8 @@ const MOST_OVERRUNS: u64 = i32::MAX as u64;
 /// What a timer's time is.
 #[derive(Clone)]
 pub enum Base {
-    /// Time that passes; whether absolute times are those of CLOCK_REALTIME.
-    Wall { realtime: bool },
+    /// Time that passes, and what absolute times are those of.
+    Wall(Wall),
     /// CPU time of a process.
     Process(Weak<Process>),
     /// CPU time that the timer's own process spent in its program.
@@ -42,7 +42,7 @@ pub enum Base {
     Thread(Weak<Thread>),
 }
 
-/// What timer_create(2) was asked for, as `/proc/PID/timers` tells it.
+/// What timer_create(2) was asked for, as `/proc/PID/timers` shows it.
 #[derive(Clone, Copy)]
 pub struct Request {
     /// CLOCK_*, or that of a process or thread.
@@ -82,7 +82,7 @@ struct State {
     interval: u64,
     /// What `next` is a time of, where the base is time that passes.
     wall: Wall,
-    /// Expiries that nobody was told of since the last signal.
+    /// Expiries since the last signal (its overrun).
     ignored: u64,
     /// The overruns that the last delivered signal had.
     reported: u64,
@@ -113,7 +113,7 @@ pub struct SignalTimer {
     base: Base,
     notice: Notice,
     state: Mutex<State>,
-    /// Whether it is told when the time of day is set.
+    /// Whether it ends when the time of day is set.
     following: Following,
     /// What a POSIX timer was made for, and takes of its maker's user: a signal may wait for each.
     made: Option<(Request, Charge)>,
@@ -156,7 +156,7 @@ impl SignalTimer {
     /// The time of the timer's base, in ns.
     fn now(&self, wall: Wall) -> u64 {
         let ticks = match &self.base {
-            Base::Wall { .. } => return wall.now(),
+            Base::Wall(_) => return wall.now(),
             Base::Process(process) => process.upgrade().map_or(0, |process| process.usage().ticks),
             Base::User => self
                 .process
@@ -171,7 +171,7 @@ impl SignalTimer {
     /// passes is never less than CPU time of a single thread, and an early look does no harm.
     fn look_at(&self, state: &State) -> u64 {
         let process = match &self.base {
-            Base::Wall { .. } => return state.wall.deadline(state.next),
+            Base::Wall(_) => return state.wall.deadline(state.next),
             Base::Process(process) => process,
             _ => &self.process,
         };
@@ -211,8 +211,11 @@ impl SignalTimer {
     /// # Errors
     /// ENOMEM.
     pub fn set(self: &Arc<Self>, new: Setting, absolute: bool) -> Result<Setting> {
-        let follows = absolute && matches!(self.base, Base::Wall { realtime: true });
-        if follows {
+        let wall = match self.base {
+            Base::Wall(wall) if absolute => wall,
+            _ => Wall::Monotonic,
+        };
+        if wall != Wall::Monotonic {
             let this: Weak<SignalTimer> = Arc::downgrade(self);
             self.following.begin(this)?;
         }
@@ -221,11 +224,7 @@ impl SignalTimer {
         let stale = state.armed.take();
         *state = State {
             interval: new.interval,
-            wall: if follows {
-                Wall::Realtime
-            } else {
-                Wall::Monotonic
-            },
+            wall,
             ..State::default()
         };
         if new.left != 0 {
@@ -240,7 +239,7 @@ impl SignalTimer {
         Ok(old)
     }
 
-    /// How often the timer expired beyond what the last signal told.
+    /// How often the timer expired beyond what the last signal reported.
     pub fn overrun(&self) -> i32 {
         self.state.lock().reported.min(MOST_OVERRUNS) as i32
     }
@@ -259,7 +258,7 @@ impl SignalTimer {
         matches!(self.notice, Notice::Interval(SIGALRM))
     }
 
-    /// The signal that tells of it at `now`, by its own clock; none where nobody is to know, or
+    /// The signal that it sends at `now`, by its own clock; none where nobody is to know, or
     /// would.
     fn message(&self, now: u64) -> Option<Message> {
         let process = self.process.upgrade()?;
@@ -292,7 +291,7 @@ impl SignalTimer {
         match self.notice {
             _ if state.interval == 0 => state.next = 0,
             Notice::Signal { .. } if !is_told => {
-                // Nobody is told: no more often than Linux's clock ticks.
+                // Nobody is notified: no more often than Linux's clock ticks.
                 state.ignored += state.advance(now);
                 return clock::deadline_in(TICK);
             }
@@ -316,8 +315,8 @@ impl SignalTimer {
 
 impl Expire for SignalTimer {
     fn expire(self: Arc<Self>) {
-        // One look at the clock says whether it is due and what is told: a limit that is reached in
-        // between is no mere warning.
+        // One look at the clock says whether it is due and what is reported: a limit that is
+        // reached in between is no mere warning.
         let wall = self.state.lock().wall;
         let now = self.now(wall);
         let message = self.message(now);
@@ -353,7 +352,7 @@ impl Expire for SignalTimer {
 impl Follow for SignalTimer {
     fn time_was_set(self: Arc<Self>) {
         let mut state = self.state.lock();
-        if state.wall == Wall::Realtime && state.armed.is_some() {
+        if state.wall != Wall::Monotonic && state.armed.is_some() {
             let stale = state.armed.take();
             self.arm(&mut state, 0);
             drop(state);
@@ -415,7 +414,7 @@ impl Timers {
         }
         let process = current().process();
         let (base, number) = match which {
-            0 => (Base::Wall { realtime: false }, SIGALRM),
+            0 => (Base::Wall(Wall::Monotonic), SIGALRM),
             1 => (Base::User, SIGVTALRM),
             _ => (Base::Process(Arc::downgrade(process)), SIGPROF),
         };

@@ -1,4 +1,4 @@
-//! Threads and processes: who runs, who waits, who is whose child, and what they are told by
+//! Threads and processes: scheduling, waiting, parents and children, and what they are notified by
 //! signals.
 
 extern crate alloc;
@@ -22,6 +22,7 @@ pub mod job;
 pub mod limits;
 pub mod loadavg;
 pub mod membarrier;
+pub mod ntp;
 pub mod oom;
 pub mod oom_adjust;
 mod per_cpu;
@@ -51,12 +52,13 @@ pub mod uts;
 pub mod wait_child;
 pub mod wait_queue;
 pub mod work;
+pub mod work_queue;
 
 pub use exit::{exit_alone, exit_group};
 pub use fork::{CloneRequest, check_namespaces, clone};
 #[cfg(feature = "selftest")]
-pub use init::{doom, spawn_kernel};
-pub use init::{init, start_cpu, start_init};
+pub use init::doom;
+pub use init::{init, spawn_kernel, start_cpu, start_init};
 pub use per_cpu::{CpuParts, PerCpu};
 pub use process::Process;
 pub use thread::Thread;

@@ -15,15 +15,15 @@ use crate::mm::{AddressSpace, PAGE_SIZE, frame};
 use crate::net::unix::inflight;
 use crate::sync::Mutex;
 
-/// How long who is to end is waited for while none of its memory comes back, in nanoseconds.
+/// How long the victim's end is waited for while none of its memory comes back, in nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
-/// The parts of its memory that who is to end gives back, each within that time.
+/// The parts of its memory that a victim gives back, each within that time.
 const PARTS: usize = 64;
-/// How long who wants memory waits before it looks again, in nanoseconds.
+/// How long a thread that wants memory waits before it looks again, in nanoseconds.
 const PAUSE: u64 = 4_000_000;
-/// Who was chosen last; only who chooses looks at it.
+/// The last victim; only the thread that chooses looks at it.
 static VICTIM: Mutex<Option<Victim>> = Mutex::new(None);
-/// Held by the one that chooses who ends.
+/// Held by the thread that chooses a victim.
 static CHOOSING: AtomicBool = AtomicBool::new(false);
 /// The adjustment of a process that is never chosen (OOM_SCORE_ADJ_MIN).
 const NEVER: i32 = -1000;
@@ -88,7 +88,7 @@ pub fn repay() {
     // A call that fails again may want more than there is before anybody ends, and had given back
     // what it got.
     let again = thread.starved.swap(failed, Relaxed) && failed;
-    if again && !(free_some() && pause()) {
+    if again && !(free_some(true) && pause()) {
         return;
     }
     while !frame::is_ample() {
@@ -111,12 +111,12 @@ pub fn wait() {
 /// Frees some memory unless there is some by now, and waits a while for it. False if the current
 /// thread should give up: its own process is the one that ends, or there is none.
 pub fn make_room() -> bool {
-    (frame::is_ample() || free_some()) && pause()
+    (frame::is_ample() || free_some(false)) && pause()
 }
 
 /// Ends the process that holds most memory, unless sockets that nobody can receive had some, or one
-/// dies already. False if there is none.
-fn free_some() -> bool {
+/// dies already; `more`: also where there is some, but not enough. False if there is none.
+fn free_some(more: bool) -> bool {
     if current().must_die() || inflight::collect() {
         return true;
     }
@@ -124,19 +124,23 @@ fn free_some() -> bool {
     if CHOOSING.swap(true, Acquire) {
         return true;
     }
-    let freed = choose();
+    let freed = choose(more);
     CHOOSING.store(false, Release);
     freed
 }
 
 /// Ends the process that holds most, for one caller at a time. It may let others run.
-fn choose() -> bool {
+fn choose(more: bool) -> bool {
     let mut victim = VICTIM.lock().take();
+    let is_ending = victim.as_mut().is_some_and(Victim::is_ending);
+    // Asked last: it may have ended while its memory was counted.
     if victim.take_if(|victim| !victim.is_alive()).is_some() {
         // Its memory came back, perhaps after the caller looked.
         return true;
     }
-    let waits = victim.as_mut().is_some_and(Victim::is_ending)
+    // So it may where another caller found that.
+    let waits = is_ending
+        || !more && frame::is_ample()
         || match largest() {
             Some((process, space)) => {
                 victim = Some(Victim::new(&process, space));
@@ -199,7 +203,7 @@ fn badness(process: &Process) -> Option<(isize, Arc<AddressSpace>)> {
     Some(((pages(&space) + stacks + held) as isize + shift, space))
 }
 
-/// What oom_score tells: 667 of a process that has nothing, a thousand of one that has half of all
+/// What oom_score shows: 667 of a process that has nothing, a thousand of one that has half of all
 /// memory.
 pub fn score(process: &Process) -> usize {
     let total = frame::total().max(1) as isize;
@@ -222,5 +226,17 @@ crate::selftest! {
         assert!(!victim.is_ending() && victim.is_last_hope());
         victim.process = Weak::new();
         assert!(!victim.is_last_hope());
+    }
+
+    fn nobody_ends_where_memory_is_back() {
+        let gone = |process: &Arc<Process>| {
+            let space = crate::mm::SpaceUser::new(crate::arch::user_end()).unwrap();
+            let victim = Victim::new(process, (*space).clone());
+            Victim { process: Weak::new(), until: 0, ..victim }
+        };
+        assert!(frame::is_ample() && VICTIM.lock().is_none());
+        assert!(choose(false));
+        *VICTIM.lock() = Some(gone(current().process()));
+        assert!(choose(true) && VICTIM.lock().is_none());
     }
 }

@@ -42,7 +42,7 @@ impl OomAdjust {
         self.value.load(Relaxed)
     }
 
-    /// Sets the value; who may set any sets what others may not go below, too.
+    /// Sets the value, and with the right to set any, the least that others may set.
     ///
     /// # Errors
     /// EACCES: it is too low for the caller.

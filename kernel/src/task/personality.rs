@@ -2,7 +2,7 @@
 
 use super::current;
 
-/// uname(2) tells of a Linux 2.6.
+/// uname(2) reports a Linux 2.6.
 pub const UNAME26: u32 = 0x002_0000;
 /// Nothing begins at random addresses.
 pub const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
@@ -16,6 +16,18 @@ pub const STICKY_TIMEOUTS: u32 = 0x400_0000;
 pub const KIND: u32 = 0xff;
 /// A 32-bit Linux.
 pub const LINUX32: u32 = 8;
+
+const _: () = assert!(
+    abi::options::PERSONALITY.is_handled_by(&[
+        LINUX32 as u64,
+        UNAME26 as u64,
+        ADDR_NO_RANDOMIZE as u64,
+        ADDR_COMPAT_LAYOUT as u64,
+        READ_IMPLIES_EXEC as u64,
+        STICKY_TIMEOUTS as u64,
+    ]),
+    "abi and personality disagree"
+);
 
 /// Whether the current thread has the bit `which`.
 pub fn has(which: u32) -> bool {

@@ -1,4 +1,4 @@
-//! All threads and processes by number, and who is whose child.
+//! All threads and processes by number, and their children.
 
 extern crate alloc;
 
@@ -129,6 +129,14 @@ static TREE: Mutex<Tree> = Mutex::new(Tree {
 });
 
 impl Tree {
+    fn is_thread(&self, tid: i32, process: &Process) -> bool {
+        let thread = self
+            .entries
+            .get(&tid)
+            .and_then(|entry| entry.thread.as_ref());
+        thread.is_some_and(|thread| core::ptr::eq(&**thread.process(), process))
+    }
+
     fn process(&self, pid: i32) -> Option<&Arc<Process>> {
         self.entries.get(&pid)?.process.as_ref()
     }
@@ -158,7 +166,8 @@ impl Tree {
 /// Lists of children, groups and sessions. They are linked through the entries, so that moving a
 /// process between them cannot fail.
 impl Tree {
-    /// What names who comes after `older` in the list of `above`, whose oldest comes after nobody.
+    /// The link to the process after `older` in the list of `above`, whose oldest comes after
+    /// nobody.
     fn younger_than(&mut self, kind: Kind, older: i32, above: i32) -> Option<&mut i32> {
         Some(match older {
             0 => &mut self.entry(above)?.lists[kind as usize].oldest,
@@ -166,7 +175,7 @@ impl Tree {
         })
     }
 
-    /// What names who comes before `younger`, and before nobody the youngest.
+    /// The link to the process before `younger`, or to the youngest where that is none.
     fn older_than(&mut self, kind: Kind, younger: i32, above: i32) -> Option<&mut i32> {
         Some(match younger {
             0 => &mut self.entry(above)?.lists[kind as usize].youngest,
@@ -586,27 +595,34 @@ fn collect<T>(processes: impl Iterator<Item = T>) -> Result<Vec<T>> {
     Ok(found)
 }
 
-/// What `select` finds of the processes of a group, the first to be asked being who came first.
+/// What `select` finds of the processes of a group, asked in the order in which they came.
 pub fn find_of_group<T>(group: i32, select: impl FnMut(&Arc<Process>) -> Option<T>) -> Option<T> {
     TREE.lock().list(Kind::Group, group).find_map(select)
 }
 
-/// The first child of `parent` that `select` chooses.
+/// The first child of `parent` that `select` chooses, which can ask whether a number is that of a
+/// living thread of the parent.
 pub fn find_child<T>(
     parent: &Process,
-    mut select: impl FnMut(&Arc<Process>) -> Option<T>,
+    mut select: impl FnMut(&Arc<Process>, &dyn Fn(i32) -> bool) -> Option<T>,
 ) -> Option<T> {
     let tree = TREE.lock();
+    let is_thread = |tid| tree.is_thread(tid, parent);
     tree.list(Kind::Children, parent.pid())
-        .find_map(&mut select)
+        .find_map(|child| select(child, &is_thread))
+}
+
+/// Whether `tid` is the number of a living thread of `process`.
+pub fn is_thread(tid: i32, process: &Process) -> bool {
+    TREE.lock().is_thread(tid, process)
 }
 
 /// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to
-/// process 1. Calls `told` with each child and its new parent.
-pub fn orphan_children(process: &Process, mut told: impl FnMut(&Arc<Process>, &Arc<Process>)) {
+/// process 1. Calls `notify` with each child and its new parent.
+pub fn orphan_children(process: &Process, mut notify: impl FnMut(&Arc<Process>, &Arc<Process>)) {
     let mut heir = None;
     while let Some((child, parent)) = orphan(process, heir.take()) {
-        told(&child, &parent);
+        notify(&child, &parent);
         heir = Some(parent);
         super::sched::cond_resched();
     }
@@ -624,6 +640,7 @@ fn orphan(process: &Process, known: Option<Arc<Process>>) -> Option<(Arc<Process
     let heir = parent.pid();
     tree.leave(Kind::Children, &child);
     child.parent.store(heir, Relaxed);
+    child.parent_tid.store(heir, Relaxed);
     tree.enter(Kind::Children, &child);
     // What the old parent chose is not the new one's to bear.
     child.exit_signal.store(SIGCHLD, Relaxed);

@@ -2,7 +2,7 @@
 
 extern crate alloc;
 
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -14,7 +14,7 @@ use super::io_accounting::{Sums, Transfers};
 use super::itimer::Timers;
 use super::limits::Limits;
 use super::oom_adjust::OomAdjust;
-use super::rusage::{Times, Told, Usage};
+use super::rusage::{PrevCputime, Times, Usage};
 use super::sched::state;
 use super::signal::{self, Actions, Pending, Stop};
 use super::signal_groups::Several;
@@ -24,7 +24,6 @@ use super::{clock, coredump};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::poll::WaitSource;
-use crate::ipc::sysv_sem::Set;
 use crate::keyring::Key;
 use crate::mm::AddressSpace;
 use crate::sync::{Mutex, MutexGuard, Once};
@@ -37,7 +36,7 @@ pub struct SharedSignals {
     actions: Mutex<Arc<Actions>>,
     /// Whether it is stopped.
     pub stop: Stop,
-    /// Those who wait for signals outside of handlers (sigtimedwait).
+    /// Threads that wait for signals outside of handlers (sigtimedwait).
     pub waited: WaitQueue,
     /// What its signalfds wait for, once there was one.
     sent: Once<Arc<WaitSource>>,
@@ -128,14 +127,16 @@ impl Mode {
 pub struct Process {
     pid: i32,
     pub(super) parent: AtomicI32,
+    /// The thread of the parent that made it, or that it was given to.
+    pub(super) parent_tid: AtomicI32,
     pub(super) group: AtomicI32,
     pub(super) session: AtomicI32,
     /// Living threads; the first is the leader while it lives.
     pub(super) threads: Mutex<Vec<Arc<Thread>>>,
-    /// Told when a child changes its state.
+    /// Notified when a child changes its state.
     pub child_event: WaitQueue,
-    /// Told when threads end, when the process lets go of its parent's memory, and when signals to
-    /// several have reached it.
+    /// Notified when threads end, when the process lets go of its parent's memory, and when signals
+    /// to several have reached it.
     pub changed: WaitQueue,
     /// Whether the process runs in its parent's memory, and the parent waits for it (vfork).
     pub(super) borrows: AtomicBool,
@@ -143,7 +144,7 @@ pub struct Process {
     pub several: Several,
     /// Threads that it traces.
     tracees: Mutex<Vec<Arc<Thread>>>,
-    /// Those who poll for its end.
+    /// Watchers of its end.
     ended: Mutex<Option<Arc<WaitSource>>>,
     /// Signals.
     pub signals: SharedSignals,
@@ -161,24 +162,24 @@ pub struct Process {
     /// The status that wait(2) reports, with EXITING.
     exit: AtomicU32,
     zombie: AtomicBool,
-    /// Whether the parent was told that it is a zombie.
-    end_told: AtomicBool,
+    /// Whether the parent was notified that it is a zombie.
+    end_notified: AtomicBool,
     /// Whether a wait(2) has taken it.
     buried: AtomicBool,
-    /// The signal that tells the parent of the end; 0 for none.
+    /// The signal that the parent gets at the end; 0 for none.
     pub(super) exit_signal: AtomicU32,
     /// How many programs it has begun.
     exec_id: AtomicU64,
     /// The same of its parent when it was made (Linux's parent_exec_id).
     parent_exec_id: u64,
-    /// Keeps those out who look into it while it begins another program.
+    /// Keeps others from inspecting it while it begins another program.
     pub exec: ExecLock,
     usage: Mutex<[Usage; 2]>,
     /// What ended threads, and children that were waited for, read and wrote; under the lock of
     /// `usage`.
     transfers: Transfers,
-    /// What was told of its times, and of its children's.
-    told: [Told; 2],
+    /// Its times as last reported, and its children's.
+    prev_cputime: [PrevCputime; 2],
     started: u64,
     executed: AtomicBool,
     subreaper: AtomicBool,
@@ -189,8 +190,6 @@ pub struct Process {
     counting: Mutex<Arc<Group>>,
     traced: AtomicBool,
     barriers: AtomicU32,
-    /// Sets of semaphores in which its end undoes what it did.
-    undone: Mutex<Vec<Weak<Set>>>,
     /// How likely it is to be killed for lack of memory.
     pub oom_adjust: OomAdjust,
     /// Kinds of memory that go into a core file (coredump_filter).
@@ -206,6 +205,8 @@ pub struct Parts<'a> {
     pub pid: i32,
     /// The number of its parent.
     pub parent: i32,
+    /// The number of its parent's thread.
+    pub parent_tid: i32,
     /// Process group and session.
     pub group: i32,
     /// Session.
@@ -246,6 +247,7 @@ impl Process {
         Process {
             pid: parts.pid,
             parent: AtomicI32::new(parts.parent),
+            parent_tid: AtomicI32::new(parts.parent_tid),
             group: AtomicI32::new(parts.group),
             session: AtomicI32::new(parts.session),
             threads: Mutex::new(Vec::new()),
@@ -264,7 +266,7 @@ impl Process {
             image: Mutex::new(parts.image),
             exit: AtomicU32::new(0),
             zombie: AtomicBool::new(false),
-            end_told: AtomicBool::new(false),
+            end_notified: AtomicBool::new(false),
             buried: AtomicBool::new(false),
             exit_signal: AtomicU32::new(parts.exit_signal),
             exec_id: AtomicU64::new(0),
@@ -272,7 +274,7 @@ impl Process {
             exec: ExecLock::new(),
             usage: Mutex::new([Usage::default(); 2]),
             transfers: Transfers::new(),
-            told: [Told::new(), Told::new()],
+            prev_cputime: [PrevCputime::new(), PrevCputime::new()],
             started: clock::monotonic_ns(),
             executed: AtomicBool::new(false),
             subreaper: AtomicBool::new(false),
@@ -281,7 +283,6 @@ impl Process {
             counting: Mutex::new(parts.counting),
             traced: AtomicBool::new(parts.traced),
             barriers: AtomicU32::new(parts.barriers),
-            undone: Mutex::new(Vec::new()),
             oom_adjust: parts.oom_adjust,
             dump_filter: AtomicU32::new(parts.dump_filter),
         }
@@ -297,6 +298,13 @@ impl Process {
     #[inline]
     pub fn parent(&self) -> i32 {
         self.parent.load(Relaxed)
+    }
+
+    /// Whether `thread` is the first of those that live.
+    pub(super) fn is_first(&self, thread: &Thread) -> bool {
+        let threads = self.threads();
+        let first = threads.first();
+        first.is_some_and(|first| core::ptr::eq(&**first, thread))
     }
 
     /// The number of the process group.
@@ -371,30 +379,6 @@ impl Process {
         self.barriers.fetch_or(command, Relaxed);
     }
 
-    /// Whether its end undoes what it did to semaphores.
-    pub fn has_undo(&self) -> bool {
-        !self.undone.lock().is_empty()
-    }
-
-    /// Its end undoes what it did in `set`, of which it is told once.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    pub fn add_undo(&self, set: Weak<Set>) -> Result<()> {
-        let mut undone = self.undone.lock();
-        if undone.len() == undone.capacity() {
-            undone.retain(|set| set.strong_count() > 0);
-        }
-        undone.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        undone.push(set);
-        Ok(())
-    }
-
-    /// The sets in which its end undoes what it did; it does so once.
-    pub fn take_undo(&self) -> Vec<Weak<Set>> {
-        core::mem::take(&mut self.undone.lock())
-    }
-
     /// How many programs it has begun.
     pub fn exec_id(&self) -> u64 {
         self.exec_id.load(Relaxed)
@@ -405,7 +389,7 @@ impl Process {
         self.parent_exec_id
     }
 
-    /// It begins another program: its parent is told of its end as of any other's, and it is
+    /// It begins another program: its parent is notified of its end as of any other's, and it is
     /// another parent itself.
     pub(super) fn change_program(&self) {
         self.exit_signal.store(SIGCHLD, Relaxed);
@@ -434,7 +418,7 @@ impl Process {
         self.zombie.load(Acquire)
     }
 
-    /// What those watch who poll for its end, or for that of its threads.
+    /// The source of its end, and of its threads'.
     ///
     /// # Errors
     /// ENOMEM.
@@ -466,12 +450,12 @@ impl Process {
     }
 
     /// Whether its parent was sent the signal of its end, before which wait(2) does not find it.
-    pub(super) fn is_end_told(&self) -> bool {
-        self.end_told.load(Acquire)
+    pub(super) fn is_end_notified(&self) -> bool {
+        self.end_notified.load(Acquire)
     }
 
-    pub(super) fn set_end_told(&self) {
-        self.end_told.store(true, Release);
+    pub(super) fn set_end_notified(&self) {
+        self.end_notified.store(true, Release);
     }
 
     /// Settles the status (as wait(2) reports it) unless it is, and makes all threads end.
@@ -576,12 +560,12 @@ impl Process {
 
     /// Its CPU time.
     pub fn times(&self) -> Times {
-        self.told[0].times(&self.usage())
+        self.prev_cputime[0].adjust(&self.usage())
     }
 
     /// Its children's CPU time.
     pub fn children_times(&self) -> Times {
-        self.told[1].times(&self.children_usage())
+        self.prev_cputime[1].adjust(&self.children_usage())
     }
 
     /// When it began, in ns of CLOCK_MONOTONIC.
@@ -628,7 +612,7 @@ impl Process {
         *self.last_policy.lock()
     }
 
-    /// Sets what is told of how it was scheduled.
+    /// Sets what is reported of how it was scheduled.
     pub fn set_last_policy(&self, policy: [u32; 2]) {
         *self.last_policy.lock() = policy;
     }

@@ -25,7 +25,7 @@ pub fn check(process: &Process, thread: Option<&Thread>, by: By) -> Result<()> {
         return Ok(());
     }
     let own = current().credentials();
-    // Before the memory: who changes its identity hides the memory first.
+    // Before the memory: a process that changes its identity hides the memory first.
     let target = thread.map_or_else(|| process.credentials(), |thread| thread.credentials());
     let space = thread.and_then(|thread| thread.space());
     let (user, group, capabilities) = match by {

@@ -162,8 +162,8 @@ fn pass_on(cpu: &'static Cpu) {
     }
 }
 
-/// RLIMIT_RTTIME: who does not sleep for so long is warned, again each second, and killed at the
-/// hard limit.
+/// RLIMIT_RTTIME: a thread that does not sleep for so long is warned, again each second, and killed
+/// at the hard limit.
 fn limit(thread: &Thread) {
     let state = &thread.sched.real_time;
     let limits = &thread.process().limits;

@@ -97,27 +97,27 @@ impl Usage {
     }
 }
 
-/// The times that were told last: neither ever falls, though samples change their ratio.
-pub struct Told(Mutex<Times>);
+/// The times that were reported last: neither ever falls, though samples change their ratio.
+pub struct PrevCputime(Mutex<Times>);
 
-impl Told {
-    /// Nothing was told.
+impl PrevCputime {
+    /// Nothing was reported.
     pub const fn new() -> Self {
-        Told(Mutex::new(Times { user: 0, system: 0 }))
+        PrevCputime(Mutex::new(Times { user: 0, system: 0 }))
     }
 
-    /// The times of `usage`, and no less than what was told.
-    pub fn times(&self, usage: &Usage) -> Times {
-        let mut told = self.0.lock();
-        if usage.ticks > told.user + told.system {
-            let most = usage.ticks - told.user;
-            let system = usage.times().system.clamp(told.system, most);
-            *told = Times {
+    /// The times of `usage`, and no less than what was reported.
+    pub fn adjust(&self, usage: &Usage) -> Times {
+        let mut prev = self.0.lock();
+        if usage.ticks > prev.user + prev.system {
+            let most = usage.ticks - prev.user;
+            let system = usage.times().system.clamp(prev.system, most);
+            *prev = Times {
                 user: usage.ticks - system,
                 system,
             };
         }
-        *told
+        *prev
     }
 }
 
@@ -129,11 +129,11 @@ crate::selftest! {
         assert_eq!(used(100, [0, 0]).times(), times(100, 0));
         assert_eq!(used(100, [0, 2]).times(), times(0, 100));
         assert_eq!(used(u64::MAX, [1, 3]).times().user, u64::MAX.div_ceil(4));
-        let told = Told::new();
-        assert_eq!(told.times(&used(100, [1, 0])), times(100, 0));
-        assert_eq!(told.times(&used(120, [1, 1])), times(100, 20));
-        assert_eq!(told.times(&used(110, [1, 1])), times(100, 20));
-        assert_eq!(told.times(&used(400, [1, 1])), times(200, 200));
-        assert_eq!(told.times(&used(410, [9, 1])), times(210, 200));
+        let prev = PrevCputime::new();
+        assert_eq!(prev.adjust(&used(100, [1, 0])), times(100, 0));
+        assert_eq!(prev.adjust(&used(120, [1, 1])), times(100, 20));
+        assert_eq!(prev.adjust(&used(110, [1, 1])), times(100, 20));
+        assert_eq!(prev.adjust(&used(400, [1, 1])), times(200, 200));
+        assert_eq!(prev.adjust(&used(410, [9, 1])), times(210, 200));
     }
 }

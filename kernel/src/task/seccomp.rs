@@ -269,7 +269,7 @@ fn is_strict(call: &Call) -> bool {
     })
 }
 
-/// The strictest verdict of all filters, of equal ones the newest's, and who listens to the filter
+/// The strictest verdict of all filters, of equal ones the newest's, and the listener of the filter
 /// that it is from.
 fn strictest(call: &Call) -> (u32, Option<Arc<Listener>>) {
     let mut data = [0; WORDS];

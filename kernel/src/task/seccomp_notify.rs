@@ -85,8 +85,8 @@ enum Stage {
 struct Question {
     notice: Notice,
     stage: Stage,
-    /// Files for who asks, who takes them itself: no other process can get them, nor one that asks
-    /// no more.
+    /// Files for the thread that asks, which takes them itself: no other process can get them, nor
+    /// one that asks no more.
     gifts: VecDeque<Arc<Gift>>,
     /// Threads that wait for an answer.
     asker: Arc<WaitQueue>,
@@ -97,7 +97,7 @@ impl Question {
         matches!(self.stage, Stage::Answered(_))
     }
 
-    /// Whether who asks has something to do.
+    /// Whether the thread that asks has something to do.
     fn is_due(&self) -> bool {
         !self.gifts.is_empty() || self.is_answered()
     }
@@ -122,7 +122,7 @@ impl Member for Question {
     }
 }
 
-/// A file on its way to who asks.
+/// A file on its way to the thread that asks.
 struct Gift {
     request: AddFile,
     file: Arc<File>,
@@ -154,8 +154,8 @@ impl Gift {
         }
     }
 
-    /// Says what came of it.
-    fn settle(&self, result: Result<i32>) {
+    /// Reports the result.
+    fn complete(&self, result: Result<i32>) {
         *self.result.lock() = Some(result);
         self.giver.wake_all();
     }
@@ -168,9 +168,10 @@ impl Gift {
 /// The questions of a filter.
 pub struct Listener {
     questions: Mutex<Tree<Question>>,
-    /// Those who listen wait here.
+    /// Listeners wait here.
     changed: Arc<WaitSource>,
-    /// Whether a question that was received is interrupted by nothing but the end of who asks.
+    /// Whether a question that was received is interrupted by nothing but the end of the thread
+    /// that asks.
     is_killable: bool,
     /// The file is closed; nobody has the filter any more.
     deaf: AtomicBool,
@@ -298,7 +299,7 @@ impl Listener {
                 Ok(())
             });
         }
-        gift.settle(result);
+        gift.complete(result);
         self.changed.notify();
     }
 
@@ -306,7 +307,7 @@ impl Listener {
     fn forget(&self, id: u64) -> Option<Answer> {
         let gone = self.questions.lock().remove(&id)?;
         for gift in &gone.gifts {
-            gift.settle(Err(Errno::ESRCH));
+            gift.complete(Err(Errno::ESRCH));
         }
         // A file that was to be the answer is none where it was not entered.
         let untaken = gone.gifts.iter().any(|gift| gift.answers());
@@ -414,7 +415,8 @@ impl Listener {
         result.map(|fd| fd as usize)
     }
 
-    /// Puts a gift before who asks, to be woken. One that is the answer too is that from here on.
+    /// Gives a file to the thread that asks, which is to be woken. One that is the answer too is
+    /// that from here on.
     ///
     /// # Errors
     /// ENOENT, EINPROGRESS (there is an answer, or it was not received), EBUSY (it were the answer,
@@ -443,7 +445,7 @@ impl Listener {
         })
     }
 
-    /// Takes a gift back; false where who asks was quicker.
+    /// Takes a file back; false where the thread that asks was quicker.
     fn take_back(&self, id: u64, gift: &Arc<Gift>) -> bool {
         let taken = self.change(id, |question| {
             let mut gifts = question.gifts.iter();
@@ -475,7 +477,7 @@ impl FileOps for Ears {
                 }
             }
             ADD_FILE => listener.add_file(UserPtr::<AddFile>::new(argument).read()?),
-            // Whether who answers shall wake who asks on its own CPU.
+            // Whether an answer wakes the thread that asks on the same CPU.
             SET_FLAGS if argument <= 1 => Ok(0),
             _ => Err(Errno::EINVAL),
         }

@@ -89,7 +89,7 @@ impl Several {
         phase
     }
 
-    /// One of a phase has reached the process, whose `changed` is told.
+    /// One of a phase has reached the process, whose `changed` is notified.
     pub(super) fn end(&self, phase: usize, changed: &WaitQueue) {
         let mut forks = self.0.lock();
         forks.due[phase] -= 1;

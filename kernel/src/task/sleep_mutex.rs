@@ -43,6 +43,11 @@ impl<T: ?Sized> SleepMutex<T> {
         self.lend(value, held)
     }
 
+    /// The value, which nobody else has.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// Takes the lock, asleep until it is free or a signal kills the process.
     pub fn lock_killable(&self) -> Result<SleepMutexGuard<'_, T>, WaitError> {
         let held = self.class.sleep();

@@ -11,7 +11,7 @@ use super::credentials::Credentials;
 use super::io_accounting::Transfers;
 use super::limits;
 use super::process::Process;
-use super::rusage::{Times, Told, Usage};
+use super::rusage::{PrevCputime, Times, Usage};
 use super::sched::{Entity, state};
 use super::signal::ThreadSignals;
 use super::{futex, ptrace, rseq, sched, seccomp, user, with_space};
@@ -21,6 +21,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::File;
 use crate::fs::fs_context::FsShare;
 use crate::fs::{FdShare, FdTable, FsContext};
+use crate::ipc::sysv_sem::{self, UndoList};
 use crate::keyring::Key;
 use crate::mm::heap::try_arc;
 use crate::mm::{AddressSpace, SpaceUser};
@@ -37,6 +38,8 @@ pub struct Resources {
     pub files: Option<FdShare>,
     /// Root, directory, umask.
     pub fs: Option<FsShare>,
+    /// What the end of the last undoes of semaphores.
+    pub undo_list: Option<Arc<UndoList>>,
 }
 
 /// Writes seconds and nanoseconds into a program's memory, as it lays them out.
@@ -102,7 +105,7 @@ pub struct Thread {
     no_new_privileges: AtomicBool,
     /// The last system call that was short of memory failed for it.
     pub(super) starved: AtomicBool,
-    /// It became a user who had too many processes already (PF_NPROC_EXCEEDED).
+    /// It changed to a user with too many processes already (PF_NPROC_EXCEEDED).
     over_limit: AtomicBool,
     name: Mutex<[u8; 16]>,
     /// Whether the thread is to end though its process goes on.
@@ -125,8 +128,8 @@ pub struct Thread {
     awaited: Mutex<Option<futex::Owner>>,
     /// Its context of input and output, once it has one.
     io: Once<Arc<IoContext>>,
-    /// What was told of its CPU time.
-    told: Told,
+    /// Its CPU time as last reported.
+    prev_cputime: PrevCputime,
     /// What exit(2) gave it, as wait(2) reports it.
     end_status: AtomicU32,
     /// What it read and wrote.
@@ -214,7 +217,7 @@ impl Thread {
             personality: AtomicU32::new(parts.personality),
             robust_list: AtomicUsize::new(0),
             awaited: Mutex::new(None),
-            told: Told::new(),
+            prev_cputime: PrevCputime::new(),
             end_status: AtomicU32::new(0),
             io: Once::new(),
             transfers: Transfers::new(),
@@ -366,6 +369,34 @@ impl Thread {
         Ok(())
     }
 
+    /// What the end of the current thread, and of those that share it, undoes of semaphores.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn undo_list(&self) -> Result<Arc<UndoList>> {
+        if let Some(list) = &self.resources.lock().undo_list {
+            return Ok(list.clone());
+        }
+        let list = try_arc(UndoList::new())?;
+        self.resources.lock().undo_list = Some(list.clone());
+        Ok(list)
+    }
+
+    /// By which kcmp(2) compares it; 0 for none. Nobody else holds the list itself.
+    pub fn undo_address(&self) -> usize {
+        let resources = self.resources.lock();
+        let list = resources.undo_list.as_ref();
+        list.map_or(0, |list| Arc::as_ptr(list).addr())
+    }
+
+    /// Undoes now what the end of the current thread would undo of semaphores.
+    pub fn unshare_semaphores(&self) {
+        let list = self.resources.lock().undo_list.take();
+        if let Some(list) = list {
+            sysv_sem::leave(list);
+        }
+    }
+
     /// Gives the current thread another address space; returns the old one, which is not active any
     /// more.
     pub(super) fn replace_space(&self, space: Option<SpaceUser>) -> Option<SpaceUser> {
@@ -375,15 +406,19 @@ impl Thread {
         old
     }
 
-    /// Lets go of the descriptors, the root and the directory.
+    /// Lets go of semaphores, the descriptors, the root and the directory.
     pub(super) fn drop_files(&self) {
         let mut resources = self.resources.lock();
+        let undo_list = resources.undo_list.take();
         let files = resources.files.take();
         let fs = resources.fs.as_ref().map(|share| share.context().clone());
         // Whoever asks finds it to have the context, or one user less: the context itself goes
         // later.
         drop(resources.fs.take());
         drop(resources);
+        if let Some(list) = undo_list {
+            sysv_sem::leave(list);
+        }
         drop((files, fs));
     }
 
@@ -532,7 +567,7 @@ impl Thread {
 
     /// Its CPU time until now.
     pub fn times(&self) -> Times {
-        self.told.times(&Usage::of(self))
+        self.prev_cputime.adjust(&Usage::of(self))
     }
 
     /// Nice value, -20 to 19.
@@ -574,7 +609,7 @@ impl Thread {
         self.io_context().map_or(0, |io| io.0.load(Relaxed))
     }
 
-    /// Sets the priority of input and output, of all who share the context.
+    /// Sets the priority of input and output, of all threads that share the context.
     pub fn set_io_priority(&self, priority: u32) -> Result<()> {
         let fresh = match self.io_context() {
             Some(_) => None,
@@ -589,7 +624,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Takes over the context of who clones it: the same (CLONE_IO), or one of its own with the
+    /// Takes over the context of its parent: the same (CLONE_IO), or one of its own with the
     /// same priority.
     pub fn copy_io(&self, parent: &Thread, shares: bool) -> Result<()> {
         match parent.io_context() {

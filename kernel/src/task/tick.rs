@@ -8,7 +8,7 @@
 //!
 //! Interrupts are masked in the kernel, so the clock always seems to strike in a program. Yet what
 //! came due in the kernel is taken before the program's first instruction, thus at the pc that was
-//! returned to, and by that the entries tell it.
+//! returned to, which the entries see from it.
 
 use crate::task::CpuParts;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

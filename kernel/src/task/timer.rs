@@ -16,7 +16,8 @@ use crate::sync::Mutex;
 
 /// Something that happens at a time.
 pub trait Expire: Send + Sync {
-    /// The time has come. Called with no lock held, in no particular thread; must not sleep.
+    /// The time has come. Called in an interrupt, with no spin lock held; but the thread that it
+    /// interrupts may hold an address space and sleeping locks. Must not sleep.
     fn expire(self: Arc<Self>);
 }
 

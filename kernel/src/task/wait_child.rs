@@ -72,9 +72,9 @@ pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
 /// Looks until no child is about to be found.
 fn look_again(process: &Process, which: &Which, options: u32) -> Result<Option<Found>> {
     loop {
-        let mut untold = false;
-        let found = look(process, which, options, &mut untold);
-        if !untold || !matches!(found, Ok(None)) {
+        let mut unnotified = false;
+        let found = look(process, which, options, &mut unnotified);
+        if !unnotified || !matches!(found, Ok(None)) {
             return found;
         }
         // The signal of it must be pending first: another CPU is about to send it.
@@ -82,29 +82,35 @@ fn look_again(process: &Process, which: &Which, options: u32) -> Result<Option<F
     }
 }
 
-/// Looks at each child once; `untold` becomes true if one ended or stopped and this process was not
-/// told of it yet.
+/// Looks at each child once; `unnotified` becomes true if one ended or stopped and this process
+/// was not notified of it yet.
 fn look(
     process: &Process,
     which: &Which,
     options: u32,
-    untold: &mut bool,
+    unnotified: &mut bool,
 ) -> Result<Option<Found>> {
     let traces = !process.tracees().is_empty();
+    // The first thread has what those left that are gone.
+    let own_alone = options & __WNOTHREAD != 0;
+    let first = own_alone && process.is_first(current());
+    let own = |tid, is_thread: &dyn Fn(i32) -> bool| {
+        !own_alone || tid == current().tid() || first && !is_thread(tid)
+    };
     let mut any = false;
-    let found = pid_table::find_child(process, |child| {
-        if !selects(child, which, options) {
+    let found = pid_table::find_child(process, |child, is_thread| {
+        if !selects(child, which, options) || !own(child.parent_tid.load(Relaxed), is_thread) {
             return None;
         }
         any = true;
         // Asked once: it may end on another CPU meanwhile, and is found the next time then.
         let ended = child.is_zombie();
-        let untold_end = ended && !child.is_end_told();
-        if untold_end || options & WSTOPPED != 0 && child.signals.stop.is_untold() {
-            *untold = true;
+        let unnotified_end = ended && !child.is_end_notified();
+        if unnotified_end || options & WSTOPPED != 0 && child.signals.stop.is_unnotified() {
+            *unnotified = true;
             return None;
         }
-        // A tracer is told of each thread's stop instead.
+        // A tracer is notified of each thread's stop instead.
         if traces && !ended && child.is_traced_by(process) {
             return None;
         }
@@ -114,7 +120,12 @@ fn look(
         if !traces {
             return if any { Ok(None) } else { Err(Errno::ECHILD) };
         }
-        let traced = ptrace::look(process, |thread| selects_tracee(thread, which), options);
+        let is_thread = |tid| pid_table::is_thread(tid, process);
+        let traced = ptrace::look(
+            process,
+            |thread, tracer| selects_tracee(thread, which) && own(tracer, &is_thread),
+            options,
+        );
         return match traced {
             Err(_) if any => Ok(None),
             other => other,
@@ -127,7 +138,7 @@ fn look(
 }
 
 fn selects(child: &Process, which: &Which, options: u32) -> bool {
-    // A child that tells its end by another signal than SIGCHLD is a "clone" one.
+    // A child whose end sends another signal than SIGCHLD is a "clone" one.
     let is_clone = child.exit_signal.load(Relaxed) != SIGCHLD;
     let kind = options & __WALL != 0 || is_clone == (options & __WCLONE != 0);
     let chosen = match which {

@@ -144,7 +144,7 @@ impl WaitQueue {
         true
     }
 
-    /// Wakes who waited longest; true if there was one. The condition was changed before.
+    /// Wakes the longest waiter; true if there was one. The condition was changed before.
     #[inline]
     pub fn wake_one(&self) -> bool {
         self.count.after_change() != 0 && self.wake_first()

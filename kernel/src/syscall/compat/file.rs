@@ -5,7 +5,7 @@ use linux_raw_sys::general::*;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::errno::{Errno, Result};
-use crate::fs::Entry;
+use crate::fs::Dentry;
 use crate::fs::inode::{Attr, Time};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
@@ -265,17 +265,17 @@ pub fn lstat64(path: usize, to: usize) -> Result<usize> {
 }
 
 pub fn fstat64(fd: i32, to: usize) -> Result<usize> {
-    write_stat64(&file_of(fd)?.entry().inode().attr(), to)
+    write_stat64(&file_of(fd)?.dentry().inode().attr(), to)
 }
 
 /// Bytes of `struct statfs64`, and as some programs count them.
 const STATFS64: [usize; 2] = [84, 88];
 
-fn write_statfs64(entry: &Entry, size: usize, to: usize) -> Result<usize> {
+fn write_statfs64(dentry: &Dentry, size: usize, to: usize) -> Result<usize> {
     if !STATFS64.contains(&size) {
         return Err(Errno::EINVAL);
     }
-    let fs = entry.inode().fs_stat();
+    let fs = dentry.inode().fs_stat();
     let halves = |value: u64| [value as u32, (value >> 32) as u32];
     let mut words = [0u32; STATFS64[0] / 4];
     words[0] = fs.magic as u32;
@@ -286,7 +286,7 @@ fn write_statfs64(entry: &Entry, size: usize, to: usize) -> Result<usize> {
     {
         words[2 + 2 * at..][..2].copy_from_slice(&halves(value));
     }
-    words[12] = entry.inode().attr().device as u32;
+    words[12] = dentry.inode().attr().device as u32;
     words[14] = crate::fs::walk::NAME_MAX as u32;
     words[15] = PAGE_SIZE as u32;
     UserPtr::new(to).write(&words)?;
@@ -298,7 +298,7 @@ pub fn statfs64(path: usize, size: usize, to: usize) -> Result<usize> {
 }
 
 pub fn fstatfs64(fd: i32, size: usize, to: usize) -> Result<usize> {
-    write_statfs64(file_of(fd)?.entry(), size, to)
+    write_statfs64(file_of(fd)?.dentry(), size, to)
 }
 
 pub fn poll(fds: usize, count: usize, milliseconds: i32) -> Result<usize> {

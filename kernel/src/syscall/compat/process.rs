@@ -78,7 +78,7 @@ const _: () = assert!(size_of::<SystemInformation>() == 64);
 pub fn sysinfo(to: usize) -> Result<usize> {
     let page = crate::mm::PAGE_SIZE;
     let frames = [frame::total(), frame::free_count()];
-    // Memory that 32 bits cannot count is told in pages.
+    // Memory that 32 bits cannot count is reported in pages.
     let unit = if (frames[0] * page) >> 32 == 0 {
         1
     } else {

@@ -1,5 +1,5 @@
-//! The identity that a program acts as, and who may look into it: decided before anything of it is
-//! made.
+//! The identity that a program acts as, and whether others may look into it: decided before
+//! anything of it is made.
 
 use alloc::sync::Arc;
 
@@ -21,7 +21,7 @@ const UNSAFE_PERSONALITY: u32 = 0x040_0000 | 0x004_0000 | 0x020_0000 | 0x010_000
 pub struct Identity {
     /// Its credentials.
     pub credentials: Arc<Credentials>,
-    /// It is more privileged than who runs it (AT_SECURE).
+    /// It is more privileged than its caller (AT_SECURE).
     pub secure: bool,
     /// The bits of the personality that it does not begin with.
     pub lost_personality: u32,
@@ -64,7 +64,7 @@ impl Identity {
 
 /// The owner and the group that a set-user-ID or set-group-ID program acts as.
 fn owners(file: &File) -> (Option<u32>, Option<u32>) {
-    let inode = file.entry().inode();
+    let inode = file.dentry().inode();
     if file.path().mount_flags() & MS_NOSUID != 0 || current().has_no_new_privileges() {
         return (None, None);
     }
@@ -79,7 +79,7 @@ fn capabilities(file: &File) -> Result<Option<FileCapabilities>> {
     if file.path().mount_flags() & MS_NOSUID != 0 {
         return Ok(None);
     }
-    match file.entry().inode().xattr(file_capabilities::NAME) {
+    match file.dentry().inode().xattr(file_capabilities::NAME) {
         Ok(value) => FileCapabilities::parse(&value),
         Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error),

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use crate::errno::{Errno, Result};
 use crate::task::Process;
 
-/// The two locks; who waits for them does so where the process tells of its changes.
+/// The two locks; a thread waits for them on the process's event of changes.
 pub struct ExecLock {
     /// Linux's cred_guard_mutex.
     guarded: AtomicBool,
@@ -49,8 +49,8 @@ impl Process {
         Ok(CredentialsGuard(self))
     }
 
-    /// Keeps the process from beginning another program while somebody looks who it is, and at what
-    /// it has.
+    /// Keeps the process from beginning another program while another looks at its identity, and at
+    /// what it has.
     ///
     /// # Errors
     /// EINTR: the current process is killed.

@@ -32,7 +32,7 @@ use crate::random;
 
 /// Bytes of a script's first line that count (Linux's BINPRM_BUF_SIZE).
 const LINE: usize = 256;
-/// The most stack of a program that is more privileged than who runs it (Linux's _STK_LIM).
+/// The most stack of a program that is more privileged than its caller (Linux's _STK_LIM).
 const SECURE_STACK: usize = 8 << 20;
 /// How many scripts may be each other's interpreters.
 const DEPTH: usize = 5;

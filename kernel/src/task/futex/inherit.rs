@@ -1,5 +1,5 @@
-//! Priority inheritance: who has a lock that real-time threads wait for runs at the highest of
-//! their priorities, and so does who has a lock that it waits for in turn.
+//! Priority inheritance: the owner of a lock that real-time threads wait for runs at the highest of
+//! their priorities, and so does the owner of a lock that it waits for in turn.
 //!
 //! Each waiter of a real-time policy stands in a tree, by whose lock it waits for and by its
 //! priority. Whoever changes who waits for whom lets the waiter find its place anew after the
@@ -39,7 +39,7 @@ impl Member for Donor {
     fn join((): (), (): ()) {}
 }
 
-/// Those who wait. Guards what threads inherit and how they are scheduled for it, and that no
+/// The waiters. Guards what threads inherit and how they are scheduled for it, and that no
 /// circle of waits begins.
 pub static CHAINS: Mutex<Donors> = Mutex::new(Tree::new());
 
@@ -192,7 +192,7 @@ pub fn left(thread: &Thread, owner: Owner) {
     }
 }
 
-/// The current thread gave the lock `key` to `next`: who waits for it waits for that now.
+/// The current thread gave the lock `key` to `next`: its waiters wait for that now.
 pub fn handed_over(key: Key, next: &Arc<Thread>) {
     let mut donors = CHAINS.lock();
     place(&mut donors, next);

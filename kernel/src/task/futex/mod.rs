@@ -214,7 +214,7 @@ fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<Deadline>) -> Result
             }
         }
     }
-    // Also when something else ended the wait: who woke this thread counted it.
+    // Also when something else ended the wait: the waker of this thread counted it.
     match slot.load(Acquire) {
         WAITING => result.map(|()| 0),
         index => Ok(index as usize),
@@ -356,7 +356,7 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
 /// More waiters are woken with pauses.
 const MANY: usize = 64;
 
-/// Wakes `most`. Others run in between; waiters for other words, who may be as many, are passed by
+/// Wakes `most`. Others run in between; waiters for other words, which may be as many, are skipped
 /// once.
 #[cold]
 #[inline(never)]

@@ -30,7 +30,7 @@ const RETRY: u32 = 1;
 /// word itself.
 const INHERITED: u32 = 1 << 31;
 
-/// How many wait for locks: who ends looks at the buckets only if anybody does.
+/// How many wait for locks: a thread that ends looks at the buckets only if any does.
 static WAITING_FOR_LOCKS: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether anybody waits for a lock.
@@ -224,8 +224,8 @@ fn inherit(address: usize, dead: u32) -> Result<bool> {
 }
 
 impl Bucket {
-    /// Takes out who is of the highest priority, and waited longest, for a lock that `is_it`, whose
-    /// other waiters wait for that thread from now on.
+    /// Takes out the waiter of the highest priority that waited longest for a lock that `is_it`,
+    /// whose other waiters wait for that thread from now on.
     fn next_owner(&self, is_it: impl Fn(&Waiter) -> bool) -> Option<Waiter> {
         let mut waiters = self.waiters.lock();
         let wants = |waiter: &Waiter| matches!(waiter.kind, Kind::Lock(_)) && is_it(waiter);
@@ -244,7 +244,7 @@ impl Bucket {
     }
 }
 
-/// Those among `waiters` who want the lock `key` wait for `owner` now.
+/// Those of `waiters` that want the lock `key` wait for `owner` now.
 pub fn wait_for(waiters: &mut VecDeque<Waiter>, key: Key, owner: &Thread) {
     for waiter in waiters.iter_mut().filter(|waiter| waiter.key == key) {
         if let Kind::Lock(of) = &mut waiter.kind {
@@ -254,8 +254,8 @@ pub fn wait_for(waiters: &mut VecDeque<Waiter>, key: Key, owner: &Thread) {
     }
 }
 
-/// Gives the lock at `address` to who waits with the highest priority, of several to who waited
-/// longest, or to nobody.
+/// Gives the lock at `address` to the waiter with the highest priority, of several to that which
+/// waited longest, or to nobody.
 ///
 /// # Errors
 /// EPERM (it is not the thread's), EFAULT, EINVAL.
@@ -355,7 +355,7 @@ impl Bucket {
         })
     }
 
-    /// Takes out who waited longest at `key` to be moved to `target`.
+    /// Takes out the longest waiter at `key` to be moved to `target`.
     fn next_moved(&self, key: Key, target: Key) -> Result<Option<Waiter>> {
         let mut waiters = self.waiters.lock();
         let Some(at) = waiters.iter().position(|waiter| waiter.key == key) else {
@@ -374,7 +374,7 @@ impl Bucket {
 /// to `moves` others wait for the lock; returns how many were.
 ///
 /// # Errors
-/// EAGAIN (`from` holds something else than `expected`), EINVAL (who waits does not want that
+/// EAGAIN (`from` holds something else than `expected`), EINVAL (the waiter does not want that
 /// lock), ESRCH, EFAULT, ENOMEM.
 pub fn requeue_to_lock(
     (from, expected): (usize, u32),

@@ -7,7 +7,7 @@ use crate::mm::user::{self, UserPtr};
 /// The most entries of a robust list that are looked at (ROBUST_LIST_LIMIT).
 const MOST: usize = 2048;
 
-/// Marks the robust futexes that thread `tid` holds as their owner's who died, and wakes one waiter
+/// Marks the robust futexes that thread `tid` holds as those of a dead owner, and wakes one waiter
 /// of each. `compat`: it is a 32-bit program's list.
 pub fn release_robust(head: usize, tid: i32, compat: bool) {
     let size = if compat { 4 } else { 8 };
@@ -37,7 +37,7 @@ pub fn release_robust(head: usize, tid: i32, compat: bool) {
         if entry & !1 == head {
             break;
         }
-        // The next is read first: whoever is woken may free this one.
+        // The next is read first: the thread that is woken may free this one.
         let next = word(entry & !1);
         let held = held_at(entry);
         if entry != pending && held.release(tid, false).is_err() {

@@ -1,6 +1,7 @@
 //! Tracers and their tracees, and what wait(2) reports to a tracer.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::*;
 use linux_raw_sys::ptrace::{PTRACE_O_EXITKILL, PTRACE_O_MASK, PTRACE_O_SUSPEND_SECCOMP};
@@ -20,6 +21,7 @@ use crate::task::{Process, Thread, current, exit, pid_table, require};
 /// A tracer, its credentials, and its options.
 struct Tracer {
     process: Arc<Process>,
+    tid: i32,
     credentials: Arc<Credentials>,
     seized: bool,
     options: u32,
@@ -29,12 +31,14 @@ struct Tracer {
 fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
     let Tracer {
         process: tracer,
+        tid: tracer_tid,
         credentials,
         seized,
         options,
     } = tracer;
     let tracee = try_box(Tracee {
         tracer: tracer.clone(),
+        tracer_tid,
         credentials,
         seized,
         options,
@@ -43,7 +47,7 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
         info: None,
         interrupt: false,
         listening: false,
-        told: 0,
+        reported_stop: 0,
         ended: None,
     })?;
     let mut tracees = tracer.tracees();
@@ -78,6 +82,7 @@ pub fn trace_me() -> Result<()> {
     }
     let tracer = Tracer {
         process: parent,
+        tid: current().process().parent_tid.load(Relaxed),
         credentials,
         seized: false,
         options: 0,
@@ -122,6 +127,7 @@ pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
     ptrace_access::check(thread.process(), Some(&thread), By::Real)?;
     let tracer = Tracer {
         process: current().process().clone(),
+        tid: current().tid(),
         credentials: current().credentials(),
         seized,
         options: options as u32,
@@ -132,7 +138,7 @@ pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
         // An ordinary signal needs no room.
         _ = signal::send_thread(&thread, &Info::kernel(SIGSTOP));
     }
-    // Stopped with its process, it tells its tracer now.
+    // Stopped with its process, it notifies its tracer now.
     thread.when_not_looked_at(|| signal::notify(&thread, state::STOPPED));
     Ok(())
 }
@@ -145,6 +151,7 @@ pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
     };
     let tracer = Tracer {
         process: tracee.tracer.clone(),
+        tid: tracee.tracer_tid,
         credentials: tracee.credentials.clone(),
         seized: tracee.seized,
         options: tracee.options,
@@ -175,8 +182,8 @@ pub(super) fn unlink(thread: &Arc<Thread>) {
     drop(entry);
 }
 
-/// The current thread is gone: its tracer learns with what `status`, unless it is told as a parent
-/// anyway.
+/// The current thread is gone: its tracer learns with what `status`, unless it is notified as a
+/// parent anyway.
 pub fn end_of_thread(status: u32, last: bool) {
     let thread = crate::arch::current_arc::<Thread>();
     if !thread.is_traced() {
@@ -187,7 +194,7 @@ pub fn end_of_thread(status: u32, last: bool) {
     let Some(tracee) = slot.as_mut() else { return };
     let tracer = tracee.tracer.clone();
     let leads = thread.tid() == process.pid();
-    // A process is told as a whole; its first thread's end is not, while others live.
+    // A process's end is reported as a whole: not that of its first thread while others live.
     let told = leads && (!last || tracer.pid() == process.parent());
     if !told {
         tracee.ended = Some(status);
@@ -214,7 +221,7 @@ pub fn end_of_tracer(process: &Process) {
     }
 }
 
-/// Tells a tracer that a thread of it has something to tell.
+/// Notifies a tracer that a thread of its has something to report.
 pub(super) fn notify(tracer: &Process, thread: &Thread, status: u32) {
     let uid = thread.with_credentials(|who| who.uid);
     let times = thread.process().times().in_user_hz();
@@ -233,17 +240,20 @@ pub(super) fn notify(tracer: &Process, thread: &Thread, status: u32) {
     tracer.child_event.wake_all();
 }
 
-/// What a thread that `process` traces and `selects` chooses has to tell; ECHILD if there is none
-/// such.
+/// What a thread that `process` traces and `selects` chooses, by it and the number of the thread
+/// that traces it, has to report; ECHILD if there is none such.
 pub fn look(
     process: &Process,
-    selects: impl Fn(&Thread) -> bool,
+    selects: impl Fn(&Thread, i32) -> bool,
     options: u32,
 ) -> Result<Option<Found>> {
     let mut any = Err(Errno::ECHILD);
     let mut told = None;
     let found = process.tracees().iter().find_map(|thread| {
-        if !selects(thread) {
+        let slot = thread.ptrace.tracee.lock();
+        let tracer = slot.as_ref().map_or(0, |tracee| tracee.tracer_tid);
+        drop(slot);
+        if !selects(thread, tracer) {
             return None;
         }
         any = Ok(None);

@@ -1,4 +1,4 @@
-//! Tracing: a process is told what a thread does, and looks into it while it is stopped
+//! Tracing: a process is notified of what a thread does, and inspects it while it is stopped
 //! (ptrace(2)).
 //!
 //! What is known of a traced thread lies behind its lock. Whoever wakes a thread from a stop takes
@@ -52,6 +52,8 @@ pub struct State {
 pub struct Tracee {
     /// Its tracer.
     pub tracer: Arc<Process>,
+    /// The thread of it that began to trace.
+    pub tracer_tid: i32,
     /// As whom that was allowed (ptracer_cred).
     pub credentials: Arc<Credentials>,
     /// By PTRACE_SEIZE.
@@ -68,8 +70,8 @@ pub struct Tracee {
     interrupt: bool,
     /// It stays stopped with its process, though its tracer let go (PTRACE_LISTEN).
     listening: bool,
-    /// Which stop of the process it has told of.
-    told: u32,
+    /// The last stop of the process that it reported.
+    reported_stop: u32,
     /// As wait(2) reports it, when it has ended.
     ended: Option<u32>,
 }
@@ -117,7 +119,7 @@ impl Thread {
         tracee.as_ref().map(|tracee| tracee.tracer.clone())
     }
 
-    /// Whether somebody traces it who may not trace everybody (ptracer_capable).
+    /// Whether its tracer lacks the right to trace everybody (ptracer_capable).
     pub(super) fn is_traced_by_unprivileged(&self) -> bool {
         let tracee = self.ptrace.tracee.lock();
         tracee
@@ -125,7 +127,7 @@ impl Thread {
             .is_some_and(|tracee| !tracee.credentials.can(CAP_SYS_PTRACE))
     }
 
-    /// Whether its tracer wants to be told of `option` (PTRACE_O_*).
+    /// Whether its tracer wants events of `option` (PTRACE_O_*).
     pub(super) fn tells(&self, option: u32) -> bool {
         let tracee = self.ptrace.tracee.lock();
         tracee

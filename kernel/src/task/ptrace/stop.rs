@@ -1,4 +1,4 @@
-//! Stops of a traced thread: what it tells, and how it goes on.
+//! Stops of a traced thread: what it reports, and how it goes on.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
@@ -198,17 +198,17 @@ pub fn signal_stop(info: &mut Info) -> bool {
 }
 
 /// The process is stopped by `signal`, for the `count`th time: the current thread, which is traced,
-/// tells so once. Whether it stays stopped with the others.
+/// reports that once. Returns whether it stays stopped with the others.
 pub fn group_stop(signal: u32, count: u32) -> bool {
     let thread = current();
     let mut slot = thread.ptrace.tracee.lock();
     let Some(tracee) = slot.as_mut() else {
         return true;
     };
-    if tracee.told == count {
+    if tracee.reported_stop == count {
         return core::mem::take(&mut tracee.listening);
     }
-    tracee.told = count;
+    tracee.reported_stop = count;
     let seized = tracee.seized;
     drop(slot);
     let code = if seized {
@@ -225,7 +225,7 @@ pub fn group_stop(signal: u32, count: u32) -> bool {
     });
     let mut slot = thread.ptrace.tracee.lock();
     match slot.as_mut() {
-        // When the process goes on, the tracer is told that too.
+        // When the process goes on, the tracer is notified of that too.
         Some(tracee) if tracee.listening => {
             tracee.listening = false;
             tracee.interrupt = true;

@@ -138,7 +138,7 @@ impl RunQueue {
             .is_some_and(|idle| core::ptr::eq(&**idle, thread))
     }
 
-    /// Charges the running thread, and decides who runs next; none if it goes on.
+    /// Charges the running thread, and chooses the next; none if it goes on.
     pub(super) fn next(&self, previous: &Thread) -> Option<Arc<Thread>> {
         let mut queue = self.lock();
         // With the lock, so that it is later than when any of those that wait came.

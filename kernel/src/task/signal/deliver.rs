@@ -12,7 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::task::{coredump, current, exit, itimer, job, ptrace, rseq, sched};
 use zerocopy::IntoBytes;
 
-/// The bit of an exit status that tells of a core file (WCOREDUMP).
+/// The bit of an exit status that says that there is a core file (WCOREDUMP).
 const DUMPED: u32 = 0x80;
 
 /// Does what the current thread's signals ask for before its program goes on.
@@ -75,7 +75,7 @@ fn act_by_default(info: &Info) {
         Default::Stop if number != SIGSTOP && job::is_orphaned(process.group()) => {}
         Default::Stop => {
             process.stop(number);
-            // SIGCONT may have come already: then nobody else tells the parent of that.
+            // SIGCONT may have come already: then nobody else notifies the parent of that.
             if !current().is_traced() {
                 stop::park();
             }

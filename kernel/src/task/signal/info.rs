@@ -1,4 +1,4 @@
-//! What is told with a signal: Linux's `siginfo_t`.
+//! What comes with a signal: Linux's `siginfo_t`.
 
 use linux_raw_sys::general::{SI_KERNEL, SI_MESGQ, SI_TKILL, SI_USER, SIGSYS, SIGTRAP};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -49,7 +49,7 @@ impl Info {
         Self::new(signo, SI_USER as i32)
     }
 
-    /// A stop for a tracer, told with `code`.
+    /// A stop for a tracer, reported as `code`.
     pub fn trap(code: u32) -> Self {
         Self::from_current(SIGTRAP, code as i32)
     }
@@ -72,7 +72,7 @@ impl Info {
         info
     }
 
-    /// An open file, descriptor `fd`, is ready as `code` and `band` tell.
+    /// An open file, descriptor `fd`, is ready as `code` and `band` say.
     pub fn ready(signo: u32, code: i32, band: u32, fd: i32) -> Self {
         let mut info = Self::new(signo, code);
         info.data[..2].copy_from_slice(&[band.into(), pair(fd, 0)]);

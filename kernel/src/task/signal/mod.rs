@@ -1,4 +1,4 @@
-//! Signals: what a process is told, and what it does about it.
+//! Signals: sending, masks, actions and delivery.
 
 mod action;
 mod deliver;

@@ -47,7 +47,7 @@ pub enum Room {
     Charged(Charge),
 }
 
-/// A signal that waits with what was told of it.
+/// A pending signal with its `siginfo_t`.
 struct Queued {
     info: Info,
     /// It is a timer's own (Linux's SIGQUEUE_PREALLOC), which goes on once this is taken.

@@ -82,7 +82,7 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -
     post(process, thread, info, false)
 }
 
-/// The same for a POSIX timer's signal. Its code alone does not tell: programs may send that too.
+/// The same for a POSIX timer's signal. Its code does not identify it: programs may send that too.
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
@@ -245,7 +245,7 @@ pub fn force(number: u32, code: u32, address: usize) {
     force_info(Info::fault(number, code, address));
 }
 
-/// As [`force`], with all that is told.
+/// As [`force`], with the whole `siginfo_t`.
 pub fn force_info(info: Info) {
     let number = info.number();
     let (thread, bit) = (current(), Set::bit(number));

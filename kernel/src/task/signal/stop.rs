@@ -8,21 +8,21 @@ use super::{Info, LAST, notify, send_info};
 use crate::task::sched::{self, state};
 use crate::task::{Process, current, exit, pid_table};
 
-/// Whether a process is stopped, and what its parent has not been told yet.
+/// Whether a process is stopped, and what its parent has not been notified of yet.
 pub struct Stop {
     /// The signal that stopped the process, 0 if none.
     signal: AtomicU32,
     /// How often it was stopped.
     count: AtomicU32,
-    /// Whether the process went on, and none of its threads has told the parent yet.
+    /// Whether the process went on, and none of its threads has notified the parent yet.
     resumed: AtomicBool,
-    /// A state that wait(2) has not reported: the stopping signal, with UNTOLD until the parent's
-    /// signal is pending, or CONTINUED.
+    /// A state that wait(2) has not reported: the stopping signal, with UNNOTIFIED until
+    /// the parent's signal is pending, or CONTINUED.
     unreported: AtomicU32,
 }
 
 const CONTINUED: u32 = LAST + 1;
-const UNTOLD: u32 = 1 << 31;
+const UNNOTIFIED: u32 = 1 << 31;
 
 /// What wait(2) reports of a living child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,15 +56,15 @@ impl Stop {
     }
 
     /// Whether the process stopped, and its parent's signal is still to come.
-    pub fn is_untold(&self) -> bool {
-        self.unreported.load(Acquire) & UNTOLD != 0
+    pub fn is_unnotified(&self) -> bool {
+        self.unreported.load(Acquire) & UNNOTIFIED != 0
     }
 
     /// What is to be reported, if anything of what is asked for; `take` makes it reported.
     pub fn report(&self, stopped: bool, continued: bool, take: bool) -> Option<Report> {
         let value = self.unreported.load(Acquire);
         let report = match value {
-            0 | UNTOLD.. => None,
+            0 | UNNOTIFIED.. => None,
             CONTINUED => continued.then_some(Report::Continued),
             signal => stopped.then_some(Report::Stopped(signal)),
         };
@@ -89,7 +89,10 @@ impl Process {
             for thread in self.threads().iter() {
                 notify(thread, state::INTERRUPTIBLE);
             }
-            self.signals.stop.unreported.store(signal | UNTOLD, Release);
+            self.signals
+                .stop
+                .unreported
+                .store(signal | UNNOTIFIED, Release);
             self.notify_parent(CLD_STOPPED, signal as i32);
         }
     }
@@ -129,7 +132,7 @@ impl Process {
                 ),
             );
         }
-        self.signals.stop.unreported.fetch_and(!UNTOLD, AcqRel);
+        self.signals.stop.unreported.fetch_and(!UNNOTIFIED, AcqRel);
         if let Some(parent) = parent {
             parent.child_event.wake_all();
         }

@@ -1,0 +1,107 @@
+//! The discipline of the time of day (crate `ntp`), and what moves the clock by it.
+//!
+//! Programs read the time in the vDSO, as CLOCK_MONOTONIC and one word, CLOCK_REALTIME's offset. So
+//! while the clock has a rate of its own, a timer moves that word, at most every ms. CLOCK_MONOTONIC
+//! keeps its nominal rate, other than on Linux: to change it as well, three words would have to be
+//! read together, in each look of each program at the time.
+//!
+//! A deadline on CLOCK_REALTIME becomes one in ticks by the fastest rate that is to be expected
+//! ([`realtime_deadline`](super::clock::realtime_deadline)). What strikes too early, as the clock
+//! went slower, looks at the clock and waits for the rest. So no move needs to tell anybody: only a
+//! change to a faster rate is told, as a new time of day is, by the thread that makes it.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+
+use ntp::Ntp;
+
+use super::clock;
+use super::timer::{Expire, Timer};
+use crate::errno::Result;
+use crate::mm::heap::try_arc;
+use crate::sync::Mutex;
+
+struct State {
+    ntp: Ntp,
+    /// Moves the clock, where that is due some time.
+    armed: Option<Timer>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    ntp: Ntp::new(),
+    armed: None,
+});
+
+impl State {
+    fn publish(&self) {
+        clock::publish(self.ntp.offset(), self.ntp.fastest());
+    }
+}
+
+/// What moves the clock.
+struct Mover;
+
+impl Expire for Mover {
+    fn expire(self: Arc<Self>) {
+        let mut state = STATE.lock();
+        state.ntp.advance(clock::monotonic_ns());
+        state.publish();
+        // There is memory for it: this CPU's queue had it among its members until now.
+        let armed = arm(&state.ntp, self).unwrap_or(None);
+        let spent = core::mem::replace(&mut state.armed, armed);
+        drop(state);
+        drop(spent);
+    }
+}
+
+fn arm(ntp: &Ntp, mover: Arc<Mover>) -> Result<Option<Timer>> {
+    ntp.next()
+        .map(|ns| Timer::call(clock::deadline_in(ns), mover))
+        .transpose()
+}
+
+/// The discipline as it is now.
+pub fn now() -> Ntp {
+    let mut ntp = STATE.lock().ntp;
+    ntp.advance(clock::monotonic_ns());
+    ntp
+}
+
+/// Changes it; the discipline as it is then.
+///
+/// # Errors
+/// ENOMEM, and nothing is changed.
+pub fn change(change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
+    let mover = try_arc(Mover)?;
+    let mut state = STATE.lock();
+    let mut ntp = state.ntp;
+    ntp.advance(clock::monotonic_ns());
+    let before = ntp.fastest();
+    change(&mut ntp);
+    let armed = arm(&ntp, mover)?;
+    let spent = core::mem::replace(&mut state.armed, armed);
+    state.ntp = ntp;
+    state.publish();
+    drop(state);
+    drop(spent);
+    if ntp.fastest() > before {
+        clock::tell_followers();
+    }
+    Ok(ntp)
+}
+
+/// Sets the time of day by what `offset` makes of CLOCK_MONOTONIC and its offset to that, in ns. The
+/// rate stays, and what moves the clock goes on.
+///
+/// # Errors
+/// Those of `offset`.
+pub(super) fn set(offset: impl FnOnce(u64, i64) -> Result<i64>) -> Result<()> {
+    let mut state = STATE.lock();
+    let now = clock::monotonic_ns();
+    state.ntp.advance(now);
+    let offset = offset(now, state.ntp.offset())?;
+    state.ntp.set(now, offset);
+    state.publish();
+    Ok(())
+}
