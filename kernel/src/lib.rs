@@ -28,5 +28,5 @@ use machine::{arch, errno, fdt, log, mm, params, random};
 /// Unpacks an archive into the current thread's directory: for those who try archives on the host.
 pub fn unpack(archive: &[u8]) {
     let here = task::current().fs().directory();
-    fs::initramfs::unpack(here.entry(), archive);
+    fs::initramfs::unpack(here.dentry(), archive);
 }

@@ -3,7 +3,7 @@
 use crate::arch::mmio::Registers;
 use crate::fdt;
 
-/// Nanoseconds since 1970, if the machine has a clock that tells.
+/// Nanoseconds since 1970, if the machine has a clock of the time of day.
 pub fn now_ns() -> Option<u64> {
     pl031().or_else(goldfish)
 }

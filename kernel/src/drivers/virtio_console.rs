@@ -114,7 +114,7 @@ pub fn flush() {
     }
 }
 
-/// Says who gets what comes in.
+/// Sets the receiver of input.
 pub fn on_input(handler: fn(&[u8])) {
     *INPUT.lock() = Some(handler);
     receive();
