@@ -1,4 +1,3 @@
 #: program abi
 #: memory 256M
-#: long
 abi oom

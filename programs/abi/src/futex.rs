@@ -486,32 +486,27 @@ unsafe fn futex2() {
     }
 }
 
-/// The thread that waited longest is woken first, however many wait.
+/// The thread that waited longest is woken first, however many wait. Each comes by way of another
+/// word, so that it is known to wait before the next comes.
 unsafe fn woken_in_order() {
     const THREADS: usize = 64;
-    let (word, entered, woken) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+    let (word, door, woken) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
     let in_order = AtomicUsize::new(0);
-    let sleeps = |thread: u32| {
-        let stat = format!("/proc/self/task/{thread}/stat");
-        std::fs::read_to_string(stat).is_ok_and(|stat| stat.contains(") S "))
-    };
     thread::scope(|scope| {
         for number in 0..THREADS {
-            let (word, entered, woken, in_order) = (&word, &entered, &woken, &in_order);
+            let (door, woken, in_order) = (&door, &woken, &in_order);
             scope.spawn(move || {
-                // SAFETY: the word outlives the wait.
-                unsafe {
-                    entered.store(libc::syscall(libc::SYS_gettid) as u32, SeqCst);
-                    futex(word, libc::FUTEX_WAIT, 0, ptr::null());
-                }
+                // SAFETY: the words outlive the wait.
+                unsafe { futex(door, libc::FUTEX_WAIT, 0, ptr::null()) };
                 if woken.fetch_add(1, SeqCst) as usize == number {
                     in_order.fetch_add(1, SeqCst);
                 }
             });
-            while entered.load(SeqCst) == 0 || !sleeps(entered.load(SeqCst)) {
+            let one = ptr::without_provenance(1);
+            // SAFETY: as above.
+            while unsafe { futex6(door, libc::FUTEX_REQUEUE, 0, one, &word, 0) } != 1 {
                 thread::yield_now();
             }
-            entered.store(0, SeqCst);
         }
         let mut most = 0;
         for number in 0..THREADS {

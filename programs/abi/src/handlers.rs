@@ -73,7 +73,7 @@ unsafe fn flags() {
                 libc::raise(SIGUSR1);
             }),
         );
-        // The kernel tells what it does not know by clearing it.
+        // The kernel clears what it does not know.
         let raw = [nested as *const () as usize, 0x400 | 0x8000_0000, 0, 0];
         tell(
             "unsupported",
@@ -283,7 +283,7 @@ unsafe fn children() {
         };
         let told = stop_and_go(0);
         show(told);
-        // Whoever a wait tells of a stop has its signal already.
+        // A process that a wait reports a stop to has its signal already.
         let late = (0..300).filter(|_| stop_and_go(0) != told).count();
         println!("late: {late}");
         show(stop_and_go(libc::SA_NOCLDSTOP));
@@ -561,7 +561,7 @@ unsafe fn descriptor() {
     }
 }
 
-/// What /proc tells of an open file.
+/// What /proc shows of an open file.
 fn fdinfo(file: c_int) -> String {
     std::fs::read_to_string(format!("/proc/self/fdinfo/{file}")).unwrap_or_default()
 }

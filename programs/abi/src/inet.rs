@@ -31,6 +31,7 @@ pub fn run() {
         unread();
         headers();
         names();
+        kept();
         both();
         options();
         interfaces();
@@ -70,7 +71,7 @@ unsafe fn unread() {
         );
         println!("of memory: {} {}", memory[0], memory[5]);
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-        let own = format!(":{:04X} 01", address.port());
+        let own = format!(":{:04X} 01 ", address.port());
         let line = table.lines().find(|line| line.contains(&own));
         let queues = line.and_then(|line| line.split_whitespace().nth(4));
         println!("in the table: {queues:?}");
@@ -496,6 +497,40 @@ unsafe fn names() {
         let again = libc::socket(AF_INET, SOCK_STREAM, 0);
         tell("free again", bind(again, AF_INET, LOCAL, port));
         libc::close(again);
+    }
+}
+
+/// An accepted connection keeps the port of a listener that is closed.
+unsafe fn kept() {
+    unsafe {
+        for shares in [0, 1] {
+            let make = || {
+                let socket = libc::socket(AF_INET, SOCK_STREAM, 0);
+                set(socket, SOL_SOCKET, SO_REUSEADDR, shares);
+                socket
+            };
+            let (server, client) = (make(), make());
+            bind(server, AF_INET, LOCAL, 0);
+            libc::listen(server, 1);
+            let port = own_port(server);
+            connect(client, AF_INET, LOCAL, port);
+            let accepted = accept(server);
+            libc::close(server);
+            let (again, any) = (make(), make());
+            println!("with SO_REUSEADDR {shares}");
+            tell("bound again", bind(again, AF_INET, LOCAL, port));
+            tell("and any", bind(any, AF_INET, 0, port));
+            tell("listens again", libc::listen(again, 1));
+            // Who closes first waits, and that is not at the port.
+            libc::close(client);
+            libc::close(accepted);
+            for file in [again, any] {
+                libc::close(file);
+            }
+            let last = make();
+            tell("bound after both", bind(last, AF_INET, LOCAL, port));
+            libc::close(last);
+        }
     }
 }
 

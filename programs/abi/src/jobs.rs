@@ -25,7 +25,7 @@ pub fn run() {
     }
 }
 
-/// Reads no bytes where there are none: who waits for them is ended.
+/// Reads no bytes where there are none: the reader is killed.
 unsafe fn nothing() {
     unsafe {
         let (master, name) = open_pair();
@@ -410,7 +410,7 @@ unsafe fn given_up(_: c_int, slave: c_int) {
     }
 }
 
-/// A stopped group whose last tie to its session is lost is told.
+/// A stopped group whose last tie to its session is lost gets SIGHUP and SIGCONT.
 unsafe fn orphaned() {
     unsafe {
         let mut ends = [0; 2];

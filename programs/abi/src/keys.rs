@@ -27,7 +27,7 @@ pub fn run() {
     }
 }
 
-/// What /proc tells of keys, without their numbers and how many hold them.
+/// What /proc shows of keys, without their numbers and how many hold them.
 unsafe fn listed() {
     let ring = unsafe { control(0, -2, 1, 0, 0) };
     tell_key("ring", ring);

@@ -1,4 +1,4 @@
-//! Record locks of several ranges: how they join, part and are told, and which questions are
+//! Record locks of several ranges: how they join, part and are reported, and which questions are
 //! refused. Leases, and the signals that files send.
 
 use std::mem;
@@ -151,7 +151,7 @@ fn many(file: c_int) {
     set(file, F_UNLCK, 0, 0);
 }
 
-/// F_OFD_GETLK with F_UNLCK tells what the open file itself holds.
+/// F_OFD_GETLK with F_UNLCK reports what the open file itself holds.
 fn held_by_itself(file: c_int) {
     // SAFETY: every pointer passed is that of a live value of the right kind.
     let ask = |what: &str, command, first, len| unsafe {

@@ -6,11 +6,15 @@
 mod accepted;
 #[cfg(target_arch = "riscv64")]
 mod addresses;
+mod adjtimex;
 mod advice;
 mod age;
 mod aio;
 mod arguments;
 mod attributes;
+mod bands;
+mod beside;
+mod bounds;
 mod busy;
 mod capabilities;
 mod choices;
@@ -40,6 +44,7 @@ mod low;
 mod memory;
 mod mlock;
 mod mount_options;
+mod mounted;
 mod net_tables;
 mod oom;
 mod options;
@@ -51,6 +56,7 @@ mod points;
 #[cfg(target_arch = "riscv64")]
 mod probe;
 mod processes;
+mod protect;
 mod pseudo;
 mod ptrace;
 mod raw;
@@ -69,6 +75,7 @@ mod splice;
 #[cfg(target_arch = "aarch64")]
 mod sve;
 mod sysctl;
+mod threads;
 mod time;
 mod timers;
 mod times;
@@ -83,6 +90,7 @@ use std::ffi::CStr;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
+        Some("adjtimex") => adjtimex::run(),
         Some("age") => age::run(),
         Some("low") => low::run(),
         Some("memory") => memory::run(),
@@ -95,6 +103,7 @@ fn main() {
         #[cfg(target_arch = "riscv64")]
         Some("probe") => probe::run(),
         Some("processes") => processes::run(),
+        Some("protect") => protect::run(),
         Some("files") => files::run(),
         Some("futex") => futex::run(),
         Some("gap") => gap::run(),
@@ -121,6 +130,7 @@ fn main() {
         Some("refused") => refused::run(),
         Some("times") => times::run(),
         Some("splice") => splice::run(),
+        Some("bounds") => bounds::run(),
         Some("busy") => busy::run(),
         Some("choices") => choices::run(),
         Some("cores") => cores::run(),
@@ -153,6 +163,10 @@ fn main() {
         Some("listening") => listening::run(),
         Some("mount-options") => mount_options::run(),
         Some("accepted") => accepted::run(),
+        Some("bands") => bands::run(),
+        Some("beside") => beside::run(),
+        Some("mounted") => mounted::run(),
+        Some("threads") => threads::run(),
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),

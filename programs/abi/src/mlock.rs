@@ -18,12 +18,13 @@ const MCL_ONFAULT: c_int = 4;
 
 /// Runs this part.
 pub fn run() {
-    let parts: [(&str, unsafe fn()); 9] = [
+    let parts: [(&str, unsafe fn()); 10] = [
         ("new mappings", future),
         ("on fault", on_fault),
         ("the heap", heap),
         ("other places", moved),
         ("segments", segments),
+        ("a ring", ring),
         ("a limit", limited),
         ("no locks", forbidden),
         ("kinds", kinds),
@@ -190,6 +191,21 @@ unsafe fn attach(what: &str, address: *mut c_void, flags: c_int) -> *mut c_void 
             println!("locked {} kB", status("VmLck:"));
         }
         at
+    }
+}
+
+/// The ring of asynchronous I/O has to fit in with what is locked, but is not.
+unsafe fn ring() {
+    unsafe {
+        limit(libc::RLIMIT_MEMLOCK as u32, 16 * PAGE);
+        become_user();
+        let mut contexts = [0usize; 2];
+        tell("all", libc::mlockall(MCL_FUTURE));
+        let before = status("VmLck:");
+        for (context, events) in contexts.iter_mut().zip([1, 10_000]) {
+            tell("made", libc::syscall(libc::SYS_io_setup, events, context));
+        }
+        println!("locked {} kB", status("VmLck:") - before);
     }
 }
 

@@ -1,13 +1,21 @@
-//! Who ends where there is no memory left, and who does not.
+//! Which processes are killed where there is no memory left, and which are not.
 
-use std::{fs, ptr};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::ptr;
 
 use libc::{MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE, c_int, pid_t};
 
 use crate::ptrace::{CONT, ptrace};
-use crate::tell_ok;
+use crate::{tell, tell_ok};
 
 const PAGE: usize = 4096;
+const MIB: usize = 1 << 20;
+/// Where files are made, and who makes them.
+const PLACE: &str = "/tmp/room";
+const USER: u32 = 1001;
 
 /// Runs this part.
 pub fn run() {
@@ -16,6 +24,7 @@ pub fn run() {
     unsafe {
         on_its_way();
         beside();
+        files_beside();
     }
 }
 
@@ -26,13 +35,16 @@ fn adjust(score: &str) {
 
 /// A hundredth of the memory that is available, in bytes.
 fn hundredth() -> usize {
+    memory("MemAvailable:") / 100
+}
+
+/// What `/proc/meminfo` tells, in bytes.
+fn memory(name: &str) -> usize {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
     let kib: usize = number.and_then(|number| number.parse().ok()).unwrap_or(0);
-    kib * 1024 / 100
+    kib * 1024
 }
 
 /// Takes so many bytes.
@@ -63,12 +75,17 @@ unsafe fn child(work: impl FnOnce()) -> pid_t {
 }
 
 /// A child that has taken memory when this returns, and waits until `end` of a pipe is closed.
-unsafe fn holder(bytes: usize, [end, other]: [c_int; 2]) -> pid_t {
+unsafe fn holder(bytes: usize, ends: [c_int; 2]) -> pid_t {
+    unsafe { holder_after(|| take(bytes), ends) }
+}
+
+/// The same with what it does first.
+unsafe fn holder_after(work: impl FnOnce(), [end, other]: [c_int; 2]) -> pid_t {
     unsafe {
         let mut told = [-1; 2];
         libc::pipe(told.as_mut_ptr());
         let process = child(|| {
-            take(bytes);
+            work();
             libc::close(told[1]);
             libc::close(other);
             await_close(end);
@@ -92,7 +109,7 @@ unsafe fn wait(process: pid_t) -> c_int {
     status
 }
 
-/// Who is about to end has most, and stands still: nobody else ends in its place.
+/// The process that is about to end has most, and stands still: none is killed in its place.
 unsafe fn on_its_way() {
     unsafe {
         let share = hundredth();
@@ -113,7 +130,7 @@ unsafe fn on_its_way() {
     }
 }
 
-/// Who has most ends; others, who have less or want more, go on.
+/// The process with most is killed; others, which have less or want more, go on.
 unsafe fn beside() {
     unsafe {
         let share = hundredth();
@@ -127,4 +144,48 @@ unsafe fn beside() {
         libc::close(ends[1]);
         println!("who rests ends with {:#x}", wait(rests));
     }
+}
+
+/// Others write files while one has nearly all memory, and it ends when they want more than there
+/// is.
+unsafe fn files_beside() {
+    let nearly_all = || {
+        while memory("MemAvailable:") > memory("MemTotal:") / 32 {
+            // SAFETY: a new mapping.
+            unsafe { take(MIB) };
+        }
+    };
+    let told = |what: &str, done: io::Result<()>| {
+        println!("{what}: {:?}", done.map_err(|error| error.raw_os_error()));
+    };
+    _ = fs::create_dir(PLACE);
+    _ = fs::set_permissions(PLACE, Permissions::from_mode(0o777));
+    unsafe {
+        let mut ends = [-1; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let most = holder_after(nearly_all, ends);
+        let writer = child(|| {
+            libc::setgid(USER);
+            libc::setuid(USER);
+            let page = [7; PAGE];
+            let path = format!("{PLACE}/file");
+            told("a file", fs::write(&path, page));
+            let fd = libc::memfd_create(c"room".as_ptr(), 0);
+            let mut file = File::from_raw_fd(fd);
+            told("memory's file", file.write_all(&page));
+            let segment = libc::shmget(libc::IPC_PRIVATE, PAGE, 0o600);
+            let at = libc::shmat(segment, ptr::null(), 0);
+            libc::shmctl(segment, libc::IPC_RMID, ptr::null_mut());
+            at.cast::<u8>().write_volatile(1);
+            let written = File::create(&path)
+                .and_then(|mut file| (0..32 * MIB / PAGE).try_for_each(|_| file.write_all(&page)));
+            told("a large file", written);
+            let fd = libc::memfd_create(c"larger".as_ptr(), 0);
+            tell("as large", libc::posix_fallocate(fd, 0, 32 << 20));
+        });
+        println!("who writes ends with {:#x}", wait(writer));
+        libc::close(ends[1]);
+        println!("who had nearly all ends with {:#x}", wait(most));
+    }
+    _ = fs::remove_dir_all(PLACE);
 }

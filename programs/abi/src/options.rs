@@ -358,6 +358,14 @@ unsafe fn effects() {
                     tell("whole", set(a, IPPROTO_IPV6, name, value));
                     println!("{} {}", size(65488), size(65489));
                 }
+                for packet in [1, 1279, -1, 1280, 65536, 70000, 0] {
+                    tell("packet", set(a, IPPROTO_IPV6, 24, packet));
+                    println!("in pieces {}", size(2000));
+                    set(a, IPPROTO_IPV6, 62, 1);
+                    let sizes = [1232, 1233, 65488, 65489].map(size);
+                    println!("whole {sizes:?}, told {}", value(a, IPPROTO_IPV6, 24));
+                    set(a, IPPROTO_IPV6, 62, 0);
+                }
             }
             libc::close(a);
             libc::close(b);

@@ -40,7 +40,7 @@ unsafe fn get(child: i32, kind: usize) -> ([u64; 40], usize) {
     (words, range[1])
 }
 
-/// Lets the child go on, and tells of its next stop.
+/// Lets the child go on, and reports its next stop.
 unsafe fn next(child: i32, expected: usize) {
     unsafe {
         go_on(libc::PTRACE_CONT as u32, child, 0);

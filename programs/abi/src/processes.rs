@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::mem;
 use std::ptr;
 
-use crate::{in_child, path, tell, tell_end};
+use crate::{in_child, path, tell, tell_end, tell_ok};
 
 /// Runs this part.
 pub fn run() {
@@ -307,12 +307,77 @@ unsafe fn limits() {
     }
 }
 
+/// The namespaces that the process is in, which it may enter again.
+unsafe fn own_namespaces() {
+    const GET_USERS: libc::c_ulong = 0xb701;
+    const GET_PARENT: libc::c_ulong = 0xb702;
+    const GET_KIND: libc::c_ulong = 0xb703;
+    const GET_OWNER: libc::c_ulong = 0xb704;
+    use std::os::unix::fs::MetadataExt;
+    unsafe {
+        for directory in ["/proc/self/ns", "/proc/thread-self/ns"] {
+            let about = std::fs::metadata(directory).expect("it is there");
+            println!("{directory}: {:o} {}", about.mode(), about.nlink());
+        }
+        let listed = std::fs::read_dir("/proc/self/ns").expect("it is there");
+        let mut names: Vec<_> = listed
+            .flatten()
+            .map(|entry| entry.file_name().into_string().unwrap_or_default())
+            .collect();
+        names.sort();
+        let owner = in_child(|| {
+            libc::setuid(1234);
+            for of in ["self", "1"] {
+                let path = format!("/proc/{of}/ns/uts");
+                println!("{of}: {:?}", std::fs::read_link(path).map_err(|e| e.kind()));
+            }
+            let path = CString::new("/proc/self/ns/uts").expect("no zero");
+            let file = libc::open(path.as_ptr(), libc::O_RDONLY);
+            tell("a user's setns", libc::setns(file, 0));
+        });
+        tell_end("a user", owner);
+        for name in names {
+            let path = format!("/proc/self/ns/{name}");
+            println!(
+                "{name}: {:?}",
+                std::fs::read_link(&path).unwrap_or_default()
+            );
+            let about = std::fs::metadata(&path).expect("it can be followed");
+            let all = (about.mode(), about.nlink(), about.size(), about.uid());
+            println!(" {} {all:?}", about.ino());
+            let path = CString::new(path).expect("no zero");
+            tell_ok(
+                " opened for writing",
+                libc::open(path.as_ptr(), libc::O_WRONLY) >= 0,
+            );
+            tell(" changed", libc::chmod(path.as_ptr(), 0o777));
+            let file = libc::open(path.as_ptr(), libc::O_RDONLY);
+            let mut owner = 7u32;
+            tell(" read", libc::read(file, (&raw mut owner).cast(), 4) as i64);
+            tell(" kind", libc::ioctl(file, GET_KIND as _));
+            tell(" parent", libc::ioctl(file, GET_PARENT as _));
+            tell(" owner", libc::ioctl(file, GET_OWNER as _, &raw mut owner));
+            let users = libc::ioctl(file, GET_USERS as _);
+            tell_ok(" users", users >= 0);
+            libc::close(users);
+            tell(" unknown", libc::ioctl(file, 0xb7ff as _));
+            tell(" setns of another kind", libc::setns(file, libc::CLONE_FS));
+            // That of mounts is entered at its root, which Stile does not do.
+            if name != "mnt" {
+                tell(" setns", libc::setns(file, 0));
+            }
+            libc::close(file);
+        }
+    }
+}
+
 /// Namespaces that a user may not create, and flags that are none.
 unsafe fn namespaces() {
     unsafe {
         let file = libc::open(path(c"/dev/null"), libc::O_RDONLY);
         tell("setns of nothing", libc::setns(-1, 0));
         tell("setns of a device", libc::setns(file, 0));
+        own_namespaces();
         libc::close(file);
         let status = in_child(|| {
             libc::setuid(1234);

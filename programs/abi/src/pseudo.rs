@@ -257,7 +257,7 @@ unsafe fn generated() {
                 "  a user",
                 in_child(|| {
                     libc::setuid(USER);
-                    // Who it was stays its owner.
+                    // Its owner stays.
                     libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
                     tell("    mode", libc::chmod(name.as_ptr(), 0o444));
                     tell("    owner", libc::chown(name.as_ptr(), USER, USER));

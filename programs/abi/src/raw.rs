@@ -453,7 +453,7 @@ unsafe fn nobody() {
     }
 }
 
-/// A raw socket is told what became of what it sent.
+/// A raw socket gets the errors of what it sent.
 unsafe fn errors() {
     unsafe {
         let raw = libc::socket(AF_INET, SOCK_RAW, IPPROTO_UDP);

@@ -468,7 +468,7 @@ unsafe fn asker(flags: u32, asks: fn()) -> (thread::JoinHandle<()>, c_long) {
     (thread, FILE.load(SeqCst).into())
 }
 
-/// Of an answer and a file that is one, which come at the same time, one is taken and the other
+/// If an answer and a file that is one come at the same time, one is taken and the other
 /// refused.
 unsafe fn answered_once() {
     const ROUNDS: usize = 200;
@@ -524,7 +524,7 @@ unsafe fn handle(signal: i32, flags: i32) {
     }
 }
 
-/// However often a signal interrupts who adds a file, it is added once.
+/// However often a signal interrupts the thread that adds a file, it is added once.
 unsafe fn entered_once() {
     const ROUNDS: usize = 300;
     let asks = || {
@@ -571,8 +571,8 @@ unsafe fn entered_once() {
     }
 }
 
-/// A signal ends the wait of who asks; where that was asked for, only as long as nobody has
-/// received the question.
+/// A signal ends the wait of the thread that asks; where that was asked for, only as long as nobody
+/// has received the question.
 unsafe fn signalled(flags: u32) {
     static THREAD: AtomicI32 = AtomicI32::new(0);
     static RESULT: AtomicI32 = AtomicI32::new(0);

@@ -13,7 +13,7 @@ use libc::{
 use crate::inet::{self, bind, connect, own_port, send_to};
 use crate::options::{controls, udp};
 use crate::pipes::ready;
-use crate::unix::{pair, receive, send, set};
+use crate::unix::{pair, receive, send, send_with, set};
 use crate::{in_child, tell, tell_end};
 
 const LOCAL: u32 = 0x7f00_0001;
@@ -107,27 +107,6 @@ unsafe fn dissolved() {
     }
 }
 
-unsafe fn send_with(file: c_int, bytes: &[u8], level: c_int, kind: c_int, data: &[u8]) -> i64 {
-    unsafe {
-        let mut control = [0u64; 16];
-        let mut piece = libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        };
-        let mut message: libc::msghdr = mem::zeroed();
-        message.msg_iov = &mut piece;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(data.len() as u32) as _;
-        let head = libc::CMSG_FIRSTHDR(&message);
-        (*head).cmsg_level = level;
-        (*head).cmsg_type = kind;
-        (*head).cmsg_len = libc::CMSG_LEN(data.len() as u32) as _;
-        std::ptr::copy_nonoverlapping(data.as_ptr(), libc::CMSG_DATA(head), data.len());
-        libc::sendmsg(file, &message, 0) as i64
-    }
-}
-
 /// Receives, and prints lengths until nothing is left.
 unsafe fn lengths(what: &str, file: c_int) {
     let mut bytes = [0u8; 4096];
@@ -158,18 +137,18 @@ unsafe fn several() {
             let size = 150u16.to_ne_bytes();
             tell(
                 "by a message",
-                send_with(from, &bytes, IPPROTO_UDP, UDP_SEGMENT, &size),
+                send_with(from, &bytes, (IPPROTO_UDP, UDP_SEGMENT), &size),
             );
             lengths("received", to);
             tell(
                 "an odd one",
-                send_with(from, &bytes, IPPROTO_UDP, UDP_SEGMENT, &[1]),
+                send_with(from, &bytes, (IPPROTO_UDP, UDP_SEGMENT), &[1]),
             );
-            tell("another", send_with(from, &bytes, IPPROTO_UDP, 77, &size));
+            tell("another", send_with(from, &bytes, (IPPROTO_UDP, 77), &size));
             tell("gro", set(to, IPPROTO_UDP, UDP_GRO, 1));
             tell(
                 "by a message",
-                send_with(from, &bytes, IPPROTO_UDP, UDP_SEGMENT, &size),
+                send_with(from, &bytes, (IPPROTO_UDP, UDP_SEGMENT), &size),
             );
             for (_, data) in controls("together", to) {
                 println!("  {:?}", data);
@@ -290,7 +269,7 @@ unsafe fn told() {
         connect(from, AF_INET, LOCAL, port);
         tell(
             "from",
-            send_with(from, b"x", IPPROTO_IP, libc::IP_PKTINFO, &info),
+            send_with(from, b"x", (IPPROTO_IP, libc::IP_PKTINFO), &info),
         );
         let mut address: libc::sockaddr_in = mem::zeroed();
         let mut length = mem::size_of_val(&address) as socklen_t;
@@ -305,7 +284,7 @@ unsafe fn told() {
         );
         println!("from: {count} {:#x}", u32::from_be(address.sin_addr.s_addr));
         let far = [0i32, 0x0808_0808, 0].map(i32::to_ne_bytes).concat();
-        let sent = send_with(from, b"x", IPPROTO_IP, libc::IP_PKTINFO, &far);
+        let sent = send_with(from, b"x", (IPPROTO_IP, libc::IP_PKTINFO), &far);
         println!("from elsewhere: {}", sent == -1);
         for (what, kind, data) in [
             ("ttl 0", libc::IP_TTL, &[0, 0, 0, 0][..]),
@@ -313,7 +292,7 @@ unsafe fn told() {
             ("tos", libc::IP_TOS, &[8]),
             ("odd", 99, &[0, 0, 0, 0]),
         ] {
-            tell(what, send_with(from, b"x", IPPROTO_IP, kind, data));
+            tell(what, send_with(from, b"x", (IPPROTO_IP, kind), data));
         }
         lengths("received", to);
         // The count of lost datagrams.
@@ -463,7 +442,7 @@ unsafe fn fast() {
     }
 }
 
-/// Where devices are told of.
+/// Where devices are reported.
 unsafe fn devices() {
     const NETLINK_KOBJECT_UEVENT: c_int = 15;
     unsafe {

@@ -140,7 +140,7 @@ unsafe fn timers() {
     }
 }
 
-/// A POSIX timer whose signal waits rests meanwhile, and then tells how often it expired.
+/// A POSIX timer whose signal waits rests meanwhile, and then reports how often it expired.
 unsafe fn repeated() {
     unsafe {
         let mut timer: libc::timer_t = ptr::null_mut();
@@ -225,6 +225,41 @@ unsafe fn ahead() -> String {
     }
 }
 
+/// A timer goes by atomic time, also when that is set.
+unsafe fn atomic_timer(set_ahead: &dyn Fn(i64)) {
+    unsafe {
+        let mut signals: libc::sigset_t = mem::zeroed();
+        libc::sigaddset(&mut signals, libc::SIGALRM);
+        libc::sigprocmask(libc::SIG_BLOCK, &signals, ptr::null_mut());
+        set_ahead(100);
+        let mut timer = ptr::null_mut();
+        tell(
+            "a timer of atomic time",
+            libc::timer_create(libc::CLOCK_TAI, ptr::null_mut(), &mut timer),
+        );
+        let mut setting: libc::itimerspec = mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_TAI, &mut setting.it_value);
+        setting.it_value.tv_sec += 50;
+        tell(
+            "in 50 s",
+            libc::timer_settime(timer, libc::TIMER_ABSTIME, &setting, ptr::null_mut()),
+        );
+        let mut left: libc::itimerspec = mem::zeroed();
+        libc::timer_gettime(timer, &mut left);
+        println!("left: {}", (left.it_value.tv_sec + 5) / 10);
+        set_ahead(200);
+        let soon = libc::timespec {
+            tv_sec: 20,
+            tv_nsec: 0,
+        };
+        let told = libc::sigtimedwait(&signals, ptr::null_mut(), &soon);
+        tell("it is past", told);
+        libc::timer_delete(timer);
+        set_ahead(0);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &signals, ptr::null_mut());
+    }
+}
+
 /// Requests of a program that disciplines the clock.
 unsafe fn adjustments() {
     unsafe {
@@ -241,9 +276,17 @@ unsafe fn adjustments() {
         adjust("somebody does", libc::ADJ_STATUS, &|asked| {
             asked.status = libc::STA_PLL
         });
-        let both = libc::ADJ_MAXERROR | libc::ADJ_ESTERROR;
-        adjust("errors", both, &|asked| {
+        let all = libc::ADJ_STATUS | libc::ADJ_MAXERROR | libc::ADJ_ESTERROR;
+        let told = adjust("errors", all, &|asked| {
+            asked.status = libc::STA_PLL;
             (asked.maxerror, asked.esterror) = (1 << 40, 5)
+        });
+        println!("at most {}", told.maxerror);
+        // Errors grow by the second, and too large a one says that nobody keeps the time.
+        let smaller = libc::ADJ_STATUS | libc::ADJ_MAXERROR;
+        adjust("a smaller one", smaller, &|asked| {
+            asked.status = libc::STA_PLL;
+            asked.maxerror = 1 << 20;
         });
         adjust("a frequency", libc::ADJ_FREQUENCY, &|asked| {
             asked.freq = -100
@@ -258,7 +301,7 @@ unsafe fn adjustments() {
         let told = adjust("now", 0, &|_| ());
         println!(
             "errors {} {} frequency {} constant {} tick {} status {:#x}",
-            told.maxerror > 1 << 20,
+            told.maxerror >= 1 << 20,
             told.esterror,
             told.freq,
             told.constant,
@@ -283,6 +326,11 @@ unsafe fn adjustments() {
             let told = adjust("atomic time", libc::ADJ_TAI, &|asked| asked.constant = tai);
             println!("ahead by {}, {}", told.tai, ahead());
         }
+        atomic_timer(&|seconds| {
+            adjust("atomic time", libc::ADJ_TAI, &|asked| {
+                asked.constant = seconds
+            });
+        });
         let status = in_child(|| {
             libc::setuid(1234);
             let mut asked: libc::timex = mem::zeroed();

@@ -1,4 +1,4 @@
-//! Timers and clocks: which thread is told and how often, clocks of processes and threads,
+//! Timers and clocks: which thread is notified and how often, clocks of processes and threads,
 //! timerfd(2).
 
 use std::{mem, ptr};
@@ -29,7 +29,7 @@ pub fn run() {
     }
 }
 
-/// What /proc tells of timers: what they were made for, whether they run or not.
+/// What /proc shows of timers: what they were made for, whether they run or not.
 unsafe fn listed() {
     unsafe {
         let own = libc::syscall(libc::SYS_gettid) as c_int;
@@ -648,7 +648,7 @@ unsafe fn set_timer(timer: c_int, flags: c_int, to: &libc::itimerspec) {
     }
 }
 
-/// Expiries that nobody was told of count, since the first.
+/// Expiries without a signal are counted, since the first.
 unsafe fn overruns() {
     unsafe {
         let overrun = |timer: c_int| libc::syscall(libc::SYS_timer_getoverrun, timer);

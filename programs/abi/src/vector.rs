@@ -1,5 +1,5 @@
-//! RISC-V's vectors: who may use them, and that no register is lost to other programs, signals and
-//! tracers.
+//! RISC-V's vectors: which programs may use them, and that no register is lost to other programs,
+//! signals and tracers.
 //!
 //! Compared values are never held over a system call, after which nothing is promised.
 

@@ -253,7 +253,7 @@ unsafe fn created() {
     }
 }
 
-/// Whatever opens a file is told before its close, and an open that fails is neither.
+/// An open is reported before the close, and an open that fails is neither.
 unsafe fn opened() {
     unsafe {
         let program = std::fs::copy("/proc/self/exe", "folder/program");
@@ -313,7 +313,7 @@ unsafe fn opened() {
     }
 }
 
-/// Hundreds watch one folder, half of them for one event: each is told of what it wants, and they
+/// Hundreds watch one folder, half of them for one event: each gets what it wants, and they
 /// go in any order.
 unsafe fn crowd() {
     const COUNT: usize = 400;

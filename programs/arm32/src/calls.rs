@@ -183,7 +183,7 @@ unsafe fn time() {
     }
 }
 
-/// A filter is told the architecture of the program, and its numbers.
+/// A filter sees the architecture of the program, and its numbers.
 unsafe fn filtered() {
     unsafe {
         const ARM: u32 = 0x4000_0028;

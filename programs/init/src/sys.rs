@@ -45,7 +45,7 @@ pub fn power_off() -> ! {
     std::process::exit(1);
 }
 
-/// The write end of the pipe that tells of children.
+/// The write end of the pipe that reports children.
 static CHILD_SIGNAL: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn on_child(_: libc::c_int) {

@@ -230,13 +230,7 @@ global_asm!(
     "   str w0, [x21, #0x104]",
     "   mov w0, #1 << 27",
     "   str w0, [x23, #0x100]",
-    "   mov x0, #7",
-    "   msr s3_0_c12_c12_5, x0",
-    "   isb",
-    "   mov x0, #0xf0",
-    "   msr s3_0_c4_c6_0, x0",
-    "   mov x0, #1",
-    "   msr s3_0_c12_c12_7, x0",
+    interface_on!(),
     "   isb",
     // Pending while masked: an SGI to itself, less urgent than interrupt 40, whose line was high
     // for a moment.

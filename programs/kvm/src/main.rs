@@ -1,6 +1,22 @@
 //! KVM at its edges, as a VMM sees it: errors, registers and exits. It prints the same on every
 //! kernel that has KVM.
 
+/// A guest's instructions that switch its interface to the interrupt controller on, for all
+/// priorities above the lowest, and group 1.
+macro_rules! interface_on {
+    () => {
+        concat!(
+            "mov x0, #7\n",
+            "msr s3_0_c12_c12_5, x0\n",
+            "isb\n",
+            "mov x0, #0xf0\n",
+            "msr s3_0_c4_c6_0, x0\n",
+            "mov x0, #1\n",
+            "msr s3_0_c12_c12_7, x0",
+        )
+    };
+}
+
 mod calls;
 mod coalesced;
 mod controller;

@@ -1,4 +1,4 @@
-//! The device tree that tells a guest what there is.
+//! The device tree that describes the machine to a guest.
 
 use anyhow::Result;
 use vm_fdt::FdtWriter;

@@ -348,7 +348,7 @@ fn stay() -> bool {
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            // The pipe's end, so that who listens hears of the end of the holder.
+            // The pipe's end, so that the reader sees the end of the holder.
             libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0);
             loop {
                 libc::pause();

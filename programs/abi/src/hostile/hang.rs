@@ -74,7 +74,8 @@ const NANOSECOND: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 1,
 };
-const EACH: libc::itimerspec = libc::itimerspec {
+/// Due every nanosecond.
+pub(super) const EACH: libc::itimerspec = libc::itimerspec {
     it_interval: NANOSECOND,
     it_value: NANOSECOND,
 };
@@ -100,7 +101,8 @@ unsafe fn descriptors() {
     }
 }
 
-unsafe fn create(notify: c_int, signal: c_int) -> c_int {
+/// A POSIX timer, which sends `signal` where `notify` is SIGEV_SIGNAL.
+pub(super) unsafe fn create(notify: c_int, signal: c_int) -> c_int {
     unsafe {
         let mut event: libc::sigevent = mem::zeroed();
         event.sigev_notify = notify;
@@ -174,7 +176,7 @@ unsafe fn limits() {
     }
 }
 
-/// A signal tells of a signal, and an epoll of itself.
+/// A signal reports a signal, and an epoll itself.
 unsafe fn told() {
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();

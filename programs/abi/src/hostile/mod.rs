@@ -14,8 +14,10 @@ mod hang;
 mod hoard;
 mod links;
 mod long;
+mod lost;
 mod many;
 mod mounts;
+mod moving;
 mod names;
 mod nested;
 mod net;
@@ -27,6 +29,7 @@ mod rights;
 mod signalled;
 mod sockets;
 mod suid;
+mod texts;
 mod timers;
 mod walked;
 mod watches;
@@ -47,8 +50,10 @@ const PARTS: &[(&str, fn())] = &[
     ("hoard", hoard::run),
     ("links", links::run),
     ("long", long::run),
+    ("lost", lost::run),
     ("many", many::run),
     ("mounts", mounts::run),
+    ("moving", moving::run),
     ("names", names::run),
     ("nested", nested::run),
     ("net", net::run),
@@ -60,6 +65,7 @@ const PARTS: &[(&str, fn())] = &[
     ("signalled", signalled::run),
     ("sockets", sockets::run),
     ("suid", suid::run),
+    ("texts", texts::run),
     ("timers", timers::run),
     ("walked", walked::run),
     ("watches", watches::run),

@@ -68,7 +68,8 @@ unsafe fn end(child: i32) -> i32 {
     status
 }
 
-/// A terminal's foreground group has ended; root's group of that number is not told of its keys.
+/// A terminal's foreground group has ended; root's group of that number gets no signals of its
+/// keys.
 unsafe fn foreground() {
     let (named, go) = (pipe(), pipe());
     unsafe {

@@ -107,7 +107,8 @@ extern "C" fn came(_: i32) {
     CAME.store(true, Relaxed);
 }
 
-/// A signal that comes at any time while children are made: whoever is there by then gets it.
+/// A signal that comes at any time while children are made: the processes that are there by then
+/// get it.
 fn each_gets_it() {
     handle(SIGTERM, came);
     make_areas();
@@ -130,7 +131,7 @@ fn each_gets_it() {
                 }
             }
         }
-        // SAFETY: it touches no memory. Who did not get it never ends.
+        // SAFETY: it touches no memory. A process that did not get it never ends.
         while unsafe { libc::waitpid(-1, ptr::null_mut(), 0) } > 0 {}
     }
 }

@@ -7,6 +7,7 @@ use std::{mem, ptr};
 use libc::c_int;
 
 use super::become_user;
+use super::hang::{EACH, create};
 
 /// Timers of each kind, of the hostile user.
 const MANY: usize = 4_000;
@@ -16,15 +17,6 @@ const IGNORED: c_int = 40;
 const ROUNDS: u64 = 1_000_000;
 /// What it may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-const NANOSECOND: libc::timespec = libc::timespec {
-    tv_sec: 0,
-    tv_nsec: 1,
-};
-const EACH: libc::itimerspec = libc::itimerspec {
-    it_interval: NANOSECOND,
-    it_value: NANOSECOND,
-};
 
 /// Runs this part.
 pub fn run() {
@@ -88,12 +80,8 @@ unsafe fn descriptors() -> usize {
 unsafe fn signals() -> usize {
     unsafe {
         libc::signal(IGNORED, libc::SIG_IGN);
-        let mut event: libc::sigevent = mem::zeroed();
-        event.sigev_notify = libc::SIGEV_SIGNAL;
-        event.sigev_signo = IGNORED;
         let armed = |_: &usize| {
-            let (mut id, clock) = (-1, libc::CLOCK_MONOTONIC);
-            libc::syscall(libc::SYS_timer_create, clock, &event, &mut id);
+            let id = create(libc::SIGEV_SIGNAL, IGNORED);
             let none = ptr::null_mut::<libc::itimerspec>();
             libc::syscall(libc::SYS_timer_settime, id, 0, &EACH, none) == 0
         };

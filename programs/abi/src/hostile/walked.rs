@@ -83,7 +83,7 @@ fn notices() {
         drop(File::create("elsewhere/name"));
         _ = fs::remove_file("elsewhere/name");
     });
-    // Nobody asked to be told of that.
+    // Nobody watches for that.
     compare(
         "a folder opened beside notices of it",
         MANY,

@@ -226,8 +226,10 @@ fn members() {
             failed += libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, member, &mut event);
         }
         println!("{MEMBERS} members, failed: {failed}");
+        let one = 1u64;
+        // All members become ready at once.
+        libc::write(file, (&raw const one).cast(), 8);
         let changes = thread::spawn(move || {
-            let one = 1u64;
             for _ in 0..20 {
                 libc::write(file, (&raw const one).cast(), 8);
             }

@@ -72,8 +72,8 @@ pub fn counter() -> u64 {
     ticks
 }
 
-/// The counter's frequency in hertz: no register tells, so it is counted against the kernel's clock
-/// for 20 milliseconds, and rounded to three digits; 10 MHz where there is no clock.
+/// The counter's frequency in hertz: no register says it, so it is counted against the kernel's
+/// clock for 20 milliseconds, and rounded to three digits; 10 MHz where there is no clock.
 pub fn frequency() -> u64 {
     let read = || Some((sys::monotonic().ok()?, counter()));
     let measured = || {

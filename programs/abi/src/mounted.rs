@@ -1,0 +1,163 @@
+//! What flags of mounts do: which accesses leave a time, and which links are followed.
+
+use std::ffi::CStr;
+use std::os::unix::fs::MetadataExt;
+use std::{fs, mem, ptr};
+
+use libc::{
+    MS_BIND, MS_NOATIME, MS_NODIRATIME, MS_NOSUID, MS_REMOUNT, MS_STRICTATIME, O_CREAT, O_NOFOLLOW,
+    O_PATH, O_RDONLY, O_RDWR, c_int, c_ulong,
+};
+
+use crate::{tell, tell_ok};
+
+const MS_RELATIME: c_ulong = 1 << 21;
+const MS_NOSYMFOLLOW: c_ulong = 256;
+const AT: &CStr = c"place";
+const FILE: &CStr = c"place/file";
+const LINK: &CStr = c"place/link";
+const FOLDER: &CStr = c"place/folder";
+const FLAGS: &[(&str, c_ulong)] = &[
+    ("none", 0),
+    ("relatime", MS_RELATIME),
+    ("strictatime", MS_STRICTATIME),
+    ("noatime", MS_NOATIME),
+    ("nodiratime", MS_NODIRATIME),
+    ("strictatime, nodiratime", MS_STRICTATIME | MS_NODIRATIME),
+    ("noatime, strictatime", MS_NOATIME | MS_STRICTATIME),
+    ("noatime, relatime", MS_NOATIME | MS_RELATIME),
+    ("nosymfollow", MS_NOSYMFOLLOW),
+    ("noatime, nosuid", MS_NOATIME | MS_NOSUID),
+];
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        libc::mkdir(AT.as_ptr(), 0o755);
+        for &(what, flags) in FLAGS {
+            println!("{what}");
+            tell("mount", mount(flags));
+            told();
+            times();
+            links();
+            for &(what, flags) in &[FLAGS[0], FLAGS[1], FLAGS[2], FLAGS[3], FLAGS[6]] {
+                print!("remounted {what}: ");
+                mount(MS_REMOUNT | MS_BIND | flags);
+                told();
+            }
+            libc::umount(AT.as_ptr());
+        }
+        let fd = libc::open(c"/proc/self/clear_refs".as_ptr(), O_RDONLY);
+        tell_ok("clear_refs", fd >= 0);
+        tell(
+            "read",
+            libc::read(fd, [0_u8; 8].as_mut_ptr().cast(), 8) as i64,
+        );
+    }
+}
+
+unsafe fn mount(flags: c_ulong) -> c_int {
+    let (none, kind) = (c"none".as_ptr(), c"tmpfs".as_ptr());
+    unsafe { libc::mount(none, AT.as_ptr(), kind, flags, ptr::null()) }
+}
+
+/// What is said of the mount.
+unsafe fn told() {
+    unsafe {
+        let mut stat: libc::statfs = mem::zeroed();
+        libc::statfs(AT.as_ptr(), &mut stat);
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let line = mounts.lines().last().unwrap_or_default();
+        let options = line.split(' ').nth(5).unwrap_or_default();
+        println!("{:#x} {options}", stat.f_flags as u64);
+    }
+}
+
+/// When a file was read last: never since it was made so, in a time to come, or now.
+fn accessed(path: &CStr) -> &'static str {
+    let time = fs::symlink_metadata(path.to_str().unwrap()).map(|meta| meta.atime());
+    match time.unwrap_or(0) - now() {
+        1000.. => "later",
+        -1000..1000 => "now",
+        _ => "long ago",
+    }
+}
+
+fn now() -> i64 {
+    // SAFETY: it writes nowhere.
+    unsafe { libc::time(ptr::null_mut()) }
+}
+
+/// Which accesses of what was read last long ago, or in a time to come, leave a time.
+unsafe fn times() {
+    unsafe {
+        libc::close(libc::open(FILE.as_ptr(), O_RDWR | O_CREAT, 0o644));
+        fs::write(FILE.to_str().unwrap(), [1; 5000]).unwrap();
+        libc::symlink(c"file".as_ptr(), LINK.as_ptr());
+        libc::mkdir(FOLDER.as_ptr(), 0o755);
+        for (what, seconds) in [("long ago", 1000), ("later", now() + 5000)] {
+            let set = |path: &CStr| {
+                // Written long ago; that it changed is told by ctime alone.
+                let times = [seconds, 1000].map(|tv_sec| libc::timespec { tv_sec, tv_nsec: 0 });
+                let flags = libc::AT_SYMLINK_NOFOLLOW;
+                libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), flags);
+            };
+            let read = |flags| {
+                set(FILE);
+                let fd = libc::open(FILE.as_ptr(), O_RDONLY | flags);
+                libc::read(fd, [0_u8; 8].as_mut_ptr().cast(), 8);
+                libc::close(fd);
+                accessed(FILE)
+            };
+            println!(
+                "{what}: read {}, with O_NOATIME {}",
+                read(0),
+                read(libc::O_NOATIME)
+            );
+            set(FILE);
+            let fd = libc::open(FILE.as_ptr(), O_RDONLY);
+            let flags = libc::MAP_PRIVATE;
+            let place = libc::mmap(ptr::null_mut(), 4096, libc::PROT_READ, flags, fd, 0);
+            libc::munmap(place, 4096);
+            libc::close(fd);
+            set(LINK);
+            libc::readlink(LINK.as_ptr(), [0_u8; 8].as_mut_ptr().cast(), 8);
+            let link = accessed(LINK);
+            set(FOLDER);
+            let count = fs::read_dir(FOLDER.to_str().unwrap()).map(Iterator::count);
+            let folder = accessed(FOLDER);
+            println!(
+                "mapped {}, link {link}, folder {folder}, {count:?}",
+                accessed(FILE)
+            );
+        }
+    }
+}
+
+/// Which ways through a link lead anywhere.
+unsafe fn links() {
+    unsafe {
+        let open = |what: &str, path: &CStr, flags| {
+            let fd = libc::open(path.as_ptr(), flags);
+            tell_ok(what, fd >= 0);
+            libc::close(fd);
+        };
+        open("the link", LINK, O_RDONLY);
+        open("itself", LINK, O_PATH | O_NOFOLLOW);
+        open("not followed", LINK, O_RDONLY | O_NOFOLLOW);
+        libc::symlink(c"folder".as_ptr(), c"place/way".as_ptr());
+        open("on the way", c"place/way/none", O_RDONLY);
+        let mut stat = mem::zeroed();
+        tell("stat", libc::stat(LINK.as_ptr(), &mut stat));
+        tell("lstat", libc::lstat(LINK.as_ptr(), &mut stat));
+        let target = libc::readlink(LINK.as_ptr(), [0_u8; 8].as_mut_ptr().cast(), 8);
+        tell("readlink", target as i64);
+        // What leads in from another mount is followed there.
+        libc::unlink(c"outside".as_ptr());
+        libc::symlink(c"place/file".as_ptr(), c"outside".as_ptr());
+        open("from outside", c"outside", O_RDONLY);
+        tell("unlink", libc::unlink(LINK.as_ptr()));
+        tell("unlink", libc::unlink(c"place/way".as_ptr()));
+    }
+}

@@ -1,0 +1,3 @@
+#: program abi
+#: minutes 6
+abi adjtimex
