@@ -1,4 +1,4 @@
-//! The crossings of a program, as `/proc/crossings` tells them: lines of section, name and number.
+//! The crossings of a program, as `/proc/crossings` shows them: lines of section, name and number.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};

@@ -68,7 +68,7 @@ pub fn read_input(events: SyncSender<Event>) -> Sender<()> {
     demand
 }
 
-/// Turns the signals that a command is told to end by, and those of a changed terminal, into
+/// Turns the signals that ask a command to end, and those of a changed terminal, into
 /// events.
 pub fn read_signals(events: SyncSender<Event>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH])?;

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 /// From how many instructions on it is noted where a stretch spends them.
 pub const LONG: u64 = 200_000;
-/// How many addresses of a stretch are told.
+/// How many addresses of a stretch are printed.
 const TOLD: usize = 60;
 
 /// Instructions in a row: of a whole stretch, the blocks that had most of what came after [`LONG`].

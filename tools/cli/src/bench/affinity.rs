@@ -187,7 +187,7 @@ fn column(operation: &Operation, subject: &Subject, guests: &[Said]) -> Column {
             remark,
         })
     };
-    // A guest's end is told once, with the first operation.
+    // A guest's end is reported once, with the first operation.
     let is_first = operation.name == OPERATIONS[0].name;
     let failure = || guests.iter().find_map(|said| said.failure.clone());
     let head = Head {

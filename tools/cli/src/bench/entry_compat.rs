@@ -43,7 +43,7 @@ pub fn trace(bench: &Bench, subject: &Subject, row: &str, head: Head) -> Result<
     })
 }
 
-/// Runs the program; the column is told what it says, or how it failed.
+/// Runs the program; the column gets what it prints, or how it failed.
 fn run(
     bench: &Bench,
     subject: &Subject,

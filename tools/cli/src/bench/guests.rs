@@ -56,7 +56,7 @@ const KERNELS: [(&str, &str); 2] = [
     ("host_instructions", "instructions of the host's kernel"),
 ];
 const FAULTS: &str = "faults";
-/// Statistics of exits, by their names in Linux or ours, and how they are told.
+/// Statistics of exits, by their names in Linux or ours, and how they are shown.
 const EXITS: [(&str, &str); 4] = [
     ("exits", "exits a fault"),
     ("sysreg_exits", "of them for registers"),

@@ -38,7 +38,7 @@ pub struct Jobs<'a> {
 impl Jobs<'_> {
     /// Runs the jobs one after the other, and boots again after one that took the machine with it.
     /// Every machine begins with `first`; one that does not survive it has nothing to say of the
-    /// rest. The column is told the command, and how the first lost machine came to its end.
+    /// rest. The column gets the command, and how the first lost machine came to its end.
     pub fn run(
         &self,
         bench: &Bench,

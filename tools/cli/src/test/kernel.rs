@@ -1,4 +1,4 @@
-//! The kernel's own unit tests: a kernel built with them, booted in QEMU, tells its results on the
+//! The kernel's own unit tests: a kernel built with them, booted in QEMU, prints its results on the
 //! serial line.
 
 use std::process::ExitStatus;

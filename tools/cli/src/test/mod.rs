@@ -57,7 +57,7 @@ impl Report<'_> {
         self.failed.push(name.to_owned());
     }
 
-    /// Runs a group of tests and tells how it went.
+    /// Runs a group of tests and reports the result.
     fn group(&mut self, name: &str, tests: impl FnOnce(&mut Self) -> Result<()>) {
         let (passed, failed, start) = (self.passed, self.failed.len(), Instant::now());
         if let Err(error) = tests(self) {

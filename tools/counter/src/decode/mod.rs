@@ -43,7 +43,7 @@ const fn pattern(mask: u32, value: u32, name: &'static str) -> Pattern {
     }
 }
 
-/// Where an instruction runs, as far as its address tells.
+/// Where an instruction runs, as far as its address shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ring {
     User,
