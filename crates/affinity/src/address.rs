@@ -80,6 +80,12 @@ impl TargetList {
         Affinity(self.group << 4 | number & 15)
     }
 
+    /// Takes a CPU of its group out of the list.
+    #[inline]
+    pub(crate) const fn remove(&mut self, cpu: Affinity) {
+        self.members &= !(1 << cpu.member());
+    }
+
     /// Whether the list names this CPU.
     #[inline]
     pub const fn names(self, cpu: Affinity) -> bool {

@@ -1,4 +1,4 @@
-//! The *before*: every look-up walks all vCPUs. Where several vCPUs have one affinity, the first is
+//! The *before*: every look-up walks the vCPUs. Where several vCPUs have one affinity, the first is
 //! found, as by the index.
 
 use crate::{Affinity, TargetList, Vcpu};
@@ -11,8 +11,16 @@ pub fn get(vcpus: &[Affinity], cpu: Affinity) -> Option<Vcpu> {
         .map(|place| place as Vcpu)
 }
 
-/// The vCPUs that `list` names, a walk for each name.
-pub fn targets(vcpus: &[Affinity], list: TargetList) -> impl Iterator<Item = Vcpu> + '_ {
-    let named = (0..16).filter(move |member| list.members() >> member & 1 == 1);
-    named.filter_map(move |member| get(vcpus, list.member(member)))
+/// The vCPUs that `list` names, in the order of the table: one walk for the whole list, which ends
+/// with the last member found, as in Linux before 6.7 (`vgic_v3_dispatch_sgi`).
+pub fn targets(vcpus: &[Affinity], mut list: TargetList) -> impl Iterator<Item = Vcpu> + '_ {
+    let mut walk = vcpus.iter().zip(0..);
+    core::iter::from_fn(move || {
+        if list.members() == 0 {
+            return None;
+        }
+        let (&found, place) = walk.find(|&(&vcpu, _)| list.names(vcpu))?;
+        list.remove(found);
+        Some(place)
+    })
 }
