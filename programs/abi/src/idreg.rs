@@ -206,6 +206,14 @@ pub fn run() {
     faulting("SCTLR_EL1, written", || _ = execute!("msr sctlr_el1, x9"));
     faulting("CCSIDR_EL1", || _ = execute!("mrs x9, ccsidr_el1"));
     faulting("a register of EL2", || _ = execute!("mrs x9, S3_4_C1_C1_0"));
+    faulting("MDCCSR_EL0", || _ = execute!("mrs x9, mdccsr_el0"));
+    faulting("DBGDTRRX_EL0", || _ = execute!("mrs x9, dbgdtrrx_el0"));
+    faulting("DBGDTRTX_EL0", || _ = execute!("msr dbgdtrtx_el0, x9"));
+    faulting("CNTPCT_EL0", || _ = execute!("mrs x9, cntpct_el0"));
+    faulting("CNTV_CTL_EL0", || _ = execute!("mrs x9, cntv_ctl_el0"));
+    faulting("CNTP_CVAL_EL0", || _ = execute!("mrs x9, cntp_cval_el0"));
+    println!("CNTVCT_EL0: {}", execute!("mrs x9, cntvct_el0") != 0);
+    println!("CNTFRQ_EL0: {}", execute!("mrs x9, cntfrq_el0") != 0);
     faulting("no register at all", || {
         _ = execute!("mrs x9, S3_7_C15_C15_7")
     });

@@ -131,6 +131,22 @@ fn privileged() {
     };
 }
 
+/// Reads CNTPCT.
+fn physical_counter() {
+    // SAFETY: it ends in the handler.
+    unsafe {
+        asm!("adr {at}, 2f", "str {at}, [{to}]", "2: mrrc p15, 0, {at}, {to}, c14", at = out(reg) _, to = inout(reg) &raw mut EXPECTED => _)
+    };
+}
+
+/// Reads DBGDSCRint.
+fn debug_channel() {
+    // SAFETY: it ends in the handler.
+    unsafe {
+        asm!("adr {at}, 2f", "str {at}, [{to}]", "2: mrc p14, 0, {at}, c0, c1, 0", at = out(reg) _, to = in(reg) &raw mut EXPECTED)
+    };
+}
+
 fn breakpoint() {
     // SAFETY: it ends in the handler.
     unsafe {
@@ -166,6 +182,8 @@ pub fn run() {
         faulting("undefined", 0, undefined);
         faulting("undefined, Thumb", 0, undefined_thumb);
         faulting("privileged", 0, privileged);
+        faulting("the physical counter", 0, physical_counter);
+        faulting("the debug channel", 0, debug_channel);
         faulting("a breakpoint", 0, breakpoint);
         faulting("a debugger's breakpoint", 0, || at(undefined_breakpoint));
         faulting("a debugger's breakpoint, Thumb", 0, || at(thumb_breakpoint));

@@ -10,7 +10,7 @@ use super::cpu;
 use super::entry;
 use super::sysreg::{isb, read, write};
 use super::virt::vmid;
-use super::{emulate, mmu, sve, uaccess};
+use super::{emulate, mmu, points, sve, uaccess};
 use crate::params;
 use crate::sync::Mutex;
 use idreg::register::{
@@ -31,6 +31,11 @@ const TCR_HA: usize = 1 << 39;
 const TCR_HD: usize = 1 << 40;
 /// TCR_EL1.E0PD1: programs' accesses to the kernel's half fault without a walk.
 const TCR_E0PD1: usize = 1 << 56;
+
+/// CNTKCTL_EL1 (with VHE CNTHCTL_EL2): EL0 has the physical and virtual counters and timers, and of
+/// these the virtual counter.
+const COUNTERS_OF_EL0: usize = EL0VCTEN | 1 | 3 << 8;
+const EL0VCTEN: usize = 1 << 1;
 
 static FOLDED: Mutex<System> = Mutex::new(System::new());
 static BOOT_FEATURES: Once<BootFeatures> = Once::new();
@@ -189,15 +194,15 @@ pub(super) fn start_cpu() -> bool {
         tcr |= TCR_E0PD1;
     }
     // SAFETY: the bits belong to features that this CPU has; the vectors are those of `entry`.
-    // CNTKCTL_EL1 lets programs read the counters (EL0VCTEN, EL0PCTEN).
+    // Of counters and timers, programs have the virtual counter alone, as on Linux.
     unsafe {
         write!("sctlr_el1", sctlr);
         write!("tcr_el1", tcr);
         write!("vbar_el1", settled.vectors);
-        write!("cntkctl_el1", read!("cntkctl_el1") | 3);
+        write!("cntkctl_el1", read!("cntkctl_el1") & !COUNTERS_OF_EL0 | EL0VCTEN);
         write!("tpidr_el0", 0usize);
         write!("tpidrro_el0", 0usize);
-        write!("mdscr_el1", 0usize);
+        write!("mdscr_el1", points::UNDEBUGGED);
     }
     isb();
     if settled.system.pan() {

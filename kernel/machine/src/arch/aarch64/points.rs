@@ -23,6 +23,8 @@ const POINT: usize = 16;
 /// MDSCR_EL1: single steps, and breakpoints and watchpoints.
 const STEPS: usize = 1;
 const POINTS: usize = 1 << 15;
+/// MDSCR_EL1 of a program that is not debugged (TDCC): the debug channel is not for EL0.
+pub const UNDEBUGGED: usize = 1 << 12;
 
 /// Bits of a control register (D24.3, DBGBCR<n>_EL1 and DBGWCR<n>_EL1): it is on; for what programs
 /// do; loads and stores.
@@ -175,7 +177,10 @@ fn change(row: &mut Row, kind: Kind, bytes: &[u8]) -> Result<()> {
 /// The program of the thread that this CPU runs goes on: it stops after each instruction if it
 /// `steps`, and at its points.
 pub fn enter(points: Option<&Points>, steps: bool) {
-    let mut control = if steps { STEPS } else { 0 };
+    let mut control = UNDEBUGGED;
+    if steps {
+        control |= STEPS;
+    }
     if let Some(points) = points {
         points.load();
         control |= POINTS;
@@ -192,6 +197,6 @@ pub fn enter(points: Option<&Points>, steps: bool) {
 /// No program stops any more on this CPU.
 pub fn leave() {
     // SAFETY: as in `enter`.
-    unsafe { write!("mdscr_el1", 0usize) };
+    unsafe { write!("mdscr_el1", UNDEBUGGED) };
     isb();
 }

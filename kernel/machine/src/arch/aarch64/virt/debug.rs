@@ -4,6 +4,7 @@
 
 use alloc::sync::Arc;
 
+use super::super::points::UNDEBUGGED;
 use super::super::sysreg::{read, write};
 use super::encoding;
 
@@ -240,7 +241,7 @@ impl Debug {
             self.control = read!("mdscr_el1") as u64;
         }
         // SAFETY: as the kernel has it.
-        unsafe { write!("mdscr_el1", 0usize) };
+        unsafe { write!("mdscr_el1", UNDEBUGGED) };
         for (number, place) in (0..count(BREAKPOINTS)).zip(&mut self.breakpoints) {
             if own {
                 let value = registers::break_value(number);
