@@ -75,11 +75,6 @@ impl TargetList {
         self.members
     }
 
-    /// The affinity of one of the sixteen.
-    pub(crate) const fn member(self, number: u32) -> Affinity {
-        Affinity(self.group << 4 | number & 15)
-    }
-
     /// Takes a CPU of its group out of the list.
     #[inline]
     pub(crate) const fn remove(&mut self, cpu: Affinity) {

@@ -62,7 +62,7 @@ impl Directory {
         room.and_then(|()| affinities.try_reserve_exact(of.len()))
             .map_err(|_| Errno::ENOMEM)?;
         vcpus.extend_from_slice(of);
-        affinities.extend(of.iter().map(|vcpu| Affinity::from_mpidr(vcpu.affinity)));
+        affinities.extend(of.iter().map(|vcpu| vcpu.affinity()));
         let index = Index::new(&affinities, random::u64()).map_err(|_| Errno::ENOMEM)?;
         try_arc(Directory {
             vcpus,

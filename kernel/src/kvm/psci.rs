@@ -11,6 +11,8 @@ use ::smccc::psci::{
     PSCI_SYSTEM_RESET as SYSTEM_RESET, PSCI_SYSTEM_RESET2_32 as SYSTEM_RESET2,
     PSCI_SYSTEM_SUSPEND_32 as SYSTEM_SUSPEND, PSCI_VERSION as VERSION,
 };
+use alloc::sync::Arc;
+
 use affinity::Affinity;
 
 use super::calls::Action;
@@ -205,7 +207,14 @@ fn info(directory: &Directory, affinity: u64, level: u64) -> i64 {
         return INVALID_PARAMETERS;
     }
     let wanted = Affinity::from_mpidr(affinity);
-    let matching = |vcpu: &&alloc::sync::Arc<Vcpu>| matches(vcpu, wanted, level as u32);
+    if level == 0 {
+        return match directory.find(wanted) {
+            None => INVALID_PARAMETERS,
+            Some(vcpu) if vcpu.is_on() => ON,
+            Some(_) => OFF,
+        };
+    }
+    let matching = |vcpu: &&Arc<Vcpu>| vcpu.affinity().matches(wanted, level as u32);
     let mut named = directory.vcpus().iter().filter(matching).peekable();
     if named.peek().is_none() {
         return INVALID_PARAMETERS;
@@ -215,10 +224,6 @@ fn info(directory: &Directory, affinity: u64, level: u64) -> i64 {
     } else {
         OFF
     }
-}
-
-fn matches(vcpu: &Vcpu, wanted: Affinity, level: u32) -> bool {
-    Affinity::from_mpidr(vcpu.affinity).matches(wanted, level)
 }
 
 fn features(function: u32, version: u64) -> i64 {

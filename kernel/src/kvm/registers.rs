@@ -4,7 +4,7 @@ use super::features::IDENTITY;
 use super::firmware;
 use super::sve;
 use super::sysreg;
-use super::vcpu::State;
+use super::vcpu::{State, Vcpu};
 use super::vm::Machine;
 use crate::arch::time;
 use crate::arch::virt::timer;
@@ -133,7 +133,7 @@ fn constant(machine: &Machine, guest: &Guest, id: u64) -> Option<u64> {
         return None;
     }
     match number {
-        MPIDR => Some(guest.affinity | 1 << 31),
+        MPIDR => Some(guest.mpidr),
         COUNTER => Some(time::now_ticks().wrapping_sub(machine.counters.offsets().virt)),
         PHYSICAL_COUNTER => Some(time::now_ticks().wrapping_sub(machine.counters.offsets().phys)),
         LOCK_STATUS => Some(guest.debug.lock_status()),
@@ -195,7 +195,13 @@ pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
 }
 
 /// Sets a register to the value at the VMM's `address`.
-pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Result<()> {
+pub fn set(
+    machine: &Machine,
+    vcpu: &Vcpu,
+    state: &mut State,
+    id: u64,
+    address: usize,
+) -> Result<()> {
     if firmware::get(machine, state.has_psci(), id).is_some() {
         let wanted: u64 = UserPtr::new(address).read()?;
         return firmware::set(machine, state.has_psci(), id, wanted);
@@ -220,6 +226,9 @@ pub fn set(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
             machine.counters.set_virtual(value);
         } else if id == ARM64 | U64 | SYSTEM | PHYSICAL_COUNTER {
             machine.counters.set_physical(value);
+        } else if id == ARM64 | U64 | SYSTEM | MPIDR {
+            machine.set_mpidr(vcpu, value)?;
+            guest.mpidr = value;
         } else if id == ARM64 | U64 | SYSTEM | LOCK_STATUS {
             return match guest.debug.set_lock_status(value) {
                 true => Ok(()),

@@ -133,7 +133,7 @@ pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
     let identity = features.and_then(|features| features.identity(trapped.encoding));
     let value = match trapped.encoding {
         _ if let Some(value) = identity => value,
-        id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.affinity | 1 << 31,
+        id if id == encoding(3, 0, 0, 0, 5) && trapped.read => context.vcpu.mpidr(),
         AUXILIARY => 0,
         id if let Some(value) = timer::access_physical(registers, id, written, offset) => {
             if written.is_some() {

@@ -2,8 +2,9 @@
 
 use crate::task::CpuParts;
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
+use affinity::Affinity;
 use vgic::{Interface, Presence, Private};
 
 use super::abort::{self, Access, Resolved};
@@ -39,12 +40,15 @@ const OFF: u32 = 1;
 const SUSPENDED: u32 = 2;
 const HELD: u32 = 4;
 
+/// MPIDR_EL1.RES1.
+const MPIDR_RES1: u64 = 1 << 31;
+
 /// A virtual CPU.
 pub struct Vcpu {
     /// Its number, by which the VMM knows it.
     pub id: u32,
-    /// The affinity fields of its MPIDR_EL1.
-    pub affinity: u64,
+    /// Its MPIDR_EL1, which the VMM may change while others run.
+    mpidr: AtomicU64,
     /// The interrupts that it has for itself.
     pub private: Private,
     /// How often it left its guest.
@@ -87,14 +91,14 @@ pub struct State {
 }
 
 impl Vcpu {
-    /// Virtual CPU number `id`, with the affinity that Linux gives it: sixteen to a cluster.
+    /// Virtual CPU number `id`, with the affinity that Linux gives it.
     pub fn new(id: u32) -> Result<Self> {
-        let affinity = u64::from(id & 0xf | (id >> 4 & 0xff) << 8 | (id >> 12 & 0xff) << 16);
+        let mpidr = Affinity::of_vcpu_id(id).to_mpidr() | MPIDR_RES1;
         let mut guest = try_box(Guest::new())?;
-        guest.affinity = affinity;
+        guest.mpidr = mpidr;
         Ok(Vcpu {
             id,
-            affinity,
+            mpidr: AtomicU64::new(mpidr),
             private: Private::new(),
             exits: Exits::default(),
             page: RunPage::new()?,
@@ -114,6 +118,22 @@ impl Vcpu {
             changed: WaitQueue::new(),
             presence: Presence::new(),
         })
+    }
+
+    /// What MPIDR_EL1 reads as.
+    pub fn mpidr(&self) -> u64 {
+        self.mpidr.load(Relaxed)
+    }
+
+    /// The affinity that MPIDR_EL1 gives it.
+    pub fn affinity(&self) -> Affinity {
+        Affinity::from_mpidr(self.mpidr())
+    }
+
+    /// Changes what MPIDR_EL1 reads as, and returns what it did. The machine's directory must
+    /// follow: [`Machine::set_mpidr`].
+    pub fn replace_mpidr(&self, mpidr: u64) -> u64 {
+        self.mpidr.swap(mpidr, Relaxed)
     }
 
     /// What only its own thread changes, while nothing runs or changes it.
@@ -230,7 +250,7 @@ impl Vcpu {
     /// Resets it to where another CPU started it, if one did.
     pub fn begin(&self, state: &mut State) {
         if let Some((entry, argument)) = self.start.lock().take() {
-            state.reset(self.affinity);
+            state.reset(self.mpidr());
             state.guest.registers.pc = entry;
             state.guest.registers.x[0] = argument;
         }
@@ -259,7 +279,7 @@ impl Vcpu {
             return Err(Errno::EINVAL);
         }
         machine.settle_features(init.features[0] & !power_off)?;
-        state.reset(self.affinity);
+        state.reset(self.mpidr());
         let finalized = state.guest.sve.as_ref().is_some_and(Sve::is_finalized);
         if init.has(uapi::FEATURE_SVE) && !finalized {
             state.guest.sve = Some(Sve::new());
@@ -508,7 +528,7 @@ impl State {
         }
     }
 
-    fn reset(&mut self, affinity: u64) {
+    fn reset(&mut self, mpidr: u64) {
         let offsets = self.guest.offsets;
         let controller = self.guest.controller.clone();
         let debug = self.guest.debug.at_reset();
@@ -516,7 +536,7 @@ impl State {
         let mut sve = self.guest.sve.take();
         sve.iter_mut().for_each(Sve::reset);
         *self.guest = Guest::new();
-        (self.guest.affinity, self.guest.offsets) = (affinity, offsets);
+        (self.guest.mpidr, self.guest.offsets) = (mpidr, offsets);
         (self.guest.controller, self.guest.debug) = (controller, debug);
         (self.guest.sve, self.guest.keys) = (sve, keys);
         self.pending = None;

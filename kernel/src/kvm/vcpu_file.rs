@@ -41,7 +41,7 @@ impl Handle {
         // What another CPU started it with is there before the VMM looks.
         self.vcpu.begin(state);
         match set {
-            true => registers::set(&self.machine, state, register.id, address)?,
+            true => registers::set(&self.machine, &self.vcpu, state, register.id, address)?,
             false => registers::get(&self.machine, state, register.id, address)?,
         }
         Ok(0)

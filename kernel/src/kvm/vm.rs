@@ -293,6 +293,28 @@ impl Machine {
         }
     }
 
+    /// Sets what a virtual CPU's MPIDR_EL1 reads as; it does not run just now. Others that run find
+    /// it by its new affinity when this returns.
+    ///
+    /// # Errors
+    /// ENOMEM: it has the old one.
+    pub fn set_mpidr(&self, vcpu: &Vcpu, mpidr: u64) -> Result<()> {
+        if vcpu.mpidr() == mpidr {
+            return Ok(());
+        }
+        let replaced = self.halted(|| {
+            let vcpus = self.vcpus.lock();
+            let before = vcpu.replace_mpidr(mpidr);
+            if !vcpus.ran {
+                return Ok(None);
+            }
+            Directory::new(&vcpus.list)
+                .map(|directory| self.directory.publish(directory))
+                .inspect_err(|_| _ = vcpu.replace_mpidr(before))
+        });
+        replaced.map(drop)
+    }
+
     /// A virtual CPU is about to run: the directory is there from now on. Returns the controller,
     /// with the place of the virtual CPU, if there is one.
     pub fn begin(&self, vcpu: &Arc<Vcpu>) -> Result<Option<(&Vgic, u16)>> {

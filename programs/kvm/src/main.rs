@@ -28,6 +28,7 @@ mod host;
 mod idregs;
 mod its;
 mod left;
+mod mpidrs;
 mod own;
 mod pages;
 mod requests;
@@ -71,6 +72,7 @@ fn main() {
         Some("idregs") => idregs::tell(&kvm),
         Some("its") => its::tell(&kvm),
         Some("left") => left::tell(&kvm, number_of_times()),
+        Some("mpidrs") => mpidrs::tell(&kvm),
         Some("pages") => pages::tell(&kvm),
         Some("requests") => requests::tell(&kvm),
         Some("saved") => saved::tell(&kvm),

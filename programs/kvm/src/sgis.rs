@@ -5,17 +5,20 @@ use kvm_ioctls::{DeviceFd, Kvm, VcpuExit};
 
 use crate::host::{self, set};
 
-const X0: u64 = 0x6030_0000_0010_0000;
+/// Register x0.
+pub const X0: u64 = 0x6030_0000_0010_0000;
 const REDISTRIBUTOR: u32 = 5;
-const GROUP: u64 = 0x1_0080;
-const PENDING: u64 = 0x1_0200;
+/// GICR_IGROUPR0 and GICR_ISPENDR0.
+pub const GROUP: u64 = 0x1_0080;
+pub const PENDING: u64 = 0x1_0200;
 const VCPUS: u64 = 3;
 const ALL_BUT_SELF: u64 = 1 << 40;
 
 /// Writes x0 to ICC_SGI1R_EL1, and then to a device, over and over.
-const GUEST: [u32; 4] = [0xd2a1_6014, 0xd518_cba0, 0xb900_0280, 0x17ff_fffe];
+pub const GUEST: [u32; 4] = [0xd2a1_6014, 0xd518_cba0, 0xb900_0280, 0x17ff_fffe];
 
-fn word(controller: &DeviceFd, vcpu: u64, offset: u64) -> u32 {
+/// A word of the redistributor of the virtual CPU with this affinity, packed as Aff3 to Aff0.
+pub fn word(controller: &DeviceFd, vcpu: u64, offset: u64) -> u32 {
     let mut value = 0;
     let mut attribute = kvm_device_attr {
         group: REDISTRIBUTOR,
@@ -28,7 +31,8 @@ fn word(controller: &DeviceFd, vcpu: u64, offset: u64) -> u32 {
     value
 }
 
-fn set_word(controller: &DeviceFd, vcpu: u64, offset: u64, value: u32) {
+/// Sets such a word.
+pub fn set_word(controller: &DeviceFd, vcpu: u64, offset: u64, value: u32) {
     let attribute = kvm_device_attr {
         group: REDISTRIBUTOR,
         attr: vcpu << 32 | offset,

@@ -204,7 +204,9 @@ impl Vgic {
             return Ok(());
         }
         let interrupts = *setup.interrupts.get_or_insert(DEFAULT_INTERRUPTS);
-        let first = vcpus.iter().position(|vcpu| vcpu.affinity == 0);
+        let first = vcpus
+            .iter()
+            .position(|vcpu| vcpu.affinity().to_mpidr() == 0);
         let shared = Shared::new(interrupts, first.map(|place| place as u16));
         let shared = shared.map_err(|_| Errno::ENOMEM)?;
         let mut all = Vec::new();

@@ -110,7 +110,7 @@ pub fn access(frame: Frame, shared: &Shared, directory: &Directory, access: &Acc
                 return 0;
             };
             let identity = Identity {
-                affinity: Affinity::from_mpidr(vcpu.affinity),
+                affinity: vcpu.affinity(),
                 number: vcpu.id as u16,
                 last,
             };

@@ -115,7 +115,7 @@ fn word(
         }),
         attribute::REDISTRIBUTOR_REGISTERS => {
             let identity = Identity {
-                affinity: Affinity::from_mpidr(vcpu.affinity),
+                affinity: vcpu.affinity(),
                 number: vcpu.id as u16,
                 last,
             };
@@ -164,9 +164,7 @@ fn place(vcpus: &[Arc<Vcpu>], wanted: &DeviceAttribute) -> Result<usize> {
 }
 
 fn find(vcpus: &[Arc<Vcpu>], affinity: Affinity) -> Option<usize> {
-    vcpus
-        .iter()
-        .position(|vcpu| Affinity::from_mpidr(vcpu.affinity) == affinity)
+    vcpus.iter().position(|vcpu| vcpu.affinity() == affinity)
 }
 
 /// What an attribute of lines reports of them.

@@ -62,7 +62,7 @@ const INJECTED: Setting = Setting {
     ..RISCV64
 };
 
-/// Cases that go through every kind of exception of programs, for all policies.
+/// Cases that go through every kind of exception of programs.
 const POLICIES: &[&str] = &[
     "abi-fault",
     "abi-memory",
@@ -113,6 +113,7 @@ const SETTINGS: &[Setting] = &[
         name: "cortex-a72-checked",
         cpu: "cortex-a72",
         smp: 2,
+        append: &["entry=switch", "idreg=locked", "hwaf=reread"],
         checked: true,
         ..ARM64
     },
@@ -140,11 +141,20 @@ const SETTINGS: &[Setting] = &[
         ..ARM64
     },
     Setting {
-        name: "cortex-a72-befores",
-        cpu: "cortex-a72",
+        name: "neoverse-n1-scan",
+        cpu: "neoverse-n1",
         smp: 2,
-        append: &["entry=switch", "idreg=locked", "hwaf=reread"],
-        cases: POLICIES,
+        options: &["-machine", "virtualization=on"],
+        append: &["affinity=scan"],
+        cases: &[
+            "guest-linux",
+            "kvm",
+            "kvm-its",
+            "kvm-mpidrs",
+            "kvm-saved",
+            "kvm-sgis",
+            "kvm-vcpus",
+        ],
         ..ARM64
     },
     Setting {
@@ -178,7 +188,8 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "rv64-checked",
-        cpu: "rv64,svvptc=off",
+        cpu: "rv64,svvptc=on",
+        append: &["fence.kernel=preventive", "fence.user=preventive"],
         checked: true,
         ..RISCV64
     },

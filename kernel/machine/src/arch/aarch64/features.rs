@@ -199,7 +199,10 @@ pub(super) fn start_cpu() -> bool {
         write!("sctlr_el1", sctlr);
         write!("tcr_el1", tcr);
         write!("vbar_el1", settled.vectors);
-        write!("cntkctl_el1", read!("cntkctl_el1") & !COUNTERS_OF_EL0 | EL0VCTEN);
+        write!(
+            "cntkctl_el1",
+            read!("cntkctl_el1") & !COUNTERS_OF_EL0 | EL0VCTEN
+        );
         write!("tpidr_el0", 0usize);
         write!("tpidrro_el0", 0usize);
         write!("mdscr_el1", points::UNDEBUGGED);

@@ -69,8 +69,6 @@ const ERROR_PENDING: u64 = 1 << 8;
 /// MDCR_EL2 while a guest runs: the OS lock, performance registers, statistical profiling and trace
 /// filters trap, the host's number of counters stays (D24.2.97).
 const MDCR: usize = 1 << 19 | 1 << 14 | 0b11 << 10 | 0b11 << 5;
-/// MPIDR_EL1.RES1.
-const MPIDR: u64 = 1 << 31;
 /// CPTR_EL2.FPEN, which is where CPACR_EL1 has it (D24.2.36): FP and SIMD registers do not trap.
 const FP_ON: usize = 0b11 << 20;
 /// CPTR_EL2.TTA and TAM: trace registers and activity monitors trap.
@@ -178,8 +176,8 @@ pub struct Guest {
     pub controller: Controller,
     /// Debug registers.
     pub debug: Debug,
-    /// What MPIDR_EL1's affinity fields read as.
-    pub affinity: u64,
+    /// What MPIDR_EL1 reads as.
+    pub mpidr: u64,
     /// Those of its counters.
     pub offsets: timer::Offsets,
     /// SPSR_abt, _und, _irq and _fiq: of a 32-bit EL1, which no guest has, but VMMs save and
@@ -228,7 +226,7 @@ impl Guest {
             program: FpState::new(),
             controller: Controller::default(),
             debug: Debug::default(),
-            affinity: 0,
+            mpidr: 0,
             offsets: timer::Offsets::default(),
             banked: [0; 4],
             // FPEXC32_EL2 has bits that are one.
@@ -259,7 +257,7 @@ impl Guest {
         let (host, vectors, traps) = (read!("hcr_el2"), read!("vbar_el1"), read!("mdcr_el2"));
         // SAFETY: these concern the guest alone.
         unsafe {
-            write!("vmpidr_el2", self.affinity | MPIDR);
+            write!("vmpidr_el2", self.mpidr);
             write!("cntvoff_el2", self.offsets.virt);
             write!("mdcr_el2", traps | MDCR | self.debug.traps());
         }
