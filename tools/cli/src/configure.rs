@@ -56,7 +56,7 @@ const FAILED: &str = "stile/not-configured";
 
 /// Lays what the configuration of the packages in the tree `unpacked` writes over a guest's tree,
 /// and says what was not configured.
-pub fn lay(
+pub fn install(
     project: &Project,
     debian: &Debian,
     arch: Arch,
@@ -174,7 +174,7 @@ fn configure(
         options: Vec::new(),
     };
     let mut session = guest::boot(project, &machine, &mut tree, &[job], None)?;
-    let output = jobs::attend(&mut session, LIMIT)?;
+    let output = jobs::collect(&mut session, LIMIT)?;
     match output.end {
         Ok(end) if end == "exit status 0" => debian.keep(name, &output.stdout),
         Ok(end) => bail!("{end}\n{}", String::from_utf8_lossy(&output.stderr)),

@@ -51,7 +51,7 @@ struct State {
 impl Console {
     /// Attends until the program `name` has ended and the machine is off: the exit status. Where
     /// `reads`, the program is given the host's standard input.
-    pub fn attend(&self, session: Session, name: &str, reads: bool) -> Result<u8> {
+    pub fn drive(&self, session: Session, name: &str, reads: bool) -> Result<u8> {
         terminal::read_signals(session.sender())?;
         let demand = reads.then(|| terminal::read_input(session.sender()));
         let mut state = State {
@@ -99,7 +99,7 @@ impl Console {
                 if self.interactive && terminal::terminals()[0] {
                     state.raw = Some(Raw::enter()?);
                 }
-                state.ask();
+                state.request_input();
                 return Ok(None);
             }
             Some(Control::Credit(bytes)) => {
@@ -160,7 +160,7 @@ fn describe(error: &io::Error) -> String {
 
 impl State {
     /// Asks for more input once the guest has taken what there was.
-    fn ask(&self) {
+    fn request_input(&self) {
         if let Some(demand) = self
             .demand
             .as_ref()
@@ -202,7 +202,7 @@ impl State {
             self.credit -= length;
             self.session.send(Channel::Stdin, &now);
         }
-        self.ask();
+        self.request_input();
     }
 
     /// Passes a signal on; the exit status where it ends the machine.

@@ -145,7 +145,7 @@ impl<'a> Debian<'a> {
             .arg("--directory")
             .arg(&tree);
         output_or_reason(&mut tar, &format!("unpacking the source of {name}"))?;
-        appear(&tree, &place)?;
+        install_tree(&tree, &place)?;
         Ok(place)
     }
 
@@ -214,7 +214,7 @@ impl<'a> Debian<'a> {
             .arg(&tree);
         output_or_reason(&mut tar, "keeping what was configured")?;
         fs::remove_file(file)?;
-        appear(&tree, &place)
+        install_tree(&tree, &place)
     }
 
     /// The field of a package's record, such as `Depends`; `None` where there is no such package or
@@ -368,7 +368,7 @@ impl<'a> Debian<'a> {
                 fs::remove_file(file)?;
             }
         }
-        appear(&tree, place)
+        install_tree(&tree, place)
     }
 
     fn fresh_folder(&self, name: &str) -> Result<PathBuf> {
@@ -421,7 +421,7 @@ fn is_renewed(error: &Error) -> bool {
 }
 
 /// Puts a tree that is whole where it is looked for.
-fn appear(tree: &Path, place: &Path) -> Result<()> {
+fn install_tree(tree: &Path, place: &Path) -> Result<()> {
     create_folder(place.parent().context("a package's place has a parent")?)?;
     Ok(fs::rename(tree, place)?)
 }
@@ -436,7 +436,7 @@ fn write(file: &Path, content: &str) -> Result<()> {
 
 /// Asks the mirror for the smallest thing that a release has, by apt's own means: proxies and the
 /// like are its affair.
-pub fn ask(mirror: &str) -> Result<()> {
+pub fn probe(mirror: &str) -> Result<()> {
     let release = format!(
         "{}/dists/{}/Release.gpg",
         mirror.trim_end_matches('/'),

@@ -58,7 +58,7 @@ pub fn doctor(project: &Project) -> Result<u8> {
     );
     let mirror = debian::mirror().and_then(|mirror| match project.offline {
         true => Ok(format!("{mirror}, not asked (--offline)")),
-        false => debian::ask(&mirror).map(|()| mirror),
+        false => debian::probe(&mirror).map(|()| mirror),
     });
     fetches &= line("Debian mirror", mirror.map_err(|error| error.to_string()));
     for arch in [Arch::Arm64, Arch::Riscv64] {

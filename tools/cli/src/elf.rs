@@ -15,7 +15,7 @@ pub struct Program {
     /// The architecture of the machine that runs it.
     pub arch: Arch,
     /// It is for 32-bit Arm, which arm64 machines run too.
-    pub narrow: bool,
+    pub compat: bool,
     /// The path of its dynamic linker.
     pub interpreter: Option<String>,
     /// The names of the libraries it is linked to.
@@ -49,7 +49,7 @@ pub fn inspect(path: &Path) -> Result<Kind> {
 impl Program {
     /// What Debian calls what it was built for.
     pub fn debian(&self) -> &'static str {
-        if self.narrow {
+        if self.compat {
             "armhf"
         } else {
             self.arch.debian()
@@ -58,7 +58,7 @@ impl Program {
 
     /// The folder below `/usr/lib` that its libraries are in.
     pub fn library_folder(&self) -> &'static str {
-        if self.narrow {
+        if self.compat {
             "arm-linux-gnueabihf"
         } else {
             self.arch.library_folder()
@@ -96,7 +96,7 @@ where
     let segments = header.program_headers(endian, bytes)?;
     let mut program = Program {
         arch,
-        narrow: !wide,
+        compat: !wide,
         interpreter: None,
         libraries: Vec::new(),
     };

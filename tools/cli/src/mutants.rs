@@ -39,7 +39,7 @@ struct Mutant {
 
 /// What became of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Outcome {
     Killed,
     Survived,
     /// It survived, as the list says it must.
@@ -69,7 +69,7 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     all.retain(|mutant| options.files.is_empty() || wanted(&mutant.file));
     if options.check {
         all.retain(|mutant| mutant.applied(&project.root).is_err());
-        all.iter().for_each(|mutant| mutant.tell(Fate::Unfit));
+        all.iter().for_each(|mutant| mutant.report(Outcome::Unfit));
         return Ok(u8::from(!all.is_empty()));
     }
     let copy = copy(project)?;
@@ -78,25 +78,25 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     if !passed {
         bail!("the tests fail before anything is changed\n{said}");
     }
-    let mut folders: BTreeMap<String, Vec<Fate>> = BTreeMap::new();
+    let mut folders: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
     for mutant in &all {
-        let fate = mutant.try_in(project, &copy)?;
-        mutant.tell(fate);
+        let outcome = mutant.try_in(project, &copy)?;
+        mutant.report(outcome);
         for folder in [folder(&mutant.file), "all".into()] {
-            folders.entry(folder).or_default().push(fate);
+            folders.entry(folder).or_default().push(outcome);
         }
     }
-    for (folder, fates) in &folders {
-        let count = |fate| fates.iter().filter(|other| **other == fate).count();
+    for (folder, outcomes) in &folders {
+        let count = |outcome| outcomes.iter().filter(|other| **other == outcome).count();
         println!(
             "{folder}: {} of {} killed, {} explained, {} unfit",
-            count(Fate::Killed),
-            fates.len(),
-            count(Fate::Explained),
-            count(Fate::Unfit),
+            count(Outcome::Killed),
+            outcomes.len(),
+            count(Outcome::Explained),
+            count(Outcome::Unfit),
         );
     }
-    let failed = |fate: &Fate| matches!(fate, Fate::Survived | Fate::Unfit);
+    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Survived | Outcome::Unfit);
     Ok(u8::from(folders.values().flatten().any(failed)))
 }
 
@@ -210,9 +210,9 @@ impl Mutant {
     }
 
     /// Makes the change in the copy, tests it, and takes it back.
-    fn try_in(&self, project: &Project, copy: &Path) -> Result<Fate> {
+    fn try_in(&self, project: &Project, copy: &Path) -> Result<Outcome> {
         let Ok(changed) = self.applied(copy) else {
-            return Ok(Fate::Unfit);
+            return Ok(Outcome::Unfit);
         };
         let path = copy.join(&self.file);
         let original = fs::read_to_string(&path)?;
@@ -221,15 +221,15 @@ impl Mutant {
         fs::write(&path, original)?;
         let (passed, said) = tested?;
         Ok(match passed {
-            false if said.contains("error: could not compile") => Fate::Unfit,
-            false => Fate::Killed,
-            true if self.reason.is_some() => Fate::Explained,
-            true => Fate::Survived,
+            false if said.contains("error: could not compile") => Outcome::Unfit,
+            false => Outcome::Killed,
+            true if self.reason.is_some() => Outcome::Explained,
+            true => Outcome::Survived,
         })
     }
 
-    fn tell(&self, fate: Fate) {
-        println!("{fate:?} {}: {}", self.file, self.old.join(" "));
+    fn report(&self, outcome: Outcome) {
+        println!("{outcome:?} {}: {}", self.file, self.old.join(" "));
     }
 }
 

@@ -121,7 +121,12 @@ pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
 
 /// Lays these packages and all that they depend on, as the user names them, over a guest's tree,
 /// and what their configuration writes.
-pub fn lay(project: &Project, arch: Arch, names: &[String], tree: &mut Initramfs) -> Result<()> {
+pub fn install(
+    project: &Project,
+    arch: Arch,
+    names: &[String],
+    tree: &mut Initramfs,
+) -> Result<()> {
     names.iter().try_for_each(|name| check(name))?;
     let all: Vec<&str> = names
         .iter()
@@ -137,7 +142,7 @@ pub fn lay(project: &Project, arch: Arch, names: &[String], tree: &mut Initramfs
         packages: &all,
         unpacked: &unpacked,
     };
-    configure::lay(project, &debian, arch, &set, tree)
+    configure::install(project, &debian, arch, &set, tree)
 }
 
 /// The source of a package, as its authors released it.

@@ -115,7 +115,7 @@ pub fn output(command: &mut Command, what: &str) -> Result<String> {
     let output = run(command, what)?;
     if !output.status.success() {
         let name = Path::new(command.get_program()).display();
-        bail!("{what}: {name} failed\n{}", said(&output).trim_end());
+        bail!("{what}: {name} failed\n{}", output_text(&output).trim_end());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -124,7 +124,7 @@ pub fn output(command: &mut Command, what: &str) -> Result<String> {
 pub fn output_or_reason(command: &mut Command, what: &str) -> Result<String> {
     let output = run(command, what)?;
     if !output.status.success() {
-        bail!("{what}: {}", reason(&said(&output)));
+        bail!("{what}: {}", reason(&output_text(&output)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -134,13 +134,13 @@ pub fn output_and_warnings(command: &mut Command, what: &str) -> Result<()> {
     let output = run(command, what)?;
     if !output.status.success() {
         let name = Path::new(command.get_program()).display();
-        bail!("{what}: {name} failed\n{}", said(&output).trim_end());
+        bail!("{what}: {name} failed\n{}", output_text(&output).trim_end());
     }
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     let said = [&*output.stderr, &*output.stdout].concat();
     String::from_utf8_lossy(&said).into_owned()
 }

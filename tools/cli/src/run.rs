@@ -138,7 +138,7 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         deadline: deadline.map(|time| Instant::now() + time),
         awaits_end: false,
     };
-    console.attend(session, &name, reads)
+    console.drive(session, &name, reads)
 }
 
 /// Why a program cannot be run, and the exit status that says so.
@@ -258,7 +258,7 @@ fn fill(project: &Project, options: &RunOptions, plan: &Plan, tree: &mut Initram
         None => {}
     }
     if !options.package.is_empty() {
-        packages::lay(project, plan.arch, &options.package, tree)?;
+        packages::install(project, plan.arch, &options.package, tree)?;
     }
     for copy in &options.copy {
         let (host, guest) = match copy.split_once(':') {

@@ -159,7 +159,7 @@ impl Session {
     /// The next event. To ask for it says that the one before is dealt with.
     pub fn next(&mut self, deadline: Option<Instant>) -> Event {
         if self.owed >= wire::OUTPUT_WINDOW / 4 {
-            self.pay();
+            self.add_credit();
         }
         let event = self.wait(deadline);
         if let Event::Frame(channel, payload) = &event
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// Gives the guest credit for the output that was taken.
-    fn pay(&mut self) {
+    fn add_credit(&mut self) {
         while self.owed > 0 {
             let cost = u16::try_from(self.owed).unwrap_or(u16::MAX);
             self.owed -= usize::from(cost);

@@ -13,7 +13,7 @@ use crate::packages;
 use crate::project::{Project, find_program, output, output_and_warnings, progress};
 
 /// Rust's target for programs of 32-bit Arm.
-pub const NARROW_TARGET: &str = "armv7-unknown-linux-gnueabihf";
+pub const COMPAT_TARGET: &str = "armv7-unknown-linux-gnueabihf";
 
 /// Adds a target to the toolchain where it is missing.
 pub fn ensure_target(project: &Project, target: &str) -> Result<()> {
@@ -73,11 +73,11 @@ pub fn program(project: &Project, arch: Arch, name: &str) -> Result<PathBuf> {
 }
 
 /// Builds a program of `programs/` for 32-bit Arm, which arm64 machines run too: the file.
-pub fn narrow_program(project: &Project, name: &str) -> Result<PathBuf> {
-    let mut cargo = cargo_for(project, NARROW_TARGET, name)?;
+pub fn compat_program(project: &Project, name: &str) -> Result<PathBuf> {
+    let mut cargo = cargo_for(project, COMPAT_TARGET, name)?;
     let folder = "arm-linux-gnueabihf";
-    static_glibc(project, "armhf", folder, NARROW_TARGET, &mut cargo)?;
-    build_program(project, NARROW_TARGET, name, " for 32 bits", cargo)
+    static_glibc(project, "armhf", folder, COMPAT_TARGET, &mut cargo)?;
+    build_program(project, COMPAT_TARGET, name, " for 32 bits", cargo)
 }
 
 /// Builds a program of `programs/` that runs without an operating system: the ELF file.

@@ -346,12 +346,12 @@ extern "C" fn executed(_cpu: c_uint, instruction: *mut c_void) {
 extern "C" fn ended(_id: Id, _data: *mut c_void) {
     let plugin = plugin();
     if let Err(error) = plugin.report() {
-        say(&format!("{}: {error}", plugin.options.out.display()));
+        log(&format!("{}: {error}", plugin.options.out.display()));
     }
 }
 
 /// Says something in QEMU's log.
-fn say(text: &str) {
+fn log(text: &str) {
     let line = CString::new(format!("counter: {text}\n")).unwrap_or_default();
     // SAFETY: the string lives through the call.
     unsafe { qemu::qemu_plugin_outs(line.as_ptr()) };

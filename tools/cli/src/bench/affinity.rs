@@ -75,7 +75,7 @@ const OPERATIONS: [Operation; 17] = [
 ];
 
 /// The output of one guest, and how it was produced.
-struct Said {
+struct GuestOutput {
     vcpus: u32,
     /// Names with least and median.
     rows: Vec<(String, f64, f64)>,
@@ -138,12 +138,12 @@ pub fn run_guest(bench: &Bench, machine: &Machine, vcpus: u32) -> Result<(Sessio
     let jobs = [guest::job(words)];
     let mut session = guest::boot(bench.project, machine, &mut tree, &jobs, None)?;
     let limit = Duration::from_secs(60 + u64::from(vcpus));
-    let output = jobs::attend(&mut session, limit)?;
+    let output = jobs::collect(&mut session, limit)?;
     Ok((session, output))
 }
 
 /// Runs one guest.
-fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
+fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<GuestOutput> {
     let machine = machine(bench, subject, CPUS, &[]);
     let (_, output) = run_guest(bench, &machine, vcpus)?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -155,7 +155,7 @@ fn run(bench: &Bench, subject: &Subject, vcpus: u32) -> Result<Said> {
             console: stdout.clone() + &String::from_utf8_lossy(&output.stderr),
         }),
     };
-    Ok(Said {
+    Ok(GuestOutput {
         vcpus,
         rows: stdout.lines().filter_map(row).collect(),
         command: jobs::shown(bench, &machine),
@@ -173,8 +173,8 @@ fn row(line: &str) -> Option<(String, f64, f64)> {
 }
 
 /// The figures of one operation, a row for each size.
-fn column(operation: &Operation, subject: &Subject, guests: &[Said]) -> Column {
-    let row = |said: &Said| {
+fn column(operation: &Operation, subject: &Subject, guests: &[GuestOutput]) -> Column {
+    let row = |said: &GuestOutput| {
         let figures = said.rows.iter().find(|(name, ..)| name == operation.name);
         let remark = said.failure.as_ref().map(|failure| failure.reason.clone());
         // An operation may need more CPUs than there are.

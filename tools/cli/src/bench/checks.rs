@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::crossings_boot::{Boot, Booted};
-use super::crossings_output::Said;
+use super::crossings_output::Parsed;
 use super::jobs::Jobs;
 use super::result::{Column, Head};
 use super::subject::Subject;
@@ -114,8 +114,9 @@ pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
 
 /// The program's output for its only row.
 fn shown(booted: &Booted) -> f64 {
-    let said = Said::parse(&booted.console);
-    said.rows
+    let parsed = Parsed::parse(&booted.console);
+    parsed
+        .rows
         .first()
         .and_then(|row| row.value)
         .unwrap_or_default()
@@ -123,8 +124,8 @@ fn shown(booted: &Booted) -> f64 {
 
 /// The plugin's counts of the only row, and the number of operations.
 fn counted(booted: &Booted) -> (u64, u64) {
-    let said = Said::parse(&booted.console);
-    said.marked.first().map_or((0, 0), |(_, marked)| {
+    let parsed = Parsed::parse(&booted.console);
+    parsed.marked.first().map_or((0, 0), |(_, marked)| {
         let count = booted.counted.phase(marked.tag, &["instructions.kernel"]);
         (count, marked.operations)
     })

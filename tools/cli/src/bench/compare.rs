@@ -150,7 +150,7 @@ fn program(options: &CompareOptions) -> Result<(Arch, Vec<Vec<u8>>)> {
 }
 
 /// A program's output and how it ended.
-type Said = (Vec<u8>, Vec<u8>, String);
+type ProgramOutput = (Vec<u8>, Vec<u8>, String);
 
 fn measure(
     bench: &Bench,
@@ -158,7 +158,7 @@ fn measure(
     arch: Arch,
     arguments: &[Vec<u8>],
     subject: &Subject,
-) -> Result<(Column, Option<Said>)> {
+) -> Result<(Column, Option<ProgramOutput>)> {
     let mut tree = guest::tree(bench.project, arch)?;
     let program = &options.program[0];
     if program.as_bytes().contains(&b'/') {
@@ -167,7 +167,7 @@ fn measure(
         run::named_program(bench.project, arch, &program.to_string_lossy(), &mut tree)?;
     }
     if !options.package.is_empty() {
-        packages::lay(bench.project, arch, &options.package, &mut tree)?;
+        packages::install(bench.project, arch, &options.package, &mut tree)?;
     }
     let limit = Duration::from_secs(options.timeout);
     let jobs = Jobs {
@@ -214,7 +214,7 @@ pub fn rows(counted: &Counted) -> Vec<Row> {
 }
 
 /// Splits an output into what went wrong and what the program said.
-fn ending(output: Output) -> (Option<Failure>, Option<Said>) {
+fn ending(output: Output) -> (Option<Failure>, Option<ProgramOutput>) {
     match output.end {
         Ok(end) if end == "exit status 0" => (None, Some((output.stdout, output.stderr, end))),
         Ok(end) => {

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::Bench;
 use super::crossings_boot::{Boot, Booted};
-use super::crossings_output::Said;
+use super::crossings_output::Parsed;
 use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use super::systems::System;
@@ -86,9 +86,10 @@ pub fn measure(
         limit: Duration::from_secs(if bench.quick { 120 } else { 300 }),
     };
     let booted = boot.run(bench)?;
-    let said = Said::parse(&booted.console);
-    let mut columns = vec![measured.column(measured.times(), &said, &booted, said.rows.clone())];
-    columns.extend(measured.counts(&said, &booted));
+    let parsed = Parsed::parse(&booted.console);
+    let mut columns =
+        vec![measured.column(measured.times(), &parsed, &booted, parsed.rows.clone())];
+    columns.extend(measured.counts(&parsed, &booted));
     if !bench.quick && booted.failure.is_none() {
         boot.cpus = 2;
         boot.arguments = measured.arguments(&["--batches", "1", "--threads", "2"]);
@@ -132,9 +133,9 @@ impl Measured<'_> {
         )
     }
 
-    fn column(&self, head: Head, said: &Said, booted: &Booted, rows: Vec<Row>) -> Column {
+    fn column(&self, head: Head, parsed: &Parsed, booted: &Booted, rows: Vec<Row>) -> Column {
         Column {
-            kernel: said.kernel.clone(),
+            kernel: parsed.kernel.clone(),
             commands: vec![booted.command.clone()],
             failure: booted.failure.clone(),
             rows,
@@ -143,7 +144,7 @@ impl Measured<'_> {
     }
 
     /// The plugin's counts, a table for each kind.
-    fn counts(&self, said: &Said, booted: &Booted) -> Vec<Column> {
+    fn counts(&self, parsed: &Parsed, booted: &Booted) -> Vec<Column> {
         let kinds: &[Kind] = match self.arch {
             Arch::Arm64 => &ARM64,
             Arch::Riscv64 => &RISCV64,
@@ -151,19 +152,19 @@ impl Measured<'_> {
         let note = "The mean over all batches, the kernel's other work at that time included.";
         let unit = "by operation, by code in the kernel";
         let column = |kind: &Kind| {
-            let rows = said.marked.iter().map(|(name, marked)| {
+            let rows = parsed.marked.iter().map(|(name, marked)| {
                 let count = booted.counted.phase(marked.tag, kind.counters);
                 Row::new(name, "", count as f64 / marked.operations as f64)
             });
             let head = self.head(kind.id, &format!(": {}", kind.title), unit, note);
-            self.column(head, said, booted, rows.collect())
+            self.column(head, parsed, booted, rows.collect())
         };
         kinds.iter().map(column).collect()
     }
 
     fn shared_lines(&self, booted: &Booted) -> Column {
-        let said = Said::parse(&booted.console);
-        let rows = said.several.iter().filter_map(|row| {
+        let parsed = Parsed::parse(&booted.console);
+        let rows = parsed.several.iter().filter_map(|row| {
             let lines = booted.counted.shared(&row.tags, row.operations)?;
             Some(Row::new(&row.name, "", lines.len() as f64))
         });
@@ -174,6 +175,6 @@ impl Measured<'_> {
             detail: false,
             ..self.head("lines", ": shared lines", unit, note)
         };
-        self.column(head, &said, booted, rows.collect())
+        self.column(head, &parsed, booted, rows.collect())
     }
 }

@@ -4,7 +4,7 @@ use super::result::Row;
 
 /// The program's output.
 #[derive(Default)]
-pub struct Said {
+pub struct Parsed {
     /// The kernel's name and version.
     pub kernel: String,
     pub rows: Vec<Row>,
@@ -32,15 +32,15 @@ pub struct Several {
     pub operations: u64,
 }
 
-impl Said {
+impl Parsed {
     /// Takes from the console what the program said, and leaves out what others did.
     pub fn parse(console: &str) -> Self {
-        let mut said = Self::default();
+        let mut parsed = Self::default();
         let mut threads = None;
         for line in console.lines() {
             let words: Vec<_> = line.split(' ').collect();
             match words.as_slice() {
-                ["#", "kernel", names @ ..] => said.kernel = names.join(" "),
+                ["#", "kernel", names @ ..] => parsed.kernel = names.join(" "),
                 ["#", "threads", number, "turn", _] => threads = number.parse().ok(),
                 ["#", "tag", tag, name, "operations", operations] => {
                     let (Ok(tag), Ok(operations)) = (tag.parse(), operations.parse()) else {
@@ -49,39 +49,41 @@ impl Said {
                     match threads {
                         None => {
                             let marked = Marked { tag, operations };
-                            said.marked.push((name.to_string(), marked));
+                            parsed.marked.push((name.to_string(), marked));
                         }
                         Some(threads) => {
-                            let row = said.several(threads, name);
+                            let row = parsed.several(threads, name);
                             row.tags.push(tag);
                             row.operations = operations;
                         }
                     }
                 }
                 [name, least, median, "ns", window @ ..] => match threads {
-                    None => said.rows.push(Row {
+                    None => parsed.rows.push(Row {
                         name: name.to_string(),
                         window: window.join(" "),
                         value: least.parse().ok(),
                         median: median.parse().ok(),
                         remark: None,
                     }),
-                    Some(threads) => said
+                    Some(threads) => parsed
                         .several(threads, name)
                         .values
                         .extend(least.parse::<f64>()),
                 },
-                [name, "-", "-", remark, window @ ..] if threads.is_none() => said.rows.push(Row {
-                    name: name.to_string(),
-                    window: window.join(" "),
-                    value: None,
-                    median: None,
-                    remark: Some(remark.to_string()),
-                }),
+                [name, "-", "-", remark, window @ ..] if threads.is_none() => {
+                    parsed.rows.push(Row {
+                        name: name.to_string(),
+                        window: window.join(" "),
+                        value: None,
+                        median: None,
+                        remark: Some(remark.to_string()),
+                    })
+                }
                 _ => {}
             }
         }
-        said
+        parsed
     }
 
     /// A row with so many threads, made when it is first named.
@@ -103,7 +105,7 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
-    use super::Said;
+    use super::Parsed;
 
     #[test]
     fn the_programs_lines_are_understood() {
@@ -112,21 +114,21 @@ mod tests {
             # threads 2 turn 0\nnull_call 303.0 303.0 ns getppid, 4 included\n\
             # tag 5 null_call operations 2000\n# threads 2 turn 1\nnull_call 305.0 305.0 ns getppid\n\
             # tag 6 null_call operations 2000\n# done\n";
-        let said = Said::parse(console);
-        assert_eq!(said.kernel, "Linux 6.12 #1 SMP");
-        assert_eq!(said.rows.len(), 3);
+        let parsed = Parsed::parse(console);
+        assert_eq!(parsed.kernel, "Linux 6.12 #1 SMP");
+        assert_eq!(parsed.rows.len(), 3);
         assert_eq!(
-            (said.rows[0].value, said.rows[0].median),
+            (parsed.rows[0].value, parsed.rows[0].median),
             (Some(302.0), Some(302.5))
         );
-        assert_eq!(said.rows[0].window, "getppid, 4 included");
-        assert_eq!(said.rows[1].remark.as_deref(), Some("absent"));
-        assert_eq!(said.marked.len(), 1);
+        assert_eq!(parsed.rows[0].window, "getppid, 4 included");
+        assert_eq!(parsed.rows[1].remark.as_deref(), Some("absent"));
+        assert_eq!(parsed.marked.len(), 1);
         assert_eq!(
-            (said.marked[0].1.tag, said.marked[0].1.operations),
+            (parsed.marked[0].1.tag, parsed.marked[0].1.operations),
             (1, 6000)
         );
-        let several = &said.several[..];
+        let several = &parsed.several[..];
         assert_eq!(several.len(), 1);
         assert_eq!(several[0].tags, [5, 6]);
         assert_eq!(several[0].values, [303.0, 305.0]);

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::Bench;
 use super::counted::Counted;
-use super::crossings_output::Said;
+use super::crossings_output::Parsed;
 use super::inspect_entry::{TRACE, Traced};
 use super::jobs::Jobs;
 use super::result::{Column, Failure, Head};
@@ -56,7 +56,7 @@ fn run(
     let mut tree = guest::bare_tree(bench.project, arch)?;
     tree.file(
         "usr/bin/calls32",
-        &toolchain::narrow_program(bench.project, "calls32")?,
+        &toolchain::compat_program(bench.project, "calls32")?,
     )?;
     let jobs = Jobs {
         subject,
@@ -66,7 +66,7 @@ fn run(
     let job = guest::job([&["calls32"], rows].concat());
     let (outputs, counted) = jobs.run_counted(bench, &mut tree, vec![job], plugin, column)?;
     for output in outputs {
-        column.rows = Said::parse(&String::from_utf8_lossy(&output.stdout)).rows;
+        column.rows = Parsed::parse(&String::from_utf8_lossy(&output.stdout)).rows;
         match output.end {
             Ok(end) if end != "exit status 0" => {
                 column.failure = Some(Failure {

@@ -50,7 +50,7 @@ struct Figure {
     title: &'static str,
     unit: &'static str,
     ratios: bool,
-    value: fn(&Contest) -> f64,
+    value: fn(&ThreadRun) -> f64,
 }
 
 const FIGURES: [Figure; 3] = [
@@ -59,27 +59,27 @@ const FIGURES: [Figure; 3] = [
         title: "real time",
         unit: "nanoseconds from one read of a thread to its next: NOISE, of one run on a host with fewer CPUs than the machine",
         ratios: true,
-        value: |contest| contest.real * f64::from(contest.threads) / contest.reads,
+        value: |run| run.real * f64::from(run.threads) / run.reads,
     },
     Figure {
         id: "system",
         title: "time in the kernel",
         unit: "nanoseconds a read: NOISE",
         ratios: true,
-        value: |contest| contest.system / contest.reads,
+        value: |run| run.system / run.reads,
     },
     Figure {
         id: "reads",
         title: "how often",
         unit: "reads of all threads in which the times were measured",
         ratios: false,
-        value: |contest| contest.reads,
+        value: |run| run.reads,
     },
 ];
 
 /// The result of so many threads together.
 #[derive(Debug, PartialEq)]
-struct Contest {
+struct ThreadRun {
     threads: u32,
     reads: f64,
     /// Nanoseconds.
@@ -101,10 +101,10 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
     let numbers = std::iter::successors(Some(1), |number| Some(number * 2));
     for number in numbers.take_while(|number| *number <= limits.threads) {
         let booted = boot(bench, arch, subject, limits, number)?;
-        let contest = booted.console.lines().find_map(parse);
+        let run = booted.console.lines().find_map(parse);
         for (figure, column) in FIGURES.iter().zip(&mut columns) {
-            column.rows.push(match &contest {
-                Some(contest) => row(contest, (figure.value)(contest)),
+            column.rows.push(match &run {
+                Some(run) => row(run, (figure.value)(run)),
                 None => not_ended(number, limits),
             });
             column.commands.push(booted.command.clone());
@@ -125,12 +125,12 @@ fn boot(
     limits: &Limits,
     number: u32,
 ) -> Result<Booted> {
-    let contest = format!("{number},{},{}", limits.reads, limits.milliseconds);
+    let contend = format!("{number},{},{}", limits.reads, limits.milliseconds);
     let boot = Boot {
         subject,
         arch,
         cpus: number,
-        arguments: ["--settle", "1000", "--contend", &contest]
+        arguments: ["--settle", "1000", "--contend", &contend]
             .map(String::from)
             .to_vec(),
         plugin: None,
@@ -155,12 +155,12 @@ fn head(figure: &Figure, arch: Arch, limits: &Limits) -> Head {
 }
 
 /// A figure of so many threads; 0 says that the kernel does not tell the two kinds of time apart.
-fn row(contest: &Contest, value: f64) -> Row {
+fn row(run: &ThreadRun, value: f64) -> Row {
     let told = value > 0.0;
     Row {
         value: told.then(|| value.round()),
         remark: (!told).then(|| "not told apart".into()),
-        ..Row::new(threads(contest.threads), "", value)
+        ..Row::new(threads(run.threads), "", value)
     }
 }
 
@@ -175,7 +175,7 @@ fn not_ended(number: u32, limits: &Limits) -> Row {
 }
 
 /// A line of the program's.
-fn parse(line: &str) -> Option<Contest> {
+fn parse(line: &str) -> Option<ThreadRun> {
     let words: Vec<_> = line.split(' ').collect();
     let [
         "#",
@@ -193,7 +193,7 @@ fn parse(line: &str) -> Option<Contest> {
     else {
         return None;
     };
-    Some(Contest {
+    Some(ThreadRun {
         threads: threads.parse().ok()?,
         reads: reads.parse().ok()?,
         real: real.parse().ok()?,
@@ -203,18 +203,17 @@ fn parse(line: &str) -> Option<Contest> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Contest, FIGURES, parse};
+    use super::{FIGURES, ThreadRun, parse};
 
     #[test]
     fn the_programs_line_is_understood() {
-        let contest =
-            parse("# contend 4 reads 80000 real 100000000 user 1 system 400000000").unwrap();
-        assert_eq!((contest.threads, contest.reads), (4, 80_000.0));
+        let run = parse("# contend 4 reads 80000 real 100000000 user 1 system 400000000").unwrap();
+        assert_eq!((run.threads, run.reads), (4, 80_000.0));
         // Each of the four read 20,000 times.
         assert_eq!(
-            FIGURES.map(|figure| (figure.value)(&contest)),
+            FIGURES.map(|figure| (figure.value)(&run)),
             [5_000.0, 5_000.0, 80_000.0]
         );
-        assert_eq!(parse("# done"), None::<Contest>);
+        assert_eq!(parse("# done"), None::<ThreadRun>);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Bench;
 use super::counted::Touched;
 use super::crossings_boot::Boot;
-use super::crossings_output::{Said, Several};
+use super::crossings_output::{Parsed, Several};
 use super::inspect::InspectOptions;
 use super::subject;
 use crate::project::progress;
@@ -43,14 +43,14 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
             println!("{}: {}\n{}", subject.label, failure.reason, failure.console);
             continue;
         }
-        let said = Said::parse(&booted.console);
+        let parsed = Parsed::parse(&booted.console);
         let symbols = Symbols::of(bench.project, &subject.kernel, options.arch);
         for Several {
             name,
             tags,
             operations,
             ..
-        } in &said.several
+        } in &parsed.several
         {
             let shared = booted.counted.shared(tags, *operations).unwrap_or_default();
             if options.json {

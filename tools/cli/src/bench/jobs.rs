@@ -52,12 +52,12 @@ impl Jobs<'_> {
         while let Some(left) = jobs.get(outputs.len()..).filter(|left| !left.is_empty()) {
             let all = [slice::from_ref(first), left].concat();
             let mut session = guest::boot(bench.project, &machine, tree, &all, None)?;
-            let begun = attend(&mut session, self.limit)?;
+            let begun = collect(&mut session, self.limit)?;
             if begun.end.is_err() {
                 outputs.resize(jobs.len(), begun);
             }
             for _ in outputs.len()..jobs.len() {
-                let output = attend(&mut session, self.limit)?;
+                let output = collect(&mut session, self.limit)?;
                 let lost = output.end.is_err();
                 outputs.push(output);
                 if lost {
@@ -91,7 +91,7 @@ impl Jobs<'_> {
         let mut session = guest::boot(bench.project, &machine, tree, &jobs, None)?;
         let mut outputs = Vec::new();
         for _ in &jobs {
-            outputs.push(attend(&mut session, self.limit)?);
+            outputs.push(collect(&mut session, self.limit)?);
             if outputs.last().is_some_and(|output| output.end.is_err()) {
                 break;
             }
@@ -133,7 +133,7 @@ pub fn shown(bench: &Bench, machine: &Machine) -> String {
 }
 
 /// A failure that shows the end of the machine's log.
-fn lost(session: &Session, reason: &str) -> Failure {
+fn failure_with_log(session: &Session, reason: &str) -> Failure {
     Failure {
         reason: reason.into(),
         console: session.log_end(),
@@ -141,7 +141,7 @@ fn lost(session: &Session, reason: &str) -> Failure {
 }
 
 /// Takes what the next program does, in at most so much processor time.
-pub fn attend(session: &mut Session, limit: Duration) -> Result<Output> {
+pub fn collect(session: &mut Session, limit: Duration) -> Result<Output> {
     let mut patience = Patience::new(session, limit);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let end = loop {
@@ -154,8 +154,8 @@ pub fn attend(session: &mut Session, limit: Duration) -> Result<Output> {
                 Some(Control::Failed(errno)) => break Ok(format!("not started: error {errno}")),
                 _ => {}
             },
-            Event::TimedOut => break Err(lost(session, "hung: the time ran out")),
-            Event::Closed => break Err(lost(session, "the machine stopped")),
+            Event::TimedOut => break Err(failure_with_log(session, "hung: the time ran out")),
+            Event::Closed => break Err(failure_with_log(session, "the machine stopped")),
             _ => {}
         }
     };

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::Bench;
 use super::crossings_boot::Boot;
-use super::crossings_output::{Said, Several};
+use super::crossings_output::{Parsed, Several};
 use super::result::{Column, Head, Row};
 use super::subject::Subject;
 use crate::arch::Arch;
@@ -80,12 +80,12 @@ fn by_threads(
         limit: Duration::from_secs(600),
     };
     let booted = boot.run(bench)?;
-    let said = Said::parse(&booted.console);
+    let parsed = Parsed::parse(&booted.console);
     let column = |head, value: &dyn Fn(&Several) -> Option<f64>| Column {
-        kernel: said.kernel.clone(),
+        kernel: parsed.kernel.clone(),
         commands: vec![booted.command.clone()],
         failure: booted.failure.clone(),
-        rows: in_order(&said.several, rows)
+        rows: in_order(&parsed.several, rows)
             .into_iter()
             .filter_map(|row| Some(Row::new(called(row), "", value(row)?)))
             .collect(),

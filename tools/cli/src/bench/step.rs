@@ -93,7 +93,7 @@ impl Step {
         match self.suite {
             Suite::Affinity => files.push(vm::system::bench(bench.project)?),
             Suite::Guests => files.push(Kernel::Stile.image(bench.project, self.arch)?),
-            Suite::Entry => files.push(toolchain::narrow_program(bench.project, "calls32")?),
+            Suite::Entry => files.push(toolchain::compat_program(bench.project, "calls32")?),
             _ => {}
         }
         self.subject

@@ -34,7 +34,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
     };
     Column::measured(head, &subject.label, |column| {
         let parameters = subject.parameters.join(" ");
-        column.rows.push(says("parameters", &parameters));
+        column.rows.push(text_row("parameters", &parameters));
         let mut tree = guest::tree(bench.project, arch)?;
         let jobs = Jobs {
             subject,
@@ -47,14 +47,14 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
             let lines = said.lines().filter_map(|line| line.split_once(':'));
             column
                 .rows
-                .extend(lines.map(|(weakness, text)| says(weakness, text)));
+                .extend(lines.map(|(weakness, text)| text_row(weakness, text)));
         }
         Ok(())
     })
 }
 
 /// A row of words.
-fn says(name: &str, text: &str) -> Row {
+fn text_row(name: &str, text: &str) -> Row {
     let text = match text {
         "" => "none",
         text => text,

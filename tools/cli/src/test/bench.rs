@@ -15,20 +15,20 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     for kernel in [Kernel::Stile, Kernel::Linux("6.12".into())] {
         let name = format!("bench/repeats-{kernel}-{}", arch.debian());
         if report.wants(&name) {
-            tell(report, &name, checks::repeats(project, kernel, arch)?);
+            record(report, &name, checks::repeats(project, kernel, arch)?);
         }
     }
     let name = format!("bench/outlives-{}", arch.debian());
     if report.wants(&name) {
-        tell(report, &name, checks::outlives(project, arch)?);
+        record(report, &name, checks::outlives(project, arch)?);
     }
     let name = format!("bench/slower-{}", arch.debian());
     if report.wants(&name) {
-        tell(report, &name, checks::slower(project, arch)?);
+        record(report, &name, checks::slower(project, arch)?);
     }
     let name = format!("bench/masked-{}", arch.debian());
     if report.wants(&name) {
-        tell(report, &name, masked::too_long(project, arch)?);
+        record(report, &name, masked::too_long(project, arch)?);
     }
     Ok(())
 }
@@ -37,14 +37,14 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
 pub fn page(project: &Project, report: &mut Report) -> Result<()> {
     if report.wants("bench/page") {
         match page::browser() {
-            Some(browser) => tell(report, "bench/page", page::check(project, &browser)?),
+            Some(browser) => record(report, "bench/page", page::check(project, &browser)?),
             None => println!("bench/page: no browser here to show it"),
         }
     }
     Ok(())
 }
 
-fn tell(report: &mut Report, name: &str, complaint: Option<String>) {
+fn record(report: &mut Report, name: &str, complaint: Option<String>) {
     match complaint {
         None => report.passed(1),
         Some(how) => report.failed(name, &how),

@@ -49,7 +49,7 @@ pub struct Case {
     /// Debian packages that it needs.
     pub packages: Vec<String>,
     /// Programs of `programs/` for 32-bit Arm that it needs.
-    pub narrow_programs: Vec<String>,
+    pub compat_programs: Vec<String>,
     /// The one machine that it is for.
     pub machine: Option<String>,
     /// Go sources, without their ending, of programs that it needs.
@@ -136,7 +136,7 @@ fn read(script: &Path) -> Result<Case> {
             ["lmbench", _, ..] => case.lmbench.extend(names()),
             ["program", _, ..] => case.programs.extend(names()),
             ["package", _, ..] => case.packages.extend(names()),
-            ["program32", _, ..] => case.narrow_programs.extend(names()),
+            ["program32", _, ..] => case.compat_programs.extend(names()),
             ["machine", name] => case.machine = Some(name.to_string()),
             ["go", _, ..] => case.go.extend(names()),
             ["file", _, ..] => case.files.extend(names()),

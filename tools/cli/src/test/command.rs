@@ -220,7 +220,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     }
     let name = format!("command/{}/narrow", arch.debian());
     if arch == Arch::Arm64 && report.wants(&name) {
-        narrow(project, &name, report)?;
+        compat(project, &name, report)?;
     }
     let name = format!("command/{}/recoveries", arch.debian());
     if arch == Arch::Riscv64 && report.wants(&name) {
@@ -325,8 +325,8 @@ fn guest_hwaf(project: &Project, name: &str, report: &mut Report) -> Result<()> 
 }
 
 /// A program for 32-bit Arm runs by its name alone.
-fn narrow(project: &Project, name: &str, report: &mut Report) -> Result<()> {
-    let program = toolchain::narrow_program(project, "arm32")?;
+fn compat(project: &Project, name: &str, report: &mut Report) -> Result<()> {
+    let program = toolchain::compat_program(project, "arm32")?;
     let output = command(project)?
         .arg("run")
         .arg(program)

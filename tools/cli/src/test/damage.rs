@@ -59,7 +59,7 @@ pub fn test(
     }
     let bench = Bench::new(project, &setting)?;
     // Undamaged input works.
-    bench.judge(
+    bench.boot_and_check(
         report,
         &format!("damage/{}", arch.debian()),
         "",
@@ -68,11 +68,11 @@ pub fn test(
     )?;
     for (name, seed) in trees {
         let (tree, how) = mutation::tree(&bench.tree, &mut Random::new(seed));
-        bench.judge(report, &name, &how, &tree, &bench.archive)?;
+        bench.boot_and_check(report, &name, &how, &tree, &bench.archive)?;
     }
     for (name, seed) in archives {
         let (archive, how) = mutation::archive(&bench.archive, &mut Random::new(seed));
-        bench.judge(report, &name, &how, &bench.tree, &archive)?;
+        bench.boot_and_check(report, &name, &how, &bench.tree, &archive)?;
     }
     Ok(())
 }
@@ -154,7 +154,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Boots with a tree and an archive and says how that went, which was damaged as `how` says.
-    fn judge(
+    fn boot_and_check(
         &self,
         report: &mut Report,
         name: &str,

@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 use super::Report;
 use crate::arch::Arch;
 use crate::project::Project;
-use crate::toolchain::{NARROW_TARGET, ensure_target};
+use crate::toolchain::{COMPAT_TARGET, ensure_target};
 
 /// Programs that run without an operating system, and those for 32-bit Arm; the others run on
 /// Linux's ABI.
 const BARE: [&str; 2] = ["crossings-program", "guest-bench"];
-const NARROW: [&str; 2] = ["arm32", "calls32"];
+const COMPAT: [&str; 2] = ["arm32", "calls32"];
 /// The halves of the kernel.
 const KERNEL: [&str; 2] = ["kernel", "machine"];
 
@@ -31,14 +31,14 @@ pub fn test(project: &Project, report: &mut Report) -> Result<()> {
     run(clippy(project, &host), "host/clippy-host", report)?;
     let on_linux: Vec<&str> = programs
         .into_iter()
-        .filter(|name| !BARE.contains(name) && !NARROW.contains(name))
+        .filter(|name| !BARE.contains(name) && !COMPAT.contains(name))
         .collect();
     for (name, target, packages) in [
         ("kernel-arm64", Arch::Arm64.kernel_target(), &KERNEL[..]),
         ("kernel-riscv64", Arch::Riscv64.kernel_target(), &KERNEL),
         ("programs", Arch::Arm64.program_target(), &on_linux),
         ("programs-bare", Arch::Arm64.kernel_target(), &BARE),
-        ("programs-32", NARROW_TARGET, &NARROW),
+        ("programs-32", COMPAT_TARGET, &COMPAT),
     ] {
         let name = format!("host/clippy-{name}");
         if !report.wants(&name) {

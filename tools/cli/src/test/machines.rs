@@ -335,7 +335,7 @@ impl Setting {
             && (self.virtualises() || !case.hypervisor)
             && match &case.machine {
                 Some(name) => name == self.name,
-                None => self.runs_32_bits() || case.narrow_programs.is_empty(),
+                None => self.runs_32_bits() || case.compat_programs.is_empty(),
             }
             && case.only.is_none_or(|only| only == self.arch)
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::case::{self, Case};
 use super::machines;
-use super::programs::{attend, boot};
+use super::programs::{boot, collect};
 use crate::arch::Arch;
 use crate::bench::counted;
 use crate::kernel_image::Kernel;
@@ -88,7 +88,7 @@ fn measure(
     project: &Project,
     arch: Arch,
     wanted: impl FnMut(&Case) -> bool,
-    mut see: impl FnMut(&str, &[Told]),
+    mut see: impl FnMut(&str, &[StretchText]),
 ) -> Result<()> {
     let setting = machines::first(arch).context("there is no such machine")?;
     let cases: Vec<Case> = case::all(project)?.into_iter().filter(wanted).collect();
@@ -105,14 +105,14 @@ fn measure(
         let mut session = boot(project, &Kernel::Stile, &setting, cases, &more)?;
         for case in cases {
             progress(&case.name);
-            if attend(&mut session, Instant::now() + LIMIT).end.is_err() {
+            if collect(&mut session, Instant::now() + LIMIT).end.is_err() {
                 println!("{}: lost with the machine", case.name);
                 break;
             }
         }
         counted::await_end(&mut session)?;
         let text = fs::read_to_string(&out).unwrap_or_default();
-        tell(project, arch, cases, &text, &mut see)?;
+        report_stretches(project, arch, cases, &text, &mut see)?;
     }
     Ok(())
 }
@@ -121,18 +121,18 @@ fn measure(
 const BOOT: &str = "boot";
 
 /// A stretch, and what is shown of it.
-struct Told {
+struct StretchText {
     masked: u64,
     text: String,
 }
 
 /// Tells of the stretches of the cases' machine.
-fn tell(
+fn report_stretches(
     project: &Project,
     arch: Arch,
     cases: &[&Case],
     text: &str,
-    see: &mut impl FnMut(&str, &[Told]),
+    see: &mut impl FnMut(&str, &[StretchText]),
 ) -> Result<()> {
     let symbols = Symbols::of(project, &Kernel::Stile, arch);
     let name = |address: &str| {
@@ -148,7 +148,7 @@ fn tell(
     for of_program in stretches.chunk_by(|one, other| one.program == other.program) {
         let case = of_program[0].program.checked_sub(1);
         let case = case.and_then(|place| cases.get(place));
-        let told = of_program.iter().map(|stretch| {
+        let texts = of_program.iter().map(|stretch| {
             let mut functions = BTreeMap::<String, u64>::new();
             for (block, count) in &stretch.blocks {
                 *functions.entry(name(block)).or_default() += count;
@@ -162,10 +162,10 @@ fn tell(
                 .collect();
             let (masked, end) = (stretch.masked, name(&stretch.end));
             let text = format!("{masked} until {end}: {}", functions.join(", "));
-            Told { masked, text }
+            StretchText { masked, text }
         });
-        let told: Vec<_> = told.collect();
-        see(case.map_or(BOOT, |case| &case.name), &told);
+        let texts: Vec<_> = texts.collect();
+        see(case.map_or(BOOT, |case| &case.name), &texts);
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ pub fn test(
     let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
     run(project, kernel, setting, &cases, |case, result| {
         let name = format!("programs/{}/{}", setting.name, case.name);
-        match judge(case, &result) {
+        match compare(case, &result) {
             None => report.passed(1),
             Some(how) => report.failed(&name, &how),
         }
@@ -93,7 +93,7 @@ pub struct Outcome {
 }
 
 /// The difference between what a case did and what it should do; `None` where there is none.
-fn judge(case: &Case, outcome: &Outcome) -> Option<String> {
+fn compare(case: &Case, outcome: &Outcome) -> Option<String> {
     let stderr = String::from_utf8_lossy(&outcome.stderr);
     let end = match &outcome.end {
         Ok(end) => end,
@@ -158,7 +158,7 @@ fn run_alike(
             } else {
                 limit
             };
-            let outcome = attend(&mut session, Instant::now() + limit);
+            let outcome = collect(&mut session, Instant::now() + limit);
             let lost = outcome.end.is_err();
             done(case, outcome)?;
             finished += 1;
@@ -172,7 +172,7 @@ fn run_alike(
 }
 
 /// Takes what the next case does.
-pub fn attend(session: &mut Session, deadline: Instant) -> Outcome {
+pub fn collect(session: &mut Session, deadline: Instant) -> Outcome {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
         let end = match session.next(Some(deadline)) {
@@ -223,7 +223,7 @@ pub fn boot(
     }
     let mut tree = guest::tree(project, setting.arch)?;
     if let Some(case) = cases.first().filter(|case| !case.packages.is_empty()) {
-        packages::lay(project, setting.arch, &case.packages, &mut tree)?;
+        packages::install(project, setting.arch, &case.packages, &mut tree)?;
     }
     let mut jobs = Vec::new();
     for case in cases {
@@ -251,10 +251,10 @@ fn job(project: &Project, arch: Arch, case: &Case, tree: &mut Initramfs) -> Resu
             &toolchain::program(project, arch, name)?,
         )?;
     }
-    for name in &case.narrow_programs {
+    for name in &case.compat_programs {
         tree.file(
             &format!("usr/bin/{name}"),
-            &toolchain::narrow_program(project, name)?,
+            &toolchain::compat_program(project, name)?,
         )?;
     }
     for name in &case.go {

@@ -92,13 +92,18 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
                 .args(["--", "true"]),
             _ => command.args(["vm", "--guest-kernel"]).arg(&guest),
         };
-        judge(report, &name, &folder, command)?;
+        run_and_check(report, &name, &folder, command)?;
     }
     Ok(())
 }
 
 /// Runs the command in a folder where no file may appear.
-fn judge(report: &mut Report, name: &str, folder: &Path, mut command: Command) -> Result<()> {
+fn run_and_check(
+    report: &mut Report,
+    name: &str,
+    folder: &Path,
+    mut command: Command,
+) -> Result<()> {
     let output = command.current_dir(folder).stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     // A kernel that turns its machine off has run no program; a guest may do so.

@@ -188,16 +188,16 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
         deadline: limit.map(|time| Instant::now() + time),
         awaits_end: counts.is_some(),
     };
-    let status = console.attend(session, "vmm", reads)?;
+    let status = console.drive(session, "vmm", reads)?;
     if let Some(counts) = counts {
-        tell_instructions(&Counted::read(&counts)?);
+        print_instructions(&Counted::read(&counts)?);
     }
     Ok(status)
 }
 
 /// Prints the instructions executed while the VMM ran: at EL2 by the kernel below, and at EL1 by
 /// the guest's; in all, and by the phases that the guest marked.
-fn tell_instructions(counted: &Counted) {
+fn print_instructions(counted: &Counted) {
     let kinds = [
         ("host_instructions", "instructions.el2"),
         ("guest_instructions", "instructions.el1"),

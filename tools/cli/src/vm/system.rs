@@ -112,7 +112,7 @@ pub fn files(
         .cloned()
         .partition(|name| packages::is_lmbench(name));
     if !debian.is_empty() {
-        packages::lay(project, Arch::Arm64, &debian, &mut tree)?;
+        packages::install(project, Arch::Arm64, &debian, &mut tree)?;
     }
     for name in lmbench {
         let file = packages::lmbench(project, Arch::Arm64)?.join(&name);
