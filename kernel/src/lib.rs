@@ -14,8 +14,7 @@ mod keyring;
 #[cfg(guests)]
 mod kvm;
 #[cfg(not(guests))]
-#[path = "kvm_absent.rs"]
-mod kvm;
+mod kvm_absent;
 mod net;
 mod start;
 mod sync;
@@ -23,6 +22,8 @@ mod syscall;
 mod task;
 mod upcalls;
 
+#[cfg(not(guests))]
+use kvm_absent as kvm;
 use machine::{arch, errno, fdt, log, mm, params, random};
 
 /// Unpacks an archive into the current thread's directory: for those who try archives on the host.

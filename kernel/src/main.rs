@@ -13,8 +13,7 @@ mod keyring;
 #[cfg(guests)]
 mod kvm;
 #[cfg(not(guests))]
-#[path = "kvm_absent.rs"]
-mod kvm;
+mod kvm_absent;
 mod net;
 mod start;
 mod sync;
@@ -22,6 +21,8 @@ mod syscall;
 mod task;
 mod upcalls;
 
+#[cfg(not(guests))]
+use kvm_absent as kvm;
 #[cfg(feature = "selftest")]
 use machine::selftest;
 use machine::{arch, errno, fdt, log, mm, params, random};
