@@ -34,8 +34,8 @@ struct Header {
 }
 
 /// Bytes from one `struct mmsghdr` to the next, and where its length is.
-const MANY_STEP: usize = 64;
-const MANY_LEN: usize = 56;
+const MANY_STEP: usize = size_of::<mmsghdr>();
+const MANY_LEN: usize = core::mem::offset_of!(mmsghdr, msg_len);
 /// Messages in one call (`UIO_MAXIOV`), and pieces in one message.
 const MAX_MESSAGES: usize = 1024;
 /// MSG_WAITFORONE: recvmmsg waits for the first message only.
