@@ -67,13 +67,13 @@ impl<P: Clone> Reader<P> {
     #[inline]
     pub fn get<L: Lock<Option<P>>>(&mut self, publication: &Publication<L>) -> Option<&P> {
         if publication.number.load(Relaxed) != self.number {
-            self.renew(publication);
+            self.reload(publication);
         }
         self.handle.as_ref()
     }
 
     #[cold]
-    fn renew<L: Lock<Option<P>>>(&mut self, publication: &Publication<L>) {
+    fn reload<L: Lock<Option<P>>>(&mut self, publication: &Publication<L>) {
         let old = publication.current.with(|current| {
             self.number = publication.number.load(Relaxed);
             core::mem::replace(&mut self.handle, current.clone())

@@ -82,7 +82,7 @@ fn publishers_do_not_lose_each_others_work() {
     });
 }
 
-/// Whoever learns of a new vCPU by other means (a shared word) finds it: the publication came
+/// A thread that learns of a new vCPU by other means (a shared word) finds it: the publication came
 /// first.
 #[test]
 fn what_was_published_before_a_message_is_seen_after_it() {

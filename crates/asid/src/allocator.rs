@@ -8,7 +8,7 @@ use crate::{Active, Context, ContextId, GENERATION, SHARED};
 /// small, 6.
 const WORDS: usize = if cfg!(loom) { 1 } else { (1 << 16) / 64 };
 
-/// What the identifiers are for.
+/// The hardware that the identifiers are for.
 pub trait Hardware {
     /// log2 of the number of identifiers, 16 at most; does not change once a space ran.
     fn id_bits(&self) -> u32;
@@ -100,7 +100,7 @@ impl<L, const CPUS: usize> Allocator<L, CPUS> {
         (announced == context.0 && context.id() != SHARED).then_some(context)
     }
 
-    /// What CPU `cpu` runs.
+    /// The context that CPU `cpu` runs.
     #[inline]
     pub fn active(&self, cpu: usize) -> &Active {
         &self.active[cpu]
@@ -130,7 +130,7 @@ impl<L: Lock<Tables<CPUS>>, const CPUS: usize> Allocator<L, CPUS> {
         let context = if switched {
             context
         } else {
-            self.renew(id, cpu, hardware)
+            self.allocate(id, cpu, hardware)
         };
         fence(SeqCst);
         context
@@ -153,7 +153,7 @@ impl<L: Lock<Tables<CPUS>>, const CPUS: usize> Allocator<L, CPUS> {
     }
 
     #[cold]
-    fn renew(&self, id: &ContextId, cpu: usize, hardware: &impl Hardware) -> Context {
+    fn allocate(&self, id: &ContextId, cpu: usize, hardware: &impl Hardware) -> Context {
         self.tables.with(|tables| {
             let mut context = Context(id.0.load(Relaxed));
             if context.generation() != self.generation.load(Relaxed) {

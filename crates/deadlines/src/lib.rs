@@ -89,7 +89,7 @@ impl<T> Deadlines<T> {
             place,
             what,
         });
-        self.rise(self.heap.len() - 1);
+        self.sift_up(self.heap.len() - 1);
         Ok(Ticket { place, number })
     }
 
@@ -118,13 +118,13 @@ impl<T> Deadlines<T> {
         self.places[gone.place] = core::mem::replace(&mut self.free, gone.place);
         if at < last {
             let at = self.sink(at);
-            self.rise(at);
+            self.sift_up(at);
         }
         Some(gone.what)
     }
 
     /// Brings the member at `at` before those that are due later.
-    fn rise(&mut self, mut at: usize) {
+    fn sift_up(&mut self, mut at: usize) {
         while at > 0 {
             let above = (at - 1) / 2;
             if self.heap[above].key() < self.heap[at].key() {

@@ -19,8 +19,8 @@ impl Injector {
         }
     }
 
-    /// Whether the next new entry is hidden: about one in two.
-    pub const fn hide(&mut self) -> bool {
+    /// Whether to inject a fault, a hidden entry, at the next new one: about one in two.
+    pub const fn should_inject(&mut self) -> bool {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state) >> 63 == 1
     }

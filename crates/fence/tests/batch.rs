@@ -98,7 +98,7 @@ fn neighbours_become_one_range() {
 fn injection_repeats_by_seed_differs_by_cpu_and_hides_about_half() {
     let sequence = |seed, cpu| {
         let mut injector = Injector::new(seed, cpu);
-        std::iter::repeat_with(move || injector.hide())
+        std::iter::repeat_with(move || injector.should_inject())
             .take(1000)
             .collect::<Vec<_>>()
     };

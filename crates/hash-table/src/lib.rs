@@ -25,7 +25,7 @@ const STEP: usize = 32;
 pub struct HashMap<K, V, S> {
     /// Has room for all that is still in `old`.
     table: HashTable<(K, V)>,
-    /// What has not moved yet: in the buckets below `left`.
+    /// Members that have not moved yet: in the buckets below `left`.
     old: HashTable<(K, V)>,
     left: usize,
     hasher: S,
@@ -42,7 +42,7 @@ impl<K, V, S> HashMap<K, V, S> {
         }
     }
 
-    /// What hashes the keys.
+    /// The hasher of the keys.
     pub fn hasher(&self) -> &S {
         &self.hasher
     }
@@ -92,7 +92,7 @@ impl<K, V, S> HashMap<K, V, S> {
 }
 
 impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
-    /// What `key` has.
+    /// The value of `key`.
     #[inline]
     pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&V>
     where
@@ -205,7 +205,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
     }
 
-    /// What `key` has, which is new, in room that there is, if it had nothing.
+    /// The value of `key`: a new one, in room that there is, if it had none.
     pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         if self.left > 0 {
             self.step();
@@ -240,9 +240,9 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
     }
 
-    /// Takes those members out of some buckets, from one on, that `keep` refuses; the bucket to go
-    /// on at. Repeated calls reach all.
-    pub fn sweep(&mut self, from: usize, keep: impl Fn(&K, &V) -> bool) -> usize {
+    /// Removes the members that `keep` refuses from some buckets, beginning at `from`. Returns the
+    /// bucket to continue at: repeated calls reach all.
+    pub fn retain_from(&mut self, from: usize, keep: impl Fn(&K, &V) -> bool) -> usize {
         let buckets = self.table.num_buckets();
         let from = if from < buckets { from } else { 0 };
         let to = buckets.min(from + STEP);
@@ -257,7 +257,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
     }
 }
 
-/// What `key` has in an old table, which mostly there is not.
+/// The value of `key` in an old table, which mostly there is not.
 #[cold]
 #[inline(never)]
 fn get_in<'t, K: Borrow<Q>, V, Q: Eq + ?Sized>(

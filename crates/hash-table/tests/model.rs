@@ -60,7 +60,7 @@ proptest! {
                 Step::Sweep(by) => {
                     let keep = |key: &u16, _: &u32| key % by != 1;
                     let all = table.len();
-                    at = table.sweep(at, keep);
+                    at = table.retain_from(at, keep);
                     prop_assert!(table.len() <= all);
                     model.retain(|key, _| table.contains_key(key) || keep(key, &0));
                 }
@@ -135,7 +135,7 @@ fn a_sweep_comes_to_all() {
     }
     let mut at = 0;
     for _ in 0..2048 / 32 {
-        at = table.sweep(at, |number, ()| number % 2 == 0);
+        at = table.retain_from(at, |number, ()| number % 2 == 0);
     }
     assert_eq!(table.len(), 500);
 }

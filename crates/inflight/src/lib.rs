@@ -77,7 +77,7 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
     pub fn add(&mut self, holder: u64, held: u64, item: T) -> Result<(), NoMemory> {
         self.nodes.try_reserve(2).map_err(|_| NoMemory)?;
         if self.node(holder).held.try_reserve(1).is_err() {
-            self.forget(holder);
+            self.remove_idle(holder);
             return Err(NoMemory);
         }
         *self.node(holder).held.get_or_insert_with(held, || 0) += 1;
@@ -115,11 +115,11 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
         if let Some(node) = self.nodes.get_mut(&held) {
             node.count -= 1;
         }
-        self.forget(held);
-        self.forget(holder);
+        self.remove_idle(held);
+        self.remove_idle(holder);
     }
 
-    fn forget(&mut self, number: u64) {
+    fn remove_idle(&mut self, number: u64) {
         let idle = |node: &Node<T, S>| node.count == 0 && node.held.is_empty();
         if self.nodes.get(&number).is_some_and(idle) {
             self.nodes.remove(&number);

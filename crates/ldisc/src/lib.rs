@@ -219,7 +219,7 @@ impl Discipline {
                 self.output.process(&termios, b"^\x08", echo);
             }
         } else if extended && termios.local(ECHO) && termios.is(VREPRINT, byte) {
-            self.reprint(byte, echo);
+            self.echo_line(byte, echo);
         } else if byte == b'\n' {
             if termios.local(ECHO) || termios.local(ECHONL) {
                 self.output.process(&termios, b"\n", echo);
@@ -382,7 +382,7 @@ impl Discipline {
         8 - column % 8
     }
 
-    fn reprint(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) {
+    fn echo_line(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) {
         self.echo(byte, echo);
         self.output.process(&self.termios, b"\n", echo);
         for index in self.input.len() - self.editing..self.input.len() {

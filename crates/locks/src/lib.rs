@@ -143,7 +143,9 @@ impl<O: Ord + Copy> Locks<O> {
 
     /// The first of the locks that conflict with `wanted`.
     pub fn conflict(&self, wanted: &Lock<O>) -> Option<&Lock<O>> {
-        let against = self.by_place.first(|reaches| reaches.oppose(wanted))?;
+        let against = self
+            .by_place
+            .first(|reaches| reaches.conflict_with(wanted))?;
         (against.lock.first <= wanted.last).then_some(&against.lock)
     }
 

@@ -30,8 +30,8 @@ impl<O: Ord + Copy> Reaches<O> {
     }
 
     /// Whether one of the locks reaches where `wanted` begins and, if it begins by where that ends,
-    /// stands against it.
-    pub fn oppose(&self, wanted: &Lock<O>) -> bool {
+    /// conflicts with it.
+    pub fn conflict_with(&self, wanted: &Lock<O>) -> bool {
         let against = match wanted.exclusive {
             true => self.all,
             false => self.exclusive,

@@ -18,7 +18,7 @@ const SCALE: u32 = 32;
 const INTERVALS: i64 = 250;
 /// A unit of the frequency that programs give, 2^-16 millionths, as a rate.
 const FREQUENCY_UNIT: i64 = 1000 << (SCALE - 16);
-/// What a tick is nominally, in us, and the rate that one us more is, at USER_HZ = 100.
+/// The nominal tick, in us, and the rate that one us more is, at USER_HZ = 100.
 const TICK: i64 = 10_000;
 const TICK_UNIT: i64 = 100_000 << SCALE;
 /// How much of the phase a second takes off, and of how many the frequency learns.
@@ -55,7 +55,7 @@ pub const STA_MODE: u32 = 0x4000;
 /// Bits that programs do not set.
 const STA_RONLY: u32 = 0xff00;
 
-/// What adjtimex(2) is asked to set, in the units of `struct timex`; the rest stays.
+/// The values that adjtimex(2) is asked to set, in the units of `struct timex`; the rest stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Change {
     /// ADJ_STATUS.
@@ -76,10 +76,10 @@ pub struct Change {
     pub tick: Option<i64>,
 }
 
-/// What adjtimex(2) tells, in the units of `struct timex`.
+/// The values that adjtimex(2) reports, in the units of `struct timex`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// What is left of the offset.
+pub struct Readout {
+    /// The remaining offset.
     pub offset: i64,
     pub frequency: i64,
     pub max_error: i64,
@@ -89,7 +89,7 @@ pub struct Told {
     pub tick: i64,
 }
 
-impl Told {
+impl Readout {
     /// Whether the clock is known to be wrong (TIME_ERROR).
     pub fn is_wrong(&self) -> bool {
         self.status & (STA_UNSYNC | STA_CLOCKERR) != 0
@@ -103,7 +103,7 @@ pub struct Ntp {
     at: u64,
     /// CLOCK_REALTIME less CLOCK_MONOTONIC, in ns.
     offset: i64,
-    /// What that offset lacks: less than a ns, but for what is put off (`MOST_BACK`).
+    /// The amount that this offset lacks: less than a ns, but for moves put off (`MOST_BACK`).
     owed: i128,
     /// The second of CLOCK_REALTIME that comes next.
     second: i64,
@@ -115,7 +115,7 @@ pub struct Ntp {
     phase: i64,
     /// In us.
     single: i64,
-    /// What this second takes off of them, as rates.
+    /// The amounts that this second takes off of them, as rates.
     phase_rate: i64,
     single_rate: i64,
 
@@ -222,10 +222,10 @@ impl Ntp {
         self.single
     }
 
-    /// What was set, and what became of it.
-    pub fn told(&self) -> Told {
+    /// The settings, and what became of them.
+    pub fn readout(&self) -> Readout {
         let left = shift_right(self.phase * INTERVALS, SCALE);
-        Told {
+        Readout {
             offset: if self.is_nano() { left } else { left / 1000 },
             frequency: self.frequency / FREQUENCY_UNIT,
             max_error: self.max_error,
@@ -269,15 +269,15 @@ impl Ntp {
         self.phase = (ns << SCALE) / INTERVALS;
     }
 
-    /// What a phase-locked loop adds to the frequency. An interval so long that it would overshoot
-    /// counts as a shorter one; the clock may have been set back since the last.
+    /// The change of the frequency by a phase-locked loop. An interval so long that it would
+    /// overshoot counts as a shorter one; the clock may have been set back since the last.
     fn locked_to_phase(&self, ns: i64, seconds: i64) -> i128 {
         let seconds = seconds.min(1 << (SHIFT_PLL + 1 + self.constant));
         let gain = SCALE - 2 * (SHIFT_PLL + 2 + self.constant);
         (i128::from(ns) * i128::from(seconds)) << gain
     }
 
-    /// What a frequency-locked loop adds.
+    /// The change by a frequency-locked loop.
     fn locked_to_frequency(&mut self, ns: i64, seconds: i64) -> i128 {
         self.status &= !STA_MODE;
         let wanted = self.status & STA_FLL != 0 || seconds > MOST_SECONDS;

@@ -5,10 +5,10 @@ use super::*;
 /// A ns of `owed`, in which rates are multiplied by ns and nothing is rounded; and the rate that
 /// CLOCK_MONOTONIC itself has.
 const NANOSECOND: i128 = (SECOND as i128) << SCALE;
-/// What a move of the offset sets the clock back at most, in ns: more than the slowest clock
-/// loses in [`SHORTEST`]. A move that comes late is made up for in several.
+/// The most that a move of the offset sets the clock back, in ns: more than the slowest clock loses
+/// in [`SHORTEST`]. A move that comes late is made up for in several.
 pub const MOST_BACK: i64 = 250_000;
-/// What passes at least from one move to the next, in ns.
+/// The least time from one move to the next, in ns.
 pub const SHORTEST: u64 = 1_000_000;
 /// A move is worth while once so many ns are due, which is about what a look at the clock takes.
 const NOTICED: i128 = 64;
@@ -40,7 +40,7 @@ impl Ntp {
         let second = self.second.max(self.shown() + 1);
         self.age(second - self.second);
         self.second = second;
-        self.settle();
+        self.apply_due();
     }
 
     /// In how many ns the clock wants to be moved; never, while it goes on as CLOCK_MONOTONIC.
@@ -88,7 +88,7 @@ impl Ntp {
             && self.single == 0
     }
 
-    /// What the next second takes off of the phase.
+    /// The amount that the next second takes off of the phase.
     fn part_of_phase(&self) -> i64 {
         shift_right(self.phase, SHIFT_PLL + self.constant)
     }
@@ -132,8 +132,8 @@ impl Ntp {
         }
     }
 
-    /// Brings what is due into the offset.
-    fn settle(&mut self) {
+    /// Applies what is due to the offset.
+    fn apply_due(&mut self) {
         let whole = self.owed.div_euclid(NANOSECOND).max((-MOST_BACK).into());
         self.owed -= whole * NANOSECOND;
         self.offset = self.offset.saturating_add(whole as i64);

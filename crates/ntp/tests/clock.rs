@@ -167,14 +167,14 @@ fn a_phase_is_taken_off_by_parts() {
             offset: Some(phase),
             ..Change::default()
         });
-        assert_eq!(ntp.told().frequency, 0);
+        assert_eq!(ntp.readout().frequency, 0);
         let mut left = phase;
         for second in 1..=8 {
             settle(&mut ntp, second * SECOND + SECOND / 2);
             // A quarter, of which half a second passed.
             let part = left / 4;
             left -= part;
-            assert!((ntp.told().offset - left).abs() <= 1, "{left}");
+            assert!((ntp.readout().offset - left).abs() <= 1, "{left}");
             assert!((ntp.offset() - (phase - left - part / 2)).abs() <= 200);
         }
         settle(&mut ntp, 1000 * SECOND);
@@ -190,7 +190,7 @@ fn without_the_loop_there_is_no_phase() {
         offset: Some(1000),
         ..Change::default()
     });
-    assert_eq!((ntp.told().offset, ntp.next()), (0, None));
+    assert_eq!((ntp.readout().offset, ntp.next()), (0, None));
 }
 
 /// `seconds` after the loop was closed, the frequency that it learns from `offset` ns, as a program
@@ -207,7 +207,7 @@ fn learnt(seconds: u64, constant: i64, status: u32, offset: i64) -> (i64, u32) {
         offset: Some(offset),
         ..Change::default()
     });
-    (ntp.told().frequency, ntp.told().status & STA_MODE)
+    (ntp.readout().frequency, ntp.readout().status & STA_MODE)
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_clock_that_was_set_back_learns_no_nonsense() {
             offset: Some(i64::MAX),
             ..Change::default()
         });
-        assert!(ntp.told().frequency.abs() <= 500 << 16);
+        assert!(ntp.readout().frequency.abs() <= 500 << 16);
     }
 }
 
@@ -257,7 +257,7 @@ fn a_step_voids_what_was_to_be_made_up_for() {
         frequency: Some(1 << 16),
         ..Change::default()
     });
-    assert!(!ntp.told().is_wrong());
+    assert!(!ntp.readout().is_wrong());
     ntp.change(&Change {
         offset: Some(1_000_000),
         ..Change::default()
@@ -265,15 +265,18 @@ fn a_step_voids_what_was_to_be_made_up_for() {
     ntp.set_single(i64::MAX);
     ntp.advance(3 * SECOND + 7);
     ntp.set(4 * SECOND, 1_000 * SECOND as i64);
-    let told = ntp.told();
-    assert_eq!((told.offset, ntp.single()), (0, 0));
+    let readout = ntp.readout();
+    assert_eq!((readout.offset, ntp.single()), (0, 0));
     assert_eq!(
-        (told.max_error, told.estimated_error),
+        (readout.max_error, readout.estimated_error),
         (16_000_000, 16_000_000)
     );
-    assert_eq!(told.status & (STA_UNSYNC | STA_PLL), STA_UNSYNC | STA_PLL);
+    assert_eq!(
+        readout.status & (STA_UNSYNC | STA_PLL),
+        STA_UNSYNC | STA_PLL
+    );
     assert_eq!(ntp.offset(), 1_000 * SECOND as i64);
-    let rate = ntp.told().frequency;
+    let rate = ntp.readout().frequency;
     settle(&mut ntp, 1_004 * SECOND);
     let gained = ntp.offset() - 1_000 * SECOND as i64;
     assert!(
@@ -293,34 +296,34 @@ fn errors_grow_until_nobody_keeps_the_time() {
             ..Change::default()
         });
         ntp.advance(SECOND - SECOND / 1000);
-        assert_eq!(ntp.told().max_error, 1_000);
+        assert_eq!(ntp.readout().max_error, 1_000);
         ntp.advance(2 * SECOND);
-        assert_eq!(ntp.told().max_error, 2_000);
+        assert_eq!(ntp.readout().max_error, 2_000);
         ntp.advance(31_998 * SECOND);
-        assert_eq!(ntp.told().max_error, 16_000_000);
-        assert!(!ntp.told().is_wrong());
+        assert_eq!(ntp.readout().max_error, 16_000_000);
+        assert!(!ntp.readout().is_wrong());
         ntp.advance(31_999 * SECOND);
-        assert_eq!(ntp.told().max_error, 16_000_000);
-        assert!(ntp.told().is_wrong());
+        assert_eq!(ntp.readout().max_error, 16_000_000);
+        assert!(ntp.readout().is_wrong());
         ntp.advance(u64::MAX / 4);
-        assert_eq!(ntp.told().max_error, 16_000_000);
+        assert_eq!(ntp.readout().max_error, 16_000_000);
     }
 }
 
 #[test]
 fn the_loop_that_ends_takes_its_units_with_it() {
     let mut ntp = locked(0);
-    assert_eq!(ntp.told().status, STA_PLL | STA_NANO);
+    assert_eq!(ntp.readout().status, STA_PLL | STA_NANO);
     ntp.change(&Change {
         status: Some(0),
         ..Change::default()
     });
-    assert_eq!(ntp.told().status, 0);
+    assert_eq!(ntp.readout().status, 0);
     ntp.change(&Change {
         status: Some(u32::MAX),
         ..Change::default()
     });
-    assert_eq!(ntp.told().status, !0xff00);
+    assert_eq!(ntp.readout().status, !0xff00);
 }
 
 #[test]
@@ -443,7 +446,7 @@ proptest! {
             settle(&mut whole, now);
             settle(&mut pieced, then);
             prop_assert_eq!(whole.offset(), pieced.offset());
-            prop_assert_eq!(whole.told(), pieced.told());
+            prop_assert_eq!(whole.readout(), pieced.readout());
             prop_assert_eq!(whole.single(), pieced.single());
             prop_assert_eq!((whole.next(), whole.fastest()), (pieced.next(), pieced.fastest()));
         }
@@ -467,11 +470,11 @@ proptest! {
         prop_assert!(passed >= i128::from(ns) * 3 / 4 - 1, "{} in {}", passed, ns);
         let most = i128::from(ns) * i128::from(fastest) / (1_000_000_000i128 << 32);
         prop_assert!(passed <= i128::from(ns) + most + 1);
-        let told = ntp.told();
-        prop_assert!(told.frequency.abs() <= 500 << 16);
-        prop_assert!(told.offset.abs() <= 500_000_000);
-        prop_assert!((0..=16_000_000).contains(&told.max_error));
-        prop_assert!((0..=10).contains(&told.constant));
+        let readout = ntp.readout();
+        prop_assert!(readout.frequency.abs() <= 500 << 16);
+        prop_assert!(readout.offset.abs() <= 500_000_000);
+        prop_assert!((0..=16_000_000).contains(&readout.max_error));
+        prop_assert!((0..=10).contains(&readout.constant));
         prop_assert!(ntp.next().is_none_or(|ns| (SHORTEST..=2 * SECOND).contains(&ns)));
     }
 
@@ -504,7 +507,7 @@ proptest! {
             act(&mut ntp, &mut now, one);
             ntp.fastest();
             ntp.next();
-            ntp.told();
+            ntp.readout();
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct Slot<T> {
     held: AtomicBool,
     /// The CPU is among those that ever read.
     known: AtomicBool,
-    /// What else it keeps.
+    /// Other data that it keeps.
     pub data: T,
 }
 
@@ -51,7 +51,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// What readers and writers know of each other; `WORDS` times 64 CPUs at most.
+/// State shared between readers and writers; `WORDS` times 64 CPUs at most.
 #[derive(Debug)]
 pub struct Handshake<T, const WORDS: usize> {
     writing: AtomicBool,
@@ -95,14 +95,14 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
     fn slot(&self, cpu: usize) -> &Slot<T> {
         let slot = &self.slots[cpu];
         if !slot.known.load(Relaxed) {
-            self.know(cpu);
+            self.register_reader(cpu);
         }
         slot
     }
 
     #[cold]
     #[inline(never)]
-    fn know(&self, cpu: usize) {
+    fn register_reader(&self, cpu: usize) {
         self.readers.insert(cpu);
         self.slots[cpu].known.store(true, Relaxed);
     }

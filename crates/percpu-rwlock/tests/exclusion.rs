@@ -67,7 +67,7 @@ mod races {
             let others: Vec<_> = (1..N).map(spawn).collect();
             cpus[0](&lock, 0);
             others.into_iter().for_each(|cpu| cpu.join().unwrap());
-            // Whoever came last left the lock free.
+            // The last thread left the lock free.
             lock.write(0);
         });
     }

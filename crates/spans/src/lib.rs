@@ -107,8 +107,8 @@ impl<T: Span> Spans<T> {
         (self.few.get(above.len()), above.last())
     }
 
-    /// The lowest range that ends above `address`, with the way to it for [`Spans::by_way`].
-    pub fn way_to(&self, address: usize) -> Option<(usize, &T)> {
+    /// The lowest range that ends above `address`, with a cursor to it for [`Spans::at_cursor`].
+    pub fn cursor_to(&self, address: usize) -> Option<(usize, &T)> {
         let (mut list, mut way, mut unit) = (&self.few, 0, 1);
         let mut children = &self.many;
         while let Some(at) = count_above(children, address).checked_sub(1) {
@@ -126,17 +126,17 @@ impl<T: Span> Spans<T> {
         Some((way + above.len().checked_sub(1)? * unit, above.last()?))
     }
 
-    /// The range at the end of a way, if there is one: any, where the ranges have changed since. In
-    /// one list only.
+    /// The range at a cursor, if there is one: any, where the ranges have changed since. In one
+    /// list only.
     #[inline]
-    pub fn by_way(&self, way: usize) -> Option<&T> {
+    pub fn at_cursor(&self, way: usize) -> Option<&T> {
         self.few.get(way)
     }
 
-    /// The same where they are many.
+    /// The same in a tree of several lists.
     #[inline]
-    pub fn by_long_way(&self, way: usize) -> Option<&T> {
-        by_way_below(&self.many, way)
+    pub fn at_cursor_slow(&self, way: usize) -> Option<&T> {
+        at_cursor_below(&self.many, way)
     }
 
     /// The ranges that end above `address`, upwards.
@@ -194,7 +194,7 @@ impl<T: Span> Spans<T> {
     }
 
     /// The list of the lowest range that ends above `address`, or of the highest where none does;
-    /// and how many of it end above it. Whoever changes it calls [`Spans::rebalance`] then.
+    /// and how many of it end above it. After a change of it the caller calls [`Spans::rebalance`].
     #[inline]
     pub fn edit(&mut self, address: usize) -> (&mut Leaf<T>, usize) {
         let list = match self.many.is_empty() {
@@ -221,7 +221,7 @@ impl<T: Span> Spans<T> {
         node::make_room(&mut self.many, address, room)
     }
 
-    /// What [`Spans::edit`] gave for `address` has changed.
+    /// Reports that the list from [`Spans::edit`] for `address` has changed.
     #[inline]
     pub fn rebalance(&mut self, address: usize) {
         if !self.is_one_list() {
@@ -347,7 +347,7 @@ fn around_below<T: Span>(mut children: &[Child<T>], address: usize) -> (Option<&
 
 #[cold]
 #[inline(never)]
-fn by_way_below<T>(mut children: &[Child<T>], mut way: usize) -> Option<&T> {
+fn at_cursor_below<T>(mut children: &[Child<T>], mut way: usize) -> Option<&T> {
     loop {
         let child = children.get(way % MOST)?;
         way /= MOST;

@@ -131,7 +131,7 @@ impl<T> DerefMut for Leaf<T> {
     }
 }
 
-/// What a search must know of a range, or of a node.
+/// The facts that a search needs of a range, or of a node.
 pub trait Summary {
     /// The end of the highest range.
     fn top(&self) -> usize;
@@ -354,13 +354,13 @@ pub fn make_room<T: Span>(
     room: usize,
 ) -> Result<(), NoMemory> {
     loop {
-        let mut at = way_down(children, address);
+        let mut at = child_for(children, address);
         if children[at].node.is_full() {
             children.try_reserve(1).map_err(|_| NoMemory)?;
             let lower = children[at].node.split_off()?;
             children[at].sum_up();
             children.insert(at + 1, Child::new(lower));
-            at = way_down(children, address);
+            at = child_for(children, address);
         }
         match &mut children[at].node {
             Node::Branch(below) => children = below,
@@ -375,7 +375,7 @@ pub fn make_room<T: Span>(
 #[inline(never)]
 pub fn leaf_mut<T: Span>(mut children: &mut [Child<T>], address: usize) -> &mut Leaf<T> {
     loop {
-        let at = way_down(children, address);
+        let at = child_for(children, address);
         match &mut children[at].node {
             Node::Branch(below) => children = below,
             Node::Leaf(leaf) => return leaf,
@@ -385,7 +385,7 @@ pub fn leaf_mut<T: Span>(mut children: &mut [Child<T>], address: usize) -> &mut 
 
 /// The list for `address` has changed.
 pub fn rebalance<T: Span>(children: &mut Vec<Child<T>>, address: usize) {
-    let at = way_down(children, address);
+    let at = child_for(children, address);
     if let Node::Branch(below) = &mut children[at].node {
         rebalance(below, address);
     }
@@ -445,7 +445,7 @@ pub fn push<T: Span>(children: &mut Vec<Child<T>>, list: Leaf<T>) -> Result<(), 
 }
 
 /// The child that `address` leads to.
-fn way_down<T: Span>(children: &[Child<T>], address: usize) -> usize {
+fn child_for<T: Span>(children: &[Child<T>], address: usize) -> usize {
     count_above(children, address).saturating_sub(1)
 }
 

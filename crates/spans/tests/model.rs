@@ -108,11 +108,11 @@ impl Pair {
             self.tree.around(at),
             (self.before(at).as_ref(), after.as_ref())
         );
-        let way = self.tree.way_to(at);
+        let way = self.tree.cursor_to(at);
         assert_eq!(way.map(|(_, piece)| piece), after.as_ref());
         if let Some((way, piece)) = way {
-            let short = self.tree.by_way(way);
-            let found = short.or_else(|| self.tree.by_long_way(way));
+            let short = self.tree.at_cursor(way);
+            let found = short.or_else(|| self.tree.at_cursor_slow(way));
             assert_eq!(found, Some(piece));
         }
         let rest = self.tree.from(at).map(|piece| piece.0.clone());

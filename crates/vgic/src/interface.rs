@@ -226,7 +226,7 @@ impl Interface {
         }
         bank.active.fetch_and(!bit, Relaxed);
         if entry.is_pending() && bank.edge.load(Relaxed) & bit != 0 {
-            // Whoever makes it pending again finds the holder.
+            // A CPU that makes it pending again finds the holder.
             bank.latch.fetch_and(!bit, AcqRel);
         }
         true
@@ -293,7 +293,7 @@ fn fold(bank: &Bank, bit: u32, entry: ListRegister) {
     bank.listed.fetch_and(!bit, SeqCst);
 }
 
-/// What list registers are given in the order of: active ones first, then by priority.
+/// The order in which list registers are given: active ones first, then by priority.
 fn key(entry: ListRegister) -> u16 {
     u16::from(!entry.is_active()) << 8 | u16::from(entry.priority())
 }

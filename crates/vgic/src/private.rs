@@ -61,7 +61,7 @@ impl Private {
 
     /// Other interrupts of its changed. True if its CPU has to be notified.
     #[inline]
-    pub fn ask_to_look(&self) -> bool {
+    pub fn request_refresh(&self) -> bool {
         let before = self.arrived.fetch_or(LOOK, SeqCst);
         seq_cst();
         before & LOOK == 0
@@ -73,16 +73,17 @@ impl Private {
         self.arrived.load(SeqCst) != 0
     }
 
-    /// The bits that arrived since then. Its own thread looks, and is interrupted by the others.
+    /// Flags that other threads set since then. Its own thread reads them; a thread that sets one
+    /// interrupts it.
     #[inline(always)]
-    pub fn arrived(&self) -> u32 {
+    pub fn pending_flags(&self) -> u32 {
         self.arrived.load(Relaxed)
     }
 
     /// Makes SGIs that arrived pending. True if others have to be looked at.
     #[inline]
     pub fn accept(&self) -> bool {
-        // Whoever does not find this virtual CPU on its CPU, as it comes, is found here.
+        // A sender that does not yet find this virtual CPU on its CPU is found here.
         if self.arrived.load(SeqCst) == 0 {
             return false;
         }

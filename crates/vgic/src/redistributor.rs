@@ -93,7 +93,7 @@ pub fn access(private: &Private, shared: &Shared, identity: Identity, access: &A
             return ZERO;
         }
         if private.accept() {
-            private.ask_to_look();
+            private.request_refresh();
         }
         let (value, bits) = registers::access(&private.bank, &access, FIXED);
         let effect = match bits {

@@ -129,7 +129,7 @@ pub fn redistributor(private: &Private, shared: &Shared, identity: Identity, wor
     match word.offset.checked_sub(PRIVATE_FRAME) {
         Some(SET_PENDING..SET_ACTIVE) => {
             if private.accept() {
-                private.ask_to_look();
+                private.request_refresh();
             }
             let word = Word {
                 offset: word.offset - PRIVATE_FRAME,

@@ -26,7 +26,7 @@ impl Cpu {
     fn pass(&mut self) {
         let nobody = |place| panic!("{place} was told");
         self.interface.fold(&self.private, &self.shared, nobody);
-        self.private.ask_to_look();
+        self.private.request_refresh();
         self.interface.fill(&self.private, &self.shared, 1 << 27);
     }
 
@@ -246,7 +246,7 @@ fn a_shared_interrupt_is_in_one_list_at_a_time() {
     cpu.interface
         .fold(&cpu.private, &cpu.shared, |place| told = Some(place));
     assert_eq!(told, Some(7));
-    private.ask_to_look();
+    private.request_refresh();
     other.fill(&private, &cpu.shared, 0);
     assert_eq!(other.registers()[0].number(), 33);
 }

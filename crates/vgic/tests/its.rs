@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use affinity::Affinity;
-use vgic::its::{Index, Injector, Its, Lost, Machine, Translation, save_pending};
+use vgic::its::{Dropped, Index, Injector, Its, Machine, Translation, save_pending};
 use vgic::redistributor::{self, Identity};
 use vgic::vmm::Refused;
 use vgic::{Access, Private, Shared};
@@ -140,7 +140,7 @@ impl Unit {
         assert_eq!(self.read(0x90), self.read(0x88), "all commands are done");
     }
 
-    fn inject(&self, device: u32, event: u32) -> Result<Option<u16>, Lost> {
+    fn inject(&self, device: u32, event: u32) -> Result<Option<u16>, Dropped> {
         self.injector.inject(&self.board, device, event)
     }
 }
@@ -173,8 +173,8 @@ fn a_message_becomes_an_lpi_of_the_collections_cpu() {
     unit.run(mapc(1, 2, true));
     unit.run(mapti(7, 5, 8195, 1));
     assert_eq!(unit.inject(7, 5), Ok(Some(2)));
-    assert_eq!(unit.inject(7, 4), Err(Lost::Unknown));
-    assert_eq!(unit.inject(1 << 16 | 7, 5), Err(Lost::Unknown));
+    assert_eq!(unit.inject(7, 4), Err(Dropped::Unknown));
+    assert_eq!(unit.inject(1 << 16 | 7, 5), Err(Dropped::Unknown));
     let pending: Vec<_> = unit
         .board
         .shared
@@ -196,7 +196,7 @@ fn a_message_becomes_an_lpi_of_the_collections_cpu() {
     unit.run([0xe, 0, 3 << 16, 0]);
     assert!(unit.board.shared.has_for(0));
     unit.run([7 << 32 | 0xf, 5, 0, 0]);
-    assert_eq!(unit.inject(7, 5), Err(Lost::Unknown));
+    assert_eq!(unit.inject(7, 5), Err(Dropped::Unknown));
     assert!((0..CPUS).all(|place| !unit.board.shared.has_for(place)));
 }
 
@@ -216,7 +216,7 @@ fn what_the_guest_disables_waits() {
     // LPIs off: nothing arrives, and nothing stays.
     unit.own(0, 0, 4, 0);
     assert!(!unit.board.shared.has_for(0));
-    assert_eq!(unit.inject(0, 1), Err(Lost::Off));
+    assert_eq!(unit.inject(0, 1), Err(Dropped::Off));
     // LPIs that are pending in the guest's table are pending when LPIs are on again.
     unit.board.write(PENDING + 1025, &[1]);
     unit.own(0, 0, 4, 1);
@@ -370,7 +370,7 @@ fn commands_do_what_a_model_does() {
             .get(&(device, event))
             .and_then(|(_, of)| collections.get(of).copied().flatten())
             .map(|cpu| Some(cpu as u16))
-            .ok_or(Lost::Unknown);
+            .ok_or(Dropped::Unknown);
         assert_eq!(
             unit.inject(device as u32, event as u32),
             expected,

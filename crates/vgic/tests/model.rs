@@ -157,7 +157,7 @@ impl Machine {
 
     fn notify(&mut self, place: u16) {
         let vcpu = &mut self.vcpus[usize::from(place)];
-        vcpu.private.ask_to_look();
+        vcpu.private.request_refresh();
         vcpu.told = true;
     }
 

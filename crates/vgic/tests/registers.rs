@@ -135,7 +135,7 @@ fn sgis_are_edges_and_enabled_from_reset_and_ppis_levels() {
 #[test]
 fn what_was_sent_reads_as_pending_and_stays() {
     let private = Private::new();
-    private.ask_to_look();
+    private.request_refresh();
     private.send(4, true);
     assert_eq!(own(&private, 0x1_0200, 4, None).0, 1 << 4);
     // The look that was asked for is still owed.

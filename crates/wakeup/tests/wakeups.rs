@@ -236,7 +236,7 @@ mod races {
         });
     }
 
-    /// Whoever takes the thread out of the list says so first, and wakes it then.
+    /// A thread that takes another out of the list announces it first, and then wakes it.
     #[test]
     fn a_thread_that_stays_in_its_list_is_woken() {
         let take_and_wake = |machine: &Machine| {

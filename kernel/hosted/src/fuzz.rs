@@ -1,4 +1,4 @@
-//! What parses bytes that programs choose: a function of any bytes for each, which must return, and
+//! Parsers of bytes that programs choose: a function of any bytes for each, which must return, and
 //! leave the kernel alive. Fuzzers and quick tests call them by [`try_bytes`].
 
 use std::sync::Mutex;
@@ -48,7 +48,7 @@ fn start() -> Worker {
         let _turn = TURN.lock().expect("no panic with it");
         // It may well end itself, or sleep for ever.
         _ = try_run(move || work(take, tell));
-        // Who waits for it hears of that.
+        // Dropping its channels ends the wait for it.
         *SELF.lock().expect("no panic with it") = None;
     };
     thread::spawn(job);

@@ -1,4 +1,4 @@
-//! Who may what: names in sticky folders, programs, ports.
+//! Permissions: names in sticky folders, programs, ports.
 
 use hosted::*;
 use linux_raw_sys::general::*;
@@ -13,7 +13,7 @@ fn make(path: &str) {
     sys!(close, fd).unwrap();
 }
 
-/// What a child that is `user` is told.
+/// The results of a child that is `user`.
 fn as_user(
     user: u32,
     what: impl FnOnce() -> Result<usize, Errno> + Send + 'static,
@@ -35,7 +35,7 @@ fn as_user(
 #[test]
 fn a_sticky_folder_keeps_names_for_their_owners() {
     run(|| {
-        // Who owns the folder, whether it is sticky, who owns the name, who comes.
+        // The folder's owner, whether it is sticky, the name's owner, the caller.
         let mut tried = 0;
         for sticky in [false, true] {
             for (folder, name, who) in [(1, 2, 3), (1, 2, 2), (1, 2, 1), (0, 2, 3), (0, 2, 0)] {

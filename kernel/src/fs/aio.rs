@@ -29,7 +29,7 @@ pub struct Event {
     pub data: u64,
     /// Address of the request.
     pub request: u64,
-    /// What came of it.
+    /// Its result.
     pub result: i64,
     /// Always 0.
     pub second: i64,
@@ -54,7 +54,7 @@ static CONTEXTS: Mutex<HashMap<usize, HashMap<usize, Arc<Context>>>> = Mutex::ne
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Requests that contexts are made for now (`fs.aio-nr`).
-pub fn asked() -> usize {
+pub fn active_requests() -> usize {
     ASKED.load(Acquire)
 }
 
@@ -95,7 +95,7 @@ pub fn exit(space: &AddressSpace) {
     }
 }
 
-/// What a context takes of [`MAX`].
+/// The share of [`MAX`] that a context takes.
 struct Share(usize);
 
 impl Share {

@@ -34,7 +34,7 @@ pub struct Dentry {
     kind: Kind,
     state: AtomicU8,
     place: Mutex<Place>,
-    /// What is mounted here, by the number of the mount in which that is seen, ascending.
+    /// Mounts here, by the number of the mount in which each is seen, ascending.
     mounted: Mutex<Vec<(u32, Arc<Mount>)>>,
 }
 
@@ -69,7 +69,7 @@ impl Dentry {
         &self.inode
     }
 
-    /// What the inode is.
+    /// The inode's kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -132,7 +132,7 @@ impl Dentry {
         self.state.load(Acquire) & COVERED != 0
     }
 
-    /// What is mounted here as seen in mount `id`.
+    /// The mount here as seen in mount `id`.
     pub fn mounted_on(&self, id: u32) -> Option<Arc<Mount>> {
         let mounted = self.mounted.lock();
         let at = mounted.binary_search_by_key(&id, |(above, _)| *above);
@@ -141,7 +141,7 @@ impl Dentry {
 
     /// Mounts `mount` here, as seen in mount `id`, where nothing is mounted yet; ENOENT where the
     /// name was removed.
-    pub fn cover(&self, id: u32, mount: Arc<Mount>) -> Result<()> {
+    pub fn mount(&self, id: u32, mount: Arc<Mount>) -> Result<()> {
         let mut mounted = self.mounted.lock();
         mounted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         self.mark(COVERED, REMOVED, Errno::ENOENT)?;
@@ -151,7 +151,7 @@ impl Dentry {
     }
 
     /// Ends what is mounted here as seen in mount `id`.
-    pub fn uncover(&self, id: u32) {
+    pub fn unmount(&self, id: u32) {
         let mut mounted = self.mounted.lock();
         let at = mounted.binary_search_by_key(&id, |(above, _)| *above);
         let gone = at.ok().map(|at| mounted.remove(at));

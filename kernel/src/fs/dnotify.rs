@@ -52,7 +52,7 @@ const KINDS: [(u32, u32); 5] = [
 /// ENOTDIR, ENOMEM.
 pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
     if wanted & !DN_MULTISHOT == 0 {
-        forget(file);
+        remove_file(file);
         return Ok(());
     }
     if file.dentry().kind() != Kind::Directory {
@@ -71,7 +71,7 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
 }
 
 /// The open file is closed, or wants no more signals.
-pub fn forget(file: &File) {
+pub fn remove_file(file: &File) {
     if is_active() && file.dentry().kind() == Kind::Directory {
         let gone = take(&mut WATCHES.lock(), &place(file));
         drop(gone);

@@ -153,6 +153,6 @@ impl FileOps for EventFd {
         let mut events = Events::empty();
         events.set(Events::IN, count > 0);
         events.set(Events::OUT, count < MAX);
-        events.plain()
+        events.without_aliases()
     }
 }

@@ -128,7 +128,7 @@ pub struct Record<'a> {
     pub next: u64,
 }
 
-/// What there is to map of a file.
+/// The memory of a file that can be mapped.
 pub enum Memory<'a> {
     /// Nothing: ENODEV.
     None,
@@ -138,7 +138,7 @@ pub enum Memory<'a> {
     Pages(&'a dyn PageSource),
 }
 
-/// What a file on which open(2) succeeded can do.
+/// The operations of a file on which open(2) succeeded.
 pub trait FileOps: Send + Sync + Any {
     /// True for what has no position: pipes, terminals. Asked once, at open.
     fn is_stream(&self) -> bool {
@@ -230,7 +230,7 @@ pub trait FileOps: Send + Sync + Any {
     /// It is mapped: that counts as reading it.
     fn mapped(&self, _file: &File) {}
 
-    /// What mmap can map of it.
+    /// The memory of it that mmap can map.
     fn memory(&self) -> Memory<'_> {
         Memory::None
     }
@@ -304,7 +304,7 @@ impl File {
         }
         if file.dentry().kind() == Kind::Regular {
             let write = flags.writable() || flags.has(O_ACCMODE);
-            lease::ask_back(file.dentry(), write, !flags.nonblocking())
+            lease::break_leases(file.dentry(), write, !flags.nonblocking())
                 .inspect_err(|_| _ = file.flags.fetch_or(OpenFlags::UNREPORTED, Relaxed))?;
         }
         inotify::about(&file.path, IN_OPEN);
@@ -348,7 +348,7 @@ impl File {
         })
     }
 
-    /// What locks, leases and watches know it by.
+    /// The key by which locks, leases and watches know it.
     pub(super) fn address(&self) -> usize {
         if self.flags().has(OpenFlags::MOVED) {
             return *self.position.lock() as usize;
@@ -377,12 +377,12 @@ impl File {
         &self.path
     }
 
-    /// What it can do.
+    /// Its operations.
     pub fn ops(&self) -> &Arc<dyn FileOps> {
         &self.ops
     }
 
-    /// What it can do, when that is a `T`.
+    /// Its operations, if they are a `T`.
     pub fn ops_as<T: FileOps>(&self) -> Option<Arc<T>> {
         let ops: Arc<dyn Any + Send + Sync> = self.ops.clone();
         ops.downcast().ok()
@@ -448,13 +448,13 @@ impl File {
         }
     }
 
-    /// What stands against a read at a place in it.
+    /// The error, if any, of a read at a place in it.
     pub fn check_read_at(&self) -> Result<()> {
         self.check_position()?;
         self.check_readable()
     }
 
-    /// What stands against a write at a place in it.
+    /// The error, if any, of a write at a place in it.
     pub fn check_write_at(&self) -> Result<()> {
         self.check_position()?;
         self.check_writable()
@@ -598,7 +598,7 @@ impl File {
         done
     }
 
-    /// What is shown of it; see [`FileOps::describe`].
+    /// Writes its description; see [`FileOps::describe`].
     pub fn describe(&self, text: &mut Text) {
         self.ops.describe(text);
     }
@@ -659,8 +659,8 @@ pub fn access_time(mounted: u32, accessed: Time, modified: Time) -> Option<Time>
 impl Drop for File {
     fn drop(&mut self) {
         file_lock::release_file(self);
-        lease::give_back(self);
-        dnotify::forget(self);
+        lease::remove(self);
+        dnotify::remove_file(self);
         if let (Some(claim), Some(writers)) = (self.flags().claim(), self.path.inode().writers()) {
             writers.release(claim);
         }

@@ -175,7 +175,7 @@ impl<'a> Sink<'a> {
     }
 
     /// The next `len` bytes of a sink in the kernel.
-    fn carve<'b>(buffer: &mut &'b mut [u8], len: usize) -> &'b mut [u8] {
+    fn split_off_front<'b>(buffer: &mut &'b mut [u8], len: usize) -> &'b mut [u8] {
         let (head, tail) = core::mem::take(buffer).split_at_mut(len);
         *buffer = tail;
         head
@@ -189,7 +189,7 @@ impl<'a> Sink<'a> {
             }),
             Target::Kernel(buffer) => {
                 let len = bytes.len().min(buffer.len());
-                Self::carve(buffer, len).copy_from_slice(&bytes[..len]);
+                Self::split_off_front(buffer, len).copy_from_slice(&bytes[..len]);
                 Ok(len)
             }
         }
@@ -204,7 +204,7 @@ impl<'a> Sink<'a> {
             }
             Target::Kernel(buffer) => {
                 let len = len.min(buffer.len());
-                frame.read(offset, Self::carve(buffer, len));
+                frame.read(offset, Self::split_off_front(buffer, len));
                 Ok(len)
             }
         }
@@ -216,7 +216,7 @@ impl<'a> Sink<'a> {
             Target::User(cursor) => cursor.advance(len, |to, _, len| user::clear(to, len)),
             Target::Kernel(buffer) => {
                 let len = len.min(buffer.len());
-                Self::carve(buffer, len).fill(0);
+                Self::split_off_front(buffer, len).fill(0);
                 Ok(len)
             }
         }
@@ -257,7 +257,7 @@ impl<'a> Source<'a> {
     }
 
     /// The next `len` bytes of a source in the kernel.
-    fn carve<'b>(bytes: &mut &'b [u8], len: usize) -> &'b [u8] {
+    fn split_off_front<'b>(bytes: &mut &'b [u8], len: usize) -> &'b [u8] {
         let (head, tail) = bytes.split_at(len);
         *bytes = tail;
         head
@@ -280,7 +280,7 @@ impl<'a> Source<'a> {
             }),
             Origin::Kernel(bytes) => {
                 let len = buffer.len().min(bytes.len());
-                buffer[..len].copy_from_slice(Self::carve(bytes, len));
+                buffer[..len].copy_from_slice(Self::split_off_front(bytes, len));
                 Ok(len)
             }
         }
@@ -295,7 +295,7 @@ impl<'a> Source<'a> {
             }),
             Origin::Kernel(bytes) => {
                 let len = len.min(bytes.len());
-                frame.write(offset, Self::carve(bytes, len));
+                frame.write(offset, Self::split_off_front(bytes, len));
                 Ok(len)
             }
         }
@@ -316,7 +316,7 @@ impl<'a> Source<'a> {
             Origin::User(cursor) => cursor.advance(len, |_, _, len| len).unwrap_or(0),
             Origin::Kernel(bytes) => {
                 let len = len.min(bytes.len());
-                Self::carve(bytes, len);
+                Self::split_off_front(bytes, len);
                 len
             }
         }

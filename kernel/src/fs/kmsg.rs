@@ -100,7 +100,7 @@ impl FileOps for Kmsg {
                     put!(text, "{},{number},{time},-;", head.priority);
                     put_escaped(&mut text, &bytes[..len]);
                     text.push(b"\n");
-                    let text = text.whole()?;
+                    let text = text.read_all()?;
                     if text.len() > to.left() {
                         return Err(Errno::EINVAL);
                     }

@@ -1,5 +1,5 @@
-//! Leases (F_SETLEASE): who holds one is told before somebody else opens the file, who waits for
-//! its answer.
+//! Leases (F_SETLEASE): an open that conflicts notifies the holder and waits for it to release the
+//! lease.
 
 use super::dentry::Dentry;
 use super::file::File;
@@ -36,13 +36,13 @@ struct Lease {
 }
 
 impl Lease {
-    /// Whether it stands against an open.
-    fn opposes(&self, write: bool) -> bool {
+    /// Whether it conflicts with an open.
+    fn conflicts_with_open(&self, write: bool) -> bool {
         write || self.kind == F_WRLCK
     }
 
-    /// Asks it back for an open; false where its holder was asked before.
-    fn ask(&mut self, write: bool) -> bool {
+    /// Begins a break for an open; false where its holder was notified before.
+    fn begin_break(&mut self, write: bool) -> bool {
         if self.unlock.is_some() || !write && self.downgrade.is_some() {
             return false;
         }
@@ -65,8 +65,8 @@ impl Lease {
         asked.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// What the holder answers, or has done for it: a question that this does not settle stands,
-    /// with its time.
+    /// The holder's reply, or the one made for it: a break that it does not satisfy stays pending
+    /// with its deadline.
     fn change(&mut self, kind: u32) {
         self.kind = kind;
         if kind == F_RDLCK {
@@ -119,7 +119,7 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     match kind {
-        F_UNLCK if give_back(file) => return Ok(()),
+        F_UNLCK if remove(file) => return Ok(()),
         F_UNLCK => return Err(Errno::EAGAIN),
         F_RDLCK | F_WRLCK => check_alone(file, kind)?,
         _ => return Err(Errno::EINVAL),
@@ -156,11 +156,11 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
     drop(leases);
     // An opener may have found meanwhile that there are none at all, and not have asked for the
     // lock.
-    check_alone(file, kind).inspect_err(|_| _ = give_back(file))
+    check_alone(file, kind).inspect_err(|_| _ = remove(file))
 }
 
 /// Ends the lease that an open file holds, if it does.
-pub fn give_back(file: &File) -> bool {
+pub fn remove(file: &File) -> bool {
     if COUNT.load(Acquire) == 0 {
         return false;
     }
@@ -191,7 +191,7 @@ fn check_alone(file: &File, kind: u32) -> Result<()> {
 /// # Errors
 /// EAGAIN: it shall not wait; ERESTARTSYS.
 #[inline]
-pub fn ask_back(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
+pub fn break_leases(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
     if COUNT.load(SeqCst) == 0 {
         return Ok(());
     }
@@ -204,19 +204,19 @@ fn wait_for_leases(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
     loop {
         // All are asked before the first is waited for.
         let mut from = 0;
-        while let Some(holder) = ask_next(inode, write, &mut from) {
+        while let Some(holder) = break_next(inode, write, &mut from) {
             if let Some(holder) = holder.upgrade() {
                 sigio::notify_message(&holder);
             }
             sched::cond_resched_killable()?;
         }
-        let Some((changed, deadline)) = opposing(inode, write) else {
+        let Some((changed, deadline)) = find_conflict(inode, write) else {
             return Ok(());
         };
         if !waits {
             return Err(Errno::EAGAIN);
         }
-        let answered = || !still_opposes(inode, &changed, write);
+        let answered = || !still_conflicts(inode, &changed, write);
         let deadline = (deadline != u64::MAX).then_some(deadline);
         if !changed.wait_until(answered, deadline)? {
             time_out(inode, &changed);
@@ -227,30 +227,30 @@ fn wait_for_leases(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
 /// Asks the next lease back that stands against the open, in a list of which those before `from`
 /// were seen, and returns its holder, to be notified. Returns `None` once all have been asked: one
 /// that took the place of a lease that went meanwhile is found in a second pass.
-fn ask_next(inode: &Arc<dyn Inode>, write: bool, from: &mut usize) -> Option<Weak<File>> {
+fn break_next(inode: &Arc<dyn Inode>, write: bool, from: &mut usize) -> Option<Weak<File>> {
     let mut leases = LEASES.lock();
     let of_inode = leases.of_mut(&key(inode));
     let count = of_inode.len();
     let first = (*from).min(count);
-    let asks = |lease: &mut Lease| lease.opposes(write) && lease.ask(write);
+    let asks = |lease: &mut Lease| lease.conflicts_with_open(write) && lease.begin_break(write);
     let mut passes = (first..count).chain(0..first);
     let at = passes.find(|&at| asks(&mut of_inode[at]))?;
     *from = at + 1;
     Some(of_inode[at].file.clone())
 }
 
-/// A lease that stands against the open: where its end is told, and until when that is waited for.
-fn opposing(inode: &Arc<dyn Inode>, write: bool) -> Option<(Arc<WaitSource>, u64)> {
+/// A lease that conflicts with the open: the source that reports its end, and the deadline.
+fn find_conflict(inode: &Arc<dyn Inode>, write: bool) -> Option<(Arc<WaitSource>, u64)> {
     let leases = LEASES.lock();
     let mut of_inode = leases.of(&key(inode)).iter();
-    let lease = of_inode.find(|lease| lease.opposes(write))?;
+    let lease = of_inode.find(|lease| lease.conflicts_with_open(write))?;
     Some((lease.changed.clone(), lease.until()))
 }
 
-fn still_opposes(inode: &Arc<dyn Inode>, changed: &Arc<WaitSource>, write: bool) -> bool {
+fn still_conflicts(inode: &Arc<dyn Inode>, changed: &Arc<WaitSource>, write: bool) -> bool {
     let leases = LEASES.lock();
     let mut of_inode = leases.of(&key(inode)).iter();
-    of_inode.any(|lease| Arc::ptr_eq(&lease.changed, changed) && lease.opposes(write))
+    of_inode.any(|lease| Arc::ptr_eq(&lease.changed, changed) && lease.conflicts_with_open(write))
 }
 
 /// A holder has not answered in time: what it was asked for is done.

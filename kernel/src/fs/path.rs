@@ -52,7 +52,7 @@ impl Deref for Path {
 }
 
 impl Path {
-    /// What `mount` shows.
+    /// The root of `mount`.
     pub fn root_of(mount: Arc<Mount>) -> Self {
         let dentry = mount.root().clone();
         let mount = Some(mount);
@@ -132,8 +132,8 @@ impl Path {
         path
     }
 
-    /// What has a name: itself, or where it is a mount's root, the dentry that this covers. None at
-    /// the top of the tree.
+    /// The place that names this path: itself, or for a mount's root the mountpoint. None at the
+    /// top of the tree.
     fn named(&self) -> Option<Self> {
         let mut here = self.clone();
         while here.is_mount_root() {
@@ -142,7 +142,7 @@ impl Path {
         Some(here)
     }
 
-    /// What a mount's root covers.
+    /// The place that a mount's root covers.
     fn covered(&self) -> Option<Self> {
         let mount = self.mount.as_ref().filter(|_| self.is_mount_root());
         mount?.place()
@@ -181,11 +181,11 @@ impl Path {
     /// ENAMETOOLONG for more than a path may have.
     pub fn text(&self, root: &Path) -> Result<(Vec<u8>, bool)> {
         let mut text = Vec::new();
-        let mut here = self.climb(root, &mut text)?;
+        let mut here = self.write_reversed(root, &mut text)?;
         while !here.is(root)
             && let Some(covered) = here.covered()
         {
-            here = covered.climb(root, &mut text)?;
+            here = covered.write_reversed(root, &mut text)?;
         }
         let below = here.is(root);
         if text.is_empty() {
@@ -211,13 +211,13 @@ impl Path {
     /// ENAMETOOLONG for more than a path may have.
     pub fn names_in_mount(&self, root: &Path) -> Result<(Self, Vec<u8>)> {
         let mut names = Vec::new();
-        let top = self.climb(root, &mut names)?;
+        let top = self.write_reversed(root, &mut names)?;
         names.reverse();
         Ok((top, names))
     }
 
     /// The same, with the names added to `text` in reverse.
-    fn climb(&self, root: &Path, text: &mut Vec<u8>) -> Result<Self> {
+    fn write_reversed(&self, root: &Path, text: &mut Vec<u8>) -> Result<Self> {
         let mut here = self.clone();
         while !here.is(root)
             && !here.is_mount_root()
@@ -231,7 +231,7 @@ impl Path {
     }
 }
 
-/// What stands in the place of a path that is longer than paths may be.
+/// Shown instead of a path that is longer than paths may be.
 pub const TOO_LONG: &[u8] = b"//toolong";
 
 fn push_reversed(text: &mut Vec<u8>, part: &[u8]) -> Result<()> {

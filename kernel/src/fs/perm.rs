@@ -31,8 +31,8 @@ pub fn permitted(dentry: &Dentry, wanted: u32) -> Result<()> {
     if can(CAP_DAC_OVERRIDE) && (wanted & EXECUTE == 0 || dentry.kind() == Kind::Directory) {
         return Ok(());
     }
-    // Asked for first: who owns a process's directory, its identities tell, which the caller's may
-    // be.
+    // Get the attributes first: the owner of a /proc/PID directory comes from that process's
+    // credentials, which may be the caller's own.
     let attr = dentry.inode().attr();
     let checked = current().with_credentials(|who| check_as(who, &attr, wanted));
     checked.or_else(|error| {

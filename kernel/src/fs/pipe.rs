@@ -602,7 +602,7 @@ impl Fifo {
             pipe.writers.load(Acquire) > 0,
         ];
         let end = End::new(pipe.clone(), flags)?;
-        // Whoever waits in open for this end to come waits where the other end's data would.
+        // An open that waits for this end waits on the source of the other end's data.
         pipe.readable.notify();
         pipe.writable.notify();
         match flags.0 & O_ACCMODE {

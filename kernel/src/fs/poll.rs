@@ -30,11 +30,11 @@ bitflags::bitflags! {
         const IN_NORMAL = 0x40;
         /// As `OUT`, for ordinary data.
         const OUT_NORMAL = 0x100;
-        /// As `OUT`, for urgent data: sockets of datagrams and Unix ones tell it.
+        /// As `OUT`, for urgent data: reported by datagram and Unix sockets.
         const OUT_BAND = 0x200;
         /// The other end will write no more.
         const READ_HANG_UP = 0x2000;
-        /// Not Linux's: the file tells `IN` and `OUT` by these names alone.
+        /// Not Linux's: the file reports `IN` and `OUT` by these names alone.
         const PLAIN = 0x1_0000;
     }
 }
@@ -42,11 +42,11 @@ bitflags::bitflags! {
 impl Events {
     /// Events that are reported whether asked for or not.
     pub const ALWAYS: Events = Events::ERROR.union(Events::HANG_UP);
-    /// What a socket with room tells that is not TCP's.
+    /// Events that a socket with room reports, except TCP's.
     pub const ROOM: Events = Events::OUT.union(Events::OUT_BAND);
 
-    /// As they are, without other names: so do eventfd(2), timerfd(2) and signalfd(2).
-    pub fn plain(self) -> Self {
+    /// Without the names that mean the same, as eventfd(2), timerfd(2) and signalfd(2) report.
+    pub fn without_aliases(self) -> Self {
         if self.is_empty() {
             self
         } else {
@@ -211,7 +211,7 @@ impl WaitSource {
         let mut watchers = self.watchers.lock();
         let number = watchers.push(watcher)?;
         self.watched.store(true, Release);
-        // Whoever changes the source now either sees the watcher, or is seen by the look that
+        // A change of the source from now on either sees the watcher, or is seen by the check that
         // follows.
         fence(SeqCst);
         drop(watchers);

@@ -91,14 +91,14 @@ impl Ring {
         if self.len == 0 {
             // Empty: begins at the first page again, the only one that is kept.
             if self.head > PAGE_SIZE {
-                self.forget_pages();
+                self.discard_pages();
             }
             self.head = 0;
         }
     }
 
     #[inline(never)]
-    fn forget_pages(&mut self) {
+    fn discard_pages(&mut self) {
         self.pages[1..].fill(None);
     }
 

@@ -87,7 +87,7 @@ impl Text {
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn whole(self) -> Result<Vec<u8>> {
+    pub fn read_all(self) -> Result<Vec<u8>> {
         let text = self.finish()?;
         if text.full.is_empty() {
             Ok(text.last)
@@ -162,7 +162,7 @@ impl fmt::Write for Line<'_> {
     }
 }
 
-/// What is behind a generated file; one value may serve many.
+/// The source of a generated file; one value may serve many.
 pub trait Content: Send + Sync + 'static {
     /// Writes the content.
     fn write(&self, text: &mut Text) -> Result<()>;
@@ -226,11 +226,11 @@ pub enum Node {
     OfCpu(fn(usize, &mut Text)),
 }
 
-/// What the directory of a CPU is called, before its number.
+/// The name of a CPU's directory, before its number.
 const CPU: &str = "cpu";
 
 impl Node {
-    /// What may be written to a number.
+    /// The setting of a number that may be written.
     fn number(&self) -> Option<&'static Sysctl> {
         match self {
             Node::Number(_, rule) | Node::Numbers(_, _, rule) => Some(rule),
@@ -497,7 +497,7 @@ impl Inode for Fixed {
 
     fn link(&self) -> Result<Link> {
         match self.leaf.0 {
-            Node::Link(_) => text(&self.leaf)?.whole().map(Link::Path),
+            Node::Link(_) => text(&self.leaf)?.read_all().map(Link::Path),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -551,7 +551,7 @@ impl FileOps for Fixed {
         for cpu in (position as usize).saturating_sub(members.len() + 2)..cpus {
             let mut name = Text::default();
             put!(name, "{CPU}{cpu}");
-            let name = name.whole()?;
+            let name = name.read_all()?;
             let inode = number(self.number, &name);
             if !emit(Record {
                 inode,

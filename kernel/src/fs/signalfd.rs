@@ -69,7 +69,8 @@ pub struct SignalFd {
     set: AtomicU64,
 }
 
-/// What the current process's signalfds wait for: that it, or a thread of it, is sent any signal.
+/// The source that the current process's signalfds wait for: notified when it, or a thread of it,
+/// is sent any signal.
 fn sent() -> Result<&'static Arc<WaitSource>> {
     current().process().signals.sent()
 }
@@ -131,6 +132,6 @@ impl FileOps for SignalFd {
         }
         let mut events = Events::empty();
         events.set(Events::IN, self.is_ready());
-        events.plain()
+        events.without_aliases()
     }
 }

@@ -31,7 +31,7 @@ pub struct Setting {
 #[derive(Default)]
 struct State {
     armed: Option<Timer>,
-    /// What `next` is a time of.
+    /// The clock that `next` is a time of.
     wall: Wall,
     /// When it expires next, in ns; 0 for never.
     next: u64,
@@ -81,7 +81,7 @@ impl Shared {
     }
 
     /// Somebody looks: a timer that repeats goes on after what is past.
-    fn go_on(self: &Arc<Self>, state: &mut State) {
+    fn rearm(self: &Arc<Self>, state: &mut State) {
         if state.expired && state.interval > 0 {
             let times = 1 + state.wall.now().saturating_sub(state.next) / state.interval;
             state.expirations = state.expirations.saturating_add(times - 1);
@@ -198,10 +198,10 @@ impl TimerFd {
         Ok(old)
     }
 
-    /// What is left to the next expiration, and the interval.
+    /// The time to the next expiration, and the interval.
     pub fn get(&self) -> Setting {
         let mut state = self.0.state.lock();
-        self.0.go_on(&mut state);
+        self.0.rearm(&mut state);
         let first = match state.next {
             0 => 0,
             _ if state.expired => 0,
@@ -237,7 +237,7 @@ impl FileOps for TimerFd {
                 return Err(Errno::ECANCELED);
             }
             if state.expirations > 0 {
-                self.0.go_on(&mut state);
+                self.0.rearm(&mut state);
             }
             let expirations = core::mem::take(&mut state.expirations);
             drop(state);
@@ -257,7 +257,7 @@ impl FileOps for TimerFd {
         }
         let mut events = Events::empty();
         events.set(Events::IN, self.0.state.lock().is_ready());
-        events.plain()
+        events.without_aliases()
     }
 
     fn describe(&self, text: &mut Text) {

@@ -33,7 +33,7 @@ pub struct Last<'a> {
 impl Last<'_> {
     /// The name, when it can be given to something new or taken away: neither the root, `.` nor
     /// `..`. `special` is the error for those.
-    pub fn proper(&self, special: Errno) -> Result<&[u8]> {
+    pub fn last_component(&self, special: Errno) -> Result<&[u8]> {
         match self.name {
             b"" | b"." | b".." => Err(special),
             name if name.len() > NAME_MAX => Err(Errno::ENAMETOOLONG),
@@ -42,7 +42,7 @@ impl Last<'_> {
     }
 }
 
-/// What a walk must not do (the RESOLVE_ flags of openat2(2)).
+/// Restrictions of a walk (the RESOLVE_ flags of openat2(2)).
 #[derive(Clone, Copy, Default)]
 pub struct Scope(u32);
 
@@ -74,7 +74,7 @@ pub struct Walk<'c> {
     context: &'c FsContext,
     links: usize,
     scope: Scope,
-    /// What the scope is: the directory that must not be left.
+    /// The scope: the directory that must not be left.
     top: Option<Path>,
     /// How many renames and mounts there had been when the walk began.
     changes: u64,
@@ -118,7 +118,7 @@ impl<'c> Walk<'c> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        self.go(self.start(from, path)?, path, follow)
+        self.walk(self.start(from, path)?, path, follow)
     }
 
     /// Resolves all but the last part of `path`.
@@ -134,7 +134,7 @@ impl<'c> Walk<'c> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let directory = self.go(self.start(from, path)?, &path[..start], true)?;
+        let directory = self.walk(self.start(from, path)?, &path[..start], true)?;
         if directory.kind() != Kind::Directory {
             return Err(Errno::ENOTDIR);
         }
@@ -203,15 +203,15 @@ impl<'c> Walk<'c> {
             return Err(Errno::EXDEV);
         }
         let above = here.above().covering();
-        // Whoever moved a directory out of the scope meanwhile could lead the walk past its top.
+        // A directory that was moved out of the scope meanwhile could lead the walk past its top.
         if self.top.is_some() && path::changes() != self.changes {
             return Err(Errno::EAGAIN);
         }
         Ok(above)
     }
 
-    /// What a walk that comes to `dentry` in a directory goes on with: that, or what is mounted
-    /// there.
+    /// The place at which a walk that comes to `dentry` in a directory continues: that, or the
+    /// mount there.
     #[inline]
     fn enter(&self, directory: Path, dentry: Arc<Dentry>) -> Result<Path> {
         if self.scope.has(RESOLVE_NO_XDEV) && dentry.is_covered() {
@@ -228,7 +228,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    fn go(&mut self, start: Path, path: &[u8], follow: bool) -> Result<Path> {
+    fn walk(&mut self, start: Path, path: &[u8], follow: bool) -> Result<Path> {
         let mut here = start;
         let mut expanded: Vec<u8> = Vec::new();
         let mut at = 0;

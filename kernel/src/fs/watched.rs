@@ -7,8 +7,8 @@ use crate::sync::Mutex;
 use crate::task::work_queue::{self, Link, Work};
 use alloc::sync::{Arc, Weak};
 
-/// A file that is watched. Who looks at it has it open meanwhile, and may be the last: the end of a
-/// file sleeps, and is then left to a thread of the kernel (Linux's delayed_fput).
+/// A file that is watched. A watcher that examines it holds a reference, which may be the last one.
+/// Closing a file may sleep, so it is left to a kernel thread then (Linux's delayed_fput).
 pub struct Watched {
     file: Weak<File>,
     end: Arc<End>,

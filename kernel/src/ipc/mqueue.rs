@@ -51,8 +51,8 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// What a queue counts against its owner's limit, in bytes: its messages, and what Linux has
-    /// beside each of them.
+    /// The bytes that a queue counts against its owner's limit: its messages, and Linux's overhead
+    /// of each.
     fn charge(&self) -> usize {
         const BESIDE: usize = 48 + 48;
         self.messages * (self.bytes + BESIDE)
@@ -69,11 +69,11 @@ struct Notice {
     process: Arc<Process>,
     /// Which of its programs asked for that: a later one may be another user's.
     program: u64,
-    way: Way,
+    method: NotifyMethod,
 }
 
 /// How a process is notified of a message.
-pub enum Way {
+pub enum NotifyMethod {
     /// Not at all: it only keeps others away.
     Nothing,
     /// By a signal with a value.
@@ -91,13 +91,13 @@ const REMOVED: u8 = 2;
 impl Notice {
     fn notify(self, why: u8) {
         // Without room for it it is lost, as on Linux.
-        _ = match self.way {
-            Way::Signal(number, value)
+        _ = match self.method {
+            NotifyMethod::Signal(number, value)
                 if why == CAME && number != 0 && self.process.exec_id() == self.program =>
             {
                 signal::send_info(&self.process, None, &Info::queue(number, value))
             }
-            Way::Socket(socket, mut cookie) => {
+            NotifyMethod::Socket(socket, mut cookie) => {
                 cookie[COOKIE - 1] = why;
                 netlink::notify(&socket, &cookie)
             }
@@ -359,7 +359,7 @@ impl Queue {
     ///
     /// # Errors
     /// EBUSY: another is registered.
-    pub fn notify(&self, way: Way) -> Result<()> {
+    pub fn notify(&self, method: NotifyMethod) -> Result<()> {
         let mut state = self.state.lock();
         if state
             .notice
@@ -372,7 +372,7 @@ impl Queue {
         let old = state.notice.replace(Notice {
             process: process.clone(),
             program: process.exec_id(),
-            way,
+            method,
         });
         drop(state);
         drop(old);
@@ -380,7 +380,7 @@ impl Queue {
     }
 
     /// Tells the caller's process nothing any more.
-    pub fn forget_notice(&self) {
+    pub fn cancel_notify(&self) {
         let mut state = self.state.lock();
         let own = |notice: &mut Notice| Arc::ptr_eq(&notice.process, current().process());
         let gone = state.notice.take_if(own);
@@ -397,7 +397,7 @@ impl FileOps for Queue {
     }
 
     fn flush(&self) {
-        self.forget_notice();
+        self.cancel_notify();
     }
 
     fn read(&self, _file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
@@ -407,10 +407,10 @@ impl FileOps for Queue {
             .iter()
             .map(|message| message.data.len())
             .sum();
-        let (how, signo) = match state.notice.as_ref().map(|notice| &notice.way) {
-            Some(Way::Signal(number, _)) => (SIGEV_SIGNAL, *number),
-            Some(Way::Nothing) => (SIGEV_NONE, 0),
-            Some(Way::Socket(..)) => (SIGEV_THREAD, 0),
+        let (how, signo) = match state.notice.as_ref().map(|notice| &notice.method) {
+            Some(NotifyMethod::Signal(number, _)) => (SIGEV_SIGNAL, *number),
+            Some(NotifyMethod::Nothing) => (SIGEV_NONE, 0),
+            Some(NotifyMethod::Socket(..)) => (SIGEV_THREAD, 0),
             None => (0, 0),
         };
         let pid = state

@@ -114,7 +114,7 @@ pub fn charge(bytes: usize) -> Option<Charge> {
     Charge::new(|user| &user.system_v, bytes, most)
 }
 
-/// What a registry holds.
+/// An object of a registry.
 pub trait Object {
     /// Calls `f` with owner and permissions.
     fn with_header<T>(&self, f: impl FnOnce(&mut Header) -> T) -> T;
@@ -209,7 +209,7 @@ impl<T: Object> Registry<T> {
     fn add(&self, object: Arc<T>) -> Result<usize> {
         let key = object.with_header(|header| header.key);
         let mut slots = self.slots.lock();
-        let gone = slots.take_gone();
+        let gone = slots.reap_removed();
         let result = if key != PRIVATE && slots.by_key.contains_key(&key) {
             // Somebody else was quicker.
             Err(Errno::EEXIST)
@@ -279,7 +279,7 @@ impl<T: Object> Registry<T> {
     }
 
     /// No key finds the object any more; its place is free when it is gone.
-    pub fn forget_key(&self, object: &T) {
+    pub fn unlink_key(&self, object: &T) {
         let key = object.with_header(|header| core::mem::replace(&mut header.key, PRIVATE));
         let mut slots = self.slots.lock();
         slots.by_key.remove(&key);
@@ -326,7 +326,7 @@ impl<T: Object> Registry<T> {
 
 impl<T: Object> Slots<T> {
     /// Takes one object out that is no more, so that its place is free.
-    fn take_gone(&mut self) -> Option<Arc<T>> {
+    fn reap_removed(&mut self) -> Option<Arc<T>> {
         if self.dying == 0 {
             return None;
         }

@@ -24,7 +24,7 @@ const MOST: usize = 4096;
 pub static LARGEST: AtomicUsize = AtomicUsize::new(ALL);
 /// The most pages of all segments (SHMALL, `/proc/sys/kernel/shmall`).
 pub static MOST_PAGES: AtomicUsize = AtomicUsize::new(ALL);
-/// What both are at first.
+/// The initial value of both.
 const ALL: usize = usize::MAX - (1 << 24);
 
 /// Flags in a segment's mode: removed, locked (include/linux/shm.h).
@@ -81,7 +81,7 @@ struct State {
     attachments: Vec<Weak<Attachment>>,
 }
 
-/// What one shmat(2) mapped: the VMAs that it was cut into or that fork(2) copied have the same
+/// The mapping of one shmat(2): the VMAs that it was cut into or that fork(2) copied have the same
 /// one, by which shmdt(2) knows them.
 pub struct Attachment {
     segment: Arc<Segment>,
@@ -187,14 +187,14 @@ pub fn of(source: &Arc<dyn PageSource>) -> Option<Arc<Attachment>> {
 }
 
 impl Attachment {
-    /// What is attached.
+    /// The attached segment.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }
 }
 
 impl Segment {
-    /// What one call of shmat(2) maps.
+    /// The mapping of one call of shmat(2).
     ///
     /// # Errors
     /// EIDRM: it is no more. ENOMEM.
@@ -241,7 +241,7 @@ impl Segment {
         }
     }
 
-    /// What shmctl(2) returns: owner and permissions, times, the maker's and the last user's
+    /// The result of shmctl(2): owner and permissions, times, the maker's and the last user's
     /// numbers.
     pub fn status(&self) -> (Header, Times, [i32; 2]) {
         let state = self.state.lock();
@@ -281,6 +281,6 @@ pub fn remove(number: i32, segment: &Arc<Segment>) {
     if segment.is_gone() {
         SEGMENTS.remove(number, segment);
     } else {
-        SEGMENTS.forget_key(segment);
+        SEGMENTS.unlink_key(segment);
     }
 }

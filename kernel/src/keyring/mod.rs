@@ -38,11 +38,11 @@ const GROUP: u32 = 8;
 const NOBODY: u32 = 65534;
 /// How long what stands for a key that nobody had does so.
 const NEGATIVE_SECONDS: u32 = 60;
-/// What the keys of a user may be, in number and in bytes; and root's.
+/// Limits of a user's keys, in number and in bytes; and root's.
 const QUOTA: (usize, usize) = (200, 20_000);
 const ROOT_QUOTA: (usize, usize) = (1_000_000, 25_000_000);
 
-/// What a key is.
+/// The kind of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A ring of keys.
@@ -91,14 +91,14 @@ impl Kind {
         }
     }
 
-    /// What the possessor, and anyone of the same user, may do with a new one.
+    /// The rights of the possessor, and of the same user, to a new one.
     fn permissions(self) -> u32 {
         let unreadable = if self == Kind::Logon { right::READ } else { 0 };
         (right::ALL & !unreadable) << POSSESSOR | right::VIEW << USER
     }
 }
 
-/// What changes of a key.
+/// The mutable state of a key.
 struct State {
     owner: (u32, u32),
     permissions: u32,
@@ -117,7 +117,7 @@ pub struct Key {
     pub serial: i32,
     /// What it is.
     pub kind: Kind,
-    /// What it is found by.
+    /// The description that it is found by.
     pub description: Vec<u8>,
     /// The user whose quota it counts for.
     payer: u32,
@@ -142,14 +142,14 @@ impl Drop for Key {
         self.leave(&mut KEYS.lock());
         let state = self.state.get_mut();
         let bytes = self.description.len() + state.payload.len();
-        give_back(self.payer, 1, bytes);
+        uncharge(self.payer, 1, bytes);
         mem::take(&mut state.links)
             .into_iter()
-            .for_each(walk::let_go);
+            .for_each(walk::put_tree);
     }
 }
 
-fn give_back(user: u32, keys: usize, bytes: usize) {
+fn uncharge(user: u32, keys: usize, bytes: usize) {
     if let Some(used) = USED.lock().get_mut(&user) {
         *used = (used.0 - keys, used.1 - bytes);
     }
@@ -230,7 +230,7 @@ impl Key {
     ) -> Result<Arc<Key>> {
         let bytes = description.len() + payload.len();
         charge(owner.0, 1, bytes)?;
-        // What fails here gives back what it was charged.
+        // A failure here gives the charge back.
         let mut key = try_arc(Key {
             serial: 0,
             kind,
@@ -339,7 +339,7 @@ impl Key {
         None
     }
 
-    /// What the caller may do, whether it possesses the key or not.
+    /// The caller's rights, whether it possesses the key or not.
     fn grants(&self, possessed: bool) -> u32 {
         let state = self.state.lock();
         let class = current().with_credentials(|who| {
@@ -401,12 +401,12 @@ impl Key {
         }
     }
 
-    /// What it links.
+    /// The keys that it links.
     fn links(&self) -> Result<Vec<Arc<Key>>> {
         copy(&self.state.lock().links)
     }
 
-    /// What it links of that kind and description.
+    /// The key of that kind and description that it links.
     pub fn linked(&self, kind: Kind, description: &[u8]) -> Option<Arc<Key>> {
         let fits = |key: &&Arc<Key>| key.kind == kind && key.description == description;
         self.state.lock().links.iter().find(fits).cloned()
@@ -424,7 +424,7 @@ impl Key {
         rings: &[Arc<Key>],
     ) -> Result<Arc<Key>> {
         let mut why = Errno::EAGAIN;
-        // What a possessed keyring leads to is possessed.
+        // The keys of a possessed keyring are possessed.
         let possessed = walk::leads_to(rings, self)?;
         let mut walk = Walk::from(slice::from_ref(self))?;
         while let Some(key) = walk.next()? {
@@ -499,7 +499,7 @@ impl Key {
         self.kind.check(&self.description, &payload)?;
         let mut state = self.state.lock();
         charge(self.payer, 0, payload.len())?;
-        give_back(self.payer, 0, state.payload.len());
+        uncharge(self.payer, 0, state.payload.len());
         (state.expires, state.negative) = (0, false);
         let old = mem::replace(&mut state.payload, payload);
         drop(state);

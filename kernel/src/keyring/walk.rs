@@ -142,7 +142,7 @@ fn pause() -> Result<()> {
 
 /// Lets go of `key` and of what it alone leads to, one after the other: a chain of keyrings may be
 /// long.
-pub(super) fn let_go(key: Arc<Key>) {
+pub(super) fn put_tree(key: Arc<Key>) {
     // A keyring that is let go of holds, in the place of a link that it had, the one whose turn
     // comes again after it.
     let mut waiting: Option<Arc<Key>> = None;

@@ -17,8 +17,8 @@ const SIXTY_FOUR: u64 = 1 << 15;
 const MAINTENANCE: u64 = 1 << 8;
 const WALK: u64 = 1 << 7;
 const WRITE: u64 = 1 << 6;
-/// Those that are told of an access that the hardware does not describe: the kind of fault among
-/// them.
+/// Syndrome bits passed to the VMM when the hardware does not decode the access: the kind of fault
+/// among them.
 const UNDESCRIBED: u64 = MAINTENANCE | WRITE | 0x3f;
 /// Exception classes for EL1.
 const CLASS_UNKNOWN: u64 = 0x00;
@@ -35,7 +35,7 @@ const AARCH32_USER: u64 = 0x10;
 /// PSTATE at an exception: EL1 with its own stack, everything masked.
 const MASKED: u64 = 0x3c5;
 
-/// What became of an access.
+/// The result of an access.
 pub enum Resolved {
     /// The guest goes on.
     Again,
@@ -107,7 +107,7 @@ impl Access {
         })
     }
 
-    /// What is written.
+    /// The value to write.
     #[inline]
     fn written(&self, registers: &Registers) -> u64 {
         registers.x.get(self.register()).copied().unwrap_or(0) & self.mask()

@@ -35,7 +35,7 @@ pub fn extension(number: usize) -> usize {
         cap::GUEST_DEBUG_HW_BPS => virt::points().0,
         cap::GUEST_DEBUG_HW_WPS => virt::points().1,
         cap::ARM_INJECT_SERROR_ESR => virt::errors_have_syndromes().into(),
-        cap::ARM_SVE => has_vectors().into(),
+        cap::ARM_SVE => has_sve().into(),
         cap::ARM_PTRAUTH_ADDRESS | cap::ARM_PTRAUTH_GENERIC => has_authentication().into(),
         // Both of its arguments.
         cap::MANUAL_DIRTY_LOG_PROTECT2 => 3,
@@ -46,7 +46,7 @@ pub fn extension(number: usize) -> usize {
 }
 
 /// Whether guests can have SVE.
-pub fn has_vectors() -> bool {
+pub fn has_sve() -> bool {
     virt::sve::lengths() != 0
 }
 

@@ -1,4 +1,4 @@
-//! What a guest's exits need to be answered without leaving its context.
+//! The state by which a guest's exits are handled without leaving its context.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -28,11 +28,11 @@ pub struct Context<'a> {
     pub directory: &'a Directory,
     /// Its interrupt controller, if the machine has one.
     pub gic: Option<Gic<'a>>,
-    /// What the VMM said of it.
+    /// The VMM's settings of it.
     pub config: VcpuConfig,
     /// Where this CPU counts.
     crossings: &'static Table,
-    /// What its thread has to do before it goes on.
+    /// Work of its thread before it continues.
     work: &'static AtomicU32,
     /// Its handle on the writes that are eventfds.
     events: &'a mut ioevents::Reader,
@@ -40,7 +40,7 @@ pub struct Context<'a> {
     taken: u32,
 }
 
-/// What a VMM says of a virtual CPU.
+/// A VMM's settings of a virtual CPU.
 #[derive(Clone, Copy)]
 pub struct VcpuConfig {
     /// It has a PSCI of version 0.2 or newer.
@@ -49,11 +49,11 @@ pub struct VcpuConfig {
     pub refused: u32,
     /// Its stolen time is reported to it.
     pub stolen_time: bool,
-    /// What its physical counter is behind the host's.
+    /// The offset of its physical counter behind the host's.
     pub offset: u64,
 }
 
-/// What became of an access to the controller's registers.
+/// The result of an access to the controller's registers.
 pub enum Done {
     /// It is to something else.
     Elsewhere,
@@ -65,7 +65,7 @@ pub enum Done {
 
 /// The interrupt controller, as one virtual CPU has it.
 pub struct Gic<'a> {
-    /// What all share.
+    /// The state that all share.
     pub shared: &'a Shared,
     /// Where registers are.
     pub frames: &'a Frames,
@@ -146,11 +146,11 @@ impl<'a> Context<'a> {
 
     /// Whether the guest goes on at once, with what others sent.
     ///
-    /// Whoever changes one of these while it is in the guest interrupts this CPU, so that they need
-    /// no order here.
+    /// A thread that changes one of these while this vCPU is in the guest interrupts this CPU, so
+    /// that they need no order here.
     #[inline(always)]
     pub fn next(&mut self) -> Next {
-        let (arrived, stops) = (self.vcpu.private.arrived(), self.vcpu.stops());
+        let (arrived, stops) = (self.vcpu.private.pending_flags(), self.vcpu.stops());
         if arrived | stops | self.work.load(Relaxed) == 0 {
             return Next::Enter;
         }

@@ -75,7 +75,7 @@ impl Machine {
         let _changing = self.changing.lock();
         let (slot, log) = self.logged(request.slot)?;
         let mut bitmap = UserPtr::<u64>::new(request.bitmap as usize);
-        if self.clears_by_hand() {
+        if self.has_manual_dirty_clear() {
             for (at, word) in log.0.iter().enumerate() {
                 bitmap.write(&word.load(Acquire))?;
                 bitmap = bitmap.add(1);
@@ -83,8 +83,7 @@ impl Machine {
             }
             return Ok(0);
         }
-        // Taken before the VMM's memory is touched, which can fail: what it is not told is written
-        // still.
+        // Copy the bits first: a fault while writing to the VMM must leave them set.
         let mut taken = Vec::new();
         taken
             .try_reserve_exact(log.0.len())

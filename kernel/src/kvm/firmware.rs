@@ -43,7 +43,7 @@ impl Services {
     }
 
     /// The bits of the register that reports the others to guests.
-    pub fn makers(&self) -> u64 {
+    pub fn vendor_bits(&self) -> u64 {
         self.0[2].load(Relaxed)
     }
 }

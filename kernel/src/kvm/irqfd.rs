@@ -69,8 +69,8 @@ impl Irqfd {
         drop(unused);
     }
 
-    /// Stops listening, and goes. Whoever is notifying it keeps it meanwhile, perhaps where a guest
-    /// of another machine left: nothing of this one may end there.
+    /// Stops listening. A notification in progress keeps it alive, maybe in the exit path of
+    /// another VM, so nothing of this VM may be freed there.
     fn end(mut self: Arc<Self>) {
         let before = core::mem::replace(&mut *self.listens.lock(), Listens::Ended);
         drop(before);
@@ -242,7 +242,7 @@ impl Machine {
 
     /// The routes have changed: notifies the controller which ends of interrupts resample an irqfd
     /// now.
-    pub fn settle_resampled(&self) {
+    pub fn update_resampled(&self) {
         let Some(shared) = self.vgic().and_then(|vgic| vgic.shared()) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! What a VMM's interrupt numbers (GSIs) stand for: KVM_SET_GSI_ROUTING and KVM_SIGNAL_MSI.
+//! Routes of a VMM's interrupt numbers (GSIs): KVM_SET_GSI_ROUTING and KVM_SIGNAL_MSI.
 
 use alloc::vec::Vec;
 use core::iter::successors;
@@ -140,7 +140,7 @@ impl Machine {
     /// Changes what numbers stand for (KVM_SET_GSI_ROUTING).
     pub fn set_routes(&self, argument: usize) -> Result<usize> {
         self.routes.set(argument)?;
-        self.settle_resampled();
+        self.update_resampled();
         Ok(0)
     }
 

@@ -41,15 +41,15 @@ pub struct Slots {
     /// By guest address.
     all: Tree<Slot>,
     /// By the VMM's address.
-    shown: Tree<Shown>,
+    mapped: Tree<Mapped>,
     /// Where the guest has the last byte of the slot with a number.
     numbers: Radix<u64>,
     /// Bytes that their logs take.
     logs: usize,
 }
 
-/// The VMM's memory that a slot shows.
-struct Shown {
+/// The VMM's memory that a slot maps.
+struct Mapped {
     number: u32,
     /// Where the VMM has it, and how far behind that the guest has it.
     guest_debug: Range<u64>,
@@ -71,7 +71,7 @@ impl Member for Slot {
 }
 
 /// Slots may show the same memory. The sum is from the first to the last address.
-impl Member for Shown {
+impl Member for Mapped {
     type Key = (u64, u32);
     type Sum = (u64, u64);
 
@@ -88,7 +88,7 @@ impl Member for Shown {
     }
 }
 
-/// What becomes of the guest's translation when slots changed.
+/// The change of the guest's translation when slots changed.
 pub enum Changed {
     /// Nothing.
     Nothing,
@@ -131,10 +131,10 @@ impl Slot {
         self.log.as_ref().map_or(0, |log| log.len())
     }
 
-    /// What it shows.
-    fn shown(&self) -> Shown {
+    /// The VMM's memory that it maps.
+    fn mapped(&self) -> Mapped {
         let len = self.guest.end - self.guest.start;
-        Shown {
+        Mapped {
             number: self.number,
             guest_debug: self.address..self.address + len,
             offset: self.guest.start.wrapping_sub(self.address),
@@ -162,7 +162,7 @@ impl Slots {
     /// The guest's addresses of what the VMM has in a range.
     pub fn showing(&self, guest_debug: &Range<usize>) -> impl Iterator<Item = Range<u64>> {
         let (start, end) = (guest_debug.start as u64, guest_debug.end as u64);
-        let slots = self.shown.those(move |sum| sum.0 < end && start < sum.1);
+        let slots = self.mapped.those(move |sum| sum.0 < end && start < sum.1);
         slots.map(move |slot| {
             let guest = |address: u64| address.wrapping_add(slot.offset);
             guest(start.max(slot.guest_debug.start))..guest(end.min(slot.guest_debug.end))
@@ -181,7 +181,7 @@ impl Slots {
     /// Whether so many slots show some of the VMM's memory that no other may beside this one.
     fn has_many_showing(&self, guest_debug: Range<u64>, number: u32) -> bool {
         let slots = self
-            .shown
+            .mapped
             .those(move |sum| sum.0 < guest_debug.end && guest_debug.start < sum.1);
         slots
             .filter(|slot| slot.number != number)
@@ -263,7 +263,7 @@ impl Slots {
         let number = number as usize;
         self.numbers.remove_range(number, number, &mut |_| ());
         let slot = self.all.remove(&at)?;
-        self.shown.remove(&slot.shown().key());
+        self.mapped.remove(&slot.mapped().key());
         self.logs -= slot.log_len();
         Some(slot)
     }
@@ -273,16 +273,16 @@ impl Slots {
     fn replace(&mut self, new: Slot) -> Result<Option<Slot>> {
         let no_memory = |_| Errno::ENOMEM;
         self.all.reserve(1).map_err(no_memory)?;
-        self.shown.reserve(1).map_err(no_memory)?;
+        self.mapped.reserve(1).map_err(no_memory)?;
         let numbered = self.numbers.insert(new.number as usize, new.key());
         let old = numbered.map_err(|_| Errno::ENOMEM)?;
         let old = old.and_then(|at| self.all.remove(&at));
         if let Some(old) = &old {
-            self.shown.remove(&old.shown().key());
+            self.mapped.remove(&old.mapped().key());
             self.logs -= old.log_len();
         }
         self.logs += new.log_len();
-        self.shown.insert(new.shown()).map_err(no_memory)?;
+        self.mapped.insert(new.mapped()).map_err(no_memory)?;
         self.all.insert(new).map_err(no_memory)?;
         Ok(old)
     }

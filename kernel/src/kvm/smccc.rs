@@ -1,5 +1,5 @@
 //! Hypercalls that are not PSCI's: of the calling convention (Arm DEN 0028), random numbers (Arm
-//! DEN 0098), stolen time (Arm DEN 0057), and by whom the guest is run.
+//! DEN 0098), stolen time (Arm DEN 0057), and the hypervisor's identity.
 
 use super::context::Context;
 use super::exit::Exit;
@@ -85,7 +85,7 @@ pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> 
         MAKER => return four(registers, KVM),
         MAKERS_FEATURES => {
             registers.x[1..4].fill(0);
-            services.makers()
+            services.vendor_bits()
         }
         CLOCK => return clock(context, registers, asked),
         _ => NOT_SUPPORTED as u64,

@@ -112,7 +112,7 @@ pub fn emulate_sgi(context: &Context, registers: &mut Registers, syndrome: u64) 
     };
     context.count(ExitKind::Sgi);
     let value = registers.x.get(Trapped::register(syndrome)).copied();
-    vgic::send(
+    vgic::send_sgi(
         context.directory,
         context.vcpu,
         register,

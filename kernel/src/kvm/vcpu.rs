@@ -53,9 +53,9 @@ pub struct Vcpu {
     pub private: Private,
     /// How often it left its guest.
     pub exits: Exits,
-    /// What it shares with the VMM.
+    /// The page that it shares with the VMM.
     pub page: RunPage,
-    /// What its own thread has.
+    /// The state of its own thread.
     pub state: SleepMutex<State>,
     /// Why it must not run: a bit for being off, one for being suspended, and counted above those
     /// which want it to stand still.
@@ -68,11 +68,11 @@ pub struct Vcpu {
     presence: Presence,
 }
 
-/// What only its own thread changes.
+/// State that only its own thread changes.
 pub struct State {
-    /// What ARM_VCPU_INIT was given, once it was.
+    /// The argument of ARM_VCPU_INIT, once it was called.
     pub init: Option<VcpuInit>,
-    /// What the hardware holds while it runs.
+    /// The state that the hardware holds while it runs.
     pub guest: Box<Guest>,
     /// The access that the VMM is to answer.
     pub pending: Option<Access>,
@@ -84,7 +84,7 @@ pub struct State {
     pub interface: Option<Interface>,
     /// Signals that are held back while it runs, if the VMM said so.
     pub mask: Option<u64>,
-    /// What its guest sees of time that others used.
+    /// The stolen time that its guest sees.
     pub stolen: Stolen,
     /// Its place in the machine's table.
     pub place: u16,
@@ -136,7 +136,7 @@ impl Vcpu {
         self.mpidr.swap(mpidr, Relaxed)
     }
 
-    /// What only its own thread changes, while nothing runs or changes it.
+    /// The state that only its own thread changes, while nothing runs or changes it.
     pub fn at_rest(&self) -> Option<SleepMutexGuard<'_, State>> {
         self.state.try_lock()
     }
@@ -204,8 +204,8 @@ impl Vcpu {
         self.leave_guest();
     }
 
-    /// The end of a [`Vcpu::hold`].
-    pub fn let_go(&self) {
+    /// Ends a [`Vcpu::hold`].
+    pub fn unhold(&self) {
         self.stops.fetch_sub(HELD, SeqCst);
         self.changed.wake_all();
     }
@@ -216,10 +216,10 @@ impl Vcpu {
         }
     }
 
-    /// Interrupts of its changed: it looks at them before it goes on.
+    /// Interrupts of its changed: it refreshes them before it continues.
     #[inline]
-    pub fn ask_to_look(&self) {
-        if self.private.ask_to_look() {
+    pub fn request_refresh(&self) {
+        if self.private.request_refresh() {
             self.notify();
         }
     }
@@ -268,7 +268,7 @@ impl Vcpu {
         let power_off = 1 << uapi::FEATURE_POWER_OFF;
         let authentication = 1 << uapi::FEATURE_ADDRESS_AUTH | 1 << uapi::FEATURE_GENERIC_AUTH;
         let mut there = power_off | 1 << uapi::FEATURE_PSCI_0_2;
-        if capabilities::has_vectors() {
+        if capabilities::has_sve() {
             there |= 1 << uapi::FEATURE_SVE;
         }
         if capabilities::has_authentication() {
@@ -278,7 +278,7 @@ impl Vcpu {
         if init.features[0] & !there != 0 || ![0, authentication].contains(&authenticates) {
             return Err(Errno::EINVAL);
         }
-        machine.settle_features(init.features[0] & !power_off)?;
+        machine.record_features(init.features[0] & !power_off)?;
         state.reset(self.mpidr());
         let finalized = state.guest.sve.as_ref().is_some_and(Sve::is_finalized);
         if init.has(uapi::FEATURE_SVE) && !finalized {
@@ -322,7 +322,7 @@ impl Vcpu {
                 self.page.set_reason(uapi::EXIT_INTR);
                 return Err(error);
             }
-            // What another thread set meanwhile counts from here on.
+            // Offsets set by another thread take effect here.
             state.guest.offsets = machine.counters.offsets();
             let stops = self.stops.load(Acquire);
             if stops == SUSPENDED {
@@ -450,7 +450,7 @@ impl Vcpu {
         };
         self.presence.enter(arch::cpu::this().index());
         if self.stops.load(SeqCst) != 0 {
-            // Whoever set that did not see it run.
+            // The thread that set the reason to stop did not see it run.
             self.presence.leave();
             return Exit::Again;
         }
@@ -504,7 +504,7 @@ impl Vcpu {
         if goes_on && current().arch.work.load(Relaxed) == 0 {
             arch::cpu::this().tick().pause();
         } else {
-            tick::go_on(arch::cpu::this());
+            tick::restart(arch::cpu::this());
         }
         exit
     }

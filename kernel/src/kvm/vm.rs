@@ -37,7 +37,7 @@ const DEFAULT_BITS: u32 = 40;
 /// The fewest bits that a VMM can ask for, and that the hardware is given.
 const LEAST_BITS: u32 = 32;
 
-/// What VMM and virtual CPUs share; the file of the VM.
+/// The state that VMM and virtual CPUs share; the file of the VM.
 pub struct Vm(Arc<Machine>);
 
 /// The machine itself.
@@ -48,7 +48,7 @@ pub struct Machine {
     limit: u64,
     /// Held while slots and their logs are changed, with what follows of it.
     pub changing: SleepMutex<()>,
-    /// What KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 was enabled with.
+    /// The argument with which KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 was enabled.
     manual_log: AtomicU64,
     /// Held while all virtual CPUs stand still, and while one is added.
     halting: SleepMutex<()>,
@@ -70,7 +70,7 @@ pub struct Machine {
     /// The virtual CPUs, as guests name them.
     pub directory: Publication,
     vgic: Once<Vgic>,
-    /// What the VMM's interrupt numbers stand for.
+    /// Routes of the VMM's interrupt numbers.
     pub routes: Routes,
     /// Eventfds that are interrupts.
     pub irqfds: Irqfds,
@@ -78,7 +78,7 @@ pub struct Machine {
     pub events: Assignments,
     /// Writes that wait.
     pub ring: Ring,
-    /// What its counters are behind the host's.
+    /// The offsets of its counters behind the host's.
     pub counters: Counters,
 }
 
@@ -378,7 +378,7 @@ impl Machine {
                 let vcpus = self.vcpus.lock();
                 let vcpu = vcpus.list.get(vcpu as usize).ok_or(Errno::EINVAL)?;
                 if vcpu.private.bank.set_line(number, wanted.level != 0) {
-                    vcpu.ask_to_look();
+                    vcpu.request_refresh();
                 }
                 Ok(0)
             }
@@ -402,7 +402,7 @@ impl Machine {
         if rose && let Some(place) = shared.due(number) {
             let vcpus = self.vcpus.lock();
             if let Some(vcpu) = vcpus.list.get(usize::from(place)) {
-                vcpu.ask_to_look();
+                vcpu.request_refresh();
             }
         }
     }
@@ -429,7 +429,7 @@ impl Machine {
     ///
     /// # Errors
     /// EINVAL: another has others.
-    pub fn settle_features(&self, wanted: u32) -> Result<()> {
+    pub fn record_features(&self, wanted: u32) -> Result<()> {
         let settled = self.features.call_once(|| Features::new(wanted));
         if settled.said != wanted {
             return Err(Errno::EINVAL);
@@ -448,8 +448,8 @@ impl Machine {
         self.vcpus.lock().ran
     }
 
-    /// Whether the VMM itself says which pages count as not written.
-    pub fn clears_by_hand(&self) -> bool {
+    /// Whether the VMM clears the dirty log itself (KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2).
+    pub fn has_manual_dirty_clear(&self) -> bool {
         self.manual_log.load(Relaxed) & uapi::MANUAL_LOG != 0
     }
 
@@ -472,7 +472,7 @@ impl Machine {
             }
         }
         let result = work();
-        self.vcpus.lock().list.iter().for_each(|vcpu| vcpu.let_go());
+        self.vcpus.lock().list.iter().for_each(|vcpu| vcpu.unhold());
         result
     }
 

@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 const PAGES: usize = 64;
 /// The most bytes that can be asked to wait in a channel.
 const MAX_LIMIT: usize = PAGES * PAGE_SIZE;
-/// What a record takes of a channel's limit beside its bytes, as on Linux a small one does.
+/// The overhead of a record against a channel's limit, as that of a small one on Linux.
 const OVERHEAD: usize = 767;
 /// The most marks in a channel.
 const MAX_RECORDS: usize = 4096;
@@ -47,7 +47,7 @@ struct Mark {
     from: Name,
 }
 
-/// What is in a channel.
+/// The contents of a channel.
 pub struct Bytes {
     /// The bytes.
     pub ring: Ring,
@@ -58,7 +58,7 @@ pub struct Bytes {
     marks: VecDeque<Mark>,
 }
 
-/// What a channel is made of.
+/// The parameters of a channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes.
@@ -116,7 +116,7 @@ pub struct Reading {
     pub credentials: bool,
 }
 
-/// What a read found beside the bytes.
+/// The results of a read beside the bytes.
 #[derive(Default)]
 pub struct Found {
     /// Bytes that were read.
@@ -158,8 +158,8 @@ pub struct Channel {
     credentials: AtomicBool,
     /// The reader wants to know when records arrive.
     times: AtomicBool,
-    /// Records that were lost.
-    lost: AtomicU32,
+    /// Records that were dropped.
+    drops: AtomicU32,
     /// The CPU that wrote last, plus one.
     cpu: AtomicU32,
     /// Told when there is something to read, and when there is room.
@@ -198,7 +198,7 @@ impl Channel {
             inline: AtomicBool::new(false),
             credentials: AtomicBool::new(false),
             times: AtomicBool::new(false),
-            lost: AtomicU32::new(0),
+            drops: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
             readable: readable.clone(),
             writable: writable.clone(),
@@ -210,7 +210,7 @@ impl Channel {
         self.kind == Kind::Records
     }
 
-    /// What is in it.
+    /// Its contents.
     pub fn lock(&self) -> SleepMutexGuard<'_, Bytes> {
         self.bytes.lock()
     }
@@ -379,8 +379,8 @@ impl Channel {
         self.end(FINISHED);
     }
 
-    /// The reader will read no more.
-    pub fn unhear(&self) {
+    /// Ends reading.
+    pub fn shut_reader(&self) {
         self.end(UNHEARD);
     }
 
@@ -466,14 +466,14 @@ impl Channel {
         self.times.store(wants, Release);
     }
 
-    /// A record was lost.
-    pub fn lose(&self) {
-        self.lost.fetch_add(1, Relaxed);
+    /// Counts a record that was dropped.
+    pub fn count_drop(&self) {
+        self.drops.fetch_add(1, Relaxed);
     }
 
-    /// Records that were lost.
-    pub fn lost(&self) -> u32 {
-        self.lost.load(Relaxed)
+    /// Records that were dropped.
+    pub fn drops(&self) -> u32 {
+        self.drops.load(Relaxed)
     }
 
     /// The CPU that wrote last.
@@ -584,7 +584,7 @@ impl Channel {
                     bytes.ring.truncate(old);
                     return Err(whole.err().unwrap_or(Errno::EFAULT));
                 }
-                ancillary.lost = self.lost.load(Relaxed);
+                ancillary.lost = self.drops.load(Relaxed);
                 self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
                 if self.times.load(Acquire) {
                     ancillary.arrived = Some(Time::now());
@@ -606,7 +606,7 @@ impl Channel {
         if self.is_empty() {
             return Ok(None);
         }
-        // What is lost is dropped without the lock.
+        // A mark that is lost is dropped without the lock.
         let mut lost = None;
         let mut bytes = self.bytes.lock();
         let found = if self.is_framed() {
@@ -616,7 +616,7 @@ impl Channel {
             found
         } else {
             let found = read_stream(&mut bytes, to, reading, self.is_inline());
-            self.forget_read(bytes);
+            self.drop_read_marks(bytes);
             found
         };
         if !reading.peek {
@@ -625,9 +625,9 @@ impl Channel {
         found
     }
 
-    /// Lets go of the marks whose bytes were read, and of files that nobody took with them without
-    /// the lock.
-    fn forget_read<'a>(&'a self, mut bytes: SleepMutexGuard<'a, Bytes>) {
+    /// Drops the marks whose bytes were read, and without the lock the files that nobody took with
+    /// them.
+    fn drop_read_marks<'a>(&'a self, mut bytes: SleepMutexGuard<'a, Bytes>) {
         while let Some(mark) = bytes.pop_read() {
             if mark.ancillary.rights.is_some() {
                 self.publish(&bytes);

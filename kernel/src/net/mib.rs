@@ -1,10 +1,10 @@
-//! What happened on the network, for `/proc/net/snmp` and its like. Each CPU counts for itself. TCP
-//! has no packets, so that there are none of it to count: its connections are.
+//! Counters of the network, for `/proc/net/snmp` and its like. Each CPU counts for itself. TCP has
+//! no packets here; only its connections are counted.
 
 use crate::arch::{MAX_CPUS, cpu};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What is counted, over IPv4 and IPv6 apart.
+/// The events counted, over IPv4 and IPv6 apart.
 #[derive(Clone, Copy)]
 pub enum Event {
     /// Packets and datagrams, which arrive as soon as they are sent.

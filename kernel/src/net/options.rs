@@ -54,7 +54,7 @@ const SWITCHES: [u32; 17] = [
     SO_NOFCS,
 ];
 
-/// What is handled beside the switches.
+/// Options handled beside the switches.
 const OTHERS: [u32; 38] = [
     SO_TYPE,
     SO_ERROR,
@@ -493,12 +493,18 @@ pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
         }
         SO_PEERCRED => bytes(
             socket
-                .peer_who()
+                .peer_credentials()
                 .map_or(Credentials::NONE, |peer| peer.sender.who),
         ),
-        SO_PEERGROUPS => copied(socket.peer_who().ok_or(Errno::ENODATA)?.groups.as_bytes()),
+        SO_PEERGROUPS => copied(
+            socket
+                .peer_credentials()
+                .ok_or(Errno::ENODATA)?
+                .groups
+                .as_bytes(),
+        ),
         SO_PEERPIDFD => {
-            let sender = socket.peer_who().ok_or(Errno::ENODATA)?.sender;
+            let sender = socket.peer_credentials().ok_or(Errno::ENODATA)?.sender;
             let process = sender.process().ok_or(Errno::EINVAL)?;
             let file = pidfd::file(process, None, 0)?;
             bytes(current().files().add(file, true)?)

@@ -228,7 +228,7 @@ fn netlinks(place: u64, text: &mut Text) -> Result<Option<u64>> {
             text,
             "0000000000000000 {:<3} {port:<10} 00000000 {received:<8} 0        0     2        {:<8} {:<8}\n",
             base.protocol,
-            socket.lost(),
+            socket.drops(),
             base.number
         );
         true
@@ -263,7 +263,7 @@ fn count([domain, kind, protocol]: [u32; 3]) -> [usize; 2] {
         if [base.domain, base.kind] == [domain, kind] && (kind == RAW || base.protocol == protocol)
         {
             counts[0] += 1;
-            counts[1] += usize::from(is_told(&**socket));
+            counts[1] += usize::from(is_listed(&**socket));
         }
     });
     counts
@@ -320,7 +320,7 @@ fn put_address(text: &mut Line, socket: SocketAddr, domain: u32) {
 const COLUMNS: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
 const COLUMNS_V6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue \
      tr tm->when retrnsmt   uid  timeout inode";
-/// What follows for sockets without connections.
+/// The rest of the line of sockets without connections.
 const MORE: &str = " ref pointer drops";
 
 fn raw_sockets(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
@@ -335,7 +335,7 @@ fn raw_sockets(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> 
         let mut line = Line::new(text);
         put!(line, "{:4}: ", socket.base().protocol);
         put_socket(&mut line, socket);
-        put!(line, " 2 0000000000000000 {}", socket.lost());
+        put!(line, " 2 0000000000000000 {}", socket.drops());
         line.end(0);
         true
     })
@@ -381,7 +381,7 @@ fn udp(place: u64, text: &mut Text, protocol: u32, domain: u32) -> Result<Option
         let mut line = Line::new(text);
         put!(line, "{number:5}: ");
         put_socket(&mut line, socket);
-        put!(line, " 2 0000000000000000 {}", socket.lost());
+        put!(line, " 2 0000000000000000 {}", socket.drops());
         line.end(width);
         true
     })
@@ -390,19 +390,19 @@ fn udp(place: u64, text: &mut Text, protocol: u32, domain: u32) -> Result<Option
 /// Whether a socket of IP is of a family, kind and protocol, and has a port or a connection.
 fn is_of(which: [u32; 3], socket: &dyn Socket) -> bool {
     let base = socket.base();
-    [base.domain, base.kind, base.protocol] == which && is_told(socket)
+    [base.domain, base.kind, base.protocol] == which && is_listed(socket)
 }
 
-/// Whether anybody is told of a socket of IP: one of TCP that listens or is connected, one of
-/// datagrams that has a port.
-pub fn is_told(socket: &dyn Socket) -> bool {
+/// Whether a socket of IP is listed: one of TCP that listens or is connected, one of datagrams that
+/// has a port.
+pub fn is_listed(socket: &dyn Socket) -> bool {
     match socket.base().kind {
         STREAM => socket.state() != CLOSED,
         _ => matches!(socket.name(), Name::Inet(address) if address.port() != 0),
     }
 }
 
-/// What is shown of every socket: addresses, state, what waits, whose it is, and its inode.
+/// The columns of every socket: addresses, state, what waits, whose it is, and its inode.
 fn put_socket(text: &mut Line, socket: &Arc<dyn Socket>) {
     let domain = socket.base().domain;
     let name = |name: Name| match name {
@@ -442,7 +442,7 @@ fn unix_sockets(place: u64, text: &mut Text) -> Result<Option<u64>> {
         if socket.base().domain != AF_UNIX {
             return false;
         }
-        // Whoever is connected to it holds it too.
+        // A peer that is connected holds it too.
         let connected = socket.peer().is_ok();
         put!(
             text,

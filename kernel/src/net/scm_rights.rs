@@ -1,8 +1,8 @@
 //! Open files on their way from one process to another (SCM_RIGHTS).
 //!
-//! A file that is sent may be a socket in which further files wait: letting go of one must not go
-//! as deep as such a chain is long. What is let go of is therefore put on one list, and whoever
-//! finds nobody at work on the list empties it.
+//! A file that is sent may be a socket in which further files wait: releasing one must not recurse
+//! as deep as such a chain is long. Released files therefore go on one list, emptied by one thread
+//! at a time.
 
 use super::channel::Channel;
 use super::unix::inflight;

@@ -43,7 +43,7 @@ impl Reader {
     }
 }
 
-/// What all sockets have.
+/// The state that all sockets have.
 pub struct Base {
     /// Its family (AF_UNIX and so on).
     pub domain: u32,
@@ -127,7 +127,7 @@ pub struct Received {
 
 /// A socket.
 pub trait Socket: Send + Sync + Any {
-    /// What all sockets have.
+    /// The state that all sockets have.
     fn base(&self) -> &Base;
 
     /// Gives it a name.
@@ -183,8 +183,8 @@ pub trait Socket: Send + Sync + Any {
     /// As [`FileOps::held`].
     fn held(&self) -> usize;
 
-    /// Messages that were lost for want of room.
-    fn lost(&self) -> u32 {
+    /// Messages that were dropped for want of room.
+    fn drops(&self) -> u32 {
         0
     }
 
@@ -224,7 +224,7 @@ pub trait Socket: Send + Sync + Any {
     }
 
     /// The peer's credentials (SO_PEERCRED and its like), where they are known.
-    fn peer_who(&self) -> Option<Peer> {
+    fn peer_credentials(&self) -> Option<Peer> {
         None
     }
 

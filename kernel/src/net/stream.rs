@@ -7,9 +7,9 @@ use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
 use linux_raw_sys::net::{MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 
-/// How a socket is read.
+/// How reads from a socket behave.
 #[derive(Clone, Copy)]
-pub struct Manner {
+pub struct ReadMode {
     /// The sender's credentials are wanted.
     pub credentials: bool,
     /// The least that is waited for.
@@ -18,9 +18,9 @@ pub struct Manner {
     pub peeks_wait: bool,
 }
 
-impl Manner {
+impl ReadMode {
     /// For records, of which one is waited for.
-    pub const RECORDS: Manner = Manner {
+    pub const RECORDS: ReadMode = ReadMode {
         credentials: false,
         low_water: 1,
         peeks_wait: false,
@@ -33,21 +33,21 @@ pub fn receive(
     channel: &Channel,
     to: &mut Sink,
     flags: u32,
-    manner: Manner,
+    mode: ReadMode,
     ended: impl Fn() -> bool,
     wait: &Wait,
 ) -> Result<Received> {
     let reading = Reading {
         peek: flags & MSG_PEEK != 0,
-        credentials: manner.credentials,
+        credentials: mode.credentials,
     };
     let least = match flags & MSG_WAITALL {
-        0 => manner.low_water,
+        0 => mode.low_water,
         _ => usize::MAX,
     };
     let least = least.min(to.left());
     let waits = !reading.peek && !channel.is_framed();
-    if reading.peek && manner.peeks_wait {
+    if reading.peek && mode.peeks_wait {
         let enough = || channel.has_enough(least) || channel.is_ended() || ended();
         match wait.until(channel.readable(), || enough() || channel.has_error()) {
             Err(Errno::EAGAIN) if channel.has_data() => {}

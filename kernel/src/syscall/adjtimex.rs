@@ -6,7 +6,7 @@ use linux_raw_sys::general::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use ntp::{Change, STA_NANO, Told};
+use ntp::{Change, Readout, STA_NANO};
 
 use super::time::{Pair, timespec};
 use crate::errno::{Errno, Result};
@@ -63,7 +63,7 @@ const TOLERANCE: i64 = 500 << 16;
 const MOST_FREQUENCY: i64 = i64::MAX / (1000 << 16);
 /// The largest TAI offset, in s.
 const MOST_TAI: i64 = 100_000;
-/// What a tick may be, in us, where there are USER_HZ a second.
+/// The limits of a tick, in us, where there are USER_HZ a second.
 const TICKS: core::ops::RangeInclusive<i64> = 9_000..=11_000;
 
 /// EPERM or EINVAL where `asked` may not be done.
@@ -124,21 +124,25 @@ fn change(asked: &Timex, modes: &Modes) -> Change {
     }
 }
 
-fn answer(modes: u64, offset: i64, told: &Told) -> Timex {
+fn to_timex(modes: u64, offset: i64, readout: &Readout) -> Timex {
     let [seconds, ns] = timespec(clock::realtime_ns());
-    let unit = if told.status & STA_NANO != 0 { 1 } else { 1000 };
+    let unit = if readout.status & STA_NANO != 0 {
+        1
+    } else {
+        1000
+    };
     Timex {
         modes,
         offset,
-        frequency: told.frequency,
-        most_error: told.max_error,
-        estimated_error: told.estimated_error,
-        status: told.status.into(),
-        constant: told.constant,
+        frequency: readout.frequency,
+        most_error: readout.max_error,
+        estimated_error: readout.estimated_error,
+        status: readout.status.into(),
+        constant: readout.constant,
         precision: 1,
         tolerance: TOLERANCE,
         time: [seconds, ns / unit],
-        tick: told.tick,
+        tick: readout.tick,
         pulse: [0; 8],
         tai: clock::tai_offset().into(),
         rest: [0; 5],
@@ -165,10 +169,14 @@ pub fn adjtimex(buffer: usize) -> Result<usize> {
     } else {
         discipline::change(|ntp| ntp.change(&change(&asked, &modes)))?
     };
-    let told = after.told();
-    let offset = if single { before.single() } else { told.offset };
-    UserPtr::new(buffer).write(&answer(asked.modes, offset, &told))?;
-    Ok(if told.is_wrong() { ERROR } else { 0 })
+    let readout = after.readout();
+    let offset = if single {
+        before.single()
+    } else {
+        readout.offset
+    };
+    UserPtr::new(buffer).write(&to_timex(asked.modes, offset, &readout))?;
+    Ok(if readout.is_wrong() { ERROR } else { 0 })
 }
 
 /// clock_adjtime(2)

@@ -26,7 +26,7 @@ fn parent<'p>(directory: i32, path: &'p [u8]) -> Result<(Path, Last<'p>)> {
 /// Makes `new` under a path where nothing is yet.
 fn make(directory: i32, path: &[u8], new: New) -> Result<usize> {
     let (parent, last) = parent(directory, path)?;
-    let name = last.proper(Errno::EEXIST)?;
+    let name = last.last_component(Errno::EEXIST)?;
     match parent.inode().lookup(&parent, name) {
         Ok(_) => return Err(Errno::EEXIST),
         Err(Errno::ENOENT) => {}
@@ -98,7 +98,7 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     let place = path::resolve_bytes(from, &old, follow | flags & AT_EMPTY_PATH)?;
     let new = UserPath::read(new)?;
     let (parent, last) = parent(to, &new)?;
-    let name = last.proper(Errno::EEXIST)?;
+    let name = last.last_component(Errno::EEXIST)?;
     if parent.inode().lookup(&parent, name).is_ok() {
         return Err(Errno::EEXIST);
     }
@@ -135,7 +135,7 @@ pub fn unlinkat(directory: i32, path: usize, flags: u32) -> Result<usize> {
     let rmdir = flags & AT_REMOVEDIR != 0;
     let path = UserPath::read(path)?;
     let (parent, last) = parent(directory, &path)?;
-    let name = last.proper(match (rmdir, last.name) {
+    let name = last.last_component(match (rmdir, last.name) {
         (false, _) => Errno::EISDIR,
         (true, b".") => Errno::EINVAL,
         (true, b"..") => Errno::ENOTEMPTY,
@@ -200,8 +200,8 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
     if !old_parent.same_mount(&new_parent) {
         return Err(Errno::EXDEV);
     }
-    let old_name = old_last.proper(Errno::EBUSY)?;
-    let new_name = new_last.proper(if fresh { Errno::EEXIST } else { Errno::EBUSY })?;
+    let old_name = old_last.last_component(Errno::EBUSY)?;
+    let new_name = new_last.last_component(if fresh { Errno::EEXIST } else { Errno::EBUSY })?;
     let names = [
         (&old_parent, &old_last, old_name),
         (&new_parent, &new_last, new_name),

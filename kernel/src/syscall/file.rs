@@ -11,7 +11,7 @@ use crate::fs::{File, OpenFlags, Path, inotify, lease, perm, protected};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::{UserPtr, access_ok};
 use crate::task::current;
-use crate::task::io_accounting::Way;
+use crate::task::io_accounting::Direction;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
@@ -183,7 +183,7 @@ fn open_or_create(
         let path = if expanded.is_empty() { path } else { &expanded };
         let (directory, last) = walk.parent(from.as_ref(), path)?;
         perm::search(&directory)?;
-        if last.directory && last.proper(Errno::EISDIR).is_ok() {
+        if last.directory && last.last_component(Errno::EISDIR).is_ok() {
             return Err(Errno::EISDIR);
         }
         match walk.last(&directory, &last) {
@@ -207,7 +207,7 @@ fn open_or_create(
                 return Ok((place, false));
             }
             Err(Errno::ENOENT) => {
-                let name = last.proper(Errno::EISDIR)?;
+                let name = last.last_component(Errno::EISDIR)?;
                 perm::check(&directory, perm::WRITE)?;
                 let mode = mode & 0o7777 & !umask;
                 match directory
@@ -256,7 +256,7 @@ pub fn close_range(first: u32, last: u32, flags: u32) -> Result<usize> {
     Ok(0)
 }
 
-/// What a transfer comes to whose memory no program has: another error stands before it.
+/// Result of a transfer beyond user space; another error takes precedence.
 #[cold]
 fn out_of_reach(allowed: Result<()>) -> Result<usize> {
     allowed.and(Err(Errno::EFAULT))
@@ -271,7 +271,7 @@ pub fn read(fd: i32, buffer: usize, len: usize) -> Result<usize> {
         return out_of_reach(file.check_readable());
     }
     let done = file.read(&mut Sink::one(&piece));
-    thread.transfers.count(Way::Read, done)
+    thread.transfers.count(Direction::Read, done)
 }
 
 /// write(2)
@@ -283,7 +283,7 @@ pub fn write(fd: i32, buffer: usize, len: usize) -> Result<usize> {
         return out_of_reach(file.check_writable());
     }
     let done = file.write(&mut Source::one(&piece));
-    thread.transfers.count(Way::Write, done)
+    thread.transfers.count(Direction::Write, done)
 }
 
 /// Pieces that one call may name (`IOV_MAX`).
@@ -314,7 +314,7 @@ pub fn readv<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> {
     file.check_readable()?;
     let pieces = pieces::<L>(vector, count)?;
     let done = file.read(&mut Sink::user(&pieces));
-    current().transfers.count(Way::Read, done)
+    current().transfers.count(Direction::Read, done)
 }
 
 /// writev(2)
@@ -323,7 +323,7 @@ pub fn writev<L: Layout>(fd: i32, vector: usize, count: usize) -> Result<usize> 
     file.check_writable()?;
     let pieces = pieces::<L>(vector, count)?;
     let done = file.write(&mut Source::user(&pieces));
-    current().transfers.count(Way::Write, done)
+    current().transfers.count(Direction::Write, done)
 }
 
 fn position(offset: i64) -> Result<u64> {
@@ -339,7 +339,7 @@ pub fn pread64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize>
         return out_of_reach(file.check_read_at());
     }
     let done = file.read_at(&mut Sink::one(&piece), position);
-    current().transfers.count(Way::Read, done)
+    current().transfers.count(Direction::Read, done)
 }
 
 /// pwrite64(2)
@@ -351,7 +351,7 @@ pub fn pwrite64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize
         return out_of_reach(file.check_write_at());
     }
     let done = file.write_at(&mut Source::one(&piece), position);
-    current().transfers.count(Way::Write, done)
+    current().transfers.count(Direction::Write, done)
 }
 
 /// preadv(2); on 64 bits the low half of the offset is all of it.
@@ -361,7 +361,7 @@ pub fn preadv(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize
     file.check_read_at()?;
     let pieces = pieces::<Native>(vector, count)?;
     let done = file.read_at(&mut Sink::user(&pieces), position);
-    current().transfers.count(Way::Read, done)
+    current().transfers.count(Direction::Read, done)
 }
 
 /// pwritev(2)
@@ -371,7 +371,7 @@ pub fn pwritev(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usiz
     file.check_write_at()?;
     let pieces = pieces::<Native>(vector, count)?;
     let done = file.write_at(&mut Source::user(&pieces), position);
-    current().transfers.count(Way::Write, done)
+    current().transfers.count(Direction::Write, done)
 }
 
 /// RWF_NOAPPEND (linux/fs.h)
@@ -433,7 +433,7 @@ pub fn pwritev2(
         0 => file.write_over(&mut source, at),
         _ => file.append(&mut source, at.is_none()),
     };
-    current().transfers.count(Way::Write, done)
+    current().transfers.count(Direction::Write, done)
 }
 
 /// lseek(2)
@@ -458,7 +458,7 @@ pub fn truncate(path: usize, len: i64) -> Result<usize> {
         return Err(Errno::EISDIR);
     }
     perm::check(&place, perm::WRITE)?;
-    lease::ask_back(&place, true, true)?;
+    lease::break_leases(&place, true, true)?;
     place.inode().truncate(len)?;
     inotify::about(&place, IN_MODIFY);
     Ok(0)

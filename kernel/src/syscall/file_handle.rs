@@ -51,7 +51,7 @@ static KNOWN: Mutex<Known> = Mutex::new(Known {
 impl Known {
     fn add(&mut self, key: (u64, u64), dentry: &Arc<Dentry>) -> Result<()> {
         let lives = |_: &_, dentry: &Weak<Dentry>| dentry.strong_count() > 0;
-        self.swept = self.dentries.sweep(self.swept, lives);
+        self.swept = self.dentries.retain_from(self.swept, lives);
         let room = self.dentries.try_reserve(1);
         room.map_err(|_| Errno::ENOMEM)?;
         self.dentries.insert(key, Arc::downgrade(dentry));

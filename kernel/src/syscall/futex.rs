@@ -155,8 +155,8 @@ fn wait(word: Wanted, deadline: Option<u64>) -> Result<usize> {
     }
 }
 
-/// Goes on with a wait that a signal interrupted.
-pub fn go_on(word: Wanted, deadline: u64) -> Result<usize> {
+/// Restarts a wait that a signal interrupted.
+pub fn restart_wait(word: Wanted, deadline: u64) -> Result<usize> {
     wait(word, Some(deadline))
 }
 

@@ -115,7 +115,7 @@ fn read_kind(address: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// What is too long is EINVAL.
+/// EINVAL for text that is too long.
 fn short(error: Errno) -> Errno {
     if error == Errno::ENAMETOOLONG {
         Errno::EINVAL
@@ -186,8 +186,8 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
     };
     let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
     let rings = rings(current());
-    // As on Linux, that there is none is told before that one is of no use, and that one is
-    // negative before that.
+    // As on Linux, the error of a negative key takes precedence, then that of none, then that of an
+    // unusable one.
     let (mut is_negative, mut why) = (false, None);
     for own in &rings {
         match own.search(kind, &description, &rings) {
@@ -206,7 +206,7 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
         Errno::EAGAIN if callout != 0 && !is_negative => {
             let ring = target.map_or_else(|| default_ring(&rings), Ok)?;
             ring.link(Key::negative(kind, description)?)?;
-            // What Linux says without a program to ask.
+            // Linux's error without a program to ask.
             Err(Errno::ENOENT)
         }
         error if is_negative || error == Errno::EAGAIN => Err(Errno::ENOKEY),

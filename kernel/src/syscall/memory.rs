@@ -439,7 +439,7 @@ pub fn mremap(
     Ok(start)
 }
 
-/// What the caller's memory is limited to.
+/// The limits of the caller's memory.
 fn limits() -> Limits {
     Limits {
         all: task::rlimit(RLIMIT_AS),
@@ -557,7 +557,7 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
             }
             MADV_DONTDUMP => flag(Flags::DONT_DUMP, true)(space, range),
             MADV_DODUMP => flag(Flags::DONT_DUMP, false)(space, range),
-            // What does not ask that something is done.
+            // Advice that asks for nothing.
             _ => covered(space, range),
         }
     })?;
@@ -637,7 +637,7 @@ fn touch(range: Range<usize>, right: Rights) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     match task::fault::populate(&space, range, right == Rights::WRITE) {
-        // What lies beyond the end of a file.
+        // A page beyond the end of a file.
         Err(Errno::ENXIO) => Err(Errno::EFAULT),
         result => result,
     }

@@ -8,7 +8,7 @@ use super::signal::check_signal;
 use super::time::read_time;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
-use crate::ipc::mqueue::{self, Attributes, COOKIE, Queue, Way};
+use crate::ipc::mqueue::{self, Attributes, COOKIE, NotifyMethod, Queue};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::net::netlink;
 use crate::task::clock::Deadline;
@@ -22,7 +22,7 @@ type RawAttributes = [i64; 8];
 pub fn mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<usize> {
     let given = UserPtr::<RawAttributes>::new(attributes).read_opt()?;
     let name = UserPath::read(name)?;
-    // What cannot get a descriptor is not made.
+    // Without room for a descriptor no queue is made.
     current().files().check_room()?;
     let opened = match mqueue::open(&name, flags) {
         Err(Errno::ENOENT) if flags & O_CREAT != 0 && !name.is_empty() => {
@@ -98,28 +98,28 @@ pub fn mq_timedreceive(
 /// mq_notify(2): of `struct sigevent` the value, the signal and the kind of notification.
 pub fn mq_notify(fd: i32, event: usize) -> Result<usize> {
     let event = UserPtr::<[u64; 2]>::new(event).read_opt()?;
-    let way = match event {
+    let method = match event {
         None => None,
         Some([value, how]) => Some(match (how as u32, (how >> 32) as u32) {
-            (_, SIGEV_NONE) => Way::Nothing,
+            (_, SIGEV_NONE) => NotifyMethod::Nothing,
             (number, SIGEV_SIGNAL) => {
                 check_signal(number)?;
-                Way::Signal(number, value)
+                NotifyMethod::Signal(number, value)
             }
             // The C library starts the thread, when what `value` points to comes out of the socket.
             (socket, SIGEV_THREAD) => {
                 let cookie = UserPtr::<[u8; COOKIE]>::new(value as usize).read()?;
                 let socket = opened(socket as i32)?;
                 netlink::check(&socket)?;
-                Way::Socket(socket, cookie)
+                NotifyMethod::Socket(socket, cookie)
             }
             _ => return Err(Errno::EINVAL),
         }),
     };
     let (_, queue) = queue_of(fd)?;
-    match way {
-        None => queue.forget_notice(),
-        Some(way) => queue.notify(way)?,
+    match method {
+        None => queue.cancel_notify(),
+        Some(method) => queue.notify(method)?,
     }
     Ok(0)
 }

@@ -91,7 +91,7 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
         PTRACE_SECCOMP_GET_METADATA => return filter_metadata(tid, address, data),
         PTRACE_GET_SYSCALL_INFO => return call_info(tid, address, data),
         _ => {
-            // Whoever asks for what there is not still learns whether the thread is its to ask.
+            // An unknown request still checks that the caller traces the thread.
             ptrace::with_stopped(tid, |_, _| Ok(()))?;
             return Err(Errno::EIO);
         }
@@ -291,7 +291,7 @@ impl Ranges {
     }
 
     /// Those of another process, whose addresses are looked at as it goes.
-    fn others(address: usize, count: usize) -> Result<Self> {
+    fn of_remote(address: usize, count: usize) -> Result<Self> {
         if count > MOST_VECTORS {
             return Err(Errno::EINVAL);
         }
@@ -331,7 +331,7 @@ fn transfer(
     if local.next().is_none() {
         return Ok(0);
     }
-    let mut remote = Ranges::others(remote.0, remote.1)?;
+    let mut remote = Ranges::of_remote(remote.0, remote.1)?;
     if remote.next().is_none() {
         return Ok(0);
     }

@@ -112,7 +112,7 @@ fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
             Err(error) if total == 0 => return Err(error),
             Err(_) => break,
         }
-        // What one read gave is enough where more might mean to wait.
+        // A short read is enough where reading on could block.
         if total < count && from.file.dentry().kind() != Kind::Regular {
             break;
         }

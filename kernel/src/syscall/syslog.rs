@@ -48,9 +48,9 @@ const _: () = assert!(
 /// start, as on Debian's Linux.
 pub static RESTRICTED: AtomicUsize = AtomicUsize::new(1);
 
-/// What those who read and clear the log share.
+/// The state shared by readers of the log.
 struct Shared {
-    /// What SYSLOG_ACTION_READ gives next, and how much of that it gave.
+    /// The next message of SYSLOG_ACTION_READ, and how much of it was read.
     unread: Option<(Place, usize)>,
     cleared: Option<Place>,
     /// The console's level while it is off.
@@ -149,7 +149,7 @@ fn each(
                     text.push(line);
                     text.push(b"\n");
                 }
-                let text = text.whole()?;
+                let text = text.read_all()?;
                 if !take(&text, next)? {
                     return Ok((place, total));
                 }

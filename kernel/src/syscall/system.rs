@@ -152,7 +152,7 @@ pub fn reboot(first: u32, second: u32, command: u32, argument: usize) -> Result<
         return Err(Errno::EINVAL);
     }
     if command == RESTART_WITH {
-        // What the firmware is told, which here does not ask.
+        // The argument of LINUX_REBOOT_CMD_RESTART2: no firmware here uses it.
         read_cstr(argument, FIRMWARE_TEXT)?;
     }
     match command {

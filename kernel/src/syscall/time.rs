@@ -148,7 +148,7 @@ pub fn restart_syscall() -> Result<usize> {
             bits,
             shared,
             deadline,
-        } => futex::go_on(
+        } => futex::restart_wait(
             Wanted {
                 address,
                 value,
@@ -263,7 +263,7 @@ pub fn clock_getres<L: Layout>(clock: u32, to: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// What the coarse clocks' resolution is on Linux with 250 ticks a second, in ns.
+/// The coarse clocks' resolution on Linux with 250 ticks a second, in ns.
 const COARSE: i64 = 4_000_000;
 
 /// clock_settime(2)

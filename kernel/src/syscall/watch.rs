@@ -6,7 +6,7 @@ use crate::arch::{Call, SyscallTable};
 use crate::task::{current, ptrace, seccomp};
 use machine::full_frame_stub;
 
-/// What the entry path calls for a watched thread.
+/// The table that the entry path uses for a watched thread.
 pub static WATCHED: SyscallTable = [full_frame_stub!(watched); _];
 
 extern "C" fn watched(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
@@ -14,7 +14,7 @@ extern "C" fn watched(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize
     thread.arch.drop_vectors();
     thread.arch.with_frame(|frame| frame.begin_watched());
     ptrace::enter_call();
-    let refused = seccomp::judge();
+    let refused = seccomp::run_filters();
     // Tracers may have changed the call, or taken it away.
     let call = thread.arch.with_frame(|frame| frame.call());
     let result = if let Some(refused) = refused {

@@ -67,7 +67,7 @@ pub fn tai_offset() -> u32 {
 /// Sets that.
 pub fn set_tai_offset(seconds: u32) {
     if TAI.swap(seconds, Relaxed) != seconds {
-        tell_followers();
+        notify_followers();
     }
 }
 
@@ -112,7 +112,7 @@ fn offset_of(ns: u64, now: u64) -> Result<i64> {
 fn set_by(offset: impl FnOnce(u64, i64) -> Result<i64>) -> Result<()> {
     ntp::set(offset)?;
     TIMES_SET.fetch_add(1, Relaxed);
-    tell_followers();
+    notify_followers();
     Ok(())
 }
 
@@ -125,7 +125,7 @@ pub(super) fn publish(offset: i64, fastest: i64) {
 }
 
 /// Deadlines are to be computed again.
-pub(super) fn tell_followers() {
+pub(super) fn notify_followers() {
     TIMES_TOLD.fetch_add(1, Relaxed);
     let (mut from, end) = (0, FOLLOWERS.lock().end());
     while let Some((number, follower)) = next_follower(from).filter(|next| next.0 < end) {

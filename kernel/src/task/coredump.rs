@@ -25,7 +25,7 @@ use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, page_up};
 use crate::sync::Mutex;
 
-/// What the file is called, in the program's directory (`/proc/sys/kernel/core_pattern`).
+/// The file's name, in the program's directory (`/proc/sys/kernel/core_pattern`).
 const NAME: &[u8] = b"core";
 /// The most program headers that a file header can count.
 const MOST_SEGMENTS: usize = 0xffff;
@@ -115,7 +115,7 @@ pub fn dump(info: &Info) -> bool {
         let mut all = GATHERED.lock();
         if all.iter().any(|gathered| gathered.pid == pid) {
             drop(all);
-            end_with_others();
+            wait_for_dump();
         }
         if all.try_reserve(1).is_err() {
             return false;
@@ -132,7 +132,7 @@ pub fn dump(info: &Info) -> bool {
         .is_ok()
 }
 
-/// What the other threads of a process leave for its core file when they end.
+/// The data that the other threads of a process leave for its core file when they end.
 struct Gathered {
     pid: i32,
     /// The signal that ends the process: its number and code.
@@ -144,7 +144,7 @@ struct Gathered {
 static GATHERED: Mutex<Vec<Gathered>> = Mutex::new(Vec::new());
 
 /// Another thread writes the file, and is about to end this one.
-fn end_with_others() -> ! {
+fn wait_for_dump() -> ! {
     while !current().must_die() {
         sched::cond_resched();
     }

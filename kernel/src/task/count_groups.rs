@@ -27,13 +27,13 @@ static TABLES: [Once<&'static [Table]>; MOST] = [const { Once::new() }; MOST];
 /// Numbers that no group has, and the lowest that none ever had.
 static FREE: Mutex<(Vec<u32>, u32)> = Mutex::new((Vec::new(), 1));
 
-/// What the kernel itself does, and processes before they have a group: group 0.
+/// Group 0: the kernel itself, and processes before they have a group.
 static KERNEL: [Table; MAX_CPUS] = [const { Table::new() }; MAX_CPUS];
 
 /// A counting group.
 pub struct Group {
     number: u32,
-    /// What the tables held when the group began.
+    /// The tables' values when the group began.
     before: Box<Snapshot>,
 }
 
@@ -109,7 +109,7 @@ fn take_number() -> Result<u32> {
 ///
 /// # Errors
 /// ENOMEM, EAGAIN.
-pub fn renew() -> Result<()> {
+pub fn move_to_new_group() -> Result<()> {
     let process = current().process();
     process.set_counting(Group::new()?);
     process

@@ -27,7 +27,7 @@ pub fn exit_alone(code: u32) -> ! {
     let thread = current();
     let process = thread.process();
     if process.threads().len() == 1 {
-        process.settle_exit(code << 8);
+        process.set_exit_status(code << 8);
     }
     thread.set_end_status(code << 8);
     exit_thread()
@@ -54,7 +54,7 @@ pub fn exit_thread() -> ! {
     futex::release_locks();
     ptrace::end_of_thread(status, last);
     if last {
-        process.settle_exit(0);
+        process.set_exit_status(0);
         end_process(process);
     } else {
         process.changed.wake_all();
@@ -67,7 +67,7 @@ pub fn exit_thread() -> ! {
 
 /// Tells other threads, through the memory that is shared with them, that this one ends.
 pub(super) fn leave_memory(thread: &Thread) {
-    thread.rseq.forget();
+    thread.rseq.clear();
     let clear_tid = thread.own.with(|own| core::mem::take(&mut own.clear_tid));
     let robust = thread.robust_list();
     thread.set_robust_list(0);
@@ -132,7 +132,7 @@ fn notify_parent_of_death(child: &Process) {
     }
 }
 
-/// Tells `parent` that `child` is a zombie, or buries it where the parent does not want to know.
+/// Notifies `parent` that `child` is a zombie, or reaps it if the parent ignores SIGCHLD.
 fn notify(child: &Process, parent: &Process) {
     let mut number = child.exit_signal.load(Relaxed);
     if number != 0 && child.parent_exec_id() != parent.exec_id() {

@@ -15,10 +15,10 @@ const VFS_CAP_REVISION_2: u32 = 0x0200_0000;
 const VFS_CAP_REVISION_3: u32 = 0x0300_0000;
 const VFS_CAP_FLAGS_EFFECTIVE: u32 = 1;
 
-/// What a program gets.
+/// The capabilities that a program gets.
 #[derive(Clone, Copy)]
 pub struct FileCapabilities {
-    /// Whoever runs it.
+    /// Granted to every caller.
     pub permitted: u64,
     /// As far as its caller may pass them on.
     pub inheritable: u64,

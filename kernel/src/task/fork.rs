@@ -21,7 +21,7 @@ use crate::mm::heap::Room;
 use crate::mm::user;
 use crate::mm::vmalloc::KernelStack;
 
-/// What clone(2) and its kin ask for.
+/// The arguments of clone(2) and its kin.
 #[derive(Clone, Copy, Default)]
 pub struct CloneRequest {
     /// CLONE_* flags, without the signal.
@@ -116,7 +116,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     request.check()?;
     let process = current().process();
     let fork = process.several.fork(current().tid(), &process.changed)?;
-    // What came before is taken before, as on Linux.
+    // A signal that came before is taken before, as on Linux.
     if current().signal_due() || current().must_die() {
         return Err(Errno::ERESTARTNOINTR);
     }
@@ -209,7 +209,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         let siblings = request.has(CLONE_PARENT);
         if !pid_table::add_process(process.clone(), parent, siblings, &fork) {
             // The thread and its process hold each other.
-            process.forget_threads();
+            process.drop_first_thread();
             return Err(Errno::ERESTARTNOINTR);
         }
         // Without memory the child goes on without its limit.
@@ -228,7 +228,8 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     if parent.seccomp.mode() != 0 {
         child.copy_filters(parent);
     }
-    let traced = event.is_some_and(|(option, _)| parent.tells(option)) || request.has(CLONE_PTRACE);
+    let traced =
+        event.is_some_and(|(option, _)| parent.reports(option)) || request.has(CLONE_PTRACE);
     if traced {
         // Without memory the child goes on untraced.
         _ = ptrace::inherit(parent, &child);
@@ -289,7 +290,7 @@ struct Admitted;
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        sched::dismiss();
+        sched::uncount();
     }
 }
 

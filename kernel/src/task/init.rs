@@ -95,7 +95,7 @@ pub fn spawn_kernel(name: &str, entry: fn(usize) -> !, argument: usize) -> Resul
 
 /// Makes such a thread for a bad end, and looks on.
 #[cfg(feature = "selftest")]
-pub fn doom(entry: fn(usize) -> !, argument: usize) -> ! {
+pub fn spawn_and_wait_for_panic(entry: fn(usize) -> !, argument: usize) -> ! {
     spawn_kernel("doomed", entry, argument).expect("memory for a thread");
     loop {
         sched::schedule();

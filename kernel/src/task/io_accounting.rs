@@ -1,4 +1,4 @@
-//! What threads read and write by system calls (`/proc/PID/io`).
+//! Counts of the bytes that threads read and write by system calls (`/proc/PID/io`).
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,14 +7,15 @@ use crate::errno::{Errno, Result};
 
 /// A direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Direction {
     /// From a file.
     Read,
     /// To a file.
     Write,
 }
 
-/// What a thread read and wrote so far, which it alone counts: bytes and calls of each [`Way`].
+/// Bytes and calls that a thread has read and written so far, by [`Direction`]: it alone counts
+/// them.
 pub struct Transfers([AtomicU64; 4]);
 
 /// Bytes read and written, and calls that read and wrote.
@@ -33,27 +34,27 @@ impl Transfers {
     }
 
     #[inline(always)]
-    fn add(&self, way: Way, bytes: usize) {
-        add(&self.0[way as usize], bytes as u64);
-        add(&self.0[2 + way as usize], 1);
+    fn add(&self, direction: Direction, bytes: usize) {
+        add(&self.0[direction as usize], bytes as u64);
+        add(&self.0[2 + direction as usize], 1);
     }
 
     /// Counts a transfer by the current thread, whose this is, unless there was no file for it;
     /// returns what it came to.
     #[inline(always)]
-    pub fn count(&self, way: Way, done: Result<usize>) -> Result<usize> {
+    pub fn count(&self, direction: Direction, done: Result<usize>) -> Result<usize> {
         match done {
-            Ok(bytes) => self.add(way, bytes),
-            Err(error) => self.fail(way, error),
+            Ok(bytes) => self.add(direction, bytes),
+            Err(error) => self.fail(direction, error),
         }
         done
     }
 
     #[cold]
     #[inline(never)]
-    fn fail(&self, way: Way, error: Errno) {
+    fn fail(&self, direction: Direction, error: Errno) {
         if error != Errno::EBADF {
-            self.add(way, 0);
+            self.add(direction, 0);
         }
     }
 
@@ -64,7 +65,7 @@ impl Transfers {
         }
     }
 
-    /// What was counted.
+    /// The counts.
     pub fn sums(&self) -> Sums {
         let [read, written, reads, writes] = self.0.each_ref().map(|count| count.load(Relaxed));
         Sums {
@@ -99,8 +100,8 @@ fn add(to: &AtomicU64, more: u64) {
 /// Counts what the current thread moved from file to file.
 pub fn count_both(done: Result<usize>) -> Result<usize> {
     if let Ok(bytes @ 1..) = done {
-        current().transfers.add(Way::Read, bytes);
-        current().transfers.add(Way::Write, bytes);
+        current().transfers.add(Direction::Read, bytes);
+        current().transfers.add(Direction::Write, bytes);
     }
     done
 }

@@ -22,14 +22,14 @@ use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
-/// What passes between ticks of Linux's clock (at 250 Hz), in ns.
+/// The time between ticks of Linux's clock (at 250 Hz), in ns.
 const TICK: u64 = 4_000_000;
-/// What passes at least between looks at CPU time, in ns.
+/// The least time between checks of CPU time, in ns.
 const SHORTEST: u64 = 100_000;
 /// `delaytimer_max`: what an overrun count stops at.
 const MOST_OVERRUNS: u64 = i32::MAX as u64;
 
-/// What a timer's time is.
+/// The clock of a timer.
 #[derive(Clone)]
 pub enum Base {
     /// Time that passes, and what absolute times are those of.
@@ -42,7 +42,7 @@ pub enum Base {
     Thread(Weak<Thread>),
 }
 
-/// What timer_create(2) was asked for, as `/proc/PID/timers` shows it.
+/// The request of timer_create(2), as `/proc/PID/timers` shows it.
 #[derive(Clone, Copy)]
 pub struct Request {
     /// CLOCK_*, or that of a process or thread.
@@ -80,7 +80,7 @@ struct State {
     next: u64,
     /// Nanoseconds between expiries; 0 for only one.
     interval: u64,
-    /// What `next` is a time of, where the base is time that passes.
+    /// The clock that `next` is a time of, where the base is time that passes.
     wall: Wall,
     /// Expiries since the last signal (its overrun).
     ignored: u64,
@@ -115,11 +115,12 @@ pub struct SignalTimer {
     state: Mutex<State>,
     /// Whether it ends when the time of day is set.
     following: Following,
-    /// What a POSIX timer was made for, and takes of its maker's user: a signal may wait for each.
+    /// The request that made a POSIX timer, and the charge to its maker's user: a signal may wait
+    /// for each.
     made: Option<(Request, Charge)>,
 }
 
-/// What a timer is set to, in ns.
+/// The setting of a timer, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
     /// Until it expires; 0 for never.
@@ -148,7 +149,7 @@ impl SignalTimer {
         })
     }
 
-    /// What a POSIX timer was made for.
+    /// The request that made a POSIX timer.
     pub fn request(&self) -> Option<Request> {
         self.made.as_ref().map(|(request, _)| *request)
     }
@@ -200,7 +201,7 @@ impl SignalTimer {
         }
     }
 
-    /// What the timer is set to.
+    /// The setting of the timer.
     pub fn get(&self) -> Setting {
         self.left(&self.state.lock())
     }
@@ -303,7 +304,7 @@ impl SignalTimer {
     }
 
     /// Its signal is delivered: it goes on, if it is one that repeats.
-    fn go_on(self: &Arc<Self>, state: &mut State) {
+    fn rearm(self: &Arc<Self>, state: &mut State) {
         state.reported = 0;
         if core::mem::take(&mut state.queued) && state.interval > 0 {
             let times = state.advance(self.now(state.wall));
@@ -532,7 +533,7 @@ fn stop(timer: &Arc<SignalTimer>) {
 pub(super) fn delivered(info: &mut Info) {
     if let Ok(timer) = current().process().timers.posix(info.timer_id()) {
         let mut state = timer.state.lock();
-        timer.go_on(&mut state);
+        timer.rearm(&mut state);
         info.set_overrun(state.reported.min(MOST_OVERRUNS) as i32);
     }
 }
@@ -542,6 +543,6 @@ pub(super) fn delivered(info: &mut Info) {
 pub(super) fn alarm_taken() {
     let timer = current().process().timers.interval.lock()[0].clone();
     if let Some(timer) = timer {
-        timer.go_on(&mut timer.state.lock());
+        timer.rearm(&mut timer.state.lock());
     }
 }

@@ -57,7 +57,7 @@ pub mod work_queue;
 pub use exit::{exit_alone, exit_group};
 pub use fork::{CloneRequest, check_namespaces, clone};
 #[cfg(feature = "selftest")]
-pub use init::doom;
+pub use init::spawn_and_wait_for_panic;
 pub use init::{init, spawn_kernel, start_cpu, start_init};
 pub use per_cpu::{CpuParts, PerCpu};
 pub use process::Process;

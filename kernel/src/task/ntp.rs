@@ -39,7 +39,7 @@ impl State {
     }
 }
 
-/// What moves the clock.
+/// The work that moves the clock.
 struct Mover;
 
 impl Expire for Mover {
@@ -86,7 +86,7 @@ pub fn change(change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
     drop(state);
     drop(spent);
     if ntp.fastest() > before {
-        clock::tell_followers();
+        clock::notify_followers();
     }
     Ok(ntp)
 }

@@ -32,8 +32,8 @@ const NEVER: i32 = -1000;
 struct Victim {
     process: Weak<Process>,
     space: Arc<AddressSpace>,
-    /// What it had when it was last seen to have given a part back, in pages; the part that it is
-    /// to give back again; and until when it is waited for to do so, in ticks.
+    /// Pages it held at the last progress, the pages that it must free next, and the deadline for
+    /// that in ticks.
     pages: usize,
     part: usize,
     until: u64,
@@ -79,7 +79,7 @@ fn pages(space: &AddressSpace) -> usize {
 }
 
 /// Waits until there is memory again. A system call that failed for want of it begins again.
-pub fn repay() {
+pub fn wait_for_memory() {
     let thread = current();
     thread.arch.work.fetch_and(!MEMORY, Relaxed);
     let failed = thread.arch.with_frame(|frame| {
@@ -103,7 +103,7 @@ pub fn repay() {
 
 /// Waits until there is memory again, or the current thread must die.
 #[allow(dead_code, reason = "not every architecture has guests")]
-pub fn wait() {
+pub fn wait_in_guest() {
     current().arch.work.fetch_and(!MEMORY, Relaxed);
     while !frame::is_ample() && make_room() {}
 }
@@ -203,8 +203,8 @@ fn badness(process: &Process) -> Option<(isize, Arc<AddressSpace>)> {
     Some(((pages(&space) + stacks + held) as isize + shift, space))
 }
 
-/// What oom_score shows: 667 of a process that has nothing, a thousand of one that has half of all
-/// memory.
+/// The value of oom_score: 667 of a process that has nothing, a thousand of one that has half of
+/// all memory.
 pub fn score(process: &Process) -> usize {
     let total = frame::total().max(1) as isize;
     let thousandths = |badness: isize| (1000 + badness * 1000 / total).max(0) as usize;

@@ -30,7 +30,7 @@ pub struct Pid {
     serial: u64,
 }
 
-/// What a number stands for: it is in use as long as that is anything.
+/// The uses of a number: it is in use as long as there is any.
 struct Entry {
     /// Which use of any number this is.
     serial: u64,
@@ -100,7 +100,7 @@ impl Kind {
     }
 }
 
-/// What new numbers are below.
+/// The limit of new numbers.
 pub fn pid_max() -> i32 {
     LIMIT.load(Relaxed)
 }
@@ -250,7 +250,7 @@ impl Tree {
     }
 
     /// The nearest living subreaper above a process, or process 1.
-    fn heir(&self, process: &Process) -> i32 {
+    fn find_reaper(&self, process: &Process) -> i32 {
         let mut heir = process.parent();
         let inherits = |above: &Arc<Process>| above.is_subreaper() && !above.is_exiting();
         while heir > 1 && !self.process(heir).is_some_and(inherits) {
@@ -595,7 +595,7 @@ fn collect<T>(processes: impl Iterator<Item = T>) -> Result<Vec<T>> {
     Ok(found)
 }
 
-/// What `select` finds of the processes of a group, asked in the order in which they came.
+/// The first result of `select` for the processes of a group, in the order in which they came.
 pub fn find_of_group<T>(group: i32, select: impl FnMut(&Arc<Process>) -> Option<T>) -> Option<T> {
     TREE.lock().list(Kind::Group, group).find_map(select)
 }
@@ -635,14 +635,14 @@ fn orphan(process: &Process, known: Option<Arc<Process>>) -> Option<(Arc<Process
     let child = tree.list(Kind::Children, process.pid()).next()?.clone();
     let parent = match known.filter(|known| !known.is_exiting()) {
         Some(known) => known,
-        None => tree.process(tree.heir(process))?.clone(),
+        None => tree.process(tree.find_reaper(process))?.clone(),
     };
     let heir = parent.pid();
     tree.leave(Kind::Children, &child);
     child.parent.store(heir, Relaxed);
     child.parent_tid.store(heir, Relaxed);
     tree.enter(Kind::Children, &child);
-    // What the old parent chose is not the new one's to bear.
+    // The new parent gets SIGCHLD, whatever the old parent chose.
     child.exit_signal.store(SIGCHLD, Relaxed);
     Some((child, parent))
 }

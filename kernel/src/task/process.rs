@@ -29,7 +29,7 @@ use crate::mm::AddressSpace;
 use crate::sync::{Mutex, MutexGuard, Once};
 use linux_raw_sys::general::SIGCHLD;
 
-/// What a process has of signals.
+/// The signal state of a process.
 pub struct SharedSignals {
     /// Signals for any of its threads.
     pub pending: Mutex<Pending>,
@@ -38,7 +38,7 @@ pub struct SharedSignals {
     pub stop: Stop,
     /// Threads that wait for signals outside of handlers (sigtimedwait).
     pub waited: WaitQueue,
-    /// What its signalfds wait for, once there was one.
+    /// The source that its signalfds wait for, once there was one.
     sent: Once<Arc<WaitSource>>,
 }
 
@@ -54,7 +54,7 @@ impl SharedSignals {
         }
     }
 
-    /// What signalfds wait for: that any signal is sent.
+    /// The source that signalfds wait for: notified when any signal is sent.
     ///
     /// # Errors
     /// ENOMEM.
@@ -70,7 +70,7 @@ impl SharedSignals {
         }
     }
 
-    /// What is done about each signal.
+    /// The actions of the signals.
     pub fn actions(&self) -> Arc<Actions> {
         self.actions.lock().clone()
     }
@@ -107,7 +107,7 @@ pub struct Image {
     pub data: Range<usize>,
 }
 
-/// What prctl(2) sets of a process, and its children and programs inherit, as bits.
+/// Flags that prctl(2) sets of a process, and its children and programs inherit.
 pub struct Mode;
 
 impl Mode {
@@ -199,7 +199,7 @@ pub struct Process {
 /// Says in `exit` that the process ends.
 const EXITING: u32 = 1 << 31;
 
-/// What a new process is made of.
+/// The parts of a new process.
 pub struct Parts<'a> {
     /// Its number.
     pub pid: i32,
@@ -211,13 +211,13 @@ pub struct Parts<'a> {
     pub group: i32,
     /// Session.
     pub session: i32,
-    /// What it does about signals.
+    /// Its actions of signals.
     pub actions: Arc<Actions>,
     /// Resource limits, which are copied.
     pub limits: &'a Limits,
     /// The credentials of its first thread.
     pub credentials: Arc<Credentials>,
-    /// What it runs.
+    /// The program that it runs.
     pub image: Image,
     /// Signal for its parent at its end.
     pub exit_signal: u32,
@@ -229,7 +229,7 @@ pub struct Parts<'a> {
     pub modes: u32,
     /// How likely it is to be killed for lack of memory.
     pub oom_adjust: OomAdjust,
-    /// What goes into a core file.
+    /// The kinds of memory that go into a core file.
     pub dump_filter: u32,
     /// Where its crossings are counted.
     pub counting: Arc<Group>,
@@ -460,14 +460,14 @@ impl Process {
 
     /// Settles the status (as wait(2) reports it) unless it is, and makes all threads end.
     pub fn begin_exit(&self, status: u32) {
-        self.settle_exit(status);
+        self.set_exit_status(status);
         for thread in self.threads().iter() {
             let sleeps = state::INTERRUPTIBLE | state::KILLABLE | state::STOPPED | state::TRACED;
             thread.when_not_looked_at(|| signal::notify(thread, sleeps));
         }
     }
 
-    pub(super) fn settle_exit(&self, status: u32) {
+    pub(super) fn set_exit_status(&self, status: u32) {
         _ = self
             .exit
             .compare_exchange(0, EXITING | status, AcqRel, Relaxed);
@@ -496,7 +496,7 @@ impl Process {
     }
 
     /// Lets go of the thread of a process that never began.
-    pub(super) fn forget_threads(&self) {
+    pub(super) fn drop_first_thread(&self) {
         let gone = core::mem::take(&mut *self.threads());
         drop(gone);
     }
@@ -523,7 +523,7 @@ impl Process {
         last
     }
 
-    /// What its threads used.
+    /// The usage of its threads.
     pub fn usage(&self) -> Usage {
         let living = self
             .threads()
@@ -532,7 +532,7 @@ impl Process {
         self.usage.lock()[0].plus(living)
     }
 
-    /// What its threads, and children that were waited for, read and wrote.
+    /// The transfers of its threads, and of children that were waited for.
     pub fn transfers(&self) -> Sums {
         let threads = self.threads();
         let living = threads.iter().map(|thread| thread.transfers.sums());
@@ -545,7 +545,7 @@ impl Process {
         own.peak = own.peak.max(peak);
     }
 
-    /// What its children used that were waited for.
+    /// The usage of its children that were waited for.
     pub fn children_usage(&self) -> Usage {
         self.usage.lock()[1]
     }

@@ -58,7 +58,7 @@ impl Area {
     }
 
     /// Forgets it: the memory is given up.
-    pub fn forget(&self) {
+    pub fn clear(&self) {
         self.set(0, 0, 0);
     }
 }
@@ -120,7 +120,7 @@ pub fn unregister(address: usize, len: usize, signature: u32) -> Result<()> {
     }
     check_same(area, address, len, signature)?;
     write_ids(address, 0, UNINITIALIZED)?;
-    area.forget();
+    area.clear();
     Ok(())
 }
 

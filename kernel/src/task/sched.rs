@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use super::count_groups::{self, Mode};
 use super::queue::{self, Queue};
 pub use super::queue::{
-    RunQueue, admit, dismiss, most_threads, runnable, set_most_threads, threads,
+    RunQueue, admit, most_threads, runnable, set_most_threads, threads, uncount,
 };
 use super::tick;
 use super::{Thread, current, membarrier, ptrace, real_time, timer};
@@ -30,7 +30,7 @@ use crate::sync::{MutexGuard, might_sleep};
 use linux_raw_sys::general::{SCHED_FIFO, SCHED_IDLE, SCHED_RR};
 use wakeup::{Sleeper, Wake};
 
-/// What a thread does, as bits: a wake-up names those that it ends.
+/// States of a thread, as bits: a wake-up names those that it ends.
 pub mod state {
     /// Runs, or could.
     pub const RUNNABLE: u8 = wakeup::RUNNABLE as u8;
@@ -96,9 +96,9 @@ impl Class {
     }
 }
 
-/// What the scheduler keeps of a thread.
+/// The scheduler's data of a thread.
 pub struct Entity {
-    /// What it does (bits of [`state`]), its CPU, and whether it is in that CPU's queue.
+    /// Its state (bits of [`state`]), its CPU, and whether it is in that CPU's queue.
     pub(super) sleeper: Sleeper,
     /// 0 in the real-time policies.
     weight: AtomicU32,
@@ -122,7 +122,7 @@ pub struct Entity {
     expelled: AtomicBool,
     /// How often it gave the CPU up, and how often it was taken away.
     switches: [AtomicU64; 2],
-    /// What else is kept in the real-time policies.
+    /// Its data of the real-time policies.
     pub(super) real_time: real_time::State,
 }
 
@@ -148,7 +148,7 @@ impl Entity {
         }
     }
 
-    /// What the thread does: bits of [`state`].
+    /// The thread's state: bits of [`state`].
     #[inline]
     pub fn state(&self) -> u8 {
         self.sleeper.state() as u8
@@ -273,14 +273,14 @@ impl Entity {
         self.queued_at.store(now, Relaxed);
     }
 
-    /// It comes to a CPU, or leaves a queue.
+    /// Adds the wait that ends now to the thread's run delay: it comes to a CPU, or leaves a queue.
     #[inline(always)]
     pub(super) fn arrive(&self, now: u64) {
         let before = self.run_delay().wrapping_sub(self.queued_at.load(Relaxed));
         self.run_delay.store(before.wrapping_add(now), Relaxed);
     }
 
-    pub(super) fn expel(&self) {
+    pub(super) fn remove_throttled(&self) {
         self.sleeper.dequeue();
         self.expelled.store(true, Relaxed);
     }
@@ -476,7 +476,7 @@ fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Th
     thread.sched.wait_from(now);
     let alert = target.sched().add(&mut queue, thread);
     if core::ptr::eq(target, cpu::this()) {
-        react(target, queue, now);
+        resched_if_needed(target, queue, now);
     } else {
         drop(queue);
         if alert {
@@ -486,7 +486,7 @@ fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Th
 }
 
 /// Looks at this CPU's queue after something was added.
-fn react(cpu: &'static Cpu, queue: MutexGuard<Queue>, now: u64) {
+fn resched_if_needed(cpu: &'static Cpu, queue: MutexGuard<Queue>, now: u64) {
     let preempts = cpu.sched().should_preempt(&queue, current(), now);
     drop(queue);
     if preempts {
@@ -500,7 +500,7 @@ fn react(cpu: &'static Cpu, queue: MutexGuard<Queue>, now: u64) {
 pub fn ipi() {
     membarrier::interrupt();
     if cpu::this().sched().waiting() != 0 {
-        react(cpu::this(), cpu::this().sched().lock(), time::now_ticks());
+        resched_if_needed(cpu::this(), cpu::this().sched().lock(), time::now_ticks());
     }
 }
 
@@ -528,7 +528,7 @@ pub fn start(thread: Arc<Thread>) {
 pub fn yield_now() {
     let cpu = cpu::this();
     if cpu.sched().waiting() != 0 {
-        cpu.sched().go_last(current());
+        cpu.sched().yield_turn(current());
         schedule();
     }
 }
@@ -655,13 +655,13 @@ fn try_classify(thread: &Thread, class: Class) -> bool {
 /// Makes a CPU look at its queue.
 fn interrupt(cpu: &'static Cpu) {
     if core::ptr::eq(cpu, cpu::this()) {
-        react(cpu, cpu.sched().lock(), time::now_ticks());
+        resched_if_needed(cpu, cpu.sched().lock(), time::now_ticks());
     } else {
         smp::kick(cpu.index());
     }
 }
 
-/// What a CPU does when there is nothing to do. Takes over the context that it started in.
+/// The loop of a CPU that has nothing to do. Takes over the context that it started in.
 pub fn idle() -> ! {
     #[cfg(feature = "selftest")]
     crate::selftest::on_idle_stack();
@@ -669,7 +669,7 @@ pub fn idle() -> ! {
     let bit = 1u64 << cpu.index();
     loop {
         while cpu.sched().waiting() != 0 || cpu.sched().take_back() || steal(cpu) {
-            tick::go_on(cpu);
+            tick::restart(cpu);
             schedule();
         }
         IDLE.fetch_or(bit, SeqCst);

@@ -18,7 +18,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
-/// What a filter costs beside its instructions, and how much all filters of a thread may cost
+/// The cost of a filter beside its instructions, and the most that all filters of a thread may cost
 /// (Linux's `MAX_INSNS_PER_PATH`).
 const OVERHEAD: usize = 4;
 const MOST: usize = 32768;
@@ -28,7 +28,7 @@ pub struct Filter {
     program: Vec<Instruction>,
     /// SECCOMP_FILTER_FLAG_LOG, if it was asked for.
     flags: u32,
-    /// What all cost together.
+    /// The cost of all together.
     cost: usize,
     previous: Option<Arc<Filter>>,
     /// The listener that decides where the filter does not.
@@ -70,7 +70,7 @@ impl Drop for Filter {
     }
 }
 
-/// What a thread has of it.
+/// The seccomp state of a thread.
 pub struct State {
     /// SECCOMP_MODE_*.
     mode: AtomicU32,
@@ -195,7 +195,7 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     if listener.is_some() && chain.any(|one| one.listener.is_some()) {
         return Err(Errno::EBUSY);
     }
-    if all && let Some(other) = stranger(thread.process(), previous.as_ref()) {
+    if all && let Some(other) = find_unsynced_thread(thread.process(), previous.as_ref()) {
         return Ok(other);
     }
     let filter = try_arc(Filter {
@@ -227,7 +227,7 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
 }
 
 /// A thread whose filters are not among those of the current one.
-fn stranger(process: &Process, own: Option<&Arc<Filter>>) -> Option<i32> {
+fn find_unsynced_thread(process: &Process, own: Option<&Arc<Filter>>) -> Option<i32> {
     let is_among = |filter: &Arc<Filter>| {
         core::iter::successors(own, |filter| filter.previous.as_ref())
             .any(|known| Arc::ptr_eq(known, filter))
@@ -240,18 +240,18 @@ fn stranger(process: &Process, own: Option<&Arc<Filter>>) -> Option<i32> {
     found.map(|thread| thread.tid())
 }
 
-/// What the filters of the current thread make of its system call: none if it may be made, else its
+/// Runs the filters of the current thread on its system call: none if it may be made, else its
 /// result.
-pub fn judge() -> Option<isize> {
+pub fn run_filters() -> Option<isize> {
     let thread = current();
     match thread.seccomp.mode() {
         SECCOMP_MODE_DISABLED => None,
-        _ if thread.tells(PTRACE_O_SUSPEND_SECCOMP) => None,
+        _ if thread.reports(PTRACE_O_SUSPEND_SECCOMP) => None,
         SECCOMP_MODE_STRICT if is_strict(&current_call()) => None,
         SECCOMP_MODE_STRICT => end_thread(SIGKILL),
         _ => {
             let call = current_call();
-            obey(strictest(&call), &call)
+            apply_verdict(strictest(&call), &call)
         }
     }
 }
@@ -293,7 +293,7 @@ fn strictest(call: &Call) -> (u32, Option<Arc<Listener>>) {
     (found.0, listener)
 }
 
-fn obey((verdict, listener): (u32, Option<Arc<Listener>>), call: &Call) -> Option<isize> {
+fn apply_verdict((verdict, listener): (u32, Option<Arc<Listener>>), call: &Call) -> Option<isize> {
     let data = verdict & SECCOMP_RET_DATA;
     match verdict & SECCOMP_RET_ACTION_FULL {
         SECCOMP_RET_ALLOW | SECCOMP_RET_LOG => None,
@@ -314,11 +314,15 @@ fn obey((verdict, listener): (u32, Option<Arc<Listener>>), call: &Call) -> Optio
             }
             let again = strictest(&call);
             let asks = again.0 & SECCOMP_RET_ACTION_FULL == SECCOMP_RET_TRACE;
-            if asks { None } else { obey(again, &call) }
+            if asks {
+                None
+            } else {
+                apply_verdict(again, &call)
+            }
         }
-        SECCOMP_RET_USER_NOTIF => {
-            listener.map_or(Some(Errno::ENOSYS.result()), |listener| listener.ask(call))
-        }
+        SECCOMP_RET_USER_NOTIF => listener.map_or(Some(Errno::ENOSYS.result()), |listener| {
+            listener.notify_and_wait(call)
+        }),
         SECCOMP_RET_KILL_THREAD => end_thread(SIGSYS),
         _ => exit::exit_group(SIGSYS),
     }

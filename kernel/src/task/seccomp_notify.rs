@@ -53,7 +53,7 @@ struct Notice {
 /// `struct seccomp_notif_resp`
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-struct Answer {
+struct Reply {
     id: u64,
     value: i64,
     error: i32,
@@ -72,14 +72,14 @@ struct AddFile {
 }
 
 /// `struct seccomp_notif_sizes`
-pub const SIZES: [u16; 3] = [size_of::<Notice>() as u16, size_of::<Answer>() as u16, 64];
+pub const SIZES: [u16; 3] = [size_of::<Notice>() as u16, size_of::<Reply>() as u16, 64];
 
 /// How far a question has come.
 #[derive(Clone, Copy)]
 enum Stage {
     New,
     Received,
-    Answered(Answer),
+    Answered(Reply),
 }
 
 struct Question {
@@ -134,7 +134,7 @@ struct Gift {
 
 impl Gift {
     /// Whether it is the answer too.
-    fn answers(&self) -> bool {
+    fn is_reply(&self) -> bool {
         self.request.flags & ADD_AND_SEND != 0
     }
 
@@ -179,9 +179,9 @@ pub struct Listener {
 }
 
 /// The open file; its end is that of listening.
-struct Ears(Arc<Listener>);
+struct ListenerFile(Arc<Listener>);
 
-impl Drop for Ears {
+impl Drop for ListenerFile {
     fn drop(&mut self) {
         self.0.deaf.store(true, Release);
         let mut from = 0;
@@ -203,8 +203,8 @@ impl Listener {
             deaf: AtomicBool::new(false),
             unused: AtomicBool::new(false),
         })?;
-        let ears = try_arc(Ears(listener.clone()))?;
-        let file = anonymous::file("seccomp notify", ears, OpenFlags(O_RDWR))?;
+        let handle = try_arc(ListenerFile(listener.clone()))?;
+        let file = anonymous::file("seccomp notify", handle, OpenFlags(O_RDWR))?;
         Ok((listener, file))
     }
 
@@ -222,7 +222,7 @@ impl Listener {
     }
 
     /// Asks about the current thread's call: none if it may be made, else its result.
-    pub fn ask(&self, call: &Call) -> Option<isize> {
+    pub fn notify_and_wait(&self, call: &Call) -> Option<isize> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Relaxed);
         let notice = Notice {
@@ -247,10 +247,10 @@ impl Listener {
             return Some(Errno::ENOMEM.result());
         }
         self.changed.notify();
-        let waited = self.await_answer(id, &asker);
-        match self.forget(id) {
+        let waited = self.wait_reply(id, &asker);
+        match self.remove_request(id) {
             Some(answer) if answer.flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE != 0 => None,
-            Some(Answer {
+            Some(Reply {
                 error: 0, value, ..
             }) => Some(value as isize),
             Some(answer) => Some(answer.error as isize),
@@ -261,7 +261,7 @@ impl Listener {
 
     /// Waits until the current thread's question has an answer, and takes the files that it is
     /// given.
-    fn await_answer(&self, id: u64, asker: &WaitQueue) -> core::result::Result<(), WaitError> {
+    fn wait_reply(&self, id: u64, asker: &WaitQueue) -> core::result::Result<(), WaitError> {
         let is_due = || self.deaf.load(Acquire) || self.looks(id, Question::is_due);
         let is_received = || self.looks(id, |one| one.sum().1);
         loop {
@@ -284,11 +284,11 @@ impl Listener {
     /// Takes a gift that nobody else can take back any more.
     fn take(&self, id: u64, gift: &Gift) {
         let result = gift.enter();
-        if gift.answers() {
+        if gift.is_reply() {
             // The current thread's question is there until it is forgotten.
             _ = self.change(id, |question| {
                 question.stage = match result {
-                    Ok(fd) => Stage::Answered(Answer {
+                    Ok(fd) => Stage::Answered(Reply {
                         id,
                         value: fd.into(),
                         error: 0,
@@ -304,13 +304,13 @@ impl Listener {
     }
 
     /// A question is over; its answer. Gifts that were not taken have nobody to take them.
-    fn forget(&self, id: u64) -> Option<Answer> {
+    fn remove_request(&self, id: u64) -> Option<Reply> {
         let gone = self.questions.lock().remove(&id)?;
         for gift in &gone.gifts {
             gift.complete(Err(Errno::ESRCH));
         }
         // A file that was to be the answer is none where it was not entered.
-        let untaken = gone.gifts.iter().any(|gift| gift.answers());
+        let untaken = gone.gifts.iter().any(|gift| gift.is_reply());
         match gone.stage {
             Stage::Answered(answer) if !untaken => Some(answer),
             _ => None,
@@ -371,7 +371,7 @@ impl Listener {
         written.map(|()| 0)
     }
 
-    fn send(&self, answer: Answer) -> Result<usize> {
+    fn send(&self, answer: Reply) -> Result<usize> {
         let goes_on = answer.flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE != 0;
         let says_more = answer.error != 0 || answer.value != 0;
         if answer.flags & !SECCOMP_USER_NOTIF_FLAG_CONTINUE != 0 || goes_on && says_more {
@@ -426,15 +426,15 @@ impl Listener {
             if !matches!(question.stage, Stage::Received) {
                 return Err(Errno::EINPROGRESS);
             }
-            if gift.answers() && !question.gifts.is_empty() {
+            if gift.is_reply() && !question.gifts.is_empty() {
                 return Err(Errno::EBUSY);
             }
             let gifts = &mut question.gifts;
             gifts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
             gifts.push_back(gift.clone());
-            if gift.answers() {
+            if gift.is_reply() {
                 let (value, error, flags) = (0, 0, 0);
-                question.stage = Stage::Answered(Answer {
+                question.stage = Stage::Answered(Reply {
                     id,
                     value,
                     error,
@@ -450,7 +450,7 @@ impl Listener {
         let taken = self.change(id, |question| {
             let mut gifts = question.gifts.iter();
             let at = gifts.position(|other| Arc::ptr_eq(other, gift));
-            if at.is_some() && gift.answers() {
+            if at.is_some() && gift.is_reply() {
                 question.stage = Stage::Received;
             }
             Ok(at.and_then(|at| question.gifts.remove(at)))
@@ -459,7 +459,7 @@ impl Listener {
     }
 }
 
-impl FileOps for Ears {
+impl FileOps for ListenerFile {
     fn is_stream(&self) -> bool {
         true
     }
@@ -468,7 +468,7 @@ impl FileOps for Ears {
         let listener = &self.0;
         match request {
             RECEIVE => listener.receive(argument),
-            SEND => listener.send(UserPtr::<Answer>::new(argument).read()?),
+            SEND => listener.send(UserPtr::<Reply>::new(argument).read()?),
             IS_VALID | IS_VALID_OLD => {
                 let id = UserPtr::<u64>::new(argument).read()?;
                 match listener.looks(id, |one| one.sum().1) {

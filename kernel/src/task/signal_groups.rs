@@ -1,8 +1,8 @@
 //! Signals to several processes, and a fork beside them.
 //!
-//! Whoever sends looks the processes up, and signals each without the tree's lock. A child that
-//! enters the tree in between would escape, so each process collects for its forks under way what
-//! is begun to be sent, and the child begins with that.
+//! A sender looks up the processes, then signals each without the tree's lock. A child that enters
+//! the tree in between would miss the signal, so each process collects, for its forks in progress,
+//! the signals whose sending has begun, and the child starts with those.
 
 extern crate alloc;
 

@@ -29,7 +29,7 @@ use crate::sync::Mutex;
 use crate::sync::Once;
 use linux_raw_sys::general::{RLIMIT_NOFILE, RLIMIT_NPROC, SCHED_RESET_ON_FORK};
 
-/// What a thread may share with others.
+/// The resources that a thread may share with others.
 #[derive(Default)]
 pub struct Resources {
     /// Memory.
@@ -38,14 +38,14 @@ pub struct Resources {
     pub files: Option<FdShare>,
     /// Root, directory, umask.
     pub fs: Option<FsShare>,
-    /// What the end of the last undoes of semaphores.
+    /// Changes of semaphores that the end of the last user undoes.
     pub undo_list: Option<Arc<UndoList>>,
 }
 
 /// Writes seconds and nanoseconds into a program's memory, as it lays them out.
 pub type PutTime = fn(usize, [i64; 2]) -> Result<()>;
 
-/// What a call that a signal interrupted needs when it goes on by restart_syscall(2).
+/// The arguments of an interrupted call that restart_syscall(2) continues.
 #[derive(Clone, Copy)]
 pub enum Restart {
     /// Nothing: EINTR.
@@ -130,9 +130,9 @@ pub struct Thread {
     io: Once<Arc<IoContext>>,
     /// Its CPU time as last reported.
     prev_cputime: PrevCputime,
-    /// What exit(2) gave it, as wait(2) reports it.
+    /// The status from exit(2), as wait(2) reports it.
     end_status: AtomicU32,
-    /// What it read and wrote.
+    /// Bytes that it read and wrote.
     pub transfers: Transfers,
     /// Page faults that were cured.
     faults: AtomicU64,
@@ -141,15 +141,15 @@ pub struct Thread {
     further: AtomicBool,
 }
 
-/// What a new thread is made of.
+/// The parts of a new thread.
 pub struct Parts<A: FnOnce() -> ThreadState> {
     /// Makes the hardware's part.
     pub arch: A,
     /// Its number.
     pub tid: i32,
-    /// What it belongs to.
+    /// The process that it belongs to.
     pub process: Arc<Process>,
-    /// What it shares or owns.
+    /// The resources that it shares or owns.
     pub resources: Resources,
     /// Its credentials.
     pub credentials: Arc<Credentials>,
@@ -169,7 +169,7 @@ pub struct Parts<A: FnOnce() -> ThreadState> {
     pub counted: bool,
     /// The clock's slack in ns.
     pub slack: usize,
-    /// What personality(2) said.
+    /// The value of personality(2).
     pub personality: u32,
     /// Where to write 0 and wake a futex when it ends; 0 for nowhere.
     pub clear_tid: usize,
@@ -277,7 +277,7 @@ impl Thread {
         resources.space.as_ref().map(|space| Arc::clone(space))
     }
 
-    /// What another thread gets that shares the address space with it (CLONE_VM).
+    /// A share of the address space for another thread (CLONE_VM).
     pub(super) fn share_space(&self) -> Option<SpaceUser> {
         let resources = self.resources.lock();
         resources.space.as_ref().map(SpaceUser::share)
@@ -299,7 +299,7 @@ impl Thread {
         resources.files.as_ref().map(|share| share.table().clone())
     }
 
-    /// What another thread gets that shares the descriptors with it (CLONE_FILES).
+    /// A share of the descriptors for another thread (CLONE_FILES).
     pub(super) fn share_files(&self) -> Option<FdShare> {
         self.resources.lock().files.as_ref().map(FdShare::share)
     }
@@ -338,7 +338,7 @@ impl Thread {
         share.is_some_and(|share| Arc::ptr_eq(share.context(), context))
     }
 
-    /// What another thread gets that shares root, directory and umask with it (CLONE_FS).
+    /// A share of root, directory and umask for another thread (CLONE_FS).
     ///
     /// # Errors
     /// EAGAIN: a thread that has them begins a program.
@@ -412,8 +412,8 @@ impl Thread {
         let undo_list = resources.undo_list.take();
         let files = resources.files.take();
         let fs = resources.fs.as_ref().map(|share| share.context().clone());
-        // Whoever asks finds it to have the context, or one user less: the context itself goes
-        // later.
+        // Another thread finds either that this one has the context, or that the context has one
+        // user less. The context itself is dropped later.
         drop(resources.fs.take());
         drop(resources);
         if let Some(list) = undo_list {
@@ -462,8 +462,8 @@ impl Thread {
         who.user.tasks() > self.process.limits.soft(RLIMIT_NPROC)
     }
 
-    /// Where it became a user who had too many processes, and who still has, it begins no program
-    /// (as it could make no process). Else that is forgotten.
+    /// Checks before execve(2): it fails while the process's user is over RLIMIT_NPROC because of
+    /// an earlier set*uid call. Otherwise clears the mark of that call.
     ///
     /// # Errors
     /// EAGAIN.
@@ -599,7 +599,7 @@ impl Thread {
         futex::reclassify(self);
     }
 
-    /// What threads that were cloned with CLONE_IO share.
+    /// The context that threads cloned with CLONE_IO share.
     pub fn io_context(&self) -> Option<&Arc<IoContext>> {
         self.io.get()
     }
@@ -657,7 +657,7 @@ impl Thread {
         self.death_signal.store(number, Relaxed);
     }
 
-    /// What it ends with, as wait(2) reports it: what ended the process, or what exit(2) gave it.
+    /// Its exit status, as wait(2) reports it: that of the process's end, or that from exit(2).
     pub(super) fn end_status(&self) -> u32 {
         let own = self.end_status.load(Relaxed);
         self.process.exit_status().unwrap_or(own)
@@ -706,7 +706,7 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         if self.counted {
-            sched::dismiss();
+            sched::uncount();
         }
         self.uncount();
     }

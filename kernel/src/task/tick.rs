@@ -50,7 +50,7 @@ impl Tick {
     }
 
     /// The clock of `cpu`, whose tick this is, struck: is it time to look?
-    pub(super) fn strike(&self, cpu: &'static Cpu, from: Interrupted, now: u64) {
+    pub(super) fn on_tick(&self, cpu: &'static Cpu, from: Interrupted, now: u64) {
         if now < self.due() {
             return;
         }
@@ -92,7 +92,7 @@ impl Default for Tick {
 
 /// This CPU runs a thread, or its thread has left a guest: it looks again.
 #[inline]
-pub fn go_on(cpu: &Cpu) {
+pub fn restart(cpu: &Cpu) {
     if cpu.tick().due() == u64::MAX {
         begin(cpu);
     }

@@ -1,4 +1,4 @@
-//! What is due when: each CPU has a queue of deadlines, and its clock strikes at the first.
+//! Timers: each CPU has a queue of deadlines, and its clock interrupts at the first.
 
 extern crate alloc;
 
@@ -26,10 +26,10 @@ enum Action {
     Call(Arc<dyn Expire>),
 }
 
-/// From when on nothing more is begun when the clock has struck, in ns. A user may have thousands of
-/// timers that are due again at once.
+/// Limit of one timer interrupt, in ns: nothing new is started after it. A user may have thousands
+/// of timers that are due again at once.
 const LONGEST: u64 = 500_000;
-/// How long a CPU is left alone at most after a strike that did not do all, in ns.
+/// Longest pause, in ns, after a timer interrupt that left something due.
 const LONGEST_REST: u64 = 100_000_000;
 
 /// One CPU's deadlines.
@@ -120,7 +120,7 @@ pub fn interrupt(from: Interrupted) {
     time::set_deadline(None);
     let (now, left) = expire(cpu);
     sched::check_slice(cpu, now);
-    cpu.tick().strike(cpu, from, now);
+    cpu.tick().on_tick(cpu, from, now);
     // A slice that is over needs no clock: the switch that it asked for begins the next one.
     let slice = Some(cpu.sched().slice_end()).filter(|&end| end > now);
     let next = cpu.timers().first().min(slice.unwrap_or(u64::MAX));
@@ -136,8 +136,8 @@ pub fn interrupt(from: Interrupted) {
     }
 }
 
-/// Does what is due on this CPU; the time then, and if something due is left, until when that
-/// waits: the CPU is its programs' for as long as this took, as with Linux's `hrtimer_interrupt`.
+/// Runs what is due on this CPU. Returns the time, and the time to continue at if something is
+/// left: programs get the CPU for as long as this took, as in Linux's `hrtimer_interrupt`.
 fn expire(cpu: &Cpu) -> (u64, Option<u64>) {
     let began = time::now_ticks();
     let (mut now, longest) = (began, time::ns_to_ticks(LONGEST));

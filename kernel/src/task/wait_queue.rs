@@ -21,7 +21,7 @@ pub enum WaitError {
     TimedOut,
 }
 
-/// Threads that wait for a condition. Whoever changes the condition wakes them, and they look
+/// Threads that wait for a condition. Code that changes the condition wakes them, and they check it
 /// again.
 pub struct WaitQueue {
     count: Waiters,

@@ -1,4 +1,4 @@
-//! What a thread has to do before its program goes on.
+//! Work of a thread before its program continues.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,11 +11,11 @@ use crate::errno::{Errno, Result};
 pub fn exit_work() {
     let work = current().arch.work.load(Relaxed);
     if work & NEED_RESCHED != 0 {
-        // What else there is, and what came meanwhile, is asked for next.
+        // Other work, and work that arrives meanwhile, is handled on the next pass.
         return sched::schedule();
     }
     if work & MEMORY != 0 {
-        return oom::repay();
+        return oom::wait_for_memory();
     }
     if work & SIGNAL != 0 {
         signal::deliver();
@@ -42,7 +42,7 @@ pub fn guest_work() -> Result<()> {
         if work & SIGNAL != 0 {
             return Err(Errno::EINTR);
         } else if work & MEMORY != 0 {
-            oom::wait();
+            oom::wait_in_guest();
         } else if work & RSEQ != 0 {
             rseq::store_cpu();
         } else {

@@ -96,9 +96,9 @@ pub struct Injector {
     enabled: AtomicBool,
 }
 
-/// Why a message did not arrive.
+/// Why a message was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum Dropped {
     /// The guest has not turned it on.
     Off,
     /// The guest does not know the event.
@@ -152,18 +152,18 @@ impl Injector {
         machine: &impl Machine,
         device: u32,
         event: u32,
-    ) -> Result<Option<u16>, Lost> {
+    ) -> Result<Option<u16>, Dropped> {
         if !self.enabled.load(Acquire) {
-            return Err(Lost::Off);
+            return Err(Dropped::Off);
         }
         let numbers = u16::try_from(device).ok().zip(u16::try_from(event).ok());
         let found = numbers.and_then(|(device, event)| self.index.get(device, event));
-        let lpi = u32::from(found.ok_or(Lost::Unknown)?.lpi);
+        let lpi = u32::from(found.ok_or(Dropped::Unknown)?.lpi);
         let shared = machine.shared();
-        let place = shared.target(lpi).ok_or(Lost::Unknown)?;
-        let private = machine.private(place).ok_or(Lost::Unknown)?;
+        let place = shared.target(lpi).ok_or(Dropped::Unknown)?;
+        let private = machine.private(place).ok_or(Dropped::Unknown)?;
         if !private.has_lpis_on() {
-            return Err(Lost::Off);
+            return Err(Dropped::Off);
         }
         Ok(shared.raise_lpi(lpi))
     }
@@ -192,7 +192,7 @@ impl Its {
     /// Back to reset, where tables keep their places.
     pub fn reset(&mut self, injector: &Injector, shared: &Shared) {
         injector.enabled.store(false, Release);
-        self.forget_devices(injector, shared);
+        self.drop_devices(injector, shared);
         *self = Its {
             device_table: self.device_table & !VALID,
             collection_table: self.collection_table & !VALID,
@@ -322,7 +322,7 @@ impl Its {
             BASER0 if !enabled => {
                 self.device_table = attributes(value) & !READ_ONLY | DEVICES;
                 if value & VALID == 0 {
-                    self.forget_devices(injector, machine.shared());
+                    self.drop_devices(injector, machine.shared());
                 }
             }
             BASER1 if !enabled => {
@@ -368,7 +368,7 @@ impl Its {
         }
     }
 
-    fn forget_devices(&mut self, injector: &Injector, shared: &Shared) {
+    fn drop_devices(&mut self, injector: &Injector, shared: &Shared) {
         self.devices = Vec::new();
         injector.index.retain(|translation| {
             shared.remove_lpi(translation.lpi.into());

@@ -93,7 +93,7 @@ impl Its {
 
     /// Reads all tables, and forgets all former state.
     pub fn restore(&mut self, injector: &Injector, machine: &impl Machine) -> Result<(), Unsaved> {
-        self.forget_devices(injector, machine.shared());
+        self.drop_devices(injector, machine.shared());
         self.collections = Vec::new();
         self.restore_collections(machine)?;
         if self.device_table & VALID == 0 {

@@ -288,7 +288,7 @@ impl Vmas {
     /// The VMA that holds `address`, tried first at the place that `hint` keeps.
     #[inline]
     pub fn find_near(&self, address: usize, hint: &AtomicUsize) -> Option<&Vma> {
-        let near = self.tree.by_way(hint.load(Relaxed));
+        let near = self.tree.at_cursor(hint.load(Relaxed));
         if let Some(vma) = near.filter(|vma| vma.start <= address && address < vma.end) {
             return Some(vma);
         }
@@ -298,11 +298,11 @@ impl Vmas {
     #[cold]
     #[inline(never)]
     fn find_far(&self, address: usize, hint: &AtomicUsize) -> Option<&Vma> {
-        let near = self.tree.by_long_way(hint.load(Relaxed));
+        let near = self.tree.at_cursor_slow(hint.load(Relaxed));
         if let Some(vma) = near.filter(|vma| vma.start <= address && address < vma.end) {
             return Some(vma);
         }
-        let (way, vma) = self.tree.way_to(address)?;
+        let (way, vma) = self.tree.cursor_to(address)?;
         hint.store(way, Relaxed);
         Some(vma).filter(|vma| vma.start <= address)
     }

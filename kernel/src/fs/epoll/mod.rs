@@ -30,11 +30,11 @@ use linux_raw_sys::general::{
     EPOLLRDBAND, EPOLLWAKEUP, O_RDWR,
 };
 
-/// What goes with EPOLLEXCLUSIVE.
+/// Flags that EPOLLEXCLUSIVE may be combined with.
 const EXCLUSIVE_KINDS: u32 =
     EPOLLEXCLUSIVE | EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
 
-/// What no file tells, on Linux either.
+/// Bits that no file reports, on Linux either.
 const UNTOLD: u32 = EPOLLRDBAND | EPOLLMSG;
 const _: () = assert!(
     abi::options::EPOLL.mask()
@@ -69,12 +69,13 @@ struct Item {
     /// The file again, where a change asks it.
     exclusive: Option<Watched>,
     set: Arc<Set>,
-    /// What is asked for, with the EPOLLET and EPOLLONESHOT bits; 0 once a one-shot was reported.
+    /// The events asked for, with the EPOLLET and EPOLLONESHOT bits; 0 once a one-shot was
+    /// reported.
     wanted: AtomicU32,
     data: AtomicU64,
     queued: AtomicBool,
     standing: Standing,
-    /// What it takes of its set's user.
+    /// The charge to its set's user.
     _watch: Watch,
     /// Its number among those who hold the file.
     held_as: u64,
@@ -109,7 +110,7 @@ impl Item {
 
 impl Watcher for Item {
     fn changed(&self) -> bool {
-        // What another watcher wants must not end with the one that is woken.
+        // An exclusive wake-up must not be consumed by a watcher whose event is not ready.
         let ready = |file: &File| !self.events_of(file).is_empty();
         let exclusive = self.exclusive.as_ref();
         let wanted = exclusive.is_none_or(|file| file.with(ready).unwrap_or(false));
@@ -215,7 +216,7 @@ impl Set {
         let exclusive = event.events & EPOLLEXCLUSIVE != 0;
         let exclusive = exclusive.then(|| Watched::new(file)).transpose()?;
         let watch = Watch::new(&self.user).or_else(|_| {
-            self.forget_closed();
+            self.remove_closed();
             Watch::new(&self.user)
         })?;
         let holder = Arc::downgrade(self);
@@ -245,7 +246,7 @@ impl Set {
             return Err(error);
         }
         *item.table.lock() = Some(table);
-        // Whoever took it out meanwhile found no watch to end.
+        // A thread that removed it meanwhile found no watch to end.
         let member = self.item(fd, file);
         if !member.is_ok_and(|now| Arc::ptr_eq(&now, &item)) {
             item.unwatch();
@@ -289,7 +290,7 @@ impl Set {
         drop(members);
         if gone {
             item.queued.store(false, Release);
-            // Whoever made it ready meanwhile found it queued.
+            // An event meanwhile found it queued.
             self.check(item);
         }
     }
@@ -327,7 +328,7 @@ impl Set {
 
     /// Takes out the members whose files are closed.
     #[cold]
-    fn forget_closed(&self) {
+    fn remove_closed(&self) {
         let mut next = self.member_from((i32::MIN, 0));
         while let Some(item) = next {
             let (fd, file) = item.key;

@@ -1,4 +1,4 @@
-//! What an inode has of locks (Linux's `struct file_lock_context`).
+//! An inode's locks (Linux's `struct file_lock_context`).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -118,9 +118,9 @@ impl Context {
         self.held.lock().of(range.owner).own(range)
     }
 
-    /// Gives `wanted` to its owner, or returns what stands against it. Of flock, a lock of the
-    /// other kind is then gone: as on Linux it is given up first, so that of two who want to
-    /// exchange theirs one can.
+    /// Grants `wanted`, or returns the conflicting lock. As on Linux, converting a lock of flock(2)
+    /// drops the old lock first, so that one of two processes that exchange their locks can
+    /// proceed.
     ///
     /// # Errors
     /// ENOLCK.

@@ -73,7 +73,7 @@ impl Cursor {
             }
             cond_resched_killable()?;
         }
-        self.line = text.whole()?;
+        self.line = text.read_all()?;
         self.place += 1;
         Ok(true)
     }

@@ -24,7 +24,7 @@ struct Waiting {
 
 impl Waiting {
     /// Whether the wait is not over: a waiter that was woken may not have run yet.
-    fn stands(&self) -> bool {
+    fn is_pending(&self) -> bool {
         Context::find(self.key)
             .is_some_and(|context| is_blocked(&context, &self.wanted, self.blocker))
     }
@@ -69,7 +69,7 @@ fn enter(context: &Context, wanted: Lock) -> Result<Option<(u64, Owner)>> {
     let blocker = against.owner;
     if deadlocks(wanted.owner, blocker, |owner| {
         let mut waits = waiting.of(&owner).iter();
-        waits.find(|one| one.stands()).map(|one| one.blocker)
+        waits.find(|one| one.is_pending()).map(|one| one.blocker)
     }) {
         return Err(Errno::EDEADLK);
     }

@@ -23,7 +23,7 @@ pub struct Super {
     own: Own,
 }
 
-/// What can be chosen for a file system, by its kind.
+/// A file system's options, by its kind.
 enum Own {
     Nothing,
     Files,
@@ -143,7 +143,7 @@ impl Super {
         })
     }
 
-    /// What it is.
+    /// The name of its kind.
     pub fn kind(&self) -> &'static str {
         self.kind
     }
@@ -153,7 +153,7 @@ impl Super {
         &self.root
     }
 
-    /// What statfs(2) returns of it.
+    /// Its result of statfs(2).
     pub fn stat(&self) -> FsStat {
         let magic = match self.kind {
             "proc" => PROC_SUPER_MAGIC,
@@ -183,7 +183,7 @@ impl Drop for Super {
     fn drop(&mut self) {
         inotify::unmounted(self.root.inode().attr().device);
         if let Some(node) = tmpfs::node_of(&self.root) {
-            node.dismantle(&self.root);
+            node.tear_down(&self.root);
         }
     }
 }

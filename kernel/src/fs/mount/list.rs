@@ -1,4 +1,4 @@
-//! What /proc/PID/mounts and mountinfo show.
+//! The text of /proc/PID/mounts and mountinfo.
 
 use super::super::device;
 use super::super::path::{Path, TOO_LONG};
@@ -88,8 +88,8 @@ fn each(root: &Path, mut write_line: impl FnMut(&Arc<Mount>, &[u8])) -> Result<(
     Ok(())
 }
 
-/// The path from `root` to a mount, where there is one; `known` are those of the mounts above. Of a
-/// folder that is removed and mounted elsewhere the path is no other.
+/// The path from `root` to a mount, where there is one; `known` are those of the mounts above. A
+/// removed folder that is also mounted elsewhere keeps its path.
 fn path_of(
     mount: &Arc<Mount>,
     root: &Path,

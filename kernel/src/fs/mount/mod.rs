@@ -39,7 +39,7 @@ pub struct Mount {
     expiring: AtomicBool,
     /// It is in the tree.
     attached: AtomicBool,
-    /// What it covers. None for the root of the tree, and outside of it.
+    /// The place that it covers. None for the root of the tree, and outside of it.
     place: Mutex<Option<Path>>,
 }
 
@@ -56,7 +56,7 @@ pub const KEPT: u32 = MS_RDONLY
 /// Those of them that say when the time of the last access changes.
 const ATIME: u32 = MS_NOATIME | MS_NODIRATIME | MS_STRICTATIME;
 
-/// What a mount keeps of flags; MS_STRICTATIME counts before MS_NOATIME.
+/// The flags that a mount keeps; MS_STRICTATIME counts before MS_NOATIME.
 fn kept(flags: u32) -> u32 {
     if flags & MS_STRICTATIME != 0 {
         flags & KEPT & !MS_NOATIME
@@ -94,7 +94,7 @@ impl Mount {
         self.id
     }
 
-    /// What is seen at its place.
+    /// The dentry that is seen at its place.
     pub fn root(&self) -> &Arc<Dentry> {
         &self.root
     }
@@ -204,7 +204,7 @@ fn attach(tree: &mut Vec<Arc<Mount>>, mount: Arc<Mount>, target: Path) -> Result
     let covered = target.dentry().clone();
     let id = above.id;
     *mount.place.lock() = Some(target);
-    if let Err(error) = covered.cover(id, mount.clone()) {
+    if let Err(error) = covered.mount(id, mount.clone()) {
         let place = mount.place.lock().take();
         drop(place);
         return Err(error);
@@ -220,7 +220,7 @@ fn detach(mount: &Mount) {
     mount.attached.store(false, Relaxed);
     let place = mount.place.lock().take();
     if let Some(place) = place {
-        place.uncover(place.mount_id());
+        place.unmount(place.mount_id());
     }
 }
 
@@ -390,7 +390,7 @@ pub fn unmount(path: Path, flags: u32) -> Result<()> {
     let below = below(&tree, mount)?;
     take_out(&mut tree, mount)?;
     drop(tree);
-    // What held the file system last takes it apart here, with no lock held.
+    // The last reference to the file system may be dropped here, with no lock held.
     drop(path);
     for mount in below {
         drop(mount);

@@ -5,7 +5,7 @@ use super::super::file::{File, FileOps, OpenFlags, Record, Whence};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::seq_file::{self, Content, Text};
 use super::parse;
-use super::subject::{self, Subject, Who};
+use super::subject::{self, Subject, Task};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::put;
@@ -15,7 +15,7 @@ use linux_raw_sys::general::O_CLOEXEC;
 
 /// The directory of the descriptors: of links to the files, or of what is known of them.
 pub struct Directory {
-    who: Who,
+    who: Task,
     device: u64,
     inode: u64,
     infos: bool,
@@ -23,7 +23,7 @@ pub struct Directory {
 
 impl Directory {
     /// The directory for `who`.
-    pub fn new(who: Who, device: u64, inode: u64, infos: bool) -> Self {
+    pub fn new(who: Task, device: u64, inode: u64, infos: bool) -> Self {
         Directory {
             who,
             device,
@@ -130,7 +130,7 @@ impl FileOps for Directory {
 /// One descriptor.
 #[derive(Clone, Copy)]
 struct Descriptor {
-    who: Who,
+    who: Task,
     fd: i32,
     device: u64,
     inode: u64,

@@ -4,7 +4,7 @@ use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::seq_file;
-use super::subject::{self, Who};
+use super::subject::{self, Task};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_format;
@@ -19,14 +19,14 @@ const PERMISSIONS: u32 = 0o500;
 
 /// The directory: a link for each VMA that shows a file, by its addresses.
 pub struct Directory {
-    who: Who,
+    who: Task,
     device: u64,
     inode: u64,
 }
 
 impl Directory {
     /// The directory for `who`.
-    pub fn new(who: Who, device: u64, inode: u64) -> Self {
+    pub fn new(who: Task, device: u64, inode: u64) -> Self {
         Directory { who, device, inode }
     }
 }
@@ -131,7 +131,7 @@ impl FileOps for Directory {
 
 /// A link to a file that is mapped.
 struct Mapped {
-    who: Who,
+    who: Task,
     range: Range<usize>,
     device: u64,
     inode: u64,
@@ -175,7 +175,8 @@ impl Inode for Mapped {
         Ok(Link::Jump(self.file()?.path().clone()))
     }
 
-    /// Whoever maps a file need not be able to open it: only the privileged get to it this way.
+    /// A process that maps a file need not be allowed to open it: only the privileged get to it
+    /// this way.
     fn follow(&self) -> Result<Link> {
         if can(CAP_SYS_ADMIN) || can(CAP_CHECKPOINT_RESTORE) {
             self.link()

@@ -1,4 +1,4 @@
-//! What procfs shows of a process's memory.
+//! Files of procfs about a process's memory.
 
 use super::super::seq_file::{Content, Line, Text};
 use super::super::seq_records::Records;
@@ -42,15 +42,15 @@ pub struct Opened {
     /// Where the environment and the auxiliary vector lie in it.
     environment: Range<usize>,
     auxiliary: Range<usize>,
-    show: Show,
+    show: ShowSpace,
 }
 
 /// Writes what such a file shows.
-pub type Show = fn(&Opened, &AddressSpace, &mut Text) -> Result<()>;
+pub type ShowSpace = fn(&Opened, &AddressSpace, &mut Text) -> Result<()>;
 
 impl Opened {
-    /// What `show` writes of `space`, the memory of `subject`.
-    pub fn new(subject: &Subject, space: Weak<AddressSpace>, show: Show) -> Self {
+    /// A file with the text that `show` writes of `space`, the memory of `subject`.
+    pub fn new(subject: &Subject, space: Weak<AddressSpace>, show: ShowSpace) -> Self {
         let image = subject.process.image();
         Opened {
             space,
@@ -186,15 +186,15 @@ fn line(vma: &Vma, text: &mut Text) {
 /// is its address.
 pub struct Areas {
     space: Weak<AddressSpace>,
-    show: ShowArea,
+    show: ShowVma,
 }
 
 /// Writes what such a file shows of a VMA.
-pub type ShowArea = fn(&AddressSpace, &Vma, &mut Text);
+pub type ShowVma = fn(&AddressSpace, &Vma, &mut Text);
 
 impl Areas {
-    /// What `show` writes of the VMAs of `space`.
-    pub fn new(space: Weak<AddressSpace>, show: ShowArea) -> Self {
+    /// A file with the text that `show` writes of the VMAs of `space`.
+    pub fn new(space: Weak<AddressSpace>, show: ShowVma) -> Self {
         Areas { space, show }
     }
 }
@@ -254,7 +254,7 @@ fn usage_lines(size: Option<usize>, usage: &Usage, locked: usize, text: &mut Tex
     }
 }
 
-/// What a VMA that is locked holds in memory.
+/// Bytes that a locked VMA holds in memory.
 fn locked_bytes(vma: &Vma, usage: &Usage) -> usize {
     if vma.flags.has(Flags::LOCKED) {
         usage.proportional

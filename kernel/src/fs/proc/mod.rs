@@ -26,7 +26,7 @@ use crate::task::{Process, pid_table};
 use alloc::sync::Arc;
 pub use options::Options;
 use process::Directory;
-use subject::Who;
+use subject::Task;
 
 /// Positions in the root from this one on are processes, by number.
 const PROCESSES: u64 = 1 << 16;
@@ -37,7 +37,7 @@ struct Root {
     options: Arc<Options>,
 }
 
-/// What is shown where only processes are.
+/// Names beside those of processes.
 const OWN: [&[u8]; 2] = [b"self", b"thread-self"];
 
 /// The root of a new procfs.
@@ -96,11 +96,11 @@ impl Inode for Root {
             return self.fixed.lookup(here, name);
         };
         let who = match pid_table::process(number) {
-            Some(process) => Who::new(&process, None),
+            Some(process) => Task::new(&process, None),
             // A thread that is not listed can be found all the same.
             None => {
                 let thread = pid_table::thread(number).ok_or(Errno::ENOENT)?;
-                Who::new(thread.process(), Some(number))
+                Task::new(thread.process(), Some(number))
             }
         };
         if !self.options.shows(&who.find()?) {
@@ -138,11 +138,11 @@ impl FileOps for Root {
             );
             let next = PROCESSES + pid as u64 + 1;
             from = pid + 1;
-            let subject = Who::new(&process, None).find();
+            let subject = Task::new(&process, None).find();
             if !subject.is_ok_and(|subject| self.options.shows(&subject)) {
                 continue;
             }
-            let inode = process::number(Who::new(&process, None));
+            let inode = process::number(Task::new(&process, None));
             if !emit(Record {
                 inode,
                 kind: Kind::Directory,

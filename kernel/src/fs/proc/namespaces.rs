@@ -5,7 +5,7 @@ use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::path::Path;
 use super::super::seq_file;
-use super::subject::{self, Who};
+use super::subject::{self, Task};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{try_arc, try_format};
 use crate::mm::user::UserPtr;
@@ -57,7 +57,7 @@ impl Namespace {
     }
 }
 
-/// What a namespace's file leads to.
+/// The target of a namespace's file.
 struct Node(&'static Namespace);
 
 impl Inode for Node {
@@ -111,7 +111,7 @@ pub fn of(file: &File) -> Option<&'static Namespace> {
 
 /// The directory of the links.
 pub struct Directory {
-    who: Who,
+    who: Task,
     device: u64,
     inode: u64,
 }
@@ -121,7 +121,7 @@ const PERMISSIONS: u32 = 0o511;
 
 impl Directory {
     /// The directory for `who`.
-    pub fn new(who: Who, device: u64, inode: u64) -> Self {
+    pub fn new(who: Task, device: u64, inode: u64) -> Self {
         Directory { who, device, inode }
     }
 }
@@ -188,7 +188,7 @@ impl FileOps for Directory {
 
 /// A link to a namespace.
 struct Member {
-    who: Who,
+    who: Task,
     namespace: &'static Namespace,
     device: u64,
     inode: u64,

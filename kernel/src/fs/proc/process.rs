@@ -7,7 +7,7 @@ use super::super::mount;
 use super::super::path::Path;
 use super::super::seq_file::{self, Content, Text};
 use super::super::seq_records;
-use super::subject::{self, Subject, Who};
+use super::subject::{self, Subject, Task};
 use super::{Options, control, fds, map_files, mem, memory, namespaces, pagemap, parse, status};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
@@ -23,9 +23,9 @@ enum Member {
     /// Only for those who may inspect the process.
     Private(fn(&Subject, &mut Text) -> Result<()>),
     /// About the memory that there is when it is opened, with these permissions.
-    OfMemory(memory::Show, u32),
+    OfMemory(memory::ShowSpace, u32),
     /// The same about each of its VMAs, for everybody.
-    Areas(memory::ShowArea),
+    Areas(memory::ShowVma),
     Setting(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
@@ -160,20 +160,20 @@ impl Member {
 }
 
 /// The number of a process's or thread's directory.
-pub fn number(who: Who) -> u64 {
+pub fn number(who: Task) -> u64 {
     (who.pid as u64) << 20 | (who.tid.unwrap_or(0) as u64) << 4 | 1
 }
 
 /// The directory of a process or thread.
 pub struct Directory {
-    who: Who,
+    who: Task,
     device: u64,
     options: Arc<Options>,
 }
 
 impl Directory {
     /// The directory of `who`.
-    pub fn new(who: Who, device: u64, options: Arc<Options>) -> Self {
+    pub fn new(who: Task, device: u64, options: Arc<Options>) -> Self {
         Directory {
             who,
             device,
@@ -302,7 +302,7 @@ impl FileOps for Directory {
 /// A file or link in the directory.
 #[derive(Clone, Copy)]
 struct Leaf {
-    who: Who,
+    who: Task,
     member: Member,
     device: u64,
     inode: u64,
@@ -358,7 +358,7 @@ impl Inode for Leaf {
             Private(_) if !subject.may_look() => Err(Errno::EACCES),
             OfMemory(show, permissions) => {
                 let space = subject.open_memory()?;
-                // What anybody may ask for is empty when the process has ended.
+                // A file that anybody may read is empty when the process has ended.
                 if space.is_none() && permissions & 0o004 == 0 {
                     return Err(Errno::ESRCH);
                 }
@@ -389,7 +389,7 @@ impl Inode for Leaf {
 
 /// The directory of a process's threads.
 struct Threads {
-    who: Who,
+    who: Task,
     device: u64,
     inode: u64,
     options: Arc<Options>,
@@ -418,7 +418,7 @@ impl Inode for Threads {
 
     fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         let tid = parse(name).ok_or(Errno::ENOENT)?;
-        let who = Who {
+        let who = Task {
             tid: Some(tid),
             ..self.who
         };
@@ -451,7 +451,7 @@ impl FileOps for Threads {
         for tid in tids {
             let (name, inode) = (
                 try_format(format_args!("{tid}"))?,
-                number(Who {
+                number(Task {
                     tid: Some(tid),
                     ..self.who
                 }),

@@ -18,7 +18,7 @@ use abi::sysctl::sysctl;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
-/// What a filter of system calls can do.
+/// The actions of a filter of system calls.
 const ACTIONS: &[u8] = b"kill_process kill_thread trap errno user_notif trace log allow\n";
 
 /// A setting that Linux lets be changed and that stays what it is here: a write fails
@@ -35,7 +35,10 @@ pub const SYS: &[(&str, Node)] = &[
         "fs",
         Directory(&[
             ("aio-max-nr", File(|text| put!(text, "{}\n", aio::MAX))),
-            ("aio-nr", File(|text| put!(text, "{}\n", aio::asked()))),
+            (
+                "aio-nr",
+                File(|text| put!(text, "{}\n", aio::active_requests())),
+            ),
             (
                 "file-max",
                 Numbers(

@@ -12,7 +12,7 @@ use alloc::sync::{Arc, Weak};
 
 /// Which process or thread a directory is of.
 #[derive(Clone, Copy)]
-pub struct Who {
+pub struct Task {
     /// The process.
     pub pid: i32,
     /// The thread, or the whole process.
@@ -32,10 +32,10 @@ pub struct Subject {
     pub alone: bool,
 }
 
-impl Who {
+impl Task {
     /// A process, or a thread of it.
     pub fn new(process: &Process, tid: Option<i32>) -> Self {
-        Who {
+        Task {
             pid: process.pid(),
             tid,
             began: process.started(),

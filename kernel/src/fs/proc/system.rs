@@ -67,7 +67,7 @@ pub const ROOT: &[(&str, Node)] = &[
 const HZ: u64 = 250;
 const JIFFIES_AT_BOOT: u64 = (1 << 32) - 300 * HZ;
 
-/// What the reader's counting group did.
+/// The counts of the reader's counting group.
 fn crossings(text: &mut Text) {
     // What does not fit is reported when the whole is done.
     _ = count_groups::write(current().process(), text);
@@ -76,7 +76,7 @@ fn crossings(text: &mut Text) {
 /// The writer counts anew.
 fn renew_crossings(bytes: &[u8]) -> Result<()> {
     match bytes.trim_ascii() {
-        b"new" => count_groups::renew(),
+        b"new" => count_groups::move_to_new_group(),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -175,7 +175,7 @@ fn meminfo(text: &mut Text) {
     }
 }
 
-/// What sysfs shows of the memory of the one node.
+/// The memory of the one node, as in sysfs.
 pub fn node_meminfo(text: &mut Text) {
     let (total, free) = (frame::total(), frame::free_count());
     let used = total.saturating_sub(free);
@@ -185,7 +185,7 @@ pub fn node_meminfo(text: &mut Text) {
     put_held(text, NODE);
 }
 
-/// What a line of a node begins with.
+/// The beginning of a node's lines.
 const NODE: &str = "Node 0 ";
 
 fn put_frames(text: &mut Text, head: &str, name: &str, frames: usize) {
@@ -196,7 +196,7 @@ fn put_frames(text: &mut Text, head: &str, name: &str, frames: usize) {
     );
 }
 
-/// What memory is used for. Files are memory here, so they count as shared memory too; nothing is
+/// The uses of memory. Files are memory here, so they count as shared memory too; nothing is
 /// swapped or written back.
 fn put_held(text: &mut Text, head: &str) {
     let (file, anonymous) = frame::held_by_programs();
@@ -260,7 +260,7 @@ fn busy() -> Times {
     sum
 }
 
-/// What processes used, those that were waited for included.
+/// CPU time of processes, those that were waited for included.
 fn usage() -> Usage {
     let mut sum = Usage::default();
     _ = pid_table::for_each(

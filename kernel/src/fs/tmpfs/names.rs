@@ -161,7 +161,7 @@ impl Node {
             _ => {
                 both.target().reserve()?;
                 let freed = match occupant {
-                    Some(old) => target.give_way(old, source, both.target())?,
+                    Some(old) => target.replace_existing(old, source, both.target())?,
                     None => 0,
                 };
                 match whiteout {
@@ -188,7 +188,12 @@ impl Node {
 
     /// Removes `old` from this directory, whose `content` is locked, for `source` to come there.
     /// Returns the links that the directory had by it.
-    fn give_way(&self, old: &Dentry, source: &Dentry, content: &mut Directory) -> Result<i32> {
+    fn replace_existing(
+        &self,
+        old: &Dentry,
+        source: &Dentry,
+        content: &mut Directory,
+    ) -> Result<i32> {
         match (links_of(source), links_of(old)) {
             (1, 0) => return Err(Errno::ENOTDIR),
             (0, 1) => return Err(Errno::EISDIR),
@@ -202,7 +207,7 @@ impl Node {
     /// Takes the tree below this directory apart, whose dentries and directories hold one another.
     /// Depth-first, by way of the dentries' own directories: a program decides how deep the tree is,
     /// and how large. Others run meanwhile.
-    pub fn dismantle(&self, here: &Arc<Dentry>) {
+    pub fn tear_down(&self, here: &Arc<Dentry>) {
         let mut at = here.clone();
         loop {
             let last = super::node_of(&at).and_then(|node| {

@@ -125,7 +125,7 @@ impl Tty {
             TIOCGWINSZ => UserPtr::new(argument).write(&self.state.lock().size)?,
             TIOCSWINSZ => self.resize(UserPtr::new(argument).read()?),
             TIOCSCTTY => self.set_controlling(argument == 1)?,
-            TIOCNOTTY => self.give_up()?,
+            TIOCNOTTY => self.detach_session()?,
             TIOCGPGRP => number.write(&self.own_foreground()?)?,
             TIOCSPGRP => self.set_foreground(number.read()?)?,
             TIOCGSID => number.write(&self.own_session()?)?,
@@ -184,7 +184,7 @@ impl Tty {
     }
 
     /// TIOCNOTTY: a session leader gives its terminal up.
-    fn give_up(&self) -> Result<()> {
+    fn detach_session(&self) -> Result<()> {
         let session = self.own_session()?;
         if session == crate::task::current().process_id() {
             super::session_ended(session);

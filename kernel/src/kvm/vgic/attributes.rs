@@ -21,7 +21,7 @@ use crate::mm::user::UserPtr;
 
 /// How many interrupts there are unless the VMM says.
 const DEFAULT_INTERRUPTS: u32 = 256;
-/// What the VMM may ask for.
+/// Requests that the VMM may make.
 const INTERRUPTS: core::ops::RangeInclusive<u32> = 64..=1024;
 /// Alignment of frames.
 const ALIGNMENT: u64 = 0x1_0000;
@@ -31,7 +31,7 @@ const FLAGS: u64 = 0xf000;
 const BASE: u64 = 0x000f_ffff_ffff_0000;
 const COUNT: u32 = 52;
 
-/// What the VMM has said so far.
+/// The VMM's settings so far.
 pub struct Setup {
     /// The end of the guest's physical addresses.
     limit: u64,
@@ -72,7 +72,7 @@ impl FileOps for Device {
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
         let machine = &self.0;
-        let wanted = asked(machine, request, argument)?;
+        let wanted = read_request(machine, request, argument)?;
         let vgic = machine.vgic().ok_or(Errno::ENXIO)?;
         match request {
             uapi::SET_DEVICE_ATTR => set(machine, vgic, &wanted),
@@ -82,8 +82,8 @@ impl FileOps for Device {
     }
 }
 
-/// What a request to a device is about: attributes are all that there is.
-pub fn asked(machine: &Machine, request: u32, argument: usize) -> Result<DeviceAttribute> {
+/// Reads the argument of a request to a device: attributes are all that there is.
+pub fn read_request(machine: &Machine, request: u32, argument: usize) -> Result<DeviceAttribute> {
     if !machine.is_mine() {
         return Err(Errno::EIO);
     }

@@ -96,8 +96,8 @@ impl Frames {
     }
 }
 
-/// Does a guest's access to what is at an address. Returns the value read; the vCPUs that have to
-/// look at its interrupts is told.
+/// Performs a guest's access to a frame. Returns the value read, and notifies the vCPUs that must
+/// refresh their interrupts.
 pub fn access(frame: Frame, shared: &Shared, directory: &Directory, access: &Access) -> u64 {
     let (value, effect, whose) = match frame {
         Frame::Distributor => {
@@ -174,14 +174,14 @@ pub fn notify(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Optio
 fn notify_some(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
     match effect {
         Effect::Nothing => {}
-        Effect::Private => whose.into_iter().for_each(|vcpu| vcpu.ask_to_look()),
+        Effect::Private => whose.into_iter().for_each(|vcpu| vcpu.request_refresh()),
         Effect::Shared { word, bits } => {
             let numbers = (0..32).filter(|bit| bits >> bit & 1 != 0);
             let places = numbers.flat_map(|bit| shared.concerned(32 * word + bit));
             places
                 .filter_map(|place| vcpus.get(usize::from(place)))
-                .for_each(|vcpu| vcpu.ask_to_look());
+                .for_each(|vcpu| vcpu.request_refresh());
         }
-        Effect::Everyone => vcpus.iter().for_each(|vcpu| vcpu.ask_to_look()),
+        Effect::Everyone => vcpus.iter().for_each(|vcpu| vcpu.request_refresh()),
     }
 }

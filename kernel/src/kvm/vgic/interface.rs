@@ -60,7 +60,7 @@ pub fn with_state<R>(
 ) -> R {
     let used = interface.registers().len();
     fold(interface, private, shared, directory, machine);
-    settle_timers(private);
+    rearm_timers(private);
     let result = access();
     fill(interface, private, shared, used);
     result
@@ -104,7 +104,7 @@ fn set_lines(private: &Private, mask: u32, high: u32) {
 }
 
 /// Timers whose line fell before the guest took their interrupt may interrupt again.
-fn settle_timers(private: &Private) {
+fn rearm_timers(private: &Private) {
     let line = private.bank.line.load(Relaxed);
     let fallen = line & timer::INTERRUPTS & !timer::lines();
     if fallen != 0 {
@@ -144,7 +144,7 @@ fn take_back(
     let spilled = interface.has_spilled();
     interface.fold(private, shared, |place| {
         if let Some(vcpu) = directory.vcpus().get(usize::from(place)) {
-            vcpu.ask_to_look();
+            vcpu.request_refresh();
         }
     });
     if spilled {

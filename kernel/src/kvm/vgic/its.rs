@@ -5,7 +5,7 @@
 use alloc::sync::Arc;
 
 use spin::Once;
-use vgic::its::{self, Injector, Its, Lost, TRANSLATER, Unsaved};
+use vgic::its::{self, Dropped, Injector, Its, TRANSLATER, Unsaved};
 use vgic::vmm::Refused;
 use vgic::{Access, Private, Shared, redistributor};
 
@@ -13,7 +13,7 @@ use super::super::uapi::{self, DeviceAttribute, Msi, its as number, vgic as attr
 use super::super::vcpu::Vcpu;
 use super::super::vm::Machine;
 use super::Vgic;
-use super::attributes::asked;
+use super::attributes::read_request;
 use super::frames::Frame;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
@@ -54,7 +54,7 @@ struct Device {
     unit: Arc<Unit>,
 }
 
-/// What an ITS sees of its machine.
+/// An ITS's view of its machine.
 struct Bus<'a> {
     machine: &'a Machine,
     shared: &'a Shared,
@@ -149,8 +149,8 @@ pub fn signal_msi(machine: &Machine, message: &Msi) -> Result<usize> {
                 .for_each(|place| its::Machine::notify(&bus, place));
             Ok(1)
         }
-        Err(Lost::Unknown) => Ok(0),
-        Err(Lost::Off) => Err(Errno::EBUSY),
+        Err(Dropped::Unknown) => Ok(0),
+        Err(Dropped::Off) => Err(Errno::EBUSY),
     }
 }
 
@@ -189,7 +189,7 @@ impl FileOps for Device {
     }
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
-        let wanted = asked(&self.machine, request, argument)?;
+        let wanted = read_request(&self.machine, request, argument)?;
         let vgic = self.machine.vgic().ok_or(Errno::ENXIO)?;
         match request {
             uapi::SET_DEVICE_ATTR => self.set(vgic, &wanted),
@@ -335,7 +335,7 @@ impl its::Machine for Bus<'_> {
 
     fn notify(&self, place: u16) {
         if let Some(vcpu) = self.vcpus.get(usize::from(place)) {
-            vcpu.ask_to_look();
+            vcpu.request_refresh();
         }
     }
 

@@ -12,7 +12,7 @@ pub use attributes::create;
 pub use frames::{Frames, access, access_alone, is_held_elsewhere};
 pub use interface::{enter, is_due, leave, next_timer, refill, timer, with_state};
 pub use its::{access_by_memory, signal_msi};
-pub use sgi::send;
+pub use sgi::send_sgi;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -92,7 +92,7 @@ impl Vgic {
         self.frames.get()
     }
 
-    /// What all virtual CPUs share, once complete.
+    /// The state that all virtual CPUs share, once complete.
     #[inline]
     pub fn shared(&self) -> Option<&Shared> {
         Some(&self.complete.get()?.shared)

@@ -7,7 +7,7 @@ use super::super::vcpu::Vcpu;
 
 /// Sends what `value`, written by `sender`, asks for.
 #[inline]
-pub fn send(directory: &Directory, sender: &Vcpu, register: SgiRegister, value: u64) {
+pub fn send_sgi(directory: &Directory, sender: &Vcpu, register: SgiRegister, value: u64) {
     let sgi = Sgi::decode(value);
     let group1 = register.may_raise(true);
     let deliver = |vcpu: &Vcpu| {

@@ -29,7 +29,7 @@ pub const QUOTED: usize = 520;
 const BY_ICMP: u8 = 2;
 const BY_ICMP_V6: u8 = 3;
 
-/// What an error reports, as `struct sock_extended_err`.
+/// An error report, as `struct sock_extended_err`.
 #[derive(Clone, Copy)]
 pub struct Report {
     /// The origin of the error.
@@ -110,8 +110,8 @@ impl Errors {
         self.0.lock().front().map(|waiting| waiting.report.error())
     }
 
-    /// There is something to tell of a datagram to `to`, which began so. Without room nobody is
-    /// told.
+    /// Queues an error report for a datagram to `to`, which began with `quoted`; drops it when
+    /// full.
     pub fn push(&self, report: Report, to: SocketAddr, quoted: Vec<u8>) {
         let mut queue = self.0.lock();
         if queue.len() < MOST && queue.try_reserve(1).is_ok() {

@@ -1,4 +1,4 @@
-//! What a datagram's header would say: programs can set it, and ask for it beside the bytes.
+//! The fields of a datagram's header: programs can set them, and ask for them beside the bytes.
 
 use super::errors::Report;
 use super::is_local;
@@ -83,8 +83,8 @@ impl Header {
         }
     }
 
-    /// How many hops it is allowed.
-    pub fn hops(&self) -> u8 {
+    /// The limit of hops.
+    pub fn hop_limit(&self) -> u8 {
         self.hops.unwrap_or(HOPS) as u8
     }
 
@@ -116,11 +116,11 @@ impl Header {
             (IPV6, IPV6_TCLASS) => self.class = field(number(data, -1, 255)?),
             (IP, IP_PKTINFO) => {
                 let info = <[[u8; 4]; 3]>::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
-                self.come_from(Ipv4Addr::from(info[1]).into())?;
+                self.set_source(Ipv4Addr::from(info[1]).into())?;
             }
             (IPV6, IPV6_PKTINFO) => {
                 let (ip, _) = <[u8; 16]>::read_from_prefix(data).map_err(|_| Errno::EINVAL)?;
-                self.come_from(Ipv6Addr::from(ip).into())?;
+                self.set_source(Ipv6Addr::from(ip).into())?;
             }
             (UDP, UDP_SEGMENT) => {
                 let bytes = u16::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
@@ -139,7 +139,7 @@ impl Header {
         Ok(())
     }
 
-    fn come_from(&mut self, ip: IpAddr) -> Result<()> {
+    fn set_source(&mut self, ip: IpAddr) -> Result<()> {
         if ip.is_unspecified() {
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl Header {
         }
     }
 
-    /// What was not set is as the sender's options have it.
+    /// Fields that were not set come from the sender's options.
     pub fn complete(&mut self, options: &Options, to: SocketAddr) {
         let [hops, class] = if to.is_ipv4() {
             [(IP, IP_TTL), (IP, IP_TOS)]

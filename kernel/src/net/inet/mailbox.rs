@@ -9,7 +9,7 @@ use crate::net::address::Name;
 use crate::net::channel::{Channel, Kind};
 use crate::net::control_message::Ancillary;
 use crate::net::socket::{Base, Received};
-use crate::net::stream::{self, Manner};
+use crate::net::stream::{self, ReadMode};
 use crate::net::wait::Wait;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -49,7 +49,7 @@ impl Mailbox {
         match received {
             Err(Errno::EFAULT) => Err(Errno::EFAULT),
             Err(_) => {
-                self.inbox.lose();
+                self.inbox.count_drop();
                 Ok(false)
             }
             Ok(_) => Ok(true),
@@ -62,8 +62,8 @@ impl Mailbox {
         self.inbox.fail(report.error());
     }
 
-    /// Forgets the queue of errors.
-    pub fn forget_errors(&self) {
+    /// Clears the queue of errors.
+    pub fn clear_error_queue(&self) {
         self.errors.clear();
     }
 
@@ -90,7 +90,7 @@ impl Mailbox {
             return Err(error);
         }
         let deaf = || self.deaf.load(Acquire);
-        stream::receive(&self.inbox, to, flags, Manner::RECORDS, deaf, wait)
+        stream::receive(&self.inbox, to, flags, ReadMode::RECORDS, deaf, wait)
     }
 
     /// Receives an error, after which the next is due.

@@ -66,7 +66,7 @@ impl Packet {
             return Err(Errno::EMSGSIZE);
         }
         let mut bytes = reserved(start + len)?;
-        let (class, hops) = (header.class(), header.hops());
+        let (class, hops) = (header.class(), header.hop_limit());
         match (route.from, route.to) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 let number = if whole {
@@ -143,7 +143,7 @@ impl Packet {
         })
     }
 
-    /// What it carries.
+    /// Its payload.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.start..]
     }

@@ -81,8 +81,8 @@ impl Place {
         self.claim(at, given, how.ports, base, socket)
     }
 
-    /// Has an address and no port.
-    pub fn stand(&self, ip: IpAddr) {
+    /// Sets the address, without a port.
+    pub fn set_local_ip(&self, ip: IpAddr) {
         *self.bound.lock() = Some(Bound {
             local: SocketAddr::new(ip, 0),
             given: [!ip.is_unspecified(), false],
@@ -169,9 +169,8 @@ impl Place {
         bound.as_ref().is_some_and(|bound| bound.claim.is_some())
     }
 
-    /// Leaves what bind(2) was given, and nothing else, when a connection is dissolved; TCP `keeps`
-    /// its port too.
-    pub fn dissolve(&self, keeps: bool) {
+    /// Ends a connection: what bind(2) was given stays, and nothing else; TCP `keeps` its port too.
+    pub fn disconnect(&self, keeps: bool) {
         let mut place = self.bound.lock();
         let Some(bound) = &mut *place else { return };
         let [address, port] = [bound.given[0], bound.given[1] || keeps];

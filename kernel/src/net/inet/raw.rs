@@ -149,7 +149,7 @@ impl Raw {
         _ = self.mail.take(&mut Source::kernel(seen), ancillary, from);
     }
 
-    /// What it says of an IPv4 address at a socket of IPv6.
+    /// The error for an IPv4 address on an IPv6 socket.
     fn foreign(&self, error: Errno) -> Errno {
         if self.is_raw() { error } else { Errno::EINVAL }
     }
@@ -232,8 +232,8 @@ impl Raw {
         Packet::new(route, header, &[&head, rest], true)
     }
 
-    /// A packet that it may have sent was taken by nobody.
-    fn hear(&self, packet: &Packet, why: Why) {
+    /// Reports that nobody took a packet that it may have sent.
+    fn report_error(&self, packet: &Packet, why: Why) {
         let option = if self.is_v6() {
             (IPV6, IPV6_RECVERR)
         } else {
@@ -306,7 +306,7 @@ pub fn refused(packet: &Packet, why: Why) {
     if is_seen(protocol) {
         members(family(packet), protocol.into(), |raw| {
             if raw.is_between(from, to) {
-                raw.hear(packet, why);
+                raw.report_error(packet, why);
             }
         });
     }
@@ -347,20 +347,20 @@ impl Socket for Raw {
         if self.connected_to().is_some() {
             return Err(Errno::EINVAL);
         }
-        self.place.stand(at.ip());
+        self.place.set_local_ip(at.ip());
         Ok(())
     }
 
     fn connect(self: Arc<Self>, address: &Address, _wait: &Wait) -> Result<()> {
         if address.is_unspecified() {
             *self.peer.lock() = None;
-            self.place.dissolve(false);
+            self.place.disconnect(false);
             return Ok(());
         }
         let given = address.inet(self.base.domain)?;
         let Route { from, to, .. } = self.route(given.ip())?;
         if self.is_raw() && self.place.local().is_none() {
-            self.place.stand(unspecified(self.base.domain));
+            self.place.set_local_ip(unspecified(self.base.domain));
         }
         self.place.bind_any_to(from);
         *self.peer.lock() = Some(SocketAddr::new(to, given.port()));
@@ -444,8 +444,8 @@ impl Socket for Raw {
         self.mail.inbox.held()
     }
 
-    fn lost(&self) -> u32 {
-        self.mail.inbox.lost()
+    fn drops(&self) -> u32 {
+        self.mail.inbox.drops()
     }
 
     fn take_error(&self) -> Option<Errno> {
@@ -477,7 +477,7 @@ impl Socket for Raw {
         if matches!((level, name), (IP, IP_RECVERR) | (IPV6, IPV6_RECVERR))
             && !self.options.is_on(level, name)
         {
-            self.mail.forget_errors();
+            self.mail.clear_error_queue();
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::net::control_message::Control;
 use crate::net::mib::{self, Event};
 use crate::net::options::bytes;
 use crate::net::socket::{Base, Outgoing, Received, Socket};
-use crate::net::stream::{self, Manner};
+use crate::net::stream::{self, ReadMode};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once};
 use crate::task::clock;
@@ -261,7 +261,7 @@ impl Tcp {
         }
     }
 
-    /// What connect says of a socket that is not idle.
+    /// The result of connect for a socket that is not idle.
     fn check_idle(&self) -> Result<bool> {
         if self.listener.get().is_some() {
             return Err(Errno::EISCONN);
@@ -352,7 +352,7 @@ impl Socket for Tcp {
         if address.is_unspecified() {
             self.stop_listening();
             self.disconnect(true);
-            self.place.dissolve(true);
+            self.place.disconnect(true);
             return Ok(());
         }
         let given = address.inet(self.base.domain)?;
@@ -460,12 +460,12 @@ impl Socket for Tcp {
         }
         let link = self.link().ok_or(Errno::ENOTCONN)?;
         let deaf = || link.deaf.load(Acquire);
-        let manner = Manner {
+        let mode = ReadMode {
             credentials: false,
             low_water: self.base.options.low_water(),
             peeks_wait: true,
         };
-        stream::receive(&link.incoming, to, flags, manner, deaf, wait)
+        stream::receive(&link.incoming, to, flags, mode, deaf, wait)
     }
 
     fn put_header(&self, _header: &Header, control: &mut Control) -> Result<()> {

@@ -175,7 +175,7 @@ impl Udp {
         let damaged = ancillary.header.unsummed && !self.options.is_on(UDP, UNSUMMED_RECEIVED);
         let taken = if damaged {
             data.discard()?;
-            self.mail.inbox.lose();
+            self.mail.inbox.count_drop();
             false
         } else {
             self.mail.take(data, ancillary, from)?
@@ -217,8 +217,8 @@ impl Udp {
         Ok(())
     }
 
-    /// Nobody has the port `to`: the sender is told where it is connected to there, or asked to be
-    /// told.
+    /// No socket has port `to`: the sender gets the error if it is connected there, or if it set
+    /// IP_RECVERR.
     fn refused(&self, data: &mut Source, to: SocketAddr) -> Result<()> {
         self.count(Event::NoPorts, to);
         let asked = if to.is_ipv4() {
@@ -323,7 +323,7 @@ pub fn receive(packet: &Packet) {
     let (from, to) = (SocketAddr::new(from, word(0)), SocketAddr::new(to, word(2)));
     match receiver(&ports::UDP, to, from) {
         Some(target) => {
-            let header = Header::new(packet.header.hops(), packet.header.class(), to);
+            let header = Header::new(packet.header.hop_limit(), packet.header.class(), to);
             let ancillary = Ancillary {
                 header,
                 ..Ancillary::default()
@@ -361,7 +361,7 @@ impl Socket for Udp {
     fn connect(self: Arc<Self>, address: &Address, _wait: &Wait) -> Result<()> {
         if address.is_unspecified() {
             *self.peer.lock() = None;
-            self.place.dissolve(false);
+            self.place.disconnect(false);
             return Ok(());
         }
         let given = address.inet(self.base.domain)?;
@@ -468,8 +468,8 @@ impl Socket for Udp {
         self.mail.inbox.held()
     }
 
-    fn lost(&self) -> u32 {
-        self.mail.inbox.lost()
+    fn drops(&self) -> u32 {
+        self.mail.inbox.drops()
     }
 
     fn take_error(&self) -> Option<Errno> {
@@ -495,7 +495,7 @@ impl Socket for Udp {
         if matches!((level, name), (IP, IP_RECVERR) | (IPV6, IPV6_RECVERR))
             && !self.options.is_on(level, name)
         {
-            self.mail.forget_errors();
+            self.mail.clear_error_queue();
         }
         if (level, name) == (UDP, CORK) && self.options.value(UDP, CORK) == 0 {
             let begun = self.begun.lock().take();

@@ -1,4 +1,4 @@
-//! What sockets there are (NETLINK_SOCK_DIAG), as ss(8) asks.
+//! Lists of sockets (NETLINK_SOCK_DIAG), as ss(8) asks.
 
 use super::reply::{MULTI, Reply};
 use crate::errno::{Errno, Result};
@@ -99,13 +99,13 @@ impl Dump {
             AF_UNIX => true,
             AF_NETLINK => self.protocol == ALL_PROTOCOLS || self.protocol == base.protocol,
             _ if base.kind == RAW => self.protocol == IPPROTO_RAW as u32,
-            _ => self.protocol == base.protocol && proc_net::is_told(socket),
+            _ => self.protocol == base.protocol && proc_net::is_listed(socket),
         };
         base.domain == self.family && of_protocol && self.states >> state(socket) & 1 != 0
     }
 
     /// Lists sockets until the reply is full, and says whether there may be more.
-    pub fn go_on(&mut self, reply: &mut Reply) -> bool {
+    pub fn continue_dump(&mut self, reply: &mut Reply) -> bool {
         let mut next = self.next;
         let more = socket_table::each_from(&mut next, |socket| {
             if self.wants(&**socket) {
@@ -122,7 +122,8 @@ impl Dump {
     }
 }
 
-/// What waits to be read and to be sent; of a socket that listens, how many connections do and may.
+/// The bytes that wait to be read and to be sent; of a socket that listens, how many connections do
+/// and may.
 fn queues(socket: &dyn Socket) -> [u32; 2] {
     let waiting = socket.backlog().or_else(|| socket.waiting().ok());
     let (received, sent) = waiting.unwrap_or_default();

@@ -22,7 +22,7 @@ use crate::net::channel::{Channel, Kind};
 use crate::net::control_message::Ancillary;
 use crate::net::options::number;
 use crate::net::socket::{Base, Outgoing, Received, Socket, SocketFile};
-use crate::net::stream::{self, Manner};
+use crate::net::stream::{self, ReadMode};
 use crate::net::wait::Wait;
 use crate::net::{DATAGRAM, RAW};
 use crate::sync::{Once, SleepMutex};
@@ -120,7 +120,7 @@ impl Netlink {
             _ => route::handle(&mut reply, request, body),
         };
         if done.is_ok() && self.base.protocol == DIAG {
-            return self.go_on();
+            return self.continue_dump();
         }
         if let Err(error) = done {
             reply.bytes.clear();
@@ -157,13 +157,13 @@ impl Netlink {
     }
 
     /// Goes on with a dump while at least half of the room is free.
-    fn go_on(&self) -> Result<()> {
+    fn continue_dump(&self) -> Result<()> {
         let mut current = self.dump.lock();
         while let Some((dump, request)) = &mut *current
             && self.inbox.has_half()
         {
             let mut reply = Reply::new(*request, self.port()?)?;
-            if !dump.go_on(&mut reply) {
+            if !dump.continue_dump(&mut reply) {
                 reply.done();
                 *current = None;
             }
@@ -244,9 +244,9 @@ impl Socket for Netlink {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let received = stream::receive(&self.inbox, to, flags, Manner::RECORDS, || false, wait)?;
-        // What cannot be reported now is reported by a later call.
-        _ = self.go_on();
+        let received = stream::receive(&self.inbox, to, flags, ReadMode::RECORDS, || false, wait)?;
+        // An error that cannot be reported now is reported by a later call.
+        _ = self.continue_dump();
         Ok(received)
     }
 

@@ -22,7 +22,7 @@ const PATH_MAX: usize = 108;
 /// How many names there are for sockets that are bound anywhere.
 const ANYWHERE: u32 = 1 << 20;
 
-/// What a name stands for.
+/// The socket that a name stands for.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     /// An abstract name, with its leading zero byte, of sockets of one kind.
@@ -154,7 +154,7 @@ fn until_zero(path: &[u8]) -> &[u8] {
 fn make(path: &[u8], permissions: u32) -> Result<Arc<Dentry>> {
     let context = current().fs();
     let (directory, last) = Walk::new(&context).parent(None, path)?;
-    let name = last.proper(Errno::EADDRINUSE)?;
+    let name = last.last_component(Errno::EADDRINUSE)?;
     if last.directory {
         return Err(Errno::ENOENT);
     }

@@ -12,7 +12,7 @@ use crate::net::backlog::Backlog;
 use crate::net::channel::{Channel, Kind};
 use crate::net::control_message::{Peer, Sender};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
-use crate::net::stream::{self, Manner};
+use crate::net::stream::{self, ReadMode};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once, SleepMutex};
 use alloc::sync::Arc;
@@ -23,7 +23,7 @@ struct Link {
     incoming: Arc<Channel>,
     outgoing: Arc<Channel>,
     peer: Arc<Mutex<Name>>,
-    peer_who: Peer,
+    peer_credentials: Peer,
 }
 
 struct Listener {
@@ -98,13 +98,13 @@ impl Connected {
             incoming: there.clone(),
             outgoing: back.clone(),
             peer: self.bound.name().clone(),
-            peer_who: own,
+            peer_credentials: own,
         });
         Ok(Link {
             incoming: back,
             outgoing: there,
             peer: other.bound.name().clone(),
-            peer_who: others,
+            peer_credentials: others,
         })
     }
 
@@ -261,12 +261,12 @@ impl Socket for Connected {
             return link.incoming.receive_urgent(to, flags);
         }
         let credentials = self.base.options.wants_credentials();
-        let manner = Manner {
+        let mode = ReadMode {
             credentials,
             low_water: self.base.options.low_water(),
             peeks_wait: false,
         };
-        let mut received = stream::receive(&link.incoming, to, flags, manner, || false, wait)?;
+        let mut received = stream::receive(&link.incoming, to, flags, mode, || false, wait)?;
         if received.count > 0 {
             received.found.from = link.peer.lock().clone();
         }
@@ -300,7 +300,7 @@ impl Socket for Connected {
             return Ok(());
         };
         if read {
-            link.incoming.unhear();
+            link.incoming.shut_reader();
         }
         if write {
             link.outgoing.finish();
@@ -375,9 +375,9 @@ impl Socket for Connected {
         self.link.get()?.incoming.take_error()
     }
 
-    fn peer_who(&self) -> Option<Peer> {
+    fn peer_credentials(&self) -> Option<Peer> {
         match (self.link.get(), self.listener.get()) {
-            (Some(link), _) => Some(link.peer_who.clone()),
+            (Some(link), _) => Some(link.peer_credentials.clone()),
             (None, Some(listener)) => Some(listener.who.clone()),
             _ => None,
         }

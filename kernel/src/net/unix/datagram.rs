@@ -21,7 +21,7 @@ use linux_raw_sys::net::*;
 /// Messages that wait before a sender has to (`net.unix.max_dgram_qlen`), and one more.
 const QUEUE: usize = 11;
 
-/// What others send to.
+/// The inbox that others send to.
 struct Inbox {
     channel: Arc<Channel>,
     name: Arc<Mutex<Name>>,
@@ -260,7 +260,7 @@ impl Socket for Datagram {
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
         if read {
-            self.inbox.channel.unhear();
+            self.inbox.channel.shut_reader();
         }
         if write {
             self.finished.store(true, Release);
@@ -305,7 +305,7 @@ impl Socket for Datagram {
         self.inbox.take_error()
     }
 
-    fn peer_who(&self) -> Option<Peer> {
+    fn peer_credentials(&self) -> Option<Peer> {
         self.creator.get().cloned()
     }
 

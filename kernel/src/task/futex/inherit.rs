@@ -2,7 +2,7 @@
 //! their priorities, and so does the owner of a lock that it waits for in turn.
 //!
 //! Each waiter of a real-time policy stands in a tree, by whose lock it waits for and by its
-//! priority. Whoever changes who waits for whom lets the waiter find its place anew after the
+//! priority. Code that changes the lock that a waiter waits for repositions the waiter after the
 //! change.
 
 use alloc::sync::Arc;
@@ -72,7 +72,7 @@ impl Owner {
 }
 
 /// The owner of the lock that `thread` waits for.
-fn awaited(thread: &Thread) -> Option<Arc<Thread>> {
+fn lock_owner(thread: &Thread) -> Option<Arc<Thread>> {
     thread.awaited_owner()?.thread()
 }
 
@@ -124,7 +124,7 @@ pub fn closes_circle(owner: &Arc<Thread>) -> bool {
         if core::ptr::eq(&*owner, current()) {
             return true;
         }
-        match pi::others_wait().then(|| awaited(&owner)).flatten() {
+        match pi::others_wait().then(|| lock_owner(&owner)).flatten() {
             Some(next) => owner = next,
             None => return false,
         }
@@ -151,7 +151,7 @@ fn inherit(donors: &mut Donors, mut owner: Arc<Thread>) {
         // A waiter is in its bucket before it looks at its own priority.
         fence(SeqCst);
         place(donors, &owner);
-        match awaited(&owner) {
+        match lock_owner(&owner) {
             Some(next) => owner = next,
             None => return,
         }
@@ -163,7 +163,7 @@ pub fn reclassify(thread: &Thread) {
     let mut donors = CHAINS.lock();
     classify(thread);
     if pi::others_wait()
-        && let Some(owner) = awaited(thread)
+        && let Some(owner) = lock_owner(thread)
     {
         place(&mut donors, thread);
         inherit(&mut donors, owner);
@@ -174,7 +174,7 @@ pub fn reclassify(thread: &Thread) {
 pub fn waits(thread: &Thread) {
     if thread.sched.is_real_time() {
         let mut donors = CHAINS.lock();
-        if let Some(owner) = awaited(thread) {
+        if let Some(owner) = lock_owner(thread) {
             place(&mut donors, thread);
             inherit(&mut donors, owner);
         }

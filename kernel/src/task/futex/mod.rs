@@ -41,10 +41,10 @@ const OWNER_DIED: u32 = 1 << 30;
 /// FUTEX_TID_MASK
 const TID: u32 = OWNER_DIED - 1;
 
-/// What a word is: the same from all processes that share it.
+/// The identity of a word: the same from all processes that share it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
-    /// Address of the space, in which who waits is, or number of the shared object whoever maps it.
+    /// Address of the waiter's address space, or number of the shared object in any space.
     of: usize,
     /// Address or offset in it.
     at: usize,
@@ -103,7 +103,7 @@ struct Waiter {
     slot: Arc<AtomicU32>,
 }
 
-/// What a thread waits for at its word.
+/// The kind of a wait at a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     /// To be woken.
@@ -114,7 +114,7 @@ enum Kind {
     LockLater(Key),
 }
 
-/// What `Waiter::slot` holds until somebody wakes it; then the index.
+/// The value of `Waiter::slot` until a thread wakes it; then the index.
 const WAITING: u32 = u32::MAX;
 
 const BUCKETS: usize = 256;
@@ -171,7 +171,7 @@ fn bring_forward(waiters: &mut VecDeque<Waiter>) {
 pub struct Wanted {
     /// Its address.
     pub address: usize,
-    /// What it must hold for the wait to begin.
+    /// The value that it must hold for the wait to begin.
     pub value: u32,
     /// Which wake-ups count.
     pub bits: u32,
@@ -260,7 +260,7 @@ fn enter_and_wait(
 ///
 /// # Errors
 /// ERESTARTSYS.
-fn is_settled(slot: &AtomicU32) -> Result<bool> {
+fn is_woken(slot: &AtomicU32) -> Result<bool> {
     if slot.load(Acquire) != WAITING {
         return Ok(true);
     }
@@ -275,7 +275,7 @@ fn sleep(slot: &AtomicU32, deadline: Option<Deadline>) -> Result<()> {
     if let Some(deadline) = deadline {
         return sleep_until(slot, deadline);
     }
-    while !is_settled(slot)? {
+    while !is_woken(slot)? {
         sched::schedule();
         sched::prepare(state::INTERRUPTIBLE);
     }
@@ -291,7 +291,7 @@ fn sleep_until(slot: &AtomicU32, deadline: Deadline) -> Result<()> {
         if slot.load(Acquire) == WAITING && time::now_ticks() >= due {
             return Err(Errno::ETIMEDOUT);
         }
-        if is_settled(slot)? {
+        if is_woken(slot)? {
             return Ok(());
         }
         if timer.as_ref().is_none_or(|(of, _)| *of != due) {
@@ -415,8 +415,8 @@ pub fn requeue(
 }
 
 /// Moves at most `most` of those that wait at `source` now to `target`; returns how many. All at
-/// once, under the locks of both: another thread may move them back meanwhile, and who wakes at one
-/// and then at the other finds each of them.
+/// once, under both locks: a waker of `source` and then of `target` finds each waiter, even if
+/// another thread moves them back meanwhile.
 fn move_waiters(source: Key, target: Key, most: usize) -> Result<usize> {
     let (mut own, mut others) = lock_both(source, target);
     let waits = |waiter: &&Waiter| waiter.key == source;

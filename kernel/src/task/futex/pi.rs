@@ -1,9 +1,9 @@
 //! Futexes that are locks which the kernel hands on (PI futexes): the word holds the number of the
 //! thread that has the lock.
 //!
-//! A thread that waits enters its bucket first, and then looks whether the lock is still held: who
-//! gives the lock up finds it there, or it finds the word changed. Whoever takes a waiter out of
-//! its bucket settles its slot.
+//! A thread that waits enters its bucket first, and then looks whether the lock is still held: the
+//! thread that gives the lock up finds it there, or it finds the word changed. Code that removes a
+//! waiter from its bucket sets the waiter's slot.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -22,7 +22,7 @@ use crate::task::clock::Deadline;
 use crate::task::sched::{self, state};
 use crate::task::{Thread, current, pid_table};
 
-/// What a slot holds once its thread has the lock.
+/// The value of a slot once its thread has the lock.
 const OWNED: u32 = 0;
 /// The thread is to try for itself.
 const RETRY: u32 = 1;
@@ -197,7 +197,7 @@ fn wait_for_lock(
     outcome(place.leave(key), address, result)
 }
 
-/// What came of a wait for the lock at `address`, by what its slot holds.
+/// The result of a wait for the lock at `address`, by the value of its slot.
 fn outcome(slot: u32, address: usize, result: Result<()>) -> Result<bool> {
     match (slot, result) {
         (OWNED, _) => Ok(true),

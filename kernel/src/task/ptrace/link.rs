@@ -102,7 +102,7 @@ pub fn check_options(options: usize) -> Result<()> {
     if options & PTRACE_O_SUSPEND_SECCOMP as usize != 0 {
         require(CAP_SYS_ADMIN)?;
         let thread = current();
-        if thread.seccomp.mode() != 0 || thread.tells(PTRACE_O_SUSPEND_SECCOMP) {
+        if thread.seccomp.mode() != 0 || thread.reports(PTRACE_O_SUSPEND_SECCOMP) {
             return Err(Errno::EPERM);
         }
     }
@@ -114,7 +114,7 @@ pub fn check_options(options: usize) -> Result<()> {
 /// # Errors
 /// ESRCH, EPERM, EIO (unknown options), ENOMEM, ERESTARTNOINTR.
 pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
-    // What is not there at all is another error here than later, as on Linux.
+    // An unknown option is another error here than later, as on Linux.
     if options & !(PTRACE_O_MASK as usize) != 0 {
         return Err(Errno::EIO);
     }
@@ -160,7 +160,7 @@ pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
     let seized = tracer.seized;
     link(child, tracer)?;
     if seized {
-        super::stop::interrupt_soon(child);
+        super::stop::stop_at_start(child);
     } else {
         // An ordinary signal needs no room.
         _ = signal::send_thread(child, &Info::kernel(SIGSTOP));
@@ -212,7 +212,7 @@ pub fn end_of_tracer(process: &Process) {
     loop {
         let next = process.tracees().first().cloned();
         let Some(thread) = next else { return };
-        let kill = thread.tells(PTRACE_O_EXITKILL);
+        let kill = thread.reports(PTRACE_O_EXITKILL);
         unlink(&thread);
         if kill {
             thread.process().kill(SIGKILL);
@@ -240,8 +240,8 @@ pub(super) fn notify(tracer: &Process, thread: &Thread, status: u32) {
     tracer.child_event.wake_all();
 }
 
-/// What a thread that `process` traces and `selects` chooses, by it and the number of the thread
-/// that traces it, has to report; ECHILD if there is none such.
+/// The event, if any, that a tracee of `process` has to report, of those that `selects` matches by
+/// the tracee and its tracer's thread ID; ECHILD if nothing matches.
 pub fn look(
     process: &Process,
     selects: impl Fn(&Thread, i32) -> bool,
@@ -287,8 +287,7 @@ pub fn look(
     if ended {
         unlink(&thread);
     }
-    // Whoever holds the process's threads may want the lock of one: so this waits until that is
-    // free.
+    // Outside of the tracee's lock, which a holder of the process's threads may want.
     found.usage = thread.process().usage();
     Ok(Some(found))
 }
@@ -306,8 +305,8 @@ impl Process {
 }
 
 impl Thread {
-    /// The thread's system calls pass by whoever watches them, or do so no more, and drop what they
-    /// are to drop: from its next switch on, or at once.
+    /// Switches the thread's system calls to the watched table or back, and what they drop: at its
+    /// next switch, or now.
     pub fn watch_calls(&self) {
         let mut mode = Mode::of_thread(self);
         loop {

@@ -1,9 +1,9 @@
 //! Tracing: a process is notified of what a thread does, and inspects it while it is stopped
 //! (ptrace(2)).
 //!
-//! What is known of a traced thread lies behind its lock. Whoever wakes a thread from a stop takes
-//! that lock first: so its registers can be read and changed while the lock is held and the thread
-//! is stopped.
+//! The state of a traced thread lies behind its lock. A waker takes that lock before it wakes the
+//! thread from a stop: so its registers can be read and changed while the lock is held and the
+//! thread is stopped.
 
 mod link;
 mod stop;
@@ -39,7 +39,7 @@ pub mod flag {
     pub const DEBUGS: u32 = 16;
 }
 
-/// What a thread has of being traced.
+/// The tracing state of a thread.
 #[derive(Default)]
 pub struct State {
     flags: AtomicU32,
@@ -48,7 +48,7 @@ pub struct State {
     tracee: Mutex<Option<Box<Tracee>>>,
 }
 
-/// What is known of a traced thread.
+/// The state of a traced thread.
 pub struct Tracee {
     /// Its tracer.
     pub tracer: Arc<Process>,
@@ -64,7 +64,7 @@ pub struct Tracee {
     pub stop: Option<Stop>,
     /// PTRACE_GETEVENTMSG.
     pub message: usize,
-    /// What came with the stop; none for a stop of the whole process.
+    /// The signal of the stop; none for a stop of the whole process.
     pub info: Option<Info>,
     /// It is to stop as soon as it can.
     interrupt: bool,
@@ -128,7 +128,7 @@ impl Thread {
     }
 
     /// Whether its tracer wants events of `option` (PTRACE_O_*).
-    pub(super) fn tells(&self, option: u32) -> bool {
+    pub(super) fn reports(&self, option: u32) -> bool {
         let tracee = self.ptrace.tracee.lock();
         tracee
             .as_ref()
@@ -151,8 +151,8 @@ impl Thread {
         self.arch.work.fetch_or(work::TRACE, Relaxed);
     }
 
-    /// The current thread does something in a guest, which is not to be stopped where the thread's
-    /// program is.
+    /// Runs `work`, which enters a guest, with the tracer's debug state off: breakpoints of the
+    /// program must not stop the guest.
     #[allow(dead_code, reason = "for architectures with guests")]
     pub fn without_debug<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.ptrace.flags() & flag::DEBUGS != 0 {

@@ -26,7 +26,7 @@ pub enum Call {
     Filtered(u32),
 }
 
-/// What a thread stops with.
+/// The report of a stop.
 struct Report {
     code: u32,
     info: Option<Info>,
@@ -96,7 +96,7 @@ fn trap(code: u32, message: Option<usize>) -> Report {
 /// Something happened that the tracer may want to know: `option` (PTRACE_O_*) asks for `number`
 /// (PTRACE_EVENT_*).
 pub fn event(option: u32, number: u32, message: usize) {
-    if current().is_traced() && current().tells(option) {
+    if current().is_traced() && current().reports(option) {
         report(Report {
             dying: number == PTRACE_EVENT_EXIT,
             ..trap(number << 8 | SIGTRAP, Some(message))
@@ -110,7 +110,7 @@ pub fn executed(before: i32) {
     if !thread.is_traced() {
         return;
     }
-    if thread.tells(PTRACE_O_TRACEEXEC) {
+    if thread.reports(PTRACE_O_TRACEEXEC) {
         event(PTRACE_O_TRACEEXEC, PTRACE_EVENT_EXEC, before as usize);
     } else {
         let tracee = thread.ptrace.tracee.lock();
@@ -124,7 +124,7 @@ pub fn executed(before: i32) {
 
 /// A filter of system calls wants the tracer's word; false if none listens.
 pub fn filtered(data: u32) -> bool {
-    let listens = current().is_traced() && current().tells(PTRACE_O_TRACESECCOMP);
+    let listens = current().is_traced() && current().reports(PTRACE_O_TRACESECCOMP);
     if listens {
         report(Report {
             call: Call::Filtered(data),
@@ -149,7 +149,7 @@ fn call_stop(call: Call, message: u32) {
     if thread.ptrace.flags() & flag::CALLS == 0 {
         return;
     }
-    let good = thread.tells(PTRACE_O_TRACESYSGOOD);
+    let good = thread.reports(PTRACE_O_TRACESYSGOOD);
     let code = SIGTRAP | if good { 0x80 } else { 0 };
     let signal = report(Report {
         call,
@@ -250,7 +250,7 @@ pub fn take_interrupt() -> bool {
 }
 
 /// A new thread is to stop before its first instruction.
-pub(super) fn interrupt_soon(thread: &Arc<Thread>) {
+pub(super) fn stop_at_start(thread: &Arc<Thread>) {
     if let Some(tracee) = thread.ptrace.tracee.lock().as_mut() {
         tracee.interrupt = true;
     }

@@ -47,7 +47,7 @@ pub struct RunQueue {
     idle: Once<Arc<Thread>>,
 }
 
-/// What the lock of a [`RunQueue`] guards.
+/// The data that the lock of a [`RunQueue`] guards.
 pub struct Queue {
     /// Without the running thread.
     ready: VecDeque<Arc<Thread>>,
@@ -156,7 +156,7 @@ impl RunQueue {
             }
             queue.ready.pop_front()
         } else if previous.sched.allowed() & 1 << cpu::this().index() == 0 {
-            previous.sched.expel();
+            previous.sched.remove_throttled();
             queue.ready.pop_front()
         } else {
             let own = previous.sched.vruntime();
@@ -169,7 +169,7 @@ impl RunQueue {
                     previous.sched.wait_from(now);
                     queue.exchange(current_arc())
                 }
-                None if own < real_time::END && self.gives_way(&mut queue, previous) => {
+                None if own < real_time::END && self.should_yield(&mut queue, previous) => {
                     previous.sched.wait_from(now);
                     queue.ready.pop_front()
                 }
@@ -272,7 +272,7 @@ impl RunQueue {
 
     /// Puts the running thread behind all others that wait; one of a real-time policy behind those
     /// of its priority.
-    pub(super) fn go_last(&self, running: &Thread) {
+    pub(super) fn yield_turn(&self, running: &Thread) {
         let queue = self.lock();
         if running.sched.is_real_time() {
             return running.sched.real_time.end_turn();
@@ -317,8 +317,8 @@ impl Queue {
         }
     }
 
-    /// [`limited`] by the running thread; where that is idle or of a real-time policy by who ran
-    /// last, or what threads bring from CPU to CPU would add up.
+    /// [`limited`] by the running thread, or by the last ordinary one if that is idle or of a
+    /// real-time policy: otherwise lag would accumulate as threads migrate.
     #[cold]
     fn limited(&self, thread: &Thread, own: u64, least: u64) -> u64 {
         let is_ordinary = (real_time::END..u64::MAX).contains(&self.running);
@@ -391,7 +391,7 @@ pub fn admit() -> Result<()> {
     }
     let most = most_threads();
     if threads > most {
-        dismiss();
+        uncount();
         return Err(Errno::EAGAIN);
     }
     let room = threads.next_power_of_two().max(64).min(most);
@@ -399,7 +399,7 @@ pub fn admit() -> Result<()> {
         let mut queue = cpu.sched().lock();
         let more = room.saturating_sub(queue.ready.len());
         if queue.ready.try_reserve(more).is_err() {
-            dismiss();
+            uncount();
             return Err(Errno::ENOMEM);
         }
     }
@@ -439,7 +439,7 @@ pub fn set_most_threads(most: usize) -> Result<()> {
 }
 
 /// A thread that was admitted is no more.
-pub fn dismiss() {
+pub fn uncount() {
     THREADS.fetch_sub(1, Relaxed);
 }
 

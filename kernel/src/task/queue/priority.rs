@@ -30,7 +30,7 @@ impl RunQueue {
     /// held back. It waits then.
     #[cold]
     #[inline(never)]
-    pub(super) fn gives_way(&self, queue: &mut Queue, running: &Thread) -> bool {
+    pub(super) fn should_yield(&self, queue: &mut Queue, running: &Thread) -> bool {
         let Some(first) = queue.ready.front().map(|first| first.sched.vruntime()) else {
             return false;
         };

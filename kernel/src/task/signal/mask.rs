@@ -82,7 +82,7 @@ pub fn set_blocked(set: u64) {
     }
     if new & !old & pending != 0 {
         // This thread may have been chosen for a signal that it holds back now.
-        send::retarget(thread.process(), new & !old);
+        send::retarget_shared(thread.process(), new & !old);
     }
 }
 

@@ -137,7 +137,7 @@ fn post(
                 notify(&crate::arch::current_arc(), state::INTERRUPTIBLE);
                 process.signals.waited.wake_all();
             } else {
-                retarget(process, bit);
+                retarget_shared(process, bit);
             }
         }
     }
@@ -145,8 +145,8 @@ fn post(
     Ok(())
 }
 
-/// What a signal to `process` may take while it waits: of those that are queued RLIMIT_SIGPENDING
-/// says how many may wait for all processes of its user.
+/// The room that a signal to `process` may take while it waits: of those that are queued
+/// RLIMIT_SIGPENDING says how many may wait for all processes of its user.
 fn room(process: &Process, number: u32) -> Room {
     if number < pending::REAL_TIME {
         return Room::Own;
@@ -160,7 +160,7 @@ impl Process {
     /// begins.
     pub(in crate::task) fn begin_with(&self, set: u64) {
         if set & Set::bit(SIGKILL) != 0 {
-            self.settle_exit(SIGKILL);
+            self.set_exit_status(SIGKILL);
         }
         self.signals
             .pending
@@ -173,7 +173,7 @@ impl Process {
 }
 
 /// Finds a thread for each signal of `set` that waits for the process.
-pub(super) fn retarget(process: &Process, set: u64) {
+pub(super) fn retarget_shared(process: &Process, set: u64) {
     let waiting = process.signals.pending.lock().set() & set;
     if waiting == 0 {
         return;

@@ -24,7 +24,7 @@ pub struct Stop {
 const CONTINUED: u32 = LAST + 1;
 const UNNOTIFIED: u32 = 1 << 31;
 
-/// What wait(2) reports of a living child.
+/// The report of wait(2) of a living child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Report {
     /// Stopped by a signal.
@@ -60,7 +60,7 @@ impl Stop {
         self.unreported.load(Acquire) & UNNOTIFIED != 0
     }
 
-    /// What is to be reported, if anything of what is asked for; `take` makes it reported.
+    /// The pending report, if it is one of those asked for; `take` makes it reported.
     pub fn report(&self, stopped: bool, continued: bool, take: bool) -> Option<Report> {
         let value = self.unreported.load(Acquire);
         let report = match value {
@@ -139,8 +139,8 @@ impl Process {
     }
 }
 
-/// Tells the parent that the current process goes on: by a thread of its own, as Linux does, so
-/// that whoever continued it finds it continued first.
+/// Notifies the parent that the current process continued: the process does this itself, as on
+/// Linux, so that the sender of SIGCONT sees it take effect first.
 pub(super) fn notify_resumed() {
     let process = current().process();
     if process.signals.stop.resumed.swap(false, AcqRel) {

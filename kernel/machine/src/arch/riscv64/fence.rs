@@ -149,7 +149,10 @@ pub fn publish_kernel(owed: Owed<FillKernel>, range: Range<usize>) {
 /// until a trap.
 #[inline(always)]
 pub fn new_entry(pte: Pte) -> Pte {
-    if is_taken::<{ Key::FenceInject as u32 }>() && pte.is_program() && INJECTOR.lock().hide() {
+    if is_taken::<{ Key::FenceInject as u32 }>()
+        && pte.is_program()
+        && INJECTOR.lock().should_inject()
+    {
         pte.unseen()
     } else {
         pte
@@ -159,7 +162,7 @@ pub fn new_entry(pte: Pte) -> Pte {
 /// Makes the kernel's new entry for `address` unseen, sometimes.
 #[cold]
 fn hide_kernel(address: usize) {
-    if INJECTOR.lock().hide() {
+    if INJECTOR.lock().should_inject() {
         hide(address);
     }
 }
