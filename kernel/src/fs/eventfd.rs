@@ -2,7 +2,9 @@
 
 use super::file::{File, FileOps, OpenFlags};
 use super::io::{Sink, Source};
-use super::poll::{Events, PollTable, WaitSource, Watch, Watcher};
+use super::poll::{Events, PollTable, WaitSource};
+#[cfg(guests)]
+use super::poll::{Watch, Watcher};
 use super::seq_file::Text;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -48,7 +50,6 @@ pub fn of(fd: i32) -> Result<Arc<EventFd>> {
     file.ops_as().ok_or(Errno::EINVAL)
 }
 
-#[allow(dead_code, reason = "not every architecture has guests")]
 impl EventFd {
     /// Adds one, as the kernel does: where there is no room that stays so.
     pub fn signal(&self) {
@@ -57,6 +58,7 @@ impl EventFd {
     }
 
     /// Takes what was added; false if that is nothing.
+    #[cfg(guests)]
     pub fn drain(&self) -> bool {
         let taken = self.take().is_some();
         if taken {
@@ -66,6 +68,7 @@ impl EventFd {
     }
 
     /// Tells `watcher` when something was added, until what this returns goes.
+    #[cfg(guests)]
     pub fn watch(&self, watcher: Arc<dyn Watcher>) -> Result<Watch> {
         self.readable.watch(watcher)
     }

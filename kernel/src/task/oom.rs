@@ -102,7 +102,7 @@ pub fn wait_for_memory() {
 }
 
 /// Waits until there is memory again, or the current thread must die.
-#[allow(dead_code, reason = "not every architecture has guests")]
+#[cfg(guests)]
 pub fn wait_in_guest() {
     current().arch.work.fetch_and(!MEMORY, Relaxed);
     while !frame::is_ample() && make_room() {}

@@ -147,7 +147,7 @@ pub fn resume() {
 }
 
 /// Tells the program its CPU, while the thread is in a system call.
-#[allow(dead_code, reason = "not every architecture has guests")]
+#[cfg(guests)]
 pub fn store_cpu() {
     store_cpu_after(|_| Ok(()));
 }

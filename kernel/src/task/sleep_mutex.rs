@@ -64,7 +64,7 @@ impl<T: ?Sized> SleepMutex<T> {
     }
 
     /// Takes the lock if it is free.
-    #[allow(dead_code, reason = "for architectures with guests")]
+    #[cfg(guests)]
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
         let value = self.value.try_lock()?;
         Some(self.lend(Some(value), self.class.slept()))

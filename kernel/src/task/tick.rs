@@ -75,7 +75,7 @@ impl Tick {
     }
 
     /// The current thread goes on inside a guest.
-    #[allow(dead_code, reason = "not every architecture has guests")]
+    #[cfg(guests)]
     pub fn pause(&self) {
         if self.due() != u64::MAX {
             self.due.store(u64::MAX, Relaxed);

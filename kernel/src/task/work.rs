@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::{current, oom, rseq, sched, signal};
 use crate::arch::work::{MEMORY, NEED_RESCHED, RSEQ, SIGNAL, TRACE};
+#[cfg(guests)]
 use crate::errno::{Errno, Result};
 
 /// Does what the thread's work word asks for. Called on the way back to the program, until the word
@@ -34,7 +35,7 @@ pub fn exit_work() {
 ///
 /// # Errors
 /// EINTR: a signal is due.
-#[allow(dead_code, reason = "not every architecture has guests")]
+#[cfg(guests)]
 pub fn guest_work() -> Result<()> {
     loop {
         sched::cond_resched();
@@ -51,7 +52,7 @@ pub fn guest_work() -> Result<()> {
     }
 }
 
-#[cfg(feature = "selftest")]
+#[cfg(all(feature = "selftest", guests))]
 crate::selftest! {
     fn a_guest_is_entered_without_work() {
         let thread = current();

@@ -153,7 +153,7 @@ impl Thread {
 
     /// Runs `work`, which enters a guest, with the tracer's debug state off: breakpoints of the
     /// program must not stop the guest.
-    #[allow(dead_code, reason = "for architectures with guests")]
+    #[cfg(guests)]
     pub fn without_debug<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.ptrace.flags() & flag::DEBUGS != 0 {
             self.leave_debug();
