@@ -27,4 +27,6 @@ pub enum Key {
     Sv48 = 7,
     /// Tables have five levels (RISC-V).
     Sv57 = 8,
+    /// The hardware does not set the Access flag.
+    SoftwareAccessFlag = 9,
 }

@@ -1,6 +1,6 @@
 //! All CPUs, by number.
 
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
 
 use super::MAX_CPUS;
 use super::cpu::{self, Cpu};
@@ -11,6 +11,7 @@ static ALL: [AtomicPtr<Cpu>; MAX_CPUS] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
 static POSSIBLE: AtomicUsize = AtomicUsize::new(1);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+static RELEASED: AtomicBool = AtomicBool::new(false);
 
 /// CPU number `index`, if it is there.
 pub fn get(index: usize) -> Option<&'static Cpu> {
@@ -29,6 +30,19 @@ pub fn count() -> usize {
 #[inline]
 pub fn possible() -> usize {
     POSSIBLE.load(Relaxed)
+}
+
+/// Lets the CPUs that started run threads.
+#[allow(dead_code, reason = "the host has one CPU")]
+pub(super) fn release() {
+    RELEASED.store(true, Release);
+}
+
+/// Whether CPUs that started may run threads. Until then they wait; afterwards they first execute
+/// what makes a change of code seen.
+#[allow(dead_code, reason = "the host has one CPU")]
+pub(super) fn are_released() -> bool {
+    RELEASED.load(Acquire)
 }
 
 /// CPU number `index` is about to start.

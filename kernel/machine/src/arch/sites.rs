@@ -19,12 +19,16 @@ unsafe extern "C" {
     static __branches_end: Site;
 }
 
-/// Makes all branches that test `key` jump. Called on the boot CPU alone, before the others start.
+/// Makes all branches that test `key` jump. Called on the boot CPU alone, while the others
+/// wait.
 ///
 /// # Panics
-/// If they started already.
+/// If they run already.
 pub fn take(key: Key) {
-    assert_eq!(cpus::possible(), 1, "another CPU may execute the branches");
+    assert!(
+        !cpus::are_released(),
+        "another CPU may execute the branches"
+    );
     let (start, end) = (&raw const __branches_start, &raw const __branches_end);
     let count = (end as usize - start as usize) / size_of::<Site>();
     // SAFETY: the linker script puts the symbols around the section, whose entries `is_taken` lays
@@ -38,7 +42,7 @@ pub fn take(key: Key) {
             .addr()
             .wrapping_add_signed(site.target as isize);
         // SAFETY: `is_taken` put a branch's `nop` there, and names where it jumps to; this CPU is
-        // here, and there is no other.
+        // here, and the others wait.
         unsafe { vmalloc::patch_code(at, jump_to(target.wrapping_sub(at) as isize)) };
     }
 }

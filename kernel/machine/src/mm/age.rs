@@ -18,7 +18,7 @@ fn by_hardware() -> bool {
     if arch::is_taken::<{ Key::HwafReread as u32 }>() {
         return arch::reread_hw_access_flag();
     }
-    arch::features().hw_access_flag()
+    !arch::is_taken::<{ Key::SoftwareAccessFlag as u32 }>()
 }
 
 /// Whether pages mapped ahead of an access begin old: only where the hardware will set their Access

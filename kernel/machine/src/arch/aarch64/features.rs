@@ -11,6 +11,7 @@ use super::entry;
 use super::sysreg::{isb, read, write};
 use super::virt::vmid;
 use super::{emulate, mmu, points, sve, uaccess};
+use crate::arch::branch::{self, Key};
 use crate::params;
 use crate::sync::Mutex;
 use idreg::register::{
@@ -109,6 +110,9 @@ pub(super) fn init() {
     uaccess::init(&system);
     emulate::init(params::choice("idreg", &emulate::Policy::NAMES));
     let vectors = params::choice("entry", &entry::Policy::NAMES).vectors();
+    if !system.hw_access_flag() {
+        branch::take(Key::SoftwareAccessFlag);
+    }
     let view = El0View::new(&system, ENABLED, 0);
     let (hwcaps, compat_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));
     BOOT_FEATURES.call_once(|| BootFeatures {

@@ -2,7 +2,7 @@
 //! settled what all have.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use alloc::boxed::Box;
 
@@ -11,6 +11,7 @@ use dtoolkit::fdt::Fdt;
 
 use super::cpu::{self, Cpu};
 use super::{MAX_CPUS, boot, features, gic, irq, memory_map, mmu, psci, sysreg, time};
+use crate::arch::cpus;
 use crate::fdt;
 use crate::mm::vmalloc::KernelStack;
 use crate::upcall;
@@ -21,7 +22,6 @@ pub(super) const AFFINITY: usize = 0xff_00ff_ffff;
 pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
 
 static PROBED: AtomicUsize = AtomicUsize::new(0);
-static RELEASED: AtomicBool = AtomicBool::new(false);
 
 /// Starts all other CPUs of the tree, and waits until they have reported their features.
 pub(super) fn bring_up(tree: Fdt) {
@@ -81,7 +81,7 @@ pub(super) extern "C" fn other_cpu() -> ! {
     memory_map::forget_programs_half();
     features::fold();
     PROBED.fetch_add(1, AcqRel);
-    while !RELEASED.load(Acquire) {
+    while !cpus::are_released() {
         // SAFETY: waits for an event, of which `start_others` makes one.
         unsafe { asm!("wfe", options(nomem, nostack, preserves_flags)) };
     }
@@ -102,7 +102,7 @@ pub(super) extern "C" fn other_cpu() -> ! {
 
 /// Lets the other CPUs run threads.
 pub fn start_others() {
-    RELEASED.store(true, Release);
+    cpus::release();
     // SAFETY: a barrier and an event.
     unsafe { asm!("dsb ishst", "sev", options(nostack, preserves_flags)) };
 }

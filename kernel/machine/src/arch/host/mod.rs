@@ -98,27 +98,13 @@ pub const fn specific_calls(_entry: bool) -> [(usize, Syscall); 0] {
     []
 }
 
-/// What all CPUs have: nothing.
-pub struct Features;
-
-/// What all CPUs have.
-pub fn features() -> Features {
-    Features
-}
-
-impl Features {
-    /// Whether the hardware sets an entry's Accessed bit.
-    pub fn hw_access_flag(&self) -> bool {
-        false
-    }
-}
-
 /// Whether the hardware sets the Accessed bit, asked anew.
 pub fn reread_hw_access_flag() -> bool {
     false
 }
 
-static TAKEN: AtomicU32 = AtomicU32::new(0);
+/// The branches that jump; nothing here sets the Accessed bit.
+static TAKEN: AtomicU32 = AtomicU32::new(1 << Key::SoftwareAccessFlag as u32);
 
 /// Whether `KEY` (a [`Key`] as a number) was taken at boot.
 pub fn is_taken<const KEY: u32>() -> bool {

@@ -127,6 +127,9 @@ pub(super) fn settle_branches() {
     if facts.extensions.has(Extension::Zicboz) && facts.zicboz_block == ZERO_BLOCK as u64 {
         branch::take(Key::ZeroByBlock);
     }
+    if !features().hw_access_flag() {
+        branch::take(Key::SoftwareAccessFlag);
+    }
 }
 
 /// The nodes of the harts that may be used.

@@ -5,7 +5,7 @@ extern crate alloc;
 use core::arch::{asm, naked_asm};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::*;
-use core::sync::atomic::{self, AtomicBool, AtomicUsize};
+use core::sync::atomic::{self, AtomicUsize};
 
 use alloc::boxed::Box;
 use crossings::Kind;
@@ -15,6 +15,7 @@ use sbi_rt::{HartMask, SbiRet};
 use super::cpu::{self, Cpu};
 use super::frame::StackTop;
 use super::{MAX_CPUS, entry, features, fence, irq, mmu, status, time, tlb};
+use crate::arch::cpus;
 use crate::mm::vmalloc::KernelStack;
 use crate::upcall;
 
@@ -88,7 +89,6 @@ pub(super) fn acknowledge() {
 const PATIENCE_NS: u64 = 2_000_000_000;
 
 static READY: AtomicUsize = AtomicUsize::new(0);
-static RELEASED: AtomicBool = AtomicBool::new(false);
 
 /// Starts all other harts of the tree, and waits until they are up.
 pub(super) fn bring_up(tree: Fdt) {
@@ -146,7 +146,7 @@ extern "C" fn other_hart() -> ! {
         crate::log!("hart {hart} stays off: its vectors have another length than the others'");
         super::halt();
     }
-    while !RELEASED.load(Acquire) {
+    while !cpus::are_released() {
         core::hint::spin_loop();
     }
     // Branches may have been patched since.
@@ -159,7 +159,7 @@ extern "C" fn other_hart() -> ! {
 
 /// Lets the other CPUs run threads.
 pub fn start_others() {
-    RELEASED.store(true, Release);
+    cpus::release();
 }
 
 /// First instructions of every hart but the first, its `Cpu` in a1, translation off.
