@@ -27,7 +27,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
-use crate::mm::{AddressSpace, with_active};
+use crate::mm::{AddressSpace, active};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::{current, sched};
 
@@ -239,7 +239,7 @@ impl Machine {
     /// Whether the calling process has the memory that the guest has.
     #[inline]
     pub fn is_mine(&self) -> bool {
-        with_active(|space| core::ptr::eq(space, self.space.as_ptr())) == Some(true)
+        active::is(&self.space)
     }
 
     /// The memory that the guest's is part of.

@@ -73,7 +73,9 @@ pub fn io_setup(count: u32, to: usize) -> Result<usize> {
     let (space, len) = (space()?, aio::ring_len(asked));
     if space.locks_new() != Flags::default() {
         // The ring counts as if it were locked, and is not: it does not grow (Linux's VM_SPECIAL).
-        mlock::check_new(&space, len, false).map_err(|_| Errno::ENOMEM)?;
+        space
+            .check_new_lock(len, false, mlock::limit())
+            .map_err(|_| Errno::ENOMEM)?;
     }
     let address = space.map(MapRequest::anonymous(Place::Hint(0), len), &mut Gone::new())?;
     let made = aio::create(&space, address, asked).and_then(|()| {

@@ -8,7 +8,7 @@ use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_AS};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::layout::Native;
-use super::memory::space_for;
+use super::memory::own_space;
 use super::mlock;
 use super::time::read_time;
 use crate::errno::{Errno, Result};
@@ -17,7 +17,6 @@ use crate::ipc::sysv_msg::{self, Message, QUEUES, Queue, Wanted};
 use crate::ipc::sysv_sem::{self, Operation, SETS, Set};
 use crate::ipc::sysv_shm::{self, Attachment, SEGMENTS, Segment};
 use crate::ipc::{Header, Object};
-use crate::mm::large;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Rights, Source};
 use crate::mm::{AddressSpace, Gone, MapRequest, PAGE_SIZE, Place, page_up};
@@ -100,19 +99,19 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
         limit: task::rlimit(RLIMIT_AS),
     };
     let (mut gone, len) = (Gone::new(), page_up(segment.size));
-    let (start, locked) = space_for(large::is_large(&(0..len)), |space| {
-        let mut locked = space.locks_new();
-        if locked != Flags::default() {
-            mlock::check_new(space, len, false).map_err(|error| match place {
-                Place::Free(start) if !is_free(space, start, len) => Errno::EEXIST,
-                _ => error,
-            })?;
-            locked = locked.with(Flags::LOCKED);
-        }
-        request.flags = behaviour.with(locked);
-        Ok((space.map(request, &mut gone)?, locked))
-    })
-    .map_err(|error| match error {
+    let space = own_space()?;
+    let mut locked = space.locks_new();
+    if locked != Flags::default() {
+        let checked = space.check_new_lock(len, false, mlock::limit());
+        checked.map_err(|error| match place {
+            // Something else is there.
+            Place::Free(start) if !is_free(&space, start, len) => Errno::EINVAL,
+            _ => error,
+        })?;
+        locked = locked.with(Flags::LOCKED);
+    }
+    request.flags = behaviour.with(locked);
+    let start = space.map(request, &mut gone).map_err(|error| match error {
         // Something else is there.
         Errno::EEXIST => Errno::EINVAL,
         error => error,

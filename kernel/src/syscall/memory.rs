@@ -13,13 +13,13 @@ use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::fs::{File, tmpfs};
 use crate::ipc::sysv_shm;
+use crate::mm::active::NewLock;
 use crate::mm::shared::SharedPages;
 use crate::mm::totals::Limits;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Protection, Rights, Source, Vma};
-use crate::mm::with_active;
 use crate::mm::{
-    AddressSpace, Gone, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, commit, large, page_down,
+    AddressSpace, Gone, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, active, commit, page_down,
     page_up,
 };
 use crate::task::limits::INFINITY;
@@ -67,19 +67,8 @@ fn vmas_of(space: &AddressSpace, range: &Range<usize>) -> impl Iterator<Item = V
         .take_while(move |vma| vma.start < end)
 }
 
-/// Calls `f`, which does not wait, with the address space of the caller.
-#[inline(always)]
-pub(super) fn space<T>(f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
-    with_active(f).unwrap_or(Err(Errno::ENOMEM))
-}
-
-/// Calls `f` with the address space of the caller, for what waits if it is `large`.
-#[inline(always)]
-pub(super) fn space_for<T>(large: bool, f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
-    if large { f(&*own_space()?) } else { space(f) }
-}
-
-/// The address space of the caller, for what waits.
+/// The address space of the caller, for what may wait, or stands in no program's way. Frequent calls
+/// go by [`active`].
 pub(super) fn own_space() -> Result<Arc<AddressSpace>> {
     task::current().space().ok_or(Errno::ENOMEM)
 }
@@ -177,7 +166,7 @@ pub fn mmap(
     } else {
         None
     };
-    let mut source = match mapping {
+    let source = match mapping {
         Some(mapping) => Source::File { mapping, offset },
         None if shared => {
             let reserve = !behaviour.has(Flags::NO_RESERVE);
@@ -196,49 +185,26 @@ pub fn mmap(
     let limits = &task::current().process().limits;
     let (limit, data) = (limits.soft(RLIMIT_AS), limits.soft(RLIMIT_DATA));
     let private = !shared && rights.has(Rights::WRITE);
-    if private && rights.has(Rights::EXECUTE) {
-        check_executable(None)?;
+    if private && rights.has(Rights::EXECUTE) && gave_up_executable() {
+        return Err(Errno::EACCES);
     }
     if data != INFINITY && private {
-        space(|space| {
-            let replaced = match place {
-                Place::Fixed(at) => space.bytes_in(at..at.saturating_add(len)),
-                _ => 0,
-            };
-            check_data(
-                space,
-                page_up(len.min(user_end())).saturating_sub(replaced),
-                data,
-            )
-        })?;
+        check_new_data(place, page_up(len.min(user_end())), data)?;
     }
-    let mut gone = Gone::new();
-    // The request is made where it is used, and the closure only refers to its parts: else they
-    // would be copied on the way.
-    let replaces = matches!(place, Place::Fixed(_)) && large::is_large(&(0..len));
-    let (start, locked) = space_for(
-        replaces,
-        #[inline(always)]
-        |space| {
-            let mut locked = space.locks_new();
-            if flags & MAP_LOCKED != 0 || locked != Flags::default() {
-                let asked = flags & MAP_LOCKED != 0;
-                mlock::check_new(space, page_up(len.min(user_end())), asked)?;
-                locked = locked.with(Flags::LOCKED);
-            }
-            let request = MapRequest {
-                place,
-                len,
-                rights,
-                flags: behaviour.with(locked),
-                source: core::mem::replace(&mut source, Source::Anonymous),
-                label: Label::None,
-                limit,
-            };
-            let start = space.map(request, &mut gone)?;
-            Ok((start, locked))
-        },
-    )?;
+    let mut request = MapRequest {
+        place,
+        len,
+        rights,
+        flags: behaviour,
+        source,
+        label: Label::None,
+        limit,
+    };
+    let lock = NewLock {
+        asked: flags & MAP_LOCKED != 0,
+        limit: mlock::limit,
+    };
+    let (start, locked) = active::map(&mut request, lock, &mut Gone::new())?;
     let populated = flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
     if (populated || locked.has(Flags::LOCKED))
         && !locked.has(Flags::LOCK_ON_FAULT)
@@ -248,6 +214,17 @@ pub fn mmap(
         let _ = task::fault::populate(&*own_space()?, start..start + page_up(len), false);
     }
     Ok(start)
+}
+
+/// [`check_data`] of a new mapping.
+#[cold]
+fn check_new_data(place: Place, len: usize, limit: usize) -> Result<()> {
+    let space = own_space()?;
+    let replaced = match place {
+        Place::Fixed(at) => space.bytes_in(at..at.saturating_add(len)),
+        _ => 0,
+    };
+    check_data(&space, len.saturating_sub(replaced), limit)
 }
 
 /// ENOMEM where private memory that is written to would be more than `limit` (RLIMIT_DATA) with
@@ -266,16 +243,10 @@ fn is_data(vma: &Vma) -> bool {
     vma.rights.has(Rights::WRITE) && !vma.is_shared() && !vma.flags.has(Flags::GROWS_DOWN)
 }
 
-/// EACCES where the process gave up memory that it can both write and execute, or make executable
-/// later (PR_SET_MDWE): whether a VMA is executable already.
-#[cold]
-fn check_executable(already: Option<bool>) -> Result<()> {
-    let gave_up = task::current().process().mode(Mode::NO_WRITE_EXECUTE);
-    if gave_up && already != Some(true) {
-        Err(Errno::EACCES)
-    } else {
-        Ok(())
-    }
+/// Whether the process gave up memory that it can both write and execute, or make executable later
+/// (PR_SET_MDWE).
+fn gave_up_executable() -> bool {
+    task::current().process().mode(Mode::NO_WRITE_EXECUTE)
 }
 
 /// remap_file_pages(2): other pages of the file, from page `first` on, in a part of a shared
@@ -337,10 +308,7 @@ pub fn munmap(addr: usize, len: usize) -> Result<usize> {
     if range.is_empty() {
         return Err(Errno::EINVAL);
     }
-    let mut gone = Gone::new();
-    space_for(large::is_large(&range), |space| {
-        space.unmap(range, &mut gone)
-    })?;
+    active::unmap(range, &mut Gone::new())?;
     Ok(0)
 }
 
@@ -366,27 +334,40 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
         implies_execute: implies_execute(asked),
     };
     let rights = implied(asked, None);
-    space_for(large::is_large(&range), |space| {
-        if rights.has(Rights::EXECUTE) {
-            let writes = rights.has(Rights::WRITE);
-            let executable = |vma: &Vma| vma.rights.has(Rights::EXECUTE);
-            let all = space.all_vmas(range.clone(), executable);
-            check_executable(Some(all && !writes))?;
+    if rights.has(Rights::EXECUTE) && gave_up_executable() {
+        check_executable(&range, rights)?;
+    }
+    if rights.has(Rights::WRITE) {
+        let limit = task::rlimit(RLIMIT_DATA);
+        if limit != INFINITY {
+            check_more_data(&range, limit)?;
         }
-        if rights.has(Rights::WRITE) {
-            let limit = task::rlimit(RLIMIT_DATA);
-            if limit != INFINITY {
-                let more = space.sum_vmas(range.clone(), |vma| {
-                    let more = !vma.is_shared() && !is_data(vma);
-                    let part = vma.end.min(range.end) - vma.start.max(range.start);
-                    usize::from(more) * part
-                });
-                check_data(space, more, limit)?;
-            }
-        }
-        space.protect(range, wanted)
-    })?;
+    }
+    active::protect(range, wanted)?;
     Ok(0)
+}
+
+/// EACCES unless all of a range may be executed already and will not be written (PR_SET_MDWE).
+#[cold]
+fn check_executable(range: &Range<usize>, rights: Rights) -> Result<()> {
+    let executable = |vma: &Vma| vma.rights.has(Rights::EXECUTE);
+    if !rights.has(Rights::WRITE) && own_space()?.all_vmas(range.clone(), executable) {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+/// [`check_data`] of a range that is to be written.
+#[cold]
+fn check_more_data(range: &Range<usize>, limit: usize) -> Result<()> {
+    let space = own_space()?;
+    let more = space.sum_vmas(range.clone(), |vma| {
+        let more = !vma.is_shared() && !is_data(vma);
+        let part = vma.end.min(range.end) - vma.start.max(range.start);
+        usize::from(more) * part
+    });
+    check_data(&space, more, limit)
 }
 
 /// Where the stack begins that `range` touches, for PROT_GROWSDOWN. Nothing grows upwards here.
@@ -429,10 +410,7 @@ pub fn mremap(
     }
     let mut gone = Gone::new();
     let (had, new_len) = (old.len(), page_up(new_len));
-    let large = large::is_large(&(0..new_len.max(had)));
-    let (start, flags) = space_for(large, |space| {
-        space.remap(old, new_len, place, keep, &limits(), &mut gone)
-    })?;
+    let (start, flags) = active::remap(old, new_len, place, keep, &limits(), &mut gone)?;
     if flags.has(Flags::LOCKED) && !flags.has(Flags::LOCK_ON_FAULT) && new_len > had {
         let _ = task::fault::populate(&*own_space()?, start + had..start + new_len, false);
     }
@@ -481,15 +459,7 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
 /// brk(2): never fails, returns where the heap ends.
 pub fn brk(end: usize) -> Result<usize> {
     let (limits, mut gone) = (limits(), Gone::new());
-    let moved = space(|space| {
-        let locked = space.locks_new();
-        let old = if locked.has(Flags::LOCKED) && !locked.has(Flags::LOCK_ON_FAULT) {
-            Some(space.heap_end())
-        } else {
-            None
-        };
-        Ok((space.set_heap_end(end, &limits, &mut gone), old))
-    })?;
+    let moved = active::set_heap_end(end, &limits, &mut gone)?;
     if let (Ok(end), Some(old)) = moved
         && end > old
     {
@@ -517,9 +487,8 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
         return Err(Errno::ENOMEM);
     }
     let range = pages(addr, len)?;
-    let flag = |flag, on| move |space: &AddressSpace, range| space.set_flags(range, flag, on);
     let refused: fn(&Vma) -> bool = match advice {
-        MADV_DONTNEED | MADV_COLD | MADV_PAGEOUT => |vma| vma.flags.has(Flags::LOCKED),
+        MADV_COLD | MADV_PAGEOUT => |vma| vma.flags.has(Flags::LOCKED),
         MADV_FREE => |vma| {
             vma.flags.has(Flags::LOCKED)
                 || vma.is_shared()
@@ -532,36 +501,36 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
         return Ok(0);
     }
     match advice {
-        MADV_REMOVE => return remove(range).map(|()| 0),
-        MADV_POPULATE_READ => return touch(range, Rights::READ).map(|()| 0),
-        MADV_POPULATE_WRITE => return touch(range, Rights::WRITE).map(|()| 0),
-        _ => {}
+        MADV_DONTNEED => active::discard(range, Some(Flags::LOCKED))?,
+        MADV_DONTNEED_LOCKED => active::discard(range, None)?,
+        MADV_REMOVE => remove(range)?,
+        MADV_POPULATE_READ => touch(range, Rights::READ)?,
+        MADV_POPULATE_WRITE => touch(range, Rights::WRITE)?,
+        _ => advise(range, advice, refused)?,
     }
-    space_for(large::is_large(&range), |space| {
-        if !space.all_vmas(range.clone(), |vma| !refused(vma)) {
-            return Err(Errno::EINVAL);
-        }
-        match advice {
-            MADV_DONTNEED | MADV_DONTNEED_LOCKED => space.discard(range),
-            MADV_DONTFORK => flag(Flags::DONT_FORK, true)(space, range),
-            MADV_DOFORK => flag(Flags::DONT_FORK, false)(space, range),
-            MADV_WIPEONFORK => flag(Flags::WIPE_ON_FORK, true)(space, range),
-            MADV_KEEPONFORK => flag(Flags::WIPE_ON_FORK, false)(space, range),
-            MADV_HUGEPAGE => {
-                flag(Flags::NO_HUGE, false)(space, range.clone())?;
-                flag(Flags::HUGE, true)(space, range)
-            }
-            MADV_NOHUGEPAGE => {
-                flag(Flags::HUGE, false)(space, range.clone())?;
-                flag(Flags::NO_HUGE, true)(space, range)
-            }
-            MADV_DONTDUMP => flag(Flags::DONT_DUMP, true)(space, range),
-            MADV_DODUMP => flag(Flags::DONT_DUMP, false)(space, range),
-            // Advice that asks for nothing.
-            _ => covered(space, range),
-        }
-    })?;
     Ok(0)
+}
+
+/// Advice that changes how VMAs behave, or nothing, unless one of them is `refused`.
+fn advise(range: Range<usize>, advice: u32, refused: fn(&Vma) -> bool) -> Result<()> {
+    let space = own_space()?;
+    if !space.all_vmas(range.clone(), |vma| !refused(vma)) {
+        return Err(Errno::EINVAL);
+    }
+    let set = |flag| space.set_flags(range.clone(), flag, true);
+    let clear = |flag| space.set_flags(range.clone(), flag, false);
+    match advice {
+        MADV_DONTFORK => set(Flags::DONT_FORK),
+        MADV_DOFORK => clear(Flags::DONT_FORK),
+        MADV_WIPEONFORK => set(Flags::WIPE_ON_FORK),
+        MADV_KEEPONFORK => clear(Flags::WIPE_ON_FORK),
+        MADV_HUGEPAGE => clear(Flags::NO_HUGE).and_then(|()| set(Flags::HUGE)),
+        MADV_NOHUGEPAGE => clear(Flags::HUGE).and_then(|()| set(Flags::NO_HUGE)),
+        MADV_DONTDUMP => set(Flags::DONT_DUMP),
+        MADV_DODUMP => clear(Flags::DONT_DUMP),
+        // Advice that asks for nothing.
+        _ => covered(&space, range),
+    }
 }
 
 /// process_madvise(2): advice that changes nothing a program sees, for memory of any process.
@@ -672,13 +641,14 @@ fn remove(range: Range<usize>) -> Result<()> {
 /// mincore(2).
 pub fn mincore(addr: usize, len: usize, vector: usize) -> Result<usize> {
     let range = pages_or_enomem(addr, len)?;
-    space(|space| covered(space, range.clone()))?;
+    let space = own_space()?;
+    covered(&space, range.clone())?;
     let mut answer = [0; CHUNK];
     let mut out = UserSlice::new(vector, range.len() / PAGE_SIZE);
     for start in range.clone().step_by(CHUNK * PAGE_SIZE) {
         let part = start..range.end.min(start + CHUNK * PAGE_SIZE);
         let answer = &mut answer[..part.len() / PAGE_SIZE];
-        space(|space| Ok(space.present(part, answer)))?;
+        space.present(part, answer);
         out.copy_out(answer)?;
         out = out.skip(answer.len());
         task::sched::cond_resched_killable()?;
@@ -693,12 +663,11 @@ pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let range = pages_or_enomem(addr, len)?;
-    space(|space| {
-        let free = |vma: &Vma| !vma.flags.has(Flags::LOCKED);
-        if flags & MS_INVALIDATE != 0 && !space.all_vmas(range.clone(), free) {
-            return Err(Errno::EBUSY);
-        }
-        covered(space, range)
-    })?;
+    let space = own_space()?;
+    let free = |vma: &Vma| !vma.flags.has(Flags::LOCKED);
+    if flags & MS_INVALIDATE != 0 && !space.all_vmas(range.clone(), free) {
+        return Err(Errno::EBUSY);
+    }
+    covered(&space, range)?;
     Ok(0)
 }

@@ -5,12 +5,12 @@ use core::ops::Range;
 
 use linux_raw_sys::general::*;
 
-use super::memory::{own_space, pages_or_enomem, space, space_for};
+use super::memory::{own_space, pages_or_enomem};
 use super::path::check_flags;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::mm::vma::{Flags, Vma};
-use crate::mm::{AddressSpace, PAGE_SIZE, large};
+use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::task;
 
 /// Refuses to lock `more` bytes of a space, in `range` or at a new place, beyond RLIMIT_MEMLOCK.
@@ -49,22 +49,6 @@ pub(super) fn limit() -> usize {
     }
 }
 
-/// Refuses to lock a mapping that is about to be made, because the caller asks for that or wants all
-/// new ones locked.
-///
-/// # Errors
-/// EPERM (asked for, and nothing may be locked), EAGAIN.
-pub(super) fn check_new(space: &AddressSpace, len: usize, asked: bool) -> Result<()> {
-    let limit = limit();
-    if asked && limit == 0 {
-        return Err(Errno::EPERM);
-    }
-    if space.totals().locked.saturating_add(len) > limit {
-        return Err(Errno::EAGAIN);
-    }
-    Ok(())
-}
-
 /// Makes a new mapping present that is `locked`, unless its pages are locked when they are touched.
 /// As on Linux, it is no error when not all of it could be made present.
 pub(super) fn populate_new(range: Range<usize>, locked: Flags) {
@@ -96,12 +80,11 @@ pub fn mlock(addr: usize, len: usize) -> Result<usize> {
 pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
     check_flags(flags, abi::options::MLOCK.mask() as u32)?;
     let range = around(addr, len)?;
-    space_for(large::is_large(&range), |space| {
-        check(space, range.len(), range.clone())?;
-        space.lock_pages(range.clone(), kind(flags & MLOCK_ONFAULT != 0))
-    })?;
+    let space = own_space()?;
+    check(&space, range.len(), range.clone())?;
+    space.lock_pages(range.clone(), kind(flags & MLOCK_ONFAULT != 0))?;
     if flags & MLOCK_ONFAULT == 0 {
-        task::fault::populate(&*own_space()?, range, false)?;
+        task::fault::populate(&space, range, false)?;
     }
     Ok(0)
 }
@@ -109,8 +92,7 @@ pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
 /// munlock(2)
 pub fn munlock(addr: usize, len: usize) -> Result<usize> {
     let range = around(addr, len)?;
-    let large = large::is_large(&range);
-    space_for(large, |space| space.lock_pages(range, Flags::default()))?;
+    own_space()?.lock_pages(range, Flags::default())?;
     Ok(0)
 }
 
@@ -120,23 +102,20 @@ pub fn mlockall(flags: u32) -> Result<usize> {
     if flags & (MCL_CURRENT | MCL_FUTURE) == 0 {
         return Err(Errno::EINVAL);
     }
-    space(|space| {
-        let all = if flags & MCL_CURRENT != 0 {
-            space.totals().all
-        } else {
-            0
-        };
-        check(space, all, 0..user_end())?;
-        let new = kind(flags & MCL_ONFAULT != 0);
-        space.set_locks_new(if flags & MCL_FUTURE != 0 {
-            new
-        } else {
-            Flags::default()
-        });
-        Ok(())
-    })?;
+    let space = own_space()?;
+    let all = if flags & MCL_CURRENT != 0 {
+        space.totals().all
+    } else {
+        0
+    };
+    check(&space, all, 0..user_end())?;
+    let new = kind(flags & MCL_ONFAULT != 0);
+    space.set_locks_new(if flags & MCL_FUTURE != 0 {
+        new
+    } else {
+        Flags::default()
+    });
     if flags & MCL_CURRENT != 0 {
-        let space = own_space()?;
         for vma in space.vmas() {
             space.lock_pages(vma.range(), kind(flags & MCL_ONFAULT != 0))?;
             if flags & MCL_ONFAULT == 0 && !vma.rights.is_none() {

@@ -5,9 +5,8 @@ use linux_raw_sys::general::{BUS_ADRERR, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGKI
 use super::{current, oom, sched};
 use crate::arch::{PAGE_SIZE, cpu};
 use crate::errno::{Errno, Result};
-use crate::mm::AddressSpace;
 use crate::mm::fault::{Access, Failure, Signal};
-use crate::mm::with_active;
+use crate::mm::{AddressSpace, active};
 use core::ops::Range;
 use crossings::Kind;
 
@@ -15,7 +14,7 @@ use crossings::Kind;
 /// its behalf wanted `access`; or says which signal it earns.
 #[inline]
 pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result<(), Signal> {
-    match with_active(|space| space.fault(address, access)) {
+    match active::fault(address, access) {
         Some(Ok(())) => {
             current().count_fault();
             Ok(())
@@ -45,7 +44,7 @@ fn handle_failure(
             Err(Failure::NoMemory) if oom::make_room() => {}
             Err(Failure::NoMemory) => break (SIGKILL, 0),
         }
-        done = with_active(|space| space.fault(address, access));
+        done = active::fault(address, access);
     };
     cpu::this().crossings().add(Kind::FaultRefused);
     Err(Signal { signo, code })

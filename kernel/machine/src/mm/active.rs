@@ -2,13 +2,24 @@
 
 extern crate alloc;
 
-use alloc::sync::Arc;
-use core::ptr::null_mut;
+use alloc::sync::{Arc, Weak};
+use core::ops::Range;
+use core::ptr::{self, null_mut};
+use core::result;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use super::asid;
+use super::fault::{Access, Failure};
+use super::large::is_large;
+use super::map::{MapRequest, Place};
+use super::page_up;
+use super::remap::Move;
 use super::space::AddressSpace;
-use crate::arch::{cpu, mmu};
+use super::totals::Limits;
+use super::vma::{Flags, Protection, Source, Vma};
+use super::vmas::Gone;
+use crate::arch::{cpu, mmu, user_end};
+use crate::errno::{Errno, Result};
 use crate::sync::lockdep::NoSleep;
 
 /// The address space that a CPU runs: the CPU's own count of it.
@@ -44,17 +55,176 @@ impl AddressSpace {
     }
 }
 
-/// Calls `f` with the address space that this CPU runs, if it runs one. `f` must not wait: another
-/// thread's space could be active afterwards.
+/// Calls `f` with the address space that this CPU runs, if it runs one.
+///
+/// `f` must neither wait nor change the CPU's space, either of which may free the one it borrows.
+/// No type can say so, hence this is for the crate alone, whose callers are few and short. The
+/// kernel above has the functions below, and [`own`] for all that takes longer.
 #[inline(always)]
-pub fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
+pub(crate) fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);
     // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not
-    // make, gives it back.
+    // make, gives it back. What is above this crate and may be called by `f`, a `PageSource`, an
+    // `MmuNotifier` or an upcall, runs under the space's lock, where nothing waits.
     let space = unsafe { space.as_ref() }?;
     let _held = NoSleep::begin();
     // Not by `map`, to which what `f` holds would be copied.
     Some(f(space))
+}
+
+/// A count of this CPU's address space, for what may wait.
+pub fn own() -> Option<Arc<AddressSpace>> {
+    with_active(|space| space.me.upgrade()).flatten()
+}
+
+/// Calls `f`, which waits only if `waits`, with this CPU's address space.
+#[inline(always)]
+fn with_own<T>(waits: bool, f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
+    if waits {
+        f(&*own().ok_or(Errno::ENOMEM)?)
+    } else {
+        with_active(f).unwrap_or(Err(Errno::ENOMEM))
+    }
+}
+
+/// A number that no other space has while this CPU's exists; none without a space.
+#[inline(always)]
+pub fn id() -> Option<usize> {
+    with_active(|space| ptr::from_ref(space).addr())
+}
+
+/// Whether this CPU runs `space`.
+#[inline(always)]
+pub fn is(space: &Weak<AddressSpace>) -> bool {
+    ptr::eq(cpu::this().space.0.load(Relaxed), space.as_ptr())
+}
+
+/// [`AddressSpace::fault`]; none without a space.
+#[inline(always)]
+pub fn fault(address: usize, access: Access) -> Option<result::Result<(), Failure>> {
+    with_active(|space| space.fault(address, access))
+}
+
+/// What a shared mapping maps at `address`: the object's number ([`PageSource::object`]) and the
+/// offset in it. The inner none is private memory, the outer one none at all.
+///
+/// [`PageSource::object`]: super::PageSource::object
+#[inline(always)]
+pub fn shared_object(address: usize) -> Option<Option<(usize, usize)>> {
+    let object = |vma: &Vma| match &vma.source {
+        Source::File { mapping, offset } if vma.is_shared() => {
+            Some((mapping.object(), offset + address - vma.start))
+        }
+        _ => None,
+    };
+    with_active(|space| space.with_vma(address, object)).flatten()
+}
+
+/// How a new mapping is locked.
+#[derive(Clone, Copy)]
+pub struct NewLock {
+    /// MAP_LOCKED.
+    pub asked: bool,
+    /// How much the caller may lock, in bytes: called if it locks something.
+    pub limit: fn() -> usize,
+}
+
+/// [`AddressSpace::map`], with the lock that new mappings get; returns where, and the lock. The
+/// request's source is taken.
+///
+/// # Errors
+/// As there, and those of [`AddressSpace::check_new_lock`].
+#[inline(always)]
+pub fn map(request: &mut MapRequest, lock: NewLock, gone: &mut Gone) -> Result<(usize, Flags)> {
+    let large = matches!(request.place, Place::Fixed(_)) && is_large(&(0..request.len));
+    let mapped = if large || lock.asked {
+        None
+    } else {
+        with_active(
+            #[inline(always)]
+            |space| match space.locks_new() == Flags::default() {
+                true => Some(space.map(request.take(), gone)),
+                false => None,
+            },
+        )
+        .unwrap_or(Some(Err(Errno::ENOMEM)))
+    };
+    match mapped {
+        Some(mapped) => mapped.map(|start| (start, Flags::default())),
+        None => map_waiting(request.take(), lock, gone),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn map_waiting(mut request: MapRequest, lock: NewLock, gone: &mut Gone) -> Result<(usize, Flags)> {
+    let space = own().ok_or(Errno::ENOMEM)?;
+    let mut locked = space.locks_new();
+    if lock.asked || locked != Flags::default() {
+        let len = page_up(request.len.min(user_end()));
+        space.check_new_lock(len, lock.asked, (lock.limit)())?;
+        locked = locked.with(Flags::LOCKED);
+    }
+    request.flags = request.flags.with(locked);
+    Ok((space.map(request, gone)?, locked))
+}
+
+/// [`AddressSpace::unmap`]. Waits if the range is large.
+#[inline(always)]
+pub fn unmap(range: Range<usize>, gone: &mut Gone) -> Result<()> {
+    with_own(is_large(&range), |space| space.unmap(range, gone))
+}
+
+/// [`AddressSpace::protect`]. Waits if the range is large.
+#[inline(always)]
+pub fn protect(range: Range<usize>, wanted: Protection) -> Result<()> {
+    with_own(is_large(&range), |space| space.protect(range, wanted))
+}
+
+/// [`AddressSpace::remap`]. Waits if one of the ranges is large.
+#[inline(always)]
+pub fn remap(
+    old: Range<usize>,
+    len: usize,
+    place: Move,
+    keep: bool,
+    limits: &Limits,
+    gone: &mut Gone,
+) -> Result<(usize, Flags)> {
+    with_own(is_large(&(0..len.max(old.len()))), |space| {
+        space.remap(old, len, place, keep, limits, gone)
+    })
+}
+
+/// [`AddressSpace::set_heap_end`], and where the heap ended before if pages of new mappings are to
+/// be made present (MCL_FUTURE).
+#[inline(always)]
+pub fn set_heap_end(
+    end: usize,
+    limits: &Limits,
+    gone: &mut Gone,
+) -> Result<(result::Result<usize, Range<usize>>, Option<usize>)> {
+    with_own(false, |space| {
+        let locked = space.locks_new();
+        let present = locked.has(Flags::LOCKED) && !locked.has(Flags::LOCK_ON_FAULT);
+        let old = present.then(|| space.heap_end());
+        Ok((space.set_heap_end(end, limits, gone), old))
+    })
+}
+
+/// [`AddressSpace::discard`], if no VMA there has `without`. Waits if the range is large.
+///
+/// # Errors
+/// EINVAL if one has, ENOMEM.
+#[inline(always)]
+pub fn discard(range: Range<usize>, without: Option<Flags>) -> Result<()> {
+    with_own(is_large(&range), |space| {
+        let allowed = |vma: &Vma| without.is_none_or(|flag| !vma.flags.has(flag));
+        if !space.all_vmas(range.clone(), allowed) {
+            return Err(Errno::EINVAL);
+        }
+        space.discard(range)
+    })
 }
 
 /// Leaves this CPU without an address space: before it idles, and before the last thread that holds

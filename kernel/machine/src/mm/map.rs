@@ -66,6 +66,15 @@ impl MapRequest {
             limit: usize::MAX,
         }
     }
+
+    /// The request, whose source is taken.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Self {
+        MapRequest {
+            source: core::mem::replace(&mut self.source, Source::Anonymous),
+            ..*self
+        }
+    }
 }
 
 impl AddressSpace {
@@ -107,6 +116,21 @@ impl AddressSpace {
             space.vmas.insert(vma)?;
         }
         Ok(start)
+    }
+
+    /// Refuses to lock `len` bytes of a new mapping, because the caller `asked` for that or wants all
+    /// new ones locked, beyond its `limit`.
+    ///
+    /// # Errors
+    /// EPERM (asked for, and nothing may be locked), EAGAIN.
+    pub fn check_new_lock(&self, len: usize, asked: bool, limit: usize) -> Result<()> {
+        if asked && limit == 0 {
+            return Err(Errno::EPERM);
+        }
+        if self.totals().locked.saturating_add(len) > limit {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(())
     }
 
     /// Makes one page present; or says that there is no memory for it.

@@ -1,6 +1,6 @@
 //! Memory: frames, the heap, the kernel's vmalloc area, and the address spaces of programs.
 
-mod active;
+pub mod active;
 mod age;
 mod archive;
 pub(crate) mod asid;
@@ -40,7 +40,7 @@ pub mod vma;
 pub mod vmalloc;
 pub mod vmas;
 
-pub use active::{Active, deactivate, with_active};
+pub use active::{Active, deactivate};
 pub use archive::Archive;
 pub use map::{MapRequest, Place};
 pub use remap::Move;

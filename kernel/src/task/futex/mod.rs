@@ -25,10 +25,9 @@ use super::timer::Timer;
 use super::{Thread, current};
 use crate::arch::{current_arc, time};
 use crate::errno::{Errno, Result};
+use crate::mm::active;
 use crate::mm::heap::try_arc;
 use crate::mm::user;
-use crate::mm::vma::{Source, Vma};
-use crate::mm::with_active;
 use crate::sync::{Mutex, MutexGuard};
 use wakeup::Waiters;
 
@@ -62,9 +61,8 @@ impl Key {
         if shared && let Some(key) = Self::of_shared(address)? {
             return Ok(key);
         }
-        let of = with_active(|space| core::ptr::from_ref(space).addr());
         Ok(Key {
-            of: of.ok_or(Errno::EFAULT)?,
+            of: active::id().ok_or(Errno::EFAULT)?,
             at: address,
         })
     }
@@ -73,15 +71,8 @@ impl Key {
     fn of_shared(address: usize) -> Result<Option<Key>> {
         // Linux looks at the page, too.
         user::load_u32(address)?;
-        let key = |vma: &Vma| match &vma.source {
-            Source::File { mapping, offset } if vma.is_shared() => Some(Key {
-                of: mapping.object(),
-                at: offset + address - vma.start,
-            }),
-            _ => None,
-        };
-        let found = with_active(|space| space.with_vma(address, key));
-        found.flatten().ok_or(Errno::EFAULT)
+        let found = active::shared_object(address).ok_or(Errno::EFAULT)?;
+        Ok(found.map(|(of, at)| Key { of, at }))
     }
 
     fn bucket(self) -> usize {

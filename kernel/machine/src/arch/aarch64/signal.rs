@@ -17,7 +17,7 @@ pub use crate::arch::delivery::Delivery;
 use crate::arch::task;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::mm::with_active;
+use crate::mm::active::with_active;
 
 /// What of a `ucontext_t` says where a handler returns to: the alternate stack, and the signal
 /// mask.
