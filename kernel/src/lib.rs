@@ -13,8 +13,6 @@ mod ipc;
 mod keyring;
 #[cfg(guests)]
 mod kvm;
-#[cfg(not(guests))]
-mod kvm_absent;
 mod net;
 mod start;
 mod sync;
@@ -22,8 +20,6 @@ mod syscall;
 mod task;
 mod upcalls;
 
-#[cfg(not(guests))]
-use kvm_absent as kvm;
 use machine::{arch, errno, fdt, log, mm, params, random};
 
 /// Unpacks an archive into the current thread's directory: for those who try archives on the host.

@@ -12,8 +12,6 @@ mod ipc;
 mod keyring;
 #[cfg(guests)]
 mod kvm;
-#[cfg(not(guests))]
-mod kvm_absent;
 mod net;
 mod start;
 mod sync;
@@ -21,8 +19,6 @@ mod syscall;
 mod task;
 mod upcalls;
 
-#[cfg(not(guests))]
-use kvm_absent as kvm;
 #[cfg(feature = "selftest")]
 use machine::selftest;
 use machine::{arch, errno, fdt, log, mm, params, random};

@@ -1,12 +1,15 @@
 //! The start of everything that is not the architecture's.
 
-use crate::{arch, drivers, fs, hash, kvm, mm, task};
+#[cfg(guests)]
+use crate::kvm;
+use crate::{arch, drivers, fs, hash, mm, task};
 #[cfg(feature = "selftest")]
 use crate::{params, selftest};
 
 /// Runs the kernel on the boot CPU: `archive` is the initial one.
 pub fn main(archive: Option<mm::Archive>) -> ! {
     hash::init();
+    #[cfg(guests)]
     kvm::init();
     task::init();
     if let Some(now) = drivers::rtc::now_ns() {

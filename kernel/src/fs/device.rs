@@ -4,7 +4,9 @@ use super::file::{self, File, FileOps, OpenFlags, Whence};
 use super::inode::Kind;
 use super::io::{Sink, Source};
 use super::{kmsg, trace, tty};
+use crate::arch;
 use crate::errno::{Errno, Result};
+#[cfg(guests)]
 use crate::kvm;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
@@ -46,9 +48,9 @@ pub const NODES: [(&str, u32, u32, u32); 13] = [
 /// The node of the hypervisor, where there is one.
 pub const HYPERVISOR: (&str, u32, u32, u32) = ("kvm", 10, 232, 0o660);
 
-/// Whether guests can run.
+/// Whether this machine's CPUs run guests, once they are up.
 pub fn has_hypervisor() -> bool {
-    kvm::is_available()
+    arch::virt::available()
 }
 
 /// Opens the device `device`.
@@ -62,6 +64,7 @@ pub fn open(kind: Kind, device: u64, flags: OpenFlags) -> Result<Arc<dyn FileOps
         (1, 7) => Memory::Full,
         (1, 8 | 9) => Memory::Random,
         (1, 11) => return kmsg::open(flags),
+        #[cfg(guests)]
         (10, 232) if has_hypervisor() => return kvm::open(),
         (240, 0) => return trace::open(),
         (major, minor) => return tty::open(major, minor, flags),

@@ -54,11 +54,6 @@ struct System;
 
 pub use directory::init;
 
-/// Whether this machine's CPUs run guests, once they are up.
-pub fn is_available() -> bool {
-    arch::virt::available()
-}
-
 /// Opens `/dev/kvm`.
 pub fn open() -> Result<Arc<dyn FileOps>> {
     Ok(try_arc(System)?)

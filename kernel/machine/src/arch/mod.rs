@@ -27,6 +27,8 @@ pub mod text;
 mod ticks;
 #[cfg(target_os = "none")]
 pub mod vdso;
+#[cfg(not(all(target_arch = "aarch64", target_os = "none")))]
+pub mod virt;
 pub mod work;
 
 pub use compat_info::compat_info;

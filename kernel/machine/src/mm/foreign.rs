@@ -67,7 +67,6 @@ impl AddressSpace {
     }
 
     /// The frame that `access` to `address` would use, made if it has to be.
-    #[allow(dead_code, reason = "for architectures with guests")]
     pub fn frame(&self, address: usize, access: Access) -> Result<frame::FrameRef> {
         if address >= user_end() {
             return Err(Errno::EFAULT);
@@ -80,7 +79,6 @@ impl AddressSpace {
     }
 
     /// The huge page that `address` lies in, if there is one and it may be written.
-    #[allow(dead_code, reason = "for architectures with guests")]
     pub fn huge_page(&self, address: usize) -> Option<huge_page::Shown> {
         let space = self.lock();
         let (_, slot) = space.table.next_huge_page(address..address + 1)?;
@@ -92,7 +90,6 @@ impl AddressSpace {
     /// Visits the frames that `access` to the pages of a range would use, made if they have to be,
     /// with their addresses: up to the first that is not to be had, or as long as `visit` wants
     /// more.
-    #[allow(dead_code, reason = "for architectures with guests")]
     pub fn frames(
         &self,
         range: Range<usize>,

@@ -151,10 +151,8 @@ impl HugePage {
 }
 
 /// A huge page's frames, each with one more holder: as a guest's translation shows them.
-#[allow(dead_code, reason = "for architectures with guests")]
 pub struct Shown(PhysAddr);
 
-#[allow(dead_code, reason = "for architectures with guests")]
 impl Shown {
     pub(super) fn new(first: PhysAddr) -> Self {
         for page in (first.0..).step_by(PAGE_SIZE).take(BLOCK_PAGES) {

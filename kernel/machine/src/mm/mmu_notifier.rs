@@ -89,7 +89,6 @@ impl MmuNotifiers {
         }
     }
 
-    #[allow(dead_code, reason = "not every architecture has guests")]
     fn add(&self, notifier: Weak<dyn MmuNotifier>) -> Result<()> {
         let mut list = self.list.lock();
         list.retain(|known| known.strong_count() != 0);
@@ -99,7 +98,6 @@ impl MmuNotifiers {
         Ok(())
     }
 
-    #[allow(dead_code, reason = "not every architecture has guests")]
     fn remove(&self, notifier: &Weak<dyn MmuNotifier>) {
         let mut list = self.list.lock();
         list.retain(|known| !known.ptr_eq(notifier));
@@ -108,7 +106,6 @@ impl MmuNotifiers {
 
 impl AddressSpace {
     /// From now on `notifier` is notified of frames of this space that it must show no longer.
-    #[allow(dead_code, reason = "not every architecture has guests")]
     pub fn add_notifier(&self, notifier: Weak<dyn MmuNotifier>) -> Result<()> {
         let _space = self.lock();
         self.context().notifiers.add(notifier)
@@ -116,7 +113,6 @@ impl AddressSpace {
 
     /// From now on `notifier` is not told, and nobody is just telling it: who tells it has it as
     /// long.
-    #[allow(dead_code, reason = "not every architecture has guests")]
     pub fn remove_notifier(&self, notifier: &Weak<dyn MmuNotifier>) {
         self.context().notifiers.remove(notifier);
     }

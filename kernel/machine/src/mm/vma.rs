@@ -285,7 +285,6 @@ impl Source {
 
 /// Name of a VMA without a file in `/proc/PID/maps`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(dead_code, reason = "the last two are of 32-bit Arm programs")]
 pub enum Label {
     /// None.
     None,

@@ -79,7 +79,6 @@ impl FrameRef {
     ///
     /// # Safety
     /// A handle of the frame at `address` was forgotten, and each such is taken back once.
-    #[allow(dead_code, reason = "for architectures with guests")]
     pub unsafe fn from_mapped(address: u64) -> FrameRef {
         // SAFETY: as the caller says.
         unsafe { Self::from_phys(PhysAddr(address as usize)) }
