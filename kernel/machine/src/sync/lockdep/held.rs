@@ -1,9 +1,10 @@
 //! What each CPU and each thread holds.
 
 use core::panic::Location;
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
 
 use super::graph::{self, Place};
+use super::no_sleep::is_atomic;
 use crate::arch::{MAX_CPUS, cpu, task};
 
 const NONE: u16 = u16::MAX;
@@ -47,9 +48,8 @@ impl Stack {
     }
 }
 
-/// The spin locks of each CPU, and in how many places it must not sleep for other reasons.
+/// The spin locks of each CPU.
 static SPINNING: [Stack; MAX_CPUS] = [const { Stack::new() }; MAX_CPUS];
-static NO_SLEEP: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 
 /// The sleeping locks that a thread holds: a part of the thread.
 pub struct Sleeping(Stack);
@@ -160,23 +160,6 @@ impl Drop for Held {
     }
 }
 
-/// The CPU must not sleep while this lives.
-pub struct NoSleep(());
-
-impl NoSleep {
-    /// From here on.
-    pub fn begin() -> Self {
-        NO_SLEEP[cpu::this().index()].fetch_add(1, Relaxed);
-        NoSleep(())
-    }
-}
-
-impl Drop for NoSleep {
-    fn drop(&mut self) {
-        NO_SLEEP[cpu::this().index()].fetch_sub(1, Relaxed);
-    }
-}
-
 /// Why this CPU must not sleep.
 #[derive(PartialEq, Debug)]
 pub(super) enum Atomic {
@@ -187,9 +170,9 @@ pub(super) enum Atomic {
 }
 
 pub(super) fn why_atomic() -> Option<Atomic> {
-    let cpu = cpu::this().index();
-    let spins = SPINNING[cpu].all().next_back().map(Atomic::Spins);
-    spins.or((NO_SLEEP[cpu].load(Relaxed) != 0).then_some(Atomic::Borrows))
+    let spinning = &SPINNING[cpu::this().index()];
+    let spins = spinning.all().next_back().map(Atomic::Spins);
+    spins.or(is_atomic().then_some(Atomic::Borrows))
 }
 
 /// Panics where the thread must not give its CPU away: under a spin lock, in an interrupt, or while

@@ -1,5 +1,6 @@
+use super::NoSleep;
 use super::graph;
-use super::held::{Atomic, Class, NoSleep, why_atomic};
+use super::held::{Atomic, Class, why_atomic};
 use crate::selftest;
 
 selftest! {
