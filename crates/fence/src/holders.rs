@@ -13,8 +13,8 @@ use crate::CPUS_PER_WORD;
 /// Only those that run it now are notified of a change. One that left it is marked stale instead,
 /// once, and forgets the whole space when it comes back.
 ///
-/// A CPU that comes announces itself (writes down somewhere that it runs the space), and then looks
-/// for its mark. A CPU that changes the space marks the others, and then looks for their
+/// A CPU that enters announces itself (writes down somewhere that it runs the space), and then
+/// looks for its mark. A CPU that changes the space marks the others, and then looks for their
 /// announcements. A full fence lies between the two steps of both, so that at least one sees the
 /// other. If both do, the CPU runs with its mark on: so a mark spares nobody a look, and costs a
 /// CPU one fence that it did not owe.
@@ -23,7 +23,7 @@ pub struct Holders<const WORDS: usize>([Word; WORDS]);
 
 #[derive(Debug)]
 struct Word {
-    /// Set by each CPU for itself when it first comes; never cleared.
+    /// Set by each CPU for itself when it first enters the space; never cleared.
     held: AtomicU64,
     /// Set by the CPU that changes the space, cleared by each CPU for itself.
     stale: AtomicU64,
@@ -47,7 +47,7 @@ impl Word {
     }
 
     #[cold]
-    fn come(&self, bit: u64) -> bool {
+    fn enter(&self, bit: u64) -> bool {
         self.held.fetch_or(bit, SeqCst);
         // The mark goes before the CPU forgets: a change from here on finds the CPU running, or
         // sets it again.
@@ -95,10 +95,10 @@ impl<const WORDS: usize> Holders<WORDS> {
     /// looks, and has executed a full fence since. On `true` it must forget the space's
     /// translations, all of them, before it uses one. Only CPU `cpu` may call this.
     #[inline]
-    pub fn come(&self, cpu: usize) -> bool {
+    pub fn enter_space(&self, cpu: usize) -> bool {
         let (word, bit) = (&self.0[cpu / CPUS_PER_WORD], 1 << (cpu % CPUS_PER_WORD));
         let current = word.held.load(Relaxed) & !word.stale.load(Relaxed) & bit != 0;
-        !current && word.come(bit)
+        !current && word.enter(bit)
     }
 
     /// Entries of the space were changed, before a full fence: hands each CPU that must forget them

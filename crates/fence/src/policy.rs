@@ -101,7 +101,7 @@ impl Policy {
             (
                 Change::Clear
                 | Change::Replace
-                | Change::Narrow
+                | Change::Protect
                 | Change::UnlinkTable
                 | Change::Resize,
                 _,

@@ -36,10 +36,10 @@ mod races {
             })
         }
 
-        fn come(&self, cpu: usize) {
+        fn enter_space(&self, cpu: usize) {
             self.announced[cpu].store(1, Relaxed);
             fence(SeqCst);
-            if self.holders.come(cpu) {
+            if self.holders.enter_space(cpu) {
                 *self.held[cpu].lock().unwrap() = None;
             }
             self.loaded[cpu].store(1, Release);
@@ -82,13 +82,13 @@ mod races {
     fn leaving_and_coming_back() {
         model(|| {
             let machine = Machine::new();
-            machine.come(1);
+            machine.enter_space(1);
             machine.access(1);
             let other = {
                 let machine = machine.clone();
                 thread::spawn(move || {
                     machine.leave(1);
-                    machine.come(1);
+                    machine.enter_space(1);
                     machine.access(1);
                 })
             };
@@ -106,14 +106,14 @@ mod races {
             let other = {
                 let machine = machine.clone();
                 thread::spawn(move || {
-                    machine.come(1);
+                    machine.enter_space(1);
                     machine.access(1);
                     machine.leave(1);
                 })
             };
             machine.unmap(0);
             other.join().unwrap();
-            machine.come(1);
+            machine.enter_space(1);
             machine.access(1);
         });
     }
@@ -124,13 +124,13 @@ mod races {
     fn two_changes() {
         model(|| {
             let machine = Machine::new();
-            machine.come(1);
+            machine.enter_space(1);
             machine.access(1);
             machine.leave(1);
             let other = {
                 let machine = machine.clone();
                 thread::spawn(move || {
-                    machine.come(1);
+                    machine.enter_space(1);
                     machine.access(1);
                 })
             };
@@ -150,13 +150,13 @@ mod races {
         few.preemption_bound = Some(3);
         few.check(|| {
             let machine = Machine::new();
-            machine.come(1);
+            machine.enter_space(1);
             machine.access(1);
             machine.leave(1);
             let threads = [
                 Box::new(|machine: &Machine| machine.unmap(0)) as Box<dyn Fn(&Machine) + Send>,
                 Box::new(|machine: &Machine| {
-                    machine.come(1);
+                    machine.enter_space(1);
                     machine.access(1);
                 }),
             ];
@@ -220,7 +220,7 @@ mod histories {
                 match step {
                     Step::Run(cpu, space) => {
                         runs[cpu] = space;
-                        if space.is_some_and(|space| spaces[space].come(cpu)) {
+                        if space.is_some_and(|space| spaces[space].enter_space(cpu)) {
                             held[cpu][space.unwrap()] = None;
                         }
                     }
@@ -249,7 +249,7 @@ mod histories {
     #[test]
     fn who_left_forgets_once() {
         let holders = Holders::<2>::new();
-        assert!(!holders.come(1) && !holders.come(65));
+        assert!(!holders.enter_space(1) && !holders.enter_space(65));
         let looks = |own| {
             let looks = std::cell::Cell::new(0);
             let runs = |_| {
@@ -260,6 +260,6 @@ mod histories {
             looks.get()
         };
         assert_eq!([looks(0), looks(65)], [4, 2]);
-        assert!(holders.come(65) && !holders.come(65));
+        assert!(holders.enter_space(65) && !holders.enter_space(65));
     }
 }

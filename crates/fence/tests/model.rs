@@ -73,7 +73,7 @@ impl Machine {
             (None, _) => Change::FillUser,
             (Some(_), None) => Change::Clear,
             (Some(old), Some(new)) if old.frame != new.frame => Change::Replace,
-            (Some(old), Some(_)) if old.write => Change::Narrow,
+            (Some(old), Some(_)) if old.write => Change::Protect,
             (Some(_), Some(_)) => Change::Widen,
         };
         self.table[page] = entry;

@@ -24,7 +24,7 @@ pub enum Change {
     /// Valid to valid with another frame, or with other memory attributes.
     Replace,
     /// Valid to valid, something is no longer allowed.
-    Narrow,
+    Protect,
     /// Valid to valid, something more is allowed (dirty state set by software included).
     Widen,
     /// The Access flag set.
@@ -46,7 +46,7 @@ impl Change {
         Change::FillKernel,
         Change::Clear,
         Change::Replace,
-        Change::Narrow,
+        Change::Protect,
         Change::Widen,
         Change::Touch,
         Change::Age,
@@ -58,7 +58,7 @@ impl Change {
 
 /// The copies that every CPU which may hold them must forget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Forget {
+pub enum Invalidation {
     /// Nothing.
     Nothing,
     /// The last-level entry of the page.
@@ -76,7 +76,7 @@ pub struct Debt {
     /// before going on.
     pub publish: bool,
     /// The copies that must be forgotten before the frame or table of the old value is used again.
-    pub forget: Forget,
+    pub invalidate: Invalidation,
 }
 
 impl Debt {
@@ -84,7 +84,7 @@ impl Debt {
     pub const NONE: Debt = Debt {
         break_first: false,
         publish: false,
-        forget: Forget::Nothing,
+        invalidate: Invalidation::Nothing,
     };
 }
 
@@ -102,30 +102,30 @@ pub const fn arm64(change: Change) -> Debt {
             publish: true,
             ..Debt::NONE
         },
-        Change::Clear | Change::Narrow => Debt {
-            forget: Forget::Page,
+        Change::Clear | Change::Protect => Debt {
+            invalidate: Invalidation::Page,
             ..Debt::NONE
         },
         // Needs no break, but a stale entry would repeat the permission fault for as long as it is
         // kept.
         Change::Widen => Debt {
-            forget: Forget::Page,
+            invalidate: Invalidation::Page,
             ..Debt::NONE
         },
         // R_WHZWS: a change of the output address or the memory type.
         Change::Replace => Debt {
             break_first: true,
-            forget: Forget::Page,
+            invalidate: Invalidation::Page,
             ..Debt::NONE
         },
         Change::UnlinkTable => Debt {
-            forget: Forget::Space,
+            invalidate: Invalidation::Space,
             ..Debt::NONE
         },
         // R_WHZWS too: a change of the size. The table goes or comes with it.
         Change::Resize => Debt {
             break_first: true,
-            forget: Forget::Space,
+            invalidate: Invalidation::Space,
             ..Debt::NONE
         },
     }

@@ -9,7 +9,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::{Change, Debt, Forget};
+use crate::{Change, Debt, Invalidation};
 
 /// The content of a last-level entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,15 +135,15 @@ impl Machine {
         self.stored[page] = entry;
     }
 
-    fn forget(&mut self, what: Forget, page: usize) {
-        if what == Forget::Nothing {
+    fn invalidate(&mut self, what: Invalidation, page: usize) {
+        if what == Invalidation::Nothing {
             return;
         }
         // Forgetting is ordered after the store: a walk that follows sees it.
         self.arrive();
         for cpu in &mut self.cpus {
             match what {
-                Forget::Page => cpu.pages[page].clear(),
+                Invalidation::Page => cpu.pages[page].clear(),
                 _ => {
                     cpu.pages.iter_mut().for_each(Vec::clear);
                     cpu.table = None;
@@ -170,13 +170,13 @@ impl Machine {
         if debt.break_first {
             (0..pages).for_each(|page| self.store(page, None));
             meanwhile(self);
-            self.forget(debt.forget, 0);
+            self.invalidate(debt.invalidate, 0);
             meanwhile(self);
         }
         (0..pages).for_each(|page| self.store(page, whole(page)));
         meanwhile(self);
         if !debt.break_first {
-            self.forget(debt.forget, 0);
+            self.invalidate(debt.invalidate, 0);
         }
         (0..pages).for_each(|page| self.check_paid(page));
     }
@@ -194,7 +194,7 @@ impl Machine {
         if debt.break_first {
             self.store(page, None);
             meanwhile(self);
-            self.forget(debt.forget, page);
+            self.invalidate(debt.invalidate, page);
             meanwhile(self);
         }
         match change {
@@ -207,7 +207,7 @@ impl Machine {
             self.arrive();
         }
         if !debt.break_first {
-            self.forget(debt.forget, page);
+            self.invalidate(debt.invalidate, page);
         }
         self.check_paid(page);
     }
@@ -240,7 +240,7 @@ impl Machine {
     /// A program's access, which the kernel tries again after each fault that finds the entry
     /// sufficient; the store that a fault found has arrived by the time it returns. `recover` is
     /// what the kernel forgets on such a fault, on this CPU.
-    pub fn access(&mut self, cpu: usize, page: usize, write: bool, recover: Forget) {
+    pub fn access(&mut self, cpu: usize, page: usize, write: bool, recover: Invalidation) {
         let granted = self.stored[page].is_some_and(|entry| entry.young && (entry.write || !write));
         if !granted {
             return;
@@ -250,7 +250,7 @@ impl Machine {
                 return;
             }
             self.arrive();
-            if recover != Forget::Nothing {
+            if recover != Invalidation::Nothing {
                 self.cpus[cpu].pages[page].clear();
             }
         }

@@ -41,7 +41,7 @@ macro_rules! kinds {
     };
 }
 
-kinds!(FillUser FillKernel Clear Replace Narrow Widen Touch Age LinkTable UnlinkTable Resize);
+kinds!(FillUser FillKernel Clear Replace Protect Widen Touch Age LinkTable UnlinkTable Resize);
 
 impl Curable for FillUser {}
 impl Curable for Touch {}

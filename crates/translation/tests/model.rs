@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use translation::model::{Entry, Hardware, Machine, Violation};
-use translation::{Change, Debt, Forget, arm64};
+use translation::{Change, Debt, Invalidation, arm64};
 
 const CPUS: usize = 3;
 const PAGES: usize = 2;
@@ -51,7 +51,7 @@ fn target(change: Change, old: Option<Entry>, write: bool, fresh: usize) -> Opti
             young: true,
             block: false,
         })),
-        (Change::Narrow, Some(entry)) if entry.write => Some(Some(Entry {
+        (Change::Protect, Some(entry)) if entry.write => Some(Some(Entry {
             write: false,
             ..entry
         })),
@@ -76,7 +76,7 @@ fn target(change: Change, old: Option<Entry>, write: bool, fresh: usize) -> Opti
 fn run(
     hardware: Hardware,
     owes: fn(Change) -> Debt,
-    recover: Forget,
+    recover: Invalidation,
     events: &[Event],
 ) -> Result<(), Violation> {
     let mut machine = Machine::new(hardware, owes, CPUS, PAGES);
@@ -136,7 +136,7 @@ proptest! {
 
     #[test]
     fn arm64_pays_enough(events in prop::collection::vec(event(), 1..60)) {
-        prop_assert_eq!(run(ARM64, arm64, Forget::Nothing, &events), Ok(()));
+        prop_assert_eq!(run(ARM64, arm64, Invalidation::Nothing, &events), Ok(()));
     }
 }
 
@@ -161,7 +161,7 @@ fn events(seed: u64) -> Vec<Event> {
 }
 
 fn first_violation(owes: fn(Change) -> Debt) -> Option<Violation> {
-    (1..2000).find_map(|seed| run(ARM64, owes, Forget::Nothing, &events(seed)).err())
+    (1..2000).find_map(|seed| run(ARM64, owes, Invalidation::Nothing, &events(seed)).err())
 }
 
 /// A test that takes one part out of a debt, and the violation that must follow.
@@ -181,14 +181,14 @@ macro_rules! needed {
 }
 
 needed! {
-    clear_must_forget: Clear without forget = Forget::Nothing => Stale;
-    narrow_must_forget: Narrow without forget = Forget::Nothing => Stale;
-    widen_must_forget: Widen without forget = Forget::Nothing => Stuck;
+    clear_must_invalidate: Clear without invalidate = Invalidation::Nothing => Stale;
+    protect_must_invalidate: Protect without invalidate = Invalidation::Nothing => Stale;
+    widen_must_invalidate: Widen without invalidate = Invalidation::Nothing => Stuck;
     replace_must_break_first: Replace without break_first = false => Conflict;
-    replace_must_forget: Replace without forget = Forget::Nothing => Stale;
-    unlink_must_forget_all: UnlinkTable without forget = Forget::Page => FreedTable;
+    replace_must_invalidate: Replace without invalidate = Invalidation::Nothing => Stale;
+    unlink_must_invalidate_all: UnlinkTable without invalidate = Invalidation::Page => FreedTable;
     resize_must_break_first: Resize without break_first = false => Conflict;
-    resize_must_forget_all: Resize without forget = Forget::Page => FreedTable;
+    resize_must_invalidate_all: Resize without invalidate = Invalidation::Page => FreedTable;
     kernel_fill_must_publish: FillKernel without publish = false => KernelFault;
 }
 
@@ -199,7 +199,8 @@ fn cached_invalid_entries_need_more() {
         caches_invalid: true,
         conflicts: false,
     };
-    let found = (1..2000).find_map(|seed| run(riscv, arm64, Forget::Nothing, &events(seed)).err());
+    let found =
+        (1..2000).find_map(|seed| run(riscv, arm64, Invalidation::Nothing, &events(seed)).err());
     assert!(
         matches!(found, Some(Violation::Stuck | Violation::KernelFault)),
         "{found:?}"

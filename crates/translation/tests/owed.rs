@@ -1,7 +1,7 @@
 //! Debts as values: none gets lost.
 
 use translation::Change;
-use translation::owed::{Clear, Debts, FillUser, Narrow, Owed, UnlinkTable};
+use translation::owed::{Clear, Debts, FillUser, Owed, Protect, UnlinkTable};
 
 #[test]
 fn a_debt_has_no_size() {
@@ -11,9 +11,9 @@ fn a_debt_has_no_size() {
 
 #[test]
 fn what_pays_knows_the_change() {
-    let mut owed = Owed::<Narrow>::new();
+    let mut owed = Owed::<Protect>::new();
     owed.join(Owed::new());
-    assert_eq!(owed.pay(), Change::Narrow);
+    assert_eq!(owed.pay(), Change::Protect);
     let tables = Owed::<UnlinkTable>::new().with_pages(Owed::new());
     assert_eq!(tables.pay(), Change::UnlinkTable);
     Owed::<FillUser>::new().leave_to_fault();
@@ -23,9 +23,9 @@ fn what_pays_knows_the_change() {
 #[test]
 fn some_become_one() {
     let mut owed = None;
-    Owed::<Narrow>::new().join_to(&mut owed);
-    Owed::<Narrow>::new().join_to(&mut owed);
-    assert_eq!(owed.map(Owed::pay), Some(Change::Narrow));
+    Owed::<Protect>::new().join_to(&mut owed);
+    Owed::<Protect>::new().join_to(&mut owed);
+    assert_eq!(owed.map(Owed::pay), Some(Change::Protect));
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn an_unpaid_debt_is_noticed() {
 }
 
 #[test]
-#[should_panic(expected = "Narrow was not paid for")]
+#[should_panic(expected = "Protect was not paid for")]
 fn an_unpaid_span_is_noticed() {
-    let mut debts = Debts::<Narrow>::new();
+    let mut debts = Debts::<Protect>::new();
     debts.add(0..0x1000, Owed::new());
 }

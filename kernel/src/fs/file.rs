@@ -715,7 +715,7 @@ impl Counted {
     /// Counts one more; ENFILE where there are too many.
     fn new() -> Result<Self> {
         let most = most_open();
-        if OPEN.roughly() >= most && OPEN.exactly() >= most {
+        if OPEN.approximate() >= most && OPEN.exactly() >= most {
             require(CAP_SYS_ADMIN).map_err(|_| Errno::ENFILE)?;
         }
         OPEN.add(1);

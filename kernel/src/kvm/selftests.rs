@@ -12,7 +12,7 @@ use crate::arch::virt::{self, Stage2};
 use crate::arch::{irq, time, user_end};
 use crate::errno::Errno;
 use crate::mm::fault::Access;
-use crate::mm::{Gone, MapRequest, PAGE_SIZE, Place, SpaceUser, frame};
+use crate::mm::{MapRequest, PAGE_SIZE, Place, Removed, SpaceUser, frame};
 use crate::selftest;
 use crate::task::timer::{Expire, Timer};
 
@@ -137,7 +137,7 @@ selftest! {
         const START: usize = 0x2000_0000;
         let space = SpaceUser::new(user_end()).expect("a space");
         let request = MapRequest::anonymous(Place::Free(START), PAGES * PAGE_SIZE);
-        space.map(request, &mut Gone::new()).expect("room");
+        space.map(request, &mut Removed::new()).expect("room");
         let memory = Arc::new(Memory::new(40).expect("memory"));
         let region = MemoryRegion { len: (PAGES * PAGE_SIZE) as u64, ..page(0, START as u64) };
         memory.slots.lock().set(&region, None).expect("room");

@@ -12,7 +12,7 @@ use crate::fs::eventfd::{self, EventFd};
 use crate::fs::io::{IoVec, Sink, Source};
 use crate::mm::user::UserPtr;
 use crate::mm::vma::Flags;
-use crate::mm::{AddressSpace, Gone, MapRequest, Place};
+use crate::mm::{AddressSpace, MapRequest, Place, Removed};
 use crate::task::current;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -77,12 +77,15 @@ pub fn io_setup(count: u32, to: usize) -> Result<usize> {
             .check_new_lock(len, false, mlock::limit())
             .map_err(|_| Errno::ENOMEM)?;
     }
-    let address = space.map(MapRequest::anonymous(Place::Hint(0), len), &mut Gone::new())?;
+    let address = space.map(
+        MapRequest::anonymous(Place::Hint(0), len),
+        &mut Removed::new(),
+    )?;
     let made = aio::create(&space, address, asked).and_then(|()| {
         to.write(&address)
             .inspect_err(|_| _ = aio::destroy(&space, address))
     });
-    made.inspect_err(|_| _ = space.unmap(address..address + len, &mut Gone::new()))?;
+    made.inspect_err(|_| _ = space.unmap(address..address + len, &mut Removed::new()))?;
     Ok(0)
 }
 
@@ -90,7 +93,7 @@ pub fn io_setup(count: u32, to: usize) -> Result<usize> {
 pub fn io_destroy(context: usize) -> Result<usize> {
     let space = space()?;
     let len = aio::destroy(&space, context)?;
-    _ = space.unmap(context..context.saturating_add(len), &mut Gone::new());
+    _ = space.unmap(context..context.saturating_add(len), &mut Removed::new());
     Ok(0)
 }
 

@@ -19,7 +19,7 @@ use crate::ipc::sysv_shm::{self, Attachment, SEGMENTS, Segment};
 use crate::ipc::{Header, Object};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Rights, Source};
-use crate::mm::{AddressSpace, Gone, MapRequest, PAGE_SIZE, Place, page_up};
+use crate::mm::{AddressSpace, MapRequest, PAGE_SIZE, Place, Removed, page_up};
 use crate::task::sched::cond_resched;
 use crate::task::{self, clock};
 
@@ -98,7 +98,7 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
         label: Label::None,
         limit: task::rlimit(RLIMIT_AS),
     };
-    let (mut gone, len) = (Gone::new(), page_up(segment.size));
+    let (mut gone, len) = (Removed::new(), page_up(segment.size));
     let space = own_space()?;
     let mut locked = space.locks_new();
     if locked != Flags::default() {
@@ -153,7 +153,7 @@ pub fn shmdt(address: usize) -> Result<usize> {
                 .is_none_or(|first| Arc::ptr_eq(first, part))
         });
         if part.is_some() {
-            space.unmap(vma.range(), &mut Gone::new())?;
+            space.unmap(vma.range(), &mut Removed::new())?;
             detached = part;
         }
     }

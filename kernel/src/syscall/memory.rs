@@ -19,8 +19,8 @@ use crate::mm::totals::Limits;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Protection, Rights, Source, Vma};
 use crate::mm::{
-    AddressSpace, Gone, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, active, commit, page_down,
-    page_up,
+    AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, Removed, active, commit,
+    page_down, page_up,
 };
 use crate::task::limits::INFINITY;
 use crate::task::process::Mode;
@@ -67,8 +67,8 @@ fn vmas_of(space: &AddressSpace, range: &Range<usize>) -> impl Iterator<Item = V
         .take_while(move |vma| vma.start < end)
 }
 
-/// The address space of the caller, for what may wait, or stands in no program's way. Frequent calls
-/// go by [`active`].
+/// The address space of the caller, for what may wait, or stands in no program's way. Frequent
+/// calls go by [`active`].
 pub(super) fn own_space() -> Result<Arc<AddressSpace>> {
     task::current().space().ok_or(Errno::ENOMEM)
 }
@@ -204,7 +204,7 @@ pub fn mmap(
         asked: flags & MAP_LOCKED != 0,
         limit: mlock::limit,
     };
-    let (start, locked) = active::map(&mut request, lock, &mut Gone::new())?;
+    let (start, locked) = active::map(&mut request, lock, &mut Removed::new())?;
     let populated = flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
     if (populated || locked.has(Flags::LOCKED))
         && !locked.has(Flags::LOCK_ON_FAULT)
@@ -298,7 +298,7 @@ pub fn remap_file_pages(
         label: vma.label,
         limit: task::rlimit(RLIMIT_AS),
     };
-    space.map(request, &mut Gone::new())?;
+    space.map(request, &mut Removed::new())?;
     Ok(0)
 }
 
@@ -308,7 +308,7 @@ pub fn munmap(addr: usize, len: usize) -> Result<usize> {
     if range.is_empty() {
         return Err(Errno::EINVAL);
     }
-    active::unmap(range, &mut Gone::new())?;
+    active::unmap(range, &mut Removed::new())?;
     Ok(0)
 }
 
@@ -408,7 +408,7 @@ pub fn mremap(
     if old.is_empty() || keep && (place == Move::Never || page_up(new_len) != old.len()) {
         return Err(Errno::EINVAL);
     }
-    let mut gone = Gone::new();
+    let mut gone = Removed::new();
     let (had, new_len) = (old.len(), page_up(new_len));
     let (start, flags) = active::remap(old, new_len, place, keep, &limits(), &mut gone)?;
     if flags.has(Flags::LOCKED) && !flags.has(Flags::LOCK_ON_FAULT) && new_len > had {
@@ -453,12 +453,12 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
         label: vma.label,
         limit: task::rlimit(RLIMIT_AS),
     };
-    space.map(request, &mut Gone::new())
+    space.map(request, &mut Removed::new())
 }
 
 /// brk(2): never fails, returns where the heap ends.
 pub fn brk(end: usize) -> Result<usize> {
-    let (limits, mut gone) = (limits(), Gone::new());
+    let (limits, mut gone) = (limits(), Removed::new());
     let moved = active::set_heap_end(end, &limits, &mut gone)?;
     if let (Ok(end), Some(old)) = moved
         && end > old

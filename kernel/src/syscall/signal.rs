@@ -295,12 +295,12 @@ pub fn rt_sigreturn() -> Result<usize> {
 /// Goes back to what a handler interrupted, whose frame holds siginfo or not.
 pub fn return_from_handler(with_info: bool) -> Result<usize> {
     let (mask, popped) = current().arch.with_frame(|frame| {
-        let before = arch::signal::before(frame, with_info);
+        let before = arch::signal::read_saved(frame, with_info);
         let popped = before.and_then(|(_, altstack)| {
             arch::signal::pop(frame, with_info)?;
             Ok((altstack, frame.result()))
         });
-        frame.forget_syscall();
+        frame.clear_syscall();
         let mask = before.ok().map(|(mask, _)| mask);
         (mask, popped.map_err(|_| arch::signal::bad_frame(frame)))
     });

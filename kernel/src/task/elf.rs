@@ -15,7 +15,7 @@ use crate::arch::{ABIS, Abi};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::mm::vma::{Flags, Label, PageSource, Rights, Source};
-use crate::mm::{AddressSpace, Gone, MapRequest, PAGE_SIZE, Place, page_down, page_up};
+use crate::mm::{AddressSpace, MapRequest, PAGE_SIZE, Place, Removed, page_down, page_up};
 
 /// Bytes of the file header: of 64 bits, and of 32 bits.
 const HEADER: usize = 64;
@@ -224,7 +224,7 @@ impl Program {
             rights: Rights::NONE,
             ..MapRequest::anonymous(place, room)
         };
-        let gone = &mut Gone::new();
+        let gone = &mut Removed::new();
         let start = space.map(request, gone)?;
         let aligned = start.next_multiple_of(align);
         let used = aligned..aligned + len;
@@ -316,7 +316,7 @@ fn map_segment(
     let rights = right(PF_R, Rights::READ)
         .with(right(PF_W, Rights::WRITE))
         .with(right(PF_X, Rights::EXECUTE));
-    let (mut filled, gone) = (start, &mut Gone::new());
+    let (mut filled, gone) = (start, &mut Removed::new());
     if segment.p_filesz != 0 {
         filled = page_up(file_end);
         let request = MapRequest {

@@ -148,7 +148,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     };
     let change = |frame: &mut Frame| {
         frame.set_result(0);
-        frame.forget_syscall();
+        frame.clear_syscall();
         if request.stack != 0 {
             frame.set_sp(request.stack);
         }

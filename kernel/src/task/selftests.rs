@@ -17,7 +17,7 @@ use crate::arch::irq::Interrupted;
 use crate::arch::{cpu, irq, time, user_end};
 use crate::mm::fault::Access;
 use crate::mm::vma::Rights;
-use crate::mm::{self, AddressSpace, Gone, MapRequest, PAGE_SIZE, Place, SpaceUser, user};
+use crate::mm::{self, AddressSpace, MapRequest, PAGE_SIZE, Place, Removed, SpaceUser, user};
 use crate::selftest;
 use crate::sync::{Mutex, SleepMutex};
 
@@ -82,7 +82,7 @@ fn run_on_two(work: fn(usize, Arc<AddressSpace>)) -> Option<SpaceUser> {
     }
     let space = SpaceUser::new(user_end()).expect("a space");
     let pages = MapRequest::anonymous(Place::Fixed(AT), 4 * PAGE_SIZE);
-    space.map(pages, &mut Gone::new()).expect("a place");
+    space.map(pages, &mut Removed::new()).expect("a place");
     *SPACE.lock() = Some(space);
     *TWO.lock() = Some(work);
     STEPS.store(0, Relaxed);
@@ -175,7 +175,7 @@ selftest! {
                 match change {
                     0 => *CHILD.lock() = space.fork().ok(),
                     1 => space.protect(page(1), Rights::READ).expect("it is there"),
-                    _ => space.unmap(page(2), &mut Gone::new()).expect("room"),
+                    _ => space.unmap(page(2), &mut Removed::new()).expect("room"),
                 }
                 step();
             }

@@ -61,7 +61,7 @@ impl Frame {
     }
 
     /// The thread is in no system call any more: nothing is to be restarted.
-    pub fn forget_syscall(&mut self) {
+    pub fn clear_syscall(&mut self) {
         self.syscall = -1;
     }
 
@@ -69,7 +69,7 @@ impl Frame {
     pub fn restart_syscall(&mut self) {
         self.x[reg::A0] = self.orig_a0;
         self.x[reg::PC] -= CALL;
-        self.forget_syscall();
+        self.clear_syscall();
     }
 
     /// Goes back as `restart_syscall`, but to call number `nr` (restart_syscall(2)).

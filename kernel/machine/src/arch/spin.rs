@@ -7,13 +7,13 @@ use lock_api::{GuardSend, RawMutex};
 
 use super::{cpu, text, time};
 
-/// 0 while it is free. Else the address of a `Cpu`, which a register has at hand: that of its
-/// holder, or of who came last and waits for it; with [`TRIED`], who took it, or did not, without
+/// 0 while free. Otherwise the address of the `Cpu` that holds the lock, or of the last one queued
+/// for it, which a register has at hand. With [`TRIED`] set, that CPU took it, or tried to, without
 /// waiting.
 pub struct Word(AtomicUsize);
 
 const TRIED: usize = 1;
-/// What is waited in seconds before the log says so, as of Linux's soft lockups.
+/// Seconds a CPU spins before the log reports it, as Linux's soft lockup detector does.
 const LONG: u64 = 20;
 
 fn own() -> usize {

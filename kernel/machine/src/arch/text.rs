@@ -1,6 +1,6 @@
 //! The kernel's own code: its bytes, the names in it, and who called whom.
 
-use super::mmu::MAPPED_AREA;
+use super::mmu::VMALLOC;
 use super::{KERNEL_STACK_SIZE, boot_stack, ends_in_call};
 use crate::kallsyms::Return;
 
@@ -36,7 +36,7 @@ fn bytes() -> &'static [u8] {
 
 /// Whether an address is where stacks and their guards are.
 fn is_stack(address: usize) -> bool {
-    MAPPED_AREA.contains(&address) || boot_stack::contains(address)
+    VMALLOC.contains(&address) || boot_stack::contains(address)
 }
 
 /// Whether an address is in the guard below a stack.

@@ -17,7 +17,7 @@ use super::remap::Move;
 use super::space::AddressSpace;
 use super::totals::Limits;
 use super::vma::{Flags, Protection, Source, Vma};
-use super::vmas::Gone;
+use super::vmas::Removed;
 use crate::arch::{cpu, mmu, user_end};
 use crate::errno::{Errno, Result};
 use crate::sync::lockdep::NoSleep;
@@ -135,7 +135,7 @@ pub struct NewLock {
 /// # Errors
 /// As there, and those of [`AddressSpace::check_new_lock`].
 #[inline(always)]
-pub fn map(request: &mut MapRequest, lock: NewLock, gone: &mut Gone) -> Result<(usize, Flags)> {
+pub fn map(request: &mut MapRequest, lock: NewLock, gone: &mut Removed) -> Result<(usize, Flags)> {
     let large = matches!(request.place, Place::Fixed(_)) && is_large(&(0..request.len));
     let mapped = if large || lock.asked {
         None
@@ -157,7 +157,11 @@ pub fn map(request: &mut MapRequest, lock: NewLock, gone: &mut Gone) -> Result<(
 
 #[cold]
 #[inline(never)]
-fn map_waiting(mut request: MapRequest, lock: NewLock, gone: &mut Gone) -> Result<(usize, Flags)> {
+fn map_waiting(
+    mut request: MapRequest,
+    lock: NewLock,
+    gone: &mut Removed,
+) -> Result<(usize, Flags)> {
     let space = own().ok_or(Errno::ENOMEM)?;
     let mut locked = space.locks_new();
     if lock.asked || locked != Flags::default() {
@@ -171,7 +175,7 @@ fn map_waiting(mut request: MapRequest, lock: NewLock, gone: &mut Gone) -> Resul
 
 /// [`AddressSpace::unmap`]. Waits if the range is large.
 #[inline(always)]
-pub fn unmap(range: Range<usize>, gone: &mut Gone) -> Result<()> {
+pub fn unmap(range: Range<usize>, gone: &mut Removed) -> Result<()> {
     with_own(is_large(&range), |space| space.unmap(range, gone))
 }
 
@@ -189,7 +193,7 @@ pub fn remap(
     place: Move,
     keep: bool,
     limits: &Limits,
-    gone: &mut Gone,
+    gone: &mut Removed,
 ) -> Result<(usize, Flags)> {
     with_own(is_large(&(0..len.max(old.len()))), |space| {
         space.remap(old, len, place, keep, limits, gone)
@@ -202,7 +206,7 @@ pub fn remap(
 pub fn set_heap_end(
     end: usize,
     limits: &Limits,
-    gone: &mut Gone,
+    gone: &mut Removed,
 ) -> Result<(result::Result<usize, Range<usize>>, Option<usize>)> {
     with_own(false, |space| {
         let locked = space.locks_new();

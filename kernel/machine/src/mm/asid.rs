@@ -65,7 +65,7 @@ impl Context {
         self.pay_cpus(owed, range.clone());
         let lost = matches!(
             C::CHANGE,
-            Change::Clear | Change::Replace | Change::Narrow | Change::UnlinkTable
+            Change::Clear | Change::Replace | Change::Protect | Change::UnlinkTable
         );
         if lost && !range.is_empty() {
             self.notifiers.invalidate(range);
@@ -94,9 +94,9 @@ impl Context {
         // Ends with the fence that a barrier needs, too: see `task::membarrier`.
         let context = ALLOCATOR.switch(&self.id, cpu, &Tlb);
         let asid = context.id();
-        self.holders.come(cpu, asid);
+        self.holders.enter_space(cpu, asid);
         if ALLOCATOR.active(cpu).loaded() == asid::Context::NONE {
-            mmu::come(cpu);
+            mmu::enter_space(cpu);
         }
         load(asid);
         if asid == SHARED {

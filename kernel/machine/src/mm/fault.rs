@@ -16,7 +16,7 @@ use crate::arch::mmu::{Memory, Prot, Pte};
 use crate::errno::{Errno, Result};
 use crate::upcall;
 use crossings::Kind;
-use translation::owed::{self, FillUser, Narrow, Owed, Touch, Widen};
+use translation::owed::{self, FillUser, Owed, Protect, Touch, Widen};
 
 /// What the access wanted: as a number, the rights of which one suffices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ impl Failure {
     #[inline(never)]
     fn of(error: Errno) -> Failure {
         match error {
-            // No more of the file is to be had.
+            // The file ends before this page.
             Errno::ENXIO | Errno::ENOSPC => Failure::BeyondEnd,
             _ => Failure::NoMemory,
         }
@@ -144,7 +144,7 @@ impl Space {
                 return Err(Failure::Unmapped);
             }
         }
-        self.obey_late(context, page..page + PAGE_SIZE);
+        self.finish_pending(context, page..page + PAGE_SIZE);
         let own = Slot::new(Own::new());
         let done = self.resolve(context, &own, address, access);
         self.pages = self.pages.wrapping_add(own.data.count());
@@ -354,7 +354,7 @@ impl Page<'_> {
         if pte.young() || !pte.valid() || pte.is_unseen() {
             count(Kind::FaultSpurious);
             if pte.is_unseen() {
-                reveal(self.entry, pte);
+                make_visible(self.entry, pte);
             }
             return self.context.recover(self.page);
         }
@@ -377,7 +377,7 @@ impl Page<'_> {
 }
 
 /// Makes an entry that `fence.inject` kept unseen visible, for a fault that then recovers.
-pub(super) fn reveal(entry: &Entry, pte: Pte) {
+pub(super) fn make_visible(entry: &Entry, pte: Pte) {
     if let Ok(owed) = entry.replace::<FillUser>(pte, pte.revealed().with_young(true)) {
         owed.leave_to_fault();
     }
@@ -385,7 +385,7 @@ pub(super) fn reveal(entry: &Entry, pte: Pte) {
 
 /// Makes an entry of `vma` agree with the VMA's rights; none if it did. A page that gains the right
 /// to be written gains it by a fault.
-pub(super) fn set_rights(vma: &Vma, entry: &Entry) -> Option<Owed<Narrow>> {
+pub(super) fn set_rights(vma: &Vma, entry: &Entry) -> Option<Owed<Protect>> {
     let mut old = entry.load();
     while old != Pte::EMPTY {
         let new = with_rights(vma, old);
@@ -418,7 +418,7 @@ fn with_rights(vma: &Vma, old: Pte) -> Pte {
 /// Gives a child's table what the parent's run of entries, which begins at `start`, holds of
 /// private memory. Pages of files come back by faults. Returns how many, and what the
 /// parent owes.
-pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> (usize, Owed<Narrow>) {
+pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> (usize, Owed<Protect>) {
     let mut pages = 0;
     let mut owed = Owed::new();
     for (entry, copy) in entries.iter().zip(child.from(start)) {

@@ -79,17 +79,16 @@ impl AddressSpace {
     }
 
     /// The huge page that `address` lies in, if there is one and it may be written.
-    pub fn huge_page(&self, address: usize) -> Option<huge_page::Shown> {
+    pub fn huge_page(&self, address: usize) -> Option<huge_page::MappedFrames> {
         let space = self.lock();
         let (_, slot) = space.table.next_huge_page(address..address + 1)?;
         let pte = slot.load();
         let there = pte.valid() && pte.writable();
-        there.then(|| huge_page::Shown::new(PhysAddr(pte.phys())))
+        there.then(|| huge_page::MappedFrames::new(PhysAddr(pte.phys())))
     }
 
-    /// Visits the frames that `access` to the pages of a range would use, made if they have to be,
-    /// with their addresses: up to the first that is not to be had, or as long as `visit` wants
-    /// more.
+    /// Visits the frames that `access` to a range would use, with their addresses, faulting them
+    /// in; stops at the first that is unavailable, or when `visit` returns false.
     pub fn frames(
         &self,
         range: Range<usize>,
@@ -176,7 +175,7 @@ impl Space {
     fn force(&mut self, context: &Context, page: Range<usize>, rights: Rights) -> Result<()> {
         self.vmas.check_cuts(&page, |_| true)?;
         self.vmas.change(page.clone(), |vma| vma.rights = rights)?;
-        self.obey(context, page);
+        self.apply_rights(context, page);
         Ok(())
     }
 

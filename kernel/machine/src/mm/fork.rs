@@ -12,7 +12,7 @@ use crate::arch::mmu::Pte;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::upcall::must_die;
-use translation::owed::{Narrow, Owed};
+use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
     /// A copy of this space, which the current thread runs, for a child: private pages are shared
@@ -31,28 +31,28 @@ impl AddressSpace {
         let mut parent = self.lock();
         let many = parent.vmas.count() > VMAS;
         let losing = Cell::new(false);
-        let announce = |vma: &Vma| {
-            losing.set(vma.announce(&child.me)? | losing.get());
+        let add_to_file = |vma: &Vma| {
+            losing.set(vma.add_to_file(&child.me)? | losing.get());
             Ok(())
         };
         if many {
-            parent = self.inherit(parent, &child, announce, alone)?;
+            parent = self.inherit(parent, &child, add_to_file, alone)?;
         }
         let mut space = child.lock();
         if !many {
             space.vmas = parent.vmas.for_child()?;
-            space.vmas.iter().try_for_each(announce)?;
+            space.vmas.iter().try_for_each(add_to_file)?;
         }
         if losing.get() {
             drop(space);
-            parent = self.drop_lost(parent, 0..user_end(), alone);
+            parent = self.drop_truncated(parent, 0..user_end(), alone);
             space = child.lock();
         }
         (space.heap, space.mmap_top) = (parent.heap.clone(), parent.mmap_top);
         space.stack_limit = parent.stack_limit;
         space.mmap_bottom = parent.mmap_bottom;
         let mut at = 0;
-        let mut owed = Owed::<Narrow>::new();
+        let mut owed = Owed::<Protect>::new();
         let shared = loop {
             let (part, also) = space.share(&self.context, &mut parent, at);
             owed.join(also);
@@ -67,9 +67,8 @@ impl AddressSpace {
                 break Err(Errno::EINTR);
             }
         };
-        // What became read-only is so for all before anybody relies on it, even if the copy is not
-        // whole. Guests may run beside other threads: what they write where an entry of one space
-        // has parted from the other's would be the child's alone.
+        // Flush the entries made read-only before anything relies on it, even if the copy failed.
+        // Otherwise a guest's write through a stale entry would reach only one of the two spaces.
         self.context.pay_cpus(owed, 0..user_end());
         let shown = self.context.notifiers.any();
         if shown && !alone {
@@ -88,13 +87,13 @@ impl AddressSpace {
         &'a self,
         mut parent: WriteGuard<'a, Space>,
         child: &AddressSpace,
-        announce: impl Fn(&Vma) -> Result<()>,
+        add_to_file: impl Fn(&Vma) -> Result<()>,
         alone: bool,
     ) -> Result<WriteGuard<'a, Space>> {
         let mut vmas = Vmas::new();
         let mut done = parent.vmas.promise_child(&mut vmas).map(|()| Some(0));
         while let Ok(Some(address)) = done {
-            done = parent.vmas.inherit(&mut vmas, address, &announce);
+            done = parent.vmas.inherit(&mut vmas, address, &add_to_file);
             parent = self.pause(parent, alone);
             if must_die() {
                 done = Err(Errno::EINTR);
@@ -116,7 +115,7 @@ impl Space {
         context: &Context,
         parent: &mut Space,
         address: usize,
-    ) -> (Result<Option<usize>>, Owed<Narrow>) {
+    ) -> (Result<Option<usize>>, Owed<Protect>) {
         let Space {
             table, vmas, pages, ..
         } = self;
@@ -139,7 +138,7 @@ impl Space {
                 end = parent.table.part_end(start..end, &mut left);
                 parent.split(context, start..end);
             }
-            parent.obey_late(context, start..end);
+            parent.finish_pending(context, start..end);
             let mut failed = None;
             parent.table.visit(start..end, &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {

@@ -1,6 +1,6 @@
 //! Transparent huge pages: private memory behind one entry above the pages, where a program has
-//! that much in one piece. Whoever needs a huge page's pages one by one splits it; its frames are
-//! counted one by one all along.
+//! that much in one piece. Code that needs a huge page's pages one by one splits it; each frame
+//! keeps its own count.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use super::frame::{self, FRAMES, FrameRef, Owner};
 use super::mmu_gather::Gather;
 use super::space::Space;
 use super::space_lock::Slot;
-use super::table::{BLOCK_PAGES, BLOCK_SIZE, Entry, Leaf};
+use super::table::{Entry, HUGE_PAGE_PAGES, HUGE_PAGE_SIZE, Leaf};
 use super::vma::{Flags, Rights, Source, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::mmu::{self, Memory, Pte};
@@ -22,7 +22,7 @@ use crossings::Kind;
 use translation::owed::{Age, FillUser, Owed, Touch};
 
 /// Bytes in a huge page.
-pub const SIZE: usize = BLOCK_SIZE;
+pub const SIZE: usize = HUGE_PAGE_SIZE;
 
 /// Which VMAs get huge pages (`transparent_hugepage=`, as Linux has it).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +61,7 @@ pub fn policy() -> Policy {
 }
 
 /// Whether a VMA gets a huge page around `page`, for which it has room.
-fn suits(vma: &Vma, page: usize) -> bool {
+fn may_be_huge(vma: &Vma, page: usize) -> bool {
     let start = page & !(SIZE - 1);
     if start < vma.start || start + SIZE > vma.end {
         return false;
@@ -82,7 +82,7 @@ fn suits(vma: &Vma, page: usize) -> bool {
 /// A huge page's frames, each held once.
 struct Frames(PhysAddr);
 
-const ORDER: usize = BLOCK_PAGES.trailing_zeros() as usize;
+const ORDER: usize = HUGE_PAGE_PAGES.trailing_zeros() as usize;
 
 impl Drop for Frames {
     fn drop(&mut self) {
@@ -104,7 +104,7 @@ impl HugePage {
         let table = FrameRef::new(Owner::Kernel).ok()?;
         let frames = Frames(frame::take_private(ORDER)?);
         // SAFETY: the frames of the huge page, which nobody else knows of yet.
-        unsafe { mmu::zero_pages(frames.0.linear() as *mut u8, BLOCK_PAGES) };
+        unsafe { mmu::zero_pages(frames.0.linear() as *mut u8, HUGE_PAGE_PAGES) };
         Some(HugePage { frames, table })
     }
 
@@ -142,7 +142,7 @@ impl HugePage {
         let table = table.into_phys();
         // SAFETY: a frame of zeroes, which nothing but the result names.
         let leaf = unsafe { Leaf::at(table) };
-        for index in 0..BLOCK_PAGES {
+        for index in 0..HUGE_PAGE_PAGES {
             let entry = leaf.entry(index * PAGE_SIZE);
             entry.fill::<FillUser>(pte.page(index)).held_by_nobody();
         }
@@ -151,14 +151,14 @@ impl HugePage {
 }
 
 /// A huge page's frames, each with one more holder: as a guest's translation shows them.
-pub struct Shown(PhysAddr);
+pub struct MappedFrames(PhysAddr);
 
-impl Shown {
+impl MappedFrames {
     pub(super) fn new(first: PhysAddr) -> Self {
-        for page in (first.0..).step_by(PAGE_SIZE).take(BLOCK_PAGES) {
+        for page in (first.0..).step_by(PAGE_SIZE).take(HUGE_PAGE_PAGES) {
             core::mem::forget(FrameRef::clone_phys(PhysAddr(page)));
         }
-        Shown(first)
+        MappedFrames(first)
     }
 
     /// Turns it into an address that keeps the frames: a translation holds them from now on.
@@ -173,13 +173,13 @@ impl Shown {
     /// # Safety
     /// `first` came from `into_phys`, and each such address is taken back once.
     pub unsafe fn from_phys(first: u64) -> Self {
-        Shown(PhysAddr(first as usize))
+        MappedFrames(PhysAddr(first as usize))
     }
 }
 
-impl Drop for Shown {
+impl Drop for MappedFrames {
     fn drop(&mut self) {
-        for page in (self.0.0..).step_by(PAGE_SIZE).take(BLOCK_PAGES) {
+        for page in (self.0.0..).step_by(PAGE_SIZE).take(HUGE_PAGE_PAGES) {
             // SAFETY: `new` took a handle of each.
             drop(unsafe { FrameRef::from_phys(PhysAddr(page)) });
         }
@@ -244,7 +244,7 @@ impl Space {
         }
         if pte == Pte::EMPTY
             && access == Access::Write
-            && suits(vma, page)
+            && may_be_huge(vma, page)
             && let Some(huge) = HugePage::new()
         {
             let filled = self.fill_huge_page(vma, own, slot, huge);
@@ -266,12 +266,12 @@ impl Space {
         huge: HugePage,
     ) -> Option<Owed<FillUser>> {
         let first = huge.into_phys();
-        let pte = Pte::block(first.0, fault::prot(vma, true), Memory::Normal);
+        let pte = Pte::huge_leaf(first.0, fault::prot(vma, true), Memory::Normal);
         let filled = self.table.try_fill_huge_page(slot, pte);
         if filled.is_some() {
             fault::count(Kind::FaultAnonWrite);
-            fault::count_mapped(BLOCK_PAGES as u64 - 1);
-            own.data.add(BLOCK_PAGES);
+            fault::count_mapped(HUGE_PAGE_PAGES as u64 - 1);
+            own.data.add(HUGE_PAGE_PAGES);
         } else {
             fault::count(Kind::FaultSpurious);
             // SAFETY: no entry took it.
@@ -320,13 +320,13 @@ impl Space {
     #[inline]
     pub(super) fn gather_huge_pages(&self, gather: &mut Gather, range: &Range<usize>) {
         if self.table.has_huge_pages() {
-            self.gather_each_block(gather, range.clone());
+            self.gather_each_huge_page(gather, range.clone());
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn gather_each_block(&self, gather: &mut Gather, range: Range<usize>) {
+    fn gather_each_huge_page(&self, gather: &mut Gather, range: Range<usize>) {
         while let Some((start, _, pte, owed)) = self.table.take_huge_page(range.clone()) {
             // SAFETY: the entry held it, and is empty now.
             unsafe { gather.take_huge_page(start, PhysAddr(pte.phys()), owed) };
@@ -334,9 +334,9 @@ impl Space {
     }
 
     /// How many pages of `range` are mapped as huge pages.
-    pub(super) fn block_pages(&self, range: Range<usize>) -> usize {
+    pub(super) fn huge_page_count(&self, range: Range<usize>) -> usize {
         let mut pages = 0;
-        self.each_block(range.clone(), |start, _| {
+        self.each_huge_page(range.clone(), |start, _| {
             let part = start.max(range.start)..(start + SIZE).min(range.end);
             pages += part.len() / PAGE_SIZE;
         });
@@ -344,16 +344,16 @@ impl Space {
     }
 
     /// Makes all huge pages that touch `range` old.
-    pub(super) fn forget_huge_pages(&self, range: Range<usize>) -> Owed<Age> {
+    pub(super) fn age_huge_pages(&self, range: Range<usize>) -> Owed<Age> {
         let mut owed = Owed::new();
-        self.each_block(range, |_, slot| {
+        self.each_huge_page(range, |_, slot| {
             let (_, also) = slot.update(|pte| pte.with_young(false));
             owed.join(also);
         });
         owed
     }
 
-    fn each_block(&self, mut range: Range<usize>, mut visit: impl FnMut(usize, &Entry)) {
+    fn each_huge_page(&self, mut range: Range<usize>, mut visit: impl FnMut(usize, &Entry)) {
         while let Some((start, slot)) = self.table.next_huge_page(range.clone()) {
             visit(start, slot);
             range.start = (start + SIZE).min(range.end);
@@ -367,7 +367,7 @@ fn touch(context: &Context, slot: &Entry, pte: Pte, page: usize) {
     if pte.young() || pte.is_unseen() {
         fault::count(Kind::FaultSpurious);
         if pte.is_unseen() {
-            fault::reveal(slot, pte);
+            fault::make_visible(slot, pte);
         }
         return context.recover(page);
     }

@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
 use super::vma::Protection;
-use super::vmas::Gone;
+use super::vmas::Removed;
 use crate::arch::irq::{self, Interrupted};
 use crate::errno::{Errno, Result};
 use crate::upcall::{cond_resched, cond_resched_killable};
@@ -98,7 +98,7 @@ impl AddressSpace {
 
     /// Takes a range of pages away; its files go to `gone`. Waits if the range is large.
     #[inline]
-    pub fn unmap(&self, range: Range<usize>, gone: &mut Gone) -> Result<()> {
+    pub fn unmap(&self, range: Range<usize>, gone: &mut Removed) -> Result<()> {
         if is_large(&range) {
             self.empty_first(range.clone(), gone)?;
             // Whole VMAs, which needs no memory.
@@ -137,7 +137,7 @@ impl AddressSpace {
     /// Empties a large range part by part, which is removed, or replaced, afterwards.
     #[cold]
     #[inline(never)]
-    pub(super) fn empty_first(&self, range: Range<usize>, gone: &mut Gone) -> Result<()> {
+    pub(super) fn empty_first(&self, range: Range<usize>, gone: &mut Removed) -> Result<()> {
         // What can fail does so while nothing is lost.
         self.lock().vmas.cut_out_for_long(&range, gone)?;
         self.empty(range, true)
@@ -172,9 +172,9 @@ impl AddressSpace {
             end = done.end;
             result
         });
-        // What VMAs promise by now goes, whoever changes them meanwhile.
+        // The VMAs may have changed meanwhile: apply the rights that they have now.
         self.each_part_of(range.start..end, |space, part| {
-            space.obey(self.context(), part)
+            space.apply_rights(self.context(), part)
         });
         self.lock().late -= 1;
         promised

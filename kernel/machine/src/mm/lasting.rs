@@ -1,4 +1,4 @@
-//! Pages that stay whoever ends: of files, and of segments of System V shared memory.
+//! Pages that outlive the process that made them: those of files and of System V shared memory.
 
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
@@ -37,8 +37,8 @@ pub fn give(pages: usize) {
     COUNT.add(-(pages as isize));
 }
 
-/// Refuses one more page to all but the administrator where memory is scarce because of such pages:
-/// no process's end would give them back. Where others hold the rest, whoever holds most ends.
+/// Refuses a page to all but the administrator while such pages make memory scarce, since killing a
+/// process would not free them. If processes hold the memory, the OOM killer chooses one.
 ///
 /// # Errors
 /// ENOSPC.

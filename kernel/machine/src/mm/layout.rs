@@ -8,7 +8,7 @@ use super::map::{MapRequest, Place};
 use super::space::{AddressSpace, Space};
 use super::totals::Limits;
 use super::vma::{Flags, Label, Rights, Source, Vma};
-use super::vmas::Gone;
+use super::vmas::Removed;
 use super::{PAGE_SIZE, aslr, page_up};
 use crate::arch::MAP_WINDOW;
 use crate::errno::Result;
@@ -46,7 +46,7 @@ impl AddressSpace {
                 label: Label::Stack,
                 ..MapRequest::anonymous(Place::Fixed(top - STACK_START), STACK_START)
             },
-            &mut Gone::new(),
+            &mut Removed::new(),
         )?;
         let mut space = self.lock();
         space.stack_limit = limit;
@@ -83,7 +83,8 @@ impl AddressSpace {
         self.read_lock().heap.end
     }
 
-    /// Moves the end of the heap; returns where it is then. Files that were mapped there go to `gone`.
+    /// Moves the end of the heap; returns where it is then. Files that were mapped there go to
+    /// `gone`.
     ///
     /// # Errors
     /// A large range that is to be unmapped first, which waits.
@@ -91,7 +92,7 @@ impl AddressSpace {
         &self,
         end: usize,
         limits: &Limits,
-        gone: &mut Gone,
+        gone: &mut Removed,
     ) -> core::result::Result<usize, Range<usize>> {
         let mut space = self.lock();
         let cut = page_up(end.clamp(space.heap.start, space.heap.end))..page_up(space.heap.end);
@@ -110,7 +111,7 @@ impl Space {
         end: usize,
         locked: Flags,
         limits: &Limits,
-        gone: &mut Gone,
+        gone: &mut Removed,
     ) -> usize {
         let Range { start, end: old } = self.heap.clone();
         let (old_top, top) = (page_up(old), page_up(end.min(self.end)));

@@ -5,7 +5,7 @@ use super::fault::{Access, Failure};
 use super::large::is_large;
 use super::space::{AddressSpace, Space};
 use super::vma::{Flags, Label, Rights, Source, Vma};
-use super::vmas::{Gone, Vmas};
+use super::vmas::{Removed, Vmas};
 use super::{PAGE_SIZE, huge_page, page_down, page_up};
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
@@ -83,7 +83,7 @@ impl AddressSpace {
     ///
     /// # Errors
     /// EINVAL (bounds), ENOMEM, EEXIST; EPERM: the file was sealed meanwhile.
-    pub fn map(&self, request: MapRequest, gone: &mut Gone) -> Result<usize> {
+    pub fn map(&self, request: MapRequest, gone: &mut Removed) -> Result<usize> {
         let len = checked_len(request.len)?;
         let flags = request
             .flags
@@ -105,8 +105,8 @@ impl AddressSpace {
             flags,
             source: request.source,
         };
-        vma.announce(&self.me)?;
-        // Whoever seals the file from now on finds this mapping.
+        vma.add_to_file(&self.me)?;
+        // A seal that is added from now on sees this mapping.
         if vma.is_too_late() {
             return Err(Errno::EPERM);
         }
@@ -118,8 +118,8 @@ impl AddressSpace {
         Ok(start)
     }
 
-    /// Refuses to lock `len` bytes of a new mapping, because the caller `asked` for that or wants all
-    /// new ones locked, beyond its `limit`.
+    /// Refuses to lock `len` bytes of a new mapping, because the caller `asked` for that or wants
+    /// all new ones locked, beyond its `limit`.
     ///
     /// # Errors
     /// EPERM (asked for, and nothing may be locked), EAGAIN.
@@ -232,7 +232,7 @@ impl Space {
     /// Maps a VMA in the place of what is there, which stays if that fails.
     #[cold]
     #[inline(never)]
-    fn replace(&mut self, context: &Context, vma: Vma, gone: &mut Gone) -> Result<()> {
+    fn replace(&mut self, context: &Context, vma: Vma, gone: &mut Removed) -> Result<()> {
         self.vmas.cut_out(&vma.range(), gone)?;
         self.empty(context, vma.range(), true);
         self.vmas.replace(vma, gone);

@@ -24,11 +24,11 @@ const PART: usize = 64 << 20;
 
 /// One that shows frames of a space elsewhere.
 pub trait MmuNotifier: Send + Sync {
-    /// What these addresses held they hold no longer. Must not wait, and not ask the space for
-    /// anything, which is locked as a rule.
+    /// These addresses no longer map what they did. Must not wait or call into the space, which is
+    /// usually locked.
     fn invalidate(&self, range: Range<usize>);
 
-    /// What these addresses hold may be written no longer. The same holds otherwise.
+    /// These addresses are read-only from now on. The same rules apply.
     fn protect(&self, range: Range<usize>);
 }
 
@@ -55,7 +55,7 @@ impl MmuNotifiers {
         self.any.load(Relaxed)
     }
 
-    /// Tells all of them that a range holds something else, or nothing.
+    /// Notifies all of them that a range maps something else, or nothing.
     #[inline(always)]
     pub fn invalidate(&self, range: Range<usize>) {
         if self.any() {
@@ -63,7 +63,7 @@ impl MmuNotifiers {
         }
     }
 
-    /// Tells all of them that a range may be written no longer.
+    /// Notifies all of them that a range is read-only from now on.
     pub fn protect(&self, range: Range<usize>) {
         if self.any() {
             self.notify(|notifier| notifier.protect(range.clone()));
@@ -78,7 +78,7 @@ impl MmuNotifiers {
             .for_each(|notifier| what(&*notifier));
     }
 
-    /// Tells all of them for the last time, of a space that ends.
+    /// Notifies all of them for the last time that the space ends.
     #[cold]
     pub(super) fn end(&self) {
         let list = core::mem::take(&mut *self.list.lock());
@@ -111,21 +111,19 @@ impl AddressSpace {
         self.context().notifiers.add(notifier)
     }
 
-    /// From now on `notifier` is not told, and nobody is just telling it: who tells it has it as
-    /// long.
+    /// Removes `notifier`. No call to it is in progress when this returns.
     pub fn remove_notifier(&self, notifier: &Weak<dyn MmuNotifier>) {
         self.context().notifiers.remove(notifier);
     }
 
-    /// Tells notifiers that all of the space is gone. Waits: the space is not locked.
+    /// Notifies them that all of the space is gone. Waits: the space is not locked.
     #[cold]
     #[inline(never)]
     pub(super) fn notify_of_end(&self) {
         self.notify_by_parts(|_| true, MmuNotifiers::invalidate);
     }
 
-    /// Tells notifiers of what a child has got a share, which may be written no longer. Waits as
-    /// well.
+    /// Notifies them that what a child shares is read-only from now on. Waits as well.
     #[cold]
     #[inline(never)]
     pub(super) fn protect_shared(&self) {

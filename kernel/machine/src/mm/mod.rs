@@ -49,7 +49,7 @@ pub use smaps::{Size, Usage};
 pub use space::{AddressSpace, SpaceUser};
 pub use table::EmptyTables;
 pub use vma::PageSource;
-pub use vmas::Gone;
+pub use vmas::Removed;
 
 use core::ops::Range;
 

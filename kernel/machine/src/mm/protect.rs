@@ -6,7 +6,7 @@ use super::asid::Context;
 use super::space::{AddressSpace, Space};
 use super::vma::{Flags, Protection, Rights, Vma};
 use crate::errno::{Errno, Result};
-use translation::owed::{Narrow, Owed};
+use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
     /// Changes the behaviour of a range of pages. Waits if the range is large.
@@ -39,7 +39,7 @@ impl Space {
         wanted: Protection,
     ) -> Result<()> {
         let (done, result) = self.promise(range, wanted)?;
-        self.obey(context, done);
+        self.apply_rights(context, done);
         result
     }
 
@@ -91,19 +91,19 @@ impl Space {
         }
     }
 
-    /// Does now what calls under way have yet to do in a range, before a move or copy of its
-    /// entries: Linux lets nobody in between.
+    /// Completes pending protection changes in a range before its entries are moved or copied,
+    /// because Linux makes them appear atomic.
     #[inline]
-    pub(super) fn obey_late(&mut self, context: &Context, range: Range<usize>) {
+    pub(super) fn finish_pending(&mut self, context: &Context, range: Range<usize>) {
         if self.late != 0 {
-            self.obey(context, range);
+            self.apply_rights(context, range);
         }
     }
 
     /// Makes the entries of a range agree with its VMAs' rights.
-    pub(super) fn obey(&mut self, context: &Context, range: Range<usize>) {
+    pub(super) fn apply_rights(&mut self, context: &Context, range: Range<usize>) {
         self.split(context, range.clone());
-        let mut owed: Option<Owed<Narrow>> = None;
+        let mut owed: Option<Owed<Protect>> = None;
         for vma in self.vmas.touching(range.clone()) {
             let part = vma.start.max(range.start)..vma.end.min(range.end);
             self.table.visit(part, &mut |_, entries| {

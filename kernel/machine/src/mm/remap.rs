@@ -11,7 +11,7 @@ use super::space_lock::WriteGuard;
 use super::table::Entry;
 use super::totals::Limits;
 use super::vma::{Flags, Vma};
-use super::vmas::Gone;
+use super::vmas::Removed;
 use crate::arch::mmu::Pte;
 use crate::errno::{Errno, Result};
 use translation::owed::{Clear, Debts, FillUser};
@@ -41,7 +41,7 @@ impl AddressSpace {
         place: Move,
         keep: bool,
         limits: &Limits,
-        gone: &mut Gone,
+        gone: &mut Removed,
     ) -> Result<(usize, Flags)> {
         if is_large(&(0..len.max(old.len()))) {
             self.unmap_before(&old, len, place, gone)?;
@@ -83,8 +83,8 @@ impl AddressSpace {
         if !space.vmas.has_room(4) {
             return Err(Errno::ENOMEM);
         }
-        if vma.announce(&self.me)? {
-            space = self.drop_lost(space, old.clone(), false);
+        if vma.add_to_file(&self.me)? {
+            space = self.drop_truncated(space, old.clone(), false);
         }
         let target = match place {
             Move::Never => return Err(Errno::ENOMEM),
@@ -153,7 +153,7 @@ impl AddressSpace {
         old: &Range<usize>,
         len: usize,
         place: Move,
-        gone: &mut Gone,
+        gone: &mut Removed,
     ) -> Result<()> {
         if self.with_vma(old.start, |vma| old.end <= vma.end) != Some(true) {
             return Err(Errno::EFAULT);
@@ -202,7 +202,7 @@ impl Space {
         old: &Range<usize>,
         new: Range<usize>,
         keep: bool,
-        gone: &mut Gone,
+        gone: &mut Removed,
     ) -> Result<()> {
         let part = vma.part(old.clone());
         if part.flags.has(Flags::ACCOUNT) {
@@ -236,7 +236,7 @@ impl Space {
             Step::Make => {
                 // By tables, so that what was never touched costs nothing.
                 let mut made = Ok(());
-                self.obey_late(context, part.clone());
+                self.finish_pending(context, part.clone());
                 self.split(context, part.clone());
                 self.each_held(&part, |page, _| {
                     if made.is_ok() {

@@ -29,7 +29,7 @@ struct List {
     /// Length at which the dead are looked for.
     sweep: usize,
     /// What is being unmapped everywhere.
-    losing: Option<Lost>,
+    losing: Option<Truncated>,
 }
 
 /// An address space that may map the file.
@@ -41,7 +41,7 @@ struct Mapper {
 
 /// Pages that the file no longer has.
 #[derive(Clone)]
-struct Lost {
+struct Truncated {
     pages: Range<usize>,
     /// Whether what was copied from them on write is lost too.
     copies: bool,
@@ -76,7 +76,7 @@ impl ReverseMap {
     }
 
     /// Adds a space. Returns whether pages of the file are being unmapped: then a space that
-    /// inherits entries has to drop them first ([`AddressSpace::drop_lost`]).
+    /// inherits entries has to drop them first ([`AddressSpace::drop_truncated`]).
     pub(super) fn add(&self, space: &Weak<AddressSpace>) -> Result<bool> {
         let mut list = self.0.lock();
         let losing = list.losing.is_some();
@@ -101,7 +101,7 @@ impl ReverseMap {
     /// from them on write too. The file no longer has them, and loses no others until this is done.
     /// Others run meanwhile.
     pub fn unmap(&self, lost: Range<usize>, copies: bool) {
-        let lost = Lost {
+        let lost = Truncated {
             pages: lost,
             copies,
         };
@@ -158,13 +158,13 @@ impl ReverseMap {
         space: &Space,
         context: &Context,
         from: usize,
-        lost: &Lost,
+        lost: &Truncated,
     ) -> (Option<usize>, usize) {
         let next = self.part_end(space, from, lost);
         let end = next.unwrap_or(usize::MAX);
         let walk = |gather: &mut Gather| {
             for vma in space.vmas.touching(from..end) {
-                if let Some(range) = self.lost_part(vma, lost, from..end) {
+                if let Some(range) = self.truncated_part(vma, lost, from..end) {
                     space
                         .table
                         .visit(range, &mut |start, entries| match lost.copies {
@@ -186,13 +186,13 @@ impl ReverseMap {
 
     /// Where a part of a space ends that has so many VMAs, and tables with lost pages, that the
     /// next should wait.
-    fn part_end(&self, space: &Space, from: usize, lost: &Lost) -> Option<usize> {
+    fn part_end(&self, space: &Space, from: usize, lost: &Truncated) -> Option<usize> {
         let mut tables = PART;
         for (count, vma) in space.vmas.touching(from..usize::MAX).enumerate() {
             if count == VMAS || tables == 0 {
                 return Some(vma.start);
             }
-            if let Some(range) = self.lost_part(vma, lost, from..usize::MAX) {
+            if let Some(range) = self.truncated_part(vma, lost, from..usize::MAX) {
                 let end = space.table.part_end(range.clone(), &mut tables);
                 if end < range.end {
                     return Some(end);
@@ -203,7 +203,12 @@ impl ReverseMap {
     }
 
     /// The addresses of a VMA within `limits` that show lost pages of this file.
-    fn lost_part(&self, vma: &Vma, lost: &Lost, limits: Range<usize>) -> Option<Range<usize>> {
+    fn truncated_part(
+        &self,
+        vma: &Vma,
+        lost: &Truncated,
+        limits: Range<usize>,
+    ) -> Option<Range<usize>> {
         let range = self.part(vma, &lost.pages)?;
         let range = range.start.max(limits.start)..range.end.min(limits.end);
         (range.start < range.end).then_some(range)
@@ -235,7 +240,7 @@ impl AddressSpace {
     /// moved, or copied for a child: who unmaps them may have passed the place that it comes to.
     /// Between parts it does what `pause` does.
     #[cold]
-    pub(super) fn drop_lost<'a>(
+    pub(super) fn drop_truncated<'a>(
         &'a self,
         mut space: WriteGuard<'a, Space>,
         range: Range<usize>,

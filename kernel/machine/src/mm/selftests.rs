@@ -16,7 +16,7 @@ use super::table::PageTable;
 use super::totals::Limits;
 use super::vma::{Flags, Label, PageSource, Rights, Source, Vma};
 use super::vmalloc::KernelStack;
-use super::vmas::{Gone, Vmas};
+use super::vmas::{Removed, Vmas};
 use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, huge_page, user};
 use crate::arch::{KERNEL_STACK_SIZE, cpu, mmu, user_end};
 use crate::errno::Errno;
@@ -67,7 +67,7 @@ impl Last {
             source: Source::File { mapping, offset },
             ..MapRequest::anonymous(Place::Fixed(at), PAGE_SIZE)
         };
-        space.map(request, &mut Gone::new()).unwrap();
+        space.map(request, &mut Removed::new()).unwrap();
     }
 }
 
@@ -115,12 +115,12 @@ selftest! {
         let page = |at| FIRST + at * PAGE_SIZE..FIRST + (at + 1) * PAGE_SIZE;
         // One alone, by another mapping in its place, and several at once.
         (0..200).for_each(|at| Last::map(&space, page(at).start, &left));
-        space.unmap(page(0), &mut Gone::new()).unwrap();
+        space.unmap(page(0), &mut Removed::new()).unwrap();
         assert_eq!(left.load(Relaxed), 199);
         Last::map(&space, page(1).start, &left);
         assert_eq!(left.load(Relaxed), 199);
         let all = page(0).start..page(200).start;
-        let mut gone = Gone::new();
+        let mut gone = Removed::new();
         {
             let _held = NoSleep::begin();
             space.unmap(all, &mut gone).unwrap();
@@ -228,7 +228,7 @@ fn map(space: &AddressSpace, at: usize, pages: usize, prot: u32) -> Result<usize
         rights: Rights::from_prot(prot),
         ..MapRequest::anonymous(Place::Free(at), pages * PAGE_SIZE)
     };
-    space.map(request, &mut Gone::new())
+    space.map(request, &mut Removed::new())
 }
 
 fn byte(space: &AddressSpace, at: usize) -> Option<u8> {
@@ -252,7 +252,7 @@ selftest! {
         assert_eq!(parent.write(BASE, &[1]), Ok(0));
         assert_eq!(child.write(BASE, &[1]), Ok(1));
         assert_eq!(byte(&parent, BASE + PAGE_SIZE - 1), Some(7));
-        parent.unmap(BASE..BASE + 4 * PAGE_SIZE, &mut Gone::new()).unwrap();
+        parent.unmap(BASE..BASE + 4 * PAGE_SIZE, &mut Removed::new()).unwrap();
         assert_eq!((byte(&parent, BASE), size(&parent)), (None, (0, 0)));
     }
 }
@@ -294,10 +294,14 @@ selftest! {
         assert_eq!(protected(Rights::READ), (Some(1), false));
         assert_eq!(protected(Rights::NONE), (None, false));
         assert_eq!(after(|space| space.discard(page.clone()).unwrap()), (Some(0), true));
-        assert_eq!(after(|space| space.unmap(page.clone(), &mut Gone::new()).unwrap()), (None, false));
+        let unmap = |space: &Arc<AddressSpace>| {
+            space.unmap(page.clone(), &mut Removed::new()).unwrap();
+        };
+        assert_eq!(after(unmap), (None, false));
         let moved = |space: &Arc<AddressSpace>| {
             let to = Move::To(BASE + 8 * PAGE_SIZE);
-            space.remap(page.clone(), PAGE_SIZE, to, false, &Limits::NONE, &mut Gone::new()).unwrap();
+            let gone = &mut Removed::new();
+            space.remap(page.clone(), PAGE_SIZE, to, false, &Limits::NONE, gone).unwrap();
         };
         assert_eq!(after(moved), (None, false));
         let copied = |space: &Arc<AddressSpace>| {
@@ -321,7 +325,7 @@ selftest! {
             assert_eq!(space.write(page, &[1]), Ok(1));
         }
         assert_eq!(space.usage(range.clone()).referenced, 8);
-        space.forget_references(|_| true);
+        space.clear_references(|_| true);
         assert_eq!(space.usage(range.clone()).referenced, 0);
         assert_eq!(space.fault(BASE, Access::Read), Ok(()));
         assert_eq!(space.usage(range).referenced, 1);
@@ -378,7 +382,7 @@ impl Trial {
                     label: Label::None,
                     ..MapRequest::anonymous(Place::Fixed(start), range.len())
                 };
-                assert_eq!(space.map(request, &mut Gone::new()), Ok(start));
+                assert_eq!(space.map(request, &mut Removed::new()), Ok(start));
                 let entry = |index| Expected {
                     prot,
                     shared: shared.then_some(first + index),
@@ -387,7 +391,7 @@ impl Trial {
                 expected.extend((0..pages).map(|index| (page + index, entry(index))));
             }
             2 => {
-                space.unmap(range, &mut Gone::new()).unwrap();
+                space.unmap(range, &mut Removed::new()).unwrap();
                 expected.retain(|&at, _| at < page || at >= page + pages);
             }
             3 => {
@@ -430,7 +434,7 @@ impl Trial {
         } else {
             Move::Never
         };
-        let gone = &mut Gone::new();
+        let gone = &mut Removed::new();
         let Ok((at, _)) = space.remap(old, new_pages * unit, place, false, &Limits::NONE, gone)
         else {
             return;
@@ -528,7 +532,7 @@ selftest! {
             let (first, pages) = (random.below(4000), 1 + random.below(12));
             let range = page(first)..page(first + pages);
             if random.below(5) < 2 {
-                vmas.remove(range, &mut Gone::new()).unwrap();
+                vmas.remove(range, &mut Removed::new()).unwrap();
                 continue;
             }
             let window = page(0)..page([3000, 4000][random.below(2)]);
@@ -567,7 +571,7 @@ selftest! {
         assert_eq!(huge(), 2 * pages);
         let hole = BASE + 7 * PAGE_SIZE;
         assert_eq!(space.write(hole - 1, &[3, 4]), Ok(2));
-        space.unmap(hole..hole + PAGE_SIZE, &mut Gone::new()).unwrap();
+        space.unmap(hole..hole + PAGE_SIZE, &mut Removed::new()).unwrap();
         assert_eq!((huge(), space.size().resident), (pages, 2 * pages - 1));
         let found = [BASE + 5, hole - 1, hole, range.end - 1].map(|at| byte(&space, at));
         assert_eq!(found, [Some(1), Some(3), None, Some(2)]);
@@ -634,11 +638,16 @@ selftest! {
             ..MapRequest::anonymous(Place::Fixed(inside.start), inside.len())
         };
         let taken = take_all();
-        let refused = (space.unmap(inside.clone(), &mut Gone::new()), space.map(in_place, &mut Gone::new()), space.write(BASE, &[7]));
+        let gone = &mut Removed::new();
+        let refused = (
+            space.unmap(inside.clone(), gone),
+            space.map(in_place, gone),
+            space.write(BASE, &[7]),
+        );
         drop(taken);
         assert_eq!(refused, (Err(Errno::ENOMEM), Err(Errno::ENOMEM), Err(Errno::ENOMEM)));
         assert_eq!(byte(&space, inside.start), Some(7));
-        space.unmap(inside.clone(), &mut Gone::new()).unwrap();
+        space.unmap(inside.clone(), &mut Removed::new()).unwrap();
         assert_eq!(byte(&space, inside.start), None);
     }
 }
@@ -659,7 +668,7 @@ selftest! {
         let space = SpaceUser::new(user_end()).unwrap();
         let notifier: Weak<Longest> = Arc::downgrade(&longest);
         space.add_notifier(notifier).unwrap();
-        let (pages, gone) = (TABLES * huge_page::SIZE / PAGE_SIZE, &mut Gone::new());
+        let (pages, gone) = (TABLES * huge_page::SIZE / PAGE_SIZE, &mut Removed::new());
         let fill = |range: Range<usize>| {
             space.set_flags(range.clone(), Flags::NO_HUGE, true).unwrap();
             for at in range.step_by(huge_page::SIZE) {
@@ -698,10 +707,10 @@ selftest! {
         let all = BASE..BASE + 200 * PAGE_SIZE;
         all.clone().step_by(PAGE_SIZE).for_each(|at| Last::map(&space, at, &left));
         let taken = take_all();
-        let refused = space.unmap(all.clone(), &mut Gone::new());
+        let refused = space.unmap(all.clone(), &mut Removed::new());
         drop(taken);
         assert_eq!((refused, left.load(Relaxed)), (Err(Errno::ENOMEM), 200));
-        space.unmap(all, &mut Gone::new()).unwrap();
+        space.unmap(all, &mut Removed::new()).unwrap();
         assert_eq!(left.load(Relaxed), 0);
     }
 }
@@ -713,13 +722,13 @@ selftest! {
         map(&space, BASE, pages, 3).unwrap();
         let all = BASE..BASE + pages * PAGE_SIZE;
         let inside = all.start + PAGE_SIZE..all.end - PAGE_SIZE;
-        space.lock().vmas.cut_out_for_long(&inside, &mut Gone::new()).unwrap();
+        space.lock().vmas.cut_out_for_long(&inside, &mut Removed::new()).unwrap();
         // Another thread's calls, before the rest of it goes.
         for rights in [Rights::READ, Rights::READ.with(Rights::WRITE)] {
             space.protect(all.clone(), rights).unwrap();
         }
         assert_eq!(space.vmas().count(), 3);
-        space.unmap(inside, &mut Gone::new()).unwrap();
+        space.unmap(inside, &mut Removed::new()).unwrap();
         map(&space, all.start + PAGE_SIZE, 1, 3).unwrap();
         assert_eq!(space.vmas().map(|vma| vma.range().len()).next(), Some(2 * PAGE_SIZE));
     }

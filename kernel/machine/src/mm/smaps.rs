@@ -55,7 +55,7 @@ impl AddressSpace {
                     usage.add(entry.load());
                 }
             });
-            usage.huge += space.block_pages(part);
+            usage.huge += space.huge_page_count(part);
         });
         usage
     }
@@ -80,8 +80,8 @@ impl AddressSpace {
         space.table.tables() + space.vmas.count() * size_of::<Vma>() / PAGE_SIZE
     }
 
-    /// What was the most pages present begins anew.
-    pub fn forget_peak(&self) {
+    /// Resets the peak of resident pages.
+    pub fn reset_peak(&self) {
         self.lock().peak = 0;
     }
 
@@ -124,10 +124,10 @@ impl AddressSpace {
     }
 
     /// Makes all pages of the VMAs `wanted` old: what `Referenced` counts begins anew. May wait.
-    pub fn forget_references(&self, wanted: impl Fn(&Vma) -> bool) {
+    pub fn clear_references(&self, wanted: impl Fn(&Vma) -> bool) {
         for vma in self.vmas().filter(|vma| wanted(vma)) {
             self.each_part_of(vma.range(), |space, part| {
-                let mut owed = space.forget_huge_pages(part.clone());
+                let mut owed = space.age_huge_pages(part.clone());
                 space.table.visit(part.clone(), &mut |_, entries| {
                     for entry in entries.iter().filter(|entry| entry.load().valid()) {
                         let (_, also) = entry.update(|pte| pte.with_young(false));

@@ -49,7 +49,7 @@ impl Own {
 
 /// What a lock guards.
 pub trait OnUnlock {
-    /// Whoever changed it lets go; `counted` sums up what all CPUs counted.
+    /// Called before the writer releases the lock; `counted` is the sum of all CPUs' counts.
     fn on_unlock(&mut self, counted: impl FnOnce() -> usize);
 }
 

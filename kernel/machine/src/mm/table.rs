@@ -86,7 +86,7 @@ impl Entry {
     }
 
     /// The same with another frame, paid for by `pay` before the new entry is made where that is
-    /// owed. Whoever faults in between finds the entry busy, and tries again.
+    /// owed. A fault in between finds the entry busy and retries.
     #[inline(always)]
     pub fn replace_frame(&self, old: Pte, new: Pte, pay: impl FnOnce(Owed<Replace>)) -> bool {
         let first = if mmu::BREAK_FIRST { BUSY } else { new };
@@ -121,7 +121,7 @@ fn is_change(called: Change, old: Pte, new: Pte) -> bool {
         Change::UnlinkTable => old.is_table() && new == Pte::EMPTY,
         Change::Clear => hidden(new) == new,
         Change::Replace => true,
-        Change::Narrow => old.phys() == new.phys(),
+        Change::Protect => old.phys() == new.phys(),
         Change::Widen => old.phys() == new.phys(),
         Change::Touch | Change::Age => old.with_young(true) == new.with_young(true),
         Change::Resize => false,
@@ -129,9 +129,9 @@ fn is_change(called: Change, old: Pte, new: Pte) -> bool {
 }
 
 /// Bytes that an entry above a last-level table covers.
-pub const BLOCK_SIZE: usize = 1 << shift(1);
+pub const HUGE_PAGE_SIZE: usize = 1 << shift(1);
 /// Pages in a huge page.
-pub const BLOCK_PAGES: usize = ENTRIES;
+pub const HUGE_PAGE_PAGES: usize = ENTRIES;
 
 /// A last-level table.
 #[derive(Clone, Copy)]
@@ -301,7 +301,7 @@ impl PageTable {
         if !self.has_huge_pages() || range.is_empty() {
             return None;
         }
-        find_block(self.root, mmu::levels() - 1, range)
+        find_huge_page(self.root, mmu::levels() - 1, range)
     }
 
     /// Makes the tables below the root for a range.
@@ -316,8 +316,8 @@ impl PageTable {
         Ok(())
     }
 
-    /// Where the part of `range` ends that has `most` tables and huge pages, or the range itself; so
-    /// many fewer are left in `most`.
+    /// Where the part of `range` ends that has `most` tables and huge pages, or the range itself;
+    /// so many fewer are left in `most`.
     pub fn part_end(&self, range: Range<usize>, most: &mut usize) -> usize {
         count_off(self.root, mmu::levels() - 1, range.clone(), most).unwrap_or(range.end)
     }
@@ -332,7 +332,7 @@ impl PageTable {
         }
         let last = range.end - 1;
         // Most ranges are short: straight to their one table.
-        if (range.start ^ last) < BLOCK_SIZE {
+        if (range.start ^ last) < HUGE_PAGE_SIZE {
             if let Some(leaf) = self.leaf(range.start) {
                 return visit(range.start, &leaf.0[index(range.start, 0)..=index(last, 0)]);
             }
@@ -558,7 +558,7 @@ fn visit_huge_page(huge: Pte, range: Range<usize>, visit: &mut dyn FnMut(usize, 
     }
 }
 
-fn find_block<'a>(
+fn find_huge_page<'a>(
     table: PhysAddr,
     level: usize,
     range: Range<usize>,
@@ -570,7 +570,7 @@ fn find_block<'a>(
         let pte = slot.load();
         if pte.is_table() && level > 1 {
             let part = start..next.min(range.end);
-            if let Some(found) = find_block(PhysAddr(pte.phys()), level - 1, part) {
+            if let Some(found) = find_huge_page(PhysAddr(pte.phys()), level - 1, part) {
                 return Some(found);
             }
         } else if pte != Pte::EMPTY && !pte.is_table() {

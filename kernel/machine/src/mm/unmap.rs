@@ -8,7 +8,7 @@ use super::asid::Context;
 use super::large::PART;
 use super::mmu_gather::Gather;
 use super::space::{AddressSpace, Space};
-use super::vmas::{Gone, Vmas};
+use super::vmas::{Removed, Vmas};
 use crate::errno::Result;
 use crate::upcall::{cond_resched, exit_aio};
 use translation::owed::{Owed, UnlinkTable};
@@ -40,7 +40,7 @@ impl AddressSpace {
         let mut left = PART;
         let mut rest = vmas.iter().peekable();
         while let Some(vma) = rest.next() {
-            // What a later VMA needs goes with the last that does.
+            // Page tables shared with a later VMA are freed with the last VMA that uses them.
             let room = rest.peek().map_or(usize::MAX, |next| next.start);
             let mut at = vma.start;
             while at < vma.end {
@@ -89,7 +89,7 @@ impl Space {
         &mut self,
         context: &Context,
         range: Range<usize>,
-        gone: &mut Gone,
+        gone: &mut Removed,
     ) -> Result<()> {
         let room = self.vmas.remove(range.clone(), gone)?;
         self.split_ends(context, &range);

@@ -14,8 +14,8 @@ use super::frame::FrameRef;
 use crate::arch::{access_end, uaccess};
 use crate::errno::{Errno, Result};
 
-/// Whether a range lies where programs can have memory, whether or not they do: Linux's `access_ok`,
-/// which is asked before anything is waited for or taken.
+/// Whether a range lies where programs can have memory, whether or not they do: Linux's
+/// `access_ok`, which is asked before anything is waited for or taken.
 #[inline(always)]
 pub fn access_ok(address: usize, len: usize) -> bool {
     let end = access_end();

@@ -335,7 +335,7 @@ pub struct Vma {
 }
 
 #[cold]
-fn announce(mapping: &dyn PageSource, space: &Weak<AddressSpace>) -> Result<bool> {
+fn add_to_file(mapping: &dyn PageSource, space: &Weak<AddressSpace>) -> Result<bool> {
     let reverse_map = mapping.reverse_map();
     reverse_map.map_or(Ok(false), |reverse_map| reverse_map.add(space))
 }
@@ -379,9 +379,9 @@ impl Vma {
     /// Says to the file below, if there is one that asks, that `space` maps it. Returns whether it
     /// is losing pages ([`ReverseMap::add`]).
     #[inline]
-    pub(super) fn announce(&self, space: &Weak<AddressSpace>) -> Result<bool> {
+    pub(super) fn add_to_file(&self, space: &Weak<AddressSpace>) -> Result<bool> {
         match &self.source {
-            Source::File { mapping, .. } => announce(&**mapping, space),
+            Source::File { mapping, .. } => add_to_file(&**mapping, space),
             Source::Anonymous => Ok(false),
         }
     }
@@ -433,7 +433,7 @@ impl Vma {
     }
 
     /// Whether its pages will be promised when they may be written, and are not yet.
-    pub(super) fn owes(&self) -> bool {
+    pub(super) fn needs_account(&self) -> bool {
         let written = self.flags.accounted(Rights::WRITE);
         !self.flags.has(Flags::ACCOUNT) && written.has(Flags::ACCOUNT)
     }

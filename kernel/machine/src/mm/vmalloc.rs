@@ -1,4 +1,4 @@
-//! The kernel's mapped area: kernel stacks, each above a guard, and windows to devices.
+//! The kernel's vmalloc area: kernel stacks, each above a guard, and windows to devices.
 
 extern crate alloc;
 
@@ -51,9 +51,9 @@ pub(super) fn init() {
         frames: Vec::with_capacity(UNMAPPED_STACKS * FRAMES),
     };
     area.table
-        .make_top(mmu::MAPPED_AREA)
-        .expect("memory for the mapped area's tables");
-    area.free.push(mmu::MAPPED_AREA);
+        .make_top(mmu::VMALLOC)
+        .expect("memory for the vmalloc area's tables");
+    area.free.push(mmu::VMALLOC);
     *AREA.lock() = Some(area);
 }
 
@@ -262,8 +262,8 @@ pub fn map_device(base: usize, len: usize) -> Result<usize> {
 /// Replaces one instruction word of the kernel at `address`, whose own mapping is never writable.
 ///
 /// # Safety
-/// `address` is that of an instruction that no CPU executes meanwhile, and in whose place `word` may
-/// stand.
+/// `address` is that of an instruction that no CPU executes meanwhile, and in whose place `word`
+/// may stand.
 #[allow(dead_code, reason = "the host patches no code")]
 pub(crate) unsafe fn patch_code(address: usize, word: u32) {
     let phys = mmu::virt_to_phys(page_down(address));

@@ -58,9 +58,9 @@ pub struct Vmas {
 }
 
 /// The files of VMAs that were removed. With the last that has a file it ends, which may take long,
-/// wait, or want the space: so who removes VMAs says where their files go, and lets go of those when
-/// the space's lock is free.
-pub struct Gone(ManuallyDrop<Files>);
+/// wait, or want the space: so who removes VMAs says where their files go, and lets go of those
+/// when the space's lock is free.
+pub struct Removed(ManuallyDrop<Files>);
 
 #[derive(Default)]
 struct Files {
@@ -74,11 +74,11 @@ impl Files {
     }
 }
 
-impl Gone {
+impl Removed {
     /// None.
     #[inline]
     pub const fn new() -> Self {
-        Gone(ManuallyDrop::new(Files {
+        Removed(ManuallyDrop::new(Files {
             first: None,
             others: Vec::new(),
         }))
@@ -118,7 +118,7 @@ impl Gone {
 
     #[cold]
     #[inline(never)]
-    fn let_go(&mut self) {
+    fn drop_files(&mut self) {
         let Files { first, others } = mem::take(&mut *self.0);
         if let Some(first) = first {
             might_sleep();
@@ -131,12 +131,12 @@ impl Gone {
     }
 }
 
-impl Drop for Gone {
+impl Drop for Removed {
     /// Mostly there are none, which is all that is asked in line.
     #[inline]
     fn drop(&mut self) {
         if self.0.first.is_some() || self.0.others.capacity() > 0 {
-            self.let_go();
+            self.drop_files();
         }
     }
 }
@@ -263,7 +263,9 @@ impl Vmas {
     /// ENOMEM.
     pub fn commit_writable(&mut self, range: &Range<usize>) -> Result<()> {
         let part = |vma: &Vma| vma.end.min(range.end) - vma.start.max(range.start);
-        let more = self.touching(range.clone()).filter(|vma| vma.owes());
+        let more = self
+            .touching(range.clone())
+            .filter(|vma| vma.needs_account());
         let more = more.map(part).sum();
         if more > 0 { self.commit(more) } else { Ok(()) }
     }
@@ -463,9 +465,10 @@ impl Vmas {
         Ok(())
     }
 
-    /// Takes `range` out of all VMAs; their files go to `gone`. Returns the free room that it lies in.
+    /// Takes `range` out of all VMAs; their files go to `gone`. Returns the free room that it lies
+    /// in.
     #[inline]
-    pub fn remove(&mut self, range: Range<usize>, gone: &mut Gone) -> Result<Range<usize>> {
+    pub fn remove(&mut self, range: Range<usize>, gone: &mut Removed) -> Result<Range<usize>> {
         let (list, count) = self.tree.edit(range.start);
         let at = count.wrapping_sub(1);
         let Some(vma) = list.get_mut(at).filter(|vma| {
@@ -503,7 +506,7 @@ impl Vmas {
     /// map.
     #[cold]
     #[inline(never)]
-    pub fn cut_out(&mut self, range: &Range<usize>, gone: &mut Gone) -> Result<()> {
+    pub fn cut_out(&mut self, range: &Range<usize>, gone: &mut Removed) -> Result<()> {
         gone.reserve(self.touching(range.clone()))?;
         let splits = |vma: &Vma| vma.start < range.start && range.end < vma.end;
         if self.is_full() && self.find(range.start).is_some_and(splits) {
@@ -513,12 +516,12 @@ impl Vmas {
         self.cut(range.end)
     }
 
-    /// Does that for a range that is removed later: whoever changes VMAs meanwhile does not join
-    /// them across its bounds.
+    /// Does that for a range that is removed later, so that a concurrent change does not merge VMAs
+    /// across its bounds.
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn cut_out_for_long(&mut self, range: &Range<usize>, gone: &mut Gone) -> Result<()> {
+    pub fn cut_out_for_long(&mut self, range: &Range<usize>, gone: &mut Removed) -> Result<()> {
         self.cut_out(range, gone)?;
         for at in [range.start, range.end - 1] {
             if let Some(vma) = self.find(at).map(Vma::range) {
@@ -530,7 +533,7 @@ impl Vmas {
 
     /// Puts a VMA in the place of those in its range, of which there are some, after
     /// [`Vmas::cut_out`].
-    pub fn replace(&mut self, vma: Vma, gone: &mut Gone) {
+    pub fn replace(&mut self, vma: Vma, gone: &mut Removed) {
         let range = vma.range();
         // The lowest of them becomes the new one.
         let rest = self.first_after(range.start).map_or(range.end, Vma::end);
@@ -553,7 +556,7 @@ impl Vmas {
 
     #[cold]
     #[inline(never)]
-    fn remove_each(&mut self, range: Range<usize>, gone: &mut Gone) -> Result<Range<usize>> {
+    fn remove_each(&mut self, range: Range<usize>, gone: &mut Removed) -> Result<Range<usize>> {
         self.cut_out(&range, gone)?;
         loop {
             let (list, count) = self.tree.edit(range.start);
@@ -624,7 +627,8 @@ impl Vmas {
     /// then, all VMAs together are no longer than `all`, and enough room stays below it.
     pub fn grow_down(&mut self, address: usize, limit: usize, all: usize) -> bool {
         let (below, vma) = self.tree.around(address);
-        // What a stack that runs over cannot write to, or what moves away itself, needs no gap.
+        // A growing stack cannot overwrite a stack or an inaccessible mapping, so neither needs a
+        // guard gap.
         let gapless = |vma: &Vma| vma.flags.has(Flags::GROWS_DOWN) || vma.rights.is_none();
         let floor = below.map_or(0, |vma| match gapless(vma) {
             true => vma.end,

@@ -37,7 +37,7 @@ impl<const BATCH: isize> Counter<BATCH> {
 
     /// The sum, without what CPUs keep for themselves.
     #[inline]
-    pub fn roughly(&self) -> usize {
+    pub fn approximate(&self) -> usize {
         self.sum.load(Relaxed).max(0) as usize
     }
 

@@ -318,14 +318,14 @@ pub fn clear_references(subject: &Subject, bytes: &[u8]) -> Result<()> {
         b"4" => |_| false,
         b"5" => {
             if let Some(space) = subject.space() {
-                space.forget_peak();
+                space.reset_peak();
             }
             return Ok(());
         }
         _ => return Err(Errno::EINVAL),
     };
     if let Some(space) = subject.space() {
-        space.forget_references(wanted);
+        space.clear_references(wanted);
     }
     Ok(())
 }

@@ -124,7 +124,7 @@ fn restart(frame: &mut Frame, handler: Option<&Action>) {
         }
         (Errno::ERESTARTSYS | Errno::ERESTARTNOINTR | Errno::ERESTARTNOHAND, _) => true,
         _ => {
-            frame.forget_syscall();
+            frame.clear_syscall();
             return;
         }
     };
@@ -132,7 +132,7 @@ fn restart(frame: &mut Frame, handler: Option<&Action>) {
         frame.restart_syscall();
     } else {
         frame.set_result(Errno::EINTR.result());
-        frame.forget_syscall();
+        frame.clear_syscall();
     }
 }
 

@@ -90,14 +90,14 @@ global_asm!(
 unsafe extern "C" fn start() {
     naked_asm!(
         "mov x21, x0",
-        "bl {settle_level}",
+        "bl {enter_kernel_level}",
         "adrp x22, _start",
         "adrp x23, {tables}",
         // With caches off the tables are written straight to memory, so no cache may hold a line of
         // them: neither a dirty one that is written back later, nor one that a table walk would
         // find.
         "mov x0, x23",
-        "bl {forget_tables}",
+        "bl {discard_tables}",
         "mov x1, x23",
         "add x2, x23, {tables_size}",
         "1: stp xzr, xzr, [x1], #16",
@@ -129,16 +129,16 @@ unsafe extern "C" fn start() {
         "adrp x3, __image_end",
         "sub x3, x3, x22",
         "2: str x2, [x1], #8",
-        "add x2, x2, {block_size}",
-        "subs x3, x3, {block_size}",
+        "add x2, x2, {pmd_size}",
+        "subs x3, x3, {pmd_size}",
         "b.hi 2b",
         "mov x0, x23",
-        "bl {forget_tables}",
+        "bl {discard_tables}",
         "add x0, x23, {page} * 3",
         "ldr x1, ={image_start}",
         "b {translate}",
-        settle_level = sym settle_level,
-        forget_tables = sym forget_tables,
+        enter_kernel_level = sym enter_kernel_level,
+        discard_tables = sym discard_tables,
         translate = sym translate,
         image_start = sym image_start,
         tables = sym TABLES,
@@ -147,7 +147,7 @@ unsafe extern "C" fn start() {
         table = const bit::TABLE | bit::VALID,
         identity_block = const IDENTITY_BLOCK,
         image_block = const IMAGE_BLOCK,
-        block_size = const mmu::BLOCK_SIZE,
+        pmd_size = const mmu::PMD_SIZE,
         root_slot = const (layout::IMAGE >> 39) % mmu::ENTRIES * 8,
         image_slot = const (layout::IMAGE >> 30) % mmu::ENTRIES * 8,
     )
@@ -156,7 +156,7 @@ unsafe extern "C" fn start() {
 /// Drops all cached lines of the tables at x0.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
-unsafe extern "C" fn forget_tables() {
+unsafe extern "C" fn discard_tables() {
     naked_asm!(
         "dmb sy",
         "mrs x3, ctr_el0",
@@ -174,11 +174,11 @@ unsafe extern "C" fn forget_tables() {
     )
 }
 
-/// Settles on an exception level, with translation off and nothing trapped that the kernel or
-/// programs use. Keeps x20 and above.
+/// Enters the exception level that the kernel runs at, with translation off and nothing trapped
+/// that the kernel or programs use. Keeps x20 and above.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
-unsafe extern "C" fn settle_level() {
+unsafe extern "C" fn enter_kernel_level() {
     naked_asm!(
         "msr daifset, #15",
         "mrs x0, CurrentEL",
@@ -322,11 +322,11 @@ unsafe extern "C" fn image_start() {
 pub(super) unsafe extern "C" fn start_other() {
     naked_asm!(
         "mov x20, x0",
-        "bl {settle_level}",
+        "bl {enter_kernel_level}",
         "adrp x0, {root}",
         "ldr x1, ={other_start}",
         "b {translate}",
-        settle_level = sym settle_level,
+        enter_kernel_level = sym enter_kernel_level,
         translate = sym translate,
         root = sym mmu::KERNEL_ROOT,
         other_start = sym other_start,
@@ -389,5 +389,5 @@ pub(super) fn use_kernel_root() {
             options(nostack),
         )
     };
-    memory_map::forget_programs_half();
+    memory_map::clear_identity_map();
 }

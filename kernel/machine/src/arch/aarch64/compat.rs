@@ -20,7 +20,7 @@ use crate::arch::vdso::{Pages, SIGRETURN, page};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::mm::vma::{Flags, Label, Rights, Source};
-use crate::mm::{AddressSpace, Gone, MapRequest, Place};
+use crate::mm::{AddressSpace, MapRequest, Place, Removed};
 use crate::upcall;
 
 /// What 32-bit programs are.
@@ -110,7 +110,7 @@ const RETURNS: [u32; 6] = [
 ];
 
 /// What to add to the address of [`RETURNS`].
-pub(super) fn way_back(with_info: bool, thumb: bool) -> usize {
+pub(super) fn return_offset(with_info: bool, thumb: bool) -> usize {
     match (thumb, with_info) {
         (false, false) => 0,
         (false, true) => 8,
@@ -156,7 +156,7 @@ fn map(space: &AddressSpace) -> Result<usize> {
             label,
             limit: usize::MAX,
         };
-        space.map(request, &mut Gone::new())
+        space.map(request, &mut Removed::new())
     };
     place(Place::Fixed(VECTORS), 0, Label::Vectors)?;
     place(Place::Hint(0), 1, Label::Sigpage)

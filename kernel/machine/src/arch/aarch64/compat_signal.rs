@@ -5,7 +5,7 @@ use core::mem::offset_of;
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use super::compat::way_back;
+use super::compat::return_offset;
 use super::fp::{self, FpState};
 use super::frame::{Frame, compat, pstate};
 use super::signal::{Delivery, Popped};
@@ -98,7 +98,7 @@ pub(super) fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     let link = if delivery.flags & SA_RESTORER != 0 {
         delivery.restorer
     } else {
-        delivery.restorer + way_back(with_info, thumb)
+        delivery.restorer + return_offset(with_info, thumb)
     };
     frame.x[0] = delivery.signo as usize;
     if with_info {
@@ -112,7 +112,7 @@ pub(super) fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     if thumb {
         frame.pstate |= pstate::THUMB;
     }
-    frame.forget_syscall();
+    frame.clear_syscall();
     Ok(())
 }
 
@@ -168,7 +168,7 @@ fn context_at(frame: &Frame, with_info: bool) -> usize {
 ///
 /// # Errors
 /// EFAULT: there is no frame.
-pub(super) fn before(frame: &Frame, with_info: bool) -> Result<Popped> {
+pub(super) fn read_saved(frame: &Frame, with_info: bool) -> Result<Popped> {
     if !frame.sp().is_multiple_of(8) {
         return Err(Errno::EFAULT);
     }
@@ -208,6 +208,6 @@ pub(super) fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
     }
     frame.pc = context.registers[15] as usize;
     frame.pstate = pstate::COMPAT_USER | cpsr & pstate::COMPAT_FREE;
-    frame.forget_syscall();
+    frame.clear_syscall();
     Ok(())
 }

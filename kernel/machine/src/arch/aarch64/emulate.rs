@@ -77,7 +77,7 @@ pub(super) fn init(policy: Policy) {
 }
 
 fn look_up(frame: &mut Frame, word: u32) -> bool {
-    // SAFETY: `settle` and the initial value store functions of this type only.
+    // SAFETY: `init` and the initial value store functions of this type only.
     let look_up: LookUp = unsafe { core::mem::transmute(LOOK_UP.load(Relaxed)) };
     look_up(frame, word)
 }
@@ -124,12 +124,13 @@ pub(super) fn undefined(frame: &mut Frame) -> bool {
 crate::selftest! {
     fn an_undefined_instruction_may_be_gone_when_it_is_read() {
         use crate::arch::PAGE_SIZE;
-        use crate::mm::{self, Gone, MapRequest, Place, SpaceUser};
+        use crate::mm::{self, Removed, MapRequest, Place, SpaceUser};
         /// MRS X7, ID_AA64PFR0_EL1
         const READ: u32 = 0xd538_0407;
         const AT: usize = 0x2000_0000;
         let memory = SpaceUser::new(super::USER_END).unwrap();
-        memory.map(MapRequest::anonymous(Place::Fixed(AT), PAGE_SIZE), &mut Gone::new()).unwrap();
+        let request = MapRequest::anonymous(Place::Fixed(AT), PAGE_SIZE);
+        memory.map(request, &mut Removed::new()).unwrap();
         assert_eq!(memory.write(AT, &READ.to_le_bytes()), Ok(4));
         memory.clone().activate();
         let execute = |pc| {
@@ -139,7 +140,7 @@ crate::selftest! {
             (done, frame.pc() - pc, frame.x[7] != 77)
         };
         let there = execute(AT);
-        memory.unmap(AT..AT + PAGE_SIZE, &mut Gone::new()).unwrap();
+        memory.unmap(AT..AT + PAGE_SIZE, &mut Removed::new()).unwrap();
         let gone = [AT, AT + 2, super::USER_END, usize::MAX & !3].map(execute);
         mm::deactivate();
         assert_eq!((there, gone), ((true, 4, true), [(false, 0, false); 4]));

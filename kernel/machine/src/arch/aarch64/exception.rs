@@ -147,7 +147,7 @@ pub(super) extern "C" fn handle_other_exception(
     }
 }
 
-/// What is no read of an ID register.
+/// Handles the exceptions that are not reads of an ID register.
 #[cold]
 #[inline(never)]
 fn handle_unemulated(syndrome: usize, address: usize, frame: &mut Frame) {
@@ -275,7 +275,7 @@ pub(super) extern "C" fn exit_work() {
 pub fn wild_access() {
     // SAFETY: not at all: the kernel's end by this exception is what is tested.
     unsafe {
-        (super::mmu::MAPPED_AREA.end as *const u8)
+        (super::mmu::VMALLOC.end as *const u8)
             .sub(1)
             .read_volatile()
     };

@@ -193,7 +193,7 @@ impl Frame {
     }
 
     /// The thread is in no system call any more: nothing is to be restarted.
-    pub fn forget_syscall(&mut self) {
+    pub fn clear_syscall(&mut self) {
         self.syscall = -1;
     }
 
@@ -201,7 +201,7 @@ impl Frame {
     pub fn restart_syscall(&mut self) {
         self.x[0] = self.orig_x0;
         self.pc = self.call_address();
-        self.forget_syscall();
+        self.clear_syscall();
     }
 
     /// The address of the system call's instruction.

@@ -64,7 +64,7 @@ pub fn handle(interrupt: u32, from: Interrupted) {
         upcall::ipi();
     } else if interrupt == time::interrupt() {
         crossings.add(Kind::InterruptTimer);
-        time::quiet();
+        time::stop();
         gic::end(interrupt);
         upcall::timer_interrupt(from);
     } else {

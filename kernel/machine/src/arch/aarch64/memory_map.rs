@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::PAGE_SIZE;
 use super::boot;
-use super::mmu::{self, BLOCK_SIZE, ENTRIES, GIGABLOCK_SIZE, Memory, Prot, Pte, Table, layout};
+use super::mmu::{self, ENTRIES, Memory, PMD_SIZE, PUD_SIZE, Prot, Pte, Table, layout};
 use crate::arch::boot_stack;
 use crate::fdt;
 
@@ -33,16 +33,16 @@ pub(super) fn boot_window(
     prot: Prot,
     memory: Memory,
 ) -> usize {
-    let first = phys & !(BLOCK_SIZE - 1);
+    let first = phys & !(PMD_SIZE - 1);
     for block in 0..blocks {
-        let entry = &boot::TABLES[boot::IMAGE_TABLE].0[window / BLOCK_SIZE % ENTRIES + block];
+        let entry = &boot::TABLES[boot::IMAGE_TABLE].0[window / PMD_SIZE % ENTRIES + block];
         entry.store(
-            Pte::block(first + block * BLOCK_SIZE, prot, memory).0,
+            Pte::huge_leaf(first + block * PMD_SIZE, prot, memory).0,
             Relaxed,
         );
     }
     mmu::publish();
-    window + phys % BLOCK_SIZE
+    window + phys % PMD_SIZE
 }
 
 /// Builds the tables below the kernel's root. Returns the memory that is in the linear map.
@@ -142,9 +142,9 @@ fn map(mut virt: usize, mut phys: usize, len: usize, prot: Prot, memory: Memory)
     let end = virt + len;
     while virt < end {
         let fits = |size: usize| (virt | phys).is_multiple_of(size) && end - virt >= size;
-        let level = if fits(GIGABLOCK_SIZE) {
+        let level = if fits(PUD_SIZE) {
             2
-        } else if fits(BLOCK_SIZE) {
+        } else if fits(PMD_SIZE) {
             1
         } else {
             0
@@ -155,7 +155,7 @@ fn map(mut virt: usize, mut phys: usize, len: usize, prot: Prot, memory: Memory)
         let pte = if level == 0 {
             Pte::leaf(phys, prot, memory)
         } else {
-            Pte::block(phys, prot, memory)
+            Pte::huge_leaf(phys, prot, memory)
         };
         table.0[index(virt, level)].store(pte.0, Relaxed);
         virt += PAGE_SIZE << (9 * level);
@@ -190,7 +190,7 @@ fn phys_of(table: &Table) -> usize {
 }
 
 /// Leaves the identity map: the programs' half is empty from now on.
-pub(super) fn forget_programs_half() {
+pub(super) fn clear_identity_map() {
     // SAFETY: the empty root lives for ever.
     unsafe { mmu::activate(mmu::empty_root(), 0) };
     mmu::flush_local_all();

@@ -11,9 +11,9 @@ pub use super::tlb::*;
 pub use crate::arch::prot::Prot;
 
 /// Bytes that an entry one level above the pages covers.
-pub const BLOCK_SIZE: usize = 1 << 21;
+pub const PMD_SIZE: usize = 1 << 21;
 /// Bytes that an entry two levels above the pages covers.
-pub const GIGABLOCK_SIZE: usize = 1 << 30;
+pub const PUD_SIZE: usize = 1 << 30;
 /// Entries in a table.
 pub(super) const ENTRIES: usize = 512;
 
@@ -22,9 +22,9 @@ pub mod layout {
     /// All of physical memory.
     pub const LINEAR: usize = 0xffff_0000_0000_0000;
     /// Kernel stacks and windows to devices.
-    pub const MAPPED: usize = 0xffff_8000_0000_0000;
+    pub const VMALLOC: usize = 0xffff_8000_0000_0000;
     /// Bytes of it.
-    pub const MAPPED_SIZE: usize = 512 << 30;
+    pub const VMALLOC_SIZE: usize = 512 << 30;
     /// The kernel image (`IMAGE` in kernel.ld).
     pub const IMAGE: usize = 0xffff_ffff_8000_0000;
     /// A window for the device tree while booting.
@@ -34,7 +34,7 @@ pub mod layout {
 }
 
 /// The range for kernel stacks and windows to devices.
-pub const MAPPED_AREA: Range<usize> = layout::MAPPED..layout::MAPPED + layout::MAPPED_SIZE;
+pub const VMALLOC: Range<usize> = layout::VMALLOC..layout::VMALLOC + layout::VMALLOC_SIZE;
 
 /// Bits of a stage 1 descriptor (Arm ARM D8.3, "Translation table descriptor formats").
 pub(super) mod bit {
@@ -114,7 +114,7 @@ impl Pte {
     }
 
     /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page: for levels above the last.
-    pub const fn block(phys: usize, prot: Prot, memory: Memory) -> Pte {
+    pub const fn huge_leaf(phys: usize, prot: Prot, memory: Memory) -> Pte {
         Pte(Pte::leaf(phys, prot, memory).0 & !bit::TABLE)
     }
 
@@ -191,8 +191,7 @@ pub const fn keeps_mappings() -> bool {
     true
 }
 
-/// What to store for a program's new entry: itself. Other architectures can keep it unseen for a
-/// while.
+/// The value to store for a new user entry. Other architectures may mark it unseen.
 #[inline(always)]
 pub const fn new_entry(pte: Pte) -> Pte {
     pte

@@ -34,7 +34,7 @@ pub(super) fn init(tree: Fdt) {
 }
 
 /// What the firmware answers, if there is one.
-fn ask(function: u32, [first, second, third]: [usize; 3]) -> Option<[u64; 4]> {
+fn call_firmware(function: u32, [first, second, third]: [usize; 3]) -> Option<[u64; 4]> {
     let mut registers = [0; 17];
     registers[..3].copy_from_slice(&[first as u64, second as u64, third as u64]);
     let answer = match CONDUIT.load(Relaxed) {
@@ -47,7 +47,7 @@ fn ask(function: u32, [first, second, third]: [usize; 3]) -> Option<[u64; 4]> {
 
 /// The first word of what the firmware answers: zero or more is success.
 fn call(function: u32, arguments: [usize; 3]) -> Result<usize, isize> {
-    match ask(function, arguments).map_or(-1, |answer| answer[0] as isize) {
+    match call_firmware(function, arguments).map_or(-1, |answer| answer[0] as isize) {
         error @ ..0 => Err(error),
         value => Ok(value as usize),
     }
@@ -61,7 +61,7 @@ pub(super) fn log_hypervisor() {
     {
         return;
     }
-    match ask(VENDOR_UID, [0; 3]) {
+    match call_firmware(VENDOR_UID, [0; 3]) {
         Some(KVM_UID) => crate::log!("a guest of KVM's interface"),
         Some([name, ..]) if name as i32 == -1 => {}
         Some(name) => crate::log!("a guest of the hypervisor {name:x?}"),

@@ -16,8 +16,8 @@ use super::sve_frame::{self, Plan};
 pub use crate::arch::delivery::Delivery;
 use crate::arch::task;
 use crate::errno::{Errno, Result};
-use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::active::with_active;
+use crate::mm::user::{UserPtr, UserSlice};
 
 /// What of a `ucontext_t` says where a handler returns to: the alternate stack, and the signal
 /// mask.
@@ -176,7 +176,7 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     frame.sp = base;
     frame.pc = delivery.handler;
     frame.pstate &= !pstate::BTYPE;
-    frame.forget_syscall();
+    frame.clear_syscall();
     Ok(())
 }
 
@@ -188,9 +188,9 @@ pub type Popped = (u64, Option<[usize; 3]>);
 ///
 /// # Errors
 /// EFAULT: there is no frame.
-pub fn before(frame: &Frame, with_info: bool) -> Result<Popped> {
+pub fn read_saved(frame: &Frame, with_info: bool) -> Result<Popped> {
     if frame.is_compat() {
-        return compat_signal::before(frame, with_info);
+        return compat_signal::read_saved(frame, with_info);
     }
     if !frame.sp.is_multiple_of(16) {
         return Err(Errno::EFAULT);
@@ -211,7 +211,7 @@ pub fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
     let registers = frame.registers_mut();
     let copied = UserSlice::new(base.wrapping_add(REGISTERS_AT), size_of_val(registers))
         .copy_in(registers.as_mut_bytes());
-    frame.forget_syscall();
+    frame.clear_syscall();
     let valid = pstate::of_program(frame.pstate);
     frame.pstate = valid.unwrap_or(frame.pstate & pstate::NZCV);
     copied?;

@@ -78,7 +78,7 @@ fn start(index: usize, mpidr: usize) -> Result<(), isize> {
 
 /// First Rust of another CPU.
 pub(super) extern "C" fn other_cpu() -> ! {
-    memory_map::forget_programs_half();
+    memory_map::clear_identity_map();
     features::fold();
     PROBED.fetch_add(1, AcqRel);
     while !cpus::are_released() {

@@ -6,7 +6,7 @@ use dtoolkit::fdt::FdtNode;
 
 use super::boot;
 use super::mmio::Registers;
-use super::mmu::{self, BLOCK_SIZE, Memory, Prot, layout};
+use super::mmu::{self, Memory, PMD_SIZE, Prot, layout};
 use super::{cpu, features, gic, memory_map, power, psci, smp, sysreg, time, uaccess};
 use crate::arch::boot_stack::BOOT_STACKS;
 use crate::fdt::{self, Unusable};
@@ -66,7 +66,7 @@ fn boot_tree(phys: usize) -> Result<dtoolkit::fdt::Fdt<'static>, Unusable> {
     if phys == 0 || !phys.is_multiple_of(8) || phys >> 48 != 0 {
         return Err(Unusable::Damaged);
     }
-    let blocks = TREE_LIMIT / BLOCK_SIZE + 1;
+    let blocks = TREE_LIMIT / PMD_SIZE + 1;
     let address = memory_map::boot_window(
         layout::TREE_WINDOW,
         phys,
@@ -202,6 +202,6 @@ fn start_devices() {
 
 /// The physical address of what a boot window shows.
 fn boot_tree_phys(virt: usize) -> usize {
-    let entry = boot::TABLES[boot::IMAGE_TABLE].0[virt / BLOCK_SIZE % mmu::ENTRIES].load(Relaxed);
-    mmu::Pte(entry).phys() + virt % BLOCK_SIZE
+    let entry = boot::TABLES[boot::IMAGE_TABLE].0[virt / PMD_SIZE % mmu::ENTRIES].load(Relaxed);
+    mmu::Pte(entry).phys() + virt % PMD_SIZE
 }

@@ -199,7 +199,7 @@ impl Lengths {
     ///
     /// # Errors
     /// EINVAL: there is no such length or flag.
-    pub fn asked(self, argument: u32) -> Result<Self> {
+    pub fn with_length_set(self, argument: u32) -> Result<Self> {
         let length = (argument & PR_SVE_VL_LEN_MASK) as usize;
         let flags = argument & !PR_SVE_VL_LEN_MASK;
         if flags & !(PR_SVE_SET_VL_ONEXEC | PR_SVE_VL_INHERIT) != 0
@@ -327,7 +327,7 @@ pub(super) fn set_vl(argument: usize) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let argument = argument as u32;
-    let lengths = state.sve_lengths().asked(argument)?;
+    let lengths = state.sve_lengths().with_length_set(argument)?;
     if lengths.now() != state.sve_lengths().now() {
         state.end_sve();
     }

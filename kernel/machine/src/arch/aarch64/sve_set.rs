@@ -86,7 +86,7 @@ pub(super) fn set(state: &ThreadState, bytes: &[u8]) -> Result<()> {
     let (header, registers) = Header::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
     let asked = u32::from(header.length) | u32::from(header.flags & !WITH_SVE) << 16;
     let before = state.sve_lengths().now();
-    let lengths = state.sve_lengths().asked(asked)?;
+    let lengths = state.sve_lengths().with_length_set(asked)?;
     let length = lengths.now();
     let with_sve = header.flags & WITH_SVE != 0;
     if with_sve && !registers.is_empty() && length != header.length.into() {

@@ -115,8 +115,8 @@ impl ThreadState {
     }
 
     /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a
-    /// child of the current thread, with a copy of its FP/SIMD registers and thread pointer. Of SVE
-    /// it has the lengths.
+    /// child of the current thread, with a copy of its FP/SIMD registers and thread pointer. It
+    /// inherits the SVE vector lengths but not the SVE registers.
     #[inline(always)]
     pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
         let top = stack_top(stack.top());

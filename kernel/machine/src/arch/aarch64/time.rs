@@ -34,7 +34,7 @@ pub(super) fn init() {
 
 /// Readies this CPU's timer.
 pub(super) fn start_cpu() {
-    quiet();
+    stop();
     gic::enable(interrupt());
 }
 
@@ -61,7 +61,7 @@ pub fn stamp() -> u64 {
 /// Asks for an interrupt of this CPU when the counter reaches `deadline`; for none with `None`.
 pub fn set_deadline(deadline: Option<u64>) {
     let Some(deadline) = deadline else {
-        return quiet();
+        return stop();
     };
     // SAFETY: this CPU's own timer.
     unsafe {
@@ -77,7 +77,7 @@ pub fn set_deadline(deadline: Option<u64>) {
 }
 
 /// Stops this CPU's timer, whose interrupt stays pending otherwise.
-pub(super) fn quiet() {
+pub(super) fn stop() {
     // SAFETY: this CPU's own timer.
     unsafe {
         if PHYSICAL.load(Relaxed) {

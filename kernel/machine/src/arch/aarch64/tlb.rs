@@ -10,7 +10,7 @@ use super::PAGE_SIZE;
 use super::cpu;
 use super::sysreg::isb;
 use crossings::Kind;
-use translation::Forget;
+use translation::Invalidation;
 use translation::owed::{self, Clear, FillKernel, LinkTable, Owed};
 
 /// Pages from which on a whole address space is forgotten instead: those of a block are.
@@ -70,7 +70,7 @@ pub fn publish_table(owed: Owed<LinkTable>) {
     pay_by_publishing(owed);
 }
 
-/// Pays for new entries of the kernel's mapped area.
+/// Pays for new entries of the kernel's vmalloc area.
 pub fn publish_kernel(owed: Owed<FillKernel>, _range: Range<usize>) {
     pay_by_publishing(owed);
 }
@@ -79,7 +79,7 @@ pub fn publish_kernel(owed: Owed<FillKernel>, _range: Range<usize>) {
 fn pay_by_publishing<C: owed::Kind>(owed: Owed<C>) {
     const {
         let debt = translation::arm64(C::CHANGE);
-        assert!(debt.publish && matches!(debt.forget, Forget::Nothing));
+        assert!(debt.publish && matches!(debt.invalidate, Invalidation::Nothing));
     };
     owed.pay();
     publish();
@@ -107,13 +107,12 @@ impl Holders {
 
     /// CPU `cpu` is about to run the space, as others see.
     #[inline(always)]
-    pub fn come(&self, _cpu: usize, _asid: u16) {}
+    pub fn enter_space(&self, _cpu: usize, _asid: u16) {}
 }
 
-/// A CPU without a space is about to run one, as others see: broadcast maintenance reached it all
-/// the while.
+/// A CPU without a space is about to run one. Broadcast TLBI kept it coherent.
 #[inline(always)]
-pub fn come(_cpu: usize) {}
+pub fn enter_space(_cpu: usize) {}
 
 /// Pays for changes of the translations of `range` in the space that has the identifier `asid`, if
 /// it ever ran.
@@ -129,14 +128,14 @@ pub fn pay<C: owed::Kind>(
     if debt.publish && asid().is_some() {
         publish();
     }
-    if debt.forget == Forget::Nothing {
+    if debt.invalidate == Invalidation::Nothing {
         return;
     }
     // Before the identifier is read, which may change; and before the TLBI.
     barrier!("dsb ishst");
-    match (debt.forget, asid()) {
-        (Forget::Page, Some(asid)) => flush_pages(asid, range),
-        (Forget::Space, Some(asid)) => flush_asid(asid),
+    match (debt.invalidate, asid()) {
+        (Invalidation::Page, Some(asid)) => flush_pages(asid, range),
+        (Invalidation::Space, Some(asid)) => flush_asid(asid),
         _ => {}
     }
 }
@@ -164,7 +163,7 @@ fn flush_asid(asid: u16) {
     barrier!("dsb ish");
 }
 
-/// Pays for entries of the kernel's mapped area that were taken out of a range: forgets it, on all
+/// Pays for entries of the kernel's vmalloc area that were taken out of a range: forgets it, on all
 /// CPUs.
 pub fn flush_kernel(owed: Owed<Clear>, range: Range<usize>) {
     owed.pay();

@@ -7,7 +7,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::PAGE_SIZE;
-use super::mmu::BLOCK_SIZE;
+use super::mmu::PMD_SIZE;
 
 /// Where the memory begins, in physical addresses.
 const PHYS: usize = 1 << 30;
@@ -19,7 +19,7 @@ static SIZE: AtomicUsize = AtomicUsize::new(0);
 /// Borrows `size` bytes, all zero; returns their physical addresses. Once.
 pub fn init(size: usize) -> Range<usize> {
     assert_eq!(SIZE.swap(size, Relaxed), 0, "one machine in a process");
-    let layout = Layout::from_size_align(size, BLOCK_SIZE).expect("a size of memory");
+    let layout = Layout::from_size_align(size, PMD_SIZE).expect("a size of memory");
     // SAFETY: the layout is not empty.
     let start = unsafe { std::alloc::alloc_zeroed(layout) };
     assert!(!start.is_null(), "the host lends {size} bytes");

@@ -12,7 +12,7 @@ use crate::mm::fault::Access;
 use translation::owed::{self, Clear, FillKernel, LinkTable, Owed};
 
 /// Bytes that an entry one level above the pages covers.
-pub const BLOCK_SIZE: usize = 1 << 21;
+pub const PMD_SIZE: usize = 1 << 21;
 /// Entries in a table.
 const ENTRIES: usize = 512;
 /// Levels of tables.
@@ -20,7 +20,7 @@ const LEVELS: usize = 4;
 
 /// The range for kernel stacks and windows to devices: tables are made for it, which nobody
 /// follows.
-pub const MAPPED_AREA: Range<usize> = 0xffff_ff00_0000_0000..0xffff_ff04_0000_0000;
+pub const VMALLOC: Range<usize> = 0xffff_ff00_0000_0000..0xffff_ff04_0000_0000;
 
 /// Bits of an entry.
 mod bit {
@@ -69,7 +69,7 @@ impl Pte {
     }
 
     /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page: for levels above the last.
-    pub const fn block(phys: usize, prot: Prot, memory: Memory) -> Pte {
+    pub const fn huge_leaf(phys: usize, prot: Prot, memory: Memory) -> Pte {
         Pte::leaf(phys, prot, memory)
     }
 
@@ -240,11 +240,11 @@ impl Holders {
     }
 
     /// A CPU is about to run the space.
-    pub fn come(&self, _cpu: usize, _asid: u16) {}
+    pub fn enter_space(&self, _cpu: usize, _asid: u16) {}
 }
 
 /// A CPU ran no address space and is about to run one.
-pub fn come(_cpu: usize) {}
+pub fn enter_space(_cpu: usize) {}
 
 /// Pays for changes of a program's entries.
 pub fn pay<C: owed::Kind>(
@@ -265,12 +265,12 @@ pub fn publish_table(owed: Owed<LinkTable>) {
 /// A fault found a sufficient entry: the next try sees it.
 pub fn spurious(_asid: u16, _page: usize) {}
 
-/// Pays for new entries of the kernel's mapped area.
+/// Pays for new entries of the kernel's vmalloc area.
 pub fn publish_kernel(owed: Owed<FillKernel>, _range: Range<usize>) {
     owed.pay();
 }
 
-/// Pays for entries of the kernel's mapped area that were taken out.
+/// Pays for entries of the kernel's vmalloc area that were taken out.
 pub fn flush_kernel(owed: Owed<Clear>, _range: Range<usize>) {
     owed.pay();
 }

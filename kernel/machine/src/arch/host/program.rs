@@ -98,7 +98,7 @@ fn leave_kernel() {
         }
         upcall::exit_work();
     }
-    task::state().with_frame(|frame| frame.forget_syscall());
+    task::state().with_frame(|frame| frame.clear_syscall());
 }
 
 /// Reads the current program's memory, as the program would.

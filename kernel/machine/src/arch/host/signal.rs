@@ -54,7 +54,7 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     // Whatever it is: `program` looks whether there is one.
     frame.x[reg::RA] = delivery.restorer | 1;
     frame.x[reg::A0] = delivery.signo as usize;
-    frame.forget_syscall();
+    frame.clear_syscall();
     Ok(())
 }
 
@@ -62,7 +62,7 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
 ///
 /// # Errors
 /// EFAULT: there is no frame.
-pub fn before(frame: &Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
+pub fn read_saved(frame: &Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
     let kept: OnStack = UserPtr::new(frame.sp()).read()?;
     Ok((kept.mask, Some(kept.stack)))
 }
@@ -79,6 +79,6 @@ pub fn bad_frame(_frame: &Frame) -> (u32, usize) {
 pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<()> {
     let kept: OnStack = UserPtr::new(frame.sp()).read()?;
     frame.x = kept.registers;
-    frame.forget_syscall();
+    frame.clear_syscall();
     Ok(())
 }

@@ -10,9 +10,9 @@
 //!   `gp` are stored only where someone will look: by the calls that need the whole frame, and when
 //!   there is work before the return.
 //! - **From the kernel**, before anything touches the stack, which may itself be the new mapping:
-//!   is the fault on the mapped area, and has this hart a fence due there? Then it pays it, and
-//!   tries again. A trap from a program never asks. A fault on the mapped area that is none pays 11
-//!   instructions for the question, any other 6.
+//!   a fault on the vmalloc area with a pending fence executes the fence and retries. Other faults
+//!   there pay 11 instructions for the test, and faults elsewhere 6. A trap from a program never
+//!   tests.
 
 use core::arch::naked_asm;
 use core::mem::offset_of;
@@ -279,14 +279,13 @@ pub unsafe extern "C" fn call_with_full_frame() {
 #[unsafe(link_section = ".text.entry")]
 unsafe extern "C" fn from_kernel() {
     naked_asm!(
-        // Told again, since LLVM reads the assembly of a library once without the target's
-        // features.
+        // Repeated here because LLVM parses a library's assembly once without the target features.
         ".option push",
         ".option arch, +a",
         "csrrw sp, sscratch, sp",
         "sd t0, {spill}(tp)",
         "sd t1, {spill} + 8(tp)",
-        // A fault on the mapped area, and a fence of this hart due?
+        // A fault on the vmalloc area, and a fence of this hart due?
         "csrr t0, stval",
         "srai t0, t0, {mapped_shift}",
         "li t1, {mapped_head}",
@@ -315,8 +314,7 @@ unsafe extern "C" fn from_kernel() {
         "ld t0, {spill}(tp)",
         "sret",
         // The fault injector kept the entry unseen, and perhaps others: it is made visible, and the
-        // bit stays set. So it does where the fault is one in earnest: the stack on which it is
-        // told may be unseen.
+        // bit stays set. Real faults do so too, because the stack that reports them may be unseen.
         "5: sd t3, {spill} + 24(tp)",
         "csrr t0, stval",
         "lla t1, {root}",
@@ -410,8 +408,9 @@ unsafe extern "C" fn from_kernel() {
         valid = const mmu::TABLE,
         unseen_entry = const mmu::UNSEEN,
         reveal = const mmu::REVEAL,
-        mapped_shift = const mmu::layout::MAPPED_SIZE.trailing_zeros(),
-        mapped_head = const (mmu::layout::MAPPED as isize) >> mmu::layout::MAPPED_SIZE.trailing_zeros(),
+        mapped_shift = const mmu::layout::VMALLOC_SIZE.trailing_zeros(),
+        mapped_head = const (mmu::layout::VMALLOC as isize)
+            >> mmu::layout::VMALLOC_SIZE.trailing_zeros(),
         stack_bit = const usize::BITS - 1 - KERNEL_STACK_SIZE.trailing_zeros(),
         size = const size_of::<KernelFrame>(),
         x = const offset_of!(KernelFrame, x),

@@ -117,7 +117,7 @@ pub(super) fn init(tree: Fdt) -> u64 {
 }
 
 /// Patches the branches that depend on what the harts have. Needs `mm`.
-pub(super) fn settle_branches() {
+pub(super) fn patch_branches() {
     match mmu::Mode::of_levels(mmu::levels()) {
         mmu::Mode::Sv39 => {}
         mmu::Mode::Sv48 => branch::take(Key::Sv48),

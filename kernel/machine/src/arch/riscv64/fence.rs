@@ -11,7 +11,7 @@ use translation::owed::{self, FillKernel, LinkTable, Owed};
 
 use super::cpu::Cpu;
 use super::mmu::{self, Pte};
-use super::tlb::{Holders, Others};
+use super::tlb::{Holders, RemoteHolders};
 use super::{MAX_CPUS, PAGE_SIZE, is_taken, tlb};
 use crate::arch::branch::{self, Key};
 use crate::params;
@@ -106,7 +106,7 @@ pub fn pay<C: owed::Kind>(
         atomic::fence(SeqCst);
     }
     let Some(asid) = asid() else { return };
-    let others = Others(holders, |cpu| may_run(asid, cpu));
+    let others = RemoteHolders(holders, |cpu| may_run(asid, cpu));
     match (reach, change) {
         (Reach::Everywhere, Change::UnlinkTable) => tlb::flush_asid(asid, others),
         (Reach::Everywhere, _) => tlb::flush_pages(asid, others, range),
@@ -133,10 +133,10 @@ pub fn spurious(asid: u16, _page: usize) {
     }
 }
 
-/// Pays for new entries of the kernel's mapped area: makes them usable on all CPUs.
+/// Pays for new entries of the kernel's vmalloc area: makes them usable on all CPUs.
 pub fn publish_kernel(owed: Owed<FillKernel>, range: Range<usize>) {
     if INJECTING.load(Relaxed) {
-        range.clone().step_by(PAGE_SIZE).for_each(hide_kernel);
+        range.clone().step_by(PAGE_SIZE).for_each(inject_unseen);
     }
     match policy().kernel(owed.pay()) {
         // CPUs that come up later included: they may meet entries that the injector hid before.
@@ -161,14 +161,14 @@ pub fn new_entry(pte: Pte) -> Pte {
 
 /// Makes the kernel's new entry for `address` unseen, sometimes.
 #[cold]
-fn hide_kernel(address: usize) {
+fn inject_unseen(address: usize) {
     if INJECTOR.lock().should_inject() {
-        hide(address);
+        make_unseen(address);
     }
 }
 
 /// Makes the kernel's entry for `address` unseen. The trap entry makes it visible.
-fn hide(address: usize) {
+fn make_unseen(address: usize) {
     if let Some(entry) = mmu::kernel_entry(address) {
         entry.store(Pte(entry.load(Relaxed)).unseen().0, Relaxed);
     }
@@ -184,7 +184,7 @@ pub fn keeps_mappings() -> bool {
 #[cfg(feature = "selftest")]
 pub(super) fn with_unseen<T>(page: usize, f: impl FnOnce() -> T) -> T {
     let injecting = INJECTING.swap(true, Relaxed);
-    hide(page);
+    make_unseen(page);
     UNSEEN.mark(MAX_CPUS);
     let result = f();
     INJECTING.store(injecting, Relaxed);

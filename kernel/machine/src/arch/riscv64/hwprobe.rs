@@ -29,8 +29,8 @@ const SET: usize = MAX_CPUS / 8;
 
 const _: () = assert!(PROBES as i64 == MAX_KEY + 1);
 
-/// The answers for all CPUs, by key, as the vDSO gives them.
-pub fn answers() -> [u64; PROBES] {
+/// The values that all CPUs share, by key, as the vDSO returns them.
+pub fn values_by_key() -> [u64; PROBES] {
     let facts = features::features().facts();
     core::array::from_fn(|key| facts.value(key as i64).unwrap_or(0))
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::PAGE_SIZE;
 use super::mmio::Registers;
 use super::mmu::{
-    GIGABLOCK_SIZE, Memory, Prot, Pte, ROOT_SV39, Table, flush_local_all, layout, phys_to_virt,
+    Memory, PUD_SIZE, Prot, Pte, ROOT_SV39, Table, flush_local_all, layout, phys_to_virt,
     root39_index, virt_to_phys,
 };
 use crate::arch::boot_stack;
@@ -28,7 +28,7 @@ unsafe extern "C" {
 
 /// Physical addresses below this are devices on every RISC-V machine so far; the linear map shows
 /// them.
-const DEVICES: Range<usize> = 0..2 * GIGABLOCK_SIZE;
+const DEVICES: Range<usize> = 0..2 * PUD_SIZE;
 
 /// The registers of a device, where the linear map shows them from the start.
 pub(super) fn device(range: Range<usize>) -> Option<Registers> {
@@ -64,7 +64,7 @@ fn map(root: &'static Table, mut virt: usize, phys: Range<usize>, prot: Prot) ->
     let mut at = phys.start;
     while at < phys.end {
         let mut table = root;
-        let mut size = GIGABLOCK_SIZE;
+        let mut size = PUD_SIZE;
         while !(virt | at).is_multiple_of(size) || phys.end - at < size {
             let Some(next) = below(table, index(virt, size)) else {
                 return false;
@@ -147,8 +147,8 @@ pub(super) fn build(memory: &fdt::Memory) -> fdt::Ranges<64> {
             at = hole.end.next_multiple_of(PAGE_SIZE);
         }
     }
-    for slot in 0..layout::LINEAR_SIZE / GIGABLOCK_SIZE {
-        replace(&LINEAR_ROOT, layout::LINEAR + slot * GIGABLOCK_SIZE);
+    for slot in 0..layout::LINEAR_SIZE / PUD_SIZE {
+        replace(&LINEAR_ROOT, layout::LINEAR + slot * PUD_SIZE);
     }
     flush_local_all();
     shown.normalise();

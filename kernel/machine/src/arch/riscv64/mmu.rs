@@ -8,7 +8,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 pub use super::fence::{keeps_mappings, new_entry, pay, publish_kernel, publish_table, spurious};
-pub use super::tlb::{Holders, come, flush_kernel, flush_local_all, sync_icache};
+pub use super::tlb::{Holders, enter_space, flush_kernel, flush_local_all, sync_icache};
 use super::{features, tlb};
 use crate::arch::branch::Key;
 
@@ -17,18 +17,18 @@ pub use crate::arch::prot::Prot;
 /// log2 of the bytes in a page.
 pub const PAGE_SHIFT: u32 = 12;
 /// Bytes that an entry one level above the pages covers.
-pub const BLOCK_SIZE: usize = 1 << 21;
+pub const PMD_SIZE: usize = 1 << 21;
 /// Bytes that an entry two levels above the pages covers.
-pub const GIGABLOCK_SIZE: usize = 1 << 30;
+pub const PUD_SIZE: usize = 1 << 30;
 /// Where an entry holds the frame's number.
 pub const PPN_SHIFT: u32 = 10;
 
 /// Where things lie in the kernel's half.
 pub mod layout {
     /// Kernel stacks and windows to devices.
-    pub const MAPPED: usize = 0xffff_ffc0_0000_0000;
+    pub const VMALLOC: usize = 0xffff_ffc0_0000_0000;
     /// Bytes of it.
-    pub const MAPPED_SIZE: usize = 16 << 30;
+    pub const VMALLOC_SIZE: usize = 16 << 30;
     /// All physical memory from address 0 on.
     pub const LINEAR: usize = 0xffff_ffd0_0000_0000;
     /// How much of it is shown: memory above is not used.
@@ -38,7 +38,7 @@ pub mod layout {
 }
 
 /// The range for kernel stacks and windows to devices.
-pub const MAPPED_AREA: Range<usize> = layout::MAPPED..layout::MAPPED + layout::MAPPED_SIZE;
+pub const VMALLOC: Range<usize> = layout::VMALLOC..layout::VMALLOC + layout::VMALLOC_SIZE;
 
 /// Bits of an entry (section 12.3.1, figure "Sv39 page table entry").
 mod bit {
@@ -151,7 +151,7 @@ impl Pte {
     }
 
     /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page: for levels above the last.
-    pub const fn block(phys: usize, prot: Prot, memory: Memory) -> Pte {
+    pub const fn huge_leaf(phys: usize, prot: Prot, memory: Memory) -> Pte {
         Pte::leaf(phys, prot, memory)
     }
 
@@ -267,7 +267,7 @@ pub const fn root39_slot(address: usize) -> usize {
 }
 
 pub(super) const fn root39_index(address: usize) -> usize {
-    address / GIGABLOCK_SIZE % ENTRIES
+    address / PUD_SIZE % ENTRIES
 }
 
 /// Byte offset of the last entry of a table: the one that covers the kernel in the longer modes'
@@ -483,7 +483,7 @@ pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
     }
 }
 
-/// The last-level entry of the kernel's tables for an address of the mapped area, if its table
+/// The last-level entry of the kernel's tables for an address of the vmalloc area, if its table
 /// exists.
 pub(super) fn kernel_entry(address: usize) -> Option<&'static AtomicU64> {
     let mut table = &ROOT_SV39;

@@ -48,7 +48,7 @@ pub fn dropping_table() -> &'static super::SyscallTable {
 }
 
 pub use crate::arch::task::{adopt, current, current_arc, switch, try_current};
-pub use hwprobe::{answers as probes, specific_calls};
+pub use hwprobe::{specific_calls, values_by_key as probes};
 pub use regset::leave_debug;
 pub use thread::{ThreadState, enter_user};
 #[cfg(feature = "selftest")]

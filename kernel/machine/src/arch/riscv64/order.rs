@@ -4,7 +4,7 @@
 
 use core::arch::asm;
 
-/// What was written to memory goes before the next write to a device: which may make it read that.
+/// Orders earlier writes to memory before the next write to a device, which may trigger a DMA read.
 #[inline(always)]
 pub fn before_device_write() {
     // SAFETY: orders, no more.

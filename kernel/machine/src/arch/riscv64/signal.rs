@@ -107,7 +107,7 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     frame.x[reg::A0] = delivery.signo as usize;
     frame.x[reg::A1] = at.wrapping_add(offset::INFO);
     frame.x[reg::A2] = at.wrapping_add(offset::CONTEXT);
-    frame.forget_syscall();
+    frame.clear_syscall();
     Ok(())
 }
 
@@ -115,7 +115,7 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
 ///
 /// # Errors
 /// EFAULT: there is no frame.
-pub fn before(frame: &Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
+pub fn read_saved(frame: &Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
     let context: Context = UserPtr::new(frame.sp().wrapping_add(offset::CONTEXT)).read()?;
     Ok((context.mask, Some(context.stack)))
 }
@@ -138,7 +138,7 @@ pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<()> {
     }
     UserSlice::new(at.wrapping_add(offset::REGISTERS), size_of_val(&frame.x))
         .copy_in(frame.x.as_mut_bytes())?;
-    frame.forget_syscall();
+    frame.clear_syscall();
     let mut registers = MaybeUninit::uninit();
     let registers = UserPtr::new(at.wrapping_add(offset::FP)).read_to(&mut registers)?;
     let units = task::state();

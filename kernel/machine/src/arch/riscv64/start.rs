@@ -58,7 +58,7 @@ fn find_memory(hart: usize, tree: usize, image: usize) -> Option<mm::Archive> {
 #[inline(never)]
 fn start_devices(hart: usize) {
     let found = fdt::tree();
-    features::settle_branches();
+    features::patch_branches();
     fence::init(features::features().has(Extension::Svvptc));
     if let Some(seed) = found
         .find_node("/chosen")

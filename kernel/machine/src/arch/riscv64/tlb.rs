@@ -65,20 +65,20 @@ impl Holders {
     /// CPU `cpu`, this one, is about to run the space under `asid`: it has said so, with a full
     /// fence since. If entries changed while it was away, it forgets all of them.
     #[inline]
-    pub fn come(&self, cpu: usize, asid: u16) {
-        if self.0.come(cpu) {
+    pub fn enter_space(&self, cpu: usize, asid: u16) {
+        if self.0.enter_space(cpu) {
             local_asid(asid);
         }
     }
 }
 
-/// Whom a change of an address space's entries, before a full fence, concerns beside this CPU: of
-/// the holders those that run it, as the second says. The others forget when they come back.
-pub(super) struct Others<'a, R>(pub &'a Holders, pub R);
+/// The other harts that a change of an address space's entries, before a full fence, concerns:
+/// those holders for which the second says that they run it. The rest flush when they return to it.
+pub(super) struct RemoteHolders<'a, R>(pub &'a Holders, pub R);
 
-impl<R: Fn(usize) -> bool> Others<'_, R> {
+impl<R: Fn(usize) -> bool> RemoteHolders<'_, R> {
     fn each(self, kind: Kind, send: impl Fn(HartMask) -> SbiRet) {
-        let Others(holders, runs) = self;
+        let RemoteHolders(holders, runs) = self;
         smp::each(kind, send, |tell| {
             holders.0.change(cpu::this().index(), runs, tell)
         });
@@ -86,7 +86,11 @@ impl<R: Fn(usize) -> bool> Others<'_, R> {
 }
 
 /// Forgets last-level entries of an address space, on the CPUs that may use them.
-pub(super) fn flush_pages(asid: u16, others: Others<impl Fn(usize) -> bool>, range: Range<usize>) {
+pub(super) fn flush_pages(
+    asid: u16,
+    others: RemoteHolders<impl Fn(usize) -> bool>,
+    range: Range<usize>,
+) {
     if by_page(&range) {
         range
             .clone()
@@ -101,14 +105,14 @@ pub(super) fn flush_pages(asid: u16, others: Others<impl Fn(usize) -> bool>, ran
 }
 
 /// Forgets all of an address space, tables included, on the CPUs that may use it.
-pub(super) fn flush_asid(asid: u16, others: Others<impl Fn(usize) -> bool>) {
+pub(super) fn flush_asid(asid: u16, others: RemoteHolders<impl Fn(usize) -> bool>) {
     local_asid(asid);
     others.each(Kind::FenceBroadcastAsid, |harts| {
         sbi_rt::remote_sfence_vma_asid(harts, 0, EVERYTHING, asid as usize)
     });
 }
 
-/// Pays for entries of the kernel's mapped area that were taken out of a range.
+/// Pays for entries of the kernel's vmalloc area that were taken out of a range.
 pub fn flush_kernel(owed: Owed<Clear>, range: Range<usize>) {
     owed.pay();
     fence_kernel(range);
@@ -135,8 +139,8 @@ static RAN: fence::Holders<{ fence::words(MAX_CPUS) }> = fence::Holders::new();
 
 /// CPU `cpu`, this one, ran no address space and is about to run one: it has said so, with a full
 /// fence since.
-pub fn come(cpu: usize) {
-    if RAN.come(cpu) {
+pub fn enter_space(cpu: usize) {
+    if RAN.enter_space(cpu) {
         local_fence_i();
     }
 }

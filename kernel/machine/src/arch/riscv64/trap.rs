@@ -65,7 +65,7 @@ pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
     handle_other_trap(cause, value, pc);
 }
 
-/// What is no page fault.
+/// Handles the traps that are not page faults.
 #[cold]
 #[inline(never)]
 fn handle_other_trap(cause: usize, value: usize, pc: usize) {
@@ -161,7 +161,7 @@ impl fmt::Display for KernelFrame {
 pub fn wild_access() {
     // SAFETY: not at all: the kernel's end by this exception is what is tested.
     unsafe {
-        (super::mmu::MAPPED_AREA.end as *const u8)
+        (super::mmu::VMALLOC.end as *const u8)
             .sub(1)
             .read_volatile()
     };

@@ -289,7 +289,7 @@ impl Policy {
     ///
     /// # Errors
     /// EINVAL: there is no such setting. EPERM: what is on stays on.
-    fn asked(self, argument: usize) -> Result<Self> {
+    fn with_control(self, argument: usize) -> Result<Self> {
         let wanted = u32::try_from(argument)
             .ok()
             .filter(|wanted| wanted & !PR_RISCV_V_VSTATE_CTRL_MASK == 0)
@@ -321,7 +321,7 @@ pub(super) fn set_control(argument: usize) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     task::state().own_units(|units| {
-        units.policy = units.policy.asked(argument)?;
+        units.policy = units.policy.with_control(argument)?;
         Ok(0)
     })
 }

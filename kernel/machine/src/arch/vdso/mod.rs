@@ -15,7 +15,7 @@ use super::{PAGE_SIZE, time};
 use crate::errno::{Errno, Result};
 use crate::mm::frame::{FrameRef, Owner};
 use crate::mm::vma::{Flags, Label, PageSource, Rights, Source};
-use crate::mm::{AddressSpace, Gone, MapRequest, Place};
+use crate::mm::{AddressSpace, MapRequest, Place, Removed};
 
 /// The object, as `build.rs` made it.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
@@ -121,7 +121,7 @@ pub fn map(space: &AddressSpace) -> Result<usize> {
         label,
         limit: usize::MAX,
     };
-    let gone = &mut Gone::new();
+    let gone = &mut Removed::new();
     let execute = Rights::READ.with(Rights::EXECUTE);
     let base = space.map(request(Place::Hint(0), all, execute, Label::Vdso), gone)?;
     let time = request(Place::Fixed(base), PAGE_SIZE, Rights::READ, Label::Vvar);

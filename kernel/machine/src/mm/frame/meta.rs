@@ -146,16 +146,22 @@ pub(in crate::mm) static FRAMES: Frames = Frames {
 };
 
 impl Frames {
-    /// The record of a frame that the caller has by a handle, an entry of a table or a list; for
-    /// the memory management alone, whose numbers they are.
+    /// The record of a frame of memory; [`Frames::get`] takes any number. For the memory management
+    /// alone, which has its numbers from a handle, a valid entry of a page table, a list or
+    /// [`span`].
     pub(in crate::mm) fn meta(&self, frame: u32) -> &'static Meta {
         debug_assert!((self.first.load(Relaxed)..self.end.load(Relaxed)).contains(&frame));
         let address = self
             .biased
             .load(Relaxed)
             .wrapping_add(frame as usize * size_of::<Meta>());
-        // SAFETY: frame numbers come from this table's own range (checked in debug builds); the
-        // array is never freed, aligned, and made of atomics that any bit pattern fits.
+        // SAFETY: the number lies in the table. No check and no type says so, because a page fault
+        // comes by here several times; but no number gets into `mm` from outside. `setup` fills
+        // the buddy allocator with frames of the table. From there they go into handles, page
+        // tables and lists (their heads and the links in records), all of which are private to
+        // `mm`, and come back as they were; 0, which ends a list, is tested for. Debug assertions
+        // check it. The array is never freed, is aligned, and is made of atomics that any bit
+        // pattern fits.
         unsafe { &*(address as *const Meta) }
     }
 

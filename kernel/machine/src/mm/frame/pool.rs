@@ -10,9 +10,9 @@ use crate::mm::buddy::{self, Buddy, ORDERS};
 use crate::mm::{PAGE_SHIFT, PhysAddr};
 use crate::sync::Mutex;
 
-/// Frames that only what cannot fail may still take when memory runs out. That is little in each
-/// call: a name, a node of a tree, an object of the kernel's own. Whoever took of the last frames
-/// waits before its program goes on, so few calls at a time do.
+/// Frames reserved for allocations that cannot fail. Each call needs little: a name, a tree node, a
+/// kernel object. A thread that took from the reserve waits before it returns to its program, so
+/// few calls do so at a time.
 const RESERVE: usize = 512;
 /// Free frames at which programs get none any more. The kernel's own objects may take the next ones
 /// on their behalf, for which they wait afterwards.
@@ -198,7 +198,7 @@ fn take_fetched(keep: usize, owner: Owner) -> Result<FrameRef> {
     match frame {
         Some(frame) => FrameRef::first(frame, owner),
         None => {
-            owe();
+            request_memory_wait();
             Err(Errno::ENOMEM)
         }
     }
@@ -217,14 +217,14 @@ pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
     let block = match order {
         0 => {
             if !is_ample() {
-                owe();
+                request_memory_wait();
             }
             return take_one(0, Owner::Kernel).ok().map(FrameRef::into_phys);
         }
         _ => {
             let mut pool = POOL.lock();
             if free_count() < LOW + (1 << order) {
-                owe();
+                request_memory_wait();
                 return None;
             }
             pool.take_block(order, usize::MAX)?
@@ -286,10 +286,10 @@ pub(in crate::mm) unsafe fn give_private(first: PhysAddr, order: usize) {
     }
 }
 
-/// The current thread took some of the last memory, or was refused it. Where it asked it may not be
-/// able to wait, so it does before its program goes on.
+/// Records that the thread used the reserve or was refused memory. It may not be able to wait here,
+/// so it waits before it returns to its program.
 #[cold]
-fn owe() {
+fn request_memory_wait() {
     arch::task::state()
         .work
         .fetch_or(arch::work::MEMORY, Relaxed);
@@ -300,7 +300,7 @@ fn owe() {
 pub fn above_reserve() -> bool {
     let free = free_count();
     if free <= LOW {
-        owe();
+        request_memory_wait();
     }
     free > RESERVE
 }
@@ -309,7 +309,7 @@ pub fn above_reserve() -> bool {
 pub fn has_beside_reserve(frames: usize) -> bool {
     let enough = free_count() > LOW + 2 * frames;
     if !enough {
-        owe();
+        request_memory_wait();
     }
     enough
 }

@@ -116,7 +116,8 @@ pub fn own(register: u16) -> Option<u64> {
     Some(value as u64)
 }
 
-fn let_copy() {
+/// Lets guests use the instructions of FEAT_MOPS where there are any.
+fn allow_copies() {
     let has = |register: usize, field: usize| register >> field & 0xf != 0;
     let copies = has(read!("S3_0_C0_C6_2"), COPIES_FIELD);
     if has(read!("id_aa64mmfr1_el1"), HCRX_FIELD) {
@@ -146,7 +147,7 @@ pub(super) fn start_cpu(maintenance: Option<u32>) {
         write!("S3_4_C12_C11_0", 0usize);
     }
     timer::give_physical(true);
-    let_copy();
+    allow_copies();
     isb();
     let timers = [timer::VIRTUAL, timer::PHYSICAL];
     timers
@@ -163,8 +164,8 @@ pub struct Guest {
     pub registers: Registers,
     /// System registers.
     pub system: System,
-    /// FP and SIMD registers. Of a guest with SVE only what controls them: the others are parts of
-    /// SVE's.
+    /// FP and SIMD registers; for a guest with SVE only FPCR and FPSR, because the vectors are part
+    /// of `sve`.
     pub fp: FpState,
     /// SVE's, if the guest has them.
     pub sve: Option<Sve>,
@@ -303,7 +304,7 @@ impl Guest {
             write!("cpacr_el1", features & !(FP_ON | sve::ON) | OTHERS_TRAP);
         }
         if memory.others_ran(vcpu) {
-            stage2::forget_here();
+            stage2::flush_local();
         }
         let mut has_fp = false;
         let left = loop {

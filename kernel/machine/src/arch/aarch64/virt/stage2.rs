@@ -18,18 +18,18 @@ use super::vmid::Vmid;
 use crate::errno::Result;
 use crate::mm::PhysAddr;
 use crate::mm::frame::FrameRef;
-use crate::mm::huge_page::Shown;
-use crate::mm::table::{BLOCK_SIZE, Entry, PageTable, hidden};
+use crate::mm::huge_page::MappedFrames;
+use crate::mm::table::{Entry, HUGE_PAGE_SIZE, PageTable, hidden};
 use crate::sync::{Mutex, MutexGuard};
 use crate::upcall::cond_resched;
-use translation::Forget;
-use translation::owed::{Clear, Debts, FillUser, Kind, Narrow, Owed, Widen};
+use translation::Invalidation;
+use translation::owed::{Clear, Debts, FillUser, Kind, Owed, Protect, Widen};
 
 /// Guest addresses end here at the latest.
 const END: usize = 1 << 48;
 /// A huge page of Normal memory, write-back, inner shareable, accessed, readable (D8.3.2); a page.
-const BLOCK: u64 = 1 | 0b1111 << 2 | 1 << 6 | 0b11 << 8 | 1 << 10;
-const PAGE: u64 = BLOCK | 1 << 1;
+const HUGE: u64 = 1 | 0b1111 << 2 | 1 << 6 | 0b11 << 8 | 1 << 10;
+const PAGE: u64 = HUGE | 1 << 1;
 /// It may be written.
 const WRITABLE: u64 = 1 << 7;
 /// VTCR_EL2 but the sizes: RES1, walks write-back and inner shareable, from level 0 (D24.2.213).
@@ -79,7 +79,7 @@ pub struct Stage2 {
 struct Tree {
     table: PageTable,
     /// CPUs may still write by these entries, which forbid it by now.
-    narrowed: Debts<Narrow>,
+    protected: Debts<Protect>,
 }
 
 impl Stage2 {
@@ -90,7 +90,7 @@ impl Stage2 {
             root: table.root(),
             tree: Mutex::new(Tree {
                 table,
-                narrowed: Debts::new(),
+                protected: Debts::new(),
             }),
             vmid: Vmid::new(),
             control: control(bits),
@@ -156,7 +156,7 @@ impl Stage2 {
             return Ok(false);
         }
         let above = tree.table.above_leaf(address as usize)?;
-        if is_block(above.load()) {
+        if is_huge(above.load()) {
             // Another CPU mapped the huge page: it may be written, and shows this frame, as nothing
             // was taken away since.
             return Ok(true);
@@ -185,22 +185,22 @@ impl Stage2 {
 
     /// Maps the guest's huge page at `address`, which it may write, in the place of pages that may
     /// be there. The same otherwise as [`Stage2::map`].
-    pub fn map_huge_page(&self, address: u64, huge: Shown, generation: u64) -> Result<bool> {
+    pub fn map_huge_page(&self, address: u64, huge: MappedFrames, generation: u64) -> Result<bool> {
         let mut tree = self.tree.lock();
         if self.generation.load(Relaxed) != generation {
             return Ok(false);
         }
-        let start = address as usize & !(BLOCK_SIZE - 1);
+        let start = address as usize & !(HUGE_PAGE_SIZE - 1);
         let above = tree.table.above_leaf(start)?.load();
-        if is_block(above) {
+        if is_huge(above) {
             // Another CPU was faster.
             return Ok(true);
         }
         if above.is_table() {
-            self.take_table(&mut tree.table, start..start + BLOCK_SIZE);
+            self.take_table(&mut tree.table, start..start + HUGE_PAGE_SIZE);
         }
         let above = tree.table.above_leaf(start)?;
-        let huge = Pte(huge.into_phys() | BLOCK | WRITABLE);
+        let huge = Pte(huge.into_phys() | HUGE | WRITABLE);
         if let Some(owed) = tree.table.try_fill_huge_page(above, huge) {
             owed.leave_to_fault();
         }
@@ -210,7 +210,7 @@ impl Stage2 {
     /// Takes out what one last-level table maps, and the table.
     fn take_table(&self, table: &mut PageTable, range: Range<usize>) {
         let mut pages = Debts::new();
-        hide(table, range.clone(), &mut pages);
+        invalidate_part(table, range.clone(), &mut pages);
         let Some((tables, owed)) = table.unlink(range.clone(), range) else {
             return;
         };
@@ -228,12 +228,12 @@ impl Stage2 {
         for range in ranges {
             self.by_parts(range, &mut pause, |tree, range| {
                 self.take(&mut tree.table, range.clone(), false);
-                narrow(tree, range);
+                write_protect(tree, range);
             });
         }
         // Also where another call has cleared the bits, and pauses before it pays.
         let mut tree = self.tree.lock();
-        if let Some((_, owed)) = tree.narrowed.take() {
+        if let Some((_, owed)) = tree.protected.take() {
             self.pay(owed);
         }
     }
@@ -276,24 +276,24 @@ impl Stage2 {
     /// wanted.
     fn take(&self, table: &mut PageTable, part: Range<usize>, with_pages: bool) {
         let mut owed = Debts::new();
-        let mut blocks = [const { None }; MOST_TABLES];
-        for block in &mut blocks {
+        let mut huge_pages = [const { None }; MOST_TABLES];
+        for huge in &mut huge_pages {
             let Some((start, _, pte, cleared)) = table.take_huge_page(part.clone()) else {
                 break;
             };
-            owed.add(start..start + BLOCK_SIZE, cleared);
-            *block = Some(pte);
+            owed.add(start..start + HUGE_PAGE_SIZE, cleared);
+            *huge = Some(pte);
         }
         if with_pages {
-            hide(table, part.clone(), &mut owed);
+            invalidate_part(table, part.clone(), &mut owed);
         }
         let Some((_, owed)) = owed.take() else {
             return;
         };
         self.pay(owed);
-        for block in blocks.into_iter().flatten() {
+        for huge in huge_pages.into_iter().flatten() {
             // SAFETY: `map_huge_page` left it with the entry, and all TLBs have forgotten it.
-            drop(unsafe { Shown::from_phys(block.phys() as u64) });
+            drop(unsafe { MappedFrames::from_phys(huge.phys() as u64) });
         }
         if with_pages {
             // SAFETY: all of them are hidden, and forgotten by all TLBs.
@@ -306,7 +306,7 @@ impl Stage2 {
     fn pay<C: Kind>(&self, owed: Owed<C>) {
         const {
             let debt = translation::arm64(C::CHANGE);
-            assert!(!matches!(debt.forget, Forget::Nothing));
+            assert!(!matches!(debt.invalidate, Invalidation::Nothing));
         };
         owed.pay();
         self.invalidate();
@@ -358,20 +358,20 @@ impl Drop for Stage2 {
             at = end;
         }
         let mut tree = self.tree.lock();
-        if let Some((_, owed)) = tree.narrowed.take() {
+        if let Some((_, owed)) = tree.protected.take() {
             owed.held_by_nobody();
         }
     }
 }
 
 /// Whether an entry above the last level holds a huge page.
-fn is_block(pte: Pte) -> bool {
+fn is_huge(pte: Pte) -> bool {
     pte.valid() && !pte.is_table()
 }
 
 /// Makes the pages of a part invalid, which keep their frames until they are released. No huge page
 /// touches it.
-fn hide(table: &PageTable, part: Range<usize>, owed: &mut Debts<Clear>) {
+fn invalidate_part(table: &PageTable, part: Range<usize>, owed: &mut Debts<Clear>) {
     table.visit(part, &mut |start, entries| {
         for (entry, page) in entries.iter().zip((start..).step_by(PAGE_SIZE)) {
             if entry.load().valid() {
@@ -382,13 +382,13 @@ fn hide(table: &PageTable, part: Range<usize>, owed: &mut Debts<Clear>) {
 }
 
 /// Lets the pages of a part be written no longer. No huge page touches it.
-fn narrow(tree: &mut Tree, part: Range<usize>) {
-    let Tree { table, narrowed } = tree;
+fn write_protect(tree: &mut Tree, part: Range<usize>) {
+    let Tree { table, protected } = tree;
     table.visit(part, &mut |start, entries| {
         for (entry, page) in entries.iter().zip((start..).step_by(PAGE_SIZE)) {
             if entry.load().0 & WRITABLE != 0 {
                 let (_, owed) = entry.update(|pte| Pte(pte.0 & !WRITABLE));
-                narrowed.add(page..page + PAGE_SIZE, owed);
+                protected.add(page..page + PAGE_SIZE, owed);
             }
         }
     });
@@ -409,7 +409,7 @@ unsafe fn release(entries: &[Entry]) {
 
 /// Makes this CPU forget what it holds of the guest whose translation it has, instructions
 /// included; HCR_EL2 is the guest's already.
-pub(super) fn forget_here() {
+pub(super) fn flush_local() {
     isb();
     // SAFETY: EL1's maintenance is the guest's.
     unsafe {

@@ -55,8 +55,8 @@ impl Sve {
     /// Has the guest have these.
     ///
     /// # Errors
-    /// EPERM: the length is finalized. EINVAL: the hardware cannot have just these: it has all up to
-    /// a longest one.
+    /// EPERM: the length is finalized. EINVAL: the hardware cannot have just these: it has all up
+    /// to a longest one.
     pub fn set_lengths(&mut self, wanted: u16) -> Result<()> {
         if self.is_finalized() {
             return Err(Errno::EPERM);
