@@ -12,6 +12,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::random;
+use crate::task::oom;
 use crate::task::sched::cond_resched_interruptible;
 use alloc::sync::Arc;
 use linux_raw_sys::ioctl::RNDGETENTCNT;
@@ -141,6 +142,7 @@ fn pieces(to: &mut Sink, put: impl Fn(&mut Sink) -> Result<usize>) -> Result<usi
         match put(to) {
             Ok(count) => total += count,
             Err(error) if total == 0 => return Err(error),
+            Err(Errno::ENOMEM) if oom::make_room() => {}
             Err(_) => break,
         }
         if cond_resched_interruptible().is_err() {

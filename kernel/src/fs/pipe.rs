@@ -15,7 +15,7 @@ use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::user::User;
-use crate::task::{can, current, require, signal};
+use crate::task::{can, current, oom, require, signal};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -289,6 +289,9 @@ impl Pipe {
             }
             if let Err(error) = self.await_room(written, least, nonblocking) {
                 if left < wanted {
+                    if error == Errno::ENOMEM && !nonblocking && oom::make_room() {
+                        continue;
+                    }
                     return Ok(wanted - left);
                 }
                 if error == Errno::EPIPE {

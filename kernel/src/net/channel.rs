@@ -16,6 +16,7 @@ use crate::fs::ring::Ring;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::{SleepMutex, SleepMutexGuard};
+use crate::task::oom;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -515,6 +516,7 @@ impl Channel {
             match done {
                 Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),
+                Err(Errno::ENOMEM) if !wait.nonblocking && oom::make_room() => {}
                 Err(_) => break,
             }
         }

@@ -12,6 +12,7 @@ use crate::fs::io::{MAX_COUNT, Sink, Source};
 use crate::fs::pipe::End;
 use crate::mm::user::UserPtr;
 use crate::task::io_accounting::count_both;
+use crate::task::oom;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::*;
@@ -110,6 +111,7 @@ fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
             Ok(0) => break,
             Ok(written) => total += written,
             Err(error) if total == 0 => return Err(error),
+            Err(Errno::ENOMEM) if oom::make_room() => continue,
             Err(_) => break,
         }
         // A short read is enough where reading on could block.

@@ -25,6 +25,7 @@ pub fn run() {
         on_its_way();
         beside();
         files_beside();
+        whole_beside();
     }
 }
 
@@ -188,4 +189,86 @@ unsafe fn files_beside() {
         println!("who had nearly all ends with {:#x}", wait(most));
     }
     _ = fs::remove_dir_all(PLACE);
+}
+
+/// Bytes of a transfer that must not be cut short, and how many of each kind are tried.
+const TRANSFER: usize = 1 << 18;
+const ROUNDS: usize = 100;
+
+/// What somebody transfers comes whole while others take memory until they are killed, time and
+/// again.
+unsafe fn whole_beside() {
+    unsafe {
+        let keepers: Vec<pid_t> = (0..3).map(|_| child(|| keep_taking())).collect();
+        let mover = child(|| libc::_exit(short_transfers().min(99) as c_int));
+        println!("transfers cut short: {}", wait(mover) >> 8);
+        for keeper in keepers {
+            libc::kill(-keeper, libc::SIGKILL);
+            wait(keeper);
+        }
+    }
+}
+
+/// Has a child that takes memory until it is killed, over and over.
+unsafe fn keep_taking() {
+    unsafe {
+        libc::setpgid(0, 0);
+        loop {
+            let taker = child(|| {
+                adjust("500");
+                loop {
+                    take(MIB);
+                }
+            });
+            wait(taker);
+        }
+    }
+}
+
+/// How many writes to a file and to a pipe, from and to memory that is not there yet, did less than
+/// they were asked for.
+unsafe fn short_transfers() -> usize {
+    unsafe {
+        let path = c"/tmp/whole";
+        let mut short = 0;
+        let mut expect =
+            |count: isize, wanted: usize| short += usize::from(count != wanted as isize);
+        for _ in 0..ROUNDS {
+            let file = libc::open(
+                path.as_ptr(),
+                libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC,
+                0o600,
+            );
+            with_fresh(TRANSFER, |from| {
+                ptr::write_bytes(from, 1, TRANSFER);
+                expect(libc::write(file, from.cast(), TRANSFER), TRANSFER);
+            });
+            with_fresh(TRANSFER, |to| {
+                expect(libc::pread(file, to.cast(), TRANSFER, 0), TRANSFER)
+            });
+            libc::close(file);
+            let mut pipe = [-1; 2];
+            libc::pipe(pipe.as_mut_ptr());
+            with_fresh(TRANSFER / 4, |from| {
+                expect(
+                    libc::write(pipe[1], from.cast(), TRANSFER / 4),
+                    TRANSFER / 4,
+                )
+            });
+            let _ = pipe.map(|end| libc::close(end));
+        }
+        libc::unlink(path.as_ptr());
+        short
+    }
+}
+
+/// Lends memory that nothing was written to.
+unsafe fn with_fresh(bytes: usize, work: impl FnOnce(*mut u8)) {
+    unsafe {
+        let (rights, flags) = (PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE);
+        let at = libc::mmap(ptr::null_mut(), bytes, rights, flags, -1, 0);
+        assert_ne!(at, MAP_FAILED);
+        work(at.cast());
+        libc::munmap(at, bytes);
+    }
 }

@@ -10,6 +10,7 @@ use crate::mm::frame::{self, FrameRef};
 use crate::mm::number::Number;
 use crate::mm::{PAGE_SIZE, PageSource, ReverseMap, lasting};
 use crate::sync::{Mutex, SleepMutex};
+use crate::task::oom;
 use crate::task::sched::{cond_resched, cond_resched_interruptible, cond_resched_killable};
 use alloc::sync::Arc;
 use core::cmp::Ordering;
@@ -196,6 +197,7 @@ impl Data {
             match copied {
                 Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),
+                Err(Errno::ENOMEM) if oom::make_room() => continue,
                 Err(_) => break,
             }
             if copied != Ok(len) || to.left() > 0 && cond_resched_killable().is_err() {
@@ -228,6 +230,7 @@ impl Data {
             {
                 Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),
+                Err(Errno::ENOMEM) if oom::make_room() => {}
                 Err(_) => break,
             }
             self.size.fetch_max(start + total as u64, Release);
