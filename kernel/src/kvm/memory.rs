@@ -83,7 +83,7 @@ impl Machine {
         let Some(slot) = slot.filter(|slot| slot.writable || !write) else {
             return Ok(Found::Nothing);
         };
-        let guest_debug = slot.guest_debug(address);
+        let host = slot.host(address);
         // What may be written is mapped so at once, unless writes are to be noticed; memory of the
         // VMM's that it may only read, if only read here.
         let mut writable = slot.writable && (write || slot.log.is_none());
@@ -93,10 +93,10 @@ impl Machine {
             Access::Read
         };
         let space = self.space()?;
-        let frame = match space.frame(guest_debug, access) {
+        let frame = match space.frame(host, access) {
             Err(Errno::EFAULT) if writable && !write => {
                 writable = false;
-                space.frame(guest_debug, Access::Read)?
+                space.frame(host, Access::Read)?
             }
             other => other?,
         };
@@ -128,13 +128,13 @@ impl Machine {
         generation: u64,
     ) -> Result<bool> {
         let whole = slot.around(page, huge_page::SIZE as u64);
-        let guest_debug = slot.guest_debug(whole.start);
+        let host = slot.host(whole.start);
         if whole.end - whole.start != huge_page::SIZE as u64
-            || !guest_debug.is_multiple_of(huge_page::SIZE)
+            || !host.is_multiple_of(huge_page::SIZE)
         {
             return Ok(false);
         }
-        match space.huge_page(guest_debug) {
+        match space.huge_page(host) {
             // Where something was taken away meanwhile, the guest's next try finds what is true.
             Some(huge) => self
                 .memory
@@ -149,9 +149,9 @@ impl Machine {
     /// uses what is next to it.
     fn map_around(&self, space: &AddressSpace, slot: &Slot, page: u64, generation: u64) {
         let huge = slot.around(page, AROUND);
-        let guest_debug = slot.guest_debug(huge.start)..slot.guest_debug(huge.end);
-        space.frames(guest_debug.clone(), Access::Write, |at, frame| {
-            let address = huge.start + (at - guest_debug.start) as u64;
+        let host = slot.host(huge.start)..slot.host(huge.end);
+        space.frames(host.clone(), Access::Write, |at, frame| {
+            let address = huge.start + (at - host.start) as u64;
             let mapped = self
                 .memory
                 .translation
@@ -172,7 +172,7 @@ impl Machine {
     pub fn write_guest(&self, address: u64, bytes: &[u8]) -> Result<()> {
         self.each_part(address, bytes.len(), |slot, at, range| {
             let part = &bytes[range];
-            if !slot.writable || self.space()?.write(slot.guest_debug(at), part)? != part.len() {
+            if !slot.writable || self.space()?.write(slot.host(at), part)? != part.len() {
                 return Err(Errno::EFAULT);
             }
             if let Some(log) = &slot.log {
@@ -189,7 +189,7 @@ impl Machine {
     pub fn read_guest(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         self.each_part(address, bytes.len(), |slot, at, range| {
             let part = &mut bytes[range];
-            if self.space()?.read(slot.guest_debug(at), part)? != part.len() {
+            if self.space()?.read(slot.host(at), part)? != part.len() {
                 return Err(Errno::EFAULT);
             }
             Ok(())

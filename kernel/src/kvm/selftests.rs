@@ -66,17 +66,17 @@ selftest! {
         for slot in (0..COUNT).step_by(99) {
             let guest = u64::from(slot) << 12;
             let found = slots.find(guest + 5).expect("it was made");
-            assert_eq!(found.guest_debug(guest), address(slot) as usize);
-            let guest_debug = address(slot) as usize - PAGE_SIZE..address(slot) as usize + 1;
-            let shown: Vec<_> = slots.showing(&guest_debug).collect();
+            assert_eq!(found.host(guest), address(slot) as usize);
+            let host = address(slot) as usize - PAGE_SIZE..address(slot) as usize + 1;
+            let shown: Vec<_> = slots.showing(&host).collect();
             assert_eq!((shown.len(), &shown[0]), (1, &(guest..guest + 1)));
-            assert!(slots.showing(&(guest_debug.start..guest_debug.end - 1)).next().is_none());
+            assert!(slots.showing(&(host.start..host.end - 1)).next().is_none());
             let taken = MemoryRegion { guest_address: guest, ..page(COUNT, 1 << 20) };
             assert_eq!(slots.check(&taken, LIMIT).err(), Some(Errno::EEXIST));
             let gone = MemoryRegion { len: 0, ..page(slot, address(slot)) };
             slots.set(&gone, None).expect("it was there");
             assert!(slots.find(guest).is_none() && slots.get(slot).is_none());
-            assert!(slots.showing(&guest_debug).next().is_none());
+            assert!(slots.showing(&host).next().is_none());
             assert!(slots.check(&taken, LIMIT).is_ok());
         }
     }

@@ -51,8 +51,8 @@ pub struct Slots {
 /// The VMM's memory that a slot maps.
 struct Mapped {
     number: u32,
-    /// Where the VMM has it, and how far behind that the guest has it.
-    guest_debug: Range<u64>,
+    /// Where the VMM, the host, has it, and how far behind that the guest has it.
+    host: Range<u64>,
     offset: u64,
 }
 
@@ -76,11 +76,11 @@ impl Member for Mapped {
     type Sum = (u64, u64);
 
     fn key(&self) -> (u64, u32) {
-        (self.guest_debug.start, self.number)
+        (self.host.start, self.number)
     }
 
     fn sum(&self) -> (u64, u64) {
-        (self.guest_debug.start, self.guest_debug.end)
+        (self.host.start, self.host.end)
     }
 
     fn join(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
@@ -100,7 +100,7 @@ pub enum Changed {
 
 impl Slot {
     /// Where the VMM has a guest's address of this slot.
-    pub fn guest_debug(&self, address: u64) -> usize {
+    pub fn host(&self, address: u64) -> usize {
         (self.address + (address - self.guest.start)) as usize
     }
 
@@ -136,7 +136,7 @@ impl Slot {
         let len = self.guest.end - self.guest.start;
         Mapped {
             number: self.number,
-            guest_debug: self.address..self.address + len,
+            host: self.address..self.address + len,
             offset: self.guest.start.wrapping_sub(self.address),
         }
     }
@@ -160,12 +160,12 @@ impl Slots {
     }
 
     /// The guest's addresses of what the VMM has in a range.
-    pub fn showing(&self, guest_debug: &Range<usize>) -> impl Iterator<Item = Range<u64>> {
-        let (start, end) = (guest_debug.start as u64, guest_debug.end as u64);
+    pub fn showing(&self, host: &Range<usize>) -> impl Iterator<Item = Range<u64>> {
+        let (start, end) = (host.start as u64, host.end as u64);
         let slots = self.mapped.those(move |sum| sum.0 < end && start < sum.1);
         slots.map(move |slot| {
             let guest = |address: u64| address.wrapping_add(slot.offset);
-            guest(start.max(slot.guest_debug.start))..guest(end.min(slot.guest_debug.end))
+            guest(start.max(slot.host.start))..guest(end.min(slot.host.end))
         })
     }
 
@@ -179,10 +179,10 @@ impl Slots {
     }
 
     /// Whether so many slots show some of the VMM's memory that no other may beside this one.
-    fn has_many_showing(&self, guest_debug: Range<u64>, number: u32) -> bool {
+    fn has_many_showing(&self, host: Range<u64>, number: u32) -> bool {
         let slots = self
             .mapped
-            .those(move |sum| sum.0 < guest_debug.end && guest_debug.start < sum.1);
+            .those(move |sum| sum.0 < host.end && host.start < sum.1);
         slots
             .filter(|slot| slot.number != number)
             .nth(MOST_ALIASES)
@@ -197,7 +197,7 @@ impl Slots {
             .iter()
             .all(|part| part % page == 0);
         let end = region.guest_address.checked_add(region.len);
-        let guest_debug = region
+        let host = region
             .address
             .checked_add(region.len)
             .filter(|end| *end <= USER_END as u64);
@@ -209,7 +209,7 @@ impl Slots {
         {
             return Err(Errno::EINVAL);
         }
-        let (end, guest_debug) = end.zip(guest_debug).ok_or(Errno::EINVAL)?;
+        let (end, host) = end.zip(host).ok_or(Errno::EINVAL)?;
         let old = self.get(region.slot);
         if region.len == 0 {
             return old.map(|_| None).ok_or(Errno::EINVAL);
@@ -227,7 +227,7 @@ impl Slots {
         if end > limit {
             return Err(Errno::EFAULT);
         }
-        if self.has_many_showing(region.address..guest_debug, region.slot) {
+        if self.has_many_showing(region.address..host, region.slot) {
             return Err(Errno::ENOMEM);
         }
         let begins = region.flags & MEM_LOG != 0 && old.is_none_or(|old| old.log.is_none());
