@@ -27,7 +27,7 @@ const ACTIONS: u32 = MS_REMOUNT
     | MS_UNBINDABLE
     | MS_RELATIME;
 const _: () = assert!(
-    abi::options::MOUNT.mask() == (mount::KEPT | ACTIONS) as u64,
+    abi::options::MOUNT.mask() == (mount::KEPT | mount::FLAGS | ACTIONS) as u64,
     "abi and mount disagree"
 );
 

@@ -78,10 +78,10 @@ pub const MOUNT: Group = Group {
         0x2 MS_NOSUID Whole;
         0x4 MS_NODEV Whole;
         0x8 MS_NOEXEC Whole;
-        0x10 MS_SYNCHRONOUS Absent;
+        0x10 MS_SYNCHRONOUS Whole;
         0x20 MS_REMOUNT Whole;
-        0x40 MS_MANDLOCK Absent;
-        0x80 MS_DIRSYNC Absent;
+        0x40 MS_MANDLOCK Whole;
+        0x80 MS_DIRSYNC Whole;
         0x100 MS_NOSYMFOLLOW Whole;
         0x400 MS_NOATIME Whole;
         0x800 MS_NODIRATIME Whole;
@@ -97,7 +97,7 @@ pub const MOUNT: Group = Group {
         0x20_0000 MS_RELATIME Whole;
         0x80_0000 MS_I_VERSION Absent;
         0x100_0000 MS_STRICTATIME Whole;
-        0x200_0000 MS_LAZYTIME Absent;
+        0x200_0000 MS_LAZYTIME Whole;
     },
 };
 
