@@ -288,17 +288,17 @@ fn wait_for(wanted: u64, deadline: Option<u64>) -> Result<Info> {
 }
 
 /// rt_sigreturn(2)
-pub fn rt_sigreturn() -> Result<usize> {
-    return_from_handler(true)
+pub fn rt_sigreturn<L: Layout>() -> Result<usize> {
+    return_from_handler::<L>(true)
 }
 
 /// Goes back to what a handler interrupted, whose frame holds siginfo or not.
-pub fn return_from_handler(with_info: bool) -> Result<usize> {
+pub fn return_from_handler<L: Layout>(with_info: bool) -> Result<usize> {
     let (mask, popped) = current().arch.with_frame(|frame| {
         let before = arch::signal::read_saved(frame, with_info);
         let popped = before.and_then(|(_, altstack)| {
             arch::signal::pop(frame, with_info)?;
-            Ok((altstack, frame.result()))
+            Ok((altstack, frame.sp(), frame.result()))
         });
         frame.clear_syscall();
         let mask = before.ok().map(|(mask, _)| mask);
@@ -307,16 +307,19 @@ pub fn return_from_handler(with_info: bool) -> Result<usize> {
     if let Some(mask) = mask {
         signal::set_blocked(mask);
     }
-    let (altstack, result) = match popped {
+    let (altstack, sp, result) = match popped {
         Ok(popped) => popped,
         Err((code, address)) => {
             signal::force(SIGSEGV, code, address);
             return Ok(0);
         }
     };
-    if let Some(altstack) = altstack {
+    if let Some(words) = altstack {
+        let own = &current().signals.own;
+        let before = own.with(|own| own.altstack);
         // A handler cannot leave a bad alternate stack behind: then the present one stays.
-        _ = set_altstack(altstack, usize::MAX);
+        let after = before.replaced(words, sp, L::MIN_STACK).unwrap_or(before);
+        own.with(|own| own.altstack = after);
     }
     Ok(result as usize)
 }
@@ -324,35 +327,13 @@ pub fn return_from_handler(with_info: bool) -> Result<usize> {
 /// sigaltstack(2)
 pub fn sigaltstack<L: Layout>(new: usize, old: usize) -> Result<usize> {
     let thread = current();
-    let [start, flags, size] = thread.signals.own.with(|own| own.altstack);
+    let own = &thread.signals.own;
     let sp = thread.arch.with_frame(|frame| frame.sp());
-    let on_it = flags & SS_DISABLE as usize == 0 && sp > start && sp - start <= size;
+    let before = own.with(|own| own.altstack);
     if new != 0 {
-        let wanted = L::words(new)?;
-        if on_it {
-            return Err(Errno::EPERM);
-        }
-        set_altstack(wanted, L::MIN_STACK)?;
+        let after = before.replaced(L::words(new)?, sp, L::MIN_STACK)?;
+        own.with(|own| own.altstack = after);
     }
-    let shown = flags | if on_it { SS_ONSTACK as usize } else { 0 };
-    given(old, |old| L::put_words(old, &[start, shown, size]))?;
+    given(old, |old| L::put_words(old, &before.shown(sp)))?;
     Ok(0)
-}
-
-fn set_altstack([start, flags, size]: [usize; 3], least: usize) -> Result<()> {
-    let flags = flags as u32;
-    let mode = flags & !SS_AUTODISARM;
-    if ![0, SS_ONSTACK, SS_DISABLE].contains(&mode) {
-        return Err(Errno::EINVAL);
-    }
-    let flags = flags & !SS_ONSTACK;
-    let altstack = if flags & SS_DISABLE != 0 {
-        signal::NO_ALTSTACK
-    } else if size < least && least != usize::MAX {
-        return Err(Errno::ENOMEM);
-    } else {
-        [start, flags as usize, size]
-    };
-    current().signals.own.with(|own| own.altstack = altstack);
-    Ok(())
 }

@@ -363,7 +363,7 @@ dispatch! {
         clone3 => process::clone3,
         execve => exec::execve::<Native>,
         execveat => exec::execveat::<Native>,
-        rt_sigreturn => signal::rt_sigreturn,
+        rt_sigreturn => signal::rt_sigreturn::<Native>,
         sigaltstack => signal::sigaltstack::<Native>,
     }
 }

@@ -12,7 +12,7 @@ use super::credentials::Credentials;
 use super::limits::INFINITY;
 use super::pidfd::{self, Reserved};
 use super::process::{self, Process};
-use super::signal::{self, NO_ALTSTACK};
+use super::signal::{self, Altstack};
 use super::thread::{self, Resources, Thread};
 use super::{current, pid_table, ptrace, sched};
 use crate::arch::{Frame, ThreadState};
@@ -144,7 +144,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     let altstack = if keeps_altstack {
         parent.signals.own.with(|own| own.altstack)
     } else {
-        NO_ALTSTACK
+        Altstack::NONE
     };
     let change = |frame: &mut Frame| {
         frame.set_result(0);

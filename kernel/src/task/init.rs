@@ -10,7 +10,7 @@ use super::initial_stack::Strings;
 use super::limits::Limits;
 use super::oom_adjust::OomAdjust;
 use super::process::{self, Image, Process};
-use super::signal::{Actions, NO_ALTSTACK};
+use super::signal::{Actions, Altstack};
 use super::thread::{self, Resources, Thread};
 use super::{clock, coredump, credentials::Credentials, current, pid_table, sched, work_queue};
 use crate::arch::{self, ThreadState, cpu};
@@ -68,7 +68,7 @@ pub fn start_cpu() {
         process,
         resources: Resources::default(),
         blocked: !0,
-        altstack: NO_ALTSTACK,
+        altstack: Altstack::NONE,
         name: thread::short_name(b"idle"),
         allowed: u64::MAX,
         nice: 0,
@@ -122,7 +122,7 @@ fn new_thread(
         process,
         resources,
         blocked: 0,
-        altstack: NO_ALTSTACK,
+        altstack: Altstack::NONE,
         name: thread::short_name(name.as_bytes()),
         allowed: u64::MAX,
         nice: 0,

@@ -13,7 +13,7 @@ use super::limits;
 use super::process::Process;
 use super::rusage::{PrevCputime, Times, Usage};
 use super::sched::{Entity, state};
-use super::signal::ThreadSignals;
+use super::signal::{Altstack, ThreadSignals};
 use super::{futex, ptrace, rseq, sched, seccomp, user, with_space};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
@@ -158,7 +158,7 @@ pub struct Parts<A: FnOnce() -> ThreadState> {
     /// Signals that it holds back.
     pub blocked: u64,
     /// Its alternate stack for signals.
-    pub altstack: [usize; 3],
+    pub altstack: Altstack,
     /// Its name.
     pub name: [u8; 16],
     /// CPUs that it may run on.

@@ -1,7 +1,7 @@
 //! How handlers are entered and left: the flags of sigaction(2), alternate stacks, what restarts,
 //! signalfd(2).
 
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::{mem, ptr};
 
 use libc::{
@@ -26,6 +26,8 @@ pub fn run() {
         tell_end("flags", in_child(|| flags()));
         tell_end("masks", in_child(|| masks()));
         tell_end("stacks", in_child(|| stacks()));
+        tell_end("armed stacks", in_child(|| armed()));
+        tell_end("polled", in_child(|| polled()));
         tell_end("children", in_child(|| children()));
         tell_end("codes", in_child(|| codes()));
         tell_end("restarts", in_child(|| restarts()));
@@ -166,7 +168,6 @@ extern "C" fn place(_: c_int) {
 }
 
 unsafe fn stacks() {
-    const SS_AUTODISARM: c_int = 1 << 31;
     unsafe {
         let mut room = vec![0u8; 1 << 16];
         let start = room.as_mut_ptr();
@@ -240,6 +241,146 @@ unsafe fn stacks() {
                 libc::raise(SIGUSR1);
             }),
         );
+    }
+}
+
+const SS_AUTODISARM: c_int = 1 << 31;
+
+/// What the context of a handler says of the alternate stack, and sigaltstack(2) in it.
+extern "C" fn inner(signal: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel gives the context, and writes a stack's description.
+    unsafe {
+        let kept = (*context.cast::<libc::ucontext_t>()).uc_stack;
+        let mut now: libc::stack_t = mem::zeroed();
+        libc::sigaltstack(ptr::null(), &mut now);
+        println!(
+            "signal {signal}: kept {:#x} size {}, flags {:#x} size {}",
+            kept.ss_flags, kept.ss_size, now.ss_flags, now.ss_size
+        );
+    }
+    place(signal);
+}
+
+/// Arms the stack that it runs on again, which disarms itself, and is interrupted there.
+extern "C" fn outer(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: as above; the second handler does not come back.
+    unsafe {
+        let kept = (*context.cast::<libc::ucontext_t>()).uc_stack;
+        tell("armed on it", libc::sigaltstack(&kept, ptr::null_mut()));
+        tell("and again", libc::sigaltstack(&kept, ptr::null_mut()));
+        let mut now: libc::stack_t = mem::zeroed();
+        libc::sigaltstack(ptr::null(), &mut now);
+        println!("flags {:#x}", now.ss_flags);
+        PLACE.store((&raw const now).expose_provenance(), SeqCst);
+        libc::raise(SIGUSR2);
+        libc::_exit(1);
+    }
+}
+
+extern "C" fn innermost(_: c_int) {
+    let local = 0u8;
+    let above = (&raw const local).addr() > PLACE.load(SeqCst);
+    println!("began at the top again: {above}");
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(0) };
+}
+
+/// What becomes of an alternate stack while handlers run, by its flags.
+unsafe fn armed() {
+    unsafe {
+        let mut room = vec![0u8; 1 << 16];
+        let stack = |flags: c_int| libc::stack_t {
+            ss_sp: room.as_ptr().cast_mut().cast(),
+            ss_flags: flags,
+            ss_size: room.len(),
+        };
+        // C libraries refuse SS_ONSTACK themselves.
+        let set = |flags: c_int| libc::syscall(libc::SYS_sigaltstack, &stack(flags), 0);
+        let disabled = libc::SS_DISABLE;
+        for flags in [0, libc::SS_ONSTACK, SS_AUTODISARM, SS_AUTODISARM | 1] {
+            for asked in [0, SA_ONSTACK] {
+                tell(
+                    &format!("flags {flags:#x}, asked {}", asked != 0),
+                    set(flags),
+                );
+                act(
+                    SIGUSR1,
+                    inner as *const () as usize,
+                    asked | SA_SIGINFO,
+                    &[],
+                );
+                libc::raise(SIGUSR1);
+                let mut now: libc::stack_t = mem::zeroed();
+                libc::sigaltstack(ptr::null(), &mut now);
+                println!("after it {:#x} size {}", now.ss_flags, now.ss_size);
+            }
+        }
+        for flags in [disabled, SS_AUTODISARM | disabled] {
+            tell(&format!("flags {flags:#x}"), set(flags));
+            let mut now: libc::stack_t = mem::zeroed();
+            libc::sigaltstack(ptr::null(), &mut now);
+            println!("shown {:#x} size {}", now.ss_flags, now.ss_size);
+            libc::raise(SIGUSR1);
+        }
+        act(
+            SIGUSR1,
+            outer as *const () as usize,
+            SA_ONSTACK | SA_SIGINFO,
+            &[],
+        );
+        act(SIGUSR2, innermost as *const () as usize, SA_ONSTACK, &[]);
+        tell_end(
+            "on it",
+            in_child(|| {
+                set(SS_AUTODISARM);
+                libc::raise(SIGUSR1);
+            }),
+        );
+        room.fill(0);
+    }
+}
+
+/// A `struct pollfd` of descriptor 0 on: its parts change while poll(2) waits.
+static ENTRY: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn asks_more(_: c_int) {
+    ENTRY.fetch_or((libc::POLLPRI as u64) << 32, SeqCst);
+}
+
+/// Of each entry poll(2) writes what it found, and no more; also where a signal ends it.
+unsafe fn polled() {
+    unsafe {
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let poll = |what: &str| {
+            let found = libc::syscall(libc::SYS_ppoll, &raw const ENTRY, 1, 0, 0, 8);
+            tell(what, found);
+            let now = ENTRY.load(SeqCst);
+            println!("events {:#x} found {:#x}", now >> 32 & 0xffff, now >> 48);
+        };
+        let fresh = ends[0] as u64 | (libc::POLLIN as u64) << 32 | 0x7777 << 48;
+        act(libc::SIGALRM, asks_more as *const () as usize, 0, &[]);
+        ENTRY.store(fresh, SeqCst);
+        let brief = libc::timeval {
+            tv_sec: 0,
+            tv_usec: 50_000,
+        };
+        let often = libc::itimerval {
+            it_interval: brief,
+            it_value: brief,
+        };
+        libc::setitimer(libc::ITIMER_REAL, &often, ptr::null_mut());
+        poll("interrupted");
+        libc::setitimer(libc::ITIMER_REAL, &mem::zeroed(), ptr::null_mut());
+        ENTRY.store(fresh, SeqCst);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                asks_more(0);
+                libc::write(ends[1], c"".as_ptr().cast(), 1);
+            });
+            poll("found");
+        });
     }
 }
 

@@ -231,7 +231,7 @@ dispatch! {
         execve => syscall::exec::execve::<Compat>,
         sigreturn => process::sigreturn,
         clone => syscall::process::clone,
-        rt_sigreturn => syscall::signal::rt_sigreturn,
+        rt_sigreturn => syscall::signal::rt_sigreturn::<Compat>,
         sigaltstack => syscall::signal::sigaltstack::<Compat>,
         vfork => process::vfork,
         execveat => syscall::exec::execveat::<Compat>,

@@ -25,7 +25,7 @@ pub fn getpgrp() -> Result<usize> {
 }
 
 pub fn sigreturn() -> Result<usize> {
-    signal::return_from_handler(false)
+    signal::return_from_handler::<Compat>(false)
 }
 
 pub fn pause() -> Result<usize> {

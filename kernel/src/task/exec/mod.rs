@@ -21,7 +21,6 @@ use super::limits::INFINITY;
 use super::personality::{ADDR_COMPAT_LAYOUT, ADDR_NO_RANDOMIZE};
 use super::process::Image;
 use super::rusage::USER_HZ;
-use super::signal::NO_ALTSTACK;
 use super::{current, exit, futex, pid_table, rseq, signal};
 use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
@@ -270,7 +269,8 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
         let gone = ring.lock().take();
         drop(gone);
     }
-    thread.signals.own.with(|own| own.altstack = NO_ALTSTACK);
+    let own = &thread.signals.own;
+    own.with(|own| own.altstack = own.altstack.emptied());
     let Layout {
         sp,
         arguments,

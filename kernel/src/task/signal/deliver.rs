@@ -5,7 +5,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 
 use super::mask::{Set, set_blocked};
-use super::{Action, Default, Info, Own, SIG_DFL, SIG_IGN, default_of, force_fatal, stop};
+use super::{
+    Action, Altstack, Default, Info, Own, SIG_DFL, SIG_IGN, default_of, force_fatal, stop,
+};
 use crate::arch::signal::{self, Delivery};
 use crate::arch::{self, Frame, work::SIGNAL};
 use crate::errno::{Errno, Result};
@@ -180,11 +182,9 @@ fn handle(action: &Action, info: &Info) {
     let thread = current();
     let own = |own: &mut Own| (own.altstack, own.saved_mask.take());
     let (altstack, saved) = thread.signals.own.with(own);
-    let [start, flags, size] = altstack;
-    let sp = thread.arch.with_frame(|frame| frame.sp());
-    let on_it = (start..start + size).contains(&sp.wrapping_sub(1));
-    let wanted =
-        action.flags & SA_ONSTACK as usize != 0 && flags & SS_DISABLE as usize == 0 && size != 0;
+    let wanted = action.flags & SA_ONSTACK as usize != 0;
+    let top = |frame: &mut Frame| altstack.top(frame.sp()).filter(|_| wanted);
+    let stack_top = thread.arch.with_frame(top).unwrap_or(0);
     let delivery = Delivery {
         signo: info.number(),
         info: info
@@ -198,12 +198,8 @@ fn handle(action: &Action, info: &Info) {
             restorer => restorer,
         },
         mask: saved.unwrap_or_else(|| thread.blocked()),
-        altstack: [
-            start,
-            flags & !(SS_ONSTACK as usize) | if on_it { SS_ONSTACK as usize } else { 0 },
-            size,
-        ],
-        stack_top: if wanted && !on_it { start + size } else { 0 },
+        altstack: altstack.words(),
+        stack_top,
     };
     rseq::interrupt();
     let pushed = thread
@@ -213,11 +209,8 @@ fn handle(action: &Action, info: &Info) {
         force_fatal(SIGSEGV);
         return;
     }
-    if wanted && flags & SS_AUTODISARM as usize != 0 {
-        thread
-            .signals
-            .own
-            .with(|own| own.altstack = super::NO_ALTSTACK);
+    if altstack.disarms_itself() {
+        thread.signals.own.with(|own| own.altstack = Altstack::NONE);
     }
     let own = if action.flags & SA_NODEFER as usize != 0 {
         0

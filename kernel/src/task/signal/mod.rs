@@ -1,6 +1,7 @@
 //! Signals: sending, masks, actions and delivery.
 
 mod action;
+mod altstack;
 mod deliver;
 mod info;
 mod mask;
@@ -10,6 +11,7 @@ mod stop;
 
 pub use crate::arch::compat_info;
 pub use action::{Action, Actions, Default, SIG_DFL, SIG_IGN, default_of};
+pub use altstack::Altstack;
 pub use deliver::{begin_again, deliver, take, take_back, with_mask};
 pub use info::Info;
 pub use mask::{
@@ -48,17 +50,14 @@ pub struct ThreadSignals {
 pub struct Own {
     /// The mask to come back to when a call that changed it for its duration was interrupted.
     pub saved_mask: Option<u64>,
-    /// The alternate stack: start, flags, bytes.
-    pub altstack: [usize; 3],
+    /// The alternate stack.
+    pub altstack: Altstack,
 }
-
-/// SS_DISABLE
-pub const NO_ALTSTACK: [usize; 3] = [0, linux_raw_sys::general::SS_DISABLE as usize, 0];
 
 impl ThreadSignals {
     /// The state of a new thread.
     #[inline(always)]
-    pub fn new(blocked: u64, altstack: [usize; 3]) -> Self {
+    pub fn new(blocked: u64, altstack: Altstack) -> Self {
         ThreadSignals {
             pending: Mutex::new(Pending::new()),
             blocked: AtomicU64::new(blocked),

@@ -1,0 +1,88 @@
+//! The alternate stack of a thread's handlers (sigaltstack).
+
+use linux_raw_sys::general::{SS_AUTODISARM, SS_DISABLE, SS_ONSTACK};
+
+use crate::errno::{Errno, Result};
+
+/// An alternate stack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Altstack {
+    start: usize,
+    /// What the program said, kept as it is.
+    flags: u32,
+    size: usize,
+}
+
+impl Altstack {
+    /// None.
+    pub const NONE: Self = Altstack {
+        start: 0,
+        flags: SS_DISABLE,
+        size: 0,
+    };
+
+    /// The flags without a stack: what a new program has.
+    pub const fn emptied(self) -> Self {
+        Altstack {
+            start: 0,
+            size: 0,
+            ..self
+        }
+    }
+
+    /// Whether it goes with each signal that is delivered, to come back when the handler returns.
+    pub const fn disarms_itself(self) -> bool {
+        self.flags & SS_AUTODISARM != 0
+    }
+
+    /// Whether a program with this stack pointer is on it; of one that disarms itself nobody is.
+    const fn holds(self, sp: usize) -> bool {
+        !self.disarms_itself() && sp > self.start && sp - self.start <= self.size
+    }
+
+    /// Where a handler begins that wants it, unless it is used already.
+    pub fn top(self, sp: usize) -> Option<usize> {
+        let free = self.size != 0 && !self.holds(sp);
+        free.then(|| self.start.wrapping_add(self.size))
+    }
+
+    /// The words of a `stack_t`, as a handler finds them in its context.
+    pub const fn words(self) -> [usize; 3] {
+        [self.start, self.flags as usize, self.size]
+    }
+
+    /// The same, as sigaltstack(2) tells.
+    pub const fn shown(self, sp: usize) -> [usize; 3] {
+        let state = if self.size == 0 {
+            SS_DISABLE
+        } else if self.holds(sp) {
+            SS_ONSTACK
+        } else {
+            0
+        };
+        let flags = state | self.flags & SS_AUTODISARM;
+        [self.start, flags as usize, self.size]
+    }
+
+    /// What comes in its place by the words of a `stack_t`, of at least so many bytes.
+    ///
+    /// # Errors
+    /// EPERM (it is used), EINVAL, ENOMEM (too small).
+    pub fn replaced(self, words: [usize; 3], sp: usize, least: usize) -> Result<Self> {
+        let [start, flags, size] = words;
+        let new = Altstack {
+            start,
+            flags: flags as u32,
+            size,
+        };
+        if self.holds(sp) {
+            return Err(Errno::EPERM);
+        }
+        match new.flags & !SS_AUTODISARM {
+            0 | SS_ONSTACK if new != self && size < least => Err(Errno::ENOMEM),
+            0 | SS_ONSTACK => Ok(new),
+            SS_DISABLE => Ok(new.emptied()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
