@@ -12,6 +12,7 @@ use crate::task::sched::cond_resched;
 use crate::task::{current, personality, signal};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use linux_raw_sys::general::sigset_t;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -147,7 +148,7 @@ pub fn poll_until(address: usize, count: usize, deadline: Deadline) -> Result<us
         return Err(Errno::EINVAL);
     }
     let fds = UserPtr::<PollFd>::new(address);
-    let mut given = fds.read_vec(count)?;
+    let given = fds.read_vec(count)?;
     let mut watched = Vec::new();
     watched
         .try_reserve_exact(count)
@@ -175,12 +176,16 @@ pub fn poll_until(address: usize, count: usize, deadline: Deadline) -> Result<us
             },
         });
     }
-    let ready = wait(&mut watched, deadline)?;
-    for (one, watched) in given.iter_mut().zip(&watched) {
-        one.returned = watched.found.bits() as u16;
+    let ready = wait(&mut watched, deadline);
+    // Also where a signal ended it, and no more than that: another thread may change the rest.
+    for (at, one) in watched.iter().enumerate() {
+        if at % AT_ONCE == AT_ONCE - 1 {
+            cond_resched();
+        }
+        let returned = address + size_of::<PollFd>() * at + offset_of!(PollFd, returned);
+        UserPtr::new(returned).write(&(one.found.bits() as u16))?;
     }
-    UserSlice::new(address, size_of::<PollFd>() * count).copy_out(given.as_bytes())?;
-    Ok(ready)
+    ready
 }
 
 /// ppoll(2)
