@@ -323,7 +323,9 @@ impl Expire for SignalTimer {
         let message = self.message(now);
         let mut state = self.state.lock();
         let stale = state.armed.take();
-        let due = state.next != 0 && !state.queued && now >= state.next;
+        // Who set it meanwhile may have chosen another clock, of which `now` is no time.
+        let looked = state.wall == wall && now >= state.next;
+        let due = state.next != 0 && !state.queued && looked;
         let earliest = if due {
             self.pass(&mut state, now, message.is_some())
         } else {
