@@ -36,6 +36,7 @@ pub fn run() {
         owner_gone();
         robust();
         requeued();
+        requeued_to_itself();
         bits_and_clocks();
         futex2();
         by_two_opens();
@@ -389,6 +390,39 @@ unsafe fn requeued() {
         });
         println!("has it: {}", held(&lock));
     }
+}
+
+/// Who waits where it already waited counts as moved; nobody else is woken.
+unsafe fn requeued_to_itself() {
+    let (word, other) = (AtomicU32::new(0), AtomicU32::new(0));
+    let woken = AtomicU32::new(0);
+    let requeue = |value: u32, wakes: u32, moves: usize, to: &AtomicU32| unsafe {
+        let moves = ptr::without_provenance(moves);
+        futex6(&word, libc::FUTEX_CMP_REQUEUE, wakes, moves, to, value)
+    };
+    tell("another value", requeue(1, 1, 1, &other));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| unsafe {
+                futex(&word, libc::FUTEX_WAIT, 0, ptr::null());
+                woken.fetch_add(1, SeqCst);
+            });
+        }
+        let mut wait = 0;
+        while wait < 4 {
+            thread::sleep(Duration::from_millis(20));
+            wait = requeue(0, 0, 9, &word);
+        }
+        tell("to itself", wait);
+        tell("one woken, to itself", requeue(0, 1, 2, &word));
+        tell("one woken, one moved", requeue(0, 1, 1, &other));
+        tell("the rest moved", requeue(0, 0, 9, &other));
+        tell("nobody is left", requeue(0, 9, 9, &other));
+        tell("woken where they were moved", unsafe {
+            futex(&other, libc::FUTEX_WAKE, 9, ptr::null())
+        });
+    });
+    println!("all came back: {}", woken.load(SeqCst));
 }
 
 unsafe fn bits_and_clocks() {

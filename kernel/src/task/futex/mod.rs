@@ -1,7 +1,7 @@
 //! Futexes: threads that wait for a word of memory to change.
 //!
 //! A thread enters its bucket first, and then looks at the word: whoever changes the word and wakes
-//! finds it there. No memory of a program is touched with a bucket locked.
+//! finds it there. With a bucket locked no fault on a program's memory is cured.
 
 extern crate alloc;
 
@@ -381,7 +381,8 @@ fn wake_many(bucket: &Bucket, key: Key, most: usize, bits: u32) -> Result<usize>
 }
 
 /// Wakes up to `wakes` threads that wait for one word, and lets up to `moves` others wait for the
-/// second; returns how many were woken or moved.
+/// second; returns how many were woken or moved. All at once, under the locks of both, as is the
+/// look at the word: who changes it and wakes, at one and then at the other, finds each of them.
 ///
 /// # Errors
 /// EFAULT, EINVAL, EAGAIN (the word does not hold `expected`), ENOMEM.
@@ -393,51 +394,88 @@ pub fn requeue(
     expected: Option<u32>,
 ) -> Result<(usize, usize)> {
     let (source, target) = (Key::of(from.0, from.1)?, Key::of(to.0, to.1)?);
-    if let Some(expected) = expected
-        && user::load_u32(from.0)? != expected
-    {
-        return Err(Errno::EAGAIN);
+    let mut locked = loop {
+        let locked = lock_both(source, target);
+        let Some(expected) = expected else {
+            break locked;
+        };
+        match user::load_present_u32(from.0) {
+            Some(found) if found == expected => break locked,
+            Some(_) => return Err(Errno::EAGAIN),
+            // No fault can be cured with a bucket locked.
+            None => drop(locked),
+        }
+        user::load_u32(from.0)?;
+        sched::cond_resched_killable()?;
+    };
+    let (woken, moved) = transfer(&mut locked, source, target, wakes, moves)?;
+    drop(locked);
+    let count = woken.len();
+    for waiter in woken {
+        sched::wake(waiter.thread);
+        sched::cond_resched();
     }
-    let woken = wake_key(source, wakes, ANY)?;
-    if source == target {
-        return Ok((woken, 0));
-    }
-    Ok((woken, move_waiters(source, target, moves)?))
+    Ok((count, moved))
 }
 
-/// Moves at most `most` of those that wait at `source` now to `target`; returns how many. All at
-/// once, under both locks: a waker of `source` and then of `target` finds each waiter, even if
-/// another thread moves them back meanwhile.
-fn move_waiters(source: Key, target: Key, most: usize) -> Result<usize> {
-    let (mut own, mut others) = lock_both(source, target);
+/// Takes the first `wakes` of those that wait at `source` out, who are to be woken, and lets the
+/// next `moves` wait at `target`; returns those, and how many these are.
+fn transfer(
+    (own, others): &mut (Locked, Option<Locked>),
+    source: Key,
+    target: Key,
+    wakes: usize,
+    moves: usize,
+) -> Result<(Vec<Waiter>, usize)> {
     let waits = |waiter: &&Waiter| waiter.key == source;
-    let first = || own.iter().filter(waits).take(most);
-    if first().any(|waiter| waiter.kind != Kind::Wake) {
+    let mut first = own.iter().filter(waits).take(wakes.saturating_add(moves));
+    if first.any(|waiter| waiter.kind != Kind::Wake) {
         return Err(Errno::EINVAL);
     }
-    let count = first().count();
-    let mut moved = Vec::new();
-    moved.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
-    if let Some(others) = &mut others {
-        others.try_reserve(count).map_err(|_| Errno::ENOMEM)?;
+    let count = own.iter().filter(waits).count();
+    let (mut woken, mut moved, mut stay) = (Vec::new(), Vec::new(), 0);
+    woken
+        .try_reserve_exact(count.min(wakes))
+        .and_then(|()| moved.try_reserve_exact(count.min(moves)))
+        .map_err(|_| Errno::ENOMEM)?;
+    if let Some(others) = others {
+        let room = others.try_reserve(count.min(moves));
+        room.map_err(|_| Errno::ENOMEM)?;
     }
     for _ in 0..own.len() {
         match own.pop_front() {
-            Some(one) if one.key == source && moved.len() < count => moved.push(one),
+            Some(waiter) if waits(&&waiter) && woken.len() < wakes => {
+                let slot = &waiter.slot;
+                let settled = slot.compare_exchange(WAITING, waiter.index, AcqRel, Relaxed);
+                // One that another word has woken meanwhile is about to go.
+                if settled.is_ok() {
+                    woken.push(waiter);
+                }
+            }
+            Some(waiter) if waits(&&waiter) && moved.len() + stay < moves => {
+                if source == target {
+                    stay += 1;
+                    own.push_back(waiter);
+                } else {
+                    moved.push(waiter);
+                }
+            }
             other => own.extend(other),
         }
     }
-    let to = others.as_deref_mut().unwrap_or(&mut own);
+    let done = moved.len() + stay;
+    let to = others.as_deref_mut().unwrap_or(own);
     for mut waiter in moved {
         waiter.key = target;
         to.push_back(waiter);
         bring_forward(to);
     }
-    if let Some(others) = others {
-        let [from, to] = [source, target].map(|key| &TABLE[key.bucket()].count);
-        from.moved(own.len(), to, others.len());
+    let [from, to] = [source, target].map(|key| &TABLE[key.bucket()].count);
+    match others {
+        Some(others) => from.moved(own.len(), to, others.len()),
+        None => from.set(own.len()),
     }
-    Ok(count)
+    Ok((woken, done))
 }
 
 type Locked = MutexGuard<'static, VecDeque<Waiter>>;

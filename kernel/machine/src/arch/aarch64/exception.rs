@@ -209,12 +209,13 @@ pub(super) extern "C" fn kernel_sync(syndrome: usize, address: usize, frame: &mu
         && let Some(target) = uaccess::fixup(frame.pc)
     {
         let address = untagged(address);
-        let cured = syndrome >> class::SHIFT == class::DATA_ABORT && address < USER_END && {
+        let curable = target & uaccess::INCURABLE == 0 && address < USER_END;
+        let cured = syndrome >> class::SHIFT == class::DATA_ABORT && curable && {
             count(Kind::FaultUaccess);
             resolve(syndrome, address, access(syndrome)).is_ok()
         };
         if !cured {
-            frame.pc = target;
+            frame.pc = target & !uaccess::INCURABLE;
         }
         return;
     }

@@ -28,7 +28,8 @@ unsafe extern "C" {
     static __fixups_end: Fixup;
 }
 
-/// Where to go on after an incurable fault of the instruction at `pc`, if it is one that may fault.
+/// Where to go on after an incurable fault of the instruction at `pc`, if it is one that may fault;
+/// one more ([`INCURABLE`]) where none is to be cured.
 pub(super) fn fixup(pc: usize) -> Option<usize> {
     let start = &raw const __fixups_start;
     let count = (&raw const __fixups_end as usize - start as usize) / size_of::<Fixup>();
@@ -41,6 +42,9 @@ pub(super) fn fixup(pc: usize) -> Option<usize> {
         .find(|entry| absolute(&entry.instruction) == pc)
         .map(|entry| absolute(&entry.target))
 }
+
+/// Added to where to go on, which is even: the fault is not cured.
+pub(super) const INCURABLE: usize = 1;
 
 /// An entry of the table of fix-ups, for the labels of an instruction and of where to go on.
 macro_rules! fixup_entry {
@@ -239,26 +243,38 @@ fn check_word(address: usize) -> Result<(), Faulted> {
     }
 }
 
+/// Reads the word at an address as one access; after a fault it goes on at `$target`, label 11.
+macro_rules! load {
+    ($address:expr, $target:literal) => {{
+        check_word($address)?;
+        let (value, failed): (u32, u32);
+        // SAFETY: LDTR reads only what the program itself could.
+        unsafe {
+            asm!(
+                "mov {failed:w}, #1",
+                "10: ldtr {value:w}, [{address}]",
+                "mov {failed:w}, wzr",
+                "11:",
+                fixup_entry!("10b", $target),
+                failed = out(reg) failed,
+                value = out(reg) value,
+                address = in(reg) $address,
+                options(nostack, preserves_flags),
+            )
+        };
+        if failed == 0 { Ok(value) } else { Err(Faulted) }
+    }};
+}
+
 /// Reads a word as one access.
 #[inline]
 pub fn load_u32(address: usize) -> Result<u32, Faulted> {
-    check_word(address)?;
-    let (value, failed): (u32, u32);
-    // SAFETY: LDTR reads only what the program itself could.
-    unsafe {
-        asm!(
-            "mov {failed:w}, #1",
-            "10: ldtr {value:w}, [{address}]",
-            "mov {failed:w}, wzr",
-            "11:",
-            fixup_entry!("10b", "11b"),
-            failed = out(reg) failed,
-            value = out(reg) value,
-            address = in(reg) address,
-            options(nostack, preserves_flags),
-        )
-    };
-    if failed == 0 { Ok(value) } else { Err(Faulted) }
+    load!(address, "11b")
+}
+
+/// Reads a word as one access, if its page is present.
+pub fn load_present_u32(address: usize) -> Result<u32, Faulted> {
+    load!(address, "11b + 1")
 }
 
 /// Writes a word as one access.

@@ -100,6 +100,18 @@ pub fn load_u32(address: usize) -> Result<u32, Fault> {
     Ok(word(address, Access::Read)?.load(SeqCst))
 }
 
+/// Reads a word of the program as one access, if its page is present.
+///
+/// # Errors
+/// A fault; also if `address` is no multiple of 4.
+pub fn load_present_u32(address: usize) -> Result<u32, Fault> {
+    let present = address.is_multiple_of(size_of::<u32>()) && address < USER_END;
+    let found = mmu::translate(address, Access::Read).filter(|_| present);
+    // SAFETY: an aligned word of a page of the program, which is used at once.
+    let word = unsafe { AtomicU32::from_ptr(found.ok_or(Fault)?.cast()) };
+    Ok(word.load(SeqCst))
+}
+
 /// Writes a word of the program as one access.
 ///
 /// # Errors

@@ -131,6 +131,10 @@ pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, valu
             },
         )
     };
+    if fixup & uaccess::INCURABLE != 0 {
+        frame.x[0] = fixup & !uaccess::INCURABLE;
+        return;
+    }
     cpu::this().crossings().add(Kind::FaultUaccess);
     if upcall::page_fault(value, access).is_err() {
         frame.x[0] = fixup;

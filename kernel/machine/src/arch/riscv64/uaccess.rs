@@ -39,6 +39,9 @@ pub(super) fn fixup(pc: usize) -> Option<usize> {
         .map(|entry| absolute(&entry.target))
 }
 
+/// Added to where to go on, which is even: the fault is not cured.
+pub(super) const INCURABLE: usize = 1;
+
 /// The instruction at label 9 may fault, and then goes to `$target`.
 macro_rules! may_fault {
     ($instruction:literal, $target:literal) => {
@@ -247,6 +250,16 @@ macro_rules! on_word {
 pub fn load_u32(address: usize) -> Result<u32, Fault> {
     let value: u32;
     on_word!(address, [may_fault!("lw {value}, ({at})", "8f"), "fence r, rw"], value = out(reg) value,);
+    Ok(value)
+}
+
+/// Reads a word of the program as one access, if its page is present.
+///
+/// # Errors
+/// A fault; also if `address` is no multiple of 4.
+pub fn load_present_u32(address: usize) -> Result<u32, Fault> {
+    let value: u32;
+    on_word!(address, [may_fault!("lw {value}, ({at})", "8f + 1"), "fence r, rw"], value = out(reg) value,);
     Ok(value)
 }
 
