@@ -333,5 +333,5 @@ pub const CALLS: &[Call] = calls! {
     459 lsm_get_self_attr() Absent;
     460 lsm_set_self_attr() Absent;
     461 lsm_list_modules() Absent;
-    462 mseal() Absent;
+    462 mseal(Pointer, Hex, Hex) Whole;
 };

@@ -432,6 +432,9 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
     let vma = vmas_of(&space, &(addr..addr + 1))
         .next()
         .ok_or(Errno::EFAULT)?;
+    if vma.flags.has(Flags::SEALED) {
+        return Err(Errno::EPERM);
+    }
     let Source::File { mapping, offset } = &vma.source else {
         return Err(Errno::EINVAL);
     };
@@ -514,6 +517,10 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
 /// Advice that changes how VMAs behave, or nothing, unless one of them is `refused`.
 fn advise(range: Range<usize>, advice: u32, refused: fn(&Vma) -> bool) -> Result<()> {
     let space = own_space()?;
+    let loses = matches!(advice, MADV_FREE | MADV_DONTFORK | MADV_WIPEONFORK);
+    if loses && !space.all_vmas(range.clone(), |vma| !vma.keeps_content()) {
+        return Err(Errno::EPERM);
+    }
     if !space.all_vmas(range.clone(), |vma| !refused(vma)) {
         return Err(Errno::EINVAL);
     }
@@ -531,6 +538,17 @@ fn advise(range: Range<usize>, advice: u32, refused: fn(&Vma) -> bool) -> Result
         // Advice that asks for nothing.
         _ => covered(&space, range),
     }
+}
+
+/// mseal(2): the VMAs of a range stay, with their rights.
+pub fn mseal(addr: usize, len: usize, flags: usize) -> Result<usize> {
+    let end = len.checked_next_multiple_of(PAGE_SIZE);
+    let end = end.and_then(|len| addr.checked_add(len));
+    let end = end.filter(|_| flags == 0 && addr.is_multiple_of(PAGE_SIZE));
+    let (space, range) = (own_space()?, addr..end.ok_or(Errno::EINVAL)?);
+    covered(&space, range.clone())?;
+    space.set_flags(range, Flags::SEALED, true)?;
+    Ok(0)
 }
 
 /// process_madvise(2): advice that changes nothing a program sees, for memory of any process.
@@ -618,6 +636,9 @@ fn remove(range: Range<usize>) -> Result<()> {
     while at < range.end {
         let vma = vmas_of(&space, &(at..range.end)).next();
         let vma = vma.ok_or(Errno::ENOMEM)?;
+        if vma.keeps_content() {
+            return Err(Errno::EPERM);
+        }
         let Source::File { mapping, offset } = &vma.source else {
             return Err(Errno::EINVAL);
         };

@@ -86,6 +86,7 @@ dispatch! {
     plain {
         process_madvise => memory::process_madvise,
         cachestat => memory::cachestat,
+        mseal => memory::mseal,
         io_setup => aio::io_setup,
         io_destroy => aio::io_destroy,
         io_submit => aio::io_submit,

@@ -66,6 +66,7 @@ mod refused;
 mod rights;
 mod rseq;
 mod sched;
+mod sealed;
 mod seccomp;
 mod signals;
 #[cfg(target_arch = "aarch64")]
@@ -116,6 +117,7 @@ fn main() {
         Some("ptrace") => ptrace::run(),
         Some("seccomp") => seccomp::run(),
         Some("packet") => packet::run(),
+        Some("sealed") => sealed::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("pseudo") => pseudo::run(),

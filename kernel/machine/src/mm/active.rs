@@ -219,13 +219,20 @@ pub fn set_heap_end(
 /// [`AddressSpace::discard`], if no VMA there has `without`. Waits if the range is large.
 ///
 /// # Errors
-/// EINVAL if one has, ENOMEM.
+/// EINVAL if one has, EPERM if one keeps its content, ENOMEM.
 #[inline(always)]
 pub fn discard(range: Range<usize>, without: Option<Flags>) -> Result<()> {
     with_own(is_large(&range), |space| {
-        let allowed = |vma: &Vma| without.is_none_or(|flag| !vma.flags.has(flag));
+        let mut error = Errno::EINVAL;
+        let allowed = |vma: &Vma| {
+            if vma.keeps_content() {
+                error = Errno::EPERM;
+                return false;
+            }
+            without.is_none_or(|flag| !vma.flags.has(flag))
+        };
         if !space.all_vmas(range.clone(), allowed) {
-            return Err(Errno::EINVAL);
+            return Err(error);
         }
         space.discard(range)
     })

@@ -159,7 +159,8 @@ impl AddressSpace {
     /// Changes what the program may do with a range of pages. Waits if the range is large.
     ///
     /// # Errors
-    /// ENOMEM (not all mapped), EACCES (a VMA that can never have the rights).
+    /// ENOMEM (not all mapped), EACCES (a VMA that can never have the rights), EPERM (one that is
+    /// sealed).
     pub fn protect(&self, range: Range<usize>, wanted: impl Into<Protection>) -> Result<()> {
         let wanted = wanted.into();
         if !is_large(&range) {

@@ -82,6 +82,9 @@ impl Space {
             if !wanted.is_allowed(vma) {
                 return (at, Err(Errno::EACCES));
             }
+            if vma.flags.has(Flags::SEALED) {
+                return (at, Err(Errno::EPERM));
+            }
             at = vma.end;
         }
         if at < range.end {

@@ -33,7 +33,8 @@ impl AddressSpace {
     /// (MREMAP_DONTUNMAP). Files that were mapped go to `gone`.
     ///
     /// # Errors
-    /// EFAULT (`old` is not all in one VMA), ENOMEM, EAGAIN (too much is locked), EINVAL.
+    /// EFAULT (`old` is not all in one VMA), EPERM (it is sealed), ENOMEM, EAGAIN (too much is
+    /// locked), EINVAL.
     pub fn remap(
         &self,
         mut old: Range<usize>,
@@ -49,9 +50,7 @@ impl AddressSpace {
         }
         let mut space = self.lock();
         let vma = space.vmas.find(old.start).ok_or(Errno::EFAULT)?.clone();
-        if old.end > vma.end {
-            return Err(Errno::EFAULT);
-        }
+        may_move(&vma, &old)?;
         if let Move::To(start) = place {
             target(space.end, &old, start, len)?;
         }
@@ -155,9 +154,8 @@ impl AddressSpace {
         place: Move,
         gone: &mut Removed,
     ) -> Result<()> {
-        if self.with_vma(old.start, |vma| old.end <= vma.end) != Some(true) {
-            return Err(Errno::EFAULT);
-        }
+        let allowed = self.with_vma(old.start, |vma| may_move(vma, old));
+        allowed.ok_or(Errno::EFAULT)??;
         if let Move::To(start) = place {
             self.unmap(target(self.end(), old, start, len)?, gone)?;
         }
@@ -166,6 +164,20 @@ impl AddressSpace {
             return Ok(());
         }
         self.unmap(cut, gone)
+    }
+}
+
+/// Whether the part at `old` of a VMA that begins there or before may change its length or place.
+///
+/// # Errors
+/// EPERM, EFAULT.
+fn may_move(vma: &Vma, old: &Range<usize>) -> Result<()> {
+    if vma.flags.has(Flags::SEALED) {
+        Err(Errno::EPERM)
+    } else if old.end > vma.end {
+        Err(Errno::EFAULT)
+    } else {
+        Ok(())
     }
 }
 

@@ -188,6 +188,8 @@ impl Flags {
     pub const UNLOCKED: Flags = Flags::LOCKED.with(Flags::LOCK_ON_FAULT);
     /// A file of a mount with MS_NOEXEC: PROT_EXEC is refused.
     pub const NEVER_EXECUTE: Flags = Flags(8192);
+    /// mseal: it stays where it is, with the rights that it has.
+    pub const SEALED: Flags = Flags(16384);
 
     /// With [`Flags::ACCOUNT`] where pages that have these rights are promised, as Linux sees it.
     pub const fn accounted(self, rights: Rights) -> Flags {
@@ -349,6 +351,14 @@ impl Vma {
     /// Whether writes reach others.
     pub fn is_shared(&self) -> bool {
         self.flags.has(Flags::SHARED)
+    }
+
+    /// Whether what it holds may not be lost: sealed, and of no file, it cannot be written.
+    pub fn keeps_content(&self) -> bool {
+        self.flags.has(Flags::SEALED)
+            && !self.rights.has(Rights::WRITE)
+            && !self.is_shared()
+            && matches!(self.source, Source::Anonymous)
     }
 
     /// Whether PROT_WRITE is refused.

@@ -474,7 +474,7 @@ impl Vmas {
         let Some(vma) = list.get_mut(at).filter(|vma| {
             let (head, tail) = (vma.start < range.start, range.end < vma.end);
             let edge = vma.start <= range.start && range.end <= vma.end && !(head && tail);
-            edge && gone.0.first.is_none()
+            edge && gone.0.first.is_none() && !vma.flags.has(Flags::SEALED)
         }) else {
             return self.remove_each(range, gone);
         };
@@ -502,12 +502,17 @@ impl Vmas {
     /// makes room for their files.
     ///
     /// # Errors
-    /// ENOMEM, also where without `range` a VMA would be two, and so one more than a program may
-    /// map.
+    /// EPERM: one is sealed. ENOMEM, also where without `range` a VMA would be two, and so one more
+    /// than a program may map.
     #[cold]
     #[inline(never)]
     pub fn cut_out(&mut self, range: &Range<usize>, gone: &mut Removed) -> Result<()> {
-        gone.reserve(self.touching(range.clone()))?;
+        let mut sealed = false;
+        let touching = self.touching(range.clone());
+        gone.reserve(touching.inspect(|vma| sealed |= vma.flags.has(Flags::SEALED)))?;
+        if sealed {
+            return Err(Errno::EPERM);
+        }
         let splits = |vma: &Vma| vma.start < range.start && range.end < vma.end;
         if self.is_full() && self.find(range.start).is_some_and(splits) {
             return Err(Errno::ENOMEM);

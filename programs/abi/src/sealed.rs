@@ -1,0 +1,185 @@
+//! mseal(2): what may still be done with sealed memory.
+
+use std::ptr;
+
+use libc::{
+    MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_PRIVATE, MAP_SHARED, MREMAP_FIXED, MREMAP_MAYMOVE,
+    PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE, c_int, c_long,
+};
+
+use crate::{in_child, smaps, tell, tell_end, tell_ok};
+
+const PAGE: usize = 4096;
+const BOTH: c_int = PROT_READ | PROT_WRITE;
+const LARGE: usize = 32 << 20;
+const SEAL: c_long = 462;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: what is sealed is memory that was just mapped, which nobody else uses.
+    unsafe {
+        arguments();
+        tell_end("kept", in_child(|| kept()));
+        tell_end("advised", in_child(|| advised()));
+        tell_end("the heap", in_child(|| heap()));
+        tell_end("large", in_child(|| large()));
+    }
+}
+
+unsafe fn map(len: usize, rights: c_int, flags: c_int) -> *mut u8 {
+    let flags = flags | MAP_ANONYMOUS;
+    unsafe {
+        // Between pages of another kind, so that it is a mapping of its own.
+        let around = len + 2 * PAGE;
+        let at = libc::mmap(
+            ptr::null_mut(),
+            around,
+            PROT_EXEC,
+            MAP_PRIVATE | MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        let at = at.wrapping_byte_add(PAGE);
+        libc::mmap(at, len, rights, flags | MAP_FIXED, -1, 0).cast()
+    }
+}
+
+unsafe fn seal(what: &str, at: *mut u8, len: usize) {
+    unsafe { tell(what, libc::syscall(SEAL, at, len, 0)) };
+}
+
+/// Whether smaps says that the mapping at `at` is sealed.
+fn is_sealed(at: *mut u8) -> bool {
+    smaps(at, "VmFlags:").split(' ').any(|flag| flag == "sl")
+}
+
+unsafe fn arguments() {
+    unsafe {
+        let at = map(4 * PAGE, BOTH, MAP_PRIVATE);
+        tell("a flag", libc::syscall(SEAL, at, PAGE, 1));
+        seal("between pages", at.add(8), PAGE);
+        seal("of no length", at, 0);
+        seal("too long", at, usize::MAX);
+        seal("around all", at, usize::MAX - PAGE + 1);
+        libc::munmap(at.add(2 * PAGE).cast(), PAGE);
+        seal("with a hole", at, 4 * PAGE);
+        tell("which seals nothing", libc::munmap(at.cast(), 4 * PAGE));
+        seal("nowhere", at, PAGE);
+    }
+}
+
+/// Neither place nor rights change.
+unsafe fn kept() {
+    unsafe {
+        let at = map(6 * PAGE, BOTH, MAP_PRIVATE);
+        at.add(2 * PAGE).write(7);
+        seal("seal", at.add(2 * PAGE), 2 * PAGE - 100);
+        seal("again", at.add(2 * PAGE), 2 * PAGE);
+        let sealed = at.add(2 * PAGE);
+        let told = |at| smaps(at, "Size:") + if is_sealed(at) { " sealed" } else { "" };
+        println!("{}, {}, {}", told(at), told(sealed), told(at.add(4 * PAGE)));
+        for (what, from, pages) in [
+            ("all", 0, 6),
+            ("it alone", 2, 2),
+            ("its first page", 2, 1),
+            ("its last page", 3, 1),
+            ("from before it", 1, 2),
+            ("to behind it", 3, 3),
+        ] {
+            let (place, len) = (at.add(from * PAGE).cast(), pages * PAGE);
+            tell(&format!("munmap of {what}"), libc::munmap(place, len));
+            let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+            let mapped = libc::mmap(place, len, BOTH, flags, -1, 0);
+            tell_ok(&format!("mmap over {what}"), mapped != MAP_FAILED);
+        }
+        let place = sealed.cast();
+        tell("mprotect", libc::mprotect(place, PAGE, PROT_READ));
+        tell("as it is", libc::mprotect(place, PAGE, BOTH));
+        let below = at.cast();
+        tell("from below", libc::mprotect(below, 4 * PAGE, PROT_NONE));
+        tell("changed below", smaps(at, "VmFlags:").starts_with("rd"));
+        let moved = |what: &str, old, had: usize, len: usize, flags, target: *mut u8| {
+            let moved = libc::mremap(old, had * PAGE, len * PAGE, flags, target);
+            tell_ok(what, moved != MAP_FAILED);
+        };
+        moved("shorter", place, 2, 1, 0, at);
+        moved("as long", place, 2, 2, 0, at);
+        moved("longer", place, 2, 4, MREMAP_MAYMOVE, at);
+        moved("too long", place, 3, 4, MREMAP_MAYMOVE, at);
+        moved("a second one", place, 0, 1, MREMAP_MAYMOVE, at);
+        let other = map(PAGE, BOTH, MAP_PRIVATE);
+        let to = MREMAP_MAYMOVE | MREMAP_FIXED;
+        moved("over it", other.cast(), 1, 1, to, sealed);
+        tell("mlock", libc::mlock(place, PAGE));
+        tell("munlock", libc::munlock(place, PAGE));
+        tell("what it held", sealed.read());
+        tell("munmap before it", libc::munmap(at.cast(), 2 * PAGE));
+        tell_end(
+            "a child",
+            in_child(|| {
+                tell("has it sealed", is_sealed(sealed));
+                tell("munmap", libc::munmap(place, PAGE));
+            }),
+        );
+    }
+}
+
+/// Advice that loses what is there, where it could not be written over.
+unsafe fn advised() {
+    unsafe {
+        let kinds = [
+            ("private, written", BOTH, MAP_PRIVATE),
+            ("private, read", PROT_READ, MAP_PRIVATE),
+            ("private, neither", PROT_NONE, MAP_PRIVATE),
+            ("shared, read", PROT_READ, MAP_SHARED),
+        ];
+        // MADV_DONTNEED_LOCKED is 24; DODUMP and WILLNEED lose nothing.
+        let advices = [4, 8, 9, 10, 11, 18, 19, 24, 17, 3];
+        for (what, rights, flags) in kinds {
+            for advice in advices {
+                let at = map(2 * PAGE, rights, flags);
+                libc::syscall(SEAL, at, PAGE, 0);
+                let advised = libc::madvise(at.cast(), 2 * PAGE, advice);
+                tell(&format!("{what}: advice {advice}"), advised);
+            }
+        }
+    }
+}
+
+/// brk(2) back over a sealed part.
+unsafe fn heap() {
+    unsafe {
+        let end = libc::syscall(libc::SYS_brk, 0) as usize;
+        let start = end.next_multiple_of(PAGE);
+        let at: *mut u8 = ptr::with_exposed_provenance_mut(start);
+        let set = |what: &str, end: usize| {
+            let now = libc::syscall(libc::SYS_brk, end) as usize;
+            println!("{what}: at {} pages", (now.wrapping_sub(start)) / PAGE);
+        };
+        set("four pages more", start + 4 * PAGE);
+        seal("the second", at.add(PAGE), PAGE);
+        set("two fewer", start + 2 * PAGE);
+        set("none", start);
+        set("two more", start + 4 * PAGE);
+    }
+}
+
+/// Ranges that are changed part by part.
+unsafe fn large() {
+    unsafe {
+        let at = map(LARGE, BOTH, MAP_PRIVATE);
+        at.add(PAGE).write(5);
+        let last = at.add(LARGE - PAGE);
+        seal("the last page", last, PAGE);
+        tell("munmap", libc::munmap(at.cast(), LARGE));
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+        let mapped = libc::mmap(at.cast(), LARGE, BOTH, flags, -1, 0);
+        tell_ok("mmap over it", mapped != MAP_FAILED);
+        tell("mprotect", libc::mprotect(at.cast(), LARGE, PROT_READ));
+        let moved = libc::mremap(last.cast(), PAGE, LARGE, MREMAP_MAYMOVE);
+        tell_ok("mremap", moved != MAP_FAILED);
+        tell("what it held", at.add(PAGE).read());
+        seal("all", at, LARGE);
+        tell("munmap of a part", libc::munmap(at.cast(), LARGE / 2));
+    }
+}
