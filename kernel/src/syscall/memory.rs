@@ -9,7 +9,7 @@ use linux_raw_sys::general::*;
 use super::layout::Native;
 use super::mlock;
 use super::path::{check_flags, opened};
-use crate::arch::user_end;
+use crate::arch::{self, user_end};
 use crate::errno::{Errno, Result};
 use crate::fs::{File, tmpfs};
 use crate::ipc::sysv_shm;
@@ -462,7 +462,11 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
 /// brk(2): never fails, returns where the heap ends.
 pub fn brk(end: usize) -> Result<usize> {
     let (limits, mut gone) = (limits(), Removed::new());
-    let moved = active::set_heap_end(end, &limits, &mut gone)?;
+    let mut rights = Rights::READ.with(Rights::WRITE);
+    if arch::HEAP_MAY_EXECUTE {
+        rights = implied(rights, None);
+    }
+    let moved = active::set_heap_end(end, rights, &limits, &mut gone)?;
     if let (Ok(end), Some(old)) = moved
         && end > old
     {
@@ -473,7 +477,7 @@ pub fn brk(end: usize) -> Result<usize> {
         let unmapped = space.unmap(large, &mut gone);
         // 0 is below the heap, and moves nothing.
         let end = if unmapped.is_ok() { end } else { 0 };
-        let moved = space.set_heap_end(end, &limits, &mut gone);
+        let moved = space.set_heap_end(end, rights, &limits, &mut gone);
         moved.map_err(|_| Errno::ENOMEM)
     })
 }

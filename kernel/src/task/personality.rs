@@ -6,6 +6,8 @@ use super::current;
 pub const UNAME26: u32 = 0x002_0000;
 /// Nothing begins at random addresses.
 pub const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
+/// A program begins with a page at address 0.
+pub const MMAP_PAGE_ZERO: u32 = 0x010_0000;
 /// Memory that may be read may be executed.
 pub const READ_IMPLIES_EXEC: u32 = 0x040_0000;
 /// Mappings begin below the stack's old place, the lowest first.
@@ -22,6 +24,7 @@ const _: () = assert!(
         LINUX32 as u64,
         UNAME26 as u64,
         ADDR_NO_RANDOMIZE as u64,
+        MMAP_PAGE_ZERO as u64,
         ADDR_COMPAT_LAYOUT as u64,
         READ_IMPLIES_EXEC as u64,
         STICKY_TIMEOUTS as u64,

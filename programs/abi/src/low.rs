@@ -22,6 +22,38 @@ pub fn run() {
         places();
     });
     tell_end("user", user);
+    tell_end("root's page 0", in_child(page_zero));
+    let user = in_child(|| {
+        // SAFETY: touches no memory.
+        unsafe { libc::setresuid(USER, USER, USER) };
+        page_zero();
+    });
+    tell_end("user's page 0", user);
+}
+
+/// A program that begins with MMAP_PAGE_ZERO.
+fn page_zero() {
+    const MMAP_PAGE_ZERO: libc::c_ulong = 0x10_0000;
+    let words = [c"abi".as_ptr(), c"low".as_ptr(), c"0".as_ptr(), ptr::null()];
+    // SAFETY: both arrays end with null.
+    unsafe {
+        libc::personality(MMAP_PAGE_ZERO);
+        libc::execve(c"/proc/self/exe".as_ptr(), words.as_ptr(), &ptr::null());
+    }
+}
+
+/// Tells what such a program has at address 0.
+pub fn after_exec() {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let first = maps.lines().next().unwrap_or_default();
+    println!(
+        "page 0: {}",
+        if first.starts_with("00000000-") {
+            first
+        } else {
+            "none"
+        }
+    );
 }
 
 fn map(at: usize, flags: c_int) -> *mut c_void {

@@ -93,6 +93,7 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("adjtimex") => adjtimex::run(),
         Some("age") => age::run(),
+        Some("low") if std::env::args().nth(2).is_some() => low::after_exec(),
         Some("low") => low::run(),
         Some("memory") => memory::run(),
         Some("mlock") => mlock::run(),
@@ -116,8 +117,8 @@ fn main() {
         Some("ipc") => ipc::run(),
         Some("ptrace") => ptrace::run(),
         Some("seccomp") => seccomp::run(),
-        Some("packet") => packet::run(),
         Some("sealed") => sealed::run(),
+        Some("packet") => packet::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("pseudo") => pseudo::run(),

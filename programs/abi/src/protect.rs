@@ -123,6 +123,17 @@ unsafe fn implied(fd: c_int) {
         }
         tell("to write", libc::mprotect(free, 3 * PAGE, PROT_WRITE));
         println!("{}", rights(free));
+        // On RISC-V the heap is never executed.
+        let end = libc::syscall(libc::SYS_brk, 0) as usize;
+        let end = end.next_multiple_of(PAGE);
+        libc::syscall(libc::SYS_brk, end + PAGE);
+        let old = rights(ptr::with_exposed_provenance_mut(end));
+        let executes = if cfg!(target_arch = "aarch64") {
+            "rwxp"
+        } else {
+            "rw-p"
+        };
+        println!("the heap as it should be: {}", old == executes);
     }
 }
 

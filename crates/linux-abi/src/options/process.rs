@@ -92,9 +92,9 @@ pub const PERSONALITY: Group = Group {
         0x002_0000 UNAME26 Whole;
         0x004_0000 ADDR_NO_RANDOMIZE Whole;
         0x008_0000 FDPIC_FUNCPTRS Absent;
-        0x010_0000 MMAP_PAGE_ZERO Absent;
+        0x010_0000 MMAP_PAGE_ZERO Whole;
         0x020_0000 ADDR_COMPAT_LAYOUT Whole;
-        0x040_0000 READ_IMPLIES_EXEC Partial("not the heap of brk");
+        0x040_0000 READ_IMPLIES_EXEC Whole;
         0x080_0000 ADDR_LIMIT_32BIT Absent;
         0x100_0000 SHORT_INODE Absent;
         0x200_0000 WHOLE_SECONDS Absent;

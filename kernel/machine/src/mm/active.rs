@@ -16,7 +16,7 @@ use super::page_up;
 use super::remap::Move;
 use super::space::AddressSpace;
 use super::totals::Limits;
-use super::vma::{Flags, Protection, Source, Vma};
+use super::vma::{Flags, Protection, Rights, Source, Vma};
 use super::vmas::Removed;
 use crate::arch::{cpu, mmu, user_end};
 use crate::errno::{Errno, Result};
@@ -205,6 +205,7 @@ pub fn remap(
 #[inline(always)]
 pub fn set_heap_end(
     end: usize,
+    rights: Rights,
     limits: &Limits,
     gone: &mut Removed,
 ) -> Result<(result::Result<usize, Range<usize>>, Option<usize>)> {
@@ -212,7 +213,7 @@ pub fn set_heap_end(
         let locked = space.locks_new();
         let present = locked.has(Flags::LOCKED) && !locked.has(Flags::LOCK_ON_FAULT);
         let old = present.then(|| space.heap_end());
-        Ok((space.set_heap_end(end, limits, gone), old))
+        Ok((space.set_heap_end(end, rights, limits, gone), old))
     })
 }
 

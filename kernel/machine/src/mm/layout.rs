@@ -83,14 +83,15 @@ impl AddressSpace {
         self.read_lock().heap.end
     }
 
-    /// Moves the end of the heap; returns where it is then. Files that were mapped there go to
-    /// `gone`.
+    /// Moves the end of the heap, of which new parts have these rights; returns where it is then.
+    /// Files that were mapped there go to `gone`.
     ///
     /// # Errors
     /// A large range that is to be unmapped first, which waits.
     pub fn set_heap_end(
         &self,
         end: usize,
+        rights: Rights,
         limits: &Limits,
         gone: &mut Removed,
     ) -> core::result::Result<usize, Range<usize>> {
@@ -100,7 +101,7 @@ impl AddressSpace {
             return Err(cut);
         }
         let locked = self.locks_new();
-        Ok(space.set_heap_end(&self.context, end, locked, limits, gone))
+        Ok(space.set_heap_end(&self.context, end, (rights, locked), limits, gone))
     }
 }
 
@@ -109,7 +110,7 @@ impl Space {
         &mut self,
         context: &Context,
         end: usize,
-        locked: Flags,
+        kind: (Rights, Flags),
         limits: &Limits,
         gone: &mut Removed,
     ) -> usize {
@@ -121,7 +122,7 @@ impl Space {
         let moved = if top < old_top {
             self.unmap(context, top..old_top, gone).is_ok()
         } else if top > old_top {
-            self.grow_heap(old_top, top, locked, limits)
+            self.grow_heap(old_top, top, kind, limits)
         } else {
             true
         };
@@ -131,11 +132,16 @@ impl Space {
         self.heap.end
     }
 
-    fn grow_heap(&mut self, from: usize, to: usize, locked: Flags, limits: &Limits) -> bool {
+    fn grow_heap(
+        &mut self,
+        from: usize,
+        to: usize,
+        (rights, locked): (Rights, Flags),
+        limits: &Limits,
+    ) -> bool {
         // As on Linux, with a page between it and what follows.
         let free = self.vmas.is_room(from..to + PAGE_SIZE);
         let flags = Flags::ACCOUNT.with(locked);
-        let rights = Rights::READ.with(Rights::WRITE);
         let check = || self.vmas.totals().check((flags, rights), to - from, limits);
         let allowed = !self.vmas.is_full() && check().is_ok();
         if !free || !allowed || self.vmas.commit(to - from).is_err() {

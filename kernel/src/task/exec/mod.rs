@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use linux_raw_sys::auxvec::*;
-use linux_raw_sys::general::RLIMIT_STACK;
+use linux_raw_sys::general::{RLIMIT_AS, RLIMIT_STACK};
 
 use identity::Identity;
 pub use lock::ExecLock;
@@ -18,7 +18,7 @@ pub use lock::ExecLock;
 use super::elf::{Mapped, Program, header_size};
 use super::initial_stack::{self, Extra, Layout, Strings};
 use super::limits::INFINITY;
-use super::personality::{ADDR_COMPAT_LAYOUT, ADDR_NO_RANDOMIZE};
+use super::personality::{self, ADDR_COMPAT_LAYOUT, ADDR_NO_RANDOMIZE, MMAP_PAGE_ZERO};
 use super::process::Image;
 use super::rusage::USER_HZ;
 use super::{current, exit, futex, pid_table, rseq, signal};
@@ -26,7 +26,8 @@ use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
 use crate::mm::heap::try_vec;
-use crate::mm::{PAGE_SIZE, SpaceUser, aslr};
+use crate::mm::vma::Rights;
+use crate::mm::{MapRequest, PAGE_SIZE, Place, Removed, SpaceUser, aslr};
 use crate::random;
 
 /// Bytes of a script's first line that count (Linux's BINPRM_BUF_SIZE).
@@ -267,6 +268,9 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     thread.set_name(name);
     for ring in [&thread.keyring, &process.keyring] {
         let gone = ring.lock().take();
+    if personality::has(MMAP_PAGE_ZERO) {
+        map_page_zero();
+    }
         drop(gone);
     }
     let own = &thread.signals.own;
@@ -303,6 +307,19 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
 fn change_identity(identity: Identity, space: SpaceUser) -> Option<SpaceUser> {
     let thread = current();
     let process = thread.process();
+/// A page of zeroes at address 0, where the program may have one.
+#[cold]
+fn map_page_zero() {
+    let request = MapRequest {
+        rights: Rights::READ.with(Rights::EXECUTE),
+        limit: super::rlimit(RLIMIT_AS),
+        ..MapRequest::anonymous(Place::Fixed(0), PAGE_SIZE)
+    };
+    // As on Linux, a program that may not begins without.
+    let space = current().space();
+    _ = space.map(|space| space.map(request, &mut Removed::new()));
+}
+
     if identity.secure || thread.with_credentials(|old| identity.credentials.is_guarded_from(old)) {
         thread.set_death_signal(0);
     }

@@ -76,6 +76,8 @@ pub const CLOCK_SOURCE: &str = "arch_sys_counter";
 pub const UTS_MACHINE: &str = "aarch64";
 /// The same as a 32-bit Linux reports it.
 pub const UTS_MACHINE_32: &str = "armv8l";
+/// Whether the heap of `brk` may be executed where all that can be read may (READ_IMPLIES_EXEC).
+pub const HEAP_MAY_EXECUTE: bool = true;
 /// The bits of a personality that no program begins with.
 pub const LOST_PERSONALITY: u32 = 0x0040_0000; // READ_IMPLIES_EXEC
 

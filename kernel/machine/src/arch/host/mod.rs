@@ -75,6 +75,8 @@ pub const CLOCK_SOURCE: &str = "host";
 pub const UTS_MACHINE: &str = "host";
 /// The same as a 32-bit Linux reports it: there are no 32-bit programs.
 pub const UTS_MACHINE_32: &str = UTS_MACHINE;
+/// Whether the heap of `brk` may be executed where all that can be read may (READ_IMPLIES_EXEC).
+pub const HEAP_MAY_EXECUTE: bool = false;
 /// What of a personality no program begins with.
 pub const LOST_PERSONALITY: u32 = 0;
 

@@ -102,6 +102,8 @@ pub const CLOCK_SOURCE: &str = "riscv_clocksource";
 pub const UTS_MACHINE: &str = "riscv64";
 /// The same as a 32-bit Linux reports it: there are no 32-bit programs.
 pub const UTS_MACHINE_32: &str = UTS_MACHINE;
+/// Whether the heap of `brk` may be executed where all that can be read may (READ_IMPLIES_EXEC).
+pub const HEAP_MAY_EXECUTE: bool = false;
 /// The bits of a personality that no program begins with.
 pub const LOST_PERSONALITY: u32 = 0;
 
