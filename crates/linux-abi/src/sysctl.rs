@@ -56,7 +56,12 @@ pub const SYSCTLS: &[Sysctl] = &[
     one("fs/inotify/max_user_instances", Long, 0, INT),
     one("fs/inotify/max_user_watches", Long, 0, INT),
     one("fs/lease-break-time", Int, 0, INT),
+    one("fs/mqueue/msg_default", Int, 1, 65536),
+    one("fs/mqueue/msg_max", Int, 1, 65536),
+    one("fs/mqueue/msgsize_default", Int, 128, 16 << 20),
+    one("fs/mqueue/msgsize_max", Int, 128, 16 << 20),
     one("fs/mqueue/queues_max", Int, 0, INT),
+    one("fs/nr_open", Int, 64, (1 << 31) - 64),
     one("fs/pipe-max-size", Unsigned, 0, 1 << 31),
     one("fs/pipe-user-pages-hard", Long, 0, ANY_LONG),
     one("fs/pipe-user-pages-soft", Long, 0, ANY_LONG),
@@ -66,6 +71,8 @@ pub const SYSCTLS: &[Sysctl] = &[
     one("fs/protected_symlinks", Int, 0, 1),
     one("kernel/dmesg_restrict", Int, 0, 1),
     checkpoint("kernel/msg_next_id"),
+    one("kernel/msgmax", Int, 0, INT),
+    one("kernel/msgmnb", Int, 0, INT),
     one("kernel/msgmni", Int, 0, 1 << 15),
     one("kernel/pid_max", Int, 301, 1 << 22),
     Sysctl {
@@ -73,12 +80,21 @@ pub const SYSCTLS: &[Sysctl] = &[
         ..one("kernel/printk", Int, 0, INT)
     },
     one("kernel/randomize_va_space", Int, 0, INT),
+    any_int("kernel/sched_rr_timeslice_ms", 1),
+    any_int("kernel/sem", 4),
     checkpoint("kernel/sem_next_id"),
     checkpoint("kernel/shm_next_id"),
     one("kernel/shmall", Long, 0, ANY_LONG),
     one("kernel/shmmax", Long, 0, ANY_LONG),
     one("kernel/shmmni", Int, 0, 1 << 15),
     one("kernel/threads-max", Int, 1, 0x3fff_ffff),
+    one("net/core/somaxconn", Int, 0, INT),
+    Sysctl {
+        count: 2,
+        ..one("net/ipv4/ip_local_port_range", Int, 1, 65535)
+    },
+    one("net/ipv4/ip_unprivileged_port_start", Int, 0, 65535),
+    one("net/unix/max_dgram_qlen", Int, 0, INT),
     one("vm/admin_reserve_kbytes", Long, 0, ANY_LONG),
     Sysctl {
         mode: 0o200,
@@ -91,6 +107,14 @@ pub const SYSCTLS: &[Sysctl] = &[
     one("vm/overcommit_ratio", Int, 0, INT),
     one("vm/user_reserve_kbytes", Long, 0, ANY_LONG),
 ];
+
+/// So many numbers of any value.
+const fn any_int(path: &'static str, count: usize) -> Sysctl {
+    Sysctl {
+        count,
+        ..one(path, Int, i32::MIN as i128, INT)
+    }
+}
 
 /// What CAP_CHECKPOINT_RESTORE allows to set, whatever the permissions.
 const fn checkpoint(path: &'static str) -> Sysctl {

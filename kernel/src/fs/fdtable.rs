@@ -9,9 +9,10 @@ use crate::sync::Mutex;
 use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The most descriptors that RLIMIT_NOFILE can be raised to (Linux's `nr_open`).
-pub const MAX_FILES: usize = 1 << 20;
+/// The most descriptors of a table, and what RLIMIT_NOFILE can be raised to (`nr_open`).
+pub static MOST_FILES: AtomicUsize = AtomicUsize::new(1 << 20);
 
 /// Descriptors that are closed before others may run.
 const AT_ONCE: usize = 32;
@@ -52,6 +53,9 @@ impl Slots {
 
     fn reach(&mut self, fd: usize) -> Result<()> {
         if fd >= self.slots.len() {
+            if fd >= MOST_FILES.load(Relaxed) {
+                return Err(Errno::EMFILE);
+            }
             let more = fd + 1 - self.slots.len();
             self.slots.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
             self.used.reach(fd + 1)?;

@@ -207,6 +207,8 @@ pub enum Node {
     Link(fn(&mut Text)),
     /// A file that can be written too.
     Setting(fn(&mut Text), fn(&[u8]) -> Result<()>),
+    /// Numbers of `/proc/sys` that are set together: the function returns how many bytes they took.
+    Together(fn(&mut Text), fn(&[u8]) -> Result<usize>),
     /// A line of `/proc/sys` that can be changed, from any place in it.
     Line(fn(&mut Text), fn(&[u8], u64)),
     /// A number of `/proc/sys` that can be changed.
@@ -246,6 +248,7 @@ impl Node {
             | Node::Records(_)
             | Node::Opened(_)
             | Node::Setting(..)
+            | Node::Together(..)
             | Node::Line(..)
             | Node::Number(..)
             | Node::Numbers(..)
@@ -288,6 +291,7 @@ impl Content for Leaf {
             | Node::Private(write)
             | Node::Link(write)
             | Node::Setting(write, _)
+            | Node::Together(write, _)
             | Node::Line(write, _)
             | Node::Numbers(write, ..) => write(text),
             Node::Number(value, _) => put!(text, "{}\n", value.load(Relaxed)),
@@ -314,6 +318,11 @@ impl Content for Leaf {
         if let Node::Line(_, set) = self.0 {
             set(bytes, position);
             return Ok(bytes.len());
+        }
+        if let Node::Together(_, set) = self.0
+            && position == 0
+        {
+            return set(bytes);
         }
         let Some(rule) = self.0.number() else {
             return self.accept(bytes).map(|()| bytes.len());
@@ -342,7 +351,7 @@ impl Content for Leaf {
             Node::Private(_) => 0o400,
             Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => 0o555,
             Node::Link(_) => 0o777,
-            Node::Setting(..) | Node::Line(..) => 0o644,
+            Node::Setting(..) | Node::Together(..) | Node::Line(..) => 0o644,
             Node::Number(_, rule) | Node::Numbers(_, _, rule) => rule.mode,
         }
     }

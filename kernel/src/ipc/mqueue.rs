@@ -26,12 +26,14 @@ use crate::task::{Process, current};
 
 /// The most queues (`/proc/sys/fs/mqueue/queues_max`).
 pub static MOST: AtomicUsize = AtomicUsize::new(256);
-/// The most messages in a queue, and bytes in a message, that the unprivileged may ask for, and
-/// those that anybody may.
-pub const SOFT: Attributes = Attributes {
-    messages: 10,
-    bytes: 8192,
-};
+/// The most messages in a queue, and bytes in a message, that the unprivileged may ask for
+/// (`msg_max`, `msgsize_max`).
+pub static MOST_MESSAGES: AtomicUsize = AtomicUsize::new(10);
+pub static LARGEST_MESSAGE: AtomicUsize = AtomicUsize::new(8192);
+/// What a queue has that nobody asks anything of, up to those (`msg_default`, `msgsize_default`).
+pub static USUAL_MESSAGES: AtomicUsize = AtomicUsize::new(10);
+pub static USUAL_MESSAGE: AtomicUsize = AtomicUsize::new(8192);
+/// The most of both that anybody may ask for.
 const HARD: Attributes = Attributes {
     messages: 65536,
     bytes: 16 << 20,
@@ -181,9 +183,16 @@ pub fn create(
     attributes: Option<Attributes>,
 ) -> Result<Arc<File>> {
     check_name(name)?;
-    let attributes = attributes.unwrap_or(SOFT);
+    let soft = Attributes {
+        messages: MOST_MESSAGES.load(Relaxed),
+        bytes: LARGEST_MESSAGE.load(Relaxed),
+    };
+    let attributes = attributes.unwrap_or_else(|| Attributes {
+        messages: USUAL_MESSAGES.load(Relaxed).min(soft.messages),
+        bytes: USUAL_MESSAGE.load(Relaxed).min(soft.bytes),
+    });
     let privileged = crate::task::can(CAP_SYS_RESOURCE);
-    let limit = if privileged { HARD } else { SOFT };
+    let limit = if privileged { HARD } else { soft };
     if !(1..=limit.messages).contains(&attributes.messages)
         || !(1..=limit.bytes).contains(&attributes.bytes)
     {

@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::registry::{self, Header, Object, Registry};
 use crate::errno::{Errno, Result};
@@ -14,10 +15,10 @@ use crate::task::wait_queue::WaitQueue;
 
 /// The most queues (MSGMNI).
 const MOST: usize = 32000;
-/// Bytes of the longest message (MSGMAX).
-pub const LONGEST: usize = 8192;
-/// Bytes that a queue holds at first (MSGMNB).
-pub const CAPACITY: usize = 16384;
+/// Bytes of the longest message (`msgmax`).
+pub static LONGEST: AtomicUsize = AtomicUsize::new(8192);
+/// Bytes that a queue holds at first (`msgmnb`).
+pub static CAPACITY: AtomicUsize = AtomicUsize::new(16384);
 
 /// All queues.
 pub static QUEUES: Registry<Queue> = Registry::new(MOST);
@@ -108,7 +109,7 @@ pub fn get(key: i32, flags: u32) -> Result<usize> {
                 messages: VecDeque::new(),
                 status: Status {
                     times: [0, 0, registry::now()],
-                    capacity: CAPACITY,
+                    capacity: CAPACITY.load(Relaxed),
                     ..Status::default()
                 },
                 removed: false,

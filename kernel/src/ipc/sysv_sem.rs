@@ -3,6 +3,7 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use super::registry::{self, Header, Object, Registry};
 use crate::errno::{Errno, Result};
@@ -17,9 +18,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// The most sets (SEMMNI).
 const MOST: usize = 32000;
 /// The most semaphores in a set (SEMMSL).
-pub const LARGEST: usize = 32000;
+static LARGEST: AtomicI32 = AtomicI32::new(32000);
+/// The most semaphores (SEMMNS).
+static MOST_SEMAPHORES: AtomicI32 = AtomicI32::new(32000 * MOST as i32);
 /// The most operations of a call (SEMOPM).
-pub const MOST_OPERATIONS: usize = 500;
+pub static MOST_OPERATIONS: AtomicI32 = AtomicI32::new(500);
+/// The semaphores that there are.
+static SEMAPHORES: AtomicI32 = AtomicI32::new(0);
 /// The highest value (SEMVMX).
 pub const HIGHEST: i32 = 32767;
 /// IPC_NOWAIT and SEM_UNDO (include/uapi/linux/{ipc,sem}.h).
@@ -78,6 +83,7 @@ struct State {
 pub struct Set {
     state: Mutex<State>,
     _charge: Charge,
+    _counted: Counted,
     /// Told of every change.
     changed: WaitQueue,
 }
@@ -88,6 +94,49 @@ impl Object for Set {
     }
 }
 
+/// So many of all semaphores.
+struct Counted(i32);
+
+impl Counted {
+    fn new(count: i32) -> Result<Self> {
+        let counted = Counted(count);
+        let before = SEMAPHORES.fetch_add(count, Relaxed);
+        if before.saturating_add(count) > MOST_SEMAPHORES.load(Relaxed) {
+            return Err(Errno::ENOSPC);
+        }
+        Ok(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        SEMAPHORES.fetch_sub(self.0, Relaxed);
+    }
+}
+
+/// The most semaphores of a set, of all sets, operations of a call, and sets
+/// (`/proc/sys/kernel/sem`).
+pub fn limits() -> [i32; 4] {
+    let [largest, all, operations] =
+        [&LARGEST, &MOST_SEMAPHORES, &MOST_OPERATIONS].map(|limit| limit.load(Relaxed));
+    [largest, all, operations, SETS.most.load(Relaxed) as i32]
+}
+
+/// Changes one of [`limits`].
+///
+/// # Errors
+/// ERANGE: so many sets cannot be numbered.
+pub fn set_limit(place: usize, value: i32) -> Result<()> {
+    match [&LARGEST, &MOST_SEMAPHORES, &MOST_OPERATIONS].get(place) {
+        Some(limit) => limit.store(value, Relaxed),
+        None if (0..=registry::PLACES as i32).contains(&value) => {
+            SETS.most.store(value as usize, Relaxed)
+        }
+        None => return Err(Errno::ERANGE),
+    }
+    Ok(())
+}
+
 /// The number of the set with `key`; see [`Registry::get`].
 ///
 /// # Errors
@@ -95,12 +144,13 @@ impl Object for Set {
 pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
     let count = usize::try_from(count)
         .ok()
-        .filter(|&count| count <= LARGEST)
+        .filter(|&count| count as i32 <= LARGEST.load(Relaxed))
         .ok_or(Errno::EINVAL)?;
     let make = |header| {
         if count == 0 {
             return Err(Errno::EINVAL);
         }
+        let counted = Counted::new(count as i32)?;
         let charge = registry::charge(count * size_of::<Semaphore>()).ok_or(Errno::ENOSPC)?;
         let mut semaphores = Vec::new();
         semaphores
@@ -117,6 +167,7 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
                 removed: false,
             }),
             _charge: charge,
+            _counted: counted,
             changed: WaitQueue::new(),
         })
     };

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 /// The most connections that can wait (`net.core.somaxconn`).
-pub const MAX: usize = 4096;
+pub static MOST: AtomicUsize = AtomicUsize::new(4096);
 
 struct Queue<T> {
     waiting: VecDeque<Arc<T>>,
@@ -34,7 +34,7 @@ impl<T> Backlog<T> {
                 waiting: VecDeque::new(),
                 open: true,
             }),
-            max: AtomicUsize::new(max.min(MAX)),
+            max: AtomicUsize::new(max.min(MOST.load(Relaxed))),
             arrived: arrived.clone(),
             room: WaitSource::new()?,
         })
@@ -42,7 +42,7 @@ impl<T> Backlog<T> {
 
     /// Changes for how many there is room.
     pub fn set_max(&self, max: usize) {
-        self.max.store(max.min(MAX), Release);
+        self.max.store(max.min(MOST.load(Relaxed)), Release);
         self.room.notify();
     }
 
@@ -62,7 +62,7 @@ impl<T> Backlog<T> {
         if !queue.open {
             return Err(Errno::ECONNREFUSED);
         }
-        if self.is_full(&queue) && (!over || queue.waiting.len() > 2 * MAX) {
+        if self.is_full(&queue) && (!over || queue.waiting.len() > 2 * MOST.load(Relaxed)) {
             return Err(Errno::EAGAIN);
         }
         queue.waiting.try_reserve(1).map_err(|_| Errno::ENOMEM)?;

@@ -3,7 +3,6 @@
 use super::flock;
 use super::path::{check_flags, file};
 use crate::errno::{Errno, Result};
-use crate::fs::fdtable::MAX_FILES;
 use crate::fs::inode::Kind;
 use crate::fs::pipe::End;
 use crate::fs::tmpfs::Node;
@@ -31,10 +30,14 @@ pub fn dup3(old: i32, new: i32, flags: u32) -> Result<usize> {
     if new as usize >= current().open_files_limit() {
         return Err(Errno::EBADF);
     }
-    current()
+    let set = current()
         .files()
-        .set(new as usize, file, flags & O_CLOEXEC != 0)?;
-    Ok(new as usize)
+        .set(new as usize, file, flags & O_CLOEXEC != 0);
+    match set {
+        // More than `nr_open`.
+        Err(Errno::EMFILE) => Err(Errno::EBADF),
+        set => set.map(|_| new as usize),
+    }
 }
 
 /// The commands that `fcntl` finds what does them.
@@ -102,7 +105,7 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
     }
     match command {
         F_DUPFD | F_DUPFD_CLOEXEC => {
-            if argument >= limit.min(MAX_FILES) {
+            if argument >= limit {
                 return Err(Errno::EINVAL);
             }
             Ok(files.add_from(argument, limit, file, command == F_DUPFD_CLOEXEC)? as usize)

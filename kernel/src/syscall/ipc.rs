@@ -287,7 +287,7 @@ pub fn msgget(key: i32, flags: u32) -> Result<usize> {
 /// msgsnd(2)
 pub fn msgsnd(number: i32, from: usize, len: usize, flags: u32) -> Result<usize> {
     let kind = UserPtr::<i64>::new(from).read()?;
-    if kind < 1 || len > sysv_msg::LONGEST {
+    if kind < 1 || len > sysv_msg::LONGEST.load(Relaxed) {
         return Err(Errno::EINVAL);
     }
     let data = UserPtr::<u8>::new(from + 8).read_vec(len)?;
@@ -338,12 +338,11 @@ pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
                 bytes += status.bytes as i32;
             });
             // `struct msginfo`: pool, map, max, mnb, mni, ssz, tql, seg.
-            let most = QUEUES.most.load(Relaxed);
-            let limits = [sysv_msg::LONGEST, sysv_msg::CAPACITY, most].map(|limit| limit as i32);
-            let [longest, capacity, most] = limits;
+            let limits = [&sysv_msg::LONGEST, &sysv_msg::CAPACITY, &QUEUES.most];
+            let [longest, capacity, most] = limits.map(|limit| limit.load(Relaxed) as i32);
             let [pool, map, tql] = match command {
                 MSG_INFO => [count as i32, messages, bytes],
-                _ => [most * capacity / 1024, capacity, capacity],
+                _ => [most.wrapping_mul(capacity) / 1024, capacity, capacity],
             };
             UserPtr::new(to).write(&[pool, map, longest, capacity, most, 16, tql, 0xffff])?;
             Ok(last)
@@ -366,7 +365,7 @@ pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
             let new = UserPtr::<QueueStatus>::new(to).read()?;
             let queue = QUEUES.by_number(number)?;
             queue.with_header(|header| header.check_owner())?;
-            if new.capacity > sysv_msg::CAPACITY as u64 {
+            if new.capacity > sysv_msg::CAPACITY.load(Relaxed) as u64 {
                 task::require(CAP_SYS_RESOURCE)?;
             }
             queue.change(&new.header, new.capacity as usize);
@@ -430,7 +429,7 @@ pub fn semtimedop(number: i32, operations: usize, count: u32, timeout: usize) ->
     if count == 0 || number < 0 {
         return Err(Errno::EINVAL);
     }
-    if count as usize > sysv_sem::MOST_OPERATIONS {
+    if count > sysv_sem::MOST_OPERATIONS.load(Relaxed) as u32 {
         return Err(Errno::E2BIG);
     }
     let operations = UserPtr::<Operation>::new(operations).read_vec(count as usize)?;
@@ -509,13 +508,7 @@ fn semaphore_limits(command: u32, to: usize) -> Result<usize> {
     let (count, last) = SETS.extent();
     let mut semaphores = 0;
     SETS.for_each(|set| semaphores += set.len() as i32);
-    let [most, largest, operations] = [
-        SETS.most.load(Relaxed),
-        sysv_sem::LARGEST,
-        sysv_sem::MOST_OPERATIONS,
-    ]
-    .map(|limit| limit as i32);
-    let all = most * largest;
+    let [largest, all, operations, most] = sysv_sem::limits();
     let (size, undone) = match command {
         SEM_INFO => (count as i32, semaphores),
         _ => (20, sysv_sem::HIGHEST),

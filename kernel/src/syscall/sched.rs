@@ -5,6 +5,7 @@ use linux_raw_sys::general::*;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::clock::SECOND;
 use crate::task::{Process, Thread, current, pid_table, queue, real_time, require, sched};
 use alloc::sync::Arc;
 
@@ -207,10 +208,10 @@ pub fn sched_get_priority_min(policy: u32) -> Result<usize> {
 pub fn sched_rr_get_interval(tid: i32, to: usize) -> Result<usize> {
     let ns = match thread(tid)?.policy().0 {
         SCHED_FIFO => 0,
-        SCHED_RR => real_time::TURN_NS,
+        SCHED_RR => real_time::turn_ns(),
         _ => queue::SLICE_NS,
     };
-    UserPtr::new(to).write(&[0, ns])?;
+    UserPtr::new(to).write(&[ns / SECOND, ns % SECOND])?;
     Ok(0)
 }
 

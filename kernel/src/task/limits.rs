@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::errno::{Errno, Result};
-use crate::fs::fdtable::MAX_FILES;
+use crate::fs::fdtable::MOST_FILES;
 use crate::sync::Mutex;
 use linux_raw_sys::general::*;
 
@@ -116,7 +116,7 @@ impl Limits {
         }
         let _pairs = self.pairs.lock();
         let raises = new.hard > hard.load(Relaxed);
-        if raises && !privileged || kind == RLIMIT_NOFILE && new.hard > MAX_FILES {
+        if raises && !privileged || kind == RLIMIT_NOFILE && new.hard > MOST_FILES.load(Relaxed) {
             return Err(Errno::EPERM);
         }
         soft.store(new.soft, Relaxed);

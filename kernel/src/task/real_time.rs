@@ -36,11 +36,35 @@ pub fn priority(place: u64) -> u32 {
 }
 
 /// How long SCHED_RR lets a thread run while others of its priority wait, in ns.
-pub const TURN_NS: u64 = 100_000_000;
-const TURN: u32 = (TURN_NS / PERIOD_NS) as u32;
+static TURN: AtomicU32 = AtomicU32::new(USUAL_TURN);
+/// The same in ms, as it was asked for.
+static TURN_MS: AtomicU32 = AtomicU32::new(USUAL_TURN_MS);
+const USUAL_TURN_MS: u32 = 100;
+const USUAL_TURN: u32 = ticks_of(USUAL_TURN_MS);
 /// How long others wait at most, and how long they run then (Linux's fair server).
 const MOST_STARVED: u32 = (950_000_000 / PERIOD_NS) as u32;
 const LENT_NS: u64 = 50_000_000;
+
+const fn ticks_of(ms: u32) -> u32 {
+    (ms as u64 * 1_000_000).div_ceil(PERIOD_NS) as u32
+}
+
+/// How long SCHED_RR lets a thread run, in whole ticks, in ns.
+pub fn turn_ns() -> u64 {
+    u64::from(TURN.load(Relaxed)) * PERIOD_NS
+}
+
+/// The same in ms, as it was asked for (`sched_rr_timeslice_ms`).
+pub fn turn_ms() -> u32 {
+    TURN_MS.load(Relaxed)
+}
+
+/// Sets it; 0 or less is what it was at first.
+pub fn set_turn_ms(ms: i32) {
+    let ms = if ms > 0 { ms as u32 } else { USUAL_TURN_MS };
+    TURN_MS.store(ms, Relaxed);
+    TURN.store(ticks_of(ms), Relaxed);
+}
 
 /// What is kept of a thread in the real-time policies.
 pub struct State {
@@ -125,8 +149,9 @@ fn tick_of(cpu: &'static Cpu, thread: &Thread, now: u64) {
     let state = &thread.sched.real_time;
     let (equal, others) = cpu.sched().waits_beside(thread);
     let turn = state.turn.load(Relaxed) + 1;
-    state.turn.store(turn % TURN, Relaxed);
-    if turn >= TURN && equal && thread.policy().0 == SCHED_RR {
+    let most = TURN.load(Relaxed);
+    state.turn.store(turn % most, Relaxed);
+    if turn >= most && equal && thread.policy().0 == SCHED_RR {
         state.end_turn();
         resched(thread);
     }

@@ -4,17 +4,18 @@ use super::super::seq_file::{Node, Text};
 use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
 use crate::fs::aio;
-use crate::ipc::{self, Object, Registry, sysv_msg, sysv_sem, sysv_shm};
+use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
 use crate::mm::{PAGE_SIZE, aslr, commit, frame, map, vmas};
 use crate::net::backlog;
-use crate::net::inet::ping;
+use crate::net::inet::{ping, ports};
 use crate::net::options::DEFAULT_BUFFER;
+use crate::net::unix::datagram;
 use crate::sync::Once;
 use crate::syscall::syslog;
-use crate::task::{pid_table, queue, require, sched, uts};
+use crate::task::{pid_table, real_time, require, sched, uts};
 use crate::{log, put, random};
-use Node::{Directory, File, Line, Number, Numbers, Setting};
-use abi::sysctl::sysctl;
+use Node::{Directory, File, Line, Number, Numbers, Setting, Together};
+use abi::sysctl::{Invalid, sysctl};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
@@ -51,7 +52,10 @@ pub const SYS: &[(&str, Node)] = &[
                 "file-nr",
                 File(|text| put!(text, "{}\t0\t{}\n", file::open_files(), file::most_open())),
             ),
-            ("nr_open", fixed!(fdtable::MAX_FILES)),
+            (
+                "nr_open",
+                Number(&fdtable::MOST_FILES, sysctl("fs/nr_open")),
+            ),
             (
                 "lease-break-time",
                 Numbers(
@@ -156,10 +160,13 @@ pub const SYS: &[(&str, Node)] = &[
                     |bytes, at| uts::write_name(0, bytes, at),
                 ),
             ),
-            ("msgmax", File(|text| put!(text, "{}\n", sysv_msg::LONGEST))),
+            (
+                "msgmax",
+                Number(&sysv_msg::LONGEST, sysctl("kernel/msgmax")),
+            ),
             (
                 "msgmnb",
-                File(|text| put!(text, "{}\n", sysv_msg::CAPACITY)),
+                Number(&sysv_msg::CAPACITY, sysctl("kernel/msgmnb")),
             ),
             (
                 "msgmni",
@@ -203,8 +210,22 @@ pub const SYS: &[(&str, Node)] = &[
                     ("uuid", File(|text| put_uuid(text, random_uuid()))),
                 ]),
             ),
-            ("sched_rr_timeslice_ms", fixed!(queue::SLICE_NS / 1_000_000)),
-            ("sem", File(semaphores)),
+            (
+                "sched_rr_timeslice_ms",
+                Numbers(
+                    |text| put!(text, "{}\n", real_time::turn_ms()),
+                    |_, ms| Ok(real_time::set_turn_ms(ms as i32)),
+                    sysctl("kernel/sched_rr_timeslice_ms"),
+                ),
+            ),
+            (
+                "sem",
+                Numbers(
+                    semaphores,
+                    |place, value| sysv_sem::set_limit(place, value as i32),
+                    sysctl("kernel/sem"),
+                ),
+            ),
             (
                 "sem_next_id",
                 Numbers(
@@ -259,7 +280,13 @@ pub const SYS: &[(&str, Node)] = &[
             ("core", Directory(NET)),
             ("ipv4", Directory(IPV4)),
             ("ipv6", Directory(IPV6)),
-            ("unix", Directory(&[("max_dgram_qlen", fixed!(10))])),
+            (
+                "unix",
+                Directory(&[(
+                    "max_dgram_qlen",
+                    Number(&datagram::QUEUE, sysctl("net/unix/max_dgram_qlen")),
+                )]),
+            ),
         ]),
     ),
     (
@@ -336,7 +363,10 @@ const NET: &[(&str, Node)] = &[
     ("optmem_max", fixed!(131_072)),
     ("rmem_default", fixed!(DEFAULT_BUFFER)),
     ("rmem_max", fixed!(DEFAULT_BUFFER)),
-    ("somaxconn", fixed!(backlog::MAX)),
+    (
+        "somaxconn",
+        Number(&backlog::MOST, sysctl("net/core/somaxconn")),
+    ),
     ("wmem_default", fixed!(DEFAULT_BUFFER)),
     ("wmem_max", fixed!(DEFAULT_BUFFER)),
 ];
@@ -344,11 +374,21 @@ const NET: &[(&str, Node)] = &[
 const IPV4: &[(&str, Node)] = &[
     ("ip_default_ttl", fixed!(64)),
     ("ip_forward", fixed!(0)),
-    ("ip_local_port_range", fixed!("32768\t60999")),
+    (
+        "ip_local_port_range",
+        Together(local_ports, set_local_ports),
+    ),
     // Programs look for a port by themselves only where this says which they must not take: none.
     ("ip_local_reserved_ports", fixed!("")),
     ("ip_nonlocal_bind", fixed!(0)),
-    ("ip_unprivileged_port_start", fixed!(1024)),
+    (
+        "ip_unprivileged_port_start",
+        Numbers(
+            |text| put!(text, "{}\n", ports::unprivileged()),
+            |_, first| ports::set_unprivileged(first as u32),
+            sysctl("net/ipv4/ip_unprivileged_port_start"),
+        ),
+    ),
     ("ping_group_range", Setting(ping_groups, set_ping_groups)),
     ("tcp_fin_timeout", fixed!(60)),
     ("tcp_keepalive_intvl", fixed!(75)),
@@ -363,6 +403,22 @@ const IPV4: &[(&str, Node)] = &[
     ("tcp_window_scaling", fixed!(1)),
     ("tcp_wmem", fixed!("4096\t16384\t4194304")),
 ];
+
+/// The first and the last port for who asks for any.
+fn local_ports(text: &mut Text) {
+    let (first, last) = ports::ephemeral();
+    put!(text, "{first}\t{last}\n");
+}
+
+fn set_local_ports(bytes: &[u8]) -> Result<usize> {
+    let (first, last) = ports::ephemeral();
+    let mut range = [first, last];
+    let set = |place: usize, port| Ok::<_, Invalid>(range[place] = port as u16);
+    let read = sysctl("net/ipv4/ip_local_port_range").write(bytes, set);
+    let used = read.map_err(|_| Errno::EINVAL)?;
+    ports::set_ephemeral(range[0], range[1])?;
+    Ok(used)
+}
 
 /// The first and the last group whose members may have ping sockets.
 fn ping_groups(text: &mut Text) {
@@ -395,29 +451,31 @@ const IPV6: &[(&str, Node)] = &[
 const CONF: &[(&str, Node)] = &[("disable_ipv6", fixed!(0))];
 
 const MESSAGE_QUEUES: &[(&str, Node)] = &[
-    ("msg_default", File(message_count)),
-    ("msg_max", File(message_count)),
-    ("msgsize_default", File(message_size)),
-    ("msgsize_max", File(message_size)),
+    (
+        "msg_default",
+        Number(&mqueue::USUAL_MESSAGES, sysctl("fs/mqueue/msg_default")),
+    ),
+    (
+        "msg_max",
+        Number(&mqueue::MOST_MESSAGES, sysctl("fs/mqueue/msg_max")),
+    ),
+    (
+        "msgsize_default",
+        Number(&mqueue::USUAL_MESSAGE, sysctl("fs/mqueue/msgsize_default")),
+    ),
+    (
+        "msgsize_max",
+        Number(&mqueue::LARGEST_MESSAGE, sysctl("fs/mqueue/msgsize_max")),
+    ),
     (
         "queues_max",
-        Number(&ipc::mqueue::MOST, sysctl("fs/mqueue/queues_max")),
+        Number(&mqueue::MOST, sysctl("fs/mqueue/queues_max")),
     ),
 ];
 
-fn message_count(text: &mut Text) {
-    put!(text, "{}\n", ipc::mqueue::SOFT.messages);
-}
-
-fn message_size(text: &mut Text) {
-    put!(text, "{}\n", ipc::mqueue::SOFT.bytes);
-}
-
 /// Semaphores of a set, of all sets, operations of a call, sets: at most.
 fn semaphores(text: &mut Text) {
-    let (largest, most) = (sysv_sem::LARGEST, sysv_sem::SETS.most.load(Relaxed));
-    let all = largest * most;
-    let operations = sysv_sem::MOST_OPERATIONS;
+    let [largest, all, operations, most] = sysv_sem::limits();
     put!(text, "{largest}\t{all}\t{operations}\t{most}\n");
 }
 

@@ -11,17 +11,52 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, BuildHasherDefault};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use core::ops::RangeInclusive;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use radix::Radix;
 use tree::Tree;
 
-/// Ports that are given to who asks for any (`net.ipv4.ip_local_port_range`).
-const EPHEMERAL: RangeInclusive<u16> = 32768..=60999;
-/// Below, ports need CAP_NET_BIND_SERVICE.
-const UNPRIVILEGED: u16 = 1024;
+/// The first and the last of the ports that are given to who asks for any.
+static EPHEMERAL: AtomicU32 = AtomicU32::new(32768 << 16 | 60999);
+/// Below, ports need CAP_NET_BIND_SERVICE (`net.ipv4.ip_unprivileged_port_start`).
+static UNPRIVILEGED: AtomicU32 = AtomicU32::new(1024);
 const CAP_NET_BIND_SERVICE: u32 = 10;
+
+/// The first and the last of the ports that are given to who asks for any
+/// (`net.ipv4.ip_local_port_range`).
+pub fn ephemeral() -> (u16, u16) {
+    let both = EPHEMERAL.load(Relaxed);
+    ((both >> 16) as u16, both as u16)
+}
+
+/// Sets them.
+///
+/// # Errors
+/// EINVAL: there are none, or some are privileged.
+pub fn set_ephemeral(first: u16, last: u16) -> Result<()> {
+    if last < first || u32::from(first) < unprivileged() {
+        return Err(Errno::EINVAL);
+    }
+    EPHEMERAL.store(u32::from(first) << 16 | u32::from(last), Relaxed);
+    Ok(())
+}
+
+/// The first port that anybody may have.
+pub fn unprivileged() -> u32 {
+    UNPRIVILEGED.load(Relaxed)
+}
+
+/// Sets it.
+///
+/// # Errors
+/// EINVAL: who asks for any would get one below it.
+pub fn set_unprivileged(first: u32) -> Result<()> {
+    if u32::from(ephemeral().0) < first {
+        return Err(Errno::EINVAL);
+    }
+    UNPRIVILEGED.store(first, Relaxed);
+    Ok(())
+}
 
 /// How a socket holds a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -254,7 +289,7 @@ impl Ports {
     ) -> Result<Claim> {
         if port != 0 {
             let may = |who: &crate::task::credentials::Credentials| who.can(CAP_NET_BIND_SERVICE);
-            let guarded = port < UNPRIVILEGED && !ptr::eq(self, &PING);
+            let guarded = u32::from(port) < unprivileged() && !ptr::eq(self, &PING);
             if guarded && !current().with_credentials(may) {
                 return Err(Errno::EACCES);
             }
@@ -265,7 +300,7 @@ impl Ports {
         let (least, most) = if ptr::eq(self, &PING) {
             (1, u16::MAX)
         } else {
-            EPHEMERAL.into_inner()
+            ephemeral()
         };
         let within = |port: u16, or: u16| {
             if (least..=most).contains(&port) {

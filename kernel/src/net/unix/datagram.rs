@@ -15,11 +15,12 @@ use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::net::*;
 
-/// Messages that wait before a sender has to (`net.unix.max_dgram_qlen`), and one more.
-const QUEUE: usize = 11;
+/// Messages that wait at a new socket before a sender has to, but one
+/// (`net.unix.max_dgram_qlen`).
+pub static QUEUE: AtomicUsize = AtomicUsize::new(10);
 
 /// The inbox that others send to.
 struct Inbox {
@@ -28,6 +29,8 @@ struct Inbox {
     /// The identity, and that of the only sender it takes messages from (0: from all).
     identity: u64,
     only: AtomicU64,
+    /// How many messages may wait.
+    most: usize,
     /// An error that its owner has to get; 0 is none.
     error: AtomicU32,
 }
@@ -70,6 +73,7 @@ impl Datagram {
             name: bound.name().clone(),
             identity: new_anonymous_number(),
             only: AtomicU64::new(0),
+            most: QUEUE.load(Relaxed) + 1,
             error: AtomicU32::new(0),
         })?;
         try_arc(Datagram {
@@ -131,7 +135,7 @@ impl Datagram {
         if to.only.load(Acquire) == self.inbox.identity {
             usize::MAX
         } else {
-            QUEUE
+            to.most
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod bound;
 mod connected;
-mod datagram;
+pub mod datagram;
 pub mod inflight;
 
 use super::socket::Socket;
