@@ -47,7 +47,7 @@ fn settings(out: &mut dyn Write) -> fmt::Result {
     writeln!(
         out,
         "The kernel reads writes by this table. What is beyond a range is EINVAL. Other files of `/proc/sys` tell what is so, and \
-         cannot be written, but `kernel/hostname`, `kernel/domainname` and `net/ipv4/ping_group_range`.\n"
+         cannot be written, but `kernel/hostname`, `kernel/domainname`, `net/ipv4/ping_group_range` and `kernel/core_pattern`. Of its letters a program to begin (`|`) is EINVAL.\n"
     )?;
     writeln!(
         out,

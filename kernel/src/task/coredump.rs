@@ -5,6 +5,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::size_of;
+use core::sync::atomic::AtomicU32;
 
 use elf::abi::{
     EI_NIDENT, ET_CORE, EV_CURRENT, NT_AUXV, NT_PRFPREG, NT_PRPSINFO, NT_PRSTATUS, NT_SIGINFO,
@@ -14,7 +15,7 @@ use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, RLIMIT_CORE, S_IFREG};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::signal::Info;
-use super::{current, exit, rlimit, sched};
+use super::{core_name, current, exit, rlimit, sched};
 use crate::arch::{ABIS, regset};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, New};
@@ -25,8 +26,11 @@ use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, page_up};
 use crate::sync::Mutex;
 
-/// The file's name, in the program's directory (`/proc/sys/kernel/core_pattern`).
-const NAME: &[u8] = b"core";
+/// What becomes of a program that acts as somebody else than who began it (`suid_dumpable`): no
+/// file, one as of all programs, or one of root's.
+pub static SUID_DUMPABLE: AtomicU32 = AtomicU32::new(0);
+/// The last of those (SUID_DUMP_ROOT).
+const OF_ROOT: u32 = 2;
 /// The most program headers that a file header can count.
 const MOST_SEGMENTS: usize = 0xffff;
 /// Kinds of memory that go into the file, as bits of `coredump_filter`: those there are, what is
@@ -100,7 +104,7 @@ struct Program {
 pub fn dump(info: &Info) -> bool {
     let (thread, limit) = (current(), rlimit(RLIMIT_CORE));
     if limit < PAGE_SIZE
-        || super::with_space(|space| space.dumpable() != 1)
+        || super::with_space(|space| space.dumpable() == 0)
         || thread.arch.is_compat()
     {
         return false;
@@ -164,12 +168,24 @@ pub fn leave() {
 }
 
 /// A new file; what had the name goes, as far as the program may remove it.
-fn create() -> Result<Arc<File>> {
-    let context = current().fs();
-    let here = context.directory();
+fn create(signal: u32) -> Result<Arc<File>> {
+    let (thread, name) = (current(), core_name::make(signal)?);
+    let of_root = super::with_space(|space| space.dumpable() == OF_ROOT);
+    if of_root {
+        // It may be anywhere that the program's user chose, but where a whole path says.
+        if name.first() != Some(&b'/') {
+            return Err(Errno::EPERM);
+        }
+        thread.act_as_root()?;
+    }
+    let context = thread.fs();
+    let mut walk = Walk::new(&context);
+    let (here, last) = walk.parent(None, &name)?;
+    let name = last.last_component(Errno::EISDIR)?;
     perm::check(&here, perm::WRITE | perm::EXECUTE)?;
-    match Walk::new(&context).resolve(None, NAME, false) {
+    match walk.last(&here, &last) {
         Err(Errno::ENOENT) => {}
+        found if of_root => return found.and(Err(Errno::EEXIST)),
         found => {
             let old = found?;
             if old.kind() == Kind::Directory {
@@ -180,7 +196,7 @@ fn create() -> Result<Arc<File>> {
         }
     }
     let mode = S_IFREG | 0o600 & !context.umask();
-    let entry = here.inode().create(&here, NAME, New::Node(mode, 0))?;
+    let entry = here.inode().create(&here, name, New::Node(mode, 0))?;
     File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
 }
 
@@ -227,7 +243,7 @@ fn write(info: &Info, others: Vec<u8>, limit: u64) -> Result<()> {
         offset += len;
     }
     header.extend_from_slice(&notes);
-    let file = create()?;
+    let file = create(info.number())?;
     put(&file, &header, 0)?;
     let mut at = page_up(header.len()) as u64;
     for vma in &vmas {

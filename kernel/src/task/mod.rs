@@ -4,7 +4,8 @@
 extern crate alloc;
 
 pub mod clock;
-mod coredump;
+pub mod core_name;
+pub mod coredump;
 pub mod count_groups;
 pub mod credentials;
 pub mod elf;

@@ -6,6 +6,7 @@ use crate::task::CpuParts;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
+use super::coredump::SUID_DUMPABLE;
 use super::count_groups::Mode;
 use super::credentials::Credentials;
 use super::io_accounting::Transfers;
@@ -450,10 +451,22 @@ impl Thread {
         let new = try_arc(new)?;
         if new.is_guarded_from(&old) {
             // Before the identity, for whoever looks at both (access.rs).
-            with_space(|space| space.set_dumpable(0));
+            let dumpable = SUID_DUMPABLE.load(Relaxed);
+            with_space(|space| space.set_dumpable(dumpable));
             self.set_death_signal(0);
         }
         self.set_credentials(new);
+        Ok(())
+    }
+
+    /// Makes files as root from now on, with no further privileges: what ends writes its core file.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(super) fn act_as_root(&self) -> Result<()> {
+        let mut new = Credentials::clone(&self.credentials());
+        new.fsuid = 0;
+        self.set_credentials(try_arc(new)?);
         Ok(())
     }
 

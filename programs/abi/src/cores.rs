@@ -47,7 +47,91 @@ pub fn run() {
         fs::remove_file("core").expect("it is there");
         told();
         fs::remove_file("core").expect("it is there");
+        names();
+        strangers();
     }
+}
+
+fn sysctl(name: &str, value: &str) {
+    let written = fs::write(format!("/proc/sys/{name}"), value);
+    let failed = written.err().and_then(|error| error.raw_os_error());
+    println!("{name} {value:?}: {}", failed.unwrap_or(0));
+}
+
+/// Names by `core_pattern`, and by `core_uses_pid`.
+fn names() {
+    let _ = fs::create_dir("folder");
+    let patterns = [
+        "x.%e.%s.%u.%g.%d.%c",
+        "%p",
+        "%p.%%.%i",
+        "folder/%e-%",
+        "%E.%f",
+        "%q%e%",
+        "nowhere/%e",
+        "core\nmore",
+        "",
+    ];
+    sysctl("kernel/core_uses_pid", "1");
+    for pattern in patterns {
+        sysctl("kernel/core_pattern", pattern);
+        let shown = fs::read_to_string("/proc/sys/kernel/core_pattern");
+        println!("{:?}", shown.unwrap_or_default());
+        if pattern.contains("%E") {
+            // The program may lie anywhere.
+            sysctl("kernel/core_pattern", "%f");
+        }
+        // SAFETY: the child ends here.
+        let status = in_child(|| unsafe {
+            limit(4096);
+            libc::abort();
+        });
+        println!("core {}", libc::WCOREDUMP(status));
+        list(".");
+        list("folder");
+    }
+    sysctl("kernel/core_uses_pid", "0");
+    sysctl("kernel/core_pattern", "core");
+}
+
+/// Tells the files of a folder, with `PID` for numbers of processes, and removes them.
+fn list(folder: &str) {
+    let files = fs::read_dir(folder).expect("a folder").flatten();
+    for file in files.filter(|file| file.path().is_file()) {
+        let name = file.file_name().into_string().expect("a text");
+        let parts: Vec<_> = name.split('.').collect();
+        let known = |part: &&str| match part.parse::<u32>() {
+            Ok(number) if number > 6 && number != 4096 => "PID".to_owned(),
+            _ => (*part).to_owned(),
+        };
+        let parts: Vec<_> = parts.iter().map(known).collect();
+        println!("  {folder} {}", parts.join("."));
+        fs::remove_file(file.path()).expect("it is there");
+    }
+}
+
+/// Who acts as another than began the program, by `suid_dumpable`.
+fn strangers() {
+    let _ = fs::set_permissions(".", fs::Permissions::from_mode(0o777));
+    for dumpable in ["0", "1", "2"] {
+        sysctl("fs/suid_dumpable", dumpable);
+        for pattern in ["core", "/tmp/suid-core"] {
+            let _ = fs::create_dir("/tmp");
+            sysctl("kernel/core_pattern", pattern);
+            // SAFETY: the child ends here.
+            let status = in_child(|| unsafe {
+                limit(4096);
+                libc::setresuid(1000, 1000, 1000);
+                println!("dumpable {}", libc::prctl(libc::PR_GET_DUMPABLE));
+                libc::abort();
+            });
+            let owner = fs::metadata(pattern).map(|data| data.uid()).ok();
+            println!("core {} of {owner:?}", libc::WCOREDUMP(status));
+            let _ = fs::remove_file(pattern);
+        }
+    }
+    sysctl("fs/suid_dumpable", "0");
+    sysctl("kernel/core_pattern", "core");
 }
 
 fn limit(soft: u64) {

@@ -12,7 +12,7 @@ use crate::net::options::DEFAULT_BUFFER;
 use crate::net::unix::datagram;
 use crate::sync::Once;
 use crate::syscall::syslog;
-use crate::task::{pid_table, real_time, require, sched, uts};
+use crate::task::{core_name, coredump, pid_table, real_time, require, sched, uts};
 use crate::{log, put, random};
 use Node::{Directory, File, Line, Number, Numbers, Setting, Together};
 use abi::sysctl::{Invalid, sysctl};
@@ -124,16 +124,36 @@ pub const SYS: &[(&str, Node)] = &[
                 "protected_symlinks",
                 Number(&protected::SYMBOLIC_LINKS, sysctl("fs/protected_symlinks")),
             ),
-            ("suid_dumpable", fixed!(0)),
+            (
+                "suid_dumpable",
+                Numbers(
+                    |text| put!(text, "{}\n", coredump::SUID_DUMPABLE.load(Relaxed)),
+                    |_, value| Ok(coredump::SUID_DUMPABLE.store(value as u32, Relaxed)),
+                    sysctl("fs/suid_dumpable"),
+                ),
+            ),
         ]),
     ),
     (
         "kernel",
         Directory(&[
             ("cap_last_cap", File(|text| put!(text, "40\n"))),
-            ("core_pattern", fixed!("core")),
+            (
+                "core_pattern",
+                Setting(
+                    |text| core_name::with_pattern(|pattern| put_line(text, pattern)),
+                    core_name::set_pattern,
+                ),
+            ),
             ("core_pipe_limit", fixed!(0)),
-            ("core_uses_pid", fixed!(0)),
+            (
+                "core_uses_pid",
+                Numbers(
+                    |text| put!(text, "{}\n", core_name::USES_PID.load(Relaxed)),
+                    |_, value| Ok(core_name::USES_PID.store(value as i32, Relaxed)),
+                    sysctl("kernel/core_uses_pid"),
+                ),
+            ),
             (
                 "dmesg_restrict",
                 Numbers(

@@ -8,6 +8,7 @@ mod lock;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::auxvec::*;
 use linux_raw_sys::general::{RLIMIT_AS, RLIMIT_STACK};
@@ -15,6 +16,7 @@ use linux_raw_sys::general::{RLIMIT_AS, RLIMIT_STACK};
 use identity::Identity;
 pub use lock::ExecLock;
 
+use super::coredump::SUID_DUMPABLE;
 use super::elf::{Mapped, Program, header_size};
 use super::initial_stack::{self, Extra, Layout, Strings};
 use super::limits::INFINITY;
@@ -145,7 +147,10 @@ fn prepare(request: &Request) -> Result<Ready> {
     if !random {
         space.fix_places();
     }
-    space.set_dumpable(identity.dumpable.into());
+    space.set_dumpable(match identity.dumpable {
+        true => 1,
+        false => SUID_DUMPABLE.load(Relaxed),
+    });
     let most = if identity.secure {
         SECURE_STACK
     } else {
@@ -263,14 +268,14 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     process.change_program();
     process.set_modes(u32::MAX, process.inherited_modes());
     let old = change_identity(ready.identity, ready.space);
+    if personality::has(MMAP_PAGE_ZERO) {
+        map_page_zero();
+    }
     process.signals.set_actions(actions);
     process.timers.exec();
     thread.set_name(name);
     for ring in [&thread.keyring, &process.keyring] {
         let gone = ring.lock().take();
-    if personality::has(MMAP_PAGE_ZERO) {
-        map_page_zero();
-    }
         drop(gone);
     }
     let own = &thread.signals.own;
@@ -302,11 +307,6 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     Ok(ready.first)
 }
 
-/// The current thread acts as `identity`, and then has the memory `space`; returns the old one.
-/// Never is the new memory seen with the old identity.
-fn change_identity(identity: Identity, space: SpaceUser) -> Option<SpaceUser> {
-    let thread = current();
-    let process = thread.process();
 /// A page of zeroes at address 0, where the program may have one.
 #[cold]
 fn map_page_zero() {
@@ -320,6 +320,11 @@ fn map_page_zero() {
     _ = space.map(|space| space.map(request, &mut Removed::new()));
 }
 
+/// The current thread acts as `identity`, and then has the memory `space`; returns the old one.
+/// Never is the new memory seen with the old identity.
+fn change_identity(identity: Identity, space: SpaceUser) -> Option<SpaceUser> {
+    let thread = current();
+    let process = thread.process();
     if identity.secure || thread.with_credentials(|old| identity.credentials.is_guarded_from(old)) {
         thread.set_death_signal(0);
     }
