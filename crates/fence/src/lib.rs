@@ -16,6 +16,13 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+/// The atomics of `unseen.rs`, which `tests/interleavings.rs` builds once more with its own.
+mod atomic {
+    #[cfg(not(loom))]
+    pub use core::sync::atomic::{AtomicU64, Ordering};
+    #[cfg(loom)]
+    pub use loom::sync::atomic::{AtomicU64, Ordering};
+}
 mod batch;
 mod holders;
 mod inject;

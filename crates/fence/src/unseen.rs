@@ -1,9 +1,6 @@
 //! Which CPUs may not have seen a new kernel mapping yet.
 
-#[cfg(not(loom))]
-use core::sync::atomic::{AtomicU64, Ordering};
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 
 /// Bits in a word.
 pub const CPUS_PER_WORD: usize = u64::BITS as usize;
