@@ -24,6 +24,7 @@ mod atomic {
     pub use loom::sync::atomic::{AtomicU64, Ordering};
 }
 mod batch;
+mod entry;
 mod holders;
 mod inject;
 mod policy;

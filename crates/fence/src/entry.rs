@@ -1,0 +1,28 @@
+//! [`Unseen::take`](crate::Unseen::take) in the trap entry's assembly, where nothing may be called.
+
+/// The instructions of a trap on the kernel's mapped area from where the hart's word is looked up to
+/// the fence. `tp` is the hart's own memory; t0 and t1 are free, t2 is kept at `{spill} + 16`.
+///
+/// It jumps to 3 if the hart has seen everything, and to 5 if the fault injector is on, before the
+/// fence, label 4. `tests/interleavings.rs` executes it beside
+/// [`Unseen::mark`](crate::Unseen::mark).
+#[macro_export]
+macro_rules! take_unseen {
+    () => {
+        concat!(
+            "ld t0, {unseen}(tp)\n",
+            "ld t1, (t0)\n",
+            "sd t2, {spill} + 16(tp)\n",
+            "ld t2, {unseen_bit}(tp)\n",
+            "and t1, t1, t2\n",
+            "beqz t1, 3f\n",
+            // Takes this hart's bit back, alone, before the fence: a mapping made from here on sets
+            // it again.
+            "amoxor.d.aqrl zero, t2, (t0)\n",
+            "lla t0, {injecting}\n",
+            "lbu t0, (t0)\n",
+            "bnez t0, 5f\n",
+            "4: sfence.vma",
+        )
+    };
+}
