@@ -14,7 +14,7 @@ use super::timer::{Expire, Timer};
 use super::wait_queue::{WaitError, WaitQueue, sleep_until};
 use super::{clock, current, pid_table, spawn_kernel};
 use crate::arch::irq::Interrupted;
-use crate::arch::{cpu, irq, time, user_end};
+use crate::arch::{self, cpu, irq, time, user_end};
 use crate::mm::fault::Access;
 use crate::mm::vma::Rights;
 use crate::mm::{self, AddressSpace, MapRequest, PAGE_SIZE, Place, Removed, SpaceUser, user};
@@ -90,11 +90,7 @@ fn run_on_two(work: fn(usize, Arc<AddressSpace>)) -> Option<SpaceUser> {
     run(2, |number| {
         let mut online = (0..cpu::possible()).filter(|&index| cpu::get(index).is_some());
         let index = online.nth(number).expect("there are two");
-        current().sched.allow(1 << index);
-        while cpu::this().index() != index {
-            sched::leave_forbidden_cpu(current());
-            sched::cond_resched();
-        }
+        move_to(index);
         ARRIVED.fetch_add(1, AcqRel);
         while ARRIVED.load(Acquire) < 2 {
             sched::yield_now();
@@ -104,6 +100,15 @@ fn run_on_two(work: fn(usize, Arc<AddressSpace>)) -> Option<SpaceUser> {
         work.expect("work")(number, space.expect("a space"));
     });
     SPACE.lock().take()
+}
+
+/// Goes to a CPU, and stays there.
+fn move_to(index: usize) {
+    current().sched.allow(1 << index);
+    while cpu::this().index() != index {
+        sched::leave_forbidden_cpu(current());
+        sched::cond_resched();
+    }
 }
 
 /// Waits, without giving the CPU away, until so many steps were made.
@@ -258,6 +263,19 @@ selftest! {
             assert!(time::now_ticks() >= deadline);
             assert!(sleep_until(soon()).is_ok());
         });
+    }
+
+    /// RISC-V's harts 32 to 63 among them, where there are so many: a 32-bit access to the bitmap
+    /// would not reach their bits.
+    fn every_cpu_sees_a_new_stack() {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        for index in (0..cpu::possible()).filter(|&index| cpu::get(index).is_some()) {
+            NEXT.store(index, Relaxed);
+            run(1, |_| {
+                move_to(NEXT.load(Relaxed));
+                arch::meet_unseen_stack();
+            });
+        }
     }
 
     fn a_sleeping_lock_keeps_others_out() {

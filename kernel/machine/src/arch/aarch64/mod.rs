@@ -60,6 +60,10 @@ use linux_raw_sys::prctl::{PR_SVE_GET_VL, PR_SVE_SET_VL};
 
 use crate::errno::{Errno, Result};
 
+/// Uses a stack that this CPU has not seen: there is none here.
+#[cfg(feature = "selftest")]
+pub fn meet_unseen_stack() {}
+
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
 /// The first address above those of programs.

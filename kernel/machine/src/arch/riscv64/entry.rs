@@ -411,14 +411,24 @@ unsafe extern "C" fn from_kernel() {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn the_stack_itself_may_be_unseen() {
-        use super::{PAGE_SIZE, cpu};
-        let stack = crate::mm::vmalloc::KernelStack::new().unwrap();
-        let recovered = || cpu::this().crossings().get(crossings::Kind::FaultNewMapping);
-        for page in stack.range().step_by(PAGE_SIZE) {
-            let before = recovered();
-            let popped = fence::with_unseen(page, || push_and_pop(page + PAGE_SIZE, 77));
-            assert_eq!((popped, recovered()), (77, before + 1));
-        }
+        meet_unseen_stack();
+    }
+}
+
+/// Uses a stack whose pages this hart has not seen, one after the other.
+#[cfg(feature = "selftest")]
+pub fn meet_unseen_stack() {
+    use super::{PAGE_SIZE, cpu};
+    let stack = crate::mm::vmalloc::KernelStack::new().unwrap();
+    let recovered = || {
+        cpu::this()
+            .crossings()
+            .get(crossings::Kind::FaultNewMapping)
+    };
+    for page in stack.range().step_by(PAGE_SIZE) {
+        let before = recovered();
+        let popped = fence::with_unseen(page, || push_and_pop(page + PAGE_SIZE, 77));
+        assert_eq!((popped, recovered()), (77, before + 1));
     }
 }
 
