@@ -6,7 +6,10 @@ use fence::{
 use proptest::prelude::*;
 
 const HARTS: usize = 3;
-const PAGES: usize = 3;
+const PAGES: usize = 4;
+/// Last-level tables, and the pages of each.
+const TABLES: usize = 2;
+const TABLE_PAGES: usize = PAGES / TABLES;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Entry {
@@ -17,6 +20,9 @@ struct Entry {
 /// A TLB's copy of a page's entry, invalid ones included: none, or the entry as it was walked.
 type Cached = Option<Option<Entry>>;
 
+/// A hart's copy of the entry above a table: none, or whether the table was linked.
+type CachedTable = Option<bool>;
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A hart changes an entry.
@@ -25,6 +31,8 @@ enum Step {
         page: usize,
         entry: Option<Entry>,
     },
+    /// A hart takes a table out that holds nothing.
+    Unlink { hart: usize, table: usize },
     /// A hart walks ahead of need and keeps what it finds.
     Speculate { hart: usize, page: usize },
     /// A program, or the kernel, loads or stores.
@@ -40,14 +48,21 @@ struct Machine {
     svvptc: bool,
     kernel: bool,
     table: [Option<Entry>; PAGES],
+    linked: [bool; TABLES],
     caches: [[Cached; PAGES]; HARTS],
+    tables: [[CachedTable; TABLES]; HARTS],
     unseen: Unseen<1>,
+    /// Faults that found a sufficient entry.
+    spurious: usize,
 }
 
 impl Machine {
     fn forget(&mut self, hart: usize, extent: Extent<'_>) {
         match extent {
-            Extent::Everything => self.caches[hart] = [None; PAGES],
+            Extent::Everything => {
+                self.caches[hart] = [None; PAGES];
+                self.tables[hart] = [None; TABLES];
+            }
             Extent::Pages(ranges) => {
                 for address in ranges.iter().flat_map(|range| range.addresses()) {
                     self.caches[hart][address / PAGE_SIZE] = None;
@@ -66,6 +81,40 @@ impl Machine {
         }
     }
 
+    fn reach(&self, change: Change) -> Reach {
+        if self.kernel {
+            self.policy.kernel(change)
+        } else {
+            self.policy.user(change)
+        }
+    }
+
+    /// What a hart finds for a page: where it holds copies, those.
+    fn walk(&mut self, hart: usize, page: usize) -> Option<Entry> {
+        let table = page / TABLE_PAGES;
+        // A copy of the last entry needs none of those above.
+        if let Some(seen) = self.caches[hart][page] {
+            return seen;
+        }
+        if !*self.tables[hart][table].get_or_insert(self.linked[table]) {
+            return None;
+        }
+        *self.caches[hart][page].insert(self.table[page])
+    }
+
+    fn unlink(&mut self, hart: usize, table: usize) {
+        let pages = table * TABLE_PAGES..(table + 1) * TABLE_PAGES;
+        if !self.linked[table] || self.table[pages].iter().any(|entry| entry.is_some()) {
+            return;
+        }
+        self.linked[table] = false;
+        let mut batch = Batch::new();
+        let change = Change::UnlinkTable;
+        batch.add(change, self.reach(change), table_range(table));
+        self.pay(hart, &batch);
+    }
+
+    /// An entry is stored, in a new table where there is none; one payment is for both.
     fn store(&mut self, hart: usize, page: usize, entry: Option<Entry>) {
         let change = match (self.table[page], entry) {
             (old, new) if old == new => return,
@@ -76,16 +125,17 @@ impl Machine {
             (Some(old), Some(_)) if old.write => Change::Protect,
             (Some(_), Some(_)) => Change::Widen,
         };
-        self.table[page] = entry;
-        let reach = if self.kernel {
-            self.policy.kernel(change)
-        } else {
-            self.policy.user(change)
-        };
         let mut batch = Batch::new();
+        let table = page / TABLE_PAGES;
+        if !self.linked[table] {
+            self.linked[table] = true;
+            let change = Change::LinkTable;
+            batch.add(change, self.reach(change), table_range(table));
+        }
+        self.table[page] = entry;
         batch.add(
             change,
-            reach,
+            self.reach(change),
             Range {
                 start: page * PAGE_SIZE,
                 pages: 1,
@@ -98,7 +148,7 @@ impl Machine {
     fn access(&mut self, hart: usize, page: usize, write: bool) {
         let sufficient = |entry: Option<Entry>| entry.filter(|entry| entry.write || !write);
         for _ in 0..3 {
-            let seen = *self.caches[hart][page].get_or_insert(self.table[page]);
+            let seen = self.walk(hart, page);
             if let Some(entry) = sufficient(seen) {
                 assert_eq!(
                     self.table[page].map(|entry| entry.frame),
@@ -111,20 +161,17 @@ impl Machine {
                 // The store becomes visible in bounded time: by the time that a trap is over, says
                 // the model.
                 self.caches[hart][page] = None;
+                self.tables[hart][page / TABLE_PAGES] = None;
             }
             if self.kernel && self.unseen.take(hart) {
                 self.forget(hart, Extent::Everything);
             } else if sufficient(self.table[page]).is_none() {
                 return; // a true fault
             } else if !self.kernel && self.policy.spurious() == Reach::Local {
-                self.forget(
-                    hart,
-                    Extent::Pages(&[Range {
-                        start: page * PAGE_SIZE,
-                        pages: 1,
-                    }]),
-                );
+                // The stale one may be that of the table.
+                self.forget(hart, Extent::Everything);
             }
+            self.spurious += 1;
         }
         panic!("the fault repeats for ever");
     }
@@ -132,10 +179,16 @@ impl Machine {
     fn step(&mut self, step: Step) {
         match step {
             Step::Store { hart, page, entry } => self.store(hart, page, entry),
+            Step::Unlink { hart, table } => self.unlink(hart, table),
             Step::Speculate { hart, page } => {
-                self.caches[hart][page].get_or_insert(self.table[page]);
+                self.walk(hart, page);
             }
             Step::Access { hart, page, write } => self.access(hart, page, write),
+        }
+        for tables in &self.tables {
+            for (cached, linked) in tables.iter().zip(self.linked) {
+                assert!(linked || *cached != Some(true), "a table may be freed");
+            }
         }
         for cached in self
             .caches
@@ -165,6 +218,7 @@ fn any_step() -> impl Strategy<Value = Step> {
             page,
             entry
         }),
+        (0..HARTS, 0..TABLES).prop_map(|(hart, table)| Step::Unlink { hart, table }),
         (0..HARTS, 0..PAGES).prop_map(|(hart, page)| Step::Speculate { hart, page }),
         (0..HARTS, 0..PAGES, any::<bool>()).prop_map(|(hart, page, write)| Step::Access {
             hart,
@@ -174,16 +228,29 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn run(kernel: bool, svvptc: bool, policy: Policy, steps: &[Step]) {
-    let caches = [[None; PAGES]; HARTS];
-    let mut machine = Machine {
+fn table_range(table: usize) -> Range {
+    Range {
+        start: table * TABLE_PAGES * PAGE_SIZE,
+        pages: TABLE_PAGES,
+    }
+}
+
+fn machine(kernel: bool, svvptc: bool, policy: Policy) -> Machine {
+    Machine {
         policy,
         svvptc,
         kernel,
         table: [None; PAGES],
-        caches,
+        linked: [false; TABLES],
+        caches: [[None; PAGES]; HARTS],
+        tables: [[None; TABLES]; HARTS],
         unseen: Unseen::new(),
-    };
+        spurious: 0,
+    }
+}
+
+fn run(kernel: bool, svvptc: bool, policy: Policy, steps: &[Step]) {
+    let mut machine = machine(kernel, svvptc, policy);
     steps.iter().for_each(|step| machine.step(*step));
 }
 
@@ -202,6 +269,30 @@ proptest! {
         for kernel in [Kernel::Lazy, Kernel::Preventive] {
             run(true, svvptc, Policy { kernel, user: User::Preventive }, &steps);
         }
+    }
+}
+
+/// A hart that kept the invalid entry above a page sees the table that its fault made at once. A
+/// fence of the page alone would leave it a second fault.
+#[test]
+fn a_new_table_is_paid_for_with_its_page() {
+    let policy = Policy {
+        kernel: Kernel::Lazy,
+        user: User::Preventive,
+    };
+    let entry = Entry {
+        frame: 1,
+        write: true,
+    };
+    let (hart, page, write) = (0, 0, true);
+    for with_table in [true, false] {
+        let mut machine = machine(false, false, policy);
+        machine.step(Step::Speculate { hart, page });
+        machine.linked[0] = !with_table;
+        let entry = Some(entry);
+        machine.step(Step::Store { hart, page, entry });
+        machine.step(Step::Access { hart, page, write });
+        assert_eq!(machine.spurious, usize::from(!with_table));
     }
 }
 

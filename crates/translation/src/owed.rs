@@ -97,6 +97,15 @@ impl Owed<UnlinkTable> {
     }
 }
 
+impl Owed<FillUser> {
+    /// A table above it was linked in the same fault, which is paid for afterwards: for all of the
+    /// space.
+    #[inline(always)]
+    pub fn paid_with_table(self) {
+        mem::forget(self);
+    }
+}
+
 impl<C: Curable> Owed<C> {
     /// Leaves it to the fault of the CPU that needs the change.
     #[inline(always)]

@@ -169,17 +169,26 @@ impl Space {
         if !vma.rights.allow(access) {
             return Err(Failure::Denied);
         }
-        let leaf = match self.table.leaf(page) {
-            Some(leaf) => leaf,
-            None => match self.without_leaf(vma, context, own, page, access) {
-                Ok(Some(leaf)) => leaf,
-                Ok(None) => return Ok(()),
-                Err(_) => return Err(Failure::NoMemory),
-            },
-        };
+        match self.table.leaf(page) {
+            Some(leaf) => self.resolve_page::<false>(vma, context, own, leaf, page, access),
+            None => self.without_leaf(vma, context, own, page, access),
+        }
+    }
+
+    /// The same for a page with a table, for which the caller pays afterwards if it is a new one.
+    #[inline(always)]
+    pub(super) fn resolve_page<const NEW_TABLE: bool>(
+        &self,
+        vma: &Vma,
+        context: &Context,
+        own: &Slot,
+        leaf: Leaf<'_>,
+        page: usize,
+        access: Access,
+    ) -> core::result::Result<(), Failure> {
         let entry = leaf.entry(page);
         let pte = entry.load();
-        let change = Page {
+        let change = Page::<NEW_TABLE> {
             vma,
             context,
             own,
@@ -200,8 +209,9 @@ impl Space {
 }
 
 /// A page whose entry is about to change, beside other CPUs: an entry that has changed meanwhile is
-/// left alone, since the program's next try finds it.
-struct Page<'a> {
+/// left alone, since the program's next try finds it. A new table's payment covers what is filled
+/// in below it.
+struct Page<'a, const NEW_TABLE: bool> {
     vma: &'a Vma,
     context: &'a Context,
     own: &'a Slot,
@@ -210,7 +220,7 @@ struct Page<'a> {
     page: usize,
 }
 
-impl Page<'_> {
+impl<const NEW_TABLE: bool> Page<'_, NEW_TABLE> {
     /// Maps the page, which holds nothing so far.
     fn fill(&self, access: Access) -> Result<()> {
         let write = access == Access::Write;
@@ -367,7 +377,12 @@ impl Page<'_> {
     /// Pays for a filled entry; for another CPU's too, which this one may not have seen either.
     #[inline(always)]
     fn pay_fill(&self, filled: Option<Owed<FillUser>>) {
-        self.pay(filled.unwrap_or_else(Owed::new));
+        let filled = filled.unwrap_or_else(Owed::new);
+        if NEW_TABLE {
+            filled.paid_with_table();
+        } else {
+            self.pay(filled);
+        }
     }
 
     #[inline(always)]

@@ -142,7 +142,7 @@ impl Space {
             let mut failed = None;
             parent.table.visit(start..end, &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {
-                    match table.make(start) {
+                    match table.make(start, &mut Owed::held_by_nobody) {
                         Ok(leaf) => {
                             let (shared, also) = super::fault::share(start, entries, leaf);
                             *pages += shared;

@@ -6,7 +6,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::asid::Context;
-use super::fault::{self, Access};
+use super::fault::{self, Access, Failure};
 use super::frame::{self, FRAMES, FrameRef, Owner};
 use super::mmu_gather::Gather;
 use super::space::Space;
@@ -19,7 +19,7 @@ use crate::errno::{Errno, Result};
 use crate::params;
 use crate::upcall;
 use crossings::Kind;
-use translation::owed::{Age, FillUser, Owed, Touch};
+use translation::owed::{Age, FillUser, LinkTable, Owed, Touch};
 
 /// Bytes in a huge page.
 pub const SIZE: usize = HUGE_PAGE_SIZE;
@@ -225,7 +225,8 @@ impl HugePages {
 
 impl Space {
     /// What a fault on `page` does where its last-level table is missing: fills in a huge page, or
-    /// finds one; or else makes the table, which it returns. Beside other CPUs.
+    /// finds one; or else makes the table, and fills the page in. Beside other CPUs. One payment is
+    /// for the tables and what was filled in below them.
     #[cold]
     #[inline(never)]
     pub(super) fn without_leaf(
@@ -235,8 +236,38 @@ impl Space {
         own: &Slot,
         page: usize,
         access: Access,
+    ) -> core::result::Result<(), Failure> {
+        let mut tables = None;
+        let leaf = self.leaf_or_huge_page(vma, context, own, page, access, &mut tables);
+        let done = match leaf {
+            Ok(Some(leaf)) => {
+                // Also for another CPU's, which this one may not have seen either.
+                tables.get_or_insert_with(Owed::new);
+                self.resolve_page::<true>(vma, context, own, leaf, page, access)
+            }
+            Ok(None) => Ok(()),
+            Err(_) => Err(Failure::NoMemory),
+        };
+        if let Some(owed) = tables {
+            context.pay(owed, page..page + PAGE_SIZE);
+        }
+        done
+    }
+
+    /// The last-level table, or none where there is a huge page; what new tables owe joins
+    /// `tables`.
+    fn leaf_or_huge_page(
+        &self,
+        vma: &Vma,
+        context: &Context,
+        own: &Slot,
+        page: usize,
+        access: Access,
+        tables: &mut Option<Owed<LinkTable>>,
     ) -> Result<Option<Leaf<'_>>> {
-        let slot = self.table.above_leaf(page)?;
+        let slot = self
+            .table
+            .above_leaf(page, &mut |owed| owed.join_to(tables))?;
         let pte = slot.load();
         if pte != Pte::EMPTY && !pte.is_table() {
             touch(context, slot, pte, page);
@@ -249,10 +280,17 @@ impl Space {
         {
             let filled = self.fill_huge_page(vma, own, slot, huge);
             // Also for another CPU's, which this one may not have seen either.
-            context.pay(filled.unwrap_or_else(Owed::new), page..page + PAGE_SIZE);
+            let filled = filled.unwrap_or_else(Owed::new);
+            match tables {
+                Some(_) => filled.paid_with_table(),
+                None => context.pay(filled, page..page + PAGE_SIZE),
+            }
             return Ok(None);
         }
-        match self.table.make_below(slot) {
+        match self
+            .table
+            .make_below(slot, &mut |owed| owed.join_to(tables))
+        {
             Err(Errno::EAGAIN) => Ok(None),
             made => made.map(Some),
         }
@@ -295,7 +333,8 @@ impl Space {
             context.pay(owed, start..start + SIZE);
             // SAFETY: the entry held it, and is empty now.
             let huge = unsafe { HugePage::from_phys(PhysAddr(pte.phys())) };
-            self.table.link(slot, huge.into_table(pte.revealed()));
+            let owed = self.table.link(slot, huge.into_table(pte.revealed()));
+            context.pay(owed, start..start + SIZE);
         }
     }
 

@@ -252,7 +252,9 @@ impl Space {
                 self.split(context, part.clone());
                 self.each_held(&part, |page, _| {
                     if made.is_ok() {
-                        made = self.table.make(page.wrapping_add(distance)).map(drop);
+                        let page = page.wrapping_add(distance);
+                        let mut pay = |owed| context.pay(owed, page..page + PAGE_SIZE);
+                        made = self.table.make(page, &mut pay).map(drop);
                     }
                 });
                 return made;

@@ -24,6 +24,7 @@ use crate::selftest;
 use crate::sync::lockdep::NoSleep;
 use crate::sync::might_sleep;
 use crossings::Kind;
+use translation::owed::Owed;
 
 /// Where mappings of the tests begin.
 const FIRST: usize = 0x1_0000;
@@ -755,7 +756,8 @@ selftest! {
         const MOST: usize = 16;
         let mut table = PageTable::new().unwrap();
         for at in 0..64 {
-            table.above_leaf(at * GIB).unwrap();
+            let pay = &mut Owed::held_by_nobody;
+            table.above_leaf(at * GIB, pay).unwrap();
         }
         let (mut at, mut parts) = (0, 0);
         while at < 64 * GIB {

@@ -158,6 +158,10 @@ impl<'a> Leaf<'a> {
     }
 }
 
+/// What is done with the debt of a table that was linked: it is paid at once, or with those of the
+/// entries below it.
+pub type PayTable<'a> = dyn FnMut(Owed<LinkTable>) + 'a;
+
 /// A tree of tables and the frames that they lie in.
 pub struct PageTable {
     root: PhysAddr,
@@ -241,30 +245,31 @@ impl PageTable {
     }
 
     /// The entry above the last-level table for the page at `address`, which holds that table, a
-    /// huge page, or nothing; makes the tables on the way, beside other CPUs that do.
-    pub fn above_leaf(&self, address: usize) -> Result<&Entry> {
+    /// huge page, or nothing; makes the tables on the way, beside other CPUs that do. `pay` is given
+    /// what each owes.
+    pub fn above_leaf(&self, address: usize, pay: &mut PayTable) -> Result<&Entry> {
         let mut table = self.root;
         for level in (2..mmu::levels()).rev() {
-            table = self.below(entry(table, index(address, level)))?;
+            table = self.below(entry(table, index(address, level)), pay)?;
         }
         Ok(entry(table, index(address, 1)))
     }
 
     /// The last-level table for the page at `address`; makes the tables on the way, beside other
-    /// CPUs that do.
+    /// CPUs that do. `pay` is given what each owes.
     ///
     /// # Errors
     /// ENOMEM; EAGAIN if there is a huge page.
-    pub fn make(&self, address: usize) -> Result<Leaf<'_>> {
-        self.make_below(self.above_leaf(address)?)
+    pub fn make(&self, address: usize, pay: &mut PayTable) -> Result<Leaf<'_>> {
+        self.make_below(self.above_leaf(address, pay)?, pay)
     }
 
     /// The last-level table that an entry of [`above_leaf`](Self::above_leaf) points to; makes it.
     ///
     /// # Errors
     /// As of [`make`](Self::make).
-    pub fn make_below(&self, slot: &Entry) -> Result<Leaf<'_>> {
-        Ok(Leaf(entries(self.below(slot)?)))
+    pub fn make_below(&self, slot: &Entry, pay: &mut PayTable) -> Result<Leaf<'_>> {
+        Ok(Leaf(entries(self.below(slot, pay)?)))
     }
 
     /// Whether any entry holds a huge page.
@@ -310,7 +315,7 @@ impl PageTable {
         for slot in index(range.start, level)..=index(range.end - 1, level) {
             let slot = entry(self.root, slot);
             if !slot.load().valid() {
-                self.grow(slot)?;
+                self.grow(slot, &mut mmu::publish_table)?;
             }
         }
         Ok(())
@@ -344,25 +349,25 @@ impl PageTable {
     }
 
     /// The table that an entry points to, made if there is none.
-    fn below(&self, slot: &Entry) -> Result<PhysAddr> {
+    fn below(&self, slot: &Entry, pay: &mut PayTable) -> Result<PhysAddr> {
         let pte = slot.load();
         if pte.is_table() {
             return Ok(PhysAddr(pte.phys()));
         }
-        self.grow(slot)
+        self.grow(slot, pay)
     }
 
     /// Hangs a table below an empty entry, which nobody else fills meanwhile.
-    pub fn link(&self, slot: &Entry, table: PhysAddr) {
-        mmu::publish_table(slot.fill(Pte::table(table.0)));
+    pub fn link(&self, slot: &Entry, table: PhysAddr) -> Owed<LinkTable> {
         self.tables.fetch_add(1, Relaxed);
+        slot.fill(Pte::table(table.0))
     }
 
     #[cold]
-    fn grow(&self, slot: &Entry) -> Result<PhysAddr> {
+    fn grow(&self, slot: &Entry, pay: &mut PayTable) -> Result<PhysAddr> {
         let table = new_table()?;
         if let Some(owed) = slot.try_fill::<LinkTable>(Pte::table(table.0)) {
-            mmu::publish_table(owed);
+            pay(owed);
             self.tables.fetch_add(1, Relaxed);
             return Ok(table);
         }

@@ -95,7 +95,8 @@ impl Area {
     }
 
     fn map(&mut self, address: usize, pte: Pte) -> Result<Owed<FillKernel>> {
-        Ok(self.table.make(address)?.entry(address).fill(pte))
+        let leaf = self.table.make(address, &mut mmu::publish_table)?;
+        Ok(leaf.entry(address).fill(pte))
     }
 
     /// Takes the entry of a page out, if it has one.

@@ -110,17 +110,19 @@ pub fn pay<C: owed::Kind>(
     match (reach, change) {
         (Reach::Everywhere, Change::UnlinkTable) => tlb::flush_asid(asid, others),
         (Reach::Everywhere, _) => tlb::flush_pages(asid, others, range),
+        // A fence by address would not cover it; this one covers what was filled in below as well.
+        (_, Change::LinkTable) => tlb::local_asid(asid),
         _ => range
             .step_by(PAGE_SIZE)
             .for_each(|address| tlb::local_page(address, asid)),
     }
 }
 
-/// Pays for a table that was hung below an invalid entry: makes sure that this CPU sees it. A fence
-/// by address would not cover it.
+/// Pays for a table of the kernel's mapped area. A fence by address would not cover it.
 pub fn publish_table(owed: Owed<LinkTable>) {
-    if policy().user(owed.pay()) != Reach::Nobody {
-        tlb::flush_local_all();
+    match policy().kernel(owed.pay()) {
+        Reach::OnTrap => UNSEEN.mark(MAX_CPUS),
+        _ => tlb::fence_kernel(mmu::VMALLOC),
     }
 }
 

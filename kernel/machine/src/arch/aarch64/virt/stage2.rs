@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use super::super::cpu;
 use super::super::features::features;
-use super::super::mmu::Pte;
+use super::super::mmu::{self, Pte};
 use super::super::sysreg::{isb, read, write};
 use super::super::{MAX_CPUS, PAGE_SIZE};
 use super::vmid::Vmid;
@@ -155,13 +155,14 @@ impl Stage2 {
         if self.generation.load(Relaxed) != generation {
             return Ok(false);
         }
-        let above = tree.table.above_leaf(address as usize)?;
+        let pay = &mut mmu::publish_table;
+        let above = tree.table.above_leaf(address as usize, pay)?;
         if is_huge(above.load()) {
             // Another CPU mapped the huge page: it may be written, and shows this frame, as nothing
             // was taken away since.
             return Ok(true);
         }
-        let entry = tree.table.make_below(above)?.entry(address as usize);
+        let entry = tree.table.make_below(above, pay)?.entry(address as usize);
         let rights = if writable { WRITABLE } else { 0 };
         let (old, new) = (entry.load(), Pte(frame.phys().0 as u64 | PAGE | rights));
         if !old.valid() {
@@ -191,7 +192,8 @@ impl Stage2 {
             return Ok(false);
         }
         let start = address as usize & !(HUGE_PAGE_SIZE - 1);
-        let above = tree.table.above_leaf(start)?.load();
+        let pay = &mut mmu::publish_table;
+        let above = tree.table.above_leaf(start, pay)?.load();
         if is_huge(above) {
             // Another CPU was faster.
             return Ok(true);
@@ -199,7 +201,7 @@ impl Stage2 {
         if above.is_table() {
             self.take_table(&mut tree.table, start..start + HUGE_PAGE_SIZE);
         }
-        let above = tree.table.above_leaf(start)?;
+        let above = tree.table.above_leaf(start, pay)?;
         let huge = Pte(huge.into_phys() | HUGE | WRITABLE);
         if let Some(owed) = tree.table.try_fill_huge_page(above, huge) {
             owed.leave_to_fault();
