@@ -82,7 +82,7 @@ impl Step {
     pub fn key(&self, bench: &Bench) -> Result<String> {
         let programs: &[&str] = match self.suite {
             Suite::Affinity | Suite::Guests => &["init", "vmm"],
-            Suite::Fence => &["init", "mmapstress"],
+            Suite::Fence => &["init", "mmap-loop", "mmapstress"],
             Suite::Entry | Suite::Lmbench => &["init"],
             _ => &[],
         };

@@ -1,0 +1,54 @@
+//! `mmap-loop ROUNDS BYTES FILE`: maps the file's first bytes, shared, writes one byte in each 16 KiB
+//! of their first tenth, and unmaps them, in each round. lmbench's lat_mmap does so for as long as
+//! its clock says, and so a number of times that differs from kernel to kernel and from run to run;
+//! and where chance puts it: alone in a page table, or beside others.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+/// lmbench's distance between two writes, and the part of the file that it writes to.
+const STEP: usize = 16 << 10;
+const PART: usize = 10;
+
+/// Where the file is mapped: far from all else, so that its table comes and goes with it.
+const PLACE: usize = 1 << 36;
+
+fn main() -> io::Result<()> {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let [rounds, len, path] = words.as_slice() else {
+        return Err(io::Error::other("usage: mmap-loop ROUNDS BYTES FILE"));
+    };
+    let number = |word: &str| word.parse::<usize>().map_err(io::Error::other);
+    let (rounds, len) = (number(rounds)?, number(len)?);
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    for _ in 0..rounds {
+        round(file.as_raw_fd(), len)?;
+    }
+    println!("{rounds} rounds");
+    Ok(())
+}
+
+fn round(fd: i32, len: usize) -> io::Result<()> {
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let place = ptr::without_provenance_mut(PLACE);
+    // SAFETY: a new mapping; the place is but asked for.
+    let start = unsafe { libc::mmap(place, len, rights, libc::MAP_SHARED, fd, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    if start != place {
+        return Err(io::Error::other("the place is taken"));
+    }
+    for place in (0..len / PART).step_by(STEP) {
+        // SAFETY: a byte of the mapping, which nothing else uses.
+        unsafe { start.cast::<u8>().add(place).write_volatile(1) };
+    }
+    // SAFETY: the whole mapping, which nothing uses any more.
+    match unsafe { libc::munmap(start, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
