@@ -1,44 +1,81 @@
-//! The exception level that a CPU of arm64 is at.
+//! The privilege level that a CPU is at, and where it is.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::decode::Level;
 use crate::qemu;
 
-/// Where PSTATE has the level, in the register that QEMU gives to debuggers.
-const LEVEL: u32 = 2;
+/// A register in the list that QEMU gives to debuggers.
+struct Register {
+    names: &'static [&'static CStr],
+    /// QEMU's handle, which is the same for all CPUs; null before the first starts.
+    handle: AtomicPtr<c_void>,
+}
 
-/// QEMU's handle of that register, which is the same for all CPUs; null before the first starts.
-static STATE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// PSTATE of arm64, or RISC-V's level.
+static STATE: Register = Register::new(&[c"cpsr", c"priv"]);
+/// The program counter.
+static PC: Register = Register::new(&[c"pc"]);
 
-/// A CPU starts: notes the handle.
+impl Register {
+    const fn new(names: &'static [&'static CStr]) -> Self {
+        Self {
+            names,
+            handle: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// The value, up to eight bytes of it, in the CPU whose thread this is.
+    fn read(&self) -> Option<u64> {
+        let handle = self.handle.load(Ordering::Relaxed);
+        if handle.is_null() {
+            return None;
+        }
+        // SAFETY: QEMU's own handle; the array is ours until it is given back, and as long as it
+        // says.
+        unsafe {
+            let bytes = qemu::g_byte_array_new();
+            let read = qemu::qemu_plugin_read_register(handle, bytes);
+            let mut value = [0; 8];
+            if read > 0 {
+                let found = std::slice::from_raw_parts((*bytes).data, (*bytes).len as usize);
+                let len = found.len().min(value.len());
+                value[..len].copy_from_slice(&found[..len]);
+            }
+            qemu::g_byte_array_unref(bytes);
+            (read > 0).then(|| u64::from_le_bytes(value))
+        }
+    }
+}
+
+/// A CPU starts: notes the handles.
 pub extern "C" fn started(_id: qemu::Id, _cpu: u32) {
     // SAFETY: called on the CPU's thread; the array is ours, and its elements live until it is
     // given back.
     unsafe {
         let registers = qemu::qemu_plugin_get_registers();
         let (data, len) = ((*registers).data, (*registers).len as usize);
-        let mut all = std::slice::from_raw_parts(data, len).iter();
-        if let Some(found) = all.find(|register| CStr::from_ptr(register.name) == c"cpsr") {
-            STATE.store(found.handle, Ordering::Relaxed);
+        for found in std::slice::from_raw_parts(data, len) {
+            for register in [&STATE, &PC] {
+                if register.names.contains(&CStr::from_ptr(found.name)) {
+                    register.handle.store(found.handle, Ordering::Relaxed);
+                }
+            }
         }
         qemu::g_array_unref(registers);
     }
 }
 
-/// The level of the CPU whose thread this is.
-pub fn current() -> Option<u32> {
-    let state = STATE.load(Ordering::Relaxed);
-    if state.is_null() {
-        return None;
-    }
-    // SAFETY: QEMU's own handle; the array is ours until it is given back, and as long as it says.
-    unsafe {
-        let bytes = qemu::g_byte_array_new();
-        let read = qemu::qemu_plugin_read_register(state, bytes);
-        let value = std::slice::from_raw_parts((*bytes).data, (*bytes).len as usize);
-        let level = value.first().map(|low| u32::from(*low) >> LEVEL & 3);
-        qemu::g_byte_array_unref(bytes);
-        level.filter(|_| read > 0)
-    }
+/// The level and the program counter of the CPU whose thread this is.
+pub fn current() -> Option<Level> {
+    Some(Level {
+        state: STATE.read()?,
+        pc: PC.read()?,
+    })
+}
+
+/// The program counter of the CPU whose thread this is; exact where a block begins.
+pub fn pc() -> Option<u64> {
+    PC.read()
 }

@@ -5,8 +5,13 @@
 //!     -plugin file=libcounter.so,out=FILE[,instructions=off][,lines=on][,trace=TAG,skip=N,limit=N][,levels=on][,masked=on]
 //!
 //! A phase lasts from one marker to the next. A marker is an instruction without effect that
-//! carries a tag: `movz xzr, #TAG` on arm64, `slti x0, x0, TAG` on RISC-V. Before the first one
-//! lies the phase `boot`.
+//! carries a tag: `movz xzr, #TAG` on arm64, `slti x0, x0, TAG` on RISC-V, and is itself the first
+//! instruction of its phase. Before the first one lies the phase `boot`.
+//!
+//! Whose an instruction is, its level says and not its address: QEMU translates a block for one
+//! level, but keeps it for all addresses that its page has, under the one where it was first
+//! executed. What a kernel used before it had its own addresses so has a physical one for ever in
+//! `lines` and `masked`, where addresses are for people; `trace` has the true ones.
 //!
 //! - On a machine of one CPU counting is inline and only a marker calls out; with more, each
 //!   counted instruction calls out (module `tally` says why). Counts are of all CPUs together. An
@@ -17,8 +22,9 @@
 //!   operations such as DC ZVA are not seen.
 //! - `levels=on` counts instructions by arm64's exception level too: 2 is a hypervisor with VHE, 1
 //!   the kernels of its guests.
-//! - `trace=TAG`, or `trace=any`, keeps the addresses, words and disassembly of the first `limit`
-//!   instructions of a phase with this tag, once it was entered `skip` times. For one CPU only.
+//! - `trace=TAG`, or `trace=any`, keeps the addresses, words, rings and disassembly of the first
+//!   `limit` instructions of a phase with this tag, once it was entered `skip` times. For one CPU
+//!   only.
 //! - `masked=on` counts nothing of that, but finds the longest stretches for which the kernel takes no
 //!   interrupt, of each program that begins with a marker. For one CPU only.
 //!

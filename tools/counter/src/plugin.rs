@@ -33,8 +33,9 @@ struct Plugin {
     masked: Mutex<Masked>,
     /// The kernel's instructions since it last took interrupts, where these are counted.
     stretch: Counter,
-    /// Instructions as translated, by address and word: the callbacks' data, which lives for ever.
-    instructions: Mutex<HashMap<(u64, u32), &'static Instruction>>,
+    /// Instructions as translated, by address, word and ring: the callbacks' data, which lives for
+    /// ever.
+    instructions: Mutex<HashMap<(u64, u32, Ring), &'static Instruction>>,
     /// The tag of the phase now, 0 before the first.
     phase: AtomicU32,
 }
@@ -105,9 +106,16 @@ impl Plugin {
         self.counters.iter().map(Tally::total).collect()
     }
 
-    /// Says what is to be done each time that an instruction executes, at this level if that is
-    /// counted.
-    fn instrument(&'static self, insn: *mut Insn, level: Option<u32>) {
+    /// The level of the code in a block, which is translated for the CPU that is about to execute
+    /// it, and executed at that level only; and whether the program counter says where.
+    fn level(&self, begin: u64) -> (u32, bool) {
+        let level = level::current().expect("QEMU has the registers cpsr or priv, and pc");
+        (self.isa.level(level, begin), level.pc == begin)
+    }
+
+    /// Says what is to be done each time that an instruction executes, at this level. QEMU does it
+    /// in this order.
+    fn instrument(&'static self, insn: *mut Insn, level: u32) {
         let mut bytes = [0; 4];
         // SAFETY: the handle is valid during the translation callback, and the buffer as long as
         // said.
@@ -115,20 +123,20 @@ impl Plugin {
             qemu::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len());
             qemu::qemu_plugin_insn_vaddr(insn)
         };
-        let (word, ring) = (u32::from_le_bytes(bytes), self.isa.ring(address));
-        let all = self.options.instructions.then_some(self.isa.patterns.len());
-        for kind in self.isa.matches(word).chain(all) {
-            self.counter(kind, ring).count(insn);
-        }
-        if let Some(level) = level {
-            self.counters[self.levels() + level as usize].count(insn);
-        }
+        let (word, ring) = (u32::from_le_bytes(bytes), Isa::ring(level));
         if let Some(tag) = self.isa.marker(word) {
             let data = tag as usize as *mut c_void;
             // SAFETY: as above; the callback takes its data as a number.
             unsafe {
                 qemu::qemu_plugin_register_vcpu_insn_exec_cb(insn, marked, qemu::NO_REGISTERS, data)
             };
+        }
+        let all = self.options.instructions.then_some(self.isa.patterns.len());
+        for kind in self.isa.matches(word).chain(all) {
+            self.counter(kind, ring).count(insn);
+        }
+        if self.options.levels {
+            self.counters[self.levels() + level as usize].count(insn);
         }
         if self.options.lines && ring == Ring::Kernel {
             let data = address as *mut c_void;
@@ -146,7 +154,7 @@ impl Plugin {
             }
         }
         if self.options.trace.is_some() {
-            let data = self.instruction(insn, address, word) as *const Instruction;
+            let data = self.instruction(insn, address, word, ring) as *const Instruction;
             // SAFETY: as above; the data lives for ever.
             unsafe {
                 qemu::qemu_plugin_register_vcpu_insn_exec_cond_cb(
@@ -168,7 +176,7 @@ impl Plugin {
         unsafe {
             let len = qemu::qemu_plugin_tb_n_insns(tb);
             let begin = qemu::qemu_plugin_tb_vaddr(tb);
-            let is_kernel = self.isa.ring(begin) == Ring::Kernel;
+            let is_kernel = Isa::ring(self.level(begin).0) == Ring::Kernel;
             if is_kernel {
                 let (stretch, flags) = (self.stretch, qemu::NO_REGISTERS);
                 qemu::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
@@ -177,7 +185,7 @@ impl Plugin {
                     stretch,
                     len as u64,
                 );
-                // The upper bits of all the kernel's addresses are set.
+                // The upper bits of an address are all as the highest that is kept.
                 let data = (begin << 8 | len.min(255) as u64) as *mut c_void;
                 qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
                     tb,
@@ -208,9 +216,15 @@ impl Plugin {
     }
 
     /// The record of an instruction, made when it is first seen.
-    fn instruction(&self, insn: *const Insn, address: u64, word: u32) -> &'static Instruction {
+    fn instruction(
+        &self,
+        insn: *const Insn,
+        address: u64,
+        word: u32,
+        ring: Ring,
+    ) -> &'static Instruction {
         lock(&self.instructions)
-            .entry((address, word))
+            .entry((address, word, ring))
             .or_insert_with(|| {
                 // SAFETY: the handle is valid now; the string is ours to free, and null where QEMU
                 // has no disassembler.
@@ -227,6 +241,7 @@ impl Plugin {
                 Box::leak(Box::new(Instruction {
                     address,
                     word,
+                    ring,
                     text,
                 }))
             })
@@ -255,17 +270,32 @@ extern "C" fn translated(_id: Id, tb: *mut Tb) {
     if plugin().options.masked {
         return plugin().instrument_masked(tb);
     }
-    // A block is translated for the level that is about to execute it.
-    let level = plugin().options.levels.then(level::current).flatten();
     // SAFETY: the handle is valid during the callback, and the places are those it has.
     unsafe {
+        let begin = qemu::qemu_plugin_tb_vaddr(tb);
+        let (level, is_told) = plugin().level(begin);
+        if plugin().options.trace.is_some() {
+            let (flags, condition) = (qemu::READS_REGISTERS, qemu::NOT_EQUAL);
+            let known = if is_told { begin } else { 0 };
+            let (tracing, data) = (plugin().tracing, known as *mut c_void);
+            qemu::qemu_plugin_register_vcpu_tb_exec_cond_cb(
+                tb, entered, flags, condition, tracing, 0, data,
+            );
+        }
         for place in 0..qemu::qemu_plugin_tb_n_insns(tb) {
             plugin().instrument(qemu::qemu_plugin_tb_get_insn(tb, place), level);
         }
     }
 }
 
-/// A marker executes, before it is counted as an instruction of the new phase.
+/// A block executes whose instructions are kept; 0 is one of which is not known where it does.
+extern "C" fn entered(_cpu: c_uint, begin: *mut c_void) {
+    let begin = begin as u64;
+    let pc = level::pc().filter(|_| begin != 0).unwrap_or(begin);
+    lock(&plugin().trace).enter(begin, pc);
+}
+
+/// A marker executes, and is itself the first instruction of its phase.
 extern "C" fn marked(_cpu: c_uint, tag: *mut c_void) {
     let (plugin, tag) = (plugin(), tag as usize as u32);
     plugin.phase.store(tag, Ordering::Relaxed);
@@ -277,8 +307,8 @@ extern "C" fn marked(_cpu: c_uint, tag: *mut c_void) {
 
 /// A block executes in a long stretch.
 extern "C" fn in_stretch(_cpu: c_uint, data: *mut c_void) {
-    let (block, len) = (data as u64 >> 8 | 0xff << 56, data as u64 & 0xff);
-    lock(&plugin().masked).note(block, len);
+    let (block, len) = (data as i64 >> 8, data as u64 & 0xff);
+    lock(&plugin().masked).note(block as u64, len);
 }
 
 /// The kernel takes interrupts.

@@ -43,6 +43,8 @@ unsafe impl Sync for Counter {}
 pub const ADD: c_uint = 0;
 /// `QEMU_PLUGIN_CB_NO_REGS`.
 pub const NO_REGISTERS: c_uint = 0;
+/// `QEMU_PLUGIN_CB_R_REGS`.
+pub const READS_REGISTERS: c_uint = 1;
 /// `QEMU_PLUGIN_COND_NE`, in `enum qemu_plugin_cond`.
 pub const NOT_EQUAL: c_uint = 3;
 /// `QEMU_PLUGIN_COND_GE`.
@@ -76,6 +78,7 @@ unsafe extern "C" {
     pub fn qemu_plugin_register_atexit_cb(id: Id, callback: ExitCallback, data: *mut c_void);
     pub fn qemu_plugin_tb_n_insns(tb: *const Tb) -> usize;
     pub fn qemu_plugin_tb_get_insn(tb: *const Tb, place: usize) -> *mut Insn;
+    /// Where it is executed for the first time; for others it may have another address.
     pub fn qemu_plugin_tb_vaddr(tb: *const Tb) -> u64;
     pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
         tb: *mut Tb,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Error, Result};
 
 use super::crossings_boot::{Boot, Booted};
 use super::crossings_output::Parsed;
@@ -94,7 +94,7 @@ pub fn outlives(project: &Project, arch: Arch) -> Result<Option<String>> {
 pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
     const WORDS: [&str; 5] = ["--batches", "2", "--settle", "500", "null_call"];
     let traced = run(project, Kernel::Stile, arch, &WORDS, inspect_entry::TRACE)?;
-    let way = path::stay(&traced.counted.trace).context("no system call was traced")?;
+    let way = path::stay(arch, &traced.counted.trace).map_err(Error::msg)?;
     let copy = flat_image(&slowed::copy(project, arch, &way[..way.len() - 1])?)?;
     let before = run(project, Kernel::Stile, arch, &WORDS, "")?;
     let after = run(project, Kernel::Selftest(copy), arch, &WORDS, "")?;

@@ -73,7 +73,17 @@ pub struct Touched {
 pub struct Executed {
     pub pc: String,
     pub word: String,
+    pub ring: Ring,
     pub text: String,
+}
+
+/// Whose an instruction is, as the plugin names it.
+#[derive(Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Ring {
+    User,
+    Kernel,
+    Firmware,
 }
 
 /// All that was counted in one run.
@@ -172,7 +182,7 @@ mod tests {
 {"phase":65,"line":"0x40","loads":1,"stores":0,"stays":10,"address":"0x40","instruction":"0x0"}
 {"phase":65,"line":"0x80","loads":1,"stores":0,"stays":10,"address":"0x80","instruction":"0x0"}
 {"phase":65,"line":"0xc0","loads":1,"stores":0,"stays":10,"address":"0xc0","instruction":"0x0"}
-{"pc":"0x10","word":"0xd4000001","text":"svc #0"}
+{"pc":"0x10","word":"0xd4000001","ring":"user","text":"svc #0"}
 "#;
         let file = std::env::temp_dir().join(format!("stile-counted-{}", std::process::id()));
         std::fs::write(&file, text).unwrap();
@@ -184,5 +194,6 @@ mod tests {
         assert_eq!(counted.shared(&[1, 65], 20).unwrap().len(), 1);
         assert!(counted.shared(&[1, 66], 20).is_none());
         assert_eq!(counted.trace[0].text, "svc #0");
+        assert_eq!(counted.trace[0].ring, Ring::User);
     }
 }

@@ -55,9 +55,9 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
     for subject in systems::ENTRY.subjects(&options.kernel, &options.append, options.arch)? {
         progress(&format!("tracing {} on {}", options.row, subject.label));
         let traced = crossing.trace(bench, &subject)?;
-        let path = Path::of(&traced.trace);
+        let path = Path::of(options.arch, &traced.trace);
         let symbols = Symbols::of(bench.project, &subject.kernel, options.arch);
-        if let Some(path) = &path {
+        if let Ok(path) = &path {
             listings += &listing(&subject.label, path, &symbols);
             documents.push(document(&subject.label, &traced.command, path));
         }
@@ -79,7 +79,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
         .flat_map(|compat| ["null_call", "anon_read"].map(|row| Crossing { arch, row, compat }));
     let of = |crossing: Crossing| {
         let traced = crossing.trace(bench, subject)?;
-        let path = Path::of(&traced.trace);
+        let path = Path::of(arch, &traced.trace);
         Ok(crossing.column(subject, traced, path))
     };
     crossings.map(of).collect()
@@ -108,11 +108,15 @@ impl Crossing<'_> {
         })
     }
 
-    fn column(self, subject: &Subject, traced: Traced, path: Option<Path>) -> Column {
+    fn column(self, subject: &Subject, traced: Traced, path: Result<Path, String>) -> Column {
+        let (rows, refused) = match path {
+            Ok(path) => (rows(&path), None),
+            Err(reason) => (Vec::new(), Some(refused(reason))),
+        };
         Column {
             commands: vec![traced.command],
-            failure: traced.failure.or_else(|| path.is_none().then(no_call)),
-            rows: path.map_or(Vec::new(), |path| rows(&path)),
+            failure: traced.failure.or(refused),
+            rows,
             ..Column::new(self.head(), &subject.label)
         }
     }
@@ -136,9 +140,9 @@ impl Crossing<'_> {
     }
 }
 
-fn no_call() -> Failure {
+fn refused(reason: String) -> Failure {
     Failure {
-        reason: "no whole stay in the kernel in the trace".into(),
+        reason,
         console: String::new(),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::counted::Executed;
+use super::counted::{Executed, Ring};
+use crate::arch::Arch;
 
 /// The way from the user's call to the return.
 pub struct Path {
@@ -45,9 +46,13 @@ const TESTS: [&str; 16] = [
     "bltz", "bgez", "blez", "bgtz",
 ];
 
+fn mnemonic(text: &str) -> &str {
+    text.split_whitespace().next().unwrap_or_default()
+}
+
 impl Step {
     fn mnemonic(&self) -> &str {
-        self.text.split_whitespace().next().unwrap_or_default()
+        mnemonic(&self.text)
     }
 
     fn is_test(&self) -> bool {
@@ -127,9 +132,9 @@ fn is_register(word: &str) -> bool {
 }
 
 impl Path {
-    /// The second stay in the kernel in the trace; none if there is none that is whole.
-    pub fn of(trace: &[Executed]) -> Option<Self> {
-        let whole = stay(trace)?;
+    /// The second crossing in the trace; the error says why there is none.
+    pub fn of(arch: Arch, trace: &[Executed]) -> Result<Self, String> {
+        let whole = stay(arch, trace)?;
         let steps: Vec<Step> = whole
             .windows(2)
             .map(|pair| step(&pair[0], &pair[1]))
@@ -141,7 +146,7 @@ impl Path {
             call.map(|place| dispatched + place)
         });
         let to_function = function.map_or(0, |place| place + 1);
-        Some(Self { steps, to_function })
+        Ok(Self { steps, to_function })
     }
 
     /// The counts before the function that does the work.
@@ -155,17 +160,60 @@ impl Path {
     }
 }
 
-/// The instructions of the second stay in the kernel, and the user's first after it: the start of
-/// the first stay may be cut off.
-pub fn stay(trace: &[Executed]) -> Option<&[Executed]> {
-    let user = |instruction: &Executed| address(&instruction.pc) >> 63 == 0;
-    let entries = trace
+/// The instructions of the second stay in the kernel, interrupts left out, and the user's first
+/// after it: the start of the first stay may be cut off. The error says why there is none, or why
+/// what looks like one is none.
+pub fn stay(arch: Arch, trace: &[Executed]) -> Result<&[Executed], String> {
+    stay_and_rest(arch, trace).map(|(stay, _)| stay)
+}
+
+/// That stay, and the program's instructions from there to the next.
+pub fn stay_and_rest(arch: Arch, trace: &[Executed]) -> Result<(&[Executed], &[Executed]), String> {
+    let user = |instruction: &Executed| instruction.ring == Ring::User;
+    let entries: Vec<_> = trace
         .windows(2)
         .enumerate()
-        .filter(|(_, pair)| user(&pair[0]) && !user(&pair[1]));
-    let start = entries.map(|(place, _)| place + 1).nth(1)?;
-    let length = trace[start..].iter().position(user)?;
-    Some(&trace[start..=start + length])
+        .filter(|(_, pair)| user(&pair[0]) && pair[1].ring == Ring::Kernel)
+        .map(|(place, _)| place + 1)
+        .filter(|place| !is_interrupt(arch, address(&trace[*place].pc)))
+        .collect();
+    let whole = entries.get(1).and_then(|start| {
+        let end = *start + trace[*start..].iter().position(user)?;
+        let next = trace[end..].iter().position(|step| !user(step))?;
+        Some((&trace[*start..=end], &trace[end..end + next]))
+    });
+    let (whole, rest) = whole.ok_or("no whole stay in the kernel in the trace")?;
+    let (first, last) = (&whole[0], &whole[whole.len() - 2]);
+    let begins = match arch {
+        Arch::Arm64 => is_vector(address(&first.pc)),
+        Arch::Riscv64 => entries.iter().all(|entry| trace[*entry].pc == first.pc),
+    };
+    if !begins {
+        let Executed { pc, text, .. } = first;
+        return Err(format!("the kernel is entered at {pc}, no vector: {text}"));
+    }
+    if !matches!(mnemonic(&last.text), "eret" | "eretaa" | "eretab" | "sret") {
+        let Executed { pc, text, .. } = last;
+        return Err(format!("the kernel is left at {pc} by no return: {text}"));
+    }
+    Ok((whole, rest))
+}
+
+/// Where an entry is in a table of vectors of arm64, which has 2 KiB (Arm ARM, D1.3.1).
+fn in_table(pc: u64) -> u64 {
+    pc & 0x7ff
+}
+
+/// Whether an address is where exceptions of programs enter, by a call or a fault: from AArch64 or
+/// AArch32.
+fn is_vector(pc: u64) -> bool {
+    matches!(in_table(pc), 0x400 | 0x600)
+}
+
+/// Whether interrupts of programs enter there: IRQ, FIQ and SError. RISC-V has one entry for all.
+fn is_interrupt(arch: Arch, pc: u64) -> bool {
+    let others = matches!(in_table(pc), 0x480 | 0x500 | 0x580 | 0x680 | 0x700 | 0x780);
+    arch == Arch::Arm64 && others
 }
 
 fn step(now: &Executed, next: &Executed) -> Step {
@@ -236,35 +284,43 @@ fn dependent_loads(steps: &[Step]) -> usize {
 mod tests {
     use super::*;
 
+    const KERNEL: u64 = 0xffff_0000_0000_0000;
+    const VECTOR: u64 = KERNEL + 0x400;
+
+    /// An instruction; the kernel's are those at its addresses.
     fn executed(pc: u64, text: &str) -> Executed {
         Executed {
             pc: format!("{pc:#x}"),
             word: "0xd503201f".into(),
+            ring: match pc < KERNEL {
+                true => Ring::User,
+                false => Ring::Kernel,
+            },
             text: text.into(),
         }
     }
 
+    fn call(at: u64) -> [Executed; 12] {
+        [
+            executed(0x1000, "svc #0"),
+            executed(VECTOR, "b #0x10"),
+            executed(VECTOR + 0x10, "mrs x21, sp_el0"),
+            executed(VECTOR + 0x14, "ldr x1, [x21]"),
+            executed(VECTOR + 0x18, "ldr w2, [x1, #8]"),
+            executed(VECTOR + 0x1c, "cbz w2, #0x40"),
+            executed(VECTOR + 0x20, "blr x2"),
+            executed(VECTOR + 0x80, "str x0, [sp]"),
+            executed(VECTOR + 0x84, "ret "),
+            executed(VECTOR + 0x24, "eret "),
+            executed(0x1004, "subs x15, x15, #1"),
+            executed(0x1008 + at, "b.ne #0xffc"),
+        ]
+    }
+
     #[test]
     fn the_second_call_is_taken_apart() {
-        let kernel = 0xffff_0000_0000_0000;
-        let call = |at: u64| {
-            [
-                executed(0x1000, "svc #0"),
-                executed(kernel, "b #0x10"),
-                executed(kernel + 0x10, "mrs x21, sp_el0"),
-                executed(kernel + 0x14, "ldr x1, [x21]"),
-                executed(kernel + 0x18, "ldr w2, [x1, #8]"),
-                executed(kernel + 0x1c, "cbz w2, #0x40"),
-                executed(kernel + 0x20, "blr x2"),
-                executed(kernel + 0x80, "str x0, [sp]"),
-                executed(kernel + 0x84, "ret "),
-                executed(kernel + 0x24, "eret "),
-                executed(0x1004, "subs x15, x15, #1"),
-                executed(0x1008 + at, "b.ne #0xffc"),
-            ]
-        };
         let trace = [call(0), call(0), call(0)].concat();
-        let path = Path::of(&trace).unwrap();
+        let path = Path::of(Arch::Arm64, &trace).unwrap();
         assert_eq!(path.steps.len(), 9);
         assert_eq!(
             path.whole(),
@@ -281,26 +337,70 @@ mod tests {
             }
         );
         assert_eq!(path.before().instructions, 6);
-        assert!(Path::of(&trace[..20]).is_none());
+        let (way, rest) = stay_and_rest(Arch::Arm64, &trace).unwrap();
+        assert_eq!((way.len(), rest.len()), (10, 3));
+        assert!(Path::of(Arch::Arm64, &trace[..20]).is_err());
+    }
+
+    #[test]
+    fn the_ring_decides_not_the_address() {
+        let mut trace = [call(0), call(0), call(0)].concat();
+        for step in &mut trace {
+            if step.text.starts_with("str ") {
+                step.pc = "0x40e8e6c0".into();
+            }
+        }
+        assert_eq!(Path::of(Arch::Arm64, &trace).unwrap().steps.len(), 9);
+    }
+
+    #[test]
+    fn interrupts_are_no_calls() {
+        let interrupt = [
+            executed(0x1000, "svc #0"),
+            executed(VECTOR + 0x80, "nop"),
+            executed(VECTOR + 0x84, "eret"),
+        ];
+        let trace = [&call(0)[..], &interrupt, &call(0), &call(0)].concat();
+        assert_eq!(Path::of(Arch::Arm64, &trace).unwrap().steps.len(), 9);
+    }
+
+    #[test]
+    fn what_begins_or_ends_elsewhere_is_refused() {
+        let complaint = |arch, from: u64, to: &str| {
+            let mut trace = [call(0), call(0), call(0)].concat();
+            trace[13].pc = format!("{from:#x}");
+            trace[21].text = to.into();
+            Path::of(arch, &trace).err()
+        };
+        let at = |arch, from| complaint(arch, from, "eret").is_some();
+        assert!(!at(Arch::Arm64, VECTOR));
+        assert!(!at(Arch::Arm64, VECTOR + 0x200));
+        assert!(!at(Arch::Arm64, KERNEL + 0x1_0400));
+        assert!(at(Arch::Arm64, KERNEL));
+        assert!(at(Arch::Arm64, VECTOR + 4));
+        assert!(complaint(Arch::Arm64, VECTOR, "b #0x10").is_some());
+        assert!(complaint(Arch::Riscv64, VECTOR, "sret").is_none());
+        assert!(complaint(Arch::Riscv64, VECTOR + 4, "sret").is_some());
+        assert!(complaint(Arch::Riscv64, VECTOR, "mret").is_some());
     }
 
     #[test]
     fn without_an_indirect_call_the_work_begins_with_the_first_call_behind_the_dispatch() {
-        let kernel = 0xffff_0000_0000_0000;
         let fault = |dispatch: &'static str| {
             [
                 executed(0x1000, "str x0, [x1]"),
-                executed(kernel, "bl #0x8"),
-                executed(kernel + 8, dispatch),
-                executed(kernel + 0x20, "bl #0x40"),
-                executed(kernel + 0x60, "bl #0x40"),
-                executed(kernel + 0xa0, "eret "),
+                executed(VECTOR, "bl #0x8"),
+                executed(VECTOR + 8, dispatch),
+                executed(VECTOR + 0x20, "bl #0x40"),
+                executed(VECTOR + 0x60, "bl #0x40"),
+                executed(VECTOR + 0xa0, "eret "),
                 executed(0x1000, "str x0, [x1]"),
             ]
         };
         let before = |dispatch| {
             let trace = [fault(dispatch), fault(dispatch), fault(dispatch)].concat();
-            Path::of(&trace).unwrap().before().instructions
+            let path = Path::of(Arch::Arm64, &trace).unwrap();
+            path.before().instructions
         };
         assert_eq!(before("br x2"), 3);
         assert_eq!(before("b #0x18"), 1);

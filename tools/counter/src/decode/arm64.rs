@@ -1,13 +1,22 @@
 //! A64 encodings: Arm Architecture Reference Manual, C4.1 (encoding index) and C5 (system
 //! instructions).
 
-use super::{Pattern, pattern};
+use super::{Level, Pattern, pattern};
 
 /// `movz xzr, #TAG` (C6.2.254); in a 32-bit program `dbg #TAG` (F5.1.46, A1), a word that A64 does
 /// not allocate.
 pub fn marker(word: u32) -> Option<u32> {
     let wide = (word & 0xffe0_001f == 0xd280_001f).then_some(word >> 5 & 0xffff);
     wide.or((word & 0xffff_fff0 == 0xe320_f0f0).then_some(word & 0xf))
+}
+
+/// The level is in PSTATE (C5.2.2, CurrentEL). In AArch32, which only programs use, QEMU's `cpsr` and
+/// `pc` stay as the kernel left them: a CPU that is not where the block begins is in a program.
+pub fn level(level: Level, begin: u64) -> u32 {
+    match level.pc == begin {
+        true => (level.state >> 2 & 3) as u32,
+        false => 0,
+    }
 }
 
 /// WFI, or a read of ISR_EL1 (D24.2.92).

@@ -43,13 +43,22 @@ const fn pattern(mask: u32, value: u32, name: &'static str) -> Pattern {
     }
 }
 
-/// Where an instruction runs, as far as its address shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Whose an instruction is, by the level that it runs at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ring {
     User,
+    /// A hypervisor's too, and that of a guest.
     Kernel,
-    /// RISC-V's machine mode.
+    /// arm64's EL3 and RISC-V's machine mode.
     Firmware,
+}
+
+/// What the registers of a CPU say that is about to execute a block for the first time.
+#[derive(Clone, Copy)]
+pub struct Level {
+    /// PSTATE of arm64, or RISC-V's `priv`.
+    pub state: u64,
+    pub pc: u64,
 }
 
 impl Ring {
@@ -73,8 +82,8 @@ pub struct Isa {
     opens: fn(u32) -> bool,
     /// The name of the pattern that leaves the kernel.
     leaving: &'static str,
-    /// The addresses of the firmware on QEMU's `virt` machine.
-    firmware: core::ops::Range<u64>,
+    /// The level, 0 to 3, of code at this address.
+    level: fn(Level, u64) -> u32,
 }
 
 impl Isa {
@@ -86,14 +95,14 @@ impl Isa {
                 marker: arm64::marker,
                 opens: arm64::opens,
                 leaving: "eret",
-                firmware: 0..0,
+                level: arm64::level,
             }),
             "riscv64" => Some(Self {
                 patterns: riscv::PATTERNS,
                 marker: riscv::marker,
                 opens: riscv::opens,
                 leaving: "sret",
-                firmware: 0x8000_0000..0x8020_0000,
+                level: riscv::level,
             }),
             _ => None,
         }
@@ -126,15 +135,19 @@ impl Isa {
         (self.marker)(word)
     }
 
-    /// Where code at this virtual address runs. Kernels of both architectures live in the upper
-    /// half, except in the first instructions of their boot, which count as the user's.
-    pub fn ring(&self, address: u64) -> Ring {
-        if address >> 63 == 1 {
-            Ring::Kernel
-        } else if self.firmware.contains(&address) {
-            Ring::Firmware
-        } else {
-            Ring::User
+    /// The level of a block that begins at this address, given what the CPU's registers say as it
+    /// is translated. The address alone does not say it: QEMU keeps a block for all addresses that
+    /// a page has, under the first at which it was executed.
+    pub fn level(&self, level: Level, begin: u64) -> u32 {
+        (self.level)(level, begin)
+    }
+
+    /// Whose code at a level is.
+    pub fn ring(level: u32) -> Ring {
+        match level {
+            0 => Ring::User,
+            3 => Ring::Firmware,
+            _ => Ring::Kernel,
         }
     }
 }
@@ -227,14 +240,28 @@ mod tests {
     }
 
     #[test]
-    fn rings_go_by_address() {
-        let (arm64, riscv) = (
-            Isa::of_target("aarch64").unwrap(),
-            Isa::of_target("riscv64").unwrap(),
-        );
-        assert_eq!(arm64.ring(0xffff_8000_8000_0000), Ring::Kernel);
-        assert_eq!(arm64.ring(0x8000_0000), Ring::User);
-        assert_eq!(riscv.ring(0x8000_0000), Ring::Firmware);
-        assert_eq!(riscv.ring(0x8020_0000), Ring::User);
+    fn rings_go_by_level() {
+        let ring = |target, state, pc, begin| {
+            let isa = Isa::of_target(target).unwrap();
+            Isa::ring(isa.level(Level { state, pc }, begin))
+        };
+        let arm64 = |state, begin| ring("aarch64", state, begin, begin);
+        // PSTATE with flags and masks of interrupts, and the level as the architecture has it.
+        assert_eq!(arm64(0x6000_03c5, 0xffff_8000_8000_0000), Ring::Kernel);
+        assert_eq!(arm64(0x6000_0000, 0x40_0000), Ring::User);
+        assert_eq!(arm64(0x3c9, 0xffff_8000_8000_0000), Ring::Kernel); // EL2h
+        assert_eq!(arm64(0x3cd, 0x1000), Ring::Firmware);
+        // A kernel before it has its own addresses.
+        assert_eq!(arm64(0x3c5, 0x40e8_e6c0), Ring::Kernel);
+        // A 32-bit program, of which QEMU's register still shows the kernel that it came from.
+        let left = 0xffff_8000_8001_1f00;
+        assert_eq!(ring("aarch64", 0x3c5, left, 0x1_0000), Ring::User);
+
+        let riscv = |state, begin| ring("riscv64", state, begin, begin);
+        assert_eq!(riscv(0, 0x1_0000), Ring::User);
+        assert_eq!(riscv(1, 0xffff_ffff_8000_0000), Ring::Kernel);
+        assert_eq!(riscv(1, 0x8020_0000), Ring::Kernel);
+        assert_eq!(riscv(3, 0x8000_0000), Ring::Firmware);
+        assert_eq!(riscv(5, 0x8020_0000), Ring::Kernel); // a guest's
     }
 }

@@ -1,10 +1,15 @@
 //! RISC-V encodings: the unprivileged ISA's opcode tables, and the privileged ISA for SYSTEM.
 
-use super::{Pattern, pattern};
+use super::{Level, Pattern, pattern};
 
 /// `slti x0, x0, TAG`, a HINT (unprivileged ISA, 2.9).
 pub fn marker(word: u32) -> Option<u32> {
     (word & 0x000f_ffff == 0x0000_2013).then_some(word >> 20)
+}
+
+/// The level is in the two low bits of `priv`; the third says that it is a guest's.
+pub fn level(level: Level, _begin: u64) -> u32 {
+    (level.state & 3) as u32
 }
 
 /// WFI, or `csrr rd, sip`.
