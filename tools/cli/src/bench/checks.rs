@@ -34,10 +34,19 @@ fn run(
     words: &[&str],
     plugin: &str,
 ) -> Result<Booted> {
-    let subject = subject(kernel);
+    boot(project, &subject(kernel), arch, words, plugin)
+}
+
+fn boot(
+    project: &Project,
+    subject: &Subject,
+    arch: Arch,
+    words: &[&str],
+    plugin: &str,
+) -> Result<Booted> {
     let bench = bench(project);
     let boot = Boot {
-        subject: &subject,
+        subject,
         arch,
         cpus: 1,
         arguments: words.iter().map(|word| word.to_string()).collect(),
@@ -47,7 +56,8 @@ fn run(
     boot.run(&bench)
 }
 
-fn subject(kernel: Kernel) -> Subject {
+/// A kernel as the tests boot it.
+pub fn subject(kernel: Kernel) -> Subject {
     Subject {
         label: kernel.to_string(),
         kernel,
@@ -112,6 +122,35 @@ pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
     }))
 }
 
+/// Whether the way of a crossing is as long as its row says: the kernel's instructions from entry to
+/// return, and the program's from there to the next entry. Else what was found.
+pub fn way(project: &Project, subject: &Subject, arch: Arch, row: &str) -> Result<Option<String>> {
+    let words = ["--batches", "2", "--settle", "500", row];
+    let booted = boot(project, subject, arch, &words, inspect_entry::TRACE)?;
+    if let Some(failure) = &booted.failure {
+        return Ok(Some(format!("{}\n{}", failure.reason, failure.console)));
+    }
+    let (way, program) = match path::stay_and_rest(arch, &booted.counted.trace) {
+        Ok((stay, rest)) => (stay.len() - 1, rest),
+        Err(reason) => return Ok(Some(reason)),
+    };
+    // An access that faults is in the trace twice, and counts once.
+    let is_call = program.last().is_some_and(|last| is_call(&last.text));
+    let program = program.len() - usize::from(!is_call);
+    let row = shown(&booted);
+    Ok((!agree(way + program, row)).then(|| format!("{way} + {program} on the way, {row} a row")))
+}
+
+fn is_call(text: &str) -> bool {
+    text.starts_with("svc") || text.starts_with("ecall")
+}
+
+/// Whether one operation is as long as the mean of a batch, in which a few do more, as for a new
+/// table: within one instruction and half a percent.
+fn agree(one: usize, mean: f64) -> bool {
+    (mean - one as f64).abs() <= 1.0 + mean / 200.0
+}
+
 /// The program's output for its only row.
 fn shown(booted: &Booted) -> f64 {
     let parsed = Parsed::parse(&booted.console);
@@ -153,4 +192,17 @@ fn difference(one: &Booted, other: &Booted) -> Option<String> {
 fn counts(booted: &Booted) -> impl Iterator<Item = &str> {
     let text = std::str::from_utf8(&booted.counts).unwrap_or_default();
     text.lines().filter(|line| !line.starts_with(OVER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::agree;
+
+    #[test]
+    fn a_way_is_as_long_as_its_row() {
+        assert!(agree(64, 64.0));
+        assert!(agree(1081, 1082.4));
+        assert!(!agree(354, 1082.4));
+        assert!(!agree(66, 64.0));
+    }
 }

@@ -72,19 +72,23 @@ pub fn subjects(
             cpu: None,
         });
         if stock {
-            let parameters = LEAN.map(String::from).to_vec();
-            subjects.push(Subject {
-                label: format!("{name} lean"),
-                kernel,
-                parameters,
-                cpu: None,
-            });
+            subjects.push(Subject::lean(kernel));
         }
     }
     Ok(subjects)
 }
 
 impl Subject {
+    /// A stock kernel at its leanest.
+    pub fn lean(kernel: Kernel) -> Self {
+        Self {
+            label: format!("{kernel} lean"),
+            kernel,
+            parameters: LEAN.map(String::from).to_vec(),
+            cpu: None,
+        }
+    }
+
     /// Whether it is a stock kernel at its leanest.
     pub fn is_lean(&self) -> bool {
         matches!(self.kernel, Kernel::Linux(_)) && !self.parameters.is_empty()

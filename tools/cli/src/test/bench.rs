@@ -1,12 +1,13 @@
-//! The bench: two runs count the same, ten instructions more are shown as ten, a program that
-//! hangs spoils no other, and its page is one that a browser can show. And no system call keeps a CPU
+//! The bench: two runs count the same, ten instructions more are shown as ten, what is known is
+//! counted as it is, the way of a crossing is as long as its row, a program that hangs spoils no other, and its page is one that a browser can show. And no system call keeps a CPU
 //! for long.
 
 use anyhow::Result;
 
 use super::{Report, masked};
 use crate::arch::Arch;
-use crate::bench::{checks, page};
+use crate::bench::subject::Subject;
+use crate::bench::{checks, known, page};
 use crate::kernel_image::Kernel;
 use crate::project::Project;
 
@@ -26,9 +27,36 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     if report.wants(&name) {
         record(report, &name, checks::slower(project, arch)?);
     }
+    let name = format!("bench/known-{}", arch.debian());
+    if report.wants(&name) {
+        record(report, &name, known::check(project, arch)?);
+    }
+    ways(project, arch, report)?;
     let name = format!("bench/masked-{}", arch.debian());
     if report.wants(&name) {
         record(report, &name, masked::too_long(project, arch)?);
+    }
+    Ok(())
+}
+
+/// Checks the ways of crossings: Stile's, and with `--long` those of stock kernels.
+fn ways(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
+    let mut subjects = vec![checks::subject(Kernel::Stile)];
+    if report.options.long {
+        let versions: &[&str] = match arch {
+            Arch::Arm64 => &["6.1", "6.12"],
+            Arch::Riscv64 => &["6.12"],
+        };
+        let stock = versions.iter().map(|version| version.to_string());
+        subjects.extend(stock.map(|version| Subject::lean(Kernel::Linux(version))));
+    }
+    for subject in &subjects {
+        for row in ["null_call", "anon_read"] {
+            let name = format!("bench/way-{row}-{}-{}", subject.kernel, arch.debian());
+            if report.wants(&name) {
+                record(report, &name, checks::way(project, subject, arch, row)?);
+            }
+        }
     }
     Ok(())
 }
