@@ -3,6 +3,7 @@
 
 use super::address::Name;
 use super::control_message::Ancillary;
+use super::sending::{Sending, Stall};
 use super::socket::Reader;
 use super::unix::inflight;
 use super::urgent::Urgent;
@@ -38,6 +39,8 @@ const UNHEARD: u32 = 2;
 const DEAD: u32 = 4;
 /// The connection was reset by the writer.
 const RESET: u32 = 8;
+/// The writer is gone, and the reader was not told.
+const ABANDONED: u32 = 16;
 
 /// A stretch of bytes, counted from the first that was ever written, that is a record or has
 /// something beside it.
@@ -56,6 +59,10 @@ pub struct Bytes {
     pub read: u64,
     /// The byte that is urgent.
     pub urgent: Option<Urgent>,
+    /// How many of the last bytes wait for more, and are not sent.
+    pub unsent: usize,
+    /// Since when the writer lacks room, in ticks, and how many bytes had been read by then.
+    pub stall: Option<Stall>,
     marks: VecDeque<Mark>,
 }
 
@@ -106,6 +113,15 @@ impl Bytes {
             from,
         });
     }
+}
+
+/// How a write is done.
+#[derive(Clone, Copy, Default)]
+pub struct Writing {
+    /// The last byte is urgent (MSG_OOB).
+    pub urgent: bool,
+    /// Less than a segment waits for more (MSG_MORE).
+    pub more: bool,
 }
 
 /// How a read is done.
@@ -163,6 +179,8 @@ pub struct Channel {
     drops: AtomicU32,
     /// The CPU that wrote last, plus one.
     cpu: AtomicU32,
+    /// When bytes are sent.
+    pub sending: Sending,
     /// Told when there is something to read, and when there is room.
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
@@ -183,6 +201,8 @@ impl Channel {
                 ring: Ring::new(PAGES)?,
                 read: 0,
                 urgent: None,
+                unsent: 0,
+                stall: None,
                 marks: VecDeque::new(),
             }),
             len: AtomicUsize::new(0),
@@ -201,6 +221,7 @@ impl Channel {
             times: AtomicBool::new(false),
             drops: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
+            sending: Sending::new(),
             readable: readable.clone(),
             writable: writable.clone(),
         })
@@ -320,7 +341,8 @@ impl Channel {
 
     /// Bytes of memory that it has, roughly. Takes no lock.
     pub fn held(&self) -> usize {
-        let pages = self.len.load(Acquire).next_multiple_of(PAGE_SIZE);
+        let bytes = self.len.load(Acquire) + self.sending.unsent();
+        let pages = bytes.next_multiple_of(PAGE_SIZE);
         size_of::<Self>() + pages + self.records() * size_of::<Mark>()
     }
 
@@ -347,17 +369,17 @@ impl Channel {
         } else {
             0
         };
-        self.len.load(Acquire) + overhead
+        self.len.load(Acquire) + self.sending.unsent() + overhead
     }
 
     /// Whether something can be written.
-    fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.used() < self.limit() && self.records() < MAX_RECORDS
     }
 
     /// Whether poll shall call it writable: when three quarters of the room are free.
     pub fn is_writable(&self) -> bool {
-        self.used() * 4 <= self.limit()
+        self.used() * 4 <= self.limit() && self.sending.has_little()
     }
 
     /// Whether at least half of the room is free.
@@ -375,8 +397,14 @@ impl Channel {
         &self.writable
     }
 
-    /// The writer will write no more.
+    /// The writer will write no more. What waits for more is sent.
     pub fn finish(&self) {
+        if self.kind == Kind::Tcp {
+            let mut bytes = self.bytes.lock();
+            self.state.fetch_or(FINISHED, AcqRel);
+            bytes.unsent = 0;
+            self.publish(&bytes);
+        }
         self.end(FINISHED);
     }
 
@@ -399,6 +427,7 @@ impl Channel {
         bytes.ring.consume(left);
         bytes.read += left as u64;
         bytes.urgent = None;
+        bytes.unsent = 0;
         self.publish(&bytes);
         drop(bytes);
         drop(marks);
@@ -419,6 +448,12 @@ impl Channel {
         }
         let error = self.error.swap(0, AcqRel);
         (error != 0).then_some(Errno(error as u16))
+    }
+
+    /// The same for a read, which is told of the end rather than that nothing can be sent.
+    pub fn take_read_error(&self) -> Option<Errno> {
+        let of_sending = self.error.load(Acquire) == Errno::EPIPE.0.into();
+        if of_sending { None } else { self.take_error() }
     }
 
     /// Whether there is an error to report.
@@ -450,6 +485,26 @@ impl Channel {
     /// Whether either end is gone.
     pub fn is_ended(&self) -> bool {
         self.state.load(Acquire) & (FINISHED | UNHEARD) != 0
+    }
+
+    /// Whether nothing can be written any more.
+    fn takes_nothing(&self) -> bool {
+        self.state.load(Acquire) & (FINISHED | UNHEARD | ABANDONED) != 0
+    }
+
+    /// The writer goes without a word, and what it did not send with it.
+    pub fn abandon(&self) {
+        let mut bytes = self.bytes.lock();
+        self.state.fetch_or(ABANDONED, AcqRel);
+        bytes.drop_unsent();
+        self.publish(&bytes);
+        drop(bytes);
+        self.writable.notify();
+    }
+
+    /// Whether the writer went without a word.
+    pub fn is_abandoned(&self) -> bool {
+        self.state.load(Acquire) & ABANDONED != 0
     }
 
     /// Sets whether the reader wants the sender's credentials.
@@ -486,30 +541,34 @@ impl Channel {
     pub fn publish(&self, bytes: &Bytes) {
         let hidden = bytes.is_at_mark() && !self.is_inline();
         self.hidden.store(hidden, Release);
-        self.len.store(bytes.ring.len(), Release);
+        self.len.store(bytes.sent(), Release);
+        self.sending.publish(bytes);
         let urgent = bytes.urgent.is_some_and(|urgent| !urgent.taken);
         self.urgent.store(urgent, Release);
         self.records.store(bytes.marks.len(), Release);
     }
 
     /// Writes bytes, as many as there are, waiting for room; `ancillary` goes with the first. EPIPE
-    /// once an end is gone. `urgent`: the last of them is.
+    /// once an end is gone.
     pub fn write(
         &self,
         from: &mut Source,
         mut ancillary: Ancillary,
-        urgent: bool,
+        writing: Writing,
         wait: &Wait,
     ) -> Result<usize> {
         let wanted = from.left();
         let mut total = 0;
         while total < wanted {
             let done = self
-                .write_some(from, &mut ancillary, urgent)
+                .write_some(from, &mut ancillary, writing)
                 .and_then(|count| {
                     if count == 0 {
+                        if self.sending.unsent() > 0 {
+                            self.push();
+                        }
                         self.writable.lack();
-                        wait.until(&self.writable, || self.has_room() || self.is_ended())?;
+                        wait.until(&self.writable, || self.has_room() || self.takes_nothing())?;
                     }
                     Ok(count)
                 });
@@ -527,15 +586,16 @@ impl Channel {
         &self,
         from: &mut Source,
         ancillary: &mut Ancillary,
-        urgent: bool,
+        writing: Writing,
     ) -> Result<usize> {
         let mut bytes = self.bytes.lock();
-        if self.is_ended() {
+        if self.takes_nothing() {
             return Err(Errno::EPIPE);
         }
         let start = bytes.written();
         let room = self.limit().saturating_sub(bytes.ring.len());
         if room == 0 || bytes.marks.len() >= MAX_RECORDS {
+            bytes.begin_stall();
             return Ok(0);
         }
         bytes.reserve()?;
@@ -543,9 +603,12 @@ impl Channel {
         if !ancillary.is_empty() {
             bytes.mark(start, core::mem::take(ancillary), Name::Unnamed);
         }
-        let urgent = urgent && count > 0 && from.left() == 0;
+        let urgent = writing.urgent && count > 0 && from.left() == 0;
         if urgent {
             bytes.make_last_urgent(self.kind, self.is_inline());
+        }
+        if writing.more || bytes.unsent != 0 {
+            self.hold_back(&mut bytes, count, writing.more && !urgent);
         }
         self.publish(&bytes);
         self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
@@ -698,7 +761,7 @@ fn read_stream(
     if !reading.peek {
         bytes.skip(core::mem::take(&mut skip));
     }
-    if bytes.ring.len() == skip {
+    if bytes.sent() <= skip {
         return Ok(None);
     }
     to.truncate(bytes.until_mark(skip));

@@ -12,6 +12,7 @@ pub mod netlink;
 pub mod options;
 pub mod proc_net;
 pub mod scm_rights;
+mod sending;
 mod snmp;
 pub mod socket;
 pub mod socket_table;

@@ -207,12 +207,17 @@ fn copied(value: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// SO_MEMINFO: bytes that wait to be read and may, that wait to be sent and may; the others are 0.
+/// SO_MEMINFO: bytes that wait to be read and may, that are sent and may be, and that TCP has not
+/// sent; the others are 0.
 pub fn memory(socket: &dyn Socket) -> [u32; 9] {
     let options = &socket.base().options;
     let (received, sent) = socket.waiting().unwrap_or_default();
     let [receive, send] = [options.receive_buffer(), options.send_buffer()];
-    [received, receive, sent, send, 0, 0, 0, 0, 0].map(|bytes| bytes as u32)
+    let (sent, unsent) = match socket.base().protocol == IPPROTO_TCP as u32 {
+        true => (0, sent),
+        false => (sent, 0),
+    };
+    [received, receive, sent, send, 0, unsent, 0, 0, 0].map(|bytes| bytes as u32)
 }
 
 impl Options {

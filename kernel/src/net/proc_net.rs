@@ -416,12 +416,6 @@ fn put_socket(text: &mut Line, socket: &Arc<dyn Socket>) {
         Some((pending, _)) => (pending, 0),
         None => socket.waiting().unwrap_or_default(),
     };
-    // What TCP has sent is in the peer's queue, and so acknowledged.
-    let sent = if socket.base().kind == STREAM {
-        0
-    } else {
-        sent
-    };
     put!(
         text,
         " {:02X} {sent:08X}:{received:08X} 00:00000000 00000000 {:5}        0 {}",

@@ -23,8 +23,10 @@ use alloc::vec::Vec;
 use core::any::Any;
 use linux_raw_sys::general::{O_NONBLOCK, O_RDWR, S_IFSOCK, SIGPIPE};
 use linux_raw_sys::ioctl::{FIONREAD, SIOCATMARK, TIOCOUTQ};
-use linux_raw_sys::net::{MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_STREAM};
+use linux_raw_sys::net::{IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SOCK_STREAM};
 
+/// Asks for what is not sent yet (`include/uapi/linux/sockios.h`).
+const SIOCOUTQNSD: u32 = 0x894b;
 /// Device number of the inodes of sockets.
 const DEVICE: u64 = 8;
 
@@ -291,6 +293,22 @@ impl SocketFile {
     pub fn socket(&self) -> &Arc<dyn Socket> {
         &self.0
     }
+
+    fn send(&self, file: &File, from: &mut Source, flags: u32) -> Result<usize> {
+        let wait = self.0.send_wait(file, 0);
+        let message = Outgoing {
+            data: from,
+            to: None,
+            ancillary: Ancillary::default(),
+            flags,
+        };
+        send(&self.0, message, &wait)
+    }
+
+    /// Writes as with MSG_MORE.
+    pub fn write_more(&self, file: &File, from: &mut Source) -> Result<usize> {
+        self.send(file, from, MSG_MORE)
+    }
 }
 
 impl FileOps for SocketFile {
@@ -316,14 +334,7 @@ impl FileOps for SocketFile {
     }
 
     fn write(&self, file: &File, from: &mut Source, _position: u64) -> Result<usize> {
-        let wait = self.0.send_wait(file, 0);
-        let message = Outgoing {
-            data: from,
-            to: None,
-            ancillary: Ancillary::default(),
-            flags: 0,
-        };
-        send(&self.0, message, &wait)
+        self.send(file, from, 0)
     }
 
     fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
@@ -334,6 +345,8 @@ impl FileOps for SocketFile {
         let count = match request {
             FIONREAD => self.0.waiting()?.0,
             TIOCOUTQ => self.0.waiting()?.1,
+            // What is acknowledged is sent, and all that is sent is acknowledged.
+            SIOCOUTQNSD if self.0.base().protocol == IPPROTO_TCP as u32 => self.0.waiting()?.1,
             SIOCATMARK if self.0.base().kind == SOCK_STREAM => self.0.is_at_mark().into(),
             _ => return super::interface::ioctl(request, argument),
         };

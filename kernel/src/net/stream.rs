@@ -99,7 +99,7 @@ fn next(
         if let Some(found) = channel.read(to, reading)? {
             return Ok(Some(found));
         }
-        if let Some(error) = channel.take_error() {
+        if let Some(error) = channel.take_read_error() {
             return Err(error);
         }
         if is_over() {

@@ -40,12 +40,12 @@ impl Bytes {
         self.urgent.is_some_and(|urgent| urgent.at == self.read)
     }
 
-    /// How many bytes from `skip` on can be read before the mark.
+    /// How many bytes from `skip` on can be read before the mark, which is always sent.
     pub fn until_mark(&self, skip: usize) -> usize {
         let from = self.read + skip as u64;
         match self.urgent {
             Some(urgent) if urgent.at > from => (urgent.at - from) as usize,
-            _ => usize::MAX,
+            _ => self.sent().saturating_sub(skip),
         }
     }
 
@@ -61,8 +61,8 @@ impl Bytes {
     pub fn waiting(&self, kind: Kind, inline: bool) -> usize {
         match self.urgent {
             Some(urgent) if kind == Kind::Tcp && !inline => (urgent.at - self.read) as usize,
-            Some(urgent) if urgent.taken => self.ring.len() - 1,
-            _ => self.ring.len(),
+            Some(urgent) if urgent.taken => self.sent() - 1,
+            _ => self.sent(),
         }
     }
 }

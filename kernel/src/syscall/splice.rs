@@ -11,6 +11,7 @@ use crate::fs::inode::Kind;
 use crate::fs::io::{MAX_COUNT, Sink, Source};
 use crate::fs::pipe::End;
 use crate::mm::user::UserPtr;
+use crate::net::socket::SocketFile;
 use crate::task::io_accounting::count_both;
 use crate::task::oom;
 use alloc::sync::Arc;
@@ -66,6 +67,14 @@ impl Side {
                 Ok(count)
             }
             None => self.file.write(&mut Source::kernel(bytes)),
+        }
+    }
+
+    /// Writes to a socket as with MSG_MORE, to another file as ever.
+    fn write_more(&mut self, bytes: &[u8]) -> Result<usize> {
+        match self.file.ops_as::<SocketFile>() {
+            Some(socket) => socket.write_more(&self.file, &mut Source::kernel(bytes)),
+            None => self.write(bytes),
         }
     }
 
@@ -206,15 +215,20 @@ fn fill(from: Side, pipe: &End, to: Arc<File>, count: usize, nonblocking: bool) 
 }
 
 /// From a pipe, of what is in it now, or comes when it is empty. What the other side does not take
-/// stays.
-fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool) -> Result<usize> {
+/// stays. `more` will come (SPLICE_F_MORE).
+fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) -> Result<usize> {
     let count = count.min(pipe.await_bytes(nonblocking)?);
     let mut buffer = buffer(count)?;
     let mut total = 0;
     while total < count {
         let chunk = buffer.len().min(count - total);
         let there = pipe.peek(&mut Sink::kernel(&mut buffer[..chunk]))?;
-        match to.write(&buffer[..there]) {
+        let written = if more {
+            to.write_more(&buffer[..there])
+        } else {
+            to.write(&buffer[..there])
+        };
+        match written {
             Ok(0) => break,
             Ok(written) => {
                 pipe.consume(written);
@@ -280,13 +294,15 @@ pub fn splice(
             if out.flags().has(O_APPEND) {
                 return Err(Errno::EINVAL);
             }
-            drain(&from, Side::new(out, out_offset)?, count, nonblocking[0])
+            let more = flags & SPLICE_F_MORE != 0;
+            let to = Side::new(out, out_offset)?;
+            drain(&from, to, count, nonblocking[0], more)
         }
         (Some(from), Some(to)) => {
             from.check_other(&to)?;
             from.await_bytes(nonblocking[0])?;
             let count = count.min(to.await_room(nonblocking[1])?);
-            drain(&from, Side::new(out, 0)?, count, nonblocking[0])
+            drain(&from, Side::new(out, 0)?, count, nonblocking[0], false)
         }
     }
 }

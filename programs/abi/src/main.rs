@@ -19,6 +19,7 @@ mod busy;
 mod capabilities;
 mod choices;
 mod cores;
+mod corked;
 mod counts;
 mod fault;
 mod files;
@@ -99,6 +100,7 @@ fn main() {
         Some("mlock") => mlock::run(),
         Some("oom") => oom::run(),
         Some("options") => options::run(),
+        Some("corked") => corked::run(),
         Some("counts") => counts::run(),
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),

@@ -81,7 +81,7 @@ pub const SPLICE: Group = Group {
     choices: choices! {
         1 SPLICE_F_MOVE Partial("bytes are copied: on Linux too it is no promise");
         2 SPLICE_F_NONBLOCK Whole;
-        4 SPLICE_F_MORE Partial("what is written is sent");
+        4 SPLICE_F_MORE Whole;
         8 SPLICE_F_GIFT Partial("bytes are copied: on Linux too it is no promise");
     },
 };

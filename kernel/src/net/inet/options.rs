@@ -67,7 +67,7 @@ enum Rule {
 use Rule::*;
 
 /// Level, name (`include/uapi/linux/{in,in6,tcp,udp}.h`), default and rule of what is kept.
-const KEPT: [(u32, u32, i32, Rule); 76] = [
+const KEPT: [(u32, u32, i32, Rule); 75] = [
     (IP, 1, 0, Class),                 // IP_TOS
     (IP, 2, 64, Renewed(1, 255)),      // IP_TTL
     (IP, 3, 0, Told),                  // IP_HDRINCL
@@ -133,7 +133,6 @@ const KEPT: [(u32, u32, i32, Rule); 76] = [
     (TCP, 23, 0, Queue),               // TCP_FASTOPEN
     (TCP, 25, 0, Any),                 // TCP_NOTSENT_LOWAT
     (TCP, 30, 0, Bit),                 // TCP_FASTOPEN_CONNECT
-    (TCP, 34, 0, Bit),                 // TCP_FASTOPEN_NO_COOKIE
     (TCP, 36, 0, Bit),                 // TCP_INQ
     (TCP, 43, 0, Told),                // TCP_IS_MPTCP
     (UDP, 1, 0, Switch),               // UDP_CORK

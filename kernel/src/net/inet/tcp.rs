@@ -4,6 +4,7 @@ use super::options::{self, MAXSEG, Options};
 use super::place::Place;
 use super::ports::{self, Holder, Kept};
 use super::{Header, reached, source};
+use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
 use crate::fs::poll::{Events, PollTable};
@@ -11,10 +12,10 @@ use crate::mm::heap::try_arc;
 use crate::net::STREAM;
 use crate::net::address::{Address, Name, unspecified};
 use crate::net::backlog::Backlog;
-use crate::net::channel::{Channel, Kind};
+use crate::net::channel::{Channel, Kind, Writing};
 use crate::net::control_message::Control;
 use crate::net::mib::{self, Event};
-use crate::net::options::bytes;
+use crate::net::options::{bytes, number};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream::{self, ReadMode};
 use crate::net::wait::Wait;
@@ -25,7 +26,7 @@ use crate::task::work_queue::{self, Work};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::net::*;
 use zerocopy::IntoBytes;
 
@@ -36,8 +37,16 @@ const CLOSED: u8 = 7;
 const CLOSE_WAIT: u8 = 8;
 const LISTENS: u8 = 10;
 
-/// The level of TCP's options, and TCP_INQ.
+/// The level of TCP's options, and some of them.
 const TCP: u32 = IPPROTO_TCP as u32;
+const NODELAY: u32 = 1;
+const CORK: u32 = 3;
+const LINGER2: u32 = 8;
+const WINDOW_CLAMP: u32 = 10;
+const USER_TIMEOUT: u32 = 18;
+const FASTOPEN: u32 = 23;
+const NOTSENT_LOWAT: u32 = 25;
+const FASTOPEN_CONNECT: u32 = 30;
 const INQ: u32 = 36;
 /// TCP_DEFER_ACCEPT
 const DEFER_ACCEPT: u32 = 9;
@@ -46,6 +55,8 @@ const MSG_FASTOPEN: u32 = 0x2000_0000;
 /// Bytes that may wait in a new socket (`net.ipv4.tcp_wmem`, `net.ipv4.tcp_rmem`).
 const SEND_BUFFER: u32 = 16384;
 const RECEIVE_BUFFER: u32 = 131_072;
+/// Half of the window that a connection begins with: as much is a whole segment.
+const HALF_WINDOW: usize = 32768;
 
 /// The connection, as one of its ends sees it.
 struct Link {
@@ -64,6 +75,12 @@ struct Link {
     /// The other end, which is accepted by the listener when it has something to read
     /// (TCP_DEFER_ACCEPT).
     deferred: Mutex<Option<Deferred>>,
+    /// Sends what waits for more.
+    held: Mutex<Option<Timer>>,
+    /// Ends the connection unless something is read (TCP_USER_TIMEOUT).
+    stalled: Mutex<Option<Timer>>,
+    /// After how many ticks it does.
+    patience: AtomicU64,
 }
 
 struct Deferred {
@@ -73,27 +90,40 @@ struct Deferred {
     _until: Timer,
 }
 
-/// Lets the other end be accepted though nothing came.
-struct Overdue {
+/// What happens to an end of a connection at a time.
+struct Later {
     link: Weak<Link>,
+    act: fn(&Arc<Link>),
     work: work_queue::Link,
 }
 
-impl Expire for Overdue {
+impl Later {
+    /// Does `act` with the link at `deadline` (absolute, in ticks), unless the timer goes before.
+    fn call(deadline: u64, link: &Arc<Link>, act: fn(&Arc<Link>)) -> Result<Timer> {
+        let later = try_arc(Later {
+            link: Arc::downgrade(link),
+            act,
+            work: work_queue::Link::default(),
+        })?;
+        Timer::call(deadline, later)
+    }
+}
+
+impl Expire for Later {
     /// A socket may end thereby, which sleeps.
     fn expire(self: Arc<Self>) {
         work_queue::queue(self);
     }
 }
 
-impl Work for Overdue {
+impl Work for Later {
     fn link(&self) -> &work_queue::Link {
         &self.work
     }
 
     fn run(self: Arc<Self>) {
         if let Some(link) = self.link.upgrade() {
-            link.arrive();
+            (self.act)(&link);
         }
     }
 }
@@ -124,6 +154,75 @@ impl Link {
         taken
     }
 
+    /// What arrives has the other end send what waited for more, but for a cork.
+    fn stir(&self) {
+        let waits = &self.incoming.sending;
+        if waits.unsent() > 0 && !waits.is_corked() {
+            self.incoming.push();
+        }
+    }
+
+    /// Has what waits for more be sent in time; at once where that cannot be made sure.
+    #[cold]
+    fn send_later(self: &Arc<Self>) {
+        if self.held.lock().is_some() {
+            return;
+        }
+        let Some(until) = self.outgoing.unsent_until() else {
+            return;
+        };
+        match Later::call(until, self, Link::send_held) {
+            Ok(timer) => {
+                let old = self.held.lock().replace(timer);
+                drop(old);
+            }
+            Err(_) => self.outgoing.push(),
+        }
+    }
+
+    /// Sends what has waited for more, if it has for long enough.
+    fn send_held(self: &Arc<Self>) {
+        let done = self.held.lock().take();
+        drop(done);
+        let until = self.outgoing.unsent_until();
+        if until.is_some_and(|until| until <= time::now_ticks()) {
+            self.outgoing.push();
+        } else {
+            self.send_later();
+        }
+    }
+
+    /// Ends the connection when the other end reads nothing for so many ticks, though it should.
+    #[cold]
+    fn watch(self: &Arc<Self>, patience: u64) {
+        if self.stalled.lock().is_some() {
+            return;
+        }
+        self.patience.store(patience, Relaxed);
+        let until = self.outgoing.stalled_until(patience);
+        let until = until.unwrap_or_else(|| time::now_ticks().saturating_add(patience));
+        // Without memory for it the connection waits, as it does without the option.
+        if let Ok(timer) = Later::call(until, self, Link::time_out) {
+            let old = self.stalled.lock().replace(timer);
+            drop(old);
+        }
+    }
+
+    fn time_out(self: &Arc<Self>) {
+        let patience = self.patience.load(Relaxed);
+        let done = self.stalled.lock().take();
+        drop(done);
+        match self.outgoing.stalled_until(patience) {
+            Some(until) if until <= time::now_ticks() => {
+                self.outgoing.abandon();
+                self.incoming.fail(Errno::ETIMEDOUT);
+                self.incoming.die();
+            }
+            Some(_) => self.watch(patience),
+            None => {}
+        }
+    }
+
     fn writes_no_more(&self) -> bool {
         let reset = self.incoming.is_reset() || self.broken.load(Acquire);
         self.outgoing.is_finished() || reset
@@ -141,6 +240,8 @@ pub struct Tcp {
     kept: Once<Kept>,
     /// Why a connection did not come about; 0 is nothing to report.
     error: AtomicU32,
+    /// TCP_USER_TIMEOUT, in ticks; 0 is for ever.
+    patience: AtomicU64,
 }
 
 impl Tcp {
@@ -156,6 +257,7 @@ impl Tcp {
             listener: Once::new(),
             kept: Once::new(),
             error: AtomicU32::new(0),
+            patience: AtomicU64::new(0),
         })
     }
 
@@ -196,12 +298,27 @@ impl Tcp {
                 broken: AtomicBool::new(false),
                 segment: options::segment([&self.options, &other.options], peer.is_ipv6()),
                 deferred: Mutex::new(None),
+                held: Mutex::new(None),
+                stalled: Mutex::new(None),
+                patience: AtomicU64::new(0),
             })
         };
-        Ok([
+        let ends = [
             link(&back, &there, local, peer)?,
             link(&there, &back, peer, local)?,
-        ])
+        ];
+        for (link, writer) in ends.iter().zip([self, other]) {
+            let channel = &link.outgoing;
+            channel.set_segment(HALF_WINDOW.min(link.segment as usize));
+            let most = writer.options.value(TCP, NOTSENT_LOWAT);
+            if most != 0 {
+                channel.set_low_water(most as u32);
+            }
+            if writer.options.is_on(TCP, CORK) {
+                channel.set_corked(true);
+            }
+        }
+        Ok(ends)
     }
 
     /// Connects to what listens at `to`.
@@ -218,6 +335,7 @@ impl Tcp {
             let accepted = Tcp::new(server.base.domain)?;
             accepted.base.options.inherit_all(&server.base.options);
             accepted.options.inherit(&server.options);
+            accepted.option_changed(USER_TIMEOUT);
             let holder = Holder {
                 ip: to.ip(),
                 only_v6: false,
@@ -234,15 +352,11 @@ impl Tcp {
             let seconds = server.options.value(TCP, DEFER_ACCEPT);
             let defers = seconds > 0;
             if defers {
-                let overdue = try_arc(Overdue {
-                    link: Arc::downgrade(&own),
-                    work: work_queue::Link::default(),
-                })?;
                 let until = clock::deadline_in(seconds as u64 * clock::SECOND);
                 *own.deferred.lock() = Some(Deferred {
                     server: Arc::downgrade(&server),
                     accepted: accepted.clone(),
-                    _until: Timer::call(until, overdue)?,
+                    _until: Later::call(until, &own, |link| _ = link.arrive())?,
                 });
             }
             // A program notified of the connection finds this end connected.
@@ -282,12 +396,22 @@ impl Tcp {
             return;
         };
         link.arrive();
-        if reset || !link.incoming.is_empty() {
+        if link.outgoing.is_abandoned() {
+            return;
+        }
+        let resets = reset || !link.incoming.is_empty();
+        if resets {
             link.outgoing.fail(Errno::ECONNRESET);
             mib::add(Event::Reset, false, 1);
         }
+        let stays = !link.incoming.is_finished();
+        let comes = link.incoming.sending.unsent() > 0 && !link.incoming.sending.is_corked();
         link.incoming.die();
         link.outgoing.finish();
+        if !resets && (stays && self.options.value(TCP, LINGER2) < 0 || comes) {
+            // Nobody is left to wait for the other end's end, or for what it had not sent.
+            link.outgoing.fail(Errno::EPIPE);
+        }
     }
 
     /// Bytes of memory that its connection has.
@@ -413,15 +537,17 @@ impl Socket for Tcp {
     }
 
     fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize> {
-        if let Some(error) = self.take_error() {
+        let mut link = self.link();
+        if let Some(error) = self.take_error_of(link.as_deref()) {
             return Err(error);
         }
         if message.flags & MSG_FASTOPEN != 0
             && let Some(to) = &message.to
         {
             self.clone().connect(to, wait)?;
+            link = self.link();
         }
-        let link = self.link().ok_or(Errno::EPIPE)?;
+        let link = link.ok_or(Errno::EPIPE)?;
         let urgent = message.flags & MSG_OOB != 0;
         if link.writes_no_more() {
             return Err(Errno::EPIPE);
@@ -438,10 +564,22 @@ impl Socket for Tcp {
             message.data.truncate(link.outgoing.limit());
             return message.data.discard();
         }
-        match link
+        let writing = Writing {
+            urgent,
+            more: message.flags & MSG_MORE != 0 || link.outgoing.sending.is_corked(),
+        };
+        let patience = self.patience.load(Relaxed);
+        if patience > 0 {
+            link.watch(patience);
+        }
+        let written = link
             .outgoing
-            .write(message.data, message.ancillary, urgent, wait)
-        {
+            .write(message.data, message.ancillary, writing, wait);
+        if link.outgoing.sending.unsent() > 0 {
+            link.send_later();
+        }
+        link.stir();
+        match written {
             Err(Errno::EPIPE) => Err(self.take_error().unwrap_or(Errno::EPIPE)),
             done => done,
         }
@@ -498,6 +636,7 @@ impl Socket for Tcp {
         if write {
             link.arrive();
             link.outgoing.finish();
+            link.stir();
         }
         Ok(())
     }
@@ -536,9 +675,12 @@ impl Socket for Tcp {
         if self.is_listening() {
             return Err(Errno::EINVAL);
         }
+        let Some(link) = self.link() else {
+            return Ok((0, 0));
+        };
         // What was sent has arrived, and is acknowledged.
-        let received = self.link().map_or(0, |link| link.incoming.first_len());
-        Ok((received, 0))
+        let unsent = link.outgoing.sending.unsent();
+        Ok((link.incoming.first_len(), unsent))
     }
 
     fn backlog(&self) -> Option<(usize, usize)> {
@@ -567,9 +709,7 @@ impl Socket for Tcp {
     }
 
     fn take_error(&self) -> Option<Errno> {
-        let link = self.link();
-        self.take_own_error()
-            .or_else(|| link?.incoming.take_error())
+        self.take_error_of(self.link().as_deref())
     }
 
     fn options_changed(&self) {
@@ -594,8 +734,13 @@ impl Socket for Tcp {
     }
 
     fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
+        self.check_state(level, name, value)?;
         let (base, place) = (&self.base, &self.place);
-        self.options.set(base, place, level, name, value)
+        self.options.set(base, place, level, name, value)?;
+        if level == TCP {
+            self.option_changed(name);
+        }
+        Ok(())
     }
 
     fn state(&self) -> u8 {
@@ -604,6 +749,39 @@ impl Socket for Tcp {
 }
 
 impl Tcp {
+    /// EINVAL for what only a socket without a connection can be told.
+    fn check_state(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
+        let idle = match (level, name) {
+            (TCP, FASTOPEN) => self.link().is_none(),
+            (TCP, FASTOPEN_CONNECT) => self.state() == CLOSED,
+            (TCP, WINDOW_CLAMP) if number(value)? == 0 => self.state() == CLOSED,
+            _ => true,
+        };
+        if idle { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+
+    /// An option of level TCP was set.
+    fn option_changed(&self, name: u32) {
+        let (value, link) = (self.options.value(TCP, name), self.link());
+        if name == USER_TIMEOUT {
+            let ns = value as u64 * (clock::SECOND / 1000);
+            self.patience.store(time::ns_to_ticks(ns), Relaxed);
+        }
+        let Some(link) = link else { return };
+        match name {
+            CORK => link.outgoing.set_corked(value != 0),
+            NODELAY if value != 0 => link.outgoing.push(),
+            NOTSENT_LOWAT => link.outgoing.set_low_water(value as u32),
+            _ => {}
+        }
+    }
+
+    /// The error of the socket, or of its link.
+    fn take_error_of(&self, link: Option<&Link>) -> Option<Errno> {
+        self.take_own_error()
+            .or_else(|| link?.incoming.take_error())
+    }
+
     fn take_own_error(&self) -> Option<Errno> {
         if self.error.load(Acquire) == 0 {
             return None;

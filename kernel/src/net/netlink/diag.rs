@@ -158,8 +158,8 @@ fn put_inet(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     let asked = |attribute: u16| shown >> (attribute - 1) & 1 != 0;
     let memory = options::memory(socket);
     if asked(MEMORY) {
-        let [received, _, sent, ..] = memory;
-        reply.attribute(MEMORY, [received, 0, 0, sent].as_bytes());
+        let [received, _, sent, _, _, unsent, ..] = memory;
+        reply.attribute(MEMORY, [received, unsent, 0, sent].as_bytes());
     }
     if asked(SOCKET_MEMORY) {
         reply.attribute(SOCKET_MEMORY, memory.as_bytes());

@@ -9,7 +9,7 @@ use crate::mm::heap::try_arc;
 use crate::net::SEQPACKET;
 use crate::net::address::{Address, Name};
 use crate::net::backlog::Backlog;
-use crate::net::channel::{Channel, Kind};
+use crate::net::channel::{Channel, Kind, Writing};
 use crate::net::control_message::{Peer, Sender};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream::{self, ReadMode};
@@ -245,7 +245,11 @@ impl Socket for Connected {
         if self.is_framed() {
             return channel.write_record(message.data, ancillary, Name::Unnamed, usize::MAX, wait);
         }
-        channel.write(message.data, ancillary, urgent, wait)
+        let writing = Writing {
+            urgent,
+            more: false,
+        };
+        channel.write(message.data, ancillary, writing, wait)
     }
 
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {

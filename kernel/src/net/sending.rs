@@ -1,0 +1,155 @@
+//! When the bytes of a TCP connection are sent: at once, unless the writer has less than a segment
+//! wait for more (TCP_CORK, MSG_MORE).
+
+use super::channel::{Bytes, Channel};
+use crate::arch::time;
+use crate::task::clock;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+
+/// How long less than a segment waits for more, in nanoseconds: Linux's least timeout.
+const LONGEST: u64 = clock::SECOND / 5;
+
+/// A writer lacks room.
+#[derive(Clone, Copy)]
+pub struct Stall {
+    /// Since when, in ticks.
+    since: u64,
+    /// How many bytes had been read by then.
+    read: u64,
+}
+
+impl Bytes {
+    /// How many bytes the reader can have.
+    pub fn sent(&self) -> usize {
+        self.ring.len() - self.unsent
+    }
+
+    /// The writer lacks room, if it did not before.
+    pub fn begin_stall(&mut self) {
+        let read = self.read;
+        if self.stall.is_none_or(|stall| stall.read != read) {
+            let since = time::now_ticks();
+            self.stall = Some(Stall { since, read });
+        }
+    }
+
+    /// Drops what is not sent.
+    pub fn drop_unsent(&mut self) {
+        let sent = self.sent();
+        self.ring.truncate(sent);
+        self.unsent = 0;
+    }
+}
+
+/// When a channel's bytes are sent.
+pub struct Sending {
+    /// Bytes of a whole segment; 0 where there are none.
+    segment: AtomicUsize,
+    /// From how many unsent bytes on the writer waits (TCP_NOTSENT_LOWAT).
+    low_water: AtomicUsize,
+    /// TCP_CORK
+    corked: AtomicBool,
+    /// Bytes that are not sent, for those who look without the lock.
+    unsent: AtomicUsize,
+    /// Since when there are such, in ticks.
+    since: AtomicU64,
+}
+
+impl Sending {
+    /// All is sent at once.
+    pub const fn new() -> Self {
+        Sending {
+            segment: AtomicUsize::new(0),
+            low_water: AtomicUsize::new(usize::MAX),
+            corked: AtomicBool::new(false),
+            unsent: AtomicUsize::new(0),
+            since: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes that are not sent.
+    pub fn unsent(&self) -> usize {
+        self.unsent.load(Acquire)
+    }
+
+    /// Whether the writer has less than a segment wait.
+    pub fn is_corked(&self) -> bool {
+        self.corked.load(Relaxed)
+    }
+
+    /// Whether so little is unsent that poll shall call the channel writable. A write may always
+    /// fill the segment that was begun.
+    pub fn has_little(&self) -> bool {
+        let unsent = self.unsent();
+        unsent == 0 || unsent * 2 < self.low_water.load(Acquire)
+    }
+
+    /// Tells those who look without the lock.
+    pub fn publish(&self, bytes: &Bytes) {
+        self.unsent.store(bytes.unsent, Release);
+    }
+}
+
+impl Channel {
+    /// Says how many bytes a segment has.
+    pub fn set_segment(&self, segment: usize) {
+        self.sending.segment.store(segment, Release);
+    }
+
+    /// Says from how many unsent bytes on the writer waits; 0 is any number.
+    pub fn set_low_water(&self, most: u32) {
+        let most = if most == 0 { usize::MAX } else { most as usize };
+        self.sending.low_water.store(most, Release);
+        self.writable().notify();
+    }
+
+    /// The writer has less than a segment wait from now on, or no more.
+    pub fn set_corked(&self, corked: bool) {
+        self.sending.corked.store(corked, Release);
+        if !corked {
+            self.push();
+        }
+    }
+
+    /// `count` bytes were written; `more` has less than a segment wait. The answer to a whole one
+    /// has all sent, but for a cork.
+    #[cold]
+    pub fn hold_back(&self, bytes: &mut Bytes, count: usize, more: bool) {
+        let segment = self.sending.segment.load(Acquire).max(1);
+        if bytes.unsent == 0 {
+            let now = time::now_ticks();
+            self.sending.since.store(now, Release);
+        }
+        let all = bytes.unsent + count;
+        let waits = more && (all < segment || self.sending.is_corked());
+        bytes.unsent = if waits { all % segment } else { 0 };
+    }
+
+    /// Sends all.
+    pub fn push(&self) {
+        let mut bytes = self.lock();
+        bytes.unsent = 0;
+        self.publish(&bytes);
+        drop(bytes);
+        self.readable().notify();
+    }
+
+    /// Until when bytes wait for more, in ticks; `None` where none do.
+    pub fn unsent_until(&self) -> Option<u64> {
+        let waits = self.lock().unsent != 0;
+        let since = self.sending.since.load(Acquire);
+        waits.then(|| since + time::ns_to_ticks(LONGEST))
+    }
+
+    /// Until when something has to be read, in ticks, by a reader that is waited for no longer than
+    /// `patience`; `None` where nothing waits to be read.
+    pub fn stalled_until(&self, patience: u64) -> Option<u64> {
+        let bytes = self.lock();
+        let stall = bytes.stall.filter(|stall| stall.read == bytes.read);
+        let since = match stall {
+            Some(stall) if !self.has_room() => stall.since,
+            _ => time::now_ticks(),
+        };
+        (bytes.ring.len() > 0).then(|| since.saturating_add(patience))
+    }
+}
