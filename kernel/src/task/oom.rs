@@ -222,7 +222,7 @@ crate::selftest! {
         assert!(!victim.is_ending());
         victim.pages += victim.part;
         assert!(victim.is_ending() && victim.until > time::now_ticks());
-        victim.until = 0;
+        victim.until = time::now_ticks();
         assert!(!victim.is_ending() && victim.is_last_hope());
         victim.process = Weak::new();
         assert!(!victim.is_last_hope());
