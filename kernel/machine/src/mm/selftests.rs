@@ -496,6 +496,9 @@ selftest! {
 }
 
 fn agree(unit: usize, steps: usize) {
+    if unit > 1 {
+        join_single_frames();
+    }
     let free = frame::free_count();
     let first = (SpaceUser::new(user_end()).unwrap(), BTreeMap::new());
     let mut trial = Trial {
@@ -560,6 +563,7 @@ selftest! {
 
 selftest! {
     fn blocks_are_split_where_their_pages_differ() {
+        join_single_frames();
         let free = frame::free_count();
         let space = SpaceUser::new(user_end()).unwrap();
         let pages = huge_page::SIZE / PAGE_SIZE;
@@ -603,6 +607,18 @@ fn take_all() -> (Vec<FrameRef>, Vec<Vec<u8>>) {
         last.push(page);
     }
     (frames, last)
+}
+
+/// Makes huge pages available again, whatever ran before: each write here takes some chains of
+/// single frames apart, until there are none.
+fn join_single_frames() {
+    let space = SpaceUser::new(user_end()).unwrap();
+    let writes = frame::free_count() / (frame::CHAINS * huge_page::SIZE / PAGE_SIZE) + 1;
+    let range = BASE..BASE + writes * huge_page::SIZE;
+    map(&space, BASE, range.len() / PAGE_SIZE, 3).unwrap();
+    for at in range.step_by(huge_page::SIZE) {
+        assert_eq!(space.write(at, &[1]), Ok(1));
+    }
 }
 
 selftest! {
