@@ -53,7 +53,8 @@ impl Slots {
 
     fn reach(&mut self, fd: usize) -> Result<()> {
         if fd >= self.slots.len() {
-            if fd >= MOST_FILES.load(Relaxed) {
+            let most = i32::MAX as usize / size_of::<Option<Slot>>();
+            if fd >= MOST_FILES.load(Relaxed).min(most) {
                 return Err(Errno::EMFILE);
             }
             let more = fd + 1 - self.slots.len();

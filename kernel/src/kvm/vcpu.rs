@@ -444,16 +444,18 @@ impl Vcpu {
             stolen_time: state.stolen.address.is_some(),
             offset: state.guest.offsets.phys,
         };
-        // Published when the first virtual CPU ran.
-        let Some(directory) = state.reader.get(&machine.directory) else {
-            return Exit::Again;
-        };
         self.presence.enter(arch::cpu::this().index());
         if self.stops.load(SeqCst) != 0 {
             // The thread that set the reason to stop did not see it run.
             self.presence.leave();
             return Exit::Again;
         }
+        // Published when the first virtual CPU ran. Read while this one is seen to run: whoever
+        // publishes another has all of them leave first.
+        let Some(directory) = state.reader.get(&machine.directory) else {
+            self.presence.leave();
+            return Exit::Again;
+        };
         let gic = state
             .interface
             .as_mut()

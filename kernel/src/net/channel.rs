@@ -607,12 +607,17 @@ impl Channel {
         if urgent {
             bytes.make_last_urgent(self.kind, self.is_inline());
         }
-        if writing.more || bytes.unsent != 0 {
+        let held = bytes.unsent != 0;
+        if writing.more || held {
             self.hold_back(&mut bytes, count, writing.more && !urgent);
         }
+        let sent_held = held && bytes.unsent == 0;
         self.publish(&bytes);
         self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
         drop(bytes);
+        if sent_held {
+            self.notify_little();
+        }
         if urgent {
             self.notify_urgent();
         }

@@ -132,6 +132,15 @@ impl Channel {
         self.publish(&bytes);
         drop(bytes);
         self.readable().notify();
+        self.notify_little();
+    }
+
+    /// Wakes those who wait until little is unsent.
+    pub fn notify_little(&self) {
+        if self.sending.low_water.load(Relaxed) != usize::MAX {
+            self.writable().lack();
+            self.writable().notify();
+        }
     }
 
     /// Until when bytes wait for more, in ticks; `None` where none do.
@@ -148,8 +157,14 @@ impl Channel {
         let stall = bytes.stall.filter(|stall| stall.read == bytes.read);
         let since = match stall {
             Some(stall) if !self.has_room() => stall.since,
-            _ => time::now_ticks(),
+            _ => return (bytes.ring.len() > 0).then(|| self.look_again(patience)),
         };
         (bytes.ring.len() > 0).then(|| since.saturating_add(patience))
+    }
+
+    /// When to look again whether a reader stalls, in ticks: not all the time.
+    pub fn look_again(&self, patience: u64) -> u64 {
+        let least = time::ns_to_ticks(LONGEST);
+        time::now_ticks().saturating_add(patience.max(least))
     }
 }

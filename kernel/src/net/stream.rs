@@ -5,7 +5,6 @@ use super::socket::Received;
 use super::wait::Wait;
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
-use crate::task::oom;
 use linux_raw_sys::net::{MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 
 /// How reads from a socket behave.
@@ -63,7 +62,6 @@ pub fn receive(
             Ok(Some(found)) => found,
             Ok(None) => break,
             Err(error) if total == 0 => return Err(error),
-            Err(Errno::ENOMEM) if waits && oom::make_room() => continue,
             Err(_) => break,
         };
         total += found.count;

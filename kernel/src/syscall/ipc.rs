@@ -153,8 +153,11 @@ pub fn shmdt(address: usize) -> Result<usize> {
                 .is_none_or(|first| Arc::ptr_eq(first, part))
         });
         if part.is_some() {
-            space.unmap(vma.range(), &mut Removed::new())?;
-            detached = part;
+            // A sealed attachment stays, as on Linux.
+            match space.unmap(vma.range(), &mut Removed::new()) {
+                Ok(()) | Err(Errno::EPERM) => detached = part,
+                Err(error) => return Err(error),
+            }
         }
     }
     drop(space);

@@ -65,8 +65,8 @@ pub fn make(signal: u32) -> Result<Vec<u8>> {
         let ids = || thread.with_credentials(|who| [who.uid, who.gid]);
         match rest.next() {
             Some(b'%') => name.push(b"%")?,
-            Some(b'p' | b'P') => {
-                has_pid = true;
+            Some(which @ (b'p' | b'P')) => {
+                has_pid |= *which == b'p';
                 name.put(process.pid())?;
             }
             Some(b'i' | b'I') => name.put(thread.tid())?,

@@ -21,7 +21,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, New};
 use crate::fs::io::Source as Bytes;
 use crate::fs::walk::Walk;
-use crate::fs::{File, OpenFlags, perm};
+use crate::fs::{self, File, OpenFlags, perm};
 use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, page_up};
 use crate::sync::Mutex;
@@ -172,8 +172,8 @@ fn create(signal: u32) -> Result<Arc<File>> {
     let (thread, name) = (current(), core_name::make(signal)?);
     let of_root = super::with_space(|space| space.dumpable() == OF_ROOT);
     if of_root {
-        // It may be anywhere that the program's user chose, but where a whole path says.
-        if name.first() != Some(&b'/') {
+        // Not where the program's user leads: a whole path, by the machine's own root.
+        if name.first() != Some(&b'/') || !thread.fs().root().is(&fs::root()) {
             return Err(Errno::EPERM);
         }
         thread.act_as_root()?;

@@ -200,7 +200,7 @@ impl Link {
         }
         self.patience.store(patience, Relaxed);
         let until = self.outgoing.stalled_until(patience);
-        let until = until.unwrap_or_else(|| time::now_ticks().saturating_add(patience));
+        let until = until.unwrap_or_else(|| self.outgoing.look_again(patience));
         // Without memory for it the connection waits, as it does without the option.
         if let Ok(timer) = Later::call(until, self, Link::time_out) {
             let old = self.stalled.lock().replace(timer);
@@ -208,10 +208,23 @@ impl Link {
         }
     }
 
+    /// From now on the other end is waited for so many ticks; 0 is for ever.
+    fn set_patience(self: &Arc<Self>, patience: u64) {
+        self.patience.store(patience, Relaxed);
+        let old = self.stalled.lock().take();
+        drop(old);
+        if patience > 0 {
+            self.watch(patience);
+        }
+    }
+
     fn time_out(self: &Arc<Self>) {
         let patience = self.patience.load(Relaxed);
         let done = self.stalled.lock().take();
         drop(done);
+        if patience == 0 {
+            return;
+        }
         match self.outgoing.stalled_until(patience) {
             Some(until) if until <= time::now_ticks() => {
                 self.outgoing.abandon();
@@ -772,6 +785,7 @@ impl Tcp {
             CORK => link.outgoing.set_corked(value != 0),
             NODELAY if value != 0 => link.outgoing.push(),
             NOTSENT_LOWAT => link.outgoing.set_low_water(value as u32),
+            USER_TIMEOUT => link.set_patience(self.patience.load(Relaxed)),
             _ => {}
         }
     }

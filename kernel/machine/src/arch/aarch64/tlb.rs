@@ -125,7 +125,8 @@ pub fn pay<C: owed::Kind>(
     range: Range<usize>,
 ) {
     let debt = translation::arm64(owed.pay());
-    if debt.publish && asid().is_some() {
+    // Also for a space that never ran: no barrier comes before its first walk.
+    if debt.publish {
         publish();
     }
     if debt.invalidate == Invalidation::Nothing {

@@ -224,7 +224,10 @@ pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
         _ => {
             let mut pool = POOL.lock();
             if free_count() < LOW + (1 << order) {
-                request_memory_wait();
+                // Not where nobody's end would make room.
+                if LOW + (1 << order) < total() / 2 {
+                    request_memory_wait();
+                }
                 return None;
             }
             pool.take_block(order, usize::MAX)?
