@@ -102,7 +102,11 @@ pub fn is(space: &Weak<AddressSpace>) -> bool {
 /// [`AddressSpace::fault`]; none without a space.
 #[inline(always)]
 pub fn fault(address: usize, access: Access) -> Option<result::Result<(), Failure>> {
-    with_active(|space| space.fault(address, access))
+    // In line, or the closure's own function gets what it holds by reference.
+    with_active(
+        #[inline(always)]
+        |space| space.fault(address, access),
+    )
 }
 
 /// What a shared mapping maps at `address`: the object's number ([`PageSource::object`]) and the
