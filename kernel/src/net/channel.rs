@@ -420,6 +420,15 @@ impl Channel {
         self.purge();
     }
 
+    /// The same, and the reader gets `error`: whoever is woken by one finds both.
+    pub fn die_of(&self, error: Errno) {
+        self.error.store(error.0.into(), Release);
+        self.state.fetch_or(RESET, AcqRel);
+        self.die();
+        self.readable.notify();
+        self.writable.notify();
+    }
+
     /// Drops what waits. Writers that wait for room are not told.
     pub fn purge(&self) {
         let mut bytes = self.bytes.lock();

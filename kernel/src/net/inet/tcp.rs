@@ -228,8 +228,7 @@ impl Link {
         match self.outgoing.stalled_until(patience) {
             Some(until) if until <= time::now_ticks() => {
                 self.outgoing.abandon();
-                self.incoming.fail(Errno::ETIMEDOUT);
-                self.incoming.die();
+                self.incoming.die_of(Errno::ETIMEDOUT);
             }
             Some(_) => self.watch(patience),
             None => {}
