@@ -62,7 +62,7 @@ const INJECTED: Setting = Setting {
     ..RISCV64
 };
 
-/// Cases that go through every kind of exception of programs.
+/// Cases that go through every kind of exception of programs, for all policies.
 const POLICIES: &[&str] = &[
     "abi-fault",
     "abi-memory",
@@ -113,7 +113,6 @@ const SETTINGS: &[Setting] = &[
         name: "cortex-a72-checked",
         cpu: "cortex-a72",
         smp: 2,
-        append: &["entry=switch", "idreg=locked", "hwaf=reread"],
         checked: true,
         ..ARM64
     },
@@ -141,9 +140,18 @@ const SETTINGS: &[Setting] = &[
         ..ARM64
     },
     Setting {
+        name: "cortex-a72-befores",
+        cpu: "cortex-a72",
+        smp: 2,
+        append: &["entry=switch", "idreg=locked", "hwaf=reread"],
+        cases: POLICIES,
+        ..ARM64
+    },
+    Setting {
         name: "neoverse-n1-scan",
         cpu: "neoverse-n1",
         smp: 2,
+        long: true,
         options: &["-machine", "virtualization=on"],
         append: &["affinity=scan"],
         cases: &[
@@ -188,9 +196,16 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "rv64-checked",
-        cpu: "rv64,svvptc=on",
-        append: &["fence.kernel=preventive", "fence.user=preventive"],
+        cpu: "rv64,svvptc=off",
         checked: true,
+        ..RISCV64
+    },
+    Setting {
+        name: "rv64-befores",
+        cpu: "rv64,svvptc=on",
+        smp: 4,
+        append: &["fence.kernel=preventive", "fence.user=preventive"],
+        long: true,
         ..RISCV64
     },
     Setting {
