@@ -385,15 +385,15 @@ unsafe fn effects() {
             tell_end("queues", in_child(|| queues()));
         });
         with("kernel/msgmax", "10", || {
-            with("kernel/msgmnb", "20", || messages());
+            with("kernel/msgmnb", "20", messages);
         });
-        with("kernel/sem", "3 5 2 10", || semaphores());
-        with("net/core/somaxconn", "1", || waiting());
-        with("net/ipv4/ip_local_port_range", "50000 50001", || ports());
+        with("kernel/sem", "3 5 2 10", semaphores);
+        with("net/core/somaxconn", "1", waiting);
+        with("net/ipv4/ip_local_port_range", "50000 50001", ports);
         with("net/ipv4/ip_unprivileged_port_start", "80", || {
             tell_end("a user's ports", in_child(|| low_ports()));
         });
-        with("net/unix/max_dgram_qlen", "2", || datagrams());
+        with("net/unix/max_dgram_qlen", "2", datagrams);
         with("fs/nr_open", "128", || {
             tell_end("descriptors", in_child(|| descriptors()));
         });
