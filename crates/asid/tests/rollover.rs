@@ -132,7 +132,7 @@ mod races {
             let context = machine
                 .allocator
                 .switch(&machine.ids[space], self.index, &tlb);
-            if machine.holders[space].come(self.index) {
+            if machine.holders[space].enter_space(self.index) {
                 tlb.flush(context.id());
             }
             // Until the tables are loaded, the CPU may still use those of the space before.
