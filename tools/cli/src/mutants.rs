@@ -18,7 +18,7 @@ pub struct MutantsOptions {
     #[arg(value_name = "FILE")]
     pub files: Vec<String>,
     /// Compare the lists with the source, and test nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "files")]
     pub check: bool,
 }
 
@@ -59,6 +59,11 @@ const PROFILE: [(&str, &str); 4] = [
 /// Tries the mutants of `tests/mutants`: status 1 if one survived that is not explained, or does not
 /// fit.
 pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
+    if options.check {
+        let unfit = unfit(&project.root)?;
+        unfit.iter().for_each(|line| println!("{line}"));
+        return Ok(u8::from(!unfit.is_empty()));
+    }
     let mut all = read_lists(&project.root.join("tests/mutants"))?;
     let wanted = |file: &str| {
         options
@@ -67,11 +72,6 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
             .any(|part| file.contains(part.as_str()))
     };
     all.retain(|mutant| options.files.is_empty() || wanted(&mutant.file));
-    if options.check {
-        all.retain(|mutant| mutant.applied(&project.root).is_err());
-        all.iter().for_each(|mutant| mutant.report(Outcome::Unfit));
-        return Ok(u8::from(!all.is_empty()));
-    }
     let copy = copy(project)?;
     let tests: BTreeSet<_> = all.iter().flat_map(|mutant| &mutant.tests).collect();
     let (passed, said) = test(project, &copy, tests)?;
@@ -81,7 +81,7 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     let mut folders: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
     for mutant in &all {
         let outcome = mutant.try_in(project, &copy)?;
-        mutant.report(outcome);
+        println!("{}", mutant.line(outcome));
         for folder in [folder(&mutant.file), "all".into()] {
             folders.entry(folder).or_default().push(outcome);
         }
@@ -98,6 +98,13 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     }
     let failed = |outcome: &Outcome| matches!(outcome, Outcome::Survived | Outcome::Unfit);
     Ok(u8::from(folders.values().flatten().any(failed)))
+}
+
+/// The mutants that no longer fit the source of a checkout, a line each.
+pub fn unfit(root: &Path) -> Result<Vec<String>> {
+    let all = read_lists(&root.join("tests/mutants"))?;
+    let unfit = all.iter().filter(|mutant| mutant.applied(root).is_err());
+    Ok(unfit.map(|mutant| mutant.line(Outcome::Unfit)).collect())
 }
 
 /// The checkout's last commit, in a folder of the cache where it may be changed; one that is there
@@ -228,8 +235,8 @@ impl Mutant {
         })
     }
 
-    fn report(&self, outcome: Outcome) {
-        println!("{outcome:?} {}: {}", self.file, self.old.join(" "));
+    fn line(&self, outcome: Outcome) -> String {
+        format!("{outcome:?} {}: {}", self.file, self.old.join(" "))
     }
 }
 

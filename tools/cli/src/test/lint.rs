@@ -1,4 +1,4 @@
-//! What rustfmt and clippy say of the whole tree: nothing.
+//! What rustfmt and clippy say of the whole tree: nothing. And the lists of mutants fit it.
 
 use std::fs;
 use std::process::Command;
@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use super::Report;
 use crate::arch::Arch;
+use crate::mutants;
 use crate::project::Project;
 use crate::toolchain::{COMPAT_TARGET, ensure_target};
 
@@ -22,6 +23,7 @@ const KERNEL: [&str; 2] = ["kernel", "machine"];
 pub fn test(project: &Project, report: &mut Report) -> Result<()> {
     let fmt = formatting(project);
     run(fmt, "host/rustfmt", report)?;
+    mutants_fit(project, report)?;
     let programs = programs(project)?;
     let programs: Vec<&str> = programs.iter().map(String::as_str).collect();
     let mut host = vec!["--workspace", "--all-targets"];
@@ -53,6 +55,18 @@ pub fn test(project: &Project, report: &mut Report) -> Result<()> {
             arguments.extend(["--features", "kernel/selftest"]);
         }
         run(clippy(project, &arguments), &name, report)?;
+    }
+    Ok(())
+}
+
+/// Fails for mutants whose lines the source no longer has: nobody would notice until they are run.
+fn mutants_fit(project: &Project, report: &mut Report) -> Result<()> {
+    const NAME: &str = "host/mutants";
+    if report.wants(NAME) {
+        match mutants::unfit(&project.root)?.as_slice() {
+            [] => report.passed(1),
+            unfit => report.failed(NAME, &unfit.join("\n")),
+        }
     }
     Ok(())
 }
