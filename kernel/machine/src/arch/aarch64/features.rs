@@ -17,13 +17,15 @@ use crate::sync::Mutex;
 use idreg::register::{
     CTR_EL0, DCZID_EL0, ID_AA64ISAR0_EL1, ID_AA64PFR0_EL1, MIDR_EL1, MPIDR_EL1, REVIDR_EL1,
 };
-use idreg::{El0View, Enabled, Feature, Hwcaps, Raw, Register, System};
+use idreg::{El0View, Enabled, Feature, Hwcaps, Raw, Register, System, effective_cache_type};
 
 /// What the kernel turns on for programs.
 const ENABLED: Enabled = Enabled::NONE
     .with(Feature::FloatingPoint)
     .with(Feature::Sve);
 
+/// SCTLR_EL1.UCT: programs read CTR_EL0 by themselves.
+const SCTLR_UCT: usize = 1 << 15;
 /// SCTLR_EL1.SPAN: PSTATE.PAN stays as it is when an exception is taken.
 const SCTLR_SPAN: usize = 1 << 23;
 /// TCR_EL1.HA: the hardware sets the Access flag.
@@ -80,7 +82,8 @@ fn probe() -> Raw {
     raw.set(MIDR_EL1, read!("midr_el1") as u64);
     raw.set(MPIDR_EL1, read!("mpidr_el1") as u64);
     raw.set(REVIDR_EL1, read!("revidr_el1") as u64);
-    raw.set(CTR_EL0, read!("ctr_el0") as u64);
+    let cache_type = effective_cache_type(read!("ctr_el0") as u64, read!("clidr_el1") as u64);
+    raw.set(CTR_EL0, cache_type);
     raw.set(DCZID_EL0, read!("dczid_el0") as u64);
     probe_space!(raw: 1 2 3 4 5 6 7);
     raw
@@ -187,6 +190,12 @@ pub(super) fn start_cpu() -> bool {
     let mut tcr = read!("tcr_el1");
     if settled.system.pan() {
         sctlr &= !SCTLR_SPAN;
+    }
+    if settled
+        .system
+        .misreports_cache_type(read!("ctr_el0") as u64)
+    {
+        sctlr &= !SCTLR_UCT;
     }
     if settled.system.hw_access_flag() {
         tcr |= TCR_HA;
