@@ -50,6 +50,8 @@ mod net_tables;
 mod oom;
 mod options;
 mod packet;
+#[cfg(target_arch = "aarch64")]
+mod pauth;
 mod pidfd;
 mod pipes;
 #[cfg(target_arch = "aarch64")]
@@ -143,6 +145,10 @@ fn main() {
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]
         Some("idreg") => idreg::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("pauth") => pauth::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("pauth-exec") => pauth::after_exec(),
         #[cfg(target_arch = "aarch64")]
         Some("sigreturn") => sigreturn::run(),
         #[cfg(target_arch = "aarch64")]

@@ -29,4 +29,6 @@ pub enum Key {
     Sv57 = 8,
     /// The hardware does not set the Access flag.
     SoftwareAccessFlag = 9,
+    /// Programs have more than general and floating-point registers (arm64).
+    MoreState = 10,
 }

@@ -181,6 +181,12 @@ const SETTINGS: &[Setting] = &[
         ..ARM64
     },
     Setting {
+        name: "neoverse-v1",
+        cpu: "neoverse-v1",
+        cases: &["abi-fault", "abi-pauth-without-faults"],
+        ..ARM64
+    },
+    Setting {
         name: "rv64",
         cpu: "rv64,svvptc=off,sv48=off",
         smp: 1,

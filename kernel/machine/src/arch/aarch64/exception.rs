@@ -5,8 +5,8 @@ use core::fmt;
 
 use linux_raw_sys::general::{
     BUS_ADRALN, BUS_OBJERR, FPE_FLTDIV, FPE_FLTINV, FPE_FLTOVF, FPE_FLTRES, FPE_FLTUND, FPE_FLTUNK,
-    ILL_ILLOPC, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, TRAP_BRKPT, TRAP_HWBKPT,
-    TRAP_TRACE,
+    ILL_ILLOPC, ILL_ILLOPN, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, TRAP_BRKPT,
+    TRAP_HWBKPT, TRAP_TRACE,
 };
 
 use super::cpu;
@@ -37,6 +37,8 @@ pub mod class {
     pub const SVC64: usize = 0x15;
     /// MSR, MRS or a system instruction.
     pub const SYSTEM: usize = 0x18;
+    /// An address whose signature is not the right one (FEAT_FPAC).
+    pub const POINTER_AUTHENTICATION: usize = 0x1c;
     /// Instruction abort from below.
     pub const INSTRUCTION_ABORT_LOWER: usize = 0x20;
     /// Misaligned program counter.
@@ -162,6 +164,7 @@ fn handle_unemulated(syndrome: usize, address: usize, frame: &mut Frame) {
             Ok(false) => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
             Err(_) => (Kind::VectorTrap, SIGKILL, 0, pc),
         },
+        class::POINTER_AUTHENTICATION => (Kind::Undefined, SIGILL, ILL_ILLOPN, pc),
         class::PC_ALIGNMENT => (Kind::Undefined, SIGBUS, BUS_ADRALN, untagged(address)),
         class::SP_ALIGNMENT => (Kind::Undefined, SIGBUS, BUS_ADRALN, frame.sp()),
         class::FLOAT32 | class::FLOAT64 => (Kind::Undefined, SIGFPE, float_code(syndrome), pc),

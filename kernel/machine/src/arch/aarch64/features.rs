@@ -22,7 +22,8 @@ use idreg::{El0View, Enabled, Feature, Hwcaps, Raw, Register, System, effective_
 /// What the kernel turns on for programs.
 const ENABLED: Enabled = Enabled::NONE
     .with(Feature::FloatingPoint)
-    .with(Feature::Sve);
+    .with(Feature::Sve)
+    .with(Feature::PointerAuth);
 
 /// SCTLR_EL1.UCT: programs read CTR_EL0 by themselves.
 const SCTLR_UCT: usize = 1 << 15;
@@ -115,6 +116,9 @@ pub(super) fn init() {
     let vectors = params::choice("entry", &entry::Policy::NAMES).vectors();
     if !system.hw_access_flag() {
         branch::take(Key::SoftwareAccessFlag);
+    }
+    if system.sve() || system.address_auth() {
+        branch::take(Key::MoreState);
     }
     let view = El0View::new(&system, ENABLED, 0);
     let (hwcaps, compat_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));

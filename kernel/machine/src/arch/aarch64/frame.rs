@@ -4,6 +4,7 @@ use core::mem::offset_of;
 
 use super::cpu::Cpu;
 use super::fp::FpState;
+use super::pauth::Authentication;
 
 /// The user's registers at the top of a thread's kernel stack.
 ///
@@ -38,6 +39,8 @@ pub struct StackTop {
     /// FP and SIMD registers of a thread that does not run: here, where a new thread's need not be
     /// moved with it.
     pub fp: FpState,
+    /// What its program signs with, if programs can.
+    pub authentication: Authentication,
 }
 
 /// Words of the registers that `struct sigcontext` and `user_pt_regs` hold in this order: x0 to

@@ -19,6 +19,7 @@ mod frame;
 mod gic;
 mod memory;
 mod memory_map;
+mod pauth;
 mod points;
 mod psci;
 mod records;
@@ -52,11 +53,14 @@ pub use entry::call_with_full_frame;
 pub use exception::wild_access;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
+pub use pauth::set_enabled_keys;
 pub use points::leave as leave_debug;
 pub use sve_calls::dropping_table;
 pub use thread::{ThreadState, enter_user};
 
-use linux_raw_sys::prctl::{PR_SVE_GET_VL, PR_SVE_SET_VL};
+use linux_raw_sys::prctl::{
+    PR_PAC_GET_ENABLED_KEYS, PR_PAC_RESET_KEYS, PR_SVE_GET_VL, PR_SVE_SET_VL,
+};
 
 use crate::errno::{Errno, Result};
 
@@ -126,6 +130,8 @@ pub fn prctl(option: u32, argument: usize) -> Result<usize> {
     match option {
         PR_SVE_SET_VL => sve::set_vl(argument),
         PR_SVE_GET_VL => sve::get_vl(),
+        PR_PAC_RESET_KEYS => pauth::reset_keys(argument),
+        PR_PAC_GET_ENABLED_KEYS => pauth::enabled_keys(),
         _ => Err(Errno::EINVAL),
     }
 }

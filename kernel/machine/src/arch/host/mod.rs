@@ -43,6 +43,14 @@ pub fn prctl(_option: u32, _argument: usize) -> Result<usize> {
     Err(Errno::EINVAL)
 }
 
+/// Which keys of pointer authentication are on (PR_PAC_SET_ENABLED_KEYS).
+///
+/// # Errors
+/// EINVAL: there is none.
+pub fn set_enabled_keys(_which: usize, _enabled: usize) -> Result<usize> {
+    Err(Errno::EINVAL)
+}
+
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
 /// The first address that programs cannot have.

@@ -71,6 +71,14 @@ pub fn prctl(option: u32, argument: usize) -> Result<usize> {
     }
 }
 
+/// Which keys of pointer authentication are on (PR_PAC_SET_ENABLED_KEYS).
+///
+/// # Errors
+/// EINVAL: there is none.
+pub fn set_enabled_keys(_which: usize, _enabled: usize) -> Result<usize> {
+    Err(Errno::EINVAL)
+}
+
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
 /// The first address that no mode gives programs: Sv57's half. The hardware refuses those above the
