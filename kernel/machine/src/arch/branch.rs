@@ -31,4 +31,6 @@ pub enum Key {
     SoftwareAccessFlag = 9,
     /// Programs have more than general and floating-point registers (arm64).
     MoreState = 10,
+    /// Pages of programs can be guarded: FEAT_BTI (arm64).
+    GuardedPages = 11,
 }

@@ -12,7 +12,7 @@ use linux_raw_sys::general::{
 use super::cpu;
 use super::frame::Frame;
 use super::irq::Interrupted;
-use super::{USER_END, compat, emulate, irq as interrupts, uaccess};
+use super::{USER_END, compat, emulate, irq as interrupts, mops, uaccess};
 use crate::arch::task;
 use crate::mm::fault::{Access, Signal};
 use crate::panic::{self, Exception};
@@ -49,6 +49,8 @@ pub mod class {
     pub const DATA_ABORT: usize = 0x25;
     /// Misaligned stack pointer.
     pub const SP_ALIGNMENT: usize = 0x26;
+    /// A part of a copy or of setting memory that the part before was not made for (FEAT_MOPS).
+    pub const MEMORY_OPERATION: usize = 0x27;
     /// Floating-point exception in AArch32.
     pub const FLOAT32: usize = 0x28;
     /// Floating-point exception in AArch64.
@@ -157,6 +159,10 @@ fn handle_unemulated(syndrome: usize, address: usize, frame: &mut Frame) {
     let (kind, signo, code, address) = match syndrome >> class::SHIFT {
         class::WFX if !frame.is_compat() => {
             frame.skip_instruction();
+            return count(Kind::EmulatedOther);
+        }
+        class::MEMORY_OPERATION => {
+            mops::restart(frame, syndrome);
             return count(Kind::EmulatedOther);
         }
         class::SVE => match task::state().begin_sve() {

@@ -23,10 +23,17 @@ use idreg::{El0View, Enabled, Feature, Hwcaps, Raw, Register, System, effective_
 const ENABLED: Enabled = Enabled::NONE
     .with(Feature::FloatingPoint)
     .with(Feature::Sve)
-    .with(Feature::PointerAuth);
+    .with(Feature::PointerAuth)
+    .with(Feature::Bti)
+    .with(Feature::Mops);
 
 /// SCTLR_EL1.UCT: programs read CTR_EL0 by themselves.
 const SCTLR_UCT: usize = 1 << 15;
+/// SCTLR_EL1.MSCEn: programs copy and set memory by instructions of FEAT_MOPS.
+const SCTLR_MSCEN: usize = 1 << 33;
+/// SCTLR_EL1.BT0: PACIASP and PACIBSP are landing pads for programs' calls, not for their jumps, as
+/// on Linux.
+const SCTLR_BT0: usize = 1 << 35;
 /// SCTLR_EL1.SPAN: PSTATE.PAN stays as it is when an exception is taken.
 const SCTLR_SPAN: usize = 1 << 23;
 /// TCR_EL1.HA: the hardware sets the Access flag.
@@ -120,6 +127,9 @@ pub(super) fn init() {
     if system.sve() || system.address_auth() {
         branch::take(Key::MoreState);
     }
+    if system.has(Feature::Bti) {
+        branch::take(Key::GuardedPages);
+    }
     let view = El0View::new(&system, ENABLED, 0);
     let (hwcaps, compat_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));
     BOOT_FEATURES.call_once(|| BootFeatures {
@@ -200,6 +210,12 @@ pub(super) fn start_cpu() -> bool {
         .misreports_cache_type(read!("ctr_el0") as u64)
     {
         sctlr &= !SCTLR_UCT;
+    }
+    if settled.system.has(Feature::Bti) {
+        sctlr |= SCTLR_BT0;
+    }
+    if settled.system.has(Feature::Mops) {
+        sctlr |= SCTLR_MSCEN;
     }
     if settled.system.hw_access_flag() {
         tcr |= TCR_HA;
