@@ -38,6 +38,8 @@ mod huge;
 mod identity;
 #[cfg(target_arch = "aarch64")]
 mod idreg;
+#[cfg(target_arch = "aarch64")]
+mod idregs;
 mod inet;
 mod inherit;
 mod ipc;
@@ -157,6 +159,8 @@ fn main() {
         Some("pauth") => pauth::run(),
         #[cfg(target_arch = "aarch64")]
         Some("pauth-exec") => pauth::after_exec(),
+        #[cfg(target_arch = "aarch64")]
+        Some("idregs") => idregs::run(),
         #[cfg(target_arch = "aarch64")]
         Some("guard") => guard::run(),
         #[cfg(target_arch = "aarch64")]
