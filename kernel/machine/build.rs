@@ -11,18 +11,31 @@ fn main() {
     }
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap();
     let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap()).join("src/arch");
-    vdso(&folder, &arch);
+    vdso(&folder, &arch, "vdso", &[]);
+    if arch == "aarch64" {
+        // With landing pads, and without jumps that would need some.
+        let guarded = [
+            "--cfg",
+            "guarded",
+            "-C",
+            "llvm-args=-min-jump-table-entries=1000",
+        ];
+        vdso(&folder, &arch, "vdso-guarded", &guarded);
+    }
 }
 
-/// Compiles `vdso/guest.rs` and links it to a shared object. Cargo builds none for a target without
+/// Compiles `vdso/guest.rs` with `options` and links it to a shared object, `name`. Cargo builds none for a target without
 /// an operating system.
-fn vdso(folder: &std::path::Path, arch: &str) {
+fn vdso(folder: &std::path::Path, arch: &str, name: &str, options: &[&str]) {
     let out = PathBuf::from(env::var("OUT_DIR").unwrap());
     let (source, script) = (
         folder.join("vdso/guest.rs"),
         folder.join(arch).join("vdso.ld"),
     );
-    let (object, library) = (out.join("vdso.o"), out.join("vdso.so"));
+    let (object, library) = (
+        out.join(name).with_extension("o"),
+        out.join(name).with_extension("so"),
+    );
     println!("cargo::rerun-if-changed={}", folder.join("vdso").display());
     println!("cargo::rerun-if-changed={}", script.display());
     let rustc = env::var("RUSTC").unwrap();
@@ -55,6 +68,7 @@ fn vdso(folder: &std::path::Path, arch: &str) {
             "--target",
             &env::var("TARGET").unwrap(),
         ])
+        .args(options)
         .arg(&source)
         .arg("-o")
         .arg(&object));

@@ -51,7 +51,8 @@ pub(crate) const REGISTERS: &[Description] = &[
             lower("SME", 24).el0_with(Sme),
             lower("MPAM_frac", 16),
             lower("RAS_frac", 12).guest(),
-            lower("MTE", 8).el0_with(Mte),
+            // Instructions on tags of addresses need nothing; tags in memory do.
+            lower("MTE", 8).el0_beyond(1, Mte),
             lower("SSBS", 4).el0().guest(),
             lower("BT", 0).el0_with(Bti).guest(),
         ],

@@ -24,6 +24,8 @@ pub enum Visibility {
     Always,
     /// Everybody for whom the kernel has turned this on.
     With(Feature),
+    /// Everybody, but no higher value than this unless the kernel has turned it on.
+    Beyond(i64, Feature),
 }
 
 /// A field of an ID register.
@@ -91,6 +93,14 @@ impl Field {
     pub(crate) const fn el0_with(self, feature: Feature) -> Field {
         Field {
             el0: Visibility::With(feature),
+            ..self
+        }
+    }
+
+    /// Seen by programs up to `most`, above that only where this is turned on.
+    pub(crate) const fn el0_beyond(self, most: i64, feature: Feature) -> Field {
+        Field {
+            el0: Visibility::Beyond(most, feature),
             ..self
         }
     }

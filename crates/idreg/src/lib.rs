@@ -19,6 +19,8 @@
 
 mod aarch32;
 mod aarch64;
+mod cache_type;
+mod errata;
 mod feature;
 mod field;
 mod hwcap;
@@ -28,6 +30,7 @@ pub mod register;
 mod system;
 mod view;
 
+pub use cache_type::effective_cache_type;
 pub use feature::{Enabled, Feature};
 pub use field::{Field, Rule, Visibility};
 pub use hwcap::Hwcaps;

@@ -86,6 +86,12 @@ pub fn all() -> impl Iterator<Item = &'static Description> {
     aarch64::REGISTERS.iter().chain(aarch32::REGISTERS)
 }
 
+/// The name of a register that has fields.
+pub(crate) fn name(register: Register) -> &'static str {
+    let described = all().find(|description| description.register == register);
+    described.map_or("", |description| description.name)
+}
+
 /// A field and the register that it is in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {

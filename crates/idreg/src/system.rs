@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::register::{self, COUNT, ID_AA64PFR0_EL1, Place, place};
+use crate::errata::Errata;
+use crate::register::{self, COUNT, ID_AA64PFR0_EL1, MIDR_EL1, Place, REVIDR_EL1, place};
 use crate::{Description, Enabled, Field, Register, Visibility};
 
 /// The registers of one CPU, as that CPU reads them.
@@ -38,6 +39,10 @@ impl Raw {
             self.get(register)
         }
     }
+
+    fn errata(&self) -> Errata {
+        Errata::of(self.get(MIDR_EL1), self.get(REVIDR_EL1))
+    }
 }
 
 impl Default for Raw {
@@ -53,6 +58,7 @@ impl Default for Raw {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     values: [u64; COUNT],
+    errata: Errata,
     empty: bool,
 }
 
@@ -84,6 +90,7 @@ impl System {
     pub const fn new() -> System {
         System {
             values: [0; COUNT],
+            errata: Errata::NONE,
             empty: true,
         }
     }
@@ -96,6 +103,7 @@ impl System {
             let before = if self.empty { visible } else { *value };
             *value = field.set(*value, field.safe(before, visible));
         }
+        self.errata = self.errata.with(cpu.errata());
         self.empty = false;
     }
 
@@ -116,7 +124,30 @@ impl System {
                 });
             }
         }
-        Ok(())
+        // Programs were told what a CPU with another erratum does not keep.
+        match self.errata.missing(cpu.errata()).hidden().next() {
+            None => Ok(()),
+            Some(place) => Err(Missing {
+                register: register::name(place.register),
+                field: place.field.name,
+                promised: self.field(*place),
+                found: place.field.get(place.field.set(0, place.field.absent)),
+            }),
+        }
+    }
+
+    /// The highest value that programs see of this field of `register`, for which the kernel has
+    /// turned on `enabled`; none if it is hidden from them, also for an erratum of a CPU.
+    pub(crate) fn shown_to_programs(
+        &self,
+        register: Register,
+        field: &Field,
+        enabled: Enabled,
+    ) -> Option<i64> {
+        let is_this =
+            |place: &Place| place.register == register && place.field.shift == field.shift;
+        let hidden = self.errata.hidden().any(is_this);
+        self.shown(field.el0, enabled).filter(|_| !hidden)
     }
 
     /// The sanitised value of a register.
@@ -131,17 +162,24 @@ impl System {
     pub fn guest_value(&self, register: Register, enabled: Enabled) -> u64 {
         let described = register::all().find(|description| description.register == register);
         described.map_or(0, |description| {
-            let visible = |field: &Field| self.shows(field.guest, enabled);
-            show(self.value(register), description, visible)
+            let most = |field: &Field| self.shown(field.guest, enabled);
+            show(self.value(register), description, most)
         })
     }
 
-    /// Whether a reader that is given the features `enabled` sees a field of this visibility.
-    pub(crate) const fn shows(&self, visibility: Visibility, enabled: Enabled) -> bool {
+    /// The highest value that a reader that is given the features `enabled` sees of a field of this
+    /// visibility; none if it is hidden.
+    const fn shown(&self, visibility: Visibility, enabled: Enabled) -> Option<i64> {
         match visibility {
-            Visibility::Never => false,
-            Visibility::Always => true,
-            Visibility::With(feature) => enabled.has(feature) && self.has(feature),
+            Visibility::Never => None,
+            Visibility::Always => Some(i64::MAX),
+            Visibility::With(feature) | Visibility::Beyond(_, feature)
+                if enabled.has(feature) && self.has(feature) =>
+            {
+                Some(i64::MAX)
+            }
+            Visibility::With(_) => None,
+            Visibility::Beyond(most, _) => Some(most),
         }
     }
 
@@ -157,10 +195,17 @@ impl Default for System {
     }
 }
 
-/// `value` with every field that is not `visible` replaced by its absent value.
-pub(crate) fn show(value: u64, description: &Description, visible: impl Fn(&Field) -> bool) -> u64 {
-    let hidden = description.fields.iter().filter(|field| !visible(field));
-    hidden.fold(value, |value, field| field.set(value, field.absent))
+/// `value` with no field higher than `most` says, and with those that it hides as absent.
+pub(crate) fn show(
+    value: u64,
+    description: &Description,
+    most: impl Fn(&Field) -> Option<i64>,
+) -> u64 {
+    let fields = description.fields.iter();
+    fields.fold(value, |value, field| match most(field) {
+        Some(most) => field.set(value, field.get(value).min(most) as u64),
+        None => field.set(value, field.absent),
+    })
 }
 
 fn fields() -> impl Iterator<Item = (&'static Description, &'static Field)> {

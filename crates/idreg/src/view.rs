@@ -1,6 +1,6 @@
 //! ID registers as programs see them.
 
-use crate::register::{self, ID_SPACE, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
+use crate::register::{self, CTR_EL0, ID_SPACE, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
 use crate::system::show;
 use crate::{Enabled, Field, Mrs, Register, System};
 
@@ -20,6 +20,7 @@ const READABLE: u64 =
 #[repr(align(64))]
 pub struct El0View {
     values: [u64; ID_SPACE],
+    cache_type: u64,
 }
 
 impl El0View {
@@ -30,7 +31,6 @@ impl El0View {
     /// is not enabled is absent. REVIDR_EL1 reads as zero, as on Linux: it means nothing without
     /// the MIDR_EL1 of the same CPU.
     pub fn new(system: &System, enabled: Enabled, midr: u64) -> El0View {
-        let visible = |field: &Field| system.shows(field.el0, enabled);
         let mut values = [0; ID_SPACE];
         values[MIDR_EL1.index()] = midr;
         values[MPIDR_EL1.index()] = MPIDR_AT_EL0;
@@ -38,24 +38,40 @@ impl El0View {
             register::all().filter(|description| description.register.index() < ID_SPACE)
         {
             if !description.register.is_aarch32() || system.aarch32_el0() {
-                let value = show(system.value(description.register), description, visible);
+                let most =
+                    |field: &Field| system.shown_to_programs(description.register, field, enabled);
+                let value = show(system.value(description.register), description, most);
                 values[description.register.index()] = value;
             }
         }
-        El0View { values }
+        El0View {
+            values,
+            cache_type: system.value(CTR_EL0),
+        }
     }
 
     /// What `mrs` reads at EL0, or `None` if it is undefined there: outside Op0=3, Op1=0, CRn=0,
-    /// CRm=2..=7 and MIDR_EL1, MPIDR_EL1, REVIDR_EL1.
+    /// CRm=2..=7 and MIDR_EL1, MPIDR_EL1, REVIDR_EL1; and CTR_EL0, which traps only on a CPU that
+    /// says something else than holds for all.
     #[inline]
     pub const fn emulate(&self, mrs: Mrs) -> Option<u64> {
         // Op0=3, Op1=0, CRn=0, CRm below 8: all but the low 6 bits of the encoding are fixed, and
         // these are the place.
         let (encoding, place) = (mrs.encoding(), mrs.encoding() as usize % ID_SPACE);
         if encoding / ID_SPACE as u16 != 3 << 8 || READABLE >> place & 1 == 0 {
-            return None;
+            return self.emulate_cache_type(encoding);
         }
         Some(self.values[place])
+    }
+
+    #[cold]
+    const fn emulate_cache_type(&self, encoding: u16) -> Option<u64> {
+        const CACHE_TYPE: u16 = 3 << 14 | 3 << 11 | 1;
+        if encoding == CACHE_TYPE {
+            Some(self.cache_type)
+        } else {
+            None
+        }
     }
 
     /// The value of a register of the ID space; zero for others.

@@ -112,7 +112,9 @@ fn only_the_documented_space_is_emulated() {
             rt: 1,
         };
         let in_space = (op0, op1, crn) == (3, 0, 0);
-        let defined = in_space && ((2..=7).contains(&crm) || crm == 0 && [0, 5, 6].contains(&op2));
+        let cache_type = (op0, op1, crn, crm, op2) == (3, 3, 0, 0, 1);
+        let defined = cache_type
+            || in_space && ((2..=7).contains(&crm) || crm == 0 && [0, 5, 6].contains(&op2));
         assert_eq!(view.emulate(mrs).is_some(), defined, "{mrs:?}");
         assert_eq!(
             Mrs::from_iss(iss(mrs)).and_then(|mrs| view.emulate(mrs)),

@@ -283,12 +283,18 @@ proptest! {
             for field in description.fields {
                 let (seen, safe) = (view.value(description.register), system.value(description.register));
                 let absent = field.set(0, field.absent);
+                let on = |feature| enabled.has(feature) && system.has(feature);
                 let shown = match field.el0 {
                     Visibility::Never => false,
                     Visibility::Always => true,
-                    Visibility::With(feature) => enabled.has(feature) && system.has(feature),
+                    Visibility::With(feature) => on(feature),
+                    Visibility::Beyond(most, feature) => on(feature) || field.get(safe) <= most,
                 };
-                let expected = if dark { 0 } else if shown { safe & field.mask() } else { absent };
+                let most = match field.el0 {
+                    Visibility::Beyond(most, _) => field.set(0, most as u64),
+                    _ => absent,
+                };
+                let expected = if dark { 0 } else if shown { safe & field.mask() } else { most };
                 prop_assert_eq!(seen & field.mask(), expected, "{}.{}", description.name, field.name);
             }
         }

@@ -95,6 +95,18 @@ fn implied(rights: Rights, file: Option<&File>) -> Rights {
     }
 }
 
+/// `rights` with what bits of protection add that only this architecture has; none if it has not all
+/// of them. Where nothing is allowed there is nothing to add.
+#[cold]
+fn with_specific(rights: Rights, prot: u32) -> Option<Rights> {
+    let more = arch::specific_rights(prot)?;
+    Some(if rights.is_none() {
+        rights
+    } else {
+        rights.with(more)
+    })
+}
+
 /// mmap(2).
 pub fn mmap(
     addr: usize,
@@ -115,7 +127,11 @@ pub fn mmap(
     if len == 0 {
         return Err(Errno::EINVAL);
     }
-    let rights = implied(Rights::from_prot(prot), file.as_deref());
+    let mut rights = implied(Rights::from_prot(prot), file.as_deref());
+    if prot & arch::SPECIFIC_PROT != 0 {
+        // As on Linux, bits that nobody knows are of no meaning here.
+        rights = with_specific(rights, prot & arch::SPECIFIC_PROT).unwrap_or(rights);
+    }
     let shared = match flags & MAP_TYPE {
         MAP_PRIVATE => false,
         MAP_SHARED => true,
@@ -322,13 +338,14 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
     if range.is_empty() {
         return Ok(0);
     }
-    if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM | grows) != 0 {
-        return Err(Errno::EINVAL);
+    let mut asked = Rights::from_prot(prot);
+    let specific = prot & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM | grows);
+    if specific != 0 {
+        asked = with_specific(asked, specific).ok_or(Errno::EINVAL)?;
     }
     if grows != 0 {
         range.start = start_of_growing(&range, grows)?;
     }
-    let asked = Rights::from_prot(prot);
     let wanted = Protection {
         rights: asked,
         implies_execute: implies_execute(asked),

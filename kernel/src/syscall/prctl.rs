@@ -107,6 +107,18 @@ dispatch! {
     },
     PR_SVE_SET_VL => |[argument, ..]| arch::prctl(PR_SVE_SET_VL, argument),
     PR_SVE_GET_VL => |[argument, ..]| arch::prctl(PR_SVE_GET_VL, argument),
+    PR_PAC_RESET_KEYS => |[keys, rest @ ..]| {
+        expect_zeros(&rest)?;
+        arch::prctl(PR_PAC_RESET_KEYS, keys)
+    },
+    PR_PAC_SET_ENABLED_KEYS => |[keys, enabled, rest @ ..]| {
+        expect_zeros(&rest)?;
+        arch::set_enabled_keys(keys, enabled)
+    },
+    PR_PAC_GET_ENABLED_KEYS => |arguments| {
+        expect_zeros(&arguments)?;
+        arch::prctl(PR_PAC_GET_ENABLED_KEYS, 0)
+    },
     PR_RISCV_V_SET_CONTROL => |[argument, ..]| arch::prctl(PR_RISCV_V_SET_CONTROL, argument),
     PR_RISCV_V_GET_CONTROL => |[argument, ..]| arch::prctl(PR_RISCV_V_GET_CONTROL, argument),
 }

@@ -192,7 +192,12 @@ fn stopped_space(tid: i32) -> Result<Arc<AddressSpace>> {
 fn registers(request: u32, tid: i32, kind: usize, data: usize) -> Result<()> {
     let kind = u32::try_from(kind).map_err(|_| Errno::EINVAL)?;
     let [base, len] = UserPtr::<[usize; 2]>::new(data).read()?;
-    let whole = ptrace::with_stopped(tid, |thread, _| regset::get(&thread.arch, kind))?;
+    let whole = ptrace::with_stopped(tid, |thread, _| {
+        if request == PTRACE_SETREGSET && regset::is_read_only(&thread.arch, kind) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        regset::get(&thread.arch, kind)
+    })?;
     // Debuggers find out by this how wide registers are.
     if len % regset::slot(kind) != 0 {
         return Err(Errno::EINVAL);

@@ -371,7 +371,11 @@ fn registers(to: &mut Vec<u8>, signal: (u32, i32)) -> Result<()> {
         let parts = [status.as_bytes(), general, has_floats.as_bytes()];
         note(to, NT_PRSTATUS, &parts)
     })?;
-    note(to, NT_PRFPREG, &[&regset::own_floating()])
+    note(to, NT_PRFPREG, &[&regset::own_floating()])?;
+    for (kind, set) in regset::own_others()? {
+        note_of(b"LINUX\0\0\0", to, kind.into(), &[&set])?;
+    }
+    Ok(())
 }
 
 /// The notes: the state of the thread, the process, the signal, and the auxiliary vector.
@@ -415,12 +419,17 @@ fn notes(space: &AddressSpace, info: &Info) -> Result<Vec<u8>> {
 
 /// Adds a note whose content is `parts`, one after the other.
 fn note(to: &mut Vec<u8>, kind: u64, parts: &[&[u8]]) -> Result<()> {
-    const OWNER: &[u8; 8] = b"CORE\0\0\0\0";
+    note_of(b"CORE\0\0\0\0", to, kind, parts)
+}
+
+/// Adds a note of `owner`, a name that ends with a zero before others.
+fn note_of(owner: &[u8; 8], to: &mut Vec<u8>, kind: u64, parts: &[&[u8]]) -> Result<()> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
-    let room = to.try_reserve(12 + OWNER.len() + len.next_multiple_of(4));
+    let room = to.try_reserve(12 + owner.len() + len.next_multiple_of(4));
     room.map_err(|_| Errno::ENOMEM)?;
-    to.extend_from_slice([5, len as u32, kind as u32].as_bytes());
-    to.extend_from_slice(OWNER);
+    let name = owner.iter().take_while(|byte| **byte != 0).count() + 1;
+    to.extend_from_slice([name as u32, len as u32, kind as u32].as_bytes());
+    to.extend_from_slice(owner);
     parts.iter().for_each(|part| to.extend_from_slice(part));
     to.resize(to.len().next_multiple_of(4), 0);
     Ok(())

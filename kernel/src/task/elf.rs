@@ -6,12 +6,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use elf::abi::{ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_GNU_STACK, PT_INTERP, PT_LOAD, PT_PHDR};
+use elf::abi::{
+    ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_GNU_PROPERTY, PT_GNU_STACK, PT_INTERP, PT_LOAD, PT_PHDR,
+};
 use elf::endian::LittleEndian;
 use elf::file::{Class, FileHeader, parse_ident};
 use elf::segment::{ProgramHeader, SegmentTable};
 
-use crate::arch::{ABIS, Abi};
+use super::elf_property;
+use crate::arch::{self, ABIS, Abi};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::mm::vma::{Flags, Label, PageSource, Rights, Source};
@@ -128,6 +131,25 @@ impl Program {
         }
     }
 
+    /// Whether its pages are to be guarded, by its ELF property.
+    ///
+    /// # Errors
+    /// ENOEXEC: its properties are damaged. EIO.
+    pub fn wants_guard(&self) -> Result<bool> {
+        let mut segments = self.segments.iter();
+        let property = segments.find(|segment| segment.p_type == PT_GNU_PROPERTY);
+        let Some(property) = property else {
+            return Ok(false);
+        };
+        let mut note = [0; elf_property::LONGEST];
+        let len = usize::try_from(property.p_filesz).unwrap_or(usize::MAX);
+        let note = note.get_mut(..len).ok_or(Errno::ENOEXEC)?;
+        let count = self.file.read_kernel(property.p_offset, note)?;
+        let (kind, bit) = arch::GUARD_PROPERTY;
+        let bits = elf_property::bits(&note[..count], kind)?;
+        Ok(self.abi.wide && bits & bit != 0)
+    }
+
     /// Whether it wants to execute instructions on its stack.
     pub fn executable_stack(&self) -> bool {
         self.segments
@@ -150,11 +172,12 @@ impl Program {
         &self.file
     }
 
-    /// Maps the program into `space`: if it is movable near `near`, or anywhere if that is none.
+    /// Maps the program into `space`: if it is movable near `near`, or anywhere if that is none; its
+    /// instructions `guarded`.
     ///
     /// # Errors
     /// ENOMEM, ENOEXEC.
-    pub fn map(&self, space: &AddressSpace, near: Option<usize>) -> Result<Mapped> {
+    pub fn map(&self, space: &AddressSpace, near: Option<usize>, guarded: bool) -> Result<Mapped> {
         let first = self.loads().next().ok_or(Errno::ENOEXEC)?.p_vaddr as usize;
         let end = self
             .loads()
@@ -168,7 +191,7 @@ impl Program {
         };
         let source = File::mapping(&self.file)?.ok_or(Errno::ENOEXEC)?;
         for segment in self.loads() {
-            map_segment(space, segment, base, &source, (self.abi.end)())?;
+            map_segment(space, segment, base, &source, (self.abi.end)(), guarded)?;
         }
         Ok(Mapped {
             base,
@@ -296,6 +319,7 @@ fn map_segment(
     base: usize,
     source: &Arc<dyn PageSource>,
     whole: usize,
+    guarded: bool,
 ) -> Result<()> {
     let address = base.wrapping_add(segment.p_vaddr as usize);
     let (file_end, end) = (
@@ -313,9 +337,12 @@ fn map_segment(
             Rights::NONE
         }
     };
-    let rights = right(PF_R, Rights::READ)
+    let mut rights = right(PF_R, Rights::READ)
         .with(right(PF_W, Rights::WRITE))
         .with(right(PF_X, Rights::EXECUTE));
+    if guarded && rights.has(Rights::EXECUTE) {
+        rights = rights.with(Rights::GUARDED);
+    }
     let (mut filled, gone) = (start, &mut Removed::new());
     if segment.p_filesz != 0 {
         filled = page_up(file_end);

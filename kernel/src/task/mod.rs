@@ -9,6 +9,7 @@ pub mod coredump;
 pub mod count_groups;
 pub mod credentials;
 pub mod elf;
+mod elf_property;
 pub mod exec;
 pub mod exit;
 pub mod fault;

@@ -3,6 +3,8 @@
 //! Each part prints lines that are the same on any kernel that does as Linux does. The tests
 //! compare them with Linux's.
 
+#[cfg(target_arch = "aarch64")]
+mod absent;
 mod accepted;
 #[cfg(target_arch = "riscv64")]
 mod addresses;
@@ -18,6 +20,8 @@ mod bounds;
 mod busy;
 mod capabilities;
 mod choices;
+#[cfg(target_arch = "aarch64")]
+mod copies;
 mod cores;
 mod corked;
 mod counts;
@@ -25,6 +29,8 @@ mod fault;
 mod files;
 mod futex;
 mod gap;
+#[cfg(target_arch = "aarch64")]
+mod guard;
 mod handlers;
 mod held;
 mod hostile;
@@ -32,6 +38,8 @@ mod huge;
 mod identity;
 #[cfg(target_arch = "aarch64")]
 mod idreg;
+#[cfg(target_arch = "aarch64")]
+mod idregs;
 mod inet;
 mod inherit;
 mod ipc;
@@ -50,6 +58,8 @@ mod net_tables;
 mod oom;
 mod options;
 mod packet;
+#[cfg(target_arch = "aarch64")]
+mod pauth;
 mod pidfd;
 mod pipes;
 #[cfg(target_arch = "aarch64")]
@@ -143,6 +153,18 @@ fn main() {
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]
         Some("idreg") => idreg::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("absent") => absent::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("pauth") => pauth::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("pauth-exec") => pauth::after_exec(),
+        #[cfg(target_arch = "aarch64")]
+        Some("idregs") => idregs::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("guard") => guard::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("copies") => copies::run(),
         #[cfg(target_arch = "aarch64")]
         Some("sigreturn") => sigreturn::run(),
         #[cfg(target_arch = "aarch64")]

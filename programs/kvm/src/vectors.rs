@@ -1,7 +1,7 @@
 //! Guests with SVE and pointer authentication and without, and with no performance counters: what
 //! their VMM may ask for, what they find, and their registers.
 
-use std::arch::global_asm;
+use std::arch::{asm, global_asm};
 
 use kvm_bindings::{RegList, kvm_vcpu_init as Init};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
@@ -86,6 +86,27 @@ fn plain(kvm: &Kvm) {
     run(&mut vcpu, MEMORY, 12);
 }
 
+/// What this program's keys make of an address, and of another value.
+fn signed() -> [u64; 5] {
+    let mut signed = [0x5678_1234_9000; 5];
+    let [ia, ib, da, db, ga] = &mut signed;
+    // SAFETY: computes.
+    unsafe {
+        asm!(
+            ".arch_extension pauth",
+            "pacia {0}, {5}",
+            "pacib {1}, {5}",
+            "pacda {2}, {5}",
+            "pacdb {3}, {5}",
+            "pacga {4}, {4}, {5}",
+            ".arch_extension nopauth",
+            inout(reg) *ia, inout(reg) *ib, inout(reg) *da, inout(reg) *db, inout(reg) *ga,
+            in(reg) 7u64,
+        )
+    };
+    signed
+}
+
 fn full(kvm: &Kvm) {
     let (vm, _) = machine(kvm, code!(vectors_start, vectors_end));
     let mut vcpu = vm.create_vcpu(0).expect("a vCPU");
@@ -118,7 +139,9 @@ fn full(kvm: &Kvm) {
     ];
     let set_keys = keys.map(|(key, value)| set(&vcpu, key, value));
     println!("keys: {set_keys:?}");
+    let own = signed();
     run(&mut vcpu, MEMORY, 8);
+    println!("the VMM signs as before: {}", signed() == own);
 
     let counted: Vec<u8> = (0..=255).collect();
     println!("sets a vector: {:?}", vcpu.set_one_reg(VECTOR, &counted));

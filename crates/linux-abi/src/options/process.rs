@@ -57,14 +57,14 @@ pub const PRCTL: Group = Group {
         51 PR_SVE_GET_VL Whole;
         52 PR_GET_SPECULATION_CTRL Absent;
         53 PR_SET_SPECULATION_CTRL Absent;
-        54 PR_PAC_RESET_KEYS Absent;
+        54 PR_PAC_RESET_KEYS Whole;
         55 PR_SET_TAGGED_ADDR_CTRL Absent;
         56 PR_GET_TAGGED_ADDR_CTRL Absent;
         57 PR_SET_IO_FLUSHER Partial("kept: there is no disk to write to");
         58 PR_GET_IO_FLUSHER Whole;
         59 PR_SET_SYSCALL_USER_DISPATCH Absent;
-        60 PR_PAC_SET_ENABLED_KEYS Absent;
-        61 PR_PAC_GET_ENABLED_KEYS Absent;
+        60 PR_PAC_SET_ENABLED_KEYS Whole;
+        61 PR_PAC_GET_ENABLED_KEYS Whole;
         62 PR_SCHED_CORE Absent;
         63 PR_SME_SET_VL Absent;
         64 PR_SME_GET_VL Absent;

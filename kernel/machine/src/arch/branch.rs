@@ -29,4 +29,8 @@ pub enum Key {
     Sv57 = 8,
     /// The hardware does not set the Access flag.
     SoftwareAccessFlag = 9,
+    /// Programs have more than general and floating-point registers (arm64).
+    MoreState = 10,
+    /// Pages of programs can be guarded: FEAT_BTI (arm64).
+    GuardedPages = 11,
 }

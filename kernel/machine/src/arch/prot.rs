@@ -9,6 +9,9 @@ pub struct Prot {
     pub write: bool,
     /// Instruction fetches.
     pub execute: bool,
+    /// Where instructions are fetched: a program's indirect branches must find landing pads. Only
+    /// where there are any.
+    pub guarded: bool,
     /// From programs, and from the kernel only through `uaccess`.
     pub user: bool,
 }
@@ -19,6 +22,7 @@ impl Prot {
         read: true,
         write: true,
         execute: false,
+        guarded: false,
         user: false,
     };
     /// The kernel's constants.

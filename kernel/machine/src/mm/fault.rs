@@ -83,7 +83,8 @@ pub(super) fn zero_frame() -> PhysAddr {
     PhysAddr(ZERO.load(Relaxed))
 }
 
-/// Entries by which programs read it: where they may not execute it, and where they may.
+/// Entries by which programs read it: where they may not execute it, and where they may. Guarding it
+/// is of no use: zeroes are no instructions.
 static ZERO_ENTRIES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Sets the zero frame aside.
@@ -95,6 +96,7 @@ pub(super) fn init() {
             read: true,
             write: false,
             execute,
+            guarded: false,
             user: true,
         };
         let pte = Pte::leaf(zero_frame().0, prot, Memory::Normal);
@@ -475,6 +477,7 @@ pub(super) fn prot(vma: &Vma, writable: bool) -> Prot {
         read: true,
         write: writable,
         execute: vma.rights.has(Rights::EXECUTE),
+        guarded: vma.rights.has(Rights::GUARDED),
         user: true,
     }
 }

@@ -86,6 +86,8 @@ impl Rights {
     pub const WRITE: Rights = Rights(2);
     /// Execute.
     pub const EXECUTE: Rights = Rights(4);
+    /// Execute, but enter by indirect branches at landing pads alone (PROT_BTI). Never by itself.
+    pub const GUARDED: Rights = Rights(16);
 
     /// From PROT_READ | PROT_WRITE | PROT_EXEC, which have the same bits.
     pub const fn from_prot(prot: u32) -> Rights {

@@ -279,6 +279,7 @@ pub fn smaps(space: &AddressSpace, vma: &Vma, text: &mut Text) {
         has_flag(Flags::SHARED, "sh"),
         has_flag(Flags::GROWS_DOWN, "gd"),
         has_flag(Flags::LOCKED, "lo"),
+        has_right(Rights::GUARDED, "bt"),
         has_flag(Flags::SEALED, "sl"),
     ] {
         if has {

@@ -162,10 +162,14 @@ fn prepare(request: &Request) -> Result<Ready> {
     if personality & ADDR_COMPAT_LAYOUT != 0 || wanted == INFINITY && !identity.secure {
         space.map_upwards();
     }
-    let mapped = program.map(&space, Some(aslr::program_start((abi.end)(), random)))?;
+    // An interpreter guards the program's pages itself.
+    let guarded =
+        arch::has_guarded_pages() && interpreter.as_ref().unwrap_or(&program).wants_guard()?;
+    let near = aslr::program_start((abi.end)(), random);
+    let mapped = program.map(&space, Some(near), guarded && interpreter.is_none())?;
     space.set_heap_start(mapped.end);
     let loader = interpreter
-        .map(|interpreter| interpreter.map(&space, None))
+        .map(|interpreter| interpreter.map(&space, None, guarded))
         .transpose()?;
     let vdso = (abi.map)(&space)?;
     space.set_vdso(vdso);

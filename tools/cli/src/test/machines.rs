@@ -177,7 +177,49 @@ const SETTINGS: &[Setting] = &[
         name: "a64fx",
         cpu: "a64fx",
         smp: 2,
-        cases: &["abi-fault", "arm32-absent", "go", "hello", "threads"],
+        cases: &[
+            "abi-fault",
+            "abi-idregs-a64fx",
+            "arm32-absent",
+            "go",
+            "hello",
+            "threads",
+        ],
+        ..ARM64
+    },
+    Setting {
+        name: "cortex-a53",
+        cpu: "cortex-a53",
+        cases: &["abi-idregs-cortex-a53"],
+        ..ARM64
+    },
+    Setting {
+        name: "cortex-a76",
+        cpu: "cortex-a76",
+        smp: 2,
+        cases: &["abi-idreg", "abi-idregs-cortex-a76"],
+        ..ARM64
+    },
+    Setting {
+        name: "cortex-a710",
+        cpu: "cortex-a710",
+        cases: &["abi-idregs-cortex-a710"],
+        ..ARM64
+    },
+    Setting {
+        name: "neoverse-v1",
+        cpu: "neoverse-v1",
+        cases: &[
+            "abi-fault",
+            "abi-idregs-neoverse-v1",
+            "abi-pauth-without-faults",
+        ],
+        ..ARM64
+    },
+    Setting {
+        name: "max-without-sme",
+        cpu: "max,sme=off",
+        cases: &["abi-idregs-max"],
         ..ARM64
     },
     Setting {

@@ -5,14 +5,14 @@ use core::fmt;
 
 use linux_raw_sys::general::{
     BUS_ADRALN, BUS_OBJERR, FPE_FLTDIV, FPE_FLTINV, FPE_FLTOVF, FPE_FLTRES, FPE_FLTUND, FPE_FLTUNK,
-    ILL_ILLOPC, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, TRAP_BRKPT, TRAP_HWBKPT,
-    TRAP_TRACE,
+    ILL_ILLOPC, ILL_ILLOPN, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP, TRAP_BRKPT,
+    TRAP_HWBKPT, TRAP_TRACE,
 };
 
 use super::cpu;
 use super::frame::Frame;
 use super::irq::Interrupted;
-use super::{USER_END, compat, emulate, irq as interrupts, uaccess};
+use super::{USER_END, compat, emulate, irq as interrupts, mops, uaccess};
 use crate::arch::task;
 use crate::mm::fault::{Access, Signal};
 use crate::panic::{self, Exception};
@@ -37,6 +37,8 @@ pub mod class {
     pub const SVC64: usize = 0x15;
     /// MSR, MRS or a system instruction.
     pub const SYSTEM: usize = 0x18;
+    /// An address whose signature is not the right one (FEAT_FPAC).
+    pub const POINTER_AUTHENTICATION: usize = 0x1c;
     /// Instruction abort from below.
     pub const INSTRUCTION_ABORT_LOWER: usize = 0x20;
     /// Misaligned program counter.
@@ -47,6 +49,8 @@ pub mod class {
     pub const DATA_ABORT: usize = 0x25;
     /// Misaligned stack pointer.
     pub const SP_ALIGNMENT: usize = 0x26;
+    /// A part of a copy or of setting memory that the part before was not made for (FEAT_MOPS).
+    pub const MEMORY_OPERATION: usize = 0x27;
     /// Floating-point exception in AArch32.
     pub const FLOAT32: usize = 0x28;
     /// Floating-point exception in AArch64.
@@ -157,11 +161,16 @@ fn handle_unemulated(syndrome: usize, address: usize, frame: &mut Frame) {
             frame.skip_instruction();
             return count(Kind::EmulatedOther);
         }
+        class::MEMORY_OPERATION => {
+            mops::restart(frame, syndrome);
+            return count(Kind::EmulatedOther);
+        }
         class::SVE => match task::state().begin_sve() {
             Ok(true) => return count(Kind::VectorTrap),
             Ok(false) => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
             Err(_) => (Kind::VectorTrap, SIGKILL, 0, pc),
         },
+        class::POINTER_AUTHENTICATION => (Kind::Undefined, SIGILL, ILL_ILLOPN, pc),
         class::PC_ALIGNMENT => (Kind::Undefined, SIGBUS, BUS_ADRALN, untagged(address)),
         class::SP_ALIGNMENT => (Kind::Undefined, SIGBUS, BUS_ADRALN, frame.sp()),
         class::FLOAT32 | class::FLOAT64 => (Kind::Undefined, SIGFPE, float_code(syndrome), pc),

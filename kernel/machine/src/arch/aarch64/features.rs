@@ -17,13 +17,23 @@ use crate::sync::Mutex;
 use idreg::register::{
     CTR_EL0, DCZID_EL0, ID_AA64ISAR0_EL1, ID_AA64PFR0_EL1, MIDR_EL1, MPIDR_EL1, REVIDR_EL1,
 };
-use idreg::{El0View, Enabled, Feature, Hwcaps, Raw, Register, System};
+use idreg::{El0View, Enabled, Feature, Hwcaps, Raw, Register, System, effective_cache_type};
 
 /// What the kernel turns on for programs.
 const ENABLED: Enabled = Enabled::NONE
     .with(Feature::FloatingPoint)
-    .with(Feature::Sve);
+    .with(Feature::Sve)
+    .with(Feature::PointerAuth)
+    .with(Feature::Bti)
+    .with(Feature::Mops);
 
+/// SCTLR_EL1.UCT: programs read CTR_EL0 by themselves.
+const SCTLR_UCT: usize = 1 << 15;
+/// SCTLR_EL1.MSCEn: programs copy and set memory by instructions of FEAT_MOPS.
+const SCTLR_MSCEN: usize = 1 << 33;
+/// SCTLR_EL1.BT0: PACIASP and PACIBSP are landing pads for programs' calls, not for their jumps, as
+/// on Linux.
+const SCTLR_BT0: usize = 1 << 35;
 /// SCTLR_EL1.SPAN: PSTATE.PAN stays as it is when an exception is taken.
 const SCTLR_SPAN: usize = 1 << 23;
 /// TCR_EL1.HA: the hardware sets the Access flag.
@@ -80,7 +90,8 @@ fn probe() -> Raw {
     raw.set(MIDR_EL1, read!("midr_el1") as u64);
     raw.set(MPIDR_EL1, read!("mpidr_el1") as u64);
     raw.set(REVIDR_EL1, read!("revidr_el1") as u64);
-    raw.set(CTR_EL0, read!("ctr_el0") as u64);
+    let cache_type = effective_cache_type(read!("ctr_el0") as u64, read!("clidr_el1") as u64);
+    raw.set(CTR_EL0, cache_type);
     raw.set(DCZID_EL0, read!("dczid_el0") as u64);
     probe_space!(raw: 1 2 3 4 5 6 7);
     raw
@@ -112,6 +123,12 @@ pub(super) fn init() {
     let vectors = params::choice("entry", &entry::Policy::NAMES).vectors();
     if !system.hw_access_flag() {
         branch::take(Key::SoftwareAccessFlag);
+    }
+    if system.sve() || system.address_auth() {
+        branch::take(Key::MoreState);
+    }
+    if system.has(Feature::Bti) {
+        branch::take(Key::GuardedPages);
     }
     let view = El0View::new(&system, ENABLED, 0);
     let (hwcaps, compat_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));
@@ -187,6 +204,18 @@ pub(super) fn start_cpu() -> bool {
     let mut tcr = read!("tcr_el1");
     if settled.system.pan() {
         sctlr &= !SCTLR_SPAN;
+    }
+    if settled
+        .system
+        .misreports_cache_type(read!("ctr_el0") as u64)
+    {
+        sctlr &= !SCTLR_UCT;
+    }
+    if settled.system.has(Feature::Bti) {
+        sctlr |= SCTLR_BT0;
+    }
+    if settled.system.has(Feature::Mops) {
+        sctlr |= SCTLR_MSCEN;
     }
     if settled.system.hw_access_flag() {
         tcr |= TCR_HA;

@@ -4,6 +4,7 @@ use core::mem::offset_of;
 
 use super::cpu::Cpu;
 use super::fp::FpState;
+use super::pauth::Authentication;
 
 /// The user's registers at the top of a thread's kernel stack.
 ///
@@ -38,6 +39,8 @@ pub struct StackTop {
     /// FP and SIMD registers of a thread that does not run: here, where a new thread's need not be
     /// moved with it.
     pub fp: FpState,
+    /// What its program signs with, if programs can.
+    pub authentication: Authentication,
 }
 
 /// Words of the registers that `struct sigcontext` and `user_pt_regs` hold in this order: x0 to
@@ -65,12 +68,16 @@ pub(super) mod pstate {
     pub const AARCH32: usize = 1 << 4;
     /// Branch type: a landing pad is due.
     pub const BTYPE: usize = 3 << 10;
+    /// That of a call by a register: a handler in a guarded page begins with a landing pad.
+    pub const BTYPE_CALL: usize = 2 << 10;
     /// Single step is active, not yet pending.
     pub const SS: usize = 1 << 21;
     /// Speculative store bypass is safe.
     pub const SSBS: usize = 1 << 12;
     /// Data independent timing.
     pub const DIT: usize = 1 << 24;
+    /// The condition flag N.
+    pub const N: usize = 1 << 31;
     /// Condition flags N, Z, C, V.
     pub const NZCV: usize = 0xf << 28;
     /// What a program may set.

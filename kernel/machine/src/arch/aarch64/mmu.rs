@@ -49,6 +49,8 @@ pub(super) mod bit {
     pub const INNER_SHAREABLE: u64 = 3 << 8;
     pub const ACCESS: u64 = 1 << 10;
     pub const NOT_GLOBAL: u64 = 1 << 11;
+    /// GP: indirect branches must find landing pads (FEAT_BTI).
+    pub const GUARDED: u64 = 1 << 50;
     /// DBM: the hardware may clear AP[2] when a store comes (FEAT_HAFDBS).
     pub const DIRTY_MODIFIER: u64 = 1 << 51;
     pub const PRIVILEGED_NEVER: u64 = 1 << 53;
@@ -103,6 +105,8 @@ impl Pte {
             bits |= bit::USER | bit::NOT_GLOBAL | bit::PRIVILEGED_NEVER;
             if !prot.execute {
                 bits |= bit::USER_NEVER;
+            } else if prot.guarded {
+                bits |= bit::GUARDED;
             }
         } else {
             bits |= bit::USER_NEVER;

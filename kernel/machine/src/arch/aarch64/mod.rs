@@ -19,6 +19,8 @@ mod frame;
 mod gic;
 mod memory;
 mod memory_map;
+mod mops;
+mod pauth;
 mod points;
 mod psci;
 mod records;
@@ -52,13 +54,19 @@ pub use entry::call_with_full_frame;
 pub use exception::wild_access;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
+pub use pauth::set_enabled_keys;
 pub use points::leave as leave_debug;
 pub use sve_calls::dropping_table;
 pub use thread::{ThreadState, enter_user};
 
-use linux_raw_sys::prctl::{PR_SVE_GET_VL, PR_SVE_SET_VL};
+use linux_raw_sys::general::PROT_BTI;
+use linux_raw_sys::prctl::{
+    PR_PAC_GET_ENABLED_KEYS, PR_PAC_RESET_KEYS, PR_SVE_GET_VL, PR_SVE_SET_VL,
+};
 
+use crate::arch::branch::Key;
 use crate::errno::{Errno, Result};
+use crate::mm::vma::Rights;
 
 /// Uses a stack that this CPU has not seen: there is none here.
 #[cfg(feature = "selftest")]
@@ -118,6 +126,29 @@ pub use compat::calls as specific_calls;
 /// Whether tables of system calls hold those of 32-bit programs.
 pub const COMPAT_CALLS: bool = true;
 
+/// The bits of mmap(2)'s and mprotect(2)'s protection that only this architecture has.
+pub const SPECIFIC_PROT: u32 = PROT_BTI;
+
+/// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a bit
+/// that this machine has no use for.
+pub fn specific_rights(prot: u32) -> Option<Rights> {
+    match prot {
+        0 => Some(Rights::NONE),
+        PROT_BTI if has_guarded_pages() => Some(Rights::GUARDED),
+        _ => None,
+    }
+}
+
+/// Whether pages of programs can be guarded.
+#[inline(always)]
+pub fn has_guarded_pages() -> bool {
+    is_taken::<{ Key::GuardedPages as u32 }>()
+}
+
+/// Type and bit of the ELF property of a program whose pages are to be guarded
+/// (GNU_PROPERTY_AARCH64_FEATURE_1_AND, GNU_PROPERTY_AARCH64_FEATURE_1_BTI).
+pub const GUARD_PROPERTY: (u32, u32) = (0xc000_0000, 1);
+
 /// prctl(2) where it concerns the architecture.
 ///
 /// # Errors
@@ -126,6 +157,8 @@ pub fn prctl(option: u32, argument: usize) -> Result<usize> {
     match option {
         PR_SVE_SET_VL => sve::set_vl(argument),
         PR_SVE_GET_VL => sve::get_vl(),
+        PR_PAC_RESET_KEYS => pauth::reset_keys(argument),
+        PR_PAC_GET_ENABLED_KEYS => pauth::enabled_keys(),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -8,9 +8,10 @@ use super::fp::{self, FpState};
 use super::frame::{Frame, REGISTERS, pstate};
 use super::syscall::NATIVE;
 use super::thread::ThreadState;
-use super::{compat, points, sve, sve_set};
+use super::{compat, pauth, points, sve, sve_set};
 use crate::arch::Call;
 use crate::arch::syscall::UNKNOWN;
+use crate::arch::task;
 use crate::errno::{Errno, Result};
 use abi::compat::FIRST;
 
@@ -37,7 +38,8 @@ const FLOATING_SIZE: usize = VECTORS + 16;
 pub fn slot(kind: u32) -> usize {
     match kind {
         GENERAL | THREAD_POINTER => 8,
-        SVE => sve::QUAD,
+        pauth::note::MASK | pauth::note::ENABLED_KEYS => 8,
+        SVE | pauth::note::ADDRESS_KEYS | pauth::note::GENERIC_KEYS => sve::QUAD,
         _ => 4,
     }
 }
@@ -56,6 +58,35 @@ pub fn own_floating() -> [u8; FLOATING_SIZE] {
     vectors.copy_from_slice(state.v.as_bytes());
     control.copy_from_slice([state.fpsr, state.fpcr, 0, 0].as_bytes());
     bytes
+}
+
+/// The other sets of the current thread that core files have, in order: their types and bytes.
+///
+/// # Errors
+/// ENOMEM
+pub fn own_others() -> Result<Vec<(u32, Vec<u8>)>> {
+    let state = task::state();
+    let mut sets = Vec::new();
+    let kinds = pauth::note::ALL.into_iter();
+    for kind in kinds.filter(|kind| pauth::has_set(state, *kind)) {
+        let Some(set) = state.own_authentication(|own| own.set_of(kind)) else {
+            continue;
+        };
+        let set = &set[..pauth::size(kind)];
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(set.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        bytes.extend_from_slice(set);
+        sets.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        sets.push((kind, bytes));
+    }
+    Ok(sets)
+}
+
+/// Whether the set `kind` of a thread cannot be changed, also where there is nothing to tell of it.
+pub fn is_read_only(state: &ThreadState, kind: u32) -> bool {
+    kind == pauth::note::MASK && !state.is_compat()
 }
 
 /// Bytes of the set `kind` at most, which has `size` now.
@@ -88,6 +119,10 @@ pub fn get(state: &ThreadState, kind: u32) -> Result<Vec<u8>> {
             bytes.extend_from_slice(&frame.number().to_ne_bytes());
         }),
         SVE if sve::present() => sve_set::get(state, &mut bytes)?,
+        _ if pauth::has_set(state, kind) => {
+            let set = state.with_stopped_authentication(|stopped| stopped.set_of(kind));
+            bytes.extend_from_slice(&set.ok_or(Errno::EINVAL)?[..pauth::size(kind)]);
+        }
         BREAKPOINTS | WATCHPOINTS => state
             .with_stopped_points(|own| points::get(own.as_deref(), points_of(kind), &mut bytes))?,
         _ => return Err(Errno::EINVAL),
@@ -142,6 +177,7 @@ pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
             state.with_stopped_fp(|fp| *fp = new);
         }
         THREAD_POINTER => state.set_tls(usize::read_from_bytes(&whole).unwrap_or(0)),
+        _ if pauth::has_set(state, kind) => return pauth::set(state, kind, &whole),
         _ => {
             let number = i32::read_from_bytes(&whole).unwrap_or(-1);
             state.with_stopped_frame(|frame| frame.set_number(number));

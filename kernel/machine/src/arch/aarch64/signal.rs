@@ -7,12 +7,14 @@ use core::mem::{MaybeUninit, offset_of};
 use linux_raw_sys::general::{SEGV_ACCERR, SEGV_MAPERR};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::branch::is_taken;
 use super::compat_signal;
 use super::fp::{self, FpState};
 use super::frame::{Frame, REGISTERS, pstate};
 use super::records::{self, END, ESR_MAGIC, FP_MAGIC, Head, RESERVED};
 use super::sve;
 use super::sve_frame::{self, Plan};
+use crate::arch::branch::Key;
 pub use crate::arch::delivery::Delivery;
 use crate::arch::task;
 use crate::errno::{Errno, Result};
@@ -175,7 +177,9 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     frame.x[30] = delivery.restorer;
     frame.sp = base;
     frame.pc = delivery.handler;
-    frame.pstate &= !pstate::BTYPE;
+    if is_taken::<{ Key::GuardedPages as u32 }>() {
+        frame.pstate = frame.pstate & !pstate::BTYPE | pstate::BTYPE_CALL;
+    }
     frame.clear_syscall();
     Ok(())
 }

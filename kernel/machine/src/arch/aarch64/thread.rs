@@ -6,13 +6,16 @@ use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
 
+use super::branch::is_taken;
 use super::cpu::{self, Cpu};
 use super::entry;
 use super::fp::{self, FpState};
 use super::frame::{Frame, StackTop};
+use super::pauth::{self, Authentication};
 use super::points::{self, Points};
 use super::sve::{self, Image, Lengths};
 use super::sysreg::{read, write};
+use crate::arch::branch::Key;
 use crate::arch::task;
 use crate::errno::Result;
 use crate::mm::vmalloc::KernelStack;
@@ -21,15 +24,22 @@ use crate::upcall;
 
 pub use crate::arch::work;
 
-/// What a switch moves of a thread's program: its thread pointers with V0 to V31, unless
-/// `ThreadState::moved` is another than 0.
+/// What a switch moves of a thread's program, as bits of `ThreadState::moved`: where none is set its
+/// thread pointers with V0 to V31.
 mod moved {
     /// V0 to V31.
     pub const FP: u8 = 0;
-    /// Nothing: it has no program.
-    pub const NOTHING: u8 = 1;
+    /// Not V0 to V31; with no other bit nothing, because it has no program.
+    pub const NOT_FP: u8 = 1;
     /// SVE's registers.
-    pub const SVE: u8 = 2;
+    pub const SVE: u8 = NOT_FP | 1 << 1;
+    /// Also the keys of pointer authentication, which need not be saved.
+    pub const KEYS: u8 = 1 << 2;
+
+    /// Whether it is SVE's registers.
+    pub const fn has_sve(moved: u8) -> bool {
+        moved & SVE == SVE
+    }
 }
 
 /// Where a thread that is switched out goes on: what a call keeps (AAPCS64, section 6.1.1).
@@ -48,7 +58,7 @@ pub struct ThreadState {
     pub work: AtomicU32,
     /// Whether a CPU runs the thread, or has not yet saved its context.
     running: AtomicBool,
-    /// One of [`moved`].
+    /// Bits of [`moved`].
     moved: AtomicU8,
     context: UnsafeCell<Context>,
     /// Address of the `StackTop`.
@@ -87,7 +97,7 @@ impl ThreadState {
         ThreadState {
             work: AtomicU32::new(0),
             running: AtomicBool::new(false),
-            moved: AtomicU8::new(moved::NOTHING),
+            moved: AtomicU8::new(moved::NOT_FP),
             context: UnsafeCell::new(Context { x, lr, sp: top }),
             top,
             tls: AtomicUsize::new(0),
@@ -116,7 +126,7 @@ impl ThreadState {
 
     /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a
     /// child of the current thread, with a copy of its FP/SIMD registers and thread pointer. It
-    /// inherits the SVE vector lengths but not the SVE registers.
+    /// inherits the SVE vector lengths but not the SVE registers, and what signs addresses.
     #[inline(always)]
     pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
         let top = stack_top(stack.top());
@@ -133,8 +143,22 @@ impl ThreadState {
         *state.compat_tls.get_mut() = read!("tpidrro_el0");
         // SAFETY: as above; any bytes are registers.
         fp::save(unsafe { &mut *state.fp() });
-        state.sve_lengths = Cell::new(task::state().sve_lengths());
+        if is_taken::<{ Key::MoreState as u32 }>() {
+            state.inherit(task::state());
+        }
         state
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn inherit(&mut self, parent: &ThreadState) {
+        self.sve_lengths = Cell::new(parent.sve_lengths());
+        if pauth::present() {
+            // SAFETY: the parent is the current thread, which alone changes its own; the child's
+            // lies in the new stack, which nothing else uses yet.
+            unsafe { *self.authentication() = (*parent.authentication()).clone() };
+            *self.moved.get_mut() = moved::FP | moved::KEYS;
+        }
     }
 
     /// The thread that this CPU has been running since it started, on the stack that it started on.
@@ -149,6 +173,37 @@ impl ThreadState {
     fn fp(&self) -> *mut FpState {
         // SAFETY: inside the thread's stack, which lives as long as it.
         unsafe { &raw mut (*(self.top as *mut StackTop)).fp }
+    }
+
+    /// Where the keys of pointer authentication are kept; any bytes are keys.
+    fn authentication(&self) -> *mut Authentication {
+        // SAFETY: inside the thread's stack, which lives as long as it.
+        unsafe { &raw mut (*(self.top as *mut StackTop)).authentication }
+    }
+
+    /// Calls `f` with what the current thread signs with.
+    pub(super) fn own_authentication<R>(&self, f: impl FnOnce(&mut Authentication) -> R) -> R {
+        assert!(self.is_current());
+        // SAFETY: the current thread's own, which a tracer borrows while the thread is stopped, and
+        // which `f` cannot reach a second time.
+        f(unsafe { &mut *self.authentication() })
+    }
+
+    /// As [`ThreadState::with_stopped_frame`], with what it signs with, which its next switch loads.
+    pub(super) fn with_stopped_authentication<R>(
+        &self,
+        f: impl FnOnce(&mut Authentication) -> R,
+    ) -> R {
+        assert!(!self.is_running());
+        // SAFETY: as in `with_stopped_frame`.
+        f(unsafe { &mut *self.authentication() })
+    }
+
+    /// Loads what the current thread signs with after somebody else's keys were in this CPU.
+    pub(super) fn load_authentication(&self) {
+        if self.moved.load(Relaxed) & moved::KEYS != 0 {
+            self.own_authentication(|own| own.load());
+        }
     }
 
     /// Whether a CPU runs the thread, or has not saved its context yet.
@@ -202,12 +257,27 @@ impl ThreadState {
         assert!(self.is_current());
         self.set_wide_tls(0);
         self.set_compat_tls(0);
-        self.end_sve();
         // SAFETY: the current thread's own cell, which a tracer borrows while the thread is
         // stopped.
         unsafe { *self.points.get() = None };
-        self.set_sve_lengths(self.sve_lengths().after_exec());
+        if is_taken::<{ Key::MoreState as u32 }>() {
+            self.reset_more();
+        }
         fp::load(&FpState::new());
+    }
+
+    /// Another program begins without SVE's registers, and with keys of its own.
+    #[cold]
+    #[inline(never)]
+    fn reset_more(&self) {
+        self.end_sve();
+        self.set_sve_lengths(self.sve_lengths().after_exec());
+        if pauth::present() {
+            self.own_authentication(|own| {
+                *own = Authentication::random();
+                own.load();
+            });
+        }
     }
 
     /// The current thread uses SVE from now on, with what V0 to V31 hold and zero elsewhere. False
@@ -234,21 +304,24 @@ impl ThreadState {
         self.own_sve(|own| *own = image);
         // At each switch they are loaded anew.
         self.fp_cpu.store(NO_CPU, Relaxed);
-        if self.moved.swap(moved::SVE, Relaxed) != moved::SVE {
+        let moved = self.moved.load(Relaxed);
+        self.moved.store(moved | moved::SVE, Relaxed);
+        if !moved::has_sve(moved) {
             upcall::syscalls_changed();
         }
     }
 
     /// Whether a thread that does not run, or the current one, uses SVE.
     pub fn uses_sve(&self) -> bool {
-        self.moved.load(Relaxed) == moved::SVE
+        moved::has_sve(self.moved.load(Relaxed))
     }
 
     /// The current thread uses SVE no more: only V0 to V31 stay.
     pub(super) fn end_sve(&self) {
         if self.uses_sve() {
             self.own_sve(Image::drop_live);
-            self.moved.store(moved::FP, Relaxed);
+            self.moved
+                .store(self.moved.load(Relaxed) & !moved::SVE, Relaxed);
             upcall::syscalls_changed();
         }
     }
@@ -346,19 +419,16 @@ impl ThreadState {
         // SAFETY: as in `with_stopped_frame`.
         let image = unsafe { &mut *self.sve.get() };
         let result = f(image);
-        let moved = if image.is_none() {
-            moved::FP
-        } else {
-            moved::SVE
-        };
-        self.moved.store(moved, Relaxed);
+        let sve = if image.is_none() { 0 } else { moved::SVE };
+        self.moved
+            .store(self.moved.load(Relaxed) & !moved::SVE | sve, Relaxed);
         result
     }
 
     /// Saves what the program has in this CPU, which the thread leaves.
     #[inline(always)]
     fn leave(&self) {
-        if self.moved.load(Relaxed) == moved::FP {
+        if self.moved.load(Relaxed) & moved::NOT_FP == 0 {
             self.tls.store(read!("tpidr_el0"), Relaxed);
             // SAFETY: the CPU's own thread's.
             fp::save(unsafe { &mut *self.fp() });
@@ -370,7 +440,7 @@ impl ThreadState {
     #[cold]
     #[inline(never)]
     fn leave_sve(&self) {
-        if self.moved.load(Relaxed) == moved::SVE {
+        if self.uses_sve() {
             self.tls.store(read!("tpidr_el0"), Relaxed);
             // SAFETY: the CPU's own thread's.
             let (fp, image) = unsafe { (&mut *self.fp(), &mut *self.sve.get()) };
@@ -387,23 +457,34 @@ impl ThreadState {
         // SAFETY: inside the thread's stack, above all that it uses.
         unsafe { (*top).cpu = cpu };
         if self.moved.load(Relaxed) == moved::FP {
-            self.load_tls();
-            if !core::ptr::eq(cpu.fp_owner.get(), self) || self.fp_cpu.load(Relaxed) != cpu.index()
-            {
-                // SAFETY: the thread runs here alone from now on.
-                fp::load(unsafe { &(*top).fp });
-                cpu.fp_owner.set(self);
-                self.fp_cpu.store(cpu.index(), Relaxed);
-            }
+            self.load_fp(cpu);
         } else {
-            self.enter_sve(cpu);
+            self.enter_with_more(cpu);
+        }
+    }
+
+    #[inline(always)]
+    fn load_fp(&self, cpu: &'static Cpu) {
+        self.load_tls();
+        if !core::ptr::eq(cpu.fp_owner.get(), self) || self.fp_cpu.load(Relaxed) != cpu.index() {
+            // SAFETY: the thread runs here alone from now on.
+            fp::load(unsafe { &*self.fp() });
+            cpu.fp_owner.set(self);
+            self.fp_cpu.store(cpu.index(), Relaxed);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn enter_sve(&self, cpu: &'static Cpu) {
-        if self.moved.load(Relaxed) == moved::SVE {
+    fn enter_with_more(&self, cpu: &'static Cpu) {
+        let moved = self.moved.load(Relaxed);
+        if moved & moved::KEYS != 0 {
+            // SAFETY: the thread runs here alone from now on.
+            unsafe { &*self.authentication() }.load();
+        }
+        if moved & moved::NOT_FP == 0 {
+            self.load_fp(cpu);
+        } else if moved::has_sve(moved) {
             self.load_tls();
             // SAFETY: the thread runs here alone from now on.
             let (fp, image) = unsafe { (&*self.fp(), &*self.sve.get()) };
@@ -553,7 +634,8 @@ extern "C" fn switched() {
 /// forgotten.
 pub fn enter_user(frame: &Frame) -> ! {
     let state = task::state();
-    state.moved.store(moved::FP, Relaxed);
+    let keys = if pauth::present() { moved::KEYS } else { 0 };
+    state.moved.store(moved::FP | keys, Relaxed);
     state.with_frame(|own| *own = frame.clone());
     // SAFETY: the frame at the top is whole.
     unsafe { entry::leave_to_user(state.top) }

@@ -12,6 +12,19 @@ use crate::errno::{Errno, Result};
 /// NT_PRSTATUS.
 const GENERAL: u32 = 1;
 
+/// Whether the set `kind` of a thread cannot be changed: never.
+pub fn is_read_only(_state: &ThreadState, _kind: u32) -> bool {
+    false
+}
+
+/// The other sets of the current thread that core files have: none.
+///
+/// # Errors
+/// None.
+pub fn own_others() -> Result<Vec<(u32, Vec<u8>)>> {
+    Ok(Vec::new())
+}
+
 /// Bytes of one slot of a set.
 pub fn slot(_kind: u32) -> usize {
     8

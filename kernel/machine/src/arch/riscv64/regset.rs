@@ -18,6 +18,19 @@ const FLOATING: u32 = 2;
 /// NT_RISCV_VECTOR: `struct __riscv_v_regset_state`, of a thread that uses vectors.
 const VECTOR: u32 = 0x901;
 
+/// Whether the set `kind` of a thread cannot be changed: never.
+pub fn is_read_only(_state: &ThreadState, _kind: u32) -> bool {
+    false
+}
+
+/// The other sets of the current thread that core files have: none.
+///
+/// # Errors
+/// None.
+pub fn own_others() -> Result<Vec<(u32, Vec<u8>)>> {
+    Ok(Vec::new())
+}
+
 /// Bytes of f0 to f31.
 const FLOATS: usize = 256;
 /// Bytes of what stands before v0.

@@ -71,6 +71,26 @@ mod machine {
         ".size __kernel_rt_sigreturn, . - __kernel_rt_sigreturn",
         ".popsection",
     );
+
+    // BTI C before each function, whatever its alignment (vdso.ld).
+    #[cfg(guarded)]
+    global_asm!(
+        ".macro landing_pad name",
+        ".pushsection .text.pad.\\name, \"ax\"",
+        ".balign 64",
+        ".rept 15",
+        "   nop",
+        ".endr",
+        ".global __kernel_\\name",
+        ".type __kernel_\\name, %function",
+        "__kernel_\\name:",
+        "   hint #34",
+        ".popsection",
+        ".endm",
+        "landing_pad clock_gettime",
+        "landing_pad clock_getres",
+        "landing_pad gettimeofday",
+    );
 }
 
 #[cfg(target_arch = "riscv64")]
@@ -155,7 +175,11 @@ fn nanoseconds(real: bool) -> u64 {
 }
 
 /// clock_gettime(2).
-#[cfg_attr(target_arch = "aarch64", unsafe(export_name = "__kernel_clock_gettime"))]
+#[cfg_attr(
+    all(target_arch = "aarch64", not(guarded)),
+    unsafe(export_name = "__kernel_clock_gettime")
+)]
+#[cfg_attr(guarded, unsafe(no_mangle))]
 #[cfg_attr(target_arch = "riscv64", unsafe(export_name = "__vdso_clock_gettime"))]
 pub unsafe extern "C" fn clock_gettime(clock: i32, time: *mut [i64; 2]) -> i32 {
     let real = REAL.contains(&clock);
@@ -169,7 +193,11 @@ pub unsafe extern "C" fn clock_gettime(clock: i32, time: *mut [i64; 2]) -> i32 {
 }
 
 /// gettimeofday(2).
-#[cfg_attr(target_arch = "aarch64", unsafe(export_name = "__kernel_gettimeofday"))]
+#[cfg_attr(
+    all(target_arch = "aarch64", not(guarded)),
+    unsafe(export_name = "__kernel_gettimeofday")
+)]
+#[cfg_attr(guarded, unsafe(no_mangle))]
 #[cfg_attr(target_arch = "riscv64", unsafe(export_name = "__vdso_gettimeofday"))]
 pub unsafe extern "C" fn gettimeofday(time: *mut [i64; 2], zone: *mut [i32; 2]) -> i32 {
     if !zone.is_null() {
@@ -184,7 +212,11 @@ pub unsafe extern "C" fn gettimeofday(time: *mut [i64; 2], zone: *mut [i32; 2]) 
 }
 
 /// clock_getres(2).
-#[cfg_attr(target_arch = "aarch64", unsafe(export_name = "__kernel_clock_getres"))]
+#[cfg_attr(
+    all(target_arch = "aarch64", not(guarded)),
+    unsafe(export_name = "__kernel_clock_getres")
+)]
+#[cfg_attr(guarded, unsafe(no_mangle))]
 #[cfg_attr(target_arch = "riscv64", unsafe(export_name = "__vdso_clock_getres"))]
 pub unsafe extern "C" fn clock_getres(clock: i32, resolution: *mut [i64; 2]) -> i32 {
     if !REAL.contains(&clock) && !SINCE_BOOT.contains(&clock) {

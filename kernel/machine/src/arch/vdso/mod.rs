@@ -19,6 +19,11 @@ use crate::mm::{AddressSpace, MapRequest, Place, Removed};
 
 /// The object, as `build.rs` made it.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
+/// The same with landing pads, for guarded pages.
+#[cfg(target_arch = "aarch64")]
+static GUARDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso-guarded.so"));
+#[cfg(not(target_arch = "aarch64"))]
+static GUARDED: &[u8] = OBJECT;
 /// Where it holds the code that calls rt_sigreturn (vdso.ld).
 pub(super) const SIGRETURN: usize = 0x800;
 
@@ -47,9 +52,14 @@ impl PageSource for Pages {
 /// # Errors
 /// ENOMEM.
 pub fn init(boot_ticks: u64) -> Result<()> {
+    let object = if super::has_guarded_pages() {
+        GUARDED
+    } else {
+        OBJECT
+    };
     let mut pages = Vec::new();
     pages
-        .try_reserve(1 + OBJECT.len().div_ceil(PAGE_SIZE))
+        .try_reserve(1 + object.len().div_ceil(PAGE_SIZE))
         .map_err(|_| Errno::ENOMEM)?;
     let words = Data {
         boot_ticks,
@@ -77,7 +87,7 @@ pub fn init(boot_ticks: u64) -> Result<()> {
         data.write(place, &answer.to_ne_bytes());
     }
     pages.push(data);
-    for chunk in OBJECT.chunks(PAGE_SIZE) {
+    for chunk in object.chunks(PAGE_SIZE) {
         pages.push(page(chunk)?);
     }
     PAGES.call_once(|| Arc::new(Pages(pages)));
@@ -122,7 +132,10 @@ pub fn map(space: &AddressSpace) -> Result<usize> {
         limit: usize::MAX,
     };
     let gone = &mut Removed::new();
-    let execute = Rights::READ.with(Rights::EXECUTE);
+    let mut execute = Rights::READ.with(Rights::EXECUTE);
+    if super::has_guarded_pages() {
+        execute = execute.with(Rights::GUARDED);
+    }
     let base = space.map(request(Place::Hint(0), all, execute, Label::Vdso), gone)?;
     let time = request(Place::Fixed(base), PAGE_SIZE, Rights::READ, Label::Vvar);
     space.map(time, gone)?;
@@ -132,4 +145,21 @@ pub fn map(space: &AddressSpace) -> Result<usize> {
 /// Where a signal handler returns to in a program whose vDSO lies at `base`.
 pub const fn sigreturn(base: usize) -> usize {
     base + SIGRETURN
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_guarded_vdso_has_landing_pads_and_no_jumps_that_need_others() {
+        // BTI C; BR by a register, of which Rn is any (Arm ARM C6.2).
+        const PAD: u32 = 0xd503_245f;
+        const JUMP: u32 = 0xd61f_0000;
+        let words = || GUARDED[SIGRETURN..].chunks_exact(4).map(|word| {
+            u32::from_le_bytes(word.try_into().expect("four bytes"))
+        });
+        let guarded = super::has_guarded_pages();
+        if guarded {
+            assert_eq!(words().filter(|word| *word == PAD).count(), 3);
+            assert!(words().all(|word| word & 0xffff_fc1f != JUMP));
+        }
+    }
 }

@@ -351,8 +351,7 @@ impl Guest {
         }
         if let Some(keys) = &mut self.keys {
             keys.save();
-            // The program has none: with a guest's it could sign in that guest's name.
-            Keys::RESET.load();
+            crate::arch::task::state().load_authentication();
         }
         self.controller.save();
         if has_points {

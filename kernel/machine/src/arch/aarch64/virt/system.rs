@@ -3,6 +3,8 @@
 
 use core::arch::asm;
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 /// A system register as instructions encode it: op0, op1, CRn, CRm, op2 from bit 14 down.
 pub const fn encoding(op0: u16, op1: u16, crn: u16, crm: u16, op2: u16) -> u16 {
     op0 << 14 | op1 << 11 | crn << 7 | crm << 3 | op2
@@ -19,7 +21,8 @@ macro_rules! registers {
         pub enum $names { $($name),* }
 
         $(#[$doc])*
-        #[derive(Clone)]
+        #[derive(Clone, FromBytes, IntoBytes, Immutable)]
+        #[repr(transparent)]
         pub struct $set([u64; Self::ENCODINGS.len()]);
 
         impl $set {
@@ -30,7 +33,7 @@ macro_rules! registers {
             pub const RESET: Self = Self([$($reset),*]);
 
             /// Puts them into this CPU.
-            pub(super) fn load(&self) {
+            pub(in super::super) fn load(&self) {
                 $(
                     // SAFETY: registers of EL1 and EL0, neither of which runs; the program's thread
                     // pointer was saved.
@@ -89,7 +92,7 @@ registers! {
 }
 
 registers! {
-    /// The keys of a guest that has pointer authentication.
+    /// The keys of pointer authentication, of a guest that has it or of a program.
     Keys by Key:
     InstructionALow "S3_0_C2_C1_0" (3, 0, 2, 1, 0) 0;
     InstructionAHigh "S3_0_C2_C1_1" (3, 0, 2, 1, 1) 0;

@@ -1,0 +1,48 @@
+//! The note of a program's ELF properties (NT_GNU_PROPERTY_TYPE_0), which Linux reads as strictly
+//! (`parse_elf_properties` in `fs/binfmt_elf.c`).
+
+use zerocopy::FromBytes;
+
+use crate::errno::{Errno, Result};
+
+/// Bytes that the note may have.
+pub const LONGEST: usize = 1024;
+/// NT_GNU_PROPERTY_TYPE_0
+const KIND: u32 = 5;
+/// Bytes of the note's head: the length of its name, that of its content, and its kind.
+const HEAD: usize = 12;
+const NAME: &[u8; 4] = b"GNU\0";
+/// What properties are aligned to.
+const ALIGN: usize = 8;
+
+/// The bits of the property `wanted` in `note`; none if it has not that property.
+///
+/// # Errors
+/// EIO: the note has no head. ENOEXEC: it is damaged.
+pub fn bits(note: &[u8], wanted: u32) -> Result<u32> {
+    let (&head, content) = note.split_first_chunk::<HEAD>().ok_or(Errno::EIO)?;
+    let (&name, content) = content.split_first_chunk().ok_or(Errno::EIO)?;
+    let [name_len, len, kind]: [u32; 3] = zerocopy::transmute!(head);
+    let is_known = kind == KIND && name_len as usize == NAME.len() && name == *NAME;
+    let mut rest = content
+        .get(..len as usize)
+        .filter(|_| is_known)
+        .ok_or(Errno::ENOEXEC)?;
+    let (mut last, mut found) = (None, 0);
+    while !rest.is_empty() {
+        let ([kind, len], value) =
+            <[u32; 2]>::read_from_prefix(rest).map_err(|_| Errno::ENOEXEC)?;
+        let padded = (len as usize).next_multiple_of(ALIGN);
+        // Each is there once, in order.
+        if last.is_some_and(|last| kind <= last) || padded > value.len() {
+            return Err(Errno::ENOEXEC);
+        }
+        if kind == wanted {
+            let value = value.get(..len as usize).ok_or(Errno::ENOEXEC)?;
+            found = u32::read_from_bytes(value).map_err(|_| Errno::ENOEXEC)?;
+        }
+        last = Some(kind);
+        rest = &value[padded..];
+    }
+    Ok(found)
+}

@@ -1,0 +1,3 @@
+#: program abi
+#: machine a64fx
+abi idregs

@@ -1,0 +1,3 @@
+#: program abi
+#: machine cortex-a76
+abi idregs

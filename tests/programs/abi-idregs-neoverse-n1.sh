@@ -1,0 +1,3 @@
+#: program abi
+#: machine neoverse-n1-el2
+abi idregs

@@ -1,0 +1,3 @@
+#: program abi
+#: machine neoverse-v1
+abi idregs
