@@ -19,8 +19,8 @@ use crate::mm::totals::Limits;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Protection, Rights, Source, Vma};
 use crate::mm::{
-    AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, Removed, active, commit,
-    page_down, page_up,
+    AddressSpace, MapRequest, Move, PAGE_SHIFT, PAGE_SIZE, Place, RemapRequest, Removed, active,
+    commit, page_down, page_up,
 };
 use crate::task::limits::INFINITY;
 use crate::task::process::Mode;
@@ -426,10 +426,16 @@ pub fn mremap(
         return Err(Errno::EINVAL);
     }
     let mut gone = Removed::new();
-    let (had, new_len) = (old.len(), page_up(new_len));
-    let (start, flags) = active::remap(old, new_len, place, keep, &limits(), &mut gone)?;
-    if flags.has(Flags::LOCKED) && !flags.has(Flags::LOCK_ON_FAULT) && new_len > had {
-        let _ = task::fault::populate(&*own_space()?, start + had..start + new_len, false);
+    let (had, len) = (old.len(), page_up(new_len));
+    let request = RemapRequest {
+        old,
+        len,
+        place,
+        keep,
+    };
+    let (start, flags) = active::remap(request, &limits(), &mut gone)?;
+    if flags.has(Flags::LOCKED) && !flags.has(Flags::LOCK_ON_FAULT) && len > had {
+        let _ = task::fault::populate(&*own_space()?, start + had..start + len, false);
     }
     Ok(start)
 }

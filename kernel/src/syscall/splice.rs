@@ -181,8 +181,8 @@ pub fn copy_file_range(
     count_both(copy(from, to, count))
 }
 
-/// How much of `count` a copy moves: it stays within one file system (EXDEV), ends with what it reads
-/// and where files end (EFBIG, EOVERFLOW), and does not write what it reads (EINVAL).
+/// How much of `count` a copy moves: it stays within one file system (EXDEV), ends with what it
+/// reads and where files end (EFBIG, EOVERFLOW), and does not write what it reads (EINVAL).
 fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
     let [source, target] = [from, to].map(|side| side.file.dentry().inode().attr());
     if source.device != target.device {
@@ -255,6 +255,18 @@ fn check_splice(file: &File, offset: usize) -> Result<()> {
     Ok(())
 }
 
+/// The files of a call that moves bytes from `input` to `out`, and which of them it does not wait
+/// for.
+fn files(input: i32, out: i32, flags: u32) -> Result<([Arc<File>; 2], [bool; 2])> {
+    check_flags(flags, SPLICE_FLAGS)?;
+    let files = [file(input)?, file(out)?];
+    files[0].check_readable()?;
+    files[1].check_writable()?;
+    let never = flags & SPLICE_F_NONBLOCK != 0;
+    let nonblocking = [0, 1].map(|side: usize| never || files[side].flags().nonblocking());
+    Ok((files, nonblocking))
+}
+
 /// splice(2): one side is a pipe.
 pub fn splice(
     input: i32,
@@ -267,16 +279,11 @@ pub fn splice(
     if count == 0 {
         return Ok(0);
     }
-    check_flags(flags, SPLICE_FLAGS)?;
-    let (input, out) = (file(input)?, file(out)?);
-    input.check_readable()?;
-    out.check_writable()?;
+    let ([input, out], nonblocking) = files(input, out, flags)?;
     let (from, to) = (input.ops_as::<End>(), out.ops_as::<End>());
     if from.is_some() && input_offset != 0 || to.is_some() && out_offset != 0 {
         return Err(Errno::ESPIPE);
     }
-    let never = flags & SPLICE_F_NONBLOCK != 0;
-    let nonblocking = [&input, &out].map(|file| never || file.flags().nonblocking());
     match (from, to) {
         (None, None) => Err(Errno::EINVAL),
         (None, Some(to)) => {
@@ -312,15 +319,10 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
     if count == 0 {
         return Ok(0);
     }
-    check_flags(flags, SPLICE_FLAGS)?;
-    let (input, out) = (file(input)?, file(out)?);
-    input.check_readable()?;
-    out.check_writable()?;
+    let ([input, out], nonblocking) = files(input, out, flags)?;
     let (from, to) = (input.ops_as::<End>(), out.ops_as::<End>());
     let (from, to) = (from.ok_or(Errno::EINVAL)?, to.ok_or(Errno::EINVAL)?);
     from.check_other(&to)?;
-    let never = flags & SPLICE_F_NONBLOCK != 0;
-    let nonblocking = [&input, &out].map(|file| never || file.flags().nonblocking());
     End::tee(&from, &to, count, nonblocking)
 }
 

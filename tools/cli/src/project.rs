@@ -62,6 +62,11 @@ impl Project {
         }
     }
 
+    /// Whether its kernel does.
+    pub fn is_checked(&self) -> bool {
+        self.kernel_profile == CHECKED
+    }
+
     /// Waits until no other `stile` is filling the cache; until the file is dropped none can.
     pub fn lock_cache(&self) -> Result<File> {
         let path = self.cache.join("lock");

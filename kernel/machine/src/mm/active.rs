@@ -13,7 +13,7 @@ use super::fault::{Access, Failure};
 use super::large::is_large;
 use super::map::{MapRequest, Place};
 use super::page_up;
-use super::remap::Move;
+use super::remap::RemapRequest;
 use super::space::AddressSpace;
 use super::totals::Limits;
 use super::vma::{Flags, Protection, Rights, Source, Vma};
@@ -191,16 +191,9 @@ pub fn protect(range: Range<usize>, wanted: Protection) -> Result<()> {
 
 /// [`AddressSpace::remap`]. Waits if one of the ranges is large.
 #[inline(always)]
-pub fn remap(
-    old: Range<usize>,
-    len: usize,
-    place: Move,
-    keep: bool,
-    limits: &Limits,
-    gone: &mut Removed,
-) -> Result<(usize, Flags)> {
-    with_own(is_large(&(0..len.max(old.len()))), |space| {
-        space.remap(old, len, place, keep, limits, gone)
+pub fn remap(request: RemapRequest, limits: &Limits, gone: &mut Removed) -> Result<(usize, Flags)> {
+    with_own(request.is_large(), |space| {
+        space.remap(request, limits, gone)
     })
 }
 

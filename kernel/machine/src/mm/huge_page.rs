@@ -238,8 +238,9 @@ impl Space {
         access: Access,
     ) -> core::result::Result<(), Failure> {
         let mut tables = None;
-        let leaf = self.leaf_or_huge_page(vma, context, own, page, access, &mut tables);
-        let done = match leaf {
+        // Only a write fills in a huge page.
+        let anew = (access == Access::Write).then_some((vma, own));
+        let done = match self.leaf_or_huge_page(anew, context, page, &mut tables) {
             Ok(Some(leaf)) => {
                 // Also for another CPU's, which this one may not have seen either.
                 tables.get_or_insert_with(Owed::new);
@@ -254,15 +255,13 @@ impl Space {
         done
     }
 
-    /// The last-level table, or none where there is a huge page; what new tables owe joins
-    /// `tables`.
+    /// The last-level table, or none where there is a huge page, be it one that is filled in
+    /// `anew`; what new tables owe joins `tables`.
     fn leaf_or_huge_page(
         &self,
-        vma: &Vma,
+        anew: Option<(&Vma, &Slot)>,
         context: &Context,
-        own: &Slot,
         page: usize,
-        access: Access,
         tables: &mut Option<Owed<LinkTable>>,
     ) -> Result<Option<Leaf<'_>>> {
         let slot = self
@@ -274,7 +273,7 @@ impl Space {
             return Ok(None);
         }
         if pte == Pte::EMPTY
-            && access == Access::Write
+            && let Some((vma, own)) = anew
             && may_be_huge(vma, page)
             && let Some(huge) = HugePage::new()
         {

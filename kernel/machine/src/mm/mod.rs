@@ -43,7 +43,7 @@ pub mod vmas;
 pub use active::{Active, deactivate};
 pub use archive::Archive;
 pub use map::{MapRequest, Place};
-pub use remap::Move;
+pub use remap::{Move, RemapRequest};
 pub use rmap::ReverseMap;
 pub use smaps::{Size, Usage};
 pub use space::{AddressSpace, SpaceUser};

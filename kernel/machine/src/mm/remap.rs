@@ -27,24 +27,46 @@ pub enum Move {
     To(usize),
 }
 
+/// What `mremap` asks for.
+pub struct RemapRequest {
+    /// A part of a VMA, of whole pages.
+    pub old: Range<usize>,
+    /// Bytes that it is to have, a multiple of the page size.
+    pub len: usize,
+    /// Where it may go.
+    pub place: Move,
+    /// The old range stays mapped, emptied (MREMAP_DONTUNMAP).
+    pub keep: bool,
+}
+
+impl RemapRequest {
+    /// Whether one of the ranges is large.
+    pub(super) fn is_large(&self) -> bool {
+        is_large(&(0..self.len.max(self.old.len())))
+    }
+}
+
 impl AddressSpace {
-    /// Gives the VMA part at `old` a length of `len` bytes, both multiples of the page size;
-    /// returns where it is then, and its flags. With `keep`, the old range stays mapped, emptied
-    /// (MREMAP_DONTUNMAP). Files that were mapped go to `gone`.
+    /// Gives a part of a VMA another length or place; returns where it is then, and its flags.
+    /// Files that were mapped go to `gone`.
     ///
     /// # Errors
-    /// EFAULT (`old` is not all in one VMA), EPERM (it is sealed), ENOMEM, EAGAIN (too much is
-    /// locked), EINVAL.
+    /// EFAULT (the old range is not all in one VMA), EPERM (it is sealed), ENOMEM, EAGAIN (too much
+    /// is locked), EINVAL.
     pub fn remap(
         &self,
-        mut old: Range<usize>,
-        len: usize,
-        place: Move,
-        keep: bool,
+        request: RemapRequest,
         limits: &Limits,
         gone: &mut Removed,
     ) -> Result<(usize, Flags)> {
-        if is_large(&(0..len.max(old.len()))) {
+        let large = request.is_large();
+        let RemapRequest {
+            mut old,
+            len,
+            place,
+            keep,
+        } = request;
+        if large {
             self.unmap_before(&old, len, place, gone)?;
             old.end = old.end.min(old.start + len);
         }

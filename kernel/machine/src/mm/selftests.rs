@@ -17,7 +17,7 @@ use super::totals::Limits;
 use super::vma::{Flags, Label, PageSource, Rights, Source, Vma};
 use super::vmalloc::KernelStack;
 use super::vmas::{Removed, Vmas};
-use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, huge_page, user};
+use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, RemapRequest, huge_page, user};
 use crate::arch::{KERNEL_STACK_SIZE, cpu, mmu, user_end};
 use crate::errno::Errno;
 use crate::selftest;
@@ -232,6 +232,23 @@ fn map(space: &AddressSpace, at: usize, pages: usize, prot: u32) -> Result<usize
     space.map(request, &mut Removed::new())
 }
 
+fn remap(
+    space: &AddressSpace,
+    old: Range<usize>,
+    len: usize,
+    place: Move,
+    gone: &mut Removed,
+) -> Result<usize, Errno> {
+    let keep = false;
+    let request = RemapRequest {
+        old,
+        len,
+        place,
+        keep,
+    };
+    Ok(space.remap(request, &Limits::NONE, gone)?.0)
+}
+
 fn byte(space: &AddressSpace, at: usize) -> Option<u8> {
     let mut byte = [0];
     (space.read(at, &mut byte) == Ok(1)).then_some(byte[0])
@@ -302,7 +319,7 @@ selftest! {
         let moved = |space: &Arc<AddressSpace>| {
             let to = Move::To(BASE + 8 * PAGE_SIZE);
             let gone = &mut Removed::new();
-            space.remap(page.clone(), PAGE_SIZE, to, false, &Limits::NONE, gone).unwrap();
+            remap(space, page.clone(), PAGE_SIZE, to, gone).unwrap();
         };
         assert_eq!(after(moved), (None, false));
         let copied = |space: &Arc<AddressSpace>| {
@@ -436,8 +453,7 @@ impl Trial {
             Move::Never
         };
         let gone = &mut Removed::new();
-        let Ok((at, _)) = space.remap(old, new_pages * unit, place, false, &Limits::NONE, gone)
-        else {
+        let Ok(at) = remap(space, old, new_pages * unit, place, gone) else {
             return;
         };
         let before = expected.clone();
@@ -707,10 +723,10 @@ selftest! {
         let other = all.end + huge_page::SIZE;
         map(&space, other, 1, 3).unwrap();
         let old = other..other + PAGE_SIZE;
-        space.remap(old, all.len(), Move::To(BASE), false, &Limits::NONE, gone).unwrap();
+        remap(&space, old, all.len(), Move::To(BASE), gone).unwrap();
         check("by a move");
         fill(all.clone());
-        space.remap(all.clone(), PAGE_SIZE, Move::Never, false, &Limits::NONE, gone).unwrap();
+        remap(&space, all.clone(), PAGE_SIZE, Move::Never, gone).unwrap();
         longest.0.fetch_max(1, Relaxed);
         space.discard(BASE..BASE + PAGE_SIZE).unwrap();
         check("cut off");

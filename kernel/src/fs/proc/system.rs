@@ -143,10 +143,13 @@ fn loadavg(text: &mut Text) {
     put!(text, "{running}/{all} {}\n", pid_table::last());
 }
 
-/// Each order of locks that was seen: the lines that make the outer and the inner lock.
+/// The classes of locks that were taken, by the lines that make them, and each order that was seen:
+/// the outer and the inner lock.
 #[cfg(debug_assertions)]
 fn lockdep(text: &mut Text) {
-    crate::sync::lockdep::each_order(|outer, inner| {
+    use crate::sync::lockdep::{each_class, each_order};
+    each_class(|class| put!(text, "{}:{}\n", class.file(), class.line()));
+    each_order(|outer, inner| {
         let (from, to) = (outer.line(), inner.line());
         put!(text, "{}:{from} -> {}:{to}\n", outer.file(), inner.file());
     });

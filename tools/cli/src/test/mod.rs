@@ -8,6 +8,7 @@ mod damage;
 mod host;
 mod kernel;
 mod lint;
+mod lock_order;
 mod machines;
 mod masked;
 mod mutation;

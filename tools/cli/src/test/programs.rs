@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use similar::TextDiff;
 use wire::{Channel, Control, Input, Job};
 
-use super::Report;
 use super::case::Case;
 use super::machines::{self, Setting};
+use super::{Report, lock_order};
 use crate::arch::Arch;
 use crate::guest;
 use crate::initramfs::Initramfs;
@@ -42,14 +42,21 @@ pub fn test(
             && report.wants(&format!("programs/{}/{}", setting.name, case.name))
     };
     let cases: Vec<&Case> = cases.iter().filter(wanted).collect();
-    run(project, kernel, setting, &cases, |case, result| {
+    let lockdep = run(project, kernel, setting, &cases, |case, result| {
         let name = format!("programs/{}/{}", setting.name, case.name);
         match compare(case, &result) {
             None => report.passed(1),
             Some(how) => report.failed(&name, &how),
         }
         Ok(())
-    })
+    })?;
+    if !lockdep.is_empty() {
+        match lock_order::check(&project.root, &lockdep)? {
+            None => report.passed(1),
+            Some(how) => report.failed(&format!("programs/{}/lock-order", setting.name), &how),
+        }
+    }
+    Ok(())
 }
 
 /// Runs the cases on Linux and keeps what they do.
@@ -122,19 +129,20 @@ fn compare(case: &Case, outcome: &Outcome) -> Option<String> {
 }
 
 /// Runs the cases in as few boots as possible: a machine that dies or hangs is started again with
-/// the cases left.
+/// the cases left. Comes back with what checked kernels learned of the order of locks.
 fn run(
     project: &Project,
     kernel: &Kernel,
     setting: &Setting,
     cases: &[&Case],
     mut done: impl FnMut(&Case, Outcome) -> Result<()>,
-) -> Result<()> {
+) -> Result<String> {
+    let mut lockdep = String::new();
     let needs = |case: &Case| (case.packages.clone(), case.memory.clone());
     for alike in cases.chunk_by(|one, other| needs(one) == needs(other)) {
-        run_alike(project, kernel, setting, alike, &mut done)?;
+        lockdep += &run_alike(project, kernel, setting, alike, &mut done)?;
     }
-    Ok(())
+    Ok(lockdep)
 }
 
 /// The same for cases that need the same packages and memory.
@@ -144,7 +152,8 @@ fn run_alike(
     setting: &Setting,
     cases: &[&Case],
     done: &mut impl FnMut(&Case, Outcome) -> Result<()>,
-) -> Result<()> {
+) -> Result<String> {
+    let mut lockdep = String::new();
     let mut left = cases;
     while !left.is_empty() {
         let mut session = boot(project, kernel, setting, left, &[])?;
@@ -167,8 +176,12 @@ fn run_alike(
             }
         }
         left = &left[finished..];
+        if left.is_empty() && project.is_checked() && kernel.is_stile() {
+            let outcome = collect(&mut session, Instant::now() + LIMIT);
+            lockdep += &String::from_utf8_lossy(&outcome.stdout);
+        }
     }
-    Ok(())
+    Ok(lockdep)
 }
 
 /// Takes what the next case does.
@@ -228,6 +241,9 @@ pub fn boot(
     let mut jobs = Vec::new();
     for case in cases {
         jobs.push(job(project, setting.arch, case, &mut tree)?);
+    }
+    if project.is_checked() && kernel.is_stile() {
+        jobs.push(guest::job(["cat", "/proc/lockdep"]));
     }
     guest::boot(project, &machine, &mut tree, &jobs, None)
 }

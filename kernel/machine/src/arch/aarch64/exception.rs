@@ -278,15 +278,3 @@ pub(super) extern "C" fn unexpected(syndrome: usize, frame: &Frame) {
 pub(super) extern "C" fn exit_work() {
     upcall::exit_work();
 }
-
-/// Reads where nothing is mapped.
-#[cfg(feature = "selftest")]
-#[inline(never)]
-pub fn wild_access() {
-    // SAFETY: not at all: the kernel's end by this exception is what is tested.
-    unsafe {
-        (super::mmu::VMALLOC.end as *const u8)
-            .sub(1)
-            .read_volatile()
-    };
-}

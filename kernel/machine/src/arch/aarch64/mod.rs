@@ -50,8 +50,6 @@ pub use crate::arch::task::{adopt, current, current_arc, switch, try_current};
 pub use branch::{is_taken, jump_to};
 pub use call::ends_in_call;
 pub use entry::call_with_full_frame;
-#[cfg(feature = "selftest")]
-pub use exception::wild_access;
 pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use pauth::set_enabled_keys;

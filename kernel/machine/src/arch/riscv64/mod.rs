@@ -48,11 +48,11 @@ pub fn dropping_table() -> &'static super::SyscallTable {
 }
 
 pub use crate::arch::task::{adopt, current, current_arc, switch, try_current};
+#[cfg(feature = "selftest")]
+pub use entry::meet_unseen_stack;
 pub use hwprobe::{specific_calls, values_by_key as probes};
 pub use regset::leave_debug;
 pub use thread::{ThreadState, enter_user};
-#[cfg(feature = "selftest")]
-pub use {entry::meet_unseen_stack, trap::wild_access};
 
 use linux_raw_sys::prctl::{PR_RISCV_V_GET_CONTROL, PR_RISCV_V_SET_CONTROL};
 

@@ -158,15 +158,3 @@ impl fmt::Display for KernelFrame {
         write!(f, "status {:016x}", self.status)
     }
 }
-
-/// Reads where nothing is mapped.
-#[cfg(feature = "selftest")]
-#[inline(never)]
-pub fn wild_access() {
-    // SAFETY: not at all: the kernel's end by this exception is what is tested.
-    unsafe {
-        (super::mmu::VMALLOC.end as *const u8)
-            .sub(1)
-            .read_volatile()
-    };
-}

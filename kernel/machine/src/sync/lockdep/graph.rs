@@ -113,6 +113,11 @@ impl core::fmt::Display for Place {
     }
 }
 
+/// Calls `f` with where the locks of each class are made that was taken so far.
+pub fn each_class(f: impl FnMut(&Location)) {
+    (0..COUNT.load(Acquire)).filter_map(place).for_each(f);
+}
+
 /// Calls `f` with each order that was seen: where the outer and the inner lock are made.
 pub fn each_order(mut f: impl FnMut(&Location, &Location)) {
     let count = COUNT.load(Acquire);

@@ -20,7 +20,7 @@ mod unchecked;
 #[cfg(all(not(debug_assertions), feature = "atomic-sleep"))]
 pub use counted::{Class, Held, Sleeping, might_sleep};
 #[cfg(debug_assertions)]
-pub use graph::each_order;
+pub use graph::{each_class, each_order};
 #[cfg(debug_assertions)]
 pub use held::{Class, Held, Sleeping, might_sleep};
 #[cfg(any(debug_assertions, feature = "atomic-sleep"))]
