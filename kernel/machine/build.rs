@@ -24,8 +24,8 @@ fn main() {
     }
 }
 
-/// Compiles `vdso/guest.rs` with `options` and links it to a shared object, `name`. Cargo builds none for a target without
-/// an operating system.
+/// Compiles `vdso/guest.rs` with `options` and links it to a shared object, `name`. Cargo builds
+/// none for a target without an operating system.
 fn vdso(folder: &std::path::Path, arch: &str, name: &str, options: &[&str]) {
     let out = PathBuf::from(env::var("OUT_DIR").unwrap());
     let (source, script) = (

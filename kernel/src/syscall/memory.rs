@@ -95,8 +95,8 @@ fn implied(rights: Rights, file: Option<&File>) -> Rights {
     }
 }
 
-/// `rights` with what bits of protection add that only this architecture has; none if it has not all
-/// of them. Where nothing is allowed there is nothing to add.
+/// `rights` with what bits of protection add that only this architecture has; none if it has not
+/// all of them. Where nothing is allowed there is nothing to add.
 #[cold]
 fn with_specific(rights: Rights, prot: u32) -> Option<Rights> {
     let more = arch::specific_rights(prot)?;

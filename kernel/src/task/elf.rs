@@ -172,8 +172,8 @@ impl Program {
         &self.file
     }
 
-    /// Maps the program into `space`: if it is movable near `near`, or anywhere if that is none; its
-    /// instructions `guarded`.
+    /// Maps the program into `space`: if it is movable near `near`, or anywhere if that is none;
+    /// its instructions `guarded`.
     ///
     /// # Errors
     /// ENOMEM, ENOEXEC.

@@ -1,5 +1,5 @@
-//! Instructions that copy and set memory (FEAT_MOPS), each three in a row: also where a thread comes to
-//! the second or third as a CPU of another kind would have left the first.
+//! Instructions that copy and set memory (FEAT_MOPS), each three in a row: also where a thread
+//! comes to the second or third as a CPU of another kind would have left the first.
 
 use std::arch::asm;
 use std::mem;

@@ -1,6 +1,6 @@
 //! All that programs learn of a CPU's instructions: each register that could be one of its
-//! description, read, and the auxiliary vector. The lines differ from CPU to CPU, not from kernel to
-//! kernel.
+//! description, read, and the auxiliary vector. The lines differ from CPU to CPU, not from kernel
+//! to kernel.
 
 use std::arch::asm;
 use std::mem;

@@ -267,8 +267,8 @@ unsafe fn set_of(pid: i32, kind: usize, write: Option<&[u8]>) -> Vec<u8> {
     bytes
 }
 
-/// Whether these are masks of addresses of data and of instructions: all that signatures change, and
-/// nothing of an address.
+/// Whether these are masks of addresses of data and of instructions: all that signatures change,
+/// and nothing of an address.
 fn is_mask(bytes: &[u8]) -> [bool; 2] {
     let signatures = signed()[..4]
         .iter()

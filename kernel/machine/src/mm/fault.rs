@@ -83,8 +83,8 @@ pub(super) fn zero_frame() -> PhysAddr {
     PhysAddr(ZERO.load(Relaxed))
 }
 
-/// Entries by which programs read it: where they may not execute it, and where they may. Guarding it
-/// is of no use: zeroes are no instructions.
+/// Entries by which programs read it: where they may not execute it, and where they may. Guarding
+/// it is of no use: zeroes are no instructions.
 static ZERO_ENTRIES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Sets the zero frame aside.

@@ -127,8 +127,8 @@ pub const COMPAT_CALLS: bool = true;
 /// The bits of mmap(2)'s and mprotect(2)'s protection that only this architecture has.
 pub const SPECIFIC_PROT: u32 = PROT_BTI;
 
-/// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a bit
-/// that this machine has no use for.
+/// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a
+/// bit that this machine has no use for.
 pub fn specific_rights(prot: u32) -> Option<Rights> {
     match prot {
         0 => Some(Rights::NONE),

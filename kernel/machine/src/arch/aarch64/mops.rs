@@ -1,6 +1,7 @@
-//! Instructions that copy and set memory (FEAT_MOPS): three in a row, of which the first leaves in the
-//! registers how far the copy came, in one of two ways that a CPU chooses from. A thread that moves to
-//! a CPU of the other way in between gets an exception there, and begins anew with the first.
+//! Instructions that copy and set memory (FEAT_MOPS): three in a row, of which the first leaves in
+//! the registers how far the copy came, in one of two ways that a CPU chooses from. A thread that
+//! moves to a CPU of the other way in between gets an exception there, and begins anew with the
+//! first.
 
 use super::frame::{Frame, INSTRUCTION, REGISTERS, pstate};
 

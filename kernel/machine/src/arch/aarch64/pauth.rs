@@ -1,10 +1,10 @@
 //! Pointer authentication of programs (FEAT_PAuth): the keys that a thread signs with, and which of
 //! them are on.
 //!
-//! The kernel signs nothing, so that the CPU holds the keys of the thread that it runs, or ran last:
-//! a switch to a thread loads them, and no entry into the kernel does anything. Each program begins
-//! with keys of its own, its threads and children have the same until they ask for others. All CPUs
-//! know the same algorithm, or programs have none of it (`idreg::System`).
+//! The kernel signs nothing, so that the CPU holds the keys of the thread that it runs, or ran
+//! last: a switch to a thread loads them, and no entry into the kernel does anything. Each program
+//! begins with keys of its own, its threads and children have the same until they ask for others.
+//! All CPUs know the same algorithm, or programs have none of it (`idreg::System`).
 
 use core::ops::BitOr;
 

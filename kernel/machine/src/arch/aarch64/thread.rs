@@ -24,8 +24,8 @@ use crate::upcall;
 
 pub use crate::arch::work;
 
-/// What a switch moves of a thread's program, as bits of `ThreadState::moved`: where none is set its
-/// thread pointers with V0 to V31.
+/// What a switch moves of a thread's program, as bits of `ThreadState::moved`: where none is set
+/// its thread pointers with V0 to V31.
 mod moved {
     /// V0 to V31.
     pub const FP: u8 = 0;
@@ -189,7 +189,8 @@ impl ThreadState {
         f(unsafe { &mut *self.authentication() })
     }
 
-    /// As [`ThreadState::with_stopped_frame`], with what it signs with, which its next switch loads.
+    /// As [`ThreadState::with_stopped_frame`], with what it signs with, which its next switch
+    /// loads.
     pub(super) fn with_stopped_authentication<R>(
         &self,
         f: impl FnOnce(&mut Authentication) -> R,

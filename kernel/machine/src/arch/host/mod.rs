@@ -47,8 +47,8 @@ pub fn prctl(_option: u32, _argument: usize) -> Result<usize> {
 /// The bits of mmap(2)'s and mprotect(2)'s protection that only this architecture has.
 pub const SPECIFIC_PROT: u32 = 0;
 
-/// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a bit
-/// that this machine has no use for.
+/// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a
+/// bit that this machine has no use for.
 pub fn specific_rights(prot: u32) -> Option<Rights> {
     (prot == 0).then_some(Rights::NONE)
 }
