@@ -66,6 +66,7 @@ mod records;
 mod refused;
 mod rights;
 mod rseq;
+mod same_cpus;
 mod sched;
 mod sealed;
 mod seccomp;
@@ -181,6 +182,7 @@ fn main() {
         Some("attributes") => attributes::run(),
         Some("handlers") => handlers::run(),
         Some("jobs") => jobs::run(),
+        Some("same-cpus") => same_cpus::run(),
         Some("sched") => sched::run(),
         Some("timers") => timers::run(),
         Some("keys") => keys::run(),
