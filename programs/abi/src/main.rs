@@ -21,6 +21,7 @@ mod choices;
 mod cores;
 mod corked;
 mod counts;
+mod cut;
 mod fault;
 mod files;
 mod futex;
@@ -140,6 +141,7 @@ fn main() {
         Some("busy") => busy::run(),
         Some("choices") => choices::run(),
         Some("cores") => cores::run(),
+        Some("cut") => cut::run(),
         Some("wait") => busy::wait(),
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]

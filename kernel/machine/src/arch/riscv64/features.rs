@@ -152,7 +152,7 @@ pub(super) fn hart_number(node: FdtNode) -> Option<usize> {
 /// The index of the CPU that a hart is or becomes: the boot hart is the first, the others follow in
 /// the order of the tree.
 fn cpu_of(node: &FdtNode) -> Option<usize> {
-    let (hart, boot) = (hart_number(*node)?, cpu::this().hart());
+    let (hart, boot) = (hart_number(*node)?, cpu::BOOT.hart());
     if hart == boot {
         return Some(0);
     }
