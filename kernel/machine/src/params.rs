@@ -15,14 +15,17 @@ pub fn line() -> &'static str {
     LINE.get().copied().unwrap_or("")
 }
 
+/// All parameters with their values, which are empty for those without one.
+pub fn all() -> impl DoubleEndedIterator<Item = (&'static str, &'static str)> + Clone {
+    let words = line().split_ascii_whitespace();
+    words.map(|word| word.split_once('=').unwrap_or((word, "")))
+}
+
 /// The value of a parameter; empty for one without a value. The last one counts.
 pub fn get(name: &str) -> Option<&'static str> {
-    let words = line().split_ascii_whitespace();
-    let mut values = words.filter_map(|word| match word.split_once('=') {
-        Some((left, value)) => (left == name).then_some(value),
-        None => (word == name).then_some(""),
-    });
-    values.next_back()
+    all()
+        .rfind(|(known, _)| *known == name)
+        .map(|(_, value)| value)
 }
 
 /// The choice that a parameter names, the first by default. An unknown value ends the kernel with a

@@ -130,8 +130,9 @@ struct Slots<T> {
     /// The places of those that have a key.
     by_key: HashMap<i32, usize>,
     count: usize,
-    /// How many have no key any more and are there while somebody uses them.
-    dying: usize,
+    /// The places of those that no key finds any more, and that are there while somebody uses
+    /// them; it has room for all.
+    dying: Vec<usize>,
     /// No place below this is free.
     free: usize,
     sequence: u16,
@@ -159,7 +160,7 @@ impl<T: Object> Registry<T> {
                 objects: Vec::new(),
                 by_key: hash::new(),
                 count: 0,
-                dying: 0,
+                dying: Vec::new(),
                 free: 0,
                 sequence: 0,
                 next: None,
@@ -278,12 +279,19 @@ impl<T: Object> Registry<T> {
         drop(gone);
     }
 
-    /// No key finds the object any more; its place is free when it is gone.
-    pub fn unlink_key(&self, object: &T) {
+    /// No key finds the object with this number any more, which the caller keeps from being gone;
+    /// its place is free when it is.
+    pub fn unlink_key(&self, number: i32, object: &T) {
         let key = object.with_header(|header| core::mem::replace(&mut header.key, PRIVATE));
         let mut slots = self.slots.lock();
         slots.by_key.remove(&key);
-        slots.dying += 1;
+        slots.dying.push(number as usize % PLACES);
+    }
+
+    /// Frees the place of one that is gone since [`Registry::unlink_key`].
+    pub fn reap(&self) {
+        let gone = self.slots.lock().reap_removed();
+        drop(gone);
     }
 
     /// How many there are, and the highest place in use.
@@ -327,12 +335,12 @@ impl<T: Object> Registry<T> {
 impl<T: Object> Slots<T> {
     /// Takes one object out that is no more, so that its place is free.
     fn reap_removed(&mut self) -> Option<Arc<T>> {
-        if self.dying == 0 {
-            return None;
-        }
-        let is_gone = |slot: &Option<Arc<T>>| slot.as_ref().is_some_and(|object| object.is_gone());
-        let at = self.objects.iter().position(is_gone)?;
-        self.dying -= 1;
+        let is_gone = |at: &usize| {
+            let object = self.objects[*at].as_ref();
+            object.is_some_and(|object| object.is_gone())
+        };
+        let gone = self.dying.iter().position(is_gone)?;
+        let at = self.dying.swap_remove(gone);
         self.take(PRIVATE, at)
     }
 
@@ -355,6 +363,8 @@ impl<T: Object> Slots<T> {
     fn put(&mut self, key: i32, at: usize, object: Arc<T>) -> Result<()> {
         let more = (at + 1).saturating_sub(self.objects.len());
         self.objects.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+        let living = self.count + 1 - self.dying.len();
+        self.dying.try_reserve(living).map_err(|_| Errno::ENOMEM)?;
         if key != PRIVATE {
             self.by_key.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
             self.by_key.insert(key, at);

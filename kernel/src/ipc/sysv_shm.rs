@@ -274,13 +274,9 @@ pub fn remove(number: i32, segment: &Arc<Segment>) {
         state.header.mode |= SHM_DEST;
     }
     drop(state);
-    if kept.is_none() {
-        return;
-    }
-    drop(kept);
-    if segment.is_gone() {
-        SEGMENTS.remove(number, segment);
-    } else {
-        SEGMENTS.unlink_key(segment);
+    if kept.is_some() {
+        SEGMENTS.unlink_key(number, segment);
+        drop(kept);
+        SEGMENTS.reap();
     }
 }

@@ -180,6 +180,18 @@ fn charge(user: u32, keys: usize, bytes: usize) -> Result<()> {
     Ok(())
 }
 
+/// Counts `new` bytes for a user in the place of `old`.
+///
+/// # Errors
+/// EDQUOT.
+fn recharge(user: u32, old: usize, new: usize) -> Result<()> {
+    match new.checked_sub(old) {
+        Some(more) => charge(user, 0, more)?,
+        None => uncharge(user, 0, old - new),
+    }
+    Ok(())
+}
+
 /// The keyrings that a thread has, and searches in this order.
 pub fn rings(thread: &Thread) -> Vec<Arc<Key>> {
     let own = [
@@ -498,8 +510,7 @@ impl Key {
         }
         self.kind.check(&self.description, &payload)?;
         let mut state = self.state.lock();
-        charge(self.payer, 0, payload.len())?;
-        uncharge(self.payer, 0, state.payload.len());
+        recharge(self.payer, state.payload.len(), payload.len())?;
         (state.expires, state.negative) = (0, false);
         let old = mem::replace(&mut state.payload, payload);
         drop(state);

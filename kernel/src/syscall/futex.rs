@@ -45,6 +45,8 @@ pub fn futex<L: Layout>(
     let realtime = operation & FUTEX_CLOCK_REALTIME != 0;
     // For operations without a timeout the argument is a number.
     let (count, more) = (value as usize, timeout as u32 as usize);
+    // The old calls wake one before they look at the count.
+    let [wakes, more_wakes] = [value, timeout as u32].map(|count| (count as i32).max(1) as usize);
     let command = operation & FUTEX_CMD_MASK as u32;
     let timed = [FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2];
     if realtime && !timed.contains(&command) {
@@ -79,9 +81,9 @@ pub fn futex<L: Layout>(
             );
             result.map(|_| 0)
         }
-        FUTEX_WAKE => futex::wake(address, count, ANY, shared),
+        FUTEX_WAKE => futex::wake(address, wakes, ANY, shared),
         FUTEX_WAKE_BITSET if third == 0 => Err(Errno::EINVAL),
-        FUTEX_WAKE_BITSET => futex::wake(address, count, third, shared),
+        FUTEX_WAKE_BITSET => futex::wake(address, wakes, third, shared),
         FUTEX_REQUEUE => {
             check_counts(value, timeout)?;
             let (woken, moved) =
@@ -99,7 +101,13 @@ pub fn futex<L: Layout>(
             )?;
             Ok(woken + moved)
         }
-        FUTEX_WAKE_OP => futex::wake_op((address, shared), (second, shared), count, more, third),
+        FUTEX_WAKE_OP => futex::wake_op(
+            (address, shared),
+            (second, shared),
+            wakes,
+            more_wakes,
+            third,
+        ),
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
             let realtime = realtime || command == FUTEX_LOCK_PI;
             let deadline = read_time::<L>(timeout)?.map(|ns| deadline_on(realtime, ns));

@@ -464,6 +464,11 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
     if !vma.is_shared() {
         return Err(Errno::EINVAL);
     }
+    let flags = vma.flags.set(Flags::GOES, false);
+    let is_locked = flags.has(Flags::LOCKED);
+    if is_locked {
+        space.check_new_lock(page_up(len), false, mlock::limit())?;
+    }
     let request = MapRequest {
         place: match place {
             Move::To(target) => Place::Fixed(target),
@@ -471,7 +476,7 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
         },
         len,
         rights: vma.rights,
-        flags: vma.flags,
+        flags,
         source: Source::File {
             mapping: mapping.clone(),
             offset: offset + addr - vma.start,
@@ -479,7 +484,11 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
         label: vma.label,
         limit: task::rlimit(RLIMIT_AS),
     };
-    space.map(request, &mut Removed::new())
+    let start = space.map(request, &mut Removed::new())?;
+    if is_locked && !flags.has(Flags::LOCK_ON_FAULT) {
+        let _ = task::fault::populate(&space, start..start + page_up(len), false);
+    }
+    Ok(start)
 }
 
 /// brk(2): never fails, returns where the heap ends.

@@ -43,8 +43,30 @@ pub fn run() {
         woken_again();
         woken_in_order();
         woken_on_the_way();
+        woken_before_counted();
         several_under_load();
     }
+}
+
+/// No thread is fewer than one to wake, and a negative count is no large one.
+unsafe fn woken_before_counted() {
+    let word = AtomicU32::new(0);
+    let woken = |count: i32| {
+        // Those that wait come by themselves.
+        (0..10_000).find_map(|_| {
+            thread::sleep(Duration::from_millis(1));
+            let woken = unsafe { futex(&word, libc::FUTEX_WAKE, count as u32, ptr::null()) };
+            (woken != 0).then_some(woken)
+        })
+    };
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| unsafe { futex(&word, libc::FUTEX_WAIT, 0, ptr::null()) });
+        }
+        for count in [0, -1, i32::MIN] {
+            println!("woken for {count}: {:?}", woken(count));
+        }
+    });
 }
 
 /// A thread that is moved to another word meanwhile is woken there or where it was.

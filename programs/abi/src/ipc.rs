@@ -21,7 +21,32 @@ pub fn run() {
         semaphores();
         waiting();
         queues();
+        removed_by_two();
         listed();
+    }
+}
+
+/// A key is free when its segment was removed, whatever others remove at the same time.
+unsafe fn removed_by_two() {
+    const ROUNDS: usize = 3000;
+    let renew = |key| {
+        let failed = (0..ROUNDS).filter(|_| unsafe {
+            let segment = libc::shmget(key, 4096, libc::IPC_CREAT | 0o600);
+            libc::shmctl(segment, libc::IPC_RMID, ptr::null_mut()) != 0
+        });
+        failed.count()
+    };
+    unsafe {
+        // One that stays until it is detached.
+        let kept = libc::shmget(libc::IPC_PRIVATE, 4096, 0o600);
+        let at = libc::shmat(kept, ptr::null(), 0);
+        libc::shmctl(kept, libc::IPC_RMID, ptr::null_mut());
+        let failed = std::thread::scope(|scope| {
+            let own = scope.spawn(|| renew(KEY));
+            renew(libc::IPC_PRIVATE) + own.join().unwrap_or(ROUNDS)
+        });
+        println!("removed by two: {failed} failed");
+        libc::shmdt(at);
     }
 }
 

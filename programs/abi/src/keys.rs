@@ -24,6 +24,26 @@ pub fn run() {
         tell_end("links", in_child(|| links()));
         tell_end("negative", in_child(|| negative()));
         tell_end("listed", in_child(|| listed()));
+        tell_end("renewed", in_child(|| renewed()));
+    }
+}
+
+/// A payload is counted in the place of the one before, up to a user's limit.
+unsafe fn renewed() {
+    let payload = [b'x'; 12_000];
+    unsafe {
+        libc::setresuid(1071, 1071, 1071);
+        for len in [12_000, 11_000, 12_000] {
+            let key = add(
+                c"user".as_ptr(),
+                c"renewed".as_ptr(),
+                &payload[..len],
+                PROCESS,
+            );
+            tell_key(&format!("{len} bytes"), key);
+        }
+        let other = add(c"user".as_ptr(), c"beside".as_ptr(), &payload, PROCESS);
+        tell_key("as many beside", other);
     }
 }
 

@@ -25,6 +25,7 @@ mod copies;
 mod cores;
 mod corked;
 mod counts;
+mod cut;
 mod fault;
 mod files;
 mod futex;
@@ -76,6 +77,7 @@ mod records;
 mod refused;
 mod rights;
 mod rseq;
+mod same_cpus;
 mod sched;
 mod sealed;
 mod seccomp;
@@ -149,6 +151,7 @@ fn main() {
         Some("busy") => busy::run(),
         Some("choices") => choices::run(),
         Some("cores") => cores::run(),
+        Some("cut") => cut::run(),
         Some("wait") => busy::wait(),
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]
@@ -203,6 +206,7 @@ fn main() {
         Some("attributes") => attributes::run(),
         Some("handlers") => handlers::run(),
         Some("jobs") => jobs::run(),
+        Some("same-cpus") => same_cpus::run(),
         Some("sched") => sched::run(),
         Some("timers") => timers::run(),
         Some("keys") => keys::run(),

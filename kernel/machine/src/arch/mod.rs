@@ -26,6 +26,8 @@ pub mod task;
 pub mod text;
 mod ticks;
 #[cfg(target_os = "none")]
+mod unequal;
+#[cfg(target_os = "none")]
 pub mod vdso;
 #[cfg(not(all(target_arch = "aarch64", target_os = "none")))]
 pub mod virt;

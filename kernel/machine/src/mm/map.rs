@@ -10,6 +10,7 @@ use super::{PAGE_SIZE, huge_page, page_down, page_up};
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::upcall::capable;
+use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::general::CAP_SYS_RAWIO;
 
@@ -89,6 +90,9 @@ impl AddressSpace {
             .flags
             .set(Flags::ACCOUNT, false)
             .accounted(request.rights);
+        // Declared before the lock, so that one that is not mapped is dropped after it is released:
+        // its file may end with it, and sleep.
+        let vma;
         let mut space = self.lock();
         let (mut start, mut taken) = space.admit(&request, flags, len)?;
         if taken && is_large(&(start..start + len)) {
@@ -97,7 +101,7 @@ impl AddressSpace {
             space = self.lock();
             (start, taken) = space.admit_again(&request, flags, len)?;
         }
-        let vma = Vma {
+        vma = Vma {
             start,
             end: start + len,
             rights: request.rights,
@@ -111,9 +115,11 @@ impl AddressSpace {
             return Err(Errno::EPERM);
         }
         if taken {
-            space.replace(&self.context, vma, gone)?;
+            space.clear_place(&self.context, vma.range(), gone)?;
+            space.vmas.replace(vma, gone);
         } else {
-            space.vmas.insert(vma)?;
+            space.vmas.reserve(start)?;
+            space.vmas.insert_reserved(vma);
         }
         Ok(start)
     }
@@ -229,13 +235,18 @@ impl Space {
         Ok((start, taken))
     }
 
-    /// Maps a VMA in the place of what is there, which stays if that fails.
+    /// Empties the place of a VMA that is put there by [`Vmas::replace`]; what is there stays if that
+    /// fails.
     #[cold]
     #[inline(never)]
-    fn replace(&mut self, context: &Context, vma: Vma, gone: &mut Removed) -> Result<()> {
-        self.vmas.cut_out(&vma.range(), gone)?;
-        self.empty(context, vma.range(), true);
-        self.vmas.replace(vma, gone);
+    fn clear_place(
+        &mut self,
+        context: &Context,
+        range: Range<usize>,
+        gone: &mut Removed,
+    ) -> Result<()> {
+        self.vmas.cut_out(&range, gone)?;
+        self.empty(context, range, true);
         Ok(())
     }
 

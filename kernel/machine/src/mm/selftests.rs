@@ -56,7 +56,7 @@ struct Last {
 
 impl Last {
     /// Maps one that nobody else has; it is counted in `left`.
-    fn map(space: &Arc<AddressSpace>, at: usize, left: &Arc<AtomicUsize>) {
+    fn map(space: &Arc<AddressSpace>, at: usize, left: &Arc<AtomicUsize>) -> Result<(), Errno> {
         let file = Last {
             of: Arc::downgrade(space),
             page: frame::alloc_zeroed().unwrap(),
@@ -68,7 +68,7 @@ impl Last {
             source: Source::File { mapping, offset },
             ..MapRequest::anonymous(Place::Fixed(at), PAGE_SIZE)
         };
-        space.map(request, &mut Removed::new()).unwrap();
+        space.map(request, &mut Removed::new()).map(drop)
     }
 }
 
@@ -115,10 +115,10 @@ selftest! {
         let left = Arc::new(AtomicUsize::new(0));
         let page = |at| FIRST + at * PAGE_SIZE..FIRST + (at + 1) * PAGE_SIZE;
         // One alone, by another mapping in its place, and several at once.
-        (0..200).for_each(|at| Last::map(&space, page(at).start, &left));
+        (0..200).for_each(|at| Last::map(&space, page(at).start, &left).unwrap());
         space.unmap(page(0), &mut Removed::new()).unwrap();
         assert_eq!(left.load(Relaxed), 199);
-        Last::map(&space, page(1).start, &left);
+        Last::map(&space, page(1).start, &left).unwrap();
         assert_eq!(left.load(Relaxed), 199);
         let all = page(0).start..page(200).start;
         let mut gone = Removed::new();
@@ -129,12 +129,20 @@ selftest! {
         assert_eq!(left.load(Relaxed), 199);
         drop(gone);
         assert_eq!(left.load(Relaxed), 0);
+        // One that is not mapped.
+        let sealed = MapRequest {
+            flags: Flags::default().set(Flags::SEALED, true),
+            ..MapRequest::anonymous(Place::Fixed(FIRST), PAGE_SIZE)
+        };
+        space.map(sealed, &mut Removed::new()).unwrap();
+        assert_eq!(Last::map(&space, FIRST, &left), Err(Errno::EPERM));
+        assert_eq!(left.load(Relaxed), 0);
     }
 
     fn a_space_ends_with_its_last_user_whoever_looks_at_it() {
         let space = SpaceUser::new(user_end()).unwrap();
         let (look, left) = (space.clone(), Arc::new(AtomicUsize::new(0)));
-        Last::map(&space, FIRST, &left);
+        Last::map(&space, FIRST, &left).unwrap();
         map(&space, BASE, 600, 3).unwrap();
         look.write(BASE + PAGE_SIZE, &[7]).unwrap();
         let second = space.share();
@@ -738,7 +746,7 @@ selftest! {
         let space = SpaceUser::new(user_end()).unwrap();
         let left = Arc::new(AtomicUsize::new(0));
         let all = BASE..BASE + 200 * PAGE_SIZE;
-        all.clone().step_by(PAGE_SIZE).for_each(|at| Last::map(&space, at, &left));
+        all.clone().step_by(PAGE_SIZE).for_each(|at| Last::map(&space, at, &left).unwrap());
         let taken = take_all();
         let refused = space.unmap(all.clone(), &mut Removed::new());
         drop(taken);

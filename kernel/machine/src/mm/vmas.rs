@@ -412,10 +412,28 @@ impl Vmas {
     }
 
     /// Adds a VMA where none is, joined with its neighbours if they are of the same kind.
-    #[inline]
+    ///
+    /// # Errors
+    /// ENOMEM: it is dropped.
     pub fn insert(&mut self, vma: Vma) -> Result<()> {
+        self.reserve(vma.start)?;
+        self.insert_reserved(vma);
+        Ok(())
+    }
+
+    /// Makes room for a VMA that begins at `start`.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    #[inline(always)]
+    pub fn reserve(&mut self, start: usize) -> Result<()> {
+        self.tree.reserve(start, 1).map_err(no_memory)
+    }
+
+    /// [`Vmas::insert`] after [`Vmas::reserve`].
+    #[inline(always)]
+    pub fn insert_reserved(&mut self, vma: Vma) {
         let range = vma.range();
-        self.tree.reserve(range.start, 1).map_err(no_memory)?;
         let (list, at) = self.tree.edit(range.start);
         self.totals.add(&vma, range.len());
         insert(list, at, vma);
@@ -424,7 +442,6 @@ impl Vmas {
             self.join_lists(range.start);
             self.join_lists(range.end);
         }
-        Ok(())
     }
 
     /// Makes one VMA of those that end and begin at `address`, if they are of the same kind, but in

@@ -137,14 +137,14 @@ impl Data {
     fn page_or_new(&self, index: usize, whole: bool) -> Result<FrameRef> {
         match self.page(index) {
             Some(page) => Ok(page),
-            None => self.page_for_hole(index, whole),
+            None => self.page_for_hole(index, whole, u64::MAX),
         }
     }
 
-    /// The same where there was a hole. Apart, so that a fault on a page that is there needs no
-    /// stack for it.
+    /// The same where there was a hole, as long as the file's end is beyond it or `beyond`. Apart,
+    /// so that a fault on a page that is there needs no stack for it.
     #[inline(never)]
-    fn page_for_hole(&self, index: usize, whole: bool) -> Result<FrameRef> {
+    fn page_for_hole(&self, index: usize, whole: bool, beyond: u64) -> Result<FrameRef> {
         lasting::check_room()?;
         let fresh = if whole {
             frame::alloc()?
@@ -154,6 +154,10 @@ impl Data {
         let mut pages = self.pages.lock();
         if let Some(page) = pages.get(index) {
             return Ok(page.clone());
+        }
+        // A truncation sets the size before it takes the lock to look for pages.
+        if index as u64 >= super::pages(self.size().max(beyond)) {
+            return Err(Errno::ENXIO);
         }
         self.take_page()?;
         pages.insert(index, fresh.clone()).map_err(|_| {
@@ -328,9 +332,15 @@ impl Data {
         } else {
             self.size()
         })?;
-        let more = super::pages(len).saturating_sub(self.occupied());
-        lasting::check_room_for(more as usize)?;
-        for index in offset / PAGE_SIZE as u64..super::pages(end) {
+        let indices = offset / PAGE_SIZE as u64..super::pages(end);
+        let mut holes = 0;
+        for index in indices.clone() {
+            holes += u64::from(self.page(index as usize).is_none());
+            cond_resched_interruptible()?;
+        }
+        self.quota.check_room(holes)?;
+        lasting::check_room_for(holes as usize)?;
+        for index in indices {
             self.page_or_new(index as usize, false)?;
             cond_resched_interruptible()?;
         }
@@ -394,7 +404,10 @@ impl PageSource for Data {
         if write {
             self.written();
         }
-        self.page_or_new(index, false)
+        match self.page(index) {
+            Some(page) => Ok(page),
+            None => self.page_for_hole(index, false, 0),
+        }
     }
 
     #[inline]

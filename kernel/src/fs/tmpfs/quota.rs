@@ -48,6 +48,14 @@ impl Quota {
         Err(Errno::ENOSPC)
     }
 
+    /// Whether `count` more are left now; ENOSPC if not.
+    pub fn check_room(&self, count: u64) -> Result<()> {
+        match self.state() {
+            Some((limit, used)) if count > limit.saturating_sub(used) => Err(Errno::ENOSPC),
+            _ => Ok(()),
+        }
+    }
+
     /// Uses `count` less.
     pub fn give(&self, count: u64) {
         if self.limit.load(Relaxed) != NONE {

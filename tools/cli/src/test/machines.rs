@@ -83,6 +83,16 @@ const FEW: &[&str] = &[
     "time",
 ];
 
+/// Cases for machines whose CPUs differ.
+const UNEQUAL: &[&str] = &[
+    "abi-memory",
+    "abi-same-cpus",
+    "hundred-forks",
+    "mmapstress",
+    "terminal",
+    "threads",
+];
+
 /// APLIC and IMSIC in place of the PLIC.
 const IMSIC: &[&str] = &["-machine", "aia=aplic-imsic"];
 
@@ -171,6 +181,28 @@ const SETTINGS: &[Setting] = &[
         smp: 2,
         append: &["entry=table", "idreg=locked"],
         cases: POLICIES,
+        ..ARM64
+    },
+    Setting {
+        name: "max-unequal",
+        cpu: "max",
+        smp: 4,
+        append: &[
+            "cpu0.ZCR_EL1.LEN=3",
+            "cpu1.ID_AA64MMFR1_EL1.HAFDBS=1",
+            "cpu1.ZCR_EL1.LEN=1",
+            "cpu1.CTR_EL0.DminLine=3",
+            "cpu1.ID_AA64ISAR0_EL1.SHA3=0",
+            "cpu2.ID_AA64MMFR0_EL1.ASIDBITS=0",
+            "cpu2.ID_AA64MMFR0_EL1.PARANGE=2",
+            "cpu2.ID_AA64PFR1_EL1.BT=0",
+            "cpu2.ID_AA64ISAR1_EL1.APA=0",
+            "cpu2.ID_AA64ISAR1_EL1.API=0",
+            "cpu3.ID_AA64MMFR1_EL1.HAFDBS=0",
+            "cpu3.ID_AA64MMFR2_EL1.VARange=0",
+            "cpu3.CTR_EL0.IDC=0",
+        ],
+        cases: UNEQUAL,
         ..ARM64
     },
     Setting {
@@ -329,6 +361,18 @@ const SETTINGS: &[Setting] = &[
             "signals-core",
             "threads",
         ],
+        ..RISCV64
+    },
+    Setting {
+        name: "rv64-unequal",
+        cpu: "max,svvptc=on",
+        smp: 4,
+        append: &[
+            "cpu1.isa=rv64imafdc_zba_zbb_zicbom_zicboz_sstc_svinval_svade_svadu",
+            "cpu2.isa=rv64imafdcv_zba_zbs_zicboz_svadu_svvptc",
+            "cpu3.isa=rv64imafdcvh_zba_zbb_zbs_svvptc",
+        ],
+        cases: UNEQUAL,
         ..RISCV64
     },
     Setting {

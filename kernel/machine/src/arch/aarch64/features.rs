@@ -12,12 +12,13 @@ use super::sysreg::{isb, read, write};
 use super::virt::vmid;
 use super::{emulate, mmu, points, sve, uaccess};
 use crate::arch::branch::{self, Key};
+use crate::arch::unequal;
 use crate::params;
 use crate::sync::Mutex;
-use idreg::register::{
-    CTR_EL0, DCZID_EL0, ID_AA64ISAR0_EL1, ID_AA64PFR0_EL1, MIDR_EL1, MPIDR_EL1, REVIDR_EL1,
+use idreg::register::{CTR_EL0, DCZID_EL0, ID_AA64PFR0_EL1, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
+use idreg::{
+    El0View, Enabled, Feature, Hwcaps, Raw, Refused, Register, System, effective_cache_type,
 };
-use idreg::{El0View, Enabled, Feature, Hwcaps, Raw, Register, System, effective_cache_type};
 
 /// What the kernel turns on for programs.
 const ENABLED: Enabled = Enabled::NONE
@@ -84,8 +85,9 @@ macro_rules! read_id {
     }};
 }
 
-/// This CPU's registers.
-fn probe() -> Raw {
+/// This CPU's registers, as its boot parameters leave them; `refuse` is given those that do not
+/// apply.
+fn probe(refuse: impl Fn(&str, &str, Refused)) -> Raw {
     let mut raw = Raw::new();
     raw.set(MIDR_EL1, read!("midr_el1") as u64);
     raw.set(MPIDR_EL1, read!("mpidr_el1") as u64);
@@ -94,6 +96,14 @@ fn probe() -> Raw {
     raw.set(CTR_EL0, cache_type);
     raw.set(DCZID_EL0, read!("dczid_el0") as u64);
     probe_space!(raw: 1 2 3 4 5 6 7);
+    for (name, value) in unequal::parameters(cpu::this().index()) {
+        if [unequal::LATE, sve::LENGTH].contains(&name) {
+            continue;
+        }
+        if let Err(refused) = raw.restrict(name, value) {
+            refuse(name, value, refused);
+        }
+    }
     raw
 }
 
@@ -102,9 +112,13 @@ fn has_sve(raw: &Raw) -> bool {
     raw.get(ID_AA64PFR0_EL1) >> 32 & 0xf != 0
 }
 
-/// Takes this CPU into account, before [`settle`].
+/// Takes this CPU into account, before what all have is settled ([`init`]), unless it comes late.
 pub(super) fn fold() {
-    let raw = probe();
+    let index = cpu::this().index();
+    if index != 0 && unequal::is_late(index) {
+        return;
+    }
+    let raw = probe(|_, _, _| {});
     FOLDED.lock().fold(&raw);
     if has_sve(&raw) {
         sve::fold();
@@ -115,6 +129,7 @@ pub(super) fn fold() {
 /// that go with it.
 pub(super) fn init() {
     fold();
+    unequal::warn(cpu::possible());
     let system = FOLDED.lock().clone();
     mmu::init(&system);
     vmid::init(&system);
@@ -178,11 +193,8 @@ pub fn hwcap_names() -> impl Iterator<Item = &'static str> {
 /// Turns on, on this CPU, what was settled. Returns false, with a line in the log, if the CPU lacks
 /// something promised.
 pub(super) fn start_cpu() -> bool {
-    let (cpu, settled, mut raw) = (cpu::this(), boot_features(), probe());
-    if cfg!(feature = "selftest") && cpu.index() == 1 && params::get("selftest.late").is_some() {
-        // As if another CPU came now, which lacks what the others have.
-        raw.set(ID_AA64ISAR0_EL1, 0);
-    }
+    let (cpu, settled) = (cpu::this(), boot_features());
+    let raw = probe(|name, value, why| unequal::refuse(cpu.index(), name, value, why));
     if let Err(missing) = settled.system.admit(&raw) {
         crate::log!("CPU {} stays offline: {missing}", cpu.index());
         return false;
@@ -248,21 +260,4 @@ pub(super) fn start_cpu() -> bool {
     // What TCR_EL1 says may be cached with translations (D8.16.2).
     mmu::flush_local_all();
     true
-}
-
-#[cfg(feature = "selftest")]
-crate::selftest! {
-    fn a_cpu_is_online_unless_it_lacks_a_promise() {
-        use super::{smp, time};
-        let refused = params::get("selftest.late").map(|_| 1);
-        // They come by themselves, once they are let go.
-        let deadline = time::now_ticks() + time::ns_to_ticks(smp::PATIENCE_NS);
-        let all = || (0..cpu::possible()).all(|index| cpu::get(index).is_some());
-        while time::now_ticks() < deadline && !all() {
-            core::hint::spin_loop();
-        }
-        for index in 0..cpu::possible() {
-            assert_eq!(cpu::get(index).is_none(), Some(index) == refused, "CPU {index}");
-        }
-    }
 }

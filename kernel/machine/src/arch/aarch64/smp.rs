@@ -19,7 +19,7 @@ use crate::upcall;
 /// The affinity fields of MPIDR_EL1.
 pub(super) const AFFINITY: usize = 0xff_00ff_ffff;
 /// How long the boot CPU waits for the others to probe themselves.
-pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
+const PATIENCE_NS: u64 = 2_000_000_000;
 
 static PROBED: AtomicUsize = AtomicUsize::new(0);
 

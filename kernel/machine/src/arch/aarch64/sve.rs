@@ -12,9 +12,9 @@ use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use linux_raw_sys::prctl::{PR_SVE_SET_VL_ONEXEC, PR_SVE_VL_INHERIT, PR_SVE_VL_LEN_MASK};
 use zerocopy::IntoBytes;
 
-use super::features;
 use super::sysreg::{isb, read, write};
-use crate::arch::task;
+use super::{cpu, features};
+use crate::arch::{task, unequal};
 use crate::errno::{Errno, Result};
 
 /// Bytes of a quadword, of which lengths are multiples.
@@ -40,10 +40,29 @@ pub(super) fn present() -> bool {
     features().sve()
 }
 
+/// The boot parameter of a CPU that gives it shorter vectors: quadwords less one, as in ZCR_EL1.LEN.
+pub(super) const LENGTH: &str = "ZCR_EL1.LEN";
+
+/// Quadwords of the longest vectors that this CPU may have by its boot parameter.
+fn longest_allowed() -> usize {
+    let index = cpu::this().index();
+    let mut asked = unequal::parameters(index).filter(|(name, _)| *name == LENGTH);
+    let Some((name, value)) = asked.next() else {
+        return LONGEST / QUAD;
+    };
+    match value.parse::<usize>() {
+        Ok(len) if len < LONGEST / QUAD => len + 1,
+        _ => {
+            unequal::refuse(index, name, value, "not 0 to 15");
+            LONGEST / QUAD
+        }
+    }
+}
+
 /// The lengths that this CPU has.
 fn probe() -> u16 {
     close();
-    let (mut lengths, mut next) = (0, LONGEST / QUAD);
+    let (mut lengths, mut next) = (0, longest_allowed());
     while next > 0 {
         set_length(next * QUAD);
         let length: usize;

@@ -9,8 +9,9 @@ use isa::hwprobe::{Facts, Misaligned};
 use isa::{Extension, Extensions, Hart, Usable};
 use spin::Once;
 
-use super::{mmu, vector};
+use super::{cpu, mmu, vector};
 use crate::arch::branch::{self, Key};
+use crate::arch::unequal;
 use crate::fdt;
 
 /// What all harts have.
@@ -66,8 +67,11 @@ impl Features {
 /// Reads what the harts in `tree` have. Returns the time counter's frequency in hertz.
 pub(super) fn init(tree: Fdt) -> u64 {
     let harts = harts(tree);
+    unequal::warn(harts.clone().count());
+    let early = |node: &FdtNode| !cpu_of(node).is_some_and(|cpu| cpu != 0 && unequal::is_late(cpu));
     let all = harts
         .clone()
+        .filter(early)
         .map(|node| extensions(&node))
         .reduce(Extensions::and)
         .unwrap_or(Extensions::NONE);
@@ -145,8 +149,35 @@ pub(super) fn hart_number(node: FdtNode) -> Option<usize> {
     Some(number as usize)
 }
 
-/// What one hart's node says that it has.
+/// The index of the CPU that a hart is or becomes: the boot hart is the first, the others follow in
+/// the order of the tree.
+fn cpu_of(node: &FdtNode) -> Option<usize> {
+    let (hart, boot) = (hart_number(*node)?, cpu::BOOT.hart());
+    if hart == boot {
+        return Some(0);
+    }
+    let mut others = harts(fdt::tree())
+        .filter_map(hart_number)
+        .filter(|other| *other != boot);
+    Some(others.position(|other| other == hart)? + 1)
+}
+
+/// The boot parameter of a CPU that takes extensions away: those that this ISA string lacks.
+const ISA: &str = "isa";
+
+/// What one hart has: what its node says, less what its boot parameters take away.
 fn read(node: &FdtNode) -> Hart {
+    let mut hart = read_node(node);
+    let parameters = cpu_of(node).into_iter().flat_map(unequal::parameters);
+    for (_, isa) in parameters.filter(|(name, _)| *name == ISA) {
+        let asked = Hart::from_string(isa);
+        hart.extensions = hart.extensions.and(asked.extensions);
+        hart.malformed = hart.malformed.or(asked.malformed);
+    }
+    hart
+}
+
+fn read_node(node: &FdtNode) -> Hart {
     let names =
         fdt::bytes(node, "riscv,isa-extensions").and_then(|names| core::str::from_utf8(names).ok());
     match (names, fdt::text_of(node, "riscv,isa")) {
@@ -177,8 +208,24 @@ pub(super) fn of_hart(hart: usize) -> Option<(Extensions, Option<&'static str>)>
 /// Bits of `senvcfg` (privileged manual, section 12.1.10).
 const CBO_ZERO: usize = 1 << 7;
 
-/// Lets programs use on this hart what is reported to them; false if it cannot do all of it.
+/// Lets programs use on this hart what is reported to them; false, with a line in the log, if it
+/// lacks some of it.
 pub(super) fn start_cpu() -> bool {
+    let (index, own) = (cpu::this().index(), of_hart(cpu::this().hart()));
+    for (name, value) in unequal::parameters(index) {
+        if ![unequal::LATE, ISA].contains(&name) {
+            unequal::refuse(index, name, value, "neither isa nor late");
+        }
+    }
+    let own = own.map_or(Extensions::NONE, |(extensions, _)| extensions);
+    if let Some(missing) = features()
+        .extensions
+        .iter()
+        .find(|extension| !own.has(*extension))
+    {
+        crate::log!("CPU {index} stays offline: it lacks {}", missing.name());
+        return false;
+    }
     if features().facts.extensions.has(Extension::Zicboz) {
         // SAFETY: allows programs one instruction on their own memory.
         unsafe { asm!("csrs senvcfg, {}", in(reg) CBO_ZERO, options(nostack, preserves_flags)) };
@@ -186,7 +233,11 @@ pub(super) fn start_cpu() -> bool {
     // SAFETY: lets programs read the cycle, time and instret counters, as Linux's firmware
     // interface expects of time.
     unsafe { asm!("csrw scounteren, {}", in(reg) COUNTERS, options(nostack, preserves_flags)) };
-    vector::start_cpu()
+    let whole = vector::start_cpu();
+    if !whole {
+        crate::log!("CPU {index} stays offline: its vectors have another length");
+    }
+    whole
 }
 
 /// `scounteren`: the time counter (section 12.1.5).

@@ -142,8 +142,6 @@ extern "C" fn other_hart() -> ! {
     let whole = features::start_cpu();
     READY.fetch_add(1, AcqRel);
     if !whole {
-        let hart = cpu::this().hart();
-        crate::log!("hart {hart} stays off: its vectors have another length than the others'");
         super::halt();
     }
     while !cpus::are_released() {

@@ -1,0 +1,111 @@
+//! Files that are cut off while others write them through mappings, and space that was promised.
+
+use std::ffi::CString;
+use std::ptr;
+use std::thread;
+
+use crate::{tell, tell_ok};
+
+const PAGE: usize = 4096;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: what is mapped is unmapped at the end alone, and every structure passed is whole.
+    unsafe {
+        cut_while_written();
+        promised();
+        second_mapping();
+    }
+}
+
+unsafe fn file() -> i32 {
+    unsafe { libc::memfd_create(c"cut".as_ptr(), 0) }
+}
+
+/// What another thread writes behind an end that moves down is gone when the end moves up.
+unsafe fn cut_while_written() {
+    const ROUNDS: usize = 2000;
+    unsafe {
+        let (cut, source) = (file(), file());
+        libc::pwrite(source, c"x".as_ptr().cast(), 1, 0);
+        libc::ftruncate(cut, 2 * PAGE as i64);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let map = libc::mmap(ptr::null_mut(), 2 * PAGE, access, libc::MAP_SHARED, cut, 0);
+        let second = map.addr() + PAGE;
+        let mut back = 0;
+        for _ in 0..ROUNDS {
+            thread::scope(|scope| {
+                // A read into the page: EFAULT where it is beyond the end.
+                scope.spawn(move || {
+                    libc::pread(source, ptr::with_exposed_provenance_mut(second), 1, 0)
+                });
+                libc::ftruncate(cut, PAGE as i64);
+            });
+            libc::ftruncate(cut, 2 * PAGE as i64);
+            let mut byte = 0u8;
+            libc::pread(cut, (&raw mut byte).cast(), 1, PAGE as i64);
+            back += usize::from(byte != 0);
+            libc::fallocate(
+                cut,
+                libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+                PAGE as i64,
+                PAGE as i64,
+            );
+        }
+        println!("came back: {back}");
+        libc::munmap(map, 2 * PAGE);
+        libc::close(cut);
+        libc::close(source);
+    }
+}
+
+/// fallocate(2) of more than there is takes nothing.
+unsafe fn promised() {
+    let (place, options) = (c"promised", CString::new("size=1m").expect("no zero"));
+    unsafe {
+        libc::mkdir(place.as_ptr(), 0o700);
+        let mounted = libc::mount(
+            c"none".as_ptr(),
+            place.as_ptr(),
+            c"tmpfs".as_ptr(),
+            0,
+            options.as_ptr().cast(),
+        );
+        tell("mount", mounted);
+        let open =
+            |name: &std::ffi::CStr| libc::open(name.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o600);
+        let (first, second) = (open(c"promised/first"), open(c"promised/second"));
+        tell("600 KiB", libc::fallocate(first, 0, 0, 600 << 10));
+        tell("800 KiB beside", libc::fallocate(second, 0, 0, 800 << 10));
+        tell(
+            "again, with what is there",
+            libc::fallocate(first, 0, 0, 800 << 10),
+        );
+        let mut free: libc::statvfs = std::mem::zeroed();
+        libc::statvfs(place.as_ptr(), &mut free);
+        println!("free: {} KiB", free.f_bavail * free.f_bsize / 1024);
+        libc::close(first);
+        libc::close(second);
+        tell("umount", libc::umount(place.as_ptr()));
+    }
+}
+
+/// mremap(2) of no length maps what is mapped once more, and counts what is locked.
+unsafe fn second_mapping() {
+    unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let map = libc::mmap(ptr::null_mut(), 16 * PAGE, access, flags, -1, 0);
+        let limit = libc::rlimit {
+            rlim_cur: 20 * PAGE as u64,
+            rlim_max: 20 * PAGE as u64,
+        };
+        libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit);
+        libc::setresuid(1000, 1000, 1000);
+        tell("mlock", libc::mlock(map, 16 * PAGE));
+        for pages in [16, 4] {
+            let second = libc::mremap(map, 0, pages * PAGE, libc::MREMAP_MAYMOVE);
+            tell_ok(&format!("{pages} pages more"), second != libc::MAP_FAILED);
+        }
+    }
+}
