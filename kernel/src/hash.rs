@@ -2,18 +2,21 @@
 //! shares a bucket.
 
 use alloc::vec::Vec;
-use core::hash::{BuildHasherDefault, Hash, Hasher};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::hash::{BuildHasher, Hash};
+
+use foldhash::SharedSeed;
+use foldhash::fast::FoldHasher;
+use spin::Once;
 
 use crate::errno::{Errno, Result};
 use crate::random;
 
 /// A table of the kernel's; it grows by `try_reserve` alone, and never moves many members at once.
-pub type HashMap<K, V> = hash_table::HashMap<K, V, BuildHasherDefault<Keyed>>;
+pub type HashMap<K, V> = hash_table::HashMap<K, V, Keyed>;
 
 /// An empty table.
 pub const fn new<K, V>() -> HashMap<K, V> {
-    HashMap::with_hasher(BuildHasherDefault::new())
+    HashMap::with_hasher(Keyed)
 }
 
 /// Lists by key; a key whose list is empty is forgotten.
@@ -75,54 +78,24 @@ impl<K: Eq + Hash, T> Lists<K, T> {
     }
 }
 
-/// Where a hash starts, and what each of its words is multiplied by.
-static KEYS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(1)];
+/// What all hashes are keyed by.
+static SEEDS: Once<(u64, SharedSeed)> = Once::new();
 
 /// Draws the keys. Called once, before the first table has a member.
 pub fn init() {
-    KEYS[0].store(random::u64(), Relaxed);
-    KEYS[1].store(random::u64() | 1, Relaxed);
+    SEEDS.call_once(|| (random::u64(), SharedSeed::from_u64(random::u64())));
 }
 
-/// The two halves of a product with a secret factor, folded: eight bytes cost two multiplications.
-pub struct Keyed {
-    state: u64,
-    factor: u64,
-}
+/// Makes hashes that are keyed by what the boot drew.
+#[derive(Clone, Copy, Default)]
+pub struct Keyed;
 
-impl Default for Keyed {
-    fn default() -> Self {
-        let [state, factor] = [&KEYS[0], &KEYS[1]].map(|key| key.load(Relaxed));
-        Keyed { state, factor }
-    }
-}
+impl BuildHasher for Keyed {
+    type Hasher = FoldHasher<'static>;
 
-impl Hasher for Keyed {
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.write_u64(u64::from_le_bytes(*word));
-        }
-        if !rest.is_empty() {
-            let word = rest.iter().rev();
-            self.write_u64(word.fold(0, |word, &byte| word << 8 | u64::from(byte)));
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        let product = u128::from(self.state ^ word) * u128::from(self.factor);
-        self.state = product as u64 ^ (product >> 64) as u64;
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(number.into());
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.write_u64(number as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        self.state
+    #[inline]
+    fn build_hasher(&self) -> FoldHasher<'static> {
+        let (own, shared) = SEEDS.get().expect("drawn by `init`");
+        FoldHasher::with_seed(*own, shared)
     }
 }

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::hash::{BuildHasher, BuildHasherDefault};
+use core::hash::BuildHasher;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -68,7 +68,7 @@ pub fn any() -> bool {
 }
 
 fn shard(key: Key) -> &'static Mutex<HashMap<Key, Arc<Context>>> {
-    let hash = BuildHasherDefault::<Keyed>::default().hash_one(key);
+    let hash = Keyed.hash_one(key);
     &CONTEXTS[hash as usize % SHARDS]
 }
 

@@ -9,7 +9,7 @@ use crate::task::current;
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::hash::{BuildHasher, BuildHasherDefault};
+use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -274,7 +274,7 @@ impl Drop for Kept {
 
 /// A number for a sender: one that is the same each time.
 fn spread(from: SocketAddr) -> usize {
-    BuildHasherDefault::<Keyed>::default().hash_one(from) as usize
+    Keyed.hash_one(from) as usize
 }
 
 impl Ports {

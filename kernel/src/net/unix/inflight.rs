@@ -15,7 +15,6 @@ use crate::sync::SleepMutex;
 use crate::task::sched::cond_resched;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::hash::BuildHasherDefault;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use inflight::{Graph, Pace};
 use linux_raw_sys::net::AF_UNIX;
@@ -32,8 +31,7 @@ const BY_A_CLOSE: usize = 64;
 
 /// Which file waits in which. A file sent over a connection that is not accepted yet waits in the
 /// connection, which waits in the listening socket.
-static GRAPH: SleepMutex<Graph<Weak<File>, BuildHasherDefault<Keyed>>> =
-    SleepMutex::new(Graph::new(BuildHasherDefault::new()));
+static GRAPH: SleepMutex<Graph<Weak<File>, Keyed>> = SleepMutex::new(Graph::new(Keyed));
 /// There may be a circle.
 static CIRCLES: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
