@@ -158,10 +158,6 @@ impl<'a> Leaf<'a> {
     }
 }
 
-/// What is done with the debt of a table that was linked: it is paid at once, or with those of the
-/// entries below it.
-pub type PayTable<'a> = dyn FnMut(Owed<LinkTable>) + 'a;
-
 /// A tree of tables and the frames that they lie in.
 pub struct PageTable {
     root: PhysAddr,
@@ -245,9 +241,13 @@ impl PageTable {
     }
 
     /// The entry above the last-level table for the page at `address`, which holds that table, a
-    /// huge page, or nothing; makes the tables on the way, beside other CPUs that do. `pay` is given
-    /// what each owes.
-    pub fn above_leaf(&self, address: usize, pay: &mut PayTable) -> Result<&Entry> {
+    /// huge page, or nothing; makes the tables on the way, beside other CPUs that do. `pay` is
+    /// given what each owes.
+    pub fn above_leaf(
+        &self,
+        address: usize,
+        pay: &mut impl FnMut(Owed<LinkTable>),
+    ) -> Result<&Entry> {
         let mut table = self.root;
         for level in (2..mmu::levels()).rev() {
             table = self.below(entry(table, index(address, level)), pay)?;
@@ -260,7 +260,7 @@ impl PageTable {
     ///
     /// # Errors
     /// ENOMEM; EAGAIN if there is a huge page.
-    pub fn make(&self, address: usize, pay: &mut PayTable) -> Result<Leaf<'_>> {
+    pub fn make(&self, address: usize, pay: &mut impl FnMut(Owed<LinkTable>)) -> Result<Leaf<'_>> {
         self.make_below(self.above_leaf(address, pay)?, pay)
     }
 
@@ -268,7 +268,11 @@ impl PageTable {
     ///
     /// # Errors
     /// As of [`make`](Self::make).
-    pub fn make_below(&self, slot: &Entry, pay: &mut PayTable) -> Result<Leaf<'_>> {
+    pub fn make_below(
+        &self,
+        slot: &Entry,
+        pay: &mut impl FnMut(Owed<LinkTable>),
+    ) -> Result<Leaf<'_>> {
         Ok(Leaf(entries(self.below(slot, pay)?)))
     }
 
@@ -349,7 +353,7 @@ impl PageTable {
     }
 
     /// The table that an entry points to, made if there is none.
-    fn below(&self, slot: &Entry, pay: &mut PayTable) -> Result<PhysAddr> {
+    fn below(&self, slot: &Entry, pay: &mut impl FnMut(Owed<LinkTable>)) -> Result<PhysAddr> {
         let pte = slot.load();
         if pte.is_table() {
             return Ok(PhysAddr(pte.phys()));
@@ -363,8 +367,9 @@ impl PageTable {
         slot.fill(Pte::table(table.0))
     }
 
-    #[cold]
-    fn grow(&self, slot: &Entry, pay: &mut PayTable) -> Result<PhysAddr> {
+    // In line: what it does with the debt is known there.
+    #[inline(always)]
+    fn grow(&self, slot: &Entry, pay: &mut impl FnMut(Owed<LinkTable>)) -> Result<PhysAddr> {
         let table = new_table()?;
         if let Some(owed) = slot.try_fill::<LinkTable>(Pte::table(table.0)) {
             pay(owed);
