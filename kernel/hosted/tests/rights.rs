@@ -202,8 +202,14 @@ fn an_echo_is_answered_if_its_checksum_is_right() {
         to.resize(16, 0);
         let (to, room) = (put(&to), reserve(2048));
         // Also of an odd length, and one whose sum is carried twice.
-        for len in [8, 9, 10, 11, 64, 1001] {
-            for fill in [0, 1, 0x7f, 0xff] {
+        let lens = [8, 9, 10, 11, 64, 1001];
+        let fills = [0xff, 0x7f, 1, 0];
+        let (lens, fills) = match cfg!(miri) {
+            true => (&lens[..2], &fills[..1]),
+            false => (&lens[..], &fills[..]),
+        };
+        for &len in lens {
+            for &fill in fills {
                 for wrong in [0, 1] {
                     let mut echo = vec![fill; len];
                     echo[..8].copy_from_slice(&[8, 0, 0, 0, 1, 2, 3, 4]);
