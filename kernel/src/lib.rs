@@ -1,5 +1,5 @@
-//! The Stile kernel as a library of the host, for tests and fuzzers (`kernel/hosted`). For a machine
-//! it is empty: its image is one crate, where calls take some instructions fewer.
+//! The Stile kernel as a library of the host, for tests and fuzzers (`kernel/hosted`). For a
+//! machine it is empty: its image is one crate, where calls take some instructions fewer.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg(not(target_os = "none"))]

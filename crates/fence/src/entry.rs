@@ -1,7 +1,7 @@
 //! [`Unseen::take`](crate::Unseen::take) in the trap entry's assembly, where nothing may be called.
 
-/// The instructions of a trap on the kernel's mapped area from where the hart's word is looked up to
-/// the fence. `tp` is the hart's own memory; t0 and t1 are free, t2 is kept at `{spill} + 16`.
+/// The instructions of a trap on the kernel's mapped area from where the hart's word is looked up
+/// to the fence. `tp` is the hart's own memory; t0 and t1 are free, t2 is kept at `{spill} + 16`.
 ///
 /// It jumps to 3 if the hart has seen everything, and to 5 if the fault injector is on, before the
 /// fence, label 4. `tests/interleavings.rs` executes it beside

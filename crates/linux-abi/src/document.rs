@@ -1,5 +1,5 @@
-//! `docs/abi.md`: the lists, which are generated, and what is written by hand: files that are absent
-//! in `absent.md`, what LTP says in `ltp.md`.
+//! `docs/abi.md`: the lists, which are generated, and what is written by hand: files that are
+//! absent in `absent.md`, what LTP says in `ltp.md`.
 
 use core::fmt::{self, Write};
 
@@ -15,14 +15,15 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "# System calls\n")?;
     writeln!(
         out,
-        "Generated from `crates/linux-abi`. Numbers are the same on arm64 and RISC-V. What LTP says of them stands at the end.\n"
+        "Generated from `crates/linux-abi`. Numbers are the same on arm64 and RISC-V. What LTP says of\n\
+         them stands at the end.\n"
     )?;
     list(out, CALLS)?;
     writeln!(out, "\n## 32-bit Arm programs\n")?;
     writeln!(
         out,
-        "On arm64 CPUs that have AArch32 for programs. The last ones are Arm's private calls: their own numbers begin at \
-         {:#x}, not at {}.\n",
+        "On arm64 CPUs that have AArch32 for programs. The last ones are Arm's private calls: their own\n\
+         numbers begin at {:#x}, not at {}.\n",
         compat::PRIVATE_FIRST,
         compat::PRIVATE
     )?;
@@ -30,8 +31,9 @@ pub fn document(out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "\n## Options, commands and flags\n")?;
     writeln!(
         out,
-        "What is not absent is accepted, and nothing else: the kernel takes its masks from these lists, or the compiler compares \
-         what it handles with them. What is absent gets the error of a Linux that was built without it."
+        "What is not absent is accepted, and nothing else: the kernel takes its masks from these lists, or\n\
+         the compiler compares what it handles with them. What is absent gets the error of a Linux that\n\
+         was built without it."
     )?;
     for group in GROUPS {
         choices(out, group)?;
@@ -46,8 +48,10 @@ fn settings(out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "\n## Numbers in /proc/sys that can be changed\n")?;
     writeln!(
         out,
-        "The kernel reads writes by this table. What is beyond a range is EINVAL. Other files of `/proc/sys` tell what is so, and \
-         cannot be written, but `kernel/hostname`, `kernel/domainname`, `net/ipv4/ping_group_range` and `kernel/core_pattern`. Of its letters a program to begin (`|`) is EINVAL.\n"
+        "The kernel reads writes by this table. What is beyond a range is EINVAL. Other files of\n\
+         `/proc/sys` tell what is so, and cannot be written, but `kernel/hostname`, `kernel/domainname`,\n\
+         `net/ipv4/ping_group_range` and `kernel/core_pattern`. Of its letters a program to begin (`|`)\n\
+         is EINVAL.\n"
     )?;
     writeln!(
         out,

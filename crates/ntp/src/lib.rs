@@ -1,9 +1,10 @@
 //! The discipline of the time of day, as adjtimex(2) sets it: a frequency, a tick, an offset that a
-//! phase-locked loop takes off (RFC 1589), and one that adjtime(3) asked for. Its arithmetic is that
-//! of a Linux with 250 ticks a second (kernel/time/ntp.c), as far as a program can tell.
+//! phase-locked loop takes off (RFC 1589), and one that adjtime(3) asked for. Its arithmetic is
+//! that of a Linux with 250 ticks a second (kernel/time/ntp.c), as far as a program can tell.
 //!
-//! CLOCK_MONOTONIC goes on at its own rate here. What changes is the offset to CLOCK_REALTIME, which
-//! somebody moves from time to time: [`Ntp::next`] says when, and [`Ntp::advance`] by how much.
+//! CLOCK_MONOTONIC goes on at its own rate here. What changes is the offset to CLOCK_REALTIME,
+//! which somebody moves from time to time: [`Ntp::next`] says when, and [`Ntp::advance`] by how
+//! much.
 #![no_std]
 #![forbid(unsafe_code)]
 

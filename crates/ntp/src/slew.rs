@@ -58,8 +58,8 @@ impl Ntp {
         Some(due.min(self.until_second()).max(SHORTEST))
     }
 
-    /// A rate that it does not exceed before it is changed again, less the nominal one, and to which
-    /// it is equal while it is steady.
+    /// A rate that it does not exceed before it is changed again, less the nominal one, and to
+    /// which it is equal while it is steady.
     pub fn fastest(&self) -> i64 {
         let phase = self.phase_rate.max(self.part_of_phase() * INTERVALS);
         let single = self.single_rate.max(single_rate(self.part_of_single()));

@@ -117,8 +117,8 @@ impl<T: Member> Tree<T> {
         }
     }
 
-    /// All whose sum is what is sought, in no order, where `seeks` is true of a sum if it is of that
-    /// of a member it has.
+    /// All whose sum is what is sought, in no order, where `seeks` is true of a sum if it is of
+    /// that of a member it has.
     pub fn those(&self, seeks: impl Fn(&T::Sum) -> bool) -> impl Iterator<Item = &T> {
         // One waits at each level.
         let mut waiting = [NONE; MOST_HEIGHT];

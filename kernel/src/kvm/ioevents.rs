@@ -222,8 +222,8 @@ impl Key {
 /// Makes or ends an assignment.
 ///
 /// # Errors
-/// EINVAL, EBADF, EEXIST (a write could be meant for another too), ENOENT (there is no such), ENOSPC
-/// (as many zones as there may be leave no place, as on Linux's buses).
+/// EINVAL, EBADF, EEXIST (a write could be meant for another too), ENOENT (there is no such),
+/// ENOSPC (as many zones as there may be leave no place, as on Linux's buses).
 pub fn change(machine: &Machine, request: &Ioeventfd) -> Result<usize> {
     let known = uapi::IOEVENTFD_VALUE
         | uapi::IOEVENTFD_PORT

@@ -185,8 +185,8 @@ pub fn unshare(flags: u32) -> Result<usize> {
     Ok(0)
 }
 
-/// setns(2): there is one namespace of each kind, which the caller is in. Nobody enters that of users
-/// again on Linux; that of mounts would begin at the root again, which is not done.
+/// setns(2): there is one namespace of each kind, which the caller is in. Nobody enters that of
+/// users again on Linux; that of mounts would begin at the root again, which is not done.
 pub fn setns(fd: i32, kind: u32) -> Result<usize> {
     let file = file(fd)?;
     let namespace = namespaces::of(&file).ok_or(Errno::EINVAL)?;

@@ -1,9 +1,9 @@
 //! The discipline of the time of day (crate `ntp`), and what moves the clock by it.
 //!
 //! Programs read the time in the vDSO, as CLOCK_MONOTONIC and one word, CLOCK_REALTIME's offset. So
-//! while the clock has a rate of its own, a timer moves that word, at most every ms. CLOCK_MONOTONIC
-//! keeps its nominal rate, other than on Linux: to change it as well, three words would have to be
-//! read together, in each look of each program at the time.
+//! while the clock has a rate of its own, a timer moves that word, at most every ms.
+//! CLOCK_MONOTONIC keeps its nominal rate, other than on Linux: to change it as well, three words
+//! would have to be read together, in each look of each program at the time.
 //!
 //! A deadline on CLOCK_REALTIME becomes one in ticks by the fastest rate that is to be expected
 //! ([`realtime_deadline`](super::clock::realtime_deadline)). What strikes too early, as the clock
@@ -91,8 +91,8 @@ pub fn change(change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
     Ok(ntp)
 }
 
-/// Sets the time of day by what `offset` makes of CLOCK_MONOTONIC and its offset to that, in ns. The
-/// rate stays, and what moves the clock goes on.
+/// Sets the time of day by what `offset` makes of CLOCK_MONOTONIC and its offset to that, in ns.
+/// The rate stays, and what moves the clock goes on.
 ///
 /// # Errors
 /// Those of `offset`.

@@ -438,8 +438,8 @@ fn place(entity: &Entity, home: &'static Cpu) -> &'static Cpu {
     cpu::get(index).unwrap_or(home)
 }
 
-/// Takes one of the CPUs that were seen to be idle, unless others have taken them all meanwhile: two
-/// threads that are woken at the same time go to two.
+/// Takes one of the CPUs that were seen to be idle, unless others have taken them all meanwhile:
+/// two threads that are woken at the same time go to two.
 fn claim(idle: &AtomicU64, mut seen: u64) -> Option<usize> {
     while seen != 0 {
         let bit = seen & seen.wrapping_neg();

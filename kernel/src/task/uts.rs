@@ -76,8 +76,8 @@ fn padded(name: &[u8]) -> Result<[u8; FIELD]> {
     Ok(field)
 }
 
-/// Writes into a name (of [`names`]) at a place that is not behind its end, up to the end of a line;
-/// what does not fit is left out (Linux's `proc_dostring`).
+/// Writes into a name (of [`names`]) at a place that is not behind its end, up to the end of a
+/// line; what does not fit is left out (Linux's `proc_dostring`).
 pub fn write_name(which: usize, text: &[u8], at: u64) {
     let name = &mut NAMES.lock()[which];
     let len = without_zeroes(name).len();

@@ -1,5 +1,5 @@
-//! What is put off from where it cannot be done, in an interrupt or under a spin lock, to a thread of
-//! the kernel that may sleep (Linux's workqueues).
+//! What is put off from where it cannot be done, in an interrupt or under a spin lock, to a thread
+//! of the kernel that may sleep (Linux's workqueues).
 
 extern crate alloc;
 

@@ -395,8 +395,8 @@ unsafe fn last_offsets(file: i32) {
         );
         tell("what overflows", copy(1, end, usize::MAX));
         tell("copied beyond the last offset", copy(0, last, 1));
-        // In the program's own image: a stack can end within the most bytes of one call from the end
-        // of user space, where the same piece is EFAULT.
+        // In the program's own image: a stack can end within the most bytes of one call from the
+        // end of user space, where the same piece is EFAULT.
         static ROOM: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
         let long = libc::iovec {
             iov_base: ROOM.as_ptr().cast_mut().cast(),

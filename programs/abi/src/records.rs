@@ -1,4 +1,5 @@
-//! Reads of /proc/PID/maps and smaps: whole records, at positions that hold while the memory changes.
+//! Reads of /proc/PID/maps and smaps: whole records, at positions that hold while the memory
+//! changes.
 
 use std::ffi::CStr;
 use std::ptr;

@@ -69,7 +69,8 @@ pub fn tell(kvm: &Kvm) {
     many(kvm);
 }
 
-/// More assignments than a bus has devices, all of one eventfd; then as many devices as it may have.
+/// More assignments than a bus has devices, all of one eventfd; then as many devices as it may
+/// have.
 fn many(kvm: &Kvm) {
     const MANY: u64 = 10_000;
     const REGISTER: u64 = 0x4010_ae67;

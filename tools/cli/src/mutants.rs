@@ -56,8 +56,8 @@ const PROFILE: [(&str, &str); 4] = [
     ("CARGO_PROFILE_KERNEL_OPT_LEVEL", "1"),
 ];
 
-/// Tries the mutants of `tests/mutants`: status 1 if one survived that is not explained, or does not
-/// fit.
+/// Tries the mutants of `tests/mutants`: status 1 if one survived that is not explained, or does
+/// not fit.
 pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     let mut all = read_lists(&project.root.join("tests/mutants"))?;
     let wanted = |file: &str| {

@@ -2,7 +2,8 @@
 //! exceptions, reads of ID registers, system-register writes, atomics and instructions, by
 //! privilege and by phase.
 //!
-//!     -plugin file=libcounter.so,out=FILE[,instructions=off][,lines=on][,trace=TAG,skip=N,limit=N][,levels=on][,masked=on]
+//!     -plugin file=libcounter.so,out=FILE[,instructions=off][,lines=on][,levels=on][,masked=on]
+//!         [,trace=TAG,skip=N,limit=N]
 //!
 //! A phase lasts from one marker to the next. A marker is an instruction without effect that
 //! carries a tag: `movz xzr, #TAG` on arm64, `slti x0, x0, TAG` on RISC-V, and is itself the first
@@ -25,8 +26,8 @@
 //! - `trace=TAG`, or `trace=any`, keeps the addresses, words, rings and disassembly of the first
 //!   `limit` instructions of a phase with this tag, once it was entered `skip` times. For one CPU
 //!   only.
-//! - `masked=on` counts nothing of that, but finds the longest stretches for which the kernel takes no
-//!   interrupt, of each program that begins with a marker. For one CPU only.
+//! - `masked=on` counts nothing of that, but finds the longest stretches for which the kernel takes
+//!   no interrupt, of each program that begins with a marker. For one CPU only.
 //!
 //! Everything is written as JSON, one object a line, when QEMU ends in an orderly way. The
 //! interface is that of `qemu-plugin.h` of QEMU 10.0, version 4, which Debian does not ship: what

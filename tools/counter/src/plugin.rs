@@ -172,7 +172,8 @@ impl Plugin {
 
     /// Says that stretches of the kernel with interrupts masked are to be measured in a block.
     fn instrument_masked(&'static self, tb: *mut Tb) {
-        // SAFETY: the handles are valid during the translation callback; places are those there are.
+        // SAFETY: the handles are valid during the translation callback; places are those there
+        // are.
         unsafe {
             let len = qemu::qemu_plugin_tb_n_insns(tb);
             let begin = qemu::qemu_plugin_tb_vaddr(tb);

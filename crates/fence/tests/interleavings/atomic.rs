@@ -54,12 +54,13 @@ pub enum Act {
 type Request = (usize, Act, Ordering);
 
 thread_local! {
-    /// The answers of the thread that runs, how many of them it took, and the request that has none.
+    /// The answers of the thread that runs, how many of them it took, and the request that has
+    /// none.
     static ASKED: RefCell<(Vec<u64>, usize, Option<Request>)> = const { RefCell::new((Vec::new(), 0, None)) };
 }
 
-/// The answer of the word at `place`. A thread is run again from its start for each, with those that
-/// it has: the first request without one ends it.
+/// The answer of the word at `place`. A thread is run again from its start for each, with those
+/// that it has: the first request without one ends it.
 pub fn ask(place: usize, act: Act, order: Ordering) -> u64 {
     let answer = ASKED.with_borrow_mut(|(answers, taken, request)| {
         let answer = answers.get(*taken).copied();

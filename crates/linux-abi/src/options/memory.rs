@@ -6,8 +6,9 @@ use crate::Status::{Absent, Partial, Whole};
 /// Flags of mmap(2).
 pub const MMAP: Group = Group {
     title: "mmap: flags",
-    refused: "MAP_DROPPABLE EINVAL; MAP_HUGETLB ENOMEM without a file, as where no huge pages are set aside, and EINVAL with one; \
-        MAP_SYNC, and bits that Linux does not know either, EOPNOTSUPP with MAP_SHARED_VALIDATE and ignored else",
+    refused: "MAP_DROPPABLE EINVAL; MAP_HUGETLB ENOMEM without a file, as where no huge pages are\n\
+        set aside, and EINVAL with one; MAP_SYNC, and bits that Linux does not know either, EOPNOTSUPP with\n\
+        MAP_SHARED_VALIDATE and ignored else",
     choices: choices! {
         0x01 MAP_SHARED Whole;
         0x02 MAP_PRIVATE Whole;

@@ -297,8 +297,8 @@ pub fn load_u32(address: usize) -> Result<u32> {
     uaccess::load_u32(address).map_err(|_| Errno::EFAULT)
 }
 
-/// Reads a word as one access, if its page is present: neither waits nor takes a lock. `address` is a
-/// multiple of 4.
+/// Reads a word as one access, if its page is present: neither waits nor takes a lock. `address` is
+/// a multiple of 4.
 pub fn load_present_u32(address: usize) -> Option<u32> {
     uaccess::load_present_u32(address).ok()
 }

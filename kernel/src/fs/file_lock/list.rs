@@ -1,4 +1,5 @@
-//! The lines of /proc/locks, made as they are read: there may be as many as programs have memory for.
+//! The lines of /proc/locks, made as they are read: there may be as many as programs have memory
+//! for.
 
 use super::super::device;
 use super::super::file::FileOps;

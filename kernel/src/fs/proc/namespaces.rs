@@ -1,4 +1,5 @@
-//! The namespaces of a process: /proc/PID/ns. There is one of each kind, which all processes are in.
+//! The namespaces of a process: /proc/PID/ns. There is one of each kind, which all processes are
+//! in.
 
 use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record};

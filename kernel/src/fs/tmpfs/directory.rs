@@ -94,8 +94,8 @@ impl Directory {
         Some(old)
     }
 
-    /// Takes the last dentry out, because the file system goes, and the names, which the caller lets
-    /// go of without the lock.
+    /// Takes the last dentry out, because the file system goes, and the names, which the caller
+    /// lets go of without the lock.
     pub fn pop(&mut self) -> (Names, Option<Arc<Dentry>>) {
         let names = core::mem::replace(&mut self.by_name, hash::new());
         loop {

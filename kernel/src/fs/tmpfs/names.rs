@@ -205,8 +205,8 @@ impl Node {
     }
 
     /// Takes the tree below this directory apart, whose dentries and directories hold one another.
-    /// Depth-first, by way of the dentries' own directories: a program decides how deep the tree is,
-    /// and how large. Others run meanwhile.
+    /// Depth-first, by way of the dentries' own directories: a program decides how deep the tree
+    /// is, and how large. Others run meanwhile.
     pub fn tear_down(&self, here: &Arc<Dentry>) {
         let mut at = here.clone();
         loop {

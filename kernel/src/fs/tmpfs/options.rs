@@ -45,8 +45,8 @@ impl Options {
                 "mode" => options.permissions = Some(permissions(value)? & 0o7777),
                 "uid" => options.uid = Some(number(value)?),
                 "gid" => options.gid = Some(number(value)?),
-                // As it is: files have no huge pages, inodes have 64 bits, nothing is paged out, and
-                // memory is one node.
+                // As it is: files have no huge pages, inodes have 64 bits, nothing is paged out,
+                // and memory is one node.
                 "huge" if value == Some("never") => {}
                 "inode64" | "noswap" if value.is_none() => {}
                 "mpol" if value == Some("default") => {}

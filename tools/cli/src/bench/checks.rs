@@ -122,8 +122,8 @@ pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
     }))
 }
 
-/// Whether the way of a crossing is as long as its row says: the kernel's instructions from entry to
-/// return, and the program's from there to the next entry. Else what was found.
+/// Whether the way of a crossing is as long as its row says: the kernel's instructions from entry
+/// to return, and the program's from there to the next entry. Else what was found.
 pub fn way(project: &Project, subject: &Subject, arch: Arch, row: &str) -> Result<Option<String>> {
     let words = ["--batches", "2", "--settle", "500", row];
     let booted = boot(project, subject, arch, &words, inspect_entry::TRACE)?;

@@ -27,8 +27,8 @@ const SOON: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec";
 const FIRST: &str = "dd if=/dev/zero of=/tmp/file bs=65536 count=128 2>/dev/null";
 
 /// A name and the command: patches of this part of Linux were measured with lmbench's lat_pagefault
-/// and lat_mmap and LTP's mmapstress01. The second and third are look-alikes: lat_mmap repeats by the
-/// clock, so that its sum says how often it did, not what one time costs.
+/// and lat_mmap and LTP's mmapstress01. The second and third are look-alikes: lat_mmap repeats by
+/// the clock, so that its sum says how often it did, not what one time costs.
 const ROWS: [(&str, &str); 3] = [
     (
         "lat_pagefault, 8 MiB in tmpfs",

@@ -13,7 +13,29 @@ pub fn render(report: &Report) -> String {
         report.not_equal
     );
     text.extend(report.tables.iter().map(render_table));
-    text + &render_commands(report)
+    wrapped(&(text + &render_commands(report)))
+}
+
+/// The text with lines of at most 100 columns, but for tables and what is quoted.
+fn wrapped(text: &str) -> String {
+    let (mut result, mut quoted) = (String::new(), false);
+    for line in text.lines() {
+        quoted ^= line.starts_with("```");
+        let indent = if line.starts_with("- ") { "\n  " } else { "\n" };
+        let mut columns = 0;
+        for word in line.split_inclusive(' ') {
+            let len = word.trim_end().chars().count();
+            if columns + len > 100 && !quoted && !line.starts_with('|') {
+                result.truncate(result.trim_end().len());
+                result += indent;
+                columns = indent.len() - 1;
+            }
+            result += word;
+            columns += word.chars().count();
+        }
+        result.push('\n');
+    }
+    result
 }
 
 fn render_table(table: &Table) -> String {
@@ -141,4 +163,24 @@ fn capital(text: &str) -> String {
 
 fn escape(text: &str) -> String {
     text.replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn lines_are_wrapped_but_for_tables_and_quotations() {
+        let long = "word ".repeat(30);
+        let text = format!("- {long}\n| {long}|\n```\n{long}\n```\n    short\n");
+        let lines = wrapped(&text);
+        let lines: Vec<_> = lines.lines().collect();
+        let of_words = |count: usize| vec!["word"; count].join(" ");
+        assert_eq!(lines[0], format!("- {}", of_words(19)));
+        assert_eq!(lines[1].trim_end(), format!("  {}", of_words(11)));
+        assert_eq!(
+            lines[2..],
+            [&*format!("| {long}|"), "```", &long, "```", "    short"]
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! The bench: two runs count the same, ten instructions more are shown as ten, what is known is
-//! counted as it is, the way of a crossing is as long as its row, a program that hangs spoils no other, and its page is one that a browser can show. And no system call keeps a CPU
-//! for long.
+//! counted as it is, the way of a crossing is as long as its row, a program that hangs spoils no
+//! other, and its page is one that a browser can show. And no system call keeps a CPU for long.
 
 use anyhow::Result;
 

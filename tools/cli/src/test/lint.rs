@@ -1,6 +1,9 @@
-//! What rustfmt and clippy say of the whole tree: nothing.
+//! What rustfmt and clippy say of the whole tree: nothing. And lines of comments and documents, of
+//! which rustfmt says nothing ever.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -22,6 +25,13 @@ const KERNEL: [&str; 2] = ["kernel", "machine"];
 pub fn test(project: &Project, report: &mut Report) -> Result<()> {
     let fmt = formatting(project);
     run(fmt, "host/rustfmt", report)?;
+    if report.wants("host/columns") {
+        let long = long_lines(&project.root)?;
+        match long.is_empty() {
+            true => report.passed(1),
+            false => report.failed("host/columns", &long.join("\n")),
+        }
+    }
     let programs = programs(project)?;
     let programs: Vec<&str> = programs.iter().map(String::as_str).collect();
     let mut host = vec!["--workspace", "--all-targets"];
@@ -55,6 +65,61 @@ pub fn test(project: &Project, report: &mut Report) -> Result<()> {
         run(clippy(project, &arguments), &name, report)?;
     }
     Ok(())
+}
+
+/// The most columns that a line has.
+const COLUMNS: usize = 100;
+/// What is searched for long lines, beside the documents at the root.
+const FOLDERS: [&str; 7] = [
+    "crates", "docs", "fuzz", "kernel", "programs", "tests", "tools",
+];
+
+/// The places of comments and of documents' lines that are too long.
+fn long_lines(root: &Path) -> Result<Vec<String>> {
+    let mut long = Vec::new();
+    let mut folders = FOLDERS.map(|folder| root.join(folder)).to_vec();
+    let mut entries: Vec<_> = fs::read_dir(root)?.collect();
+    while let Some(folder) = folders.pop() {
+        entries.extend(fs::read_dir(&folder).with_context(|| folder.display().to_string())?);
+        for entry in entries.drain(..) {
+            let path = entry?.path();
+            let name = path.strip_prefix(root)?.display().to_string();
+            if path.is_dir() {
+                let is_source = name.contains('/') && !name.ends_with("/target");
+                folders.extend(is_source.then_some(path));
+                continue;
+            }
+            let lines: fn(&str) -> Vec<usize> = match path.extension().and_then(OsStr::to_str) {
+                Some("rs") => long_comments,
+                Some("md") => long_prose,
+                _ => continue,
+            };
+            let text = fs::read_to_string(&path).with_context(|| name.clone())?;
+            long.extend(lines(&text).iter().map(|line| format!("{name}:{line}")));
+        }
+    }
+    Ok(long)
+}
+
+/// The numbers of the lines for which `counts` that are too long.
+fn too_long(text: &str, mut counts: impl FnMut(&str) -> bool) -> Vec<usize> {
+    let lines = text.lines().zip(1..);
+    let long = lines.filter(|(line, _)| counts(line) && line.chars().count() > COLUMNS);
+    long.map(|(_, number)| number).collect()
+}
+
+/// Of a source, the lines that are comments.
+fn long_comments(text: &str) -> Vec<usize> {
+    too_long(text, |line| line.trim_start().starts_with("//"))
+}
+
+/// Of a document, the lines that are neither of a table nor code.
+fn long_prose(text: &str) -> Vec<usize> {
+    let mut is_code = false;
+    too_long(text, |line| {
+        is_code ^= line.trim_start().starts_with("```");
+        !is_code && !line.starts_with("    ") && !line.starts_with('|')
+    })
 }
 
 /// The packages of `programs/` that clippy reads: their names.
@@ -97,4 +162,20 @@ fn run(mut cargo: Command, name: &str, report: &mut Report) -> Result<()> {
     let said = [output.stdout, output.stderr].concat();
     report.failed(name, &String::from_utf8_lossy(&said));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COLUMNS, long_comments, long_prose};
+
+    #[test]
+    fn lines_have_a_hundred_columns() {
+        let long = "ä ".repeat(COLUMNS / 2 + 1);
+        let fits = "ä ".repeat(COLUMNS / 2);
+        let source = format!("// {long}\n    /// {long}\nlet text = \"{long}\";\n// ok\n");
+        assert_eq!(long_comments(&source), [1, 2]);
+        let document =
+            format!("{fits}\n{long}\n| {long} |\n    {long}\n```\n{long}\n```\n{long}\n");
+        assert_eq!(long_prose(&document), [2, 8]);
+    }
 }

@@ -10,8 +10,8 @@ pub fn marker(word: u32) -> Option<u32> {
     wide.or((word & 0xffff_fff0 == 0xe320_f0f0).then_some(word & 0xf))
 }
 
-/// The level is in PSTATE (C5.2.2, CurrentEL). In AArch32, which only programs use, QEMU's `cpsr` and
-/// `pc` stay as the kernel left them: a CPU that is not where the block begins is in a program.
+/// The level is in PSTATE (C5.2.2, CurrentEL). In AArch32, which only programs use, QEMU's `cpsr`
+/// and `pc` stay as the kernel left them: a CPU that is not where the block begins is in a program.
 pub fn level(level: Level, begin: u64) -> u32 {
     match level.pc == begin {
         true => (level.state >> 2 & 3) as u32,
