@@ -37,8 +37,10 @@ fn a_sticky_folder_keeps_names_for_their_owners() {
     run(|| {
         // The folder's owner, whether it is sticky, the name's owner, the caller.
         let mut tried = 0;
-        for sticky in [false, true] {
-            for (folder, name, who) in [(1, 2, 3), (1, 2, 2), (1, 2, 1), (0, 2, 3), (0, 2, 0)] {
+        let users = [(1, 2, 3), (1, 2, 2), (1, 2, 1), (0, 2, 3), (0, 2, 0)];
+        let users = &users[..if cfg!(miri) { 2 } else { 5 }];
+        for sticky in [true, false] {
+            for &(folder, name, who) in users {
                 tried += 1;
                 let path = format!("/tmp/folder{tried}");
                 sys!(mkdirat, AT_FDCWD, &*path, 0o777).unwrap();
@@ -94,8 +96,9 @@ fn nobody_executes_what_nobody_may() {
         };
         // It is empty: whoever may gets that far.
         let (may, not) = (Err(Errno::ENOEXEC), Err(Errno::EACCES));
-        for (user, mode, expected) in [
+        let all = [
             (0, 0o666, not),
+            (6, 0o001, may),
             (0, 0o100, may),
             (0, 0o010, may),
             (0, 0o001, may),
@@ -103,8 +106,9 @@ fn nobody_executes_what_nobody_may() {
             (5, 0o011, not),
             (5, 0o100, may),
             (6, 0o110, not),
-            (6, 0o001, may),
-        ] {
+        ];
+        let some = &all[..if cfg!(miri) { 2 } else { all.len() }];
+        for &(user, mode, expected) in some {
             assert_eq!(execute(user, mode), expected, "{user} {mode:o}");
         }
         // The same for access(2), which asks for the folder's as well.
