@@ -301,6 +301,7 @@ fn become_user(user: u32) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "250 keys")]
 fn keys_have_a_quota_and_a_size() {
     run(|| {
         // Root has another.
