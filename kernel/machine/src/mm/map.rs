@@ -89,11 +89,12 @@ impl AddressSpace {
             .flags
             .set(Flags::ACCOUNT, false)
             .accounted(request.rights);
+        let _leaving;
         let mut space = self.lock();
         let (mut start, mut taken) = space.admit(&request, flags, len)?;
         if taken && is_large(&(start..start + len)) {
             drop(space);
-            self.empty_first(start..start + len, gone)?;
+            _leaving = self.empty_first(start..start + len, gone)?;
             space = self.lock();
             (start, taken) = space.admit_again(&request, flags, len)?;
         }
