@@ -2,7 +2,7 @@
 
 #[cfg(guests)]
 use crate::kvm;
-use crate::{arch, drivers, fs, hash, mm, task};
+use crate::{arch, drivers, fs, hash, mm, net, task};
 #[cfg(feature = "selftest")]
 use crate::{params, selftest};
 
@@ -12,6 +12,7 @@ pub fn main(archive: Option<mm::Archive>) -> ! {
     #[cfg(guests)]
     kvm::init();
     task::init();
+    net::init();
     if let Some(now) = drivers::rtc::now_ns() {
         // A clock that shows nonsense is none.
         _ = task::clock::set_realtime(now);

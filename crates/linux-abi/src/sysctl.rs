@@ -103,6 +103,7 @@ pub const SYSCTLS: &[Sysctl] = &[
         ..one("vm/drop_caches", Int, 1, 4)
     },
     one("vm/max_map_count", Int, 0, INT),
+    one("vm/min_free_kbytes", Int, 0, INT),
     one("vm/mmap_min_addr", Long, 0, ANY_LONG),
     one("vm/overcommit_kbytes", Long, 0, ANY_LONG),
     one("vm/overcommit_memory", Int, 0, 2),

@@ -185,7 +185,7 @@ pub const CALLS: &[Call] = calls! {
     168 getcpu(Pointer, Pointer, Pointer) Whole;
     169 gettimeofday(Pointer, Pointer) Whole;
     170 settimeofday(Pointer, Pointer) Whole;
-    171 adjtimex(Pointer) Partial("a rate is CLOCK_REALTIME's and CLOCK_TAI's alone, which a timer moves, at most each ms: a slower clock goes back by so much; CLOCK_MONOTONIC keeps its own; leap seconds are kept and told");
+    171 adjtimex(Pointer) Partial("a rate is CLOCK_REALTIME's and CLOCK_TAI's alone, which a timer moves, at most each ms: a slower clock goes back by so much; CLOCK_MONOTONIC keeps its own");
     172 getpid() Whole;
     173 getppid() Whole;
     174 getuid() Whole;
@@ -266,7 +266,7 @@ pub const CALLS: &[Call] = calls! {
     263 fanotify_mark() Absent;
     264 name_to_handle_at(Fd, Path, Pointer, Pointer, Hex) Partial("of a tmpfs");
     265 open_by_handle_at(Fd, Pointer, Hex) Partial("of a tmpfs; a handle stays with the name it was asked for by");
-    266 clock_adjtime(Int, Pointer) Partial("a rate is CLOCK_REALTIME's and CLOCK_TAI's alone, which a timer moves, at most each ms: a slower clock goes back by so much; CLOCK_MONOTONIC keeps its own; leap seconds are kept and told");
+    266 clock_adjtime(Int, Pointer) Partial("a rate is CLOCK_REALTIME's and CLOCK_TAI's alone, which a timer moves, at most each ms: a slower clock goes back by so much; CLOCK_MONOTONIC keeps its own");
     267 syncfs(Fd) Whole;
     268 setns(Fd, Hex) Partial("no namespaces");
     269 sendmmsg(Fd, Pointer, Uint, Hex) Whole;

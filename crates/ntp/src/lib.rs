@@ -1,6 +1,7 @@
 //! The discipline of the time of day, as adjtimex(2) sets it: a frequency, a tick, an offset that a
 //! phase-locked loop takes off (RFC 1589), and one that adjtime(3) asked for. Its arithmetic is
-//! that of a Linux with 250 ticks a second (kernel/time/ntp.c), as far as a program can tell.
+//! that of a Linux with 250 ticks a second (kernel/time/ntp.c), as far as a program can tell. Leap
+//! seconds come where it asks for them.
 //!
 //! CLOCK_MONOTONIC goes on at its own rate here. What changes is the offset to CLOCK_REALTIME,
 //! which somebody moves from time to time: [`Ntp::next`] says when, and [`Ntp::advance`] by how
@@ -8,8 +9,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod leap;
 mod slew;
 
+pub use leap::Leap;
 pub use slew::{MOST_BACK, SHORTEST, unslewed};
 
 const SECOND: i64 = 1_000_000_000;
@@ -43,6 +46,10 @@ const MOST_SINGLE: i64 = 500;
 pub const STA_PLL: u32 = 0x1;
 /// STA_FLL: the frequency is learnt from long intervals.
 pub const STA_FLL: u32 = 0x8;
+/// STA_INS: a second is inserted at the end of the day.
+pub const STA_INS: u32 = 0x10;
+/// STA_DEL: the last second of the day is deleted.
+pub const STA_DEL: u32 = 0x20;
 /// STA_UNSYNC: nobody keeps the clock right.
 pub const STA_UNSYNC: u32 = 0x40;
 /// STA_FREQHOLD: offsets do not change the frequency.
@@ -75,6 +82,8 @@ pub struct Change {
     pub offset: Option<i64>,
     /// ADJ_TICK, which is from 9000 to 11000.
     pub tick: Option<i64>,
+    /// ADJ_TAI.
+    pub tai: Option<i64>,
 }
 
 /// The values that adjtimex(2) reports, in the units of `struct timex`.
@@ -88,12 +97,26 @@ pub struct Readout {
     pub status: u32,
     pub constant: i64,
     pub tick: i64,
+    /// CLOCK_TAI less CLOCK_REALTIME, in s.
+    pub tai: i64,
+    pub leap: Leap,
 }
 
+/// TIME_ERROR
+const ERROR: u32 = 5;
+
 impl Readout {
-    /// Whether the clock is known to be wrong (TIME_ERROR).
+    /// Whether the clock is known to be wrong.
     pub fn is_wrong(&self) -> bool {
         self.status & (STA_UNSYNC | STA_CLOCKERR) != 0
+    }
+
+    /// What adjtimex(2) returns: TIME_ERROR where it is.
+    pub fn state(&self) -> u32 {
+        match self.is_wrong() {
+            true => ERROR,
+            false => self.leap.state(),
+        }
     }
 }
 
@@ -127,6 +150,9 @@ pub struct Ntp {
     estimated_error: i64,
     /// The second in which an offset was given last.
     reference: i64,
+    leap: Leap,
+    /// CLOCK_TAI less CLOCK_REALTIME, in s.
+    tai: i64,
 }
 
 /// `value` over 2^`shift`, rounded toward 0.
@@ -153,12 +179,24 @@ impl Ntp {
             max_error: MOST_ERROR,
             estimated_error: MOST_ERROR,
             reference: 0,
+            leap: Leap::None,
+            tai: 0,
         }
     }
 
     /// CLOCK_REALTIME less CLOCK_MONOTONIC, in ns.
     pub fn offset(&self) -> i64 {
         self.offset
+    }
+
+    /// CLOCK_TAI less CLOCK_REALTIME, in s.
+    pub fn tai(&self) -> i64 {
+        self.tai
+    }
+
+    /// CLOCK_REALTIME when it was moved on last, in ns.
+    pub fn realtime(&self) -> i64 {
+        (self.at as i64).saturating_add(self.offset)
     }
 
     /// The clock is set: it is `offset` ns ahead of CLOCK_MONOTONIC, which shows `now`. What was
@@ -175,6 +213,7 @@ impl Ntp {
             status: self.status | STA_UNSYNC,
             max_error: MOST_ERROR,
             estimated_error: MOST_ERROR,
+            leap: self.leap.void(),
             ..*self
         };
         self.second = self.shown() + 1;
@@ -211,6 +250,9 @@ impl Ntp {
         if let Some(tick) = asked.tick {
             self.tick = tick;
         }
+        if let Some(tai) = asked.tai {
+            self.tai = tai;
+        }
     }
 
     /// Replaces what adjtime(3) asked to make up for, in us.
@@ -234,6 +276,8 @@ impl Ntp {
             status: self.status,
             constant: self.constant.into(),
             tick: self.tick,
+            tai: self.tai,
+            leap: self.leap,
         }
     }
 
@@ -244,7 +288,7 @@ impl Ntp {
     fn set_status(&mut self, asked: u32) {
         match (self.status & STA_PLL, asked & STA_PLL) {
             // The loop ends, and with it what it said.
-            (STA_PLL, 0) => self.status = 0,
+            (STA_PLL, 0) => (self.status, self.leap) = (0, Leap::None),
             (0, STA_PLL) => self.reference = self.second - 1,
             _ => {}
         }

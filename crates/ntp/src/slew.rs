@@ -86,6 +86,7 @@ impl Ntp {
             && self.single_rate == 0
             && self.part_of_phase() == 0
             && self.single == 0
+            && !self.may_leap()
     }
 
     /// The amount that the next second takes off of the phase.
@@ -121,6 +122,7 @@ impl Ntp {
         let single = self.part_of_single();
         self.single -= single;
         self.single_rate = single_rate(single);
+        self.end_second_of_leap();
     }
 
     /// So many seconds passed: the clock may be wrong by more.

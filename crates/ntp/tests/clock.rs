@@ -391,7 +391,10 @@ fn any_change() -> impl Strategy<Value = Change> {
         of(any_offset()),
     );
     (first, rest).prop_map(|(first, rest)| Change {
-        status: first.0.map(|status| status | STA_PLL & status >> 1),
+        // A leap second is no rate.
+        status: first
+            .0
+            .map(|status| (status | STA_PLL & status >> 1) & !(STA_INS | STA_DEL)),
         nano: first.1,
         frequency: first.2.map(|frequency| frequency / 30),
         max_error: first.3,
@@ -399,6 +402,7 @@ fn any_change() -> impl Strategy<Value = Change> {
         offset: rest.1,
         tick: rest.2,
         estimated_error: rest.3,
+        tai: None,
     })
 }
 
@@ -510,4 +514,68 @@ proptest! {
             ntp.readout();
         }
     }
+}
+
+/// A clock that has so many seconds left of a day, and is asked for a leap second.
+fn leaping(left: i64, status: u32) -> Ntp {
+    let mut ntp = Ntp::new();
+    ntp.set(0, (86_400 * 20_000 - left) * SECOND as i64);
+    ntp.change(&Change {
+        status: Some(status),
+        tai: Some(37),
+        ..Change::default()
+    });
+    ntp
+}
+
+/// The second of the day, the state, and CLOCK_TAI's offset at `ns`.
+fn leap_at(ntp: &mut Ntp, ns: u64) -> (i64, u32, i64) {
+    ntp.advance(ns);
+    let shown = ntp.realtime().div_euclid(SECOND as i64).rem_euclid(86_400);
+    (shown, ntp.readout().leap.state(), ntp.tai())
+}
+
+#[test]
+fn a_second_is_inserted() {
+    let mut ntp = leaping(3, STA_INS);
+    let half = SECOND / 2;
+    assert_eq!(leap_at(&mut ntp, half), (86_397, 0, 37));
+    assert_eq!(leap_at(&mut ntp, SECOND + half), (86_398, 1, 37));
+    assert_eq!(leap_at(&mut ntp, 2 * SECOND + half), (86_399, 1, 37));
+    assert!(ntp.next().is_some_and(|ns| ns <= half));
+    assert_eq!(leap_at(&mut ntp, 3 * SECOND + half), (86_399, 3, 38));
+    assert_eq!(leap_at(&mut ntp, 4 * SECOND + half), (0, 4, 38));
+    assert_eq!(leap_at(&mut ntp, 9 * SECOND + half), (5, 4, 38));
+    ntp.change(&Change {
+        status: Some(0),
+        ..Change::default()
+    });
+    assert_eq!(leap_at(&mut ntp, 11 * SECOND), (7, 0, 38));
+    assert_eq!(ntp.next(), None);
+}
+
+#[test]
+fn a_second_is_deleted() {
+    let mut ntp = leaping(3, STA_DEL);
+    assert_eq!(leap_at(&mut ntp, SECOND), (86_398, 2, 37));
+    assert_eq!(leap_at(&mut ntp, 2 * SECOND), (0, 4, 36));
+}
+
+#[test]
+fn a_leap_second_that_is_taken_back_does_not_come() {
+    let mut ntp = leaping(3, STA_INS);
+    ntp.advance(SECOND);
+    ntp.change(&Change {
+        status: Some(0),
+        ..Change::default()
+    });
+    assert_eq!(leap_at(&mut ntp, 4 * SECOND), (1, 0, 37));
+    let mut ntp = leaping(3, STA_INS);
+    ntp.advance(SECOND);
+    // The clock is set: nor does it then.
+    ntp.set(
+        SECOND,
+        (86_400 * 20_000 - 1) * SECOND as i64 - SECOND as i64,
+    );
+    assert_eq!(leap_at(&mut ntp, 4 * SECOND), (2, 1, 37));
 }

@@ -472,7 +472,7 @@ impl File {
 
     #[inline(never)]
     fn read_on(&self, to: &mut Sink) -> Result<usize> {
-        let mut position = self.position.lock();
+        let mut position = self.position.lock_killable()?;
         let count = self.ops.read(self, to, *position)?;
         *position += count as u64;
         drop(position);
@@ -499,7 +499,7 @@ impl File {
     }
 
     fn write_here(&self, from: &mut Source) -> Result<usize> {
-        let mut position = self.position.lock();
+        let mut position = self.position.lock_killable()?;
         let count = self.ops.write(self, from, *position)?;
         *position += count as u64;
         drop(position);
@@ -545,7 +545,7 @@ impl File {
         if self.stream {
             return self.ops.write(self, from, 0);
         }
-        let mut position = self.position.lock();
+        let mut position = self.position.lock_killable()?;
         let (count, end) = self.ops.append(self, from)?;
         if moves {
             *position = end;
@@ -577,7 +577,7 @@ impl File {
             self.check_position()?;
             return self.ops.seek(self, 0, offset, whence);
         }
-        let mut position = self.position.lock();
+        let mut position = self.position.lock_killable()?;
         *position = self.ops.seek(self, *position, offset, whence)?;
         Ok(*position)
     }
@@ -585,7 +585,7 @@ impl File {
     /// Hands the directory's next records to `emit` until that returns false.
     pub fn read_dir(&self, emit: &mut dyn FnMut(&Record) -> bool) -> Result<()> {
         self.check_readable()?;
-        let mut position = self.position.lock();
+        let mut position = self.position.lock_killable()?;
         let mut next = *position;
         let done = self.ops.read_dir(self, *position, &mut |record| {
             let taken = emit(&record);

@@ -10,6 +10,7 @@ use crate::task::clock;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::sync::atomic::AtomicU8;
 use linux_raw_sys::general::{
     S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
 };
@@ -290,6 +291,11 @@ pub trait Inode: Send + Sync + Any {
         _replace: Replace,
     ) -> Result<()> {
         Err(Errno::EPERM)
+    }
+
+    /// How long what is written to it is said to live (F_SET_RW_HINT), if it keeps that.
+    fn write_hint(&self) -> Option<&AtomicU8> {
+        None
     }
 
     /// The counts of its readers, writers and running programs, if it has them.

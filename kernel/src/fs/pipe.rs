@@ -195,8 +195,8 @@ impl Pipe {
 
     /// Does something with the ring, and publishes its length.
     #[inline]
-    fn with_ring<R>(&self, act: impl FnOnce(&mut Ring) -> R) -> R {
-        let mut ring = self.ring.lock();
+    fn with_ring<R>(&self, act: impl FnOnce(&mut Ring) -> Result<R>) -> Result<R> {
+        let mut ring = self.ring.lock_killable()?;
         let result = act(&mut ring);
         // A reader that goes by this takes the lock first, and waiters are notified after a
         // fence.
@@ -319,7 +319,7 @@ impl Pipe {
         if pages * PAGE_SIZE > max_size() {
             require(CAP_SYS_RESOURCE)?;
         }
-        self.with_ring(|ring| -> Result<()> {
+        self.with_ring(|ring| {
             let before = ring.capacity() / PAGE_SIZE;
             let sum = self.charge.change(pages);
             let beyond = is_beyond(&USER_PAGES_SOFT, sum) || is_beyond(&USER_PAGES_HARD, sum);
@@ -387,7 +387,7 @@ impl End {
 
     /// The pipe's size in bytes.
     pub fn size(&self) -> usize {
-        self.pipe.ring.lock().capacity()
+        self.pipe.capacity.load(Acquire)
     }
 
     /// EINVAL when both are ends of one pipe.
@@ -424,15 +424,21 @@ impl End {
 
     /// Copies the first bytes to `to`; they stay.
     pub fn peek(&self, to: &mut Sink) -> Result<usize> {
-        self.pipe.ring.lock().peek(to, 0)
+        self.pipe.ring.lock_killable()?.peek(to, 0)
     }
 
     /// Drops the first `count` bytes, as far as no other reader took them meanwhile.
-    pub fn consume(&self, count: usize) {
-        self.pipe
-            .with_ring(|ring| ring.consume(count.min(ring.len())));
+    ///
+    /// # Errors
+    /// EINTR: the caller is killed.
+    pub fn consume(&self, count: usize) -> Result<()> {
+        self.pipe.with_ring(|ring| {
+            ring.consume(count.min(ring.len()));
+            Ok(())
+        })?;
         self.pipe.uses.read.store(time::stamp(), Relaxed);
         self.pipe.writable.notify();
+        Ok(())
     }
 
     /// Copies up to `count` bytes from one pipe to another; they stay (tee(2)). `nonblocking` says
@@ -469,7 +475,7 @@ impl End {
             match self.peek(to)? {
                 0 => {}
                 count => {
-                    self.consume(count);
+                    self.consume(count)?;
                     return Ok(count);
                 }
             }

@@ -66,6 +66,11 @@ impl Text {
         }
     }
 
+    /// Something could not be written for want of memory.
+    pub fn fail(&mut self) {
+        self.failed = true;
+    }
+
     /// ENOMEM where something could not be written.
     pub fn check(&self) -> Result<()> {
         if self.failed {
@@ -635,7 +640,7 @@ impl<C: Content> FileOps for Opened<C> {
         if position != 0 && self.content.is_read_once() {
             return Ok(0);
         }
-        let mut known = self.text.lock();
+        let mut known = self.text.lock_killable()?;
         if position == 0 || known.is_none() {
             *known = Some(text(&self.content)?);
         }

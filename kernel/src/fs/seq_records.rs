@@ -114,7 +114,7 @@ impl<R: Records> FileOps for Opened<R> {
     }
 
     fn read(&self, _file: &File, to: &mut Sink, position: u64) -> Result<usize> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock_killable()?;
         if position == 0 || position != state.position {
             let gone = state.go_to(&self.records, position);
             gone.inspect_err(|_| *state = State::default())?;

@@ -462,7 +462,7 @@ impl Key {
     pub fn link(self: &Arc<Self>, key: Arc<Key>) -> Result<()> {
         let mut _linking = None;
         if key.kind == Kind::Keyring {
-            _linking = Some(LINKING.lock_killable().map_err(|_| Errno::EINTR)?);
+            _linking = Some(LINKING.lock_killable()?);
             if walk::leads_to(slice::from_ref(&key), self)? {
                 return Err(Errno::EDEADLK);
             }

@@ -40,7 +40,7 @@ impl Walk {
     /// # Errors
     /// EINTR: the caller is killed. ENOMEM.
     pub fn from(start: &[Arc<Key>]) -> Result<Self> {
-        let mut number = WALKS.lock_killable().map_err(|_| Errno::EINTR)?;
+        let mut number = WALKS.lock_killable()?;
         *number += 1;
         let mut walk = Walk {
             number,
@@ -104,7 +104,7 @@ pub(super) fn leads_to(rings: &[Arc<Key>], key: &Key) -> Result<bool> {
 /// # Errors
 /// ELOOP: keyrings would lie in each other too deep. EINTR, ENOMEM.
 pub(super) fn check_depth(ring: &Key) -> Result<()> {
-    let mut number = WALKS.lock_killable().map_err(|_| Errno::EINTR)?;
+    let mut number = WALKS.lock_killable()?;
     *number += 1;
     depth(ring, *number, 0).map(drop)
 }

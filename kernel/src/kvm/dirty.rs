@@ -72,7 +72,7 @@ impl Machine {
     /// Tells which pages were written; they count as not written from now on, unless the VMM says
     /// which by itself.
     pub fn notify_log(&self, request: &DirtyLog) -> Result<usize> {
-        let _changing = self.changing.lock();
+        let _changing = self.changing.lock_killable()?;
         let (slot, log) = self.logged(request.slot)?;
         let mut bitmap = UserPtr::<u64>::new(request.bitmap as usize);
         if self.has_manual_dirty_clear() {
@@ -107,7 +107,7 @@ impl Machine {
 
     /// Pages that the VMM names count as not written.
     pub fn clear_log(&self, request: &ClearLog) -> Result<usize> {
-        let _changing = self.changing.lock();
+        let _changing = self.changing.lock_killable()?;
         let (slot, log) = self.logged(request.slot)?;
         let (first, count) = (request.first as usize, request.count as usize);
         let left = slot.len().checked_sub(first);

@@ -56,7 +56,7 @@ impl Memory {
 impl Machine {
     /// Makes, changes or removes a slot (KVM_SET_USER_MEMORY_REGION).
     pub fn set_region(&self, region: &MemoryRegion) -> Result<usize> {
-        let _changing = self.changing.lock();
+        let _changing = self.changing.lock_killable()?;
         let all_written = self.logs_all_written();
         let wanted = self.memory.slots.lock().check(region, self.limit())?;
         // Large, so it is made without the lock; nobody else changes slots meanwhile.

@@ -87,7 +87,7 @@ impl FileOps for Handle {
             return Err(Errno::EIO);
         }
         let vcpu = &*self.vcpu;
-        let mut state = vcpu.state.lock_killable().map_err(|_| Errno::EINTR)?;
+        let mut state = vcpu.state.lock_killable()?;
         let state = &mut *state;
         match request {
             uapi::ARM_VCPU_INIT => {

@@ -151,10 +151,10 @@ pub struct Found {
 /// The channel.
 pub struct Channel {
     bytes: SleepMutex<Bytes>,
-    /// Bytes and records that wait, for those who look without the lock, and whether the first is
-    /// an urgent byte that a read goes past.
+    /// Bytes and records that wait, for those who look without the lock, and whether the first byte
+    /// is the urgent one.
     len: AtomicUsize,
-    hidden: AtomicBool,
+    at_mark: AtomicBool,
     records: AtomicUsize,
     limit: AtomicUsize,
     state: AtomicU32,
@@ -206,7 +206,7 @@ impl Channel {
                 marks: VecDeque::new(),
             }),
             len: AtomicUsize::new(0),
-            hidden: AtomicBool::new(false),
+            at_mark: AtomicBool::new(false),
             records: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit.min(MAX_LIMIT)),
             state: AtomicU32::new(0),
@@ -233,14 +233,21 @@ impl Channel {
     }
 
     /// Its contents.
-    pub fn lock(&self) -> SleepMutexGuard<'_, Bytes> {
-        self.bytes.lock()
+    ///
+    /// # Errors
+    /// EINTR: the caller is killed while another copies from or to a program's memory.
+    pub fn lock(&self) -> Result<SleepMutexGuard<'_, Bytes>> {
+        self.bytes.lock_killable()
     }
 
     /// Says whether an urgent byte is read among the others.
     pub fn set_inline(&self, inline: bool) {
         self.inline.store(inline, Release);
-        self.publish(&self.bytes.lock());
+    }
+
+    /// Whether the next byte is the urgent one (SIOCATMARK).
+    pub fn is_at_mark(&self) -> bool {
+        self.at_mark.load(Acquire)
     }
 
     /// Whether an urgent byte is read among the others.
@@ -303,7 +310,8 @@ impl Channel {
 
     /// Bytes that wait.
     pub fn waiting_bytes(&self) -> usize {
-        let hidden = self.hidden.load(Acquire);
+        // A read goes past it.
+        let hidden = self.is_at_mark() && !self.is_inline();
         self.len.load(Acquire).saturating_sub(hidden.into())
     }
 
@@ -328,15 +336,16 @@ impl Channel {
     }
 
     /// Length of the first record; of everything when there are no records.
-    pub fn first_len(&self) -> usize {
-        let bytes = self.bytes.lock();
+    ///
+    /// # Errors
+    /// Those of [`Self::lock`].
+    pub fn first_len(&self) -> Result<usize> {
+        let bytes = self.lock()?;
         if !self.is_framed() {
-            return bytes.waiting(self.kind, self.is_inline());
+            return Ok(bytes.waiting(self.kind, self.is_inline()));
         }
-        bytes
-            .marks
-            .front()
-            .map_or(0, |mark| (mark.end - mark.start) as usize)
+        let first = bytes.marks.front();
+        Ok(first.map_or(0, |mark| (mark.end - mark.start) as usize))
     }
 
     /// Bytes of memory that it has, roughly. Takes no lock.
@@ -399,8 +408,21 @@ impl Channel {
 
     /// The writer will write no more. What waits for more is sent.
     pub fn finish(&self) {
-        if self.kind == Kind::Tcp {
-            let mut bytes = self.bytes.lock();
+        self.finish_with((self.kind == Kind::Tcp).then(|| self.bytes.lock()));
+    }
+
+    /// The same from a system call that does not close the writer.
+    ///
+    /// # Errors
+    /// Those of [`Self::lock`].
+    pub fn shut_writer(&self) -> Result<()> {
+        let bytes = (self.kind == Kind::Tcp).then(|| self.lock()).transpose()?;
+        self.finish_with(bytes);
+        Ok(())
+    }
+
+    fn finish_with(&self, bytes: Option<SleepMutexGuard<'_, Bytes>>) {
+        if let Some(mut bytes) = bytes {
             self.state.fetch_or(FINISHED, AcqRel);
             bytes.unsent = 0;
             self.publish(&bytes);
@@ -417,7 +439,7 @@ impl Channel {
     /// the state under the lock.
     pub fn die(&self) {
         self.end(UNHEARD | DEAD);
-        self.purge();
+        self.drop_all(self.bytes.lock());
     }
 
     /// The same, and the reader gets `error`: whoever is woken by one finds both.
@@ -430,8 +452,15 @@ impl Channel {
     }
 
     /// Drops what waits. Writers that wait for room are not told.
-    pub fn purge(&self) {
-        let mut bytes = self.bytes.lock();
+    ///
+    /// # Errors
+    /// Those of [`Self::lock`].
+    pub fn purge(&self) -> Result<()> {
+        self.drop_all(self.lock()?);
+        Ok(())
+    }
+
+    fn drop_all(&self, mut bytes: SleepMutexGuard<'_, Bytes>) {
         let (marks, left) = (core::mem::take(&mut bytes.marks), bytes.ring.len());
         bytes.ring.consume(left);
         bytes.read += left as u64;
@@ -548,8 +577,7 @@ impl Channel {
 
     /// Tells those who look without the lock.
     pub fn publish(&self, bytes: &Bytes) {
-        let hidden = bytes.is_at_mark() && !self.is_inline();
-        self.hidden.store(hidden, Release);
+        self.at_mark.store(bytes.is_at_mark(), Release);
         self.len.store(bytes.sent(), Release);
         self.sending.publish(bytes);
         let urgent = bytes.urgent.is_some_and(|urgent| !urgent.taken);
@@ -574,7 +602,7 @@ impl Channel {
                 .and_then(|count| {
                     if count == 0 {
                         if self.sending.unsent() > 0 {
-                            self.push();
+                            self.push()?;
                         }
                         self.writable.lack();
                         wait.until(&self.writable, || self.has_room() || self.takes_nothing())?;
@@ -597,7 +625,7 @@ impl Channel {
         ancillary: &mut Ancillary,
         writing: Writing,
     ) -> Result<usize> {
-        let mut bytes = self.bytes.lock();
+        let mut bytes = self.lock()?;
         if self.takes_nothing() {
             return Err(Errno::EPIPE);
         }
@@ -651,7 +679,7 @@ impl Channel {
         let fits =
             || self.records() < most && self.has_room() && MAX_LIMIT - self.waiting_bytes() >= len;
         loop {
-            let mut bytes = self.bytes.lock();
+            let mut bytes = self.lock()?;
             if self.is_ended() {
                 return Err(Errno::EPIPE);
             }
@@ -687,7 +715,7 @@ impl Channel {
         }
         // A mark that is lost is dropped without the lock.
         let mut lost = None;
-        let mut bytes = self.bytes.lock();
+        let mut bytes = self.lock()?;
         let found = if self.is_framed() {
             let found = read_record(&mut bytes, to, reading, &mut lost);
             self.publish(&bytes);
@@ -695,7 +723,7 @@ impl Channel {
             found
         } else {
             let found = read_stream(&mut bytes, to, reading, self.is_inline());
-            self.drop_read_marks(bytes);
+            self.drop_read_marks(bytes)?;
             found
         };
         if !reading.peek {
@@ -706,16 +734,17 @@ impl Channel {
 
     /// Drops the marks whose bytes were read, and without the lock the files that nobody took with
     /// them.
-    fn drop_read_marks<'a>(&'a self, mut bytes: SleepMutexGuard<'a, Bytes>) {
+    fn drop_read_marks<'a>(&'a self, mut bytes: SleepMutexGuard<'a, Bytes>) -> Result<()> {
         while let Some(mark) = bytes.pop_read() {
             if mark.ancillary.rights.is_some() {
                 self.publish(&bytes);
                 drop(bytes);
                 drop(mark);
-                bytes = self.bytes.lock();
+                bytes = self.lock()?;
             }
         }
         self.publish(&bytes);
+        Ok(())
     }
 }
 

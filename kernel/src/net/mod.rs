@@ -35,6 +35,11 @@ pub const RAW: u32 = 3;
 /// Records over a connection.
 pub const SEQPACKET: u32 = 5;
 
+/// Begins what sockets need all the time.
+pub fn init() {
+    unix::inflight::init().expect("memory for a thread of the kernel");
+}
+
 /// A new socket.
 pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     match domain {

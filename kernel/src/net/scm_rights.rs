@@ -52,11 +52,9 @@ impl Rights {
     pub fn new(files: Vec<Arc<File>>) -> Result<Self> {
         let user = current().with_credentials(|who| who.uid);
         let mut rights = Self::of(files)?;
-        count(user, rights.files().len()).inspect_err(|_| {
-            // Some may wait where nobody can receive them any more: not until somebody closes a
-            // socket.
-            inflight::collect();
-        })?;
+        inflight::await_room(rights.files(), sent(user))?;
+        // Some may wait where nobody can receive them any more: not until a socket is closed.
+        count(user, rights.files().len()).inspect_err(|_| inflight::collect())?;
         if let Some(batch) = &mut rights.0 {
             batch.user = Some(user);
         }
@@ -75,7 +73,7 @@ impl Rights {
     /// From now on they wait in `channel`.
     pub fn enter(&mut self, channel: &Channel) -> Result<()> {
         if let Some(batch) = &mut self.0
-            && inflight::enter(&batch.files, channel, || sent(batch.user))?
+            && inflight::enter(&batch.files, channel)?
         {
             batch.holder = Some(channel.owner());
         }
@@ -94,10 +92,8 @@ impl Rights {
 }
 
 /// How many files a user has on their way.
-fn sent(user: Option<u32>) -> usize {
-    let counts = COUNTS.lock();
-    let count = user.and_then(|user| counts.get(&user));
-    count.copied().unwrap_or(0)
+fn sent(user: u32) -> usize {
+    COUNTS.lock().get(&user).copied().unwrap_or(0)
 }
 
 /// Counts `more` files of a user.

@@ -3,6 +3,7 @@
 
 use super::channel::{Bytes, Channel};
 use crate::arch::time;
+use crate::errno::Result;
 use crate::task::clock;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 
@@ -104,11 +105,12 @@ impl Channel {
     }
 
     /// The writer has less than a segment wait from now on, or no more.
-    pub fn set_corked(&self, corked: bool) {
+    ///
+    /// # Errors
+    /// Those of [`Self::lock`].
+    pub fn set_corked(&self, corked: bool) -> Result<()> {
         self.sending.corked.store(corked, Release);
-        if !corked {
-            self.push();
-        }
+        if corked { Ok(()) } else { self.push() }
     }
 
     /// `count` bytes were written; `more` has less than a segment wait. The answer to a whole one
@@ -126,13 +128,17 @@ impl Channel {
     }
 
     /// Sends all.
-    pub fn push(&self) {
-        let mut bytes = self.lock();
+    ///
+    /// # Errors
+    /// Those of [`Self::lock`].
+    pub fn push(&self) -> Result<()> {
+        let mut bytes = self.lock()?;
         bytes.unsent = 0;
         self.publish(&bytes);
         drop(bytes);
         self.readable().notify();
         self.notify_little();
+        Ok(())
     }
 
     /// Wakes those who wait until little is unsent.
@@ -145,7 +151,7 @@ impl Channel {
 
     /// Until when bytes wait for more, in ticks; `None` where none do.
     pub fn unsent_until(&self) -> Option<u64> {
-        let waits = self.lock().unsent != 0;
+        let waits = self.sending.unsent() != 0;
         let since = self.sending.since.load(Acquire);
         waits.then(|| since + time::ns_to_ticks(LONGEST))
     }
@@ -153,7 +159,9 @@ impl Channel {
     /// Until when something has to be read, in ticks, by a reader that is waited for no longer than
     /// `patience`; `None` where nothing waits to be read.
     pub fn stalled_until(&self, patience: u64) -> Option<u64> {
-        let bytes = self.lock();
+        let Ok(bytes) = self.lock() else {
+            return Some(self.look_again(patience));
+        };
         let stall = bytes.stall.filter(|stall| stall.read == bytes.read);
         let since = match stall {
             Some(stall) if !self.has_room() => stall.since,

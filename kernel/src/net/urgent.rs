@@ -70,7 +70,7 @@ impl Bytes {
 impl Channel {
     /// Receives the urgent byte. EINVAL when there is none, or it is among the others.
     pub fn receive_urgent(&self, to: &mut Sink, flags: u32) -> Result<Received> {
-        let mut bytes = self.lock();
+        let mut bytes = self.lock()?;
         let urgent = bytes
             .urgent
             .filter(|urgent| !urgent.taken && !self.is_inline());
@@ -94,11 +94,6 @@ impl Channel {
             count,
             ..Received::default()
         })
-    }
-
-    /// Whether the next byte is the urgent one (SIOCATMARK).
-    pub fn is_at_mark(&self) -> bool {
-        self.lock().is_at_mark()
     }
 
     /// Tells the reader's owner that a byte is urgent (SIGURG).

@@ -6,7 +6,7 @@ use linux_raw_sys::general::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use ntp::{Change, Readout, STA_NANO};
+use ntp::{Change, Ntp, STA_NANO};
 
 use super::time::{Pair, timespec};
 use crate::errno::{Errno, Result};
@@ -56,8 +56,6 @@ bitflags::bitflags! {
     }
 }
 
-/// TIME_ERROR
-const ERROR: usize = 5;
 /// The largest frequency there is (65536 for a millionth), and the largest that is taken for it.
 const TOLERANCE: i64 = 500 << 16;
 const MOST_FREQUENCY: i64 = i64::MAX / (1000 << 16);
@@ -121,11 +119,13 @@ fn change(asked: &Timex, modes: &Modes) -> Change {
         constant: given(Modes::CONSTANT, asked.constant),
         offset: given(Modes::OFFSET, asked.offset),
         tick: given(Modes::TICK, asked.tick),
+        tai: given(Modes::TAI, asked.constant).filter(|tai| (0..=MOST_TAI).contains(tai)),
     }
 }
 
-fn to_timex(modes: u64, offset: i64, readout: &Readout) -> Timex {
-    let [seconds, ns] = timespec(clock::realtime_ns());
+fn to_timex(modes: u64, offset: i64, clock: &Ntp) -> Timex {
+    let readout = clock.readout();
+    let [seconds, ns] = timespec(clock.realtime().max(0) as u64);
     let unit = if readout.status & STA_NANO != 0 {
         1
     } else {
@@ -144,7 +144,7 @@ fn to_timex(modes: u64, offset: i64, readout: &Readout) -> Timex {
         time: [seconds, ns / unit],
         tick: readout.tick,
         pulse: [0; 8],
-        tai: clock::tai_offset().into(),
+        tai: readout.tai as u64,
         rest: [0; 5],
     }
 }
@@ -158,9 +158,6 @@ pub fn adjtimex(buffer: usize) -> Result<usize> {
         clock::step_realtime(step(&asked, &modes)?)?;
     }
     let single = modes.contains(Modes::SINGLE);
-    if modes.contains(Modes::TAI) && !single && (0..=MOST_TAI).contains(&asked.constant) {
-        clock::set_tai_offset(asked.constant as u32);
-    }
     let before = discipline::now();
     let after = if single && !modes.contains(Modes::NANO) {
         discipline::change(|ntp| ntp.set_single(asked.offset))?
@@ -175,8 +172,8 @@ pub fn adjtimex(buffer: usize) -> Result<usize> {
     } else {
         readout.offset
     };
-    UserPtr::new(buffer).write(&to_timex(asked.modes, offset, &readout))?;
-    Ok(if readout.is_wrong() { ERROR } else { 0 })
+    UserPtr::new(buffer).write(&to_timex(asked.modes, offset, &after))?;
+    Ok(readout.state() as usize)
 }
 
 /// clock_adjtime(2)

@@ -10,6 +10,7 @@ use crate::fs::{File, dnotify, lease, perm, sigio};
 use crate::mm::user::UserPtr;
 use crate::task::current;
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::{
     FIOASYNC, FIOCLEX, FIOGETOWN, FIONBIO, FIONCLEX, FIONREAD, FIOSETOWN, SIOCGPGRP, SIOCSPGRP,
@@ -41,7 +42,7 @@ pub fn dup3(old: i32, new: i32, flags: u32) -> Result<usize> {
 }
 
 /// The commands that `fcntl` finds what does them.
-const COMMANDS: [u32; 28] = [
+const COMMANDS: [u32; 30] = [
     F_DUPFD,
     F_GETFD,
     F_SETFD,
@@ -70,6 +71,8 @@ const COMMANDS: [u32; 28] = [
     F_GETPIPE_SZ,
     F_ADD_SEALS,
     F_GET_SEALS,
+    F_GET_RW_HINT,
+    F_SET_RW_HINT,
 ];
 const _: () = {
     let mut numbers = [0; COMMANDS.len()];
@@ -130,6 +133,21 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
             Ok(0)
         }
         F_GET_SEALS => Ok(file.ops_as::<Node>().ok_or(Errno::EINVAL)?.data()?.seals() as usize),
+        F_GET_RW_HINT => {
+            let hint = file.path().inode().write_hint().ok_or(Errno::EINVAL)?;
+            UserPtr::new(argument).write(&u64::from(hint.load(Relaxed)))?;
+            Ok(0)
+        }
+        F_SET_RW_HINT => {
+            let hint = file.path().inode().write_hint().ok_or(Errno::EINVAL)?;
+            perm::owner(file.dentry())?;
+            let wanted = UserPtr::<u64>::new(argument).read()?;
+            if wanted > RWH_WRITE_LIFE_EXTREME.into() {
+                return Err(Errno::EINVAL);
+            }
+            hint.store(wanted as u8, Relaxed);
+            Ok(0)
+        }
         F_SETLEASE => {
             lease::set(&file, fd, argument as u32)?;
             Ok(0)

@@ -560,8 +560,14 @@ fn advise(range: Range<usize>, advice: u32, refused: fn(&Vma) -> bool) -> Result
     if !space.all_vmas(range.clone(), |vma| !refused(vma)) {
         return Err(Errno::EINVAL);
     }
-    let set = |flag| space.set_flags(range.clone(), flag, true);
-    let clear = |flag| space.set_flags(range.clone(), flag, false);
+    // Another thread may seal some meanwhile.
+    let may = |vma: &Vma| match loses && vma.keeps_content() {
+        true => Err(Errno::EPERM),
+        false if refused(vma) => Err(Errno::EINVAL),
+        false => Ok(()),
+    };
+    let set = |flag| space.set_flags(range.clone(), flag, true, may);
+    let clear = |flag| space.set_flags(range.clone(), flag, false, may);
     match advice {
         MADV_DONTFORK => set(Flags::DONT_FORK),
         MADV_DOFORK => clear(Flags::DONT_FORK),
@@ -581,9 +587,7 @@ pub fn mseal(addr: usize, len: usize, flags: usize) -> Result<usize> {
     let end = len.checked_next_multiple_of(PAGE_SIZE);
     let end = end.and_then(|len| addr.checked_add(len));
     let end = end.filter(|_| flags == 0 && addr.is_multiple_of(PAGE_SIZE));
-    let (space, range) = (own_space()?, addr..end.ok_or(Errno::EINVAL)?);
-    covered(&space, range.clone())?;
-    space.set_flags(range, Flags::SEALED, true)?;
+    own_space()?.seal(addr..end.ok_or(Errno::EINVAL)?)?;
     Ok(0)
 }
 

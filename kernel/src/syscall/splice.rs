@@ -231,7 +231,7 @@ fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) 
         match written {
             Ok(0) => break,
             Ok(written) => {
-                pipe.consume(written);
+                pipe.consume(written)?;
                 total += written;
             }
             Err(error) if total == 0 => return Err(error),

@@ -64,13 +64,6 @@ pub fn tai_offset() -> u32 {
     TAI.load(Relaxed)
 }
 
-/// Sets that.
-pub fn set_tai_offset(seconds: u32) {
-    if TAI.swap(seconds, Relaxed) != seconds {
-        notify_followers();
-    }
-}
-
 /// CLOCK_TAI, in ns.
 pub fn tai_ns() -> u64 {
     realtime_ns() + u64::from(tai_offset()) * SECOND
@@ -111,15 +104,21 @@ fn offset_of(ns: u64, now: u64) -> Result<i64> {
 
 fn set_by(offset: impl FnOnce(u64, i64) -> Result<i64>) -> Result<()> {
     ntp::set(offset)?;
-    TIMES_SET.fetch_add(1, Relaxed);
-    notify_followers();
+    was_set();
     Ok(())
 }
 
+/// The time of day did not go on as it does by itself.
+pub(super) fn was_set() {
+    TIMES_SET.fetch_add(1, Relaxed);
+    notify_followers();
+}
+
 /// CLOCK_REALTIME's offset is this from now on, and grows no faster than that. The caller's lock
-/// keeps others out.
-pub(super) fn publish(offset: i64, fastest: i64) {
+/// keeps others out. So is that of CLOCK_TAI to it, in s.
+pub(super) fn publish(offset: i64, fastest: i64, tai: i64) {
     OFFSET.store(offset, Relaxed);
+    TAI.store(tai as u32, Relaxed);
     FASTEST.store(fastest, Relaxed);
     arch::vdso::set_realtime_offset(offset);
 }

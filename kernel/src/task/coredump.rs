@@ -11,7 +11,7 @@ use elf::abi::{
     EI_NIDENT, ET_CORE, EV_CURRENT, NT_AUXV, NT_PRFPREG, NT_PRPSINFO, NT_PRSTATUS, NT_SIGINFO,
     PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE,
 };
-use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, RLIMIT_CORE, S_IFREG};
+use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, RESOLVE_IN_ROOT, RLIMIT_CORE, S_IFREG};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::signal::Info;
@@ -20,7 +20,7 @@ use crate::arch::{ABIS, regset};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, New};
 use crate::fs::io::Source as Bytes;
-use crate::fs::walk::Walk;
+use crate::fs::walk::{Scope, Walk};
 use crate::fs::{self, File, OpenFlags, perm};
 use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, page_up};
@@ -171,15 +171,17 @@ pub fn leave() {
 fn create(signal: u32) -> Result<Arc<File>> {
     let (thread, name) = (current(), core_name::make(signal)?);
     let of_root = super::with_space(|space| space.dumpable() == OF_ROOT);
-    if of_root {
-        // Not where the program's user leads: a whole path, by the machine's own root.
-        if name.first() != Some(&b'/') || !thread.fs().root().is(&fs::root()) {
-            return Err(Errno::EPERM);
-        }
-        thread.act_as_root()?;
-    }
     let context = thread.fs();
     let mut walk = Walk::new(&context);
+    if of_root {
+        // Not where the program's user leads: a whole path, from the machine's own root.
+        if name.first() != Some(&b'/') {
+            return Err(Errno::EPERM);
+        }
+        let scope = Scope::from_bits(RESOLVE_IN_ROOT.into())?;
+        walk = walk.within(scope, Some(&fs::root()));
+        thread.act_as_root()?;
+    }
     let (here, last) = walk.parent(None, &name)?;
     let name = last.last_component(Errno::EISDIR)?;
     perm::check(&here, perm::WRITE | perm::EXECUTE)?;

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-use crossings::{Name, Section, Snapshot, Table};
+use crossings::{Kind, Name, Section, Snapshot, Table};
 use zerocopy::FromZeros;
 
 use super::{Process, Thread, current, sched};
@@ -75,6 +75,12 @@ impl Group {
         tables.iter().for_each(|table| sum.add(table));
         Ok(sum)
     }
+}
+
+/// How often there was a crossing of a kind on a CPU, of whatever group, since the machine's start.
+pub fn on_cpu(cpu: usize, kind: Kind) -> u64 {
+    let all = TABLES.iter().filter_map(Once::get);
+    all.map(|tables| tables[cpu].get(kind)).sum()
 }
 
 /// A snapshot without counts, which never lies on the stack.

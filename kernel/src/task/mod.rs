@@ -7,6 +7,7 @@ pub mod clock;
 pub mod core_name;
 pub mod coredump;
 pub mod count_groups;
+pub mod cpu_times;
 pub mod credentials;
 pub mod elf;
 mod elf_property;

@@ -18,6 +18,7 @@ use ntp::Ntp;
 
 use super::clock;
 use super::timer::{Expire, Timer};
+use super::work_queue::{self, Work};
 use crate::errno::Result;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -35,23 +36,39 @@ static STATE: Mutex<State> = Mutex::new(State {
 
 impl State {
     fn publish(&self) {
-        clock::publish(self.ntp.offset(), self.ntp.fastest());
+        let ntp = &self.ntp;
+        clock::publish(ntp.offset(), ntp.fastest(), ntp.tai());
     }
 }
 
-/// The work that moves the clock.
-struct Mover;
+/// The work that moves the clock; where that leaps, it is queued to tell so, which may wait.
+struct Mover(work_queue::Link);
 
 impl Expire for Mover {
     fn expire(self: Arc<Self>) {
         let mut state = STATE.lock();
+        let before = state.ntp.tai();
         state.ntp.advance(clock::monotonic_ns());
         state.publish();
+        let leaps = state.ntp.tai() != before;
         // There is memory for it: this CPU's queue had it among its members until now.
-        let armed = arm(&state.ntp, self).unwrap_or(None);
+        let armed = arm(&state.ntp, self.clone()).unwrap_or(None);
         let spent = core::mem::replace(&mut state.armed, armed);
         drop(state);
         drop(spent);
+        if leaps {
+            work_queue::queue(self);
+        }
+    }
+}
+
+impl Work for Mover {
+    fn link(&self) -> &work_queue::Link {
+        &self.0
+    }
+
+    fn run(self: Arc<Self>) {
+        clock::was_set();
     }
 }
 
@@ -73,11 +90,11 @@ pub fn now() -> Ntp {
 /// # Errors
 /// ENOMEM, and nothing is changed.
 pub fn change(change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
-    let mover = try_arc(Mover)?;
+    let mover = try_arc(Mover(work_queue::Link::default()))?;
     let mut state = STATE.lock();
     let mut ntp = state.ntp;
     ntp.advance(clock::monotonic_ns());
-    let before = ntp.fastest();
+    let (before, tai) = (ntp.fastest(), ntp.tai());
     change(&mut ntp);
     let armed = arm(&ntp, mover)?;
     let spent = core::mem::replace(&mut state.armed, armed);
@@ -85,7 +102,7 @@ pub fn change(change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
     state.publish();
     drop(state);
     drop(spent);
-    if ntp.fastest() > before {
+    if ntp.fastest() > before || ntp.tai() != tai {
         clock::notify_followers();
     }
     Ok(ntp)

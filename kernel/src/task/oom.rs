@@ -117,7 +117,7 @@ pub fn make_room() -> bool {
 /// Ends the process that holds most memory, unless sockets that nobody can receive had some, or one
 /// dies already; `more`: also where there is some, but not enough. False if there is none.
 fn free_some(more: bool) -> bool {
-    if current().must_die() || inflight::collect() {
+    if current().must_die() || inflight::collect_for_memory() {
         return true;
     }
     // Others that want memory just now find the victim of this one dying.

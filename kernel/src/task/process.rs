@@ -167,7 +167,7 @@ pub struct Process {
     /// Whether a wait(2) has taken it.
     buried: AtomicBool,
     /// The signal that the parent gets at the end; 0 for none.
-    pub(super) exit_signal: AtomicU32,
+    pub exit_signal: AtomicU32,
     /// How many programs it has begun.
     exec_id: AtomicU64,
     /// The same of its parent when it was made (Linux's parent_exec_id).

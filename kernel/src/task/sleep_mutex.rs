@@ -3,8 +3,9 @@
 use core::ops::{Deref, DerefMut};
 
 use crate::arch::spin::{SpinMutex, SpinMutexGuard};
+use crate::errno::{Errno, Result};
 use crate::sync::lockdep::{Class, Held};
-use crate::task::wait_queue::{WaitError, WaitQueue};
+use crate::task::wait_queue::WaitQueue;
 
 /// A lock whose waiters sleep.
 pub struct SleepMutex<T: ?Sized> {
@@ -35,7 +36,8 @@ impl<T> SleepMutex<T> {
 }
 
 impl<T: ?Sized> SleepMutex<T> {
-    /// Takes the lock, asleep until it is free.
+    /// Takes the lock, asleep until it is free. Not from a system call where its holder may touch a
+    /// program's memory: that waits for memory, perhaps for the end of the caller's process.
     #[inline]
     pub fn lock(&self) -> SleepMutexGuard<'_, T> {
         let held = self.class.sleep();
@@ -48,18 +50,17 @@ impl<T: ?Sized> SleepMutex<T> {
         self.value.get_mut()
     }
 
-    /// Takes the lock, asleep until it is free or a signal kills the process.
-    pub fn lock_killable(&self) -> Result<SleepMutexGuard<'_, T>, WaitError> {
+    /// Takes the lock, asleep until it is free.
+    ///
+    /// # Errors
+    /// EINTR: a signal kills the process.
+    #[inline]
+    pub fn lock_killable(&self) -> Result<SleepMutexGuard<'_, T>> {
         let held = self.class.sleep();
-        let mut value = self.value.try_lock();
-        if value.is_none() {
-            let waited = self.waiters.wait_killable(|| {
-                value = self.value.try_lock();
-                value.is_some()
-            });
-            // It may have been woken in another's place.
-            waited.inspect_err(|_| _ = self.waiters.wake_one())?;
-        }
+        let value = match self.value.try_lock() {
+            None => Some(self.wait_killable()?),
+            free => free,
+        };
         Ok(self.lend(value, held))
     }
 
@@ -91,6 +92,18 @@ impl<T: ?Sized> SleepMutex<T> {
             value.is_some()
         });
         value
+    }
+
+    #[cold]
+    fn wait_killable(&self) -> Result<SpinMutexGuard<'_, T>> {
+        let mut value = None;
+        let waited = self.waiters.wait_killable(|| {
+            value = self.value.try_lock();
+            value.is_some()
+        });
+        // It may have been woken in another's place.
+        _ = waited.inspect_err(|_| _ = self.waiters.wake_one());
+        value.ok_or(Errno::EINTR)
     }
 }
 

@@ -28,6 +28,10 @@ pub struct Tick {
     due: AtomicU64,
     /// Since when it does not look for being inside a guest; 0 if it is not.
     inside: AtomicU64,
+    /// How often it found a program, and how often the kernel.
+    samples: [AtomicU64; 2],
+    /// Ticks inside guests, which count as programs.
+    guest: AtomicU64,
 }
 
 fn period() -> u64 {
@@ -41,12 +45,31 @@ impl Tick {
         Tick {
             due: AtomicU64::new(u64::MAX),
             inside: AtomicU64::new(0),
+            samples: [const { AtomicU64::new(0) }; 2],
+            guest: AtomicU64::new(0),
         }
     }
 
     /// When it looks next, in ticks; MAX for not at all.
     pub(super) fn due(&self) -> u64 {
         self.due.load(Relaxed)
+    }
+
+    /// How often it found a program, and how often the kernel.
+    pub(super) fn samples(&self) -> [u64; 2] {
+        [0, 1].map(|kind| self.samples[kind].load(Relaxed))
+    }
+
+    /// Ticks inside guests.
+    pub(super) fn guest(&self) -> u64 {
+        self.guest.load(Relaxed)
+    }
+
+    /// It found `thread` so, so many times.
+    fn add_samples(&self, thread: &Thread, from: Interrupted, times: u64) {
+        thread.sched.add_samples(from, times);
+        let count = &self.samples[from as usize];
+        count.store(count.load(Relaxed) + times, Relaxed);
     }
 
     /// The clock of `cpu`, whose tick this is, struck: is it time to look?
@@ -61,7 +84,7 @@ impl Tick {
         // The whole time that the look was due is of one kind, as far as it is this thread's.
         let since = self.due().max(cpu.sched().charged());
         let times = 1 + now.saturating_sub(since) / period();
-        thread.sched.add_samples(from, times);
+        self.add_samples(thread, from, times);
         self.due.store(now + period(), Relaxed);
         real_time::tick(cpu, thread, now);
     }
@@ -69,7 +92,7 @@ impl Tick {
     /// The CPU idles after `last`, which slept in the kernel when it was looked at if that is due.
     pub(super) fn leave(&self, last: &Thread, now: u64) {
         if now >= self.due() {
-            last.sched.add_samples(Interrupted::Kernel, 1);
+            self.add_samples(last, Interrupted::Kernel, 1);
             self.due.store(u64::MAX, Relaxed);
         }
     }
@@ -103,9 +126,9 @@ fn begin(cpu: &Cpu) {
     let now = time::now_ticks();
     let inside = cpu.tick().inside.load(Relaxed);
     if inside != 0 {
-        current()
-            .sched
-            .add_samples(Interrupted::Program, (now - inside) / period());
+        let (tick, passed) = (cpu.tick(), now - inside);
+        tick.add_samples(current(), Interrupted::Program, passed / period());
+        tick.guest.store(tick.guest() + passed, Relaxed);
         cpu.tick().inside.store(0, Relaxed);
     }
     cpu.tick().due.store(now + period(), Relaxed);

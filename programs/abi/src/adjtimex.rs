@@ -283,6 +283,65 @@ fn steps() {
     set_rate(10_000, 0);
 }
 
+/// Runs the part of leap seconds: they are inserted, deleted, or asked for and taken back.
+pub fn run_leaps() {
+    const DAY: i64 = 86_400;
+    let set = |ns| {
+        let time = time(ns);
+        // SAFETY: the time outlives the call.
+        unsafe { libc::clock_settime(CLOCK_REALTIME, &time) }
+    };
+    // The clock counts as right, or its state could not be told.
+    let ask = |status: c_int| {
+        adjust(libc::ADJ_STATUS | libc::ADJ_MAXERROR, |asked| {
+            asked.status = status
+        })
+    };
+    // Waits until adjtimex returns another state, and tells it with the second of the day.
+    let tell_next = |what: &str, last: c_int, tai: i32| {
+        let end = now(CLOCK_MONOTONIC_RAW) + 20 * SECOND;
+        let mut found = adjust(0, |_| ());
+        while found.0 == last && now(CLOCK_MONOTONIC_RAW) < end {
+            thread::sleep(Duration::from_millis(5));
+            found = adjust(0, |_| ());
+        }
+        let (state, told) = found;
+        let (second, leapt) = (told.time.tv_sec.rem_euclid(DAY), told.tai - tai);
+        println!("{what}: {state} at {second}, TAI {leapt:+}");
+        state
+    };
+    let begin = now(CLOCK_REALTIME);
+    let since = now(CLOCK_MONOTONIC_RAW);
+    let midnight = (begin / SECOND / DAY + 2) * DAY;
+    for (what, status) in [("inserted", libc::STA_INS), ("deleted", libc::STA_DEL)] {
+        tell("set", set((midnight - 4) * SECOND + SECOND / 2));
+        let (state, before) = ask(status);
+        tell(what, state);
+        let mut state = state;
+        for _ in 0..if status == libc::STA_INS { 3 } else { 2 } {
+            state = tell_next(what, state, before.tai);
+        }
+        ask(0);
+        tell_next("taken back", state, before.tai);
+    }
+    tell("set", set((midnight - 4) * SECOND + SECOND / 2));
+    let (state, before) = ask(libc::STA_INS);
+    let state = tell_next("asked for", state, before.tai);
+    tell("and the clock set", set((midnight - 1) * SECOND));
+    ask(libc::STA_INS);
+    wait(2 * SECOND);
+    let (after, told) = adjust(0, |_| ());
+    println!(
+        "it does not come: {}, {}",
+        after == state,
+        told.tai == before.tai
+    );
+    ask(0);
+    tell_next("taken back", state, before.tai);
+    set(begin + now(CLOCK_MONOTONIC_RAW) - since);
+    adjust(libc::ADJ_TAI, |asked| asked.constant = 0);
+}
+
 /// The clock may be wrong by more each second.
 fn errors() {
     tell_adjust("exact", libc::ADJ_STATUS | libc::ADJ_MAXERROR, |asked| {

@@ -65,6 +65,7 @@ fn names() {
         "x.%e.%s.%u.%g.%d.%c",
         "%p",
         "%p.%%.%i",
+        "%P",
         "folder/%e-%",
         "%E.%f",
         "%q%e%",
@@ -115,19 +116,28 @@ fn strangers() {
     let _ = fs::set_permissions(".", fs::Permissions::from_mode(0o777));
     for dumpable in ["0", "1", "2"] {
         sysctl("fs/suid_dumpable", dumpable);
-        for pattern in ["core", "/tmp/suid-core"] {
-            let _ = fs::create_dir("/tmp");
+        for (pattern, root) in [
+            ("core", "/"),
+            ("/tmp/suid-core", "/"),
+            ("/tmp/suid-core", "."),
+        ] {
+            let _ = fs::create_dir_all("tmp");
             sysctl("kernel/core_pattern", pattern);
             // SAFETY: the child ends here.
             let status = in_child(|| unsafe {
                 limit(4096);
+                let root = std::ffi::CString::new(root).expect("no zero");
+                tell("chroot", libc::chroot(root.as_ptr()));
                 libc::setresuid(1000, 1000, 1000);
                 println!("dumpable {}", libc::prctl(libc::PR_GET_DUMPABLE));
                 libc::abort();
             });
             let owner = fs::metadata(pattern).map(|data| data.uid()).ok();
             println!("core {} of {owner:?}", libc::WCOREDUMP(status));
+            let inside = fs::metadata("tmp/suid-core").map(|data| data.uid()).ok();
+            println!("in its root: {inside:?}");
             let _ = fs::remove_file(pattern);
+            let _ = fs::remove_file("tmp/suid-core");
         }
     }
     sysctl("fs/suid_dumpable", "0");

@@ -1,6 +1,7 @@
 //! Files: flags, offsets, links, renames, times, and the errors of all these.
 
 use std::mem;
+use std::ptr;
 use std::sync::atomic::AtomicU8;
 
 use libc::{
@@ -433,6 +434,7 @@ unsafe fn descriptors() {
         );
         tell("fcntl of nothing", libc::fcntl(99, libc::F_GETFD));
         tell("an odd command", libc::fcntl(file, 9999));
+        hints(file);
         tell("flock", libc::flock(file, libc::LOCK_EX));
         let second = open(c"descriptors", O_RDWR);
         tell(
@@ -440,4 +442,28 @@ unsafe fn descriptors() {
             libc::flock(second, libc::LOCK_EX | libc::LOCK_NB),
         );
     }
+}
+
+/// How long what is written to a file is said to live: the inode keeps it.
+unsafe fn hints(file: c_int) {
+    const GET: c_int = 1035;
+    const SET: c_int = 1036;
+    let set = |what: &str, hint: u64| unsafe {
+        tell(what, libc::fcntl(file, SET, &raw const hint));
+    };
+    let get = |what: &str, file: c_int| {
+        let mut hint = 99u64;
+        // SAFETY: room for a number.
+        tell(what, unsafe { libc::fcntl(file, GET, &raw mut hint) });
+        println!("{hint}");
+    };
+    get("no hint", file);
+    set("extreme", 5);
+    set("more than that", 6);
+    set("much more", 5 << 32);
+    let nowhere = ptr::null::<u64>();
+    tell("nowhere", unsafe { libc::fcntl(file, SET, nowhere) });
+    get("by another", open(c"descriptors", O_RDONLY));
+    set("none", 0);
+    get("afterwards", file);
 }

@@ -105,12 +105,14 @@ use std::ffi::CStr;
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("adjtimex") => adjtimex::run(),
+        Some("leap") => adjtimex::run_leaps(),
         Some("age") => age::run(),
         Some("low") if std::env::args().nth(2).is_some() => low::after_exec(),
         Some("low") => low::run(),
         Some("memory") => memory::run(),
         Some("mlock") => mlock::run(),
         Some("oom") => oom::run(),
+        Some("oom-waiting") => oom::run_waiting(),
         Some("options") => options::run(),
         Some("corked") => corked::run(),
         Some("counts") => counts::run(),

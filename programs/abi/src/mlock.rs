@@ -18,7 +18,7 @@ const MCL_ONFAULT: c_int = 4;
 
 /// Runs this part.
 pub fn run() {
-    let parts: [(&str, unsafe fn()); 10] = [
+    let parts: [(&str, unsafe fn()); 11] = [
         ("new mappings", future),
         ("on fault", on_fault),
         ("the heap", heap),
@@ -29,6 +29,7 @@ pub fn run() {
         ("no locks", forbidden),
         ("kinds", kinds),
         ("data", data),
+        ("the machine's count", counted),
     ];
     for (what, part) in parts {
         println!("{what}:");
@@ -319,4 +320,33 @@ unsafe fn data() {
         tell_ok("short", map(16, BOTH, MAP_PRIVATE) != MAP_FAILED);
         tell_ok("one more", map(1, BOTH, MAP_PRIVATE) != MAP_FAILED);
     }
+}
+
+/// What /proc/meminfo tells of locked pages. Linux folds its counts in after a while.
+unsafe fn counted() {
+    const PAGES: usize = 2048;
+    let near = |wanted: i64| {
+        (0..500).any(|_| {
+            // SAFETY: it only waits.
+            unsafe { libc::usleep(20_000) };
+            (machine("Mlocked:") - wanted).abs() < 1024
+        })
+    };
+    unsafe {
+        let before = machine("Mlocked:");
+        let at = map(PAGES, BOTH, MAP_PRIVATE);
+        tell("mlock", libc::mlock(at, PAGES * PAGE));
+        tell("8 MiB more", near(before + 8192));
+        tell("cannot be evicted", machine("Unevictable:") >= 7168);
+        tell("munlock", libc::munlock(at, PAGES * PAGE));
+        tell("as before", near(before));
+    }
+}
+
+/// KiB that /proc/meminfo tells.
+fn machine(name: &str) -> i64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    number.and_then(|number| number.parse().ok()).unwrap_or(-1)
 }

@@ -29,6 +29,15 @@ pub fn run() {
     }
 }
 
+/// Runs the part of those who wait behind others.
+pub fn run_waiting() {
+    adjust("-1000");
+    // SAFETY: children do what is written here, and nothing else.
+    unsafe {
+        behind_a_writer();
+    }
+}
+
 /// Moves this process's place among those that end.
 fn adjust(score: &str) {
     _ = fs::write("/proc/self/oom_score_adj", score);
@@ -142,6 +151,40 @@ unsafe fn beside() {
         let wants = child(|| take(45 * share));
         println!("who wants more ends with {:#x}", wait(wants));
         println!("who has most ends with {:#x}", wait(most));
+        libc::close(ends[1]);
+        println!("who rests ends with {:#x}", wait(rests));
+    }
+}
+
+/// The process with most waits to write to a file to which another writes, which waits for memory:
+/// it ends all the same, and nobody in its place.
+unsafe fn behind_a_writer() {
+    unsafe {
+        let share = hundredth();
+        let mut ends = [-1; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let rests = holder(15 * share, ends);
+        let fd = libc::memfd_create(c"shared".as_ptr(), 0);
+        let byte = 0u8;
+        let most = child(|| {
+            take(55 * share);
+            loop {
+                libc::write(fd, (&raw const byte).cast(), 1);
+                libc::usleep(1000);
+            }
+        });
+        while memory("MemAvailable:") > 35 * share {
+            libc::usleep(10_000);
+        }
+        let writer = child(|| {
+            with_fresh(45 * share, |from| {
+                let written = libc::write(fd, from.cast(), 45 * share);
+                tell_ok("it writes all", written == (45 * share) as isize);
+            })
+        });
+        println!("who writes ends with {:#x}", wait(writer));
+        println!("who waits behind it ends with {:#x}", wait(most));
+        libc::close(fd);
         libc::close(ends[1]);
         println!("who rests ends with {:#x}", wait(rests));
     }

@@ -1,6 +1,7 @@
 //! mseal(2): what may still be done with sealed memory.
 
-use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::{hint, ptr, thread};
 
 use libc::{
     MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_PRIVATE, MAP_SHARED, MREMAP_FIXED, MREMAP_MAYMOVE,
@@ -23,6 +24,8 @@ pub fn run() {
         tell_end("advised", in_child(|| advised()));
         tell_end("the heap", in_child(|| heap()));
         tell_end("large", in_child(|| large()));
+        tell_end("attached", in_child(|| attached()));
+        tell_end("raced", in_child(|| raced()));
     }
 }
 
@@ -182,4 +185,72 @@ unsafe fn large() {
         seal("all", at, LARGE);
         tell("munmap of a part", libc::munmap(at.cast(), LARGE / 2));
     }
+}
+
+/// A sealed attachment of a segment stays, though shmdt says nothing of that.
+unsafe fn attached() {
+    unsafe {
+        let segment = libc::shmget(libc::IPC_PRIVATE, PAGE, 0o600);
+        let at: *mut u8 = libc::shmat(segment, ptr::null(), 0).cast();
+        at.write(9);
+        seal("an attachment", at, PAGE);
+        tell("shmdt", libc::shmdt(at.cast()));
+        tell("it holds", at.read());
+        tell("shmdt again", libc::shmdt(at.cast()));
+        libc::shmctl(segment, libc::IPC_RMID, ptr::null_mut());
+    }
+}
+
+/// Another thread takes away, or empties, what this one seals: from then on nothing changes.
+unsafe fn raced() {
+    const ROUNDS: usize = 300;
+    // So far apart that each touched page has a table of its own.
+    const STEP: usize = 2 << 20;
+    const TOUCHED: usize = 64;
+    let race = |what: &str, len: usize, removes: bool, act: fn(*mut u8, usize) -> c_int| unsafe {
+        let rights = if removes { BOTH } else { PROT_READ };
+        let (mut changed, mut torn) = (0i64, 0i64);
+        for round in 0..ROUNDS {
+            let at = map(len, BOTH, MAP_PRIVATE);
+            libc::madvise(at.cast(), len, libc::MADV_NOHUGEPAGE);
+            let places: Vec<_> = (0..len).step_by(STEP).map(|place| at.add(place)).collect();
+            places.iter().for_each(|place| place.write(5));
+            libc::mprotect(at.cast(), len, rights);
+            let (ready, place) = (AtomicUsize::new(0), at.expose_provenance());
+            let acted = thread::scope(|scope| {
+                let other = scope.spawn(|| {
+                    ready.store(1, Release);
+                    act(ptr::with_exposed_provenance_mut(place), len)
+                });
+                while ready.load(Acquire) == 0 {
+                    hint::spin_loop();
+                }
+                (0..round * 40).for_each(|_| hint::spin_loop());
+                let sealed = libc::syscall(SEAL, at, len, 0) == 0;
+                let held = |place: &*mut u8| place.read_volatile();
+                let before: Option<Vec<_>> = sealed.then(|| places.iter().map(held).collect());
+                let acted = other.join().unwrap();
+                if let Some(before) = before {
+                    let after: Vec<_> = places.iter().map(held).collect();
+                    changed += i64::from(before != after);
+                    torn += i64::from(removes && acted == 0);
+                }
+                acted
+            });
+            if acted == 0 {
+                libc::munmap(at.cast(), len);
+            }
+        }
+        tell(&format!("{what}: changed after it was sealed"), changed);
+        tell(&format!("{what}: sealed and gone"), torn);
+    };
+    fn gone(at: *mut u8, len: usize) -> c_int {
+        unsafe { libc::munmap(at.cast(), len) }
+    }
+    fn emptied(at: *mut u8, len: usize) -> c_int {
+        unsafe { libc::madvise(at.cast(), len, libc::MADV_DONTNEED) }
+    }
+    race("munmap", TOUCHED * STEP, true, gone);
+    race("a large madvise", TOUCHED * STEP, false, emptied);
+    race("a small madvise", PAGE, false, emptied);
 }

@@ -158,6 +158,7 @@ unsafe fn ranges() {
         ("vm/drop_caches", &["0", "1", "4", "5"]),
         // Not 0: whoever shares the machine could map nothing meanwhile.
         ("vm/max_map_count", &["-1", "2147483647", "2147483648"]),
+        ("vm/min_free_kbytes", &["-1", "8195", "x"]),
         ("vm/overcommit_memory", &["-1", "0", "1", "3"]),
         ("vm/overcommit_ratio", &["0", "100", "2147483648"]),
         ("vm/overcommit_kbytes", &["-1", "5", "0"]),
@@ -178,8 +179,23 @@ unsafe fn ranges() {
             println!("  not as before");
         }
     }
+    let before = content("vm/min_free_kbytes");
+    write("vm/min_free_kbytes", "16384");
+    println!("kept free: {}", (4090..=4160).contains(&least_free()));
+    write("vm/min_free_kbytes", &before);
     // It cannot be set back by a write.
     write("vm/overcommit_ratio", "50");
+}
+
+/// The free pages of all zones of which programs get none.
+fn least_free() -> u64 {
+    let text = std::fs::read_to_string("/proc/zoneinfo").unwrap_or_default();
+    let lines = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("min "));
+    lines
+        .filter_map(|pages| pages.trim().parse::<u64>().ok())
+        .sum()
 }
 
 /// The content, where it does not depend on the machine.
@@ -192,11 +208,13 @@ fn content_but_machine(path: &str) -> String {
         | "fs/inotify/max_user_instances"
         | "kernel/shmmax"
         | "vm/overcommit_ratio"
+        | "vm/min_free_kbytes"
         | "vm/overcommit_kbytes" => {
             let known = [
                 "0",
                 "5",
                 "100",
+                "8195",
                 "2147483647",
                 "9223372036854775807",
                 "18446744073709551615",

@@ -64,8 +64,8 @@ pub const FCNTL: Group = Group {
         1032 F_GETPIPE_SZ Whole;
         1033 F_ADD_SEALS Whole;
         1034 F_GET_SEALS Whole;
-        1035 F_GET_RW_HINT Absent;
-        1036 F_SET_RW_HINT Absent;
+        1035 F_GET_RW_HINT Whole;
+        1036 F_SET_RW_HINT Whole;
     },
 };
 

@@ -220,20 +220,16 @@ pub fn set_heap_end(
 /// EINVAL if one has, EPERM if one keeps its content, ENOMEM.
 #[inline(always)]
 pub fn discard(range: Range<usize>, without: Option<Flags>) -> Result<()> {
-    with_own(is_large(&range), |space| {
-        let mut error = Errno::EINVAL;
-        let allowed = |vma: &Vma| {
-            if vma.keeps_content() {
-                error = Errno::EPERM;
-                return false;
-            }
-            without.is_none_or(|flag| !vma.flags.has(flag))
-        };
-        if !space.all_vmas(range.clone(), allowed) {
-            return Err(error);
+    let may = |vma: &Vma| {
+        if vma.keeps_content() {
+            return Err(Errno::EPERM);
         }
-        space.discard(range)
-    })
+        match without {
+            Some(flag) if vma.flags.has(flag) => Err(Errno::EINVAL),
+            _ => Ok(()),
+        }
+    };
+    with_own(is_large(&range), |space| space.discard(range, may))
 }
 
 /// Leaves this CPU without an address space: before it idles, and before the last thread that holds

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
-use super::vma::Protection;
+use super::vma::{Protection, Vma};
 use super::vmas::Removed;
 use crate::arch::irq::{self, Interrupted};
 use crate::errno::{Errno, Result};
@@ -24,6 +24,21 @@ const MANY: usize = 32;
 #[inline]
 pub fn is_large(range: &Range<usize>) -> bool {
     range.len() > AT_ONCE
+}
+
+/// A large range is taken away while this lives. Dropped without the space's lock.
+pub(super) struct Leaving<'a> {
+    space: &'a AddressSpace,
+    range: Range<usize>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let leaving = &mut self.space.lock().leaving;
+        if let Some(at) = leaving.iter().position(|range| *range == self.range) {
+            leaving.swap_remove(at);
+        }
+    }
 }
 
 impl Space {
@@ -58,11 +73,11 @@ impl AddressSpace {
     /// `pause` after each but the last.
     ///
     /// # Errors
-    /// The errors of `pause`.
+    /// The errors of `change` and `pause`.
     pub(super) fn each_part(
         &self,
         range: Range<usize>,
-        mut change: impl FnMut(&mut Space, Range<usize>),
+        mut change: impl FnMut(&mut Space, Range<usize>) -> Result<()>,
         pause: impl Fn() -> Result<()>,
     ) -> Result<()> {
         let (mut at, large) = (range.start, is_large(&range));
@@ -73,7 +88,7 @@ impl AddressSpace {
             } else {
                 range.end
             };
-            change(&mut space, at..end);
+            change(&mut space, at..end)?;
             drop(space);
             at = end;
             if at < range.end {
@@ -87,10 +102,14 @@ impl AddressSpace {
     pub(super) fn each_part_of(
         &self,
         range: Range<usize>,
-        change: impl FnMut(&mut Space, Range<usize>),
+        mut change: impl FnMut(&mut Space, Range<usize>),
     ) {
+        let changed = |space: &mut Space, part| {
+            change(space, part);
+            Ok(())
+        };
         // Others run, and that never fails.
-        _ = self.each_part(range, change, || {
+        _ = self.each_part(range, changed, || {
             cond_resched();
             Ok(())
         });
@@ -100,7 +119,7 @@ impl AddressSpace {
     #[inline]
     pub fn unmap(&self, range: Range<usize>, gone: &mut Removed) -> Result<()> {
         if is_large(&range) {
-            self.empty_first(range.clone(), gone)?;
+            let _leaving = self.empty_first(range.clone(), gone)?;
             // Whole VMAs, which needs no memory.
             return self.each_vmas(range, |space, part| space.unmap(self.context(), part, gone));
         }
@@ -134,26 +153,52 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Empties a large range part by part, which is removed, or replaced, afterwards.
+    /// Empties a large range part by part, which is removed, or replaced, while the result lives.
     #[cold]
     #[inline(never)]
-    pub(super) fn empty_first(&self, range: Range<usize>, gone: &mut Removed) -> Result<()> {
-        // What can fail does so while nothing is lost.
-        self.lock().vmas.cut_out_for_long(&range, gone)?;
-        self.empty(range, true)
+    pub(super) fn empty_first(
+        &self,
+        range: Range<usize>,
+        gone: &mut Removed,
+    ) -> Result<Leaving<'_>> {
+        let leaving = self.leave(range.clone(), gone)?;
+        let empty = |space: &mut Space, part| {
+            space.empty(self.context(), part, true);
+            Ok(())
+        };
+        self.each_part(range, empty, cond_resched_killable)?;
+        Ok(leaving)
     }
 
-    /// Lets go of the content of a range of pages; what was promised there stands. Waits if the
-    /// range is large.
-    pub fn discard(&self, range: Range<usize>) -> Result<()> {
-        let covered = self.lock().vmas.covers(range.clone());
-        self.empty(range, false)?;
+    /// What can fail does so while nothing is lost.
+    pub(super) fn leave(&self, range: Range<usize>, gone: &mut Removed) -> Result<Leaving<'_>> {
+        let mut space = self.lock();
+        space.leaving.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        space.vmas.cut_out_for_long(&range, gone)?;
+        space.leaving.push(range.clone());
+        Ok(Leaving { space: self, range })
+    }
+
+    /// Lets go of the content of a range of pages, as far as `may` refuses none of its VMAs; what
+    /// was promised there stands. Waits if the range is large.
+    ///
+    /// # Errors
+    /// Those of `may`; ENOMEM where not all is mapped.
+    pub fn discard(&self, range: Range<usize>, may: impl Fn(&Vma) -> Result<()>) -> Result<()> {
+        let all_may = |space: &Space, part| space.vmas.touching(part).try_for_each(&may);
+        if is_large(&range) {
+            // Nothing goes where one refuses from the first.
+            all_may(&self.read_lock(), range.clone())?;
+        }
+        let mut covered = true;
+        let empty = |space: &mut Space, part: Range<usize>| {
+            all_may(space, part.clone())?;
+            covered &= space.vmas.covers(part.clone());
+            space.empty(self.context(), part, false);
+            Ok(())
+        };
+        self.each_part(range, empty, cond_resched_killable)?;
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
-    }
-
-    fn empty(&self, range: Range<usize>, tables: bool) -> Result<()> {
-        let empty = |space: &mut Space, part| space.empty(self.context(), part, tables);
-        self.each_part(range, empty, cond_resched_killable)
     }
 
     /// Changes what the program may do with a range of pages. Waits if the range is large.

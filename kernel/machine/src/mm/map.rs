@@ -93,11 +93,12 @@ impl AddressSpace {
         // Declared before the lock, so that one that is not mapped is dropped after it is released:
         // its file may end with it, and sleep.
         let vma;
+        let _leaving;
         let mut space = self.lock();
         let (mut start, mut taken) = space.admit(&request, flags, len)?;
         if taken && is_large(&(start..start + len)) {
             drop(space);
-            self.empty_first(start..start + len, gone)?;
+            _leaving = self.empty_first(start..start + len, gone)?;
             space = self.lock();
             (start, taken) = space.admit_again(&request, flags, len)?;
         }

@@ -9,20 +9,54 @@ use crate::errno::{Errno, Result};
 use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
-    /// Changes the behaviour of a range of pages. Waits if the range is large.
-    pub fn set_flags(&self, range: Range<usize>, flags: Flags, on: bool) -> Result<()> {
-        self.change_flags(range, |old| old.set(flags, on))
+    /// Changes the behaviour of a range of pages, as far as `may` refuses none of its VMAs. Waits if
+    /// the range is large.
+    ///
+    /// # Errors
+    /// ENOMEM, also where not all is mapped; those of `may`.
+    pub fn set_flags(
+        &self,
+        range: Range<usize>,
+        flags: Flags,
+        on: bool,
+        may: impl Fn(&Vma) -> Result<()>,
+    ) -> Result<()> {
+        let all_may = |space: &Space, part| space.vmas.touching(part).try_for_each(&may);
+        self.change_flags(range, |old| old.set(flags, on), all_may)
+    }
+
+    /// Has a range of pages stay, with its rights (mseal). Waits if the range is large.
+    ///
+    /// # Errors
+    /// ENOMEM, also where not all is mapped, or some is just being taken away.
+    pub fn seal(&self, range: Range<usize>) -> Result<()> {
+        let stays = |space: &Space, part: Range<usize>| {
+            let leaves = |other: &Range<usize>| other.start < part.end && part.start < other.end;
+            let stays = space.vmas.covers(part.clone()) && !space.leaving.iter().any(leaves);
+            if stays { Ok(()) } else { Err(Errno::ENOMEM) }
+        };
+        stays(&self.read_lock(), range.clone())?;
+        self.change_flags(range, |old| old.set(Flags::SEALED, true), stays)
     }
 
     /// Locks a range of pages, or unlocks them, as `flags` say. Waits if the range is large.
     pub fn lock_pages(&self, range: Range<usize>, flags: Flags) -> Result<()> {
-        self.change_flags(range, |old| old.set(Flags::UNLOCKED, false).with(flags))
+        let new = |old: Flags| old.set(Flags::UNLOCKED, false).with(flags);
+        self.change_flags(range, new, |_, _| Ok(()))
     }
 
-    fn change_flags(&self, range: Range<usize>, new: impl Fn(Flags) -> Flags) -> Result<()> {
+    /// Changes the flags of the VMAs of a range, part by part if it is large, as long as `check`
+    /// refuses no part.
+    fn change_flags(
+        &self,
+        range: Range<usize>,
+        new: impl Fn(Flags) -> Flags,
+        check: impl Fn(&Space, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
         let changes = |vma: &Vma| new(vma.flags) != vma.flags;
         let mut covered = true;
         self.each_vmas(range, |space, part| {
+            check(space, part.clone())?;
             covered &= space.vmas.covers(part.clone());
             space.vmas.check_cuts(&part, changes)?;
             space.vmas.change(part, |vma| vma.flags = new(vma.flags))

@@ -319,7 +319,7 @@ selftest! {
         let protected = |rights| after(|space| space.protect(page.clone(), rights).unwrap());
         assert_eq!(protected(Rights::READ), (Some(1), false));
         assert_eq!(protected(Rights::NONE), (None, false));
-        assert_eq!(after(|space| space.discard(page.clone()).unwrap()), (Some(0), true));
+        assert_eq!(after(|space| space.discard(page.clone(), |_| Ok(())).unwrap()), (Some(0), true));
         let unmap = |space: &Arc<AddressSpace>| {
             space.unmap(page.clone(), &mut Removed::new()).unwrap();
         };
@@ -433,7 +433,7 @@ impl Trial {
             }
             4 => {
                 let whole = expected.range(page..page + pages).count() == pages;
-                assert_eq!(space.discard(range).is_ok(), whole);
+                assert_eq!(space.discard(range, |_| Ok(())).is_ok(), whole);
                 let own = expected
                     .range_mut(page..page + pages)
                     .filter(|(_, entry)| entry.shared.is_none());
@@ -608,7 +608,7 @@ selftest! {
         assert_eq!(space.write(range.end - 1, &[9]), Ok(1));
         assert_eq!((byte(&child, range.end - 1), huge()), (Some(2), 0));
         drop(child);
-        space.discard(range.start..hole).unwrap();
+        space.discard(range.start..hole, |_| Ok(())).unwrap();
         assert_eq!((byte(&space, BASE + 5), byte(&space, range.end - 1)), (Some(0), Some(9)));
         drop(space);
         let lost = free.saturating_sub(frame::free_count());
@@ -711,7 +711,7 @@ selftest! {
         space.add_notifier(notifier).unwrap();
         let (pages, gone) = (TABLES * huge_page::SIZE / PAGE_SIZE, &mut Removed::new());
         let fill = |range: Range<usize>| {
-            space.set_flags(range.clone(), Flags::NO_HUGE, true).unwrap();
+            space.set_flags(range.clone(), Flags::NO_HUGE, true, |_| Ok(())).unwrap();
             for at in range.step_by(huge_page::SIZE) {
                 assert_eq!(space.write(at, &[1]), Ok(1));
             }
@@ -736,7 +736,7 @@ selftest! {
         fill(all.clone());
         remap(&space, all.clone(), PAGE_SIZE, Move::Never, gone).unwrap();
         longest.0.fetch_max(1, Relaxed);
-        space.discard(BASE..BASE + PAGE_SIZE).unwrap();
+        space.discard(BASE..BASE + PAGE_SIZE, |_| Ok(())).unwrap();
         check("cut off");
     }
 }
@@ -763,12 +763,15 @@ selftest! {
         map(&space, BASE, pages, 3).unwrap();
         let all = BASE..BASE + pages * PAGE_SIZE;
         let inside = all.start + PAGE_SIZE..all.end - PAGE_SIZE;
-        space.lock().vmas.cut_out_for_long(&inside, &mut Removed::new()).unwrap();
+        let leaving = space.leave(inside.clone(), &mut Removed::new()).unwrap();
         // Another thread's calls, before the rest of it goes.
         for rights in [Rights::READ, Rights::READ.with(Rights::WRITE)] {
             space.protect(all.clone(), rights).unwrap();
         }
         assert_eq!(space.vmas().count(), 3);
+        assert_eq!(space.seal(inside.start..all.end), Err(Errno::ENOMEM));
+        drop(leaving);
+        assert_eq!(space.seal(all.end - PAGE_SIZE..all.end), Ok(()));
         space.unmap(inside, &mut Removed::new()).unwrap();
         map(&space, all.start + PAGE_SIZE, 1, 3).unwrap();
         assert_eq!(space.vmas().map(|vma| vma.range().len()).next(), Some(2 * PAGE_SIZE));

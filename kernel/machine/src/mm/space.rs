@@ -4,6 +4,7 @@
 extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicUsize, Ordering::*};
 
@@ -54,6 +55,8 @@ pub struct Space {
     pub(super) random: bool,
     /// Calls under way that have changed the rights of VMAs, but not those of all entries yet.
     pub(super) late: usize,
+    /// Large ranges that are taken away part by part: what is left there is not sealed any more.
+    pub(super) leaving: Vec<Range<usize>>,
     /// Pages that it has, without those that CPUs counted in their lines of the lock: wraps.
     pub(super) pages: usize,
     /// Pages that were taken from it, but are still among these.
@@ -213,6 +216,7 @@ impl SpaceUser {
             late: 0,
             pages: 0,
             taken: 0,
+            leaving: Vec::new(),
             peak: 0,
         };
         let inner = SpaceLock::new(inner)?;

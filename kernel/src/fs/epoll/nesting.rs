@@ -45,7 +45,7 @@ impl Look {
     /// # Errors
     /// EINTR: the caller is killed.
     pub fn begin() -> Result<Self> {
-        let mut number = LOOKS.lock_killable().map_err(|_| Errno::EINTR)?;
+        let mut number = LOOKS.lock_killable()?;
         *number += 1;
         let files = Vec::new();
         Ok(Look { number, files })

@@ -9,7 +9,9 @@ use crate::mm::{AddressSpace, PAGE_SIZE, Usage, page_up};
 use crate::put;
 use crate::task::process::Image;
 use crate::task::sched::cond_resched_killable;
-use alloc::sync::Weak;
+use crate::task::{Process, pid_table};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// A copy of a range of a process's memory, as far as it can be read.
@@ -252,6 +254,37 @@ fn usage_lines(size: Option<usize>, usage: &Usage, locked: usize, text: &mut Tex
     ] {
         put!(text, "{name:<15} {value:>8} kB\n");
     }
+}
+
+/// Pages of all programs that are locked, each space once.
+///
+/// # Errors
+/// ENOMEM.
+pub fn locked_pages() -> Result<usize> {
+    let mut spaces = Vec::new();
+    let mut enough = true;
+    let add = |process: &Arc<Process>| {
+        let space = process
+            .find_thread(|_| true)
+            .and_then(|thread| thread.space());
+        if let Some(space) = space.filter(|space| space.totals().locked > 0) {
+            enough &= spaces.try_reserve(1).is_ok();
+            if enough {
+                spaces.push(space);
+            }
+        }
+    };
+    pid_table::for_each(|_| true, add)?;
+    if !enough {
+        return Err(Errno::ENOMEM);
+    }
+    spaces.sort_unstable_by_key(Arc::as_ptr);
+    spaces.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    let locked = |space: Arc<AddressSpace>| -> usize {
+        let vmas = space.vmas().filter(|vma| vma.flags.has(Flags::LOCKED));
+        vmas.map(|vma| space.usage(vma.range()).resident).sum()
+    };
+    Ok(spaces.into_iter().map(locked).sum())
 }
 
 /// Bytes that a locked VMA holds in memory.

@@ -5,7 +5,7 @@ use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
 use crate::errno::{Errno, Result};
 use crate::fs::aio;
 use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
-use crate::mm::{PAGE_SIZE, aslr, commit, frame, map, vmas};
+use crate::mm::{aslr, commit, frame, map, vmas};
 use crate::net::backlog;
 use crate::net::inet::{ping, ports};
 use crate::net::options::DEFAULT_BUFFER;
@@ -333,7 +333,11 @@ pub const SYS: &[(&str, Node)] = &[
             ),
             (
                 "min_free_kbytes",
-                fixed!(frame::watermarks().0 * (PAGE_SIZE / 1024)),
+                Numbers(
+                    |text| put!(text, "{}\n", frame::min_free_kbytes()),
+                    |_, kbytes| Ok(frame::set_min_free_kbytes(kbytes as usize)),
+                    sysctl("vm/min_free_kbytes"),
+                ),
             ),
             (
                 "mmap_min_addr",

@@ -79,8 +79,9 @@ pub fn stat(subject: &Subject, text: &mut Text) -> Result<()> {
     let waits = permitted && subject.state().0 != 'R';
     put!(
         text,
-        " {pending} {blocked} {ignored} {caught} {} 0 0 17",
-        u8::from(waits)
+        " {pending} {blocked} {ignored} {caught} {} 0 0 {}",
+        u8::from(waits),
+        subject.exit_signal()
     );
     let (cpu, (policy, priority)) = subject
         .thread

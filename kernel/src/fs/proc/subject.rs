@@ -9,6 +9,7 @@ use crate::task::rusage::{Times, Usage};
 use crate::task::sched::state;
 use crate::task::{Process, Thread, pid_table};
 use alloc::sync::{Arc, Weak};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Which process or thread a directory is of.
 #[derive(Clone, Copy)]
@@ -112,6 +113,14 @@ impl Subject {
         self.thread
             .as_ref()
             .map_or(self.process.pid(), |thread| thread.tid())
+    }
+
+    /// The signal that tells its parent of its end; −1 for a thread that is not the first.
+    pub fn exit_signal(&self) -> i32 {
+        match self.tid() == self.process.pid() {
+            true => self.process.exit_signal.load(Relaxed) as i32,
+            false => -1,
+        }
     }
 
     pub fn times(&self) -> Times {

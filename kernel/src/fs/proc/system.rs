@@ -2,16 +2,19 @@
 
 use super::super::seq_file::{Node, Text};
 use super::super::{file_lock, mount};
-use super::zones;
+use super::{memory, zones};
 use crate::arch::time::ticks_to_ns;
 use crate::errno::{Errno, Result};
 use crate::keyring;
-use crate::mm::{PAGE_SIZE, commit, frame};
-use crate::task::rusage::{Times, Usage, user_hz};
+use crate::mm::frame::{self, Held};
+use crate::mm::{PAGE_SIZE, commit};
+use crate::task::cpu_times::CpuTimes;
+use crate::task::rusage::{Usage, user_hz};
 use crate::task::{clock, count_groups, current, loadavg, pid_table, queue, uts};
 use crate::{arch, params, put};
 use Node::{Directory, File, Link, Opened, Private, Records, Setting};
 use core::fmt;
+use crossings::Kind;
 
 /// The members of the root besides the processes.
 pub const ROOT: &[(&str, Node)] = &[
@@ -38,7 +41,6 @@ pub const ROOT: &[(&str, Node)] = &[
         "partitions",
         File(|text| put!(text, "major minor  #blocks  name\n\n")),
     ),
-    ("schedstat", File(schedstat)),
     (
         "self",
         Link(|text| put!(text, "{}", current().process_id())),
@@ -61,11 +63,6 @@ pub const ROOT: &[(&str, Node)] = &[
     ("vmstat", File(vmstat)),
     ("zoneinfo", File(zones::zones)),
 ];
-
-/// How often a second Linux's clock strikes here, and its count at boot, five minutes before 32
-/// bits are used up.
-const HZ: u64 = 250;
-const JIFFIES_AT_BOOT: u64 = (1 << 32) - 300 * HZ;
 
 /// The counts of the reader's counting group.
 fn crossings(text: &mut Text) {
@@ -104,14 +101,29 @@ fn filesystems(text: &mut Text) {
     }
 }
 
-/// The head of the table: interrupts are not counted.
+/// Interrupts of each kind on each CPU: those of devices are not told apart.
 fn interrupts(text: &mut Text) {
+    let cpus = arch::cpu::count();
     put!(text, "{:11}", "");
-    for cpu in 0..arch::cpu::count() {
+    for cpu in 0..cpus {
         put!(text, "CPU{cpu:<8}");
     }
     put!(text, "\n");
+    for (label, kind, name) in INTERRUPTS {
+        put!(text, "{label:>4}:");
+        for cpu in 0..cpus {
+            put!(text, " {:>10}", count_groups::on_cpu(cpu, kind));
+        }
+        put!(text, "  {name}\n");
+    }
 }
+
+/// The kinds of interrupts, with a label and a name as those that Linux has for each.
+const INTERRUPTS: [(&str, Kind, &str); 3] = [
+    ("LOC", Kind::InterruptTimer, "Local timer interrupts"),
+    ("IPI", Kind::InterruptIpi, "Inter-processor interrupts"),
+    ("DEV", Kind::InterruptDevice, "Device interrupts"),
+];
 
 /// Linux's table of what interrupts leave to be done later. Here they leave nothing: none ever was.
 fn softirqs(text: &mut Text) {
@@ -157,7 +169,7 @@ fn lockdep(text: &mut Text) {
 
 fn meminfo(text: &mut Text) {
     let free = frame::free_count();
-    let (file, _) = frame::held_by_programs();
+    let file = frame::held().file;
     for (name, frames) in [
         ("MemTotal:", frame::total()),
         ("MemFree:", free),
@@ -202,47 +214,57 @@ fn put_frames(text: &mut Text, head: &str, name: &str, frames: usize) {
 /// The uses of memory. Files are memory here, so they count as shared memory too; nothing is
 /// swapped or written back.
 fn put_held(text: &mut Text, head: &str) {
-    let (file, anonymous) = frame::held_by_programs();
-    let kernel = frame::total().saturating_sub(frame::free_count() + file + anonymous);
+    let Held {
+        file,
+        anonymous,
+        slab,
+    } = frame::held();
+    let locked = memory::locked_pages().unwrap_or_else(|_| {
+        text.fail();
+        0
+    });
+    let active = (file + anonymous).saturating_sub(locked);
     for (name, frames) in [
         ("SwapCached:", 0),
-        ("Active:", file + anonymous),
+        ("Active:", active),
         ("Inactive:", 0),
-        ("Active(anon):", file + anonymous),
+        ("Active(anon):", active),
         ("Inactive(anon):", 0),
         ("Active(file):", 0),
         ("Inactive(file):", 0),
-        ("Unevictable:", 0),
-        ("Mlocked:", 0),
+        ("Unevictable:", locked),
+        ("Mlocked:", locked),
         ("Dirty:", 0),
         ("Writeback:", 0),
         ("AnonPages:", anonymous),
         ("Shmem:", file),
-        ("Slab:", kernel),
+        ("Slab:", slab),
         ("SReclaimable:", 0),
-        ("SUnreclaim:", kernel),
+        ("SUnreclaim:", slab),
     ] {
         put_frames(text, head, name, frames);
     }
 }
 
 fn stat(text: &mut Text) {
-    let cpus = arch::cpu::count() as u64;
-    let (user, system) = busy().in_user_hz();
-    let idle = user_hz(clock::monotonic_ns() * cpus).saturating_sub(user + system);
-    let mut line = |name: fmt::Arguments, share| {
-        let [user, system, idle] = [user, system, idle].map(|time| time / share);
-        put!(text, "{name} {user} 0 {system} {idle} 0 0 0 0 0 0\n");
+    let mut line = |name: fmt::Arguments, times: CpuTimes| {
+        let (user, system) = times.busy.in_user_hz();
+        let [guest, idle] = [times.guest, times.idle].map(|ticks| user_hz(ticks_to_ns(ticks)));
+        put!(text, "{name} {user} 0 {system} {idle} 0 0 0 0 {guest} 0\n");
     };
-    line(format_args!("cpu "), 1);
-    for cpu in 0..cpus {
-        line(format_args!("cpu{cpu}"), cpus);
+    line(format_args!("cpu "), CpuTimes::of_all());
+    let cpus = 0..arch::cpu::count();
+    for cpu in cpus.clone().filter_map(arch::cpu::get) {
+        line(format_args!("cpu{}", cpu.index()), CpuTimes::of(cpu));
     }
+    let interrupts: u64 = cpus
+        .flat_map(|cpu| INTERRUPTS.map(|(_, kind, _)| count_groups::on_cpu(cpu, kind)))
+        .sum();
     let usage = usage();
     let booted = clock::realtime_offset().max(0) as u64 / clock::SECOND;
     put!(
         text,
-        "intr 0\nctxt {}\nbtime {booted}\nprocesses {}\n",
+        "intr {interrupts}\nctxt {}\nbtime {booted}\nprocesses {}\n",
         usage.sleeps + usage.preemptions,
         pid_table::made()
     );
@@ -253,17 +275,7 @@ fn stat(text: &mut Text) {
     );
 }
 
-/// CPU time of the processes there are.
-fn busy() -> Times {
-    let mut sum = Times::default();
-    _ = pid_table::for_each(
-        |_| true,
-        |process| sum = sum.plus(process.times()).plus(process.children_times()),
-    );
-    sum
-}
-
-/// CPU time of processes, those that were waited for included.
+/// What processes used, those that were waited for included.
 fn usage() -> Usage {
     let mut sum = Usage::default();
     _ = pid_table::for_each(
@@ -273,25 +285,9 @@ fn usage() -> Usage {
     sum
 }
 
-/// How processes were scheduled: of a CPU, its part of what all of them ran and waited. The counts
-/// that Linux keeps where kernel.sched_schedstats is set are 0
-/// (Documentation/scheduler/sched-stats.rst).
-fn schedstat(text: &mut Text) {
-    let sum = usage();
-    let now = JIFFIES_AT_BOOT + clock::monotonic_ns() / (clock::SECOND / HZ);
-    put!(text, "version 16\ntimestamp {now}\n");
-    let cpus = arch::cpu::count() as u64;
-    let [run, delay] = [sum.ticks, sum.run_delay].map(|ticks| ticks_to_ns(ticks) / cpus);
-    let slices = (sum.sleeps + sum.preemptions) / cpus;
-    for cpu in 0..cpus {
-        put!(text, "cpu{cpu} 0 0 0 0 0 0 {run} {delay} {slices}\n");
-    }
-}
-
 fn uptime(text: &mut Text) {
     let up = user_hz(clock::monotonic_ns());
-    let (user, system) = busy().in_user_hz();
-    let idle = (up * arch::cpu::count() as u64).saturating_sub(user + system);
+    let idle = user_hz(ticks_to_ns(CpuTimes::of_all().idle));
     put!(
         text,
         "{}.{:02} {}.{:02}\n",

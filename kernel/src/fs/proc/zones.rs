@@ -1,7 +1,7 @@
 //! What procfs and sysfs show of free memory: one zone, of one node.
 
 use super::super::seq_file::Text;
-use crate::mm::frame;
+use crate::mm::frame::{self, Held};
 use crate::put;
 
 /// What the only zone is called: memory that any device and the kernel can use.
@@ -18,7 +18,9 @@ pub fn blocks(text: &mut Text) {
 
 /// zoneinfo. Frames that a CPU keeps ready are its own: they are not shown.
 pub fn zones(text: &mut Text) {
-    let (file, anonymous) = frame::held_by_programs();
+    let Held {
+        file, anonymous, ..
+    } = frame::held();
     let (min, low) = frame::watermarks();
     let (free, span) = (frame::free_count(), frame::span());
     put!(text, "Node 0, zone {ZONE:>8}\n  per-node stats\n");

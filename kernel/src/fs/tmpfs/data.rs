@@ -82,7 +82,7 @@ impl Data {
     /// Adds seals; EPERM when they were sealed themselves, EBUSY where a mapping may write what
     /// nobody shall any more.
     pub fn seal(&self, seals: u32) -> Result<()> {
-        let _alone = self.writing.lock();
+        let _alone = self.writing.lock_killable()?;
         if self.seals() & F_SEAL_SEAL != 0 {
             return Err(Errno::EPERM);
         }
@@ -213,7 +213,7 @@ impl Data {
 
     /// Writes at `position`, or at the end. Returns how much, and the position after it.
     pub fn write(&self, from: &mut Source, position: Option<u64>) -> Result<(usize, u64)> {
-        let _alone = self.writing.lock();
+        let _alone = self.writing.lock_killable()?;
         let start = position.unwrap_or_else(|| self.size());
         if start.saturating_add(from.left() as u64) > i64::MAX as u64 {
             return Err(if position.is_some() {
@@ -257,7 +257,7 @@ impl Data {
 
     /// Changes the length. What is cut off reads as zeroes when the file grows again.
     pub fn truncate(&self, size: u64) -> Result<()> {
-        let _alone = self.writing.lock();
+        let _alone = self.writing.lock_killable()?;
         self.check_resize(size)?;
         let old = self.size.swap(size, AcqRel);
         if size < old {
@@ -297,7 +297,7 @@ impl Data {
 
     /// Makes a hole.
     pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
-        let _alone = self.writing.lock();
+        let _alone = self.writing.lock_killable()?;
         self.check_write()?;
         let end = offset.saturating_add(len);
         let (first, last) = (super::pages(offset), end / PAGE_SIZE as u64);
@@ -322,7 +322,7 @@ impl Data {
 
     /// Gives every page of the range memory; `grow` moves the end of the file there.
     pub fn allocate(&self, offset: u64, len: u64, grow: bool) -> Result<()> {
-        let _alone = self.writing.lock();
+        let _alone = self.writing.lock_killable()?;
         let end = offset
             .checked_add(len)
             .filter(|&end| end <= i64::MAX as u64)

@@ -21,7 +21,7 @@ use crate::task::{file_capabilities, signal};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 use linux_raw_sys::general::*;
 
 enum Content {
@@ -58,6 +58,7 @@ pub struct Node {
     content: Content,
     /// It is in no directory, and may be put into one (O_TMPFILE).
     linkable: AtomicBool,
+    write_hint: AtomicU8,
 }
 
 impl Drop for Node {
@@ -107,6 +108,7 @@ impl Node {
             xattrs: Xattrs::new(),
             content,
             linkable: AtomicBool::new(false),
+            write_hint: AtomicU8::new(0),
         })
     }
 
@@ -358,6 +360,10 @@ impl Inode for Node {
         data.truncate(size)?;
         self.modified();
         Ok(())
+    }
+
+    fn write_hint(&self) -> Option<&AtomicU8> {
+        Some(&self.write_hint)
     }
 
     fn writers(&self) -> Option<&Writers> {

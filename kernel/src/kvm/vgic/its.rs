@@ -172,7 +172,9 @@ pub fn access_by_memory(
         (offset < its::LEN).then_some((unit, offset as u32))
     })?;
     let access = access(offset)?;
-    Some(unit.its.lock().access(&unit.injector, &bus, &access))
+    // Whoever is killed while it waits does no more in its guest.
+    let mut its = unit.its.lock_killable().ok()?;
+    Some(its.access(&unit.injector, &bus, &access))
 }
 
 /// Does a VMM's write to a redistributor that concerns LPIs; false if it is another.
@@ -240,7 +242,7 @@ impl Device {
                 what @ (number::SAVE_TABLES | number::RESTORE_TABLES | number::RESET),
             ) => {
                 let bus = self.bus(vgic)?;
-                let mut its = its.lock();
+                let mut its = its.lock_killable()?;
                 match what {
                     number::SAVE_TABLES => its.save(injector, &bus).map_err(error)?,
                     number::RESTORE_TABLES => its.restore(injector, &bus).map_err(error)?,
@@ -250,7 +252,7 @@ impl Device {
             (number::REGISTERS, offset) => {
                 let value = UserPtr::new(address).read()?;
                 let bus = self.register(vgic, offset)?;
-                let set = its.lock().set(injector, &bus, offset, value);
+                let set = its.lock_killable()?.set(injector, &bus, offset, value);
                 set.map_err(refusal)?;
             }
             // Linux says so.
@@ -267,7 +269,8 @@ impl Device {
             }
             (number::REGISTERS, offset) => {
                 self.register(vgic, offset)?;
-                let value = self.unit.its.lock().get(&self.unit.injector, offset);
+                let its = self.unit.its.lock_killable()?;
+                let value = its.get(&self.unit.injector, offset);
                 value.map_err(refusal)?
             }
             _ => return Err(Errno::ENXIO),

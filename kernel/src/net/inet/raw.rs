@@ -437,7 +437,7 @@ impl Socket for Raw {
     }
 
     fn waiting(&self) -> Result<(usize, usize)> {
-        Ok((self.mail.inbox.first_len(), 0))
+        Ok((self.mail.inbox.first_len()?, 0))
     }
 
     fn held(&self) -> usize {

@@ -155,11 +155,12 @@ impl Link {
     }
 
     /// What arrives has the other end send what waited for more, but for a cork.
-    fn stir(&self) {
+    fn stir(&self) -> Result<()> {
         let waits = &self.incoming.sending;
         if waits.unsent() > 0 && !waits.is_corked() {
-            self.incoming.push();
+            self.incoming.push()?;
         }
+        Ok(())
     }
 
     /// Has what waits for more be sent in time; at once where that cannot be made sure.
@@ -176,7 +177,7 @@ impl Link {
                 let old = self.held.lock().replace(timer);
                 drop(old);
             }
-            Err(_) => self.outgoing.push(),
+            Err(_) => _ = self.outgoing.push(),
         }
     }
 
@@ -186,7 +187,8 @@ impl Link {
         drop(done);
         let until = self.outgoing.unsent_until();
         if until.is_some_and(|until| until <= time::now_ticks()) {
-            self.outgoing.push();
+            // The worker is not killed.
+            _ = self.outgoing.push();
         } else {
             self.send_later();
         }
@@ -327,7 +329,7 @@ impl Tcp {
                 channel.set_low_water(most as u32);
             }
             if writer.options.is_on(TCP, CORK) {
-                channel.set_corked(true);
+                channel.set_corked(true)?;
             }
         }
         Ok(ends)
@@ -347,7 +349,7 @@ impl Tcp {
             let accepted = Tcp::new(server.base.domain)?;
             accepted.base.options.inherit_all(&server.base.options);
             accepted.options.inherit(&server.options);
-            accepted.option_changed(USER_TIMEOUT);
+            accepted.option_changed(USER_TIMEOUT)?;
             let holder = Holder {
                 ip: to.ip(),
                 only_v6: false,
@@ -590,7 +592,7 @@ impl Socket for Tcp {
         if link.outgoing.sending.unsent() > 0 {
             link.send_later();
         }
-        link.stir();
+        link.stir()?;
         match written {
             Err(Errno::EPIPE) => Err(self.take_error().unwrap_or(Errno::EPIPE)),
             done => done,
@@ -647,8 +649,8 @@ impl Socket for Tcp {
         }
         if write {
             link.arrive();
-            link.outgoing.finish();
-            link.stir();
+            link.outgoing.shut_writer()?;
+            link.stir()?;
         }
         Ok(())
     }
@@ -692,7 +694,7 @@ impl Socket for Tcp {
         };
         // What was sent has arrived, and is acknowledged.
         let unsent = link.outgoing.sending.unsent();
-        Ok((link.incoming.first_len(), unsent))
+        Ok((link.incoming.first_len()?, unsent))
     }
 
     fn backlog(&self) -> Option<(usize, usize)> {
@@ -750,7 +752,7 @@ impl Socket for Tcp {
         let (base, place) = (&self.base, &self.place);
         self.options.set(base, place, level, name, value)?;
         if level == TCP {
-            self.option_changed(name);
+            self.option_changed(name)?;
         }
         Ok(())
     }
@@ -773,20 +775,21 @@ impl Tcp {
     }
 
     /// An option of level TCP was set.
-    fn option_changed(&self, name: u32) {
+    fn option_changed(&self, name: u32) -> Result<()> {
         let (value, link) = (self.options.value(TCP, name), self.link());
         if name == USER_TIMEOUT {
             let ns = value as u64 * (clock::SECOND / 1000);
             self.patience.store(time::ns_to_ticks(ns), Relaxed);
         }
-        let Some(link) = link else { return };
+        let Some(link) = link else { return Ok(()) };
         match name {
-            CORK => link.outgoing.set_corked(value != 0),
-            NODELAY if value != 0 => link.outgoing.push(),
+            CORK => link.outgoing.set_corked(value != 0)?,
+            NODELAY if value != 0 => link.outgoing.push()?,
             NOTSENT_LOWAT => link.outgoing.set_low_water(value as u32),
             USER_TIMEOUT => link.set_patience(self.patience.load(Relaxed)),
             _ => {}
         }
+        Ok(())
     }
 
     /// The error of the socket, or of its link.

@@ -387,7 +387,7 @@ impl Socket for Udp {
         if message.flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let mut begun = self.begun.lock();
+        let mut begun = self.begun.lock_killable()?;
         let len = message.data.left();
         if len > usize::from(u16::MAX) {
             return Err(Errno::EMSGSIZE);
@@ -461,7 +461,7 @@ impl Socket for Udp {
     }
 
     fn waiting(&self) -> Result<(usize, usize)> {
-        Ok((self.mail.inbox.first_len(), 0))
+        Ok((self.mail.inbox.first_len()?, 0))
     }
 
     fn held(&self) -> usize {
@@ -498,7 +498,7 @@ impl Socket for Udp {
             self.mail.clear_error_queue();
         }
         if (level, name) == (UDP, CORK) && self.options.value(UDP, CORK) == 0 {
-            let begun = self.begun.lock().take();
+            let begun = self.begun.lock_killable()?.take();
             self.finish(begun)?;
         }
         Ok(())

@@ -148,7 +148,7 @@ impl Netlink {
             return Err(Errno::EOPNOTSUPP);
         }
         let fresh = Dump::new(body)?;
-        let mut dump = self.dump.lock();
+        let mut dump = self.dump.lock_killable()?;
         if dump.is_some() {
             return Err(Errno::EBUSY);
         }
@@ -158,7 +158,7 @@ impl Netlink {
 
     /// Goes on with a dump while at least half of the room is free.
     fn continue_dump(&self) -> Result<()> {
-        let mut current = self.dump.lock();
+        let mut current = self.dump.lock_killable()?;
         while let Some((dump, request)) = &mut *current
             && self.inbox.has_half()
         {
@@ -268,7 +268,7 @@ impl Socket for Netlink {
     }
 
     fn waiting(&self) -> Result<(usize, usize)> {
-        Ok((self.inbox.first_len(), 0))
+        Ok((self.inbox.first_len()?, 0))
     }
 
     /// Membership of groups, to which nothing is ever sent, and how replies are written

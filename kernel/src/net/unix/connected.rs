@@ -361,9 +361,10 @@ impl Socket for Connected {
         if self.is_listening() {
             return Err(Errno::EINVAL);
         }
-        Ok(self.link.get().map_or((0, 0), |link| {
-            (link.incoming.first_len(), link.outgoing.waiting_bytes())
-        }))
+        let Some(link) = self.link.get() else {
+            return Ok((0, 0));
+        };
+        Ok((link.incoming.first_len()?, link.outgoing.waiting_bytes()))
     }
 
     fn is_at_mark(&self) -> bool {

@@ -89,15 +89,15 @@ impl Datagram {
     /// Two that are connected to one another.
     pub fn pair() -> Result<[Arc<Self>; 2]> {
         let (a, b) = (Self::new()?, Self::new()?);
-        a.set_peer(Some(b.inbox.clone()));
-        b.set_peer(Some(a.inbox.clone()));
+        a.set_peer(Some(b.inbox.clone()))?;
+        b.set_peer(Some(a.inbox.clone()))?;
         let creator = Peer::current();
         a.creator.call_once(|| creator.clone());
         b.creator.call_once(|| creator);
         Ok([a, b])
     }
 
-    fn set_peer(&self, peer: Option<Arc<Inbox>>) {
+    fn set_peer(&self, peer: Option<Arc<Inbox>>) -> Result<()> {
         let only = peer.as_ref().map_or(0, |peer| peer.identity);
         self.inbox.only.store(only, Release);
         let old = core::mem::replace(&mut *self.peer.lock(), peer);
@@ -105,22 +105,24 @@ impl Datagram {
         if let Some(old) = old
             && old.identity != only
         {
-            self.disconnect_from(&old);
+            self.disconnect_from(&old)?;
         }
+        Ok(())
     }
 
     /// What waited from a peer is lost, which the peer is told if it is connected to this socket
     /// (Linux's `unix_dgram_disconnected`).
-    fn disconnect_from(&self, peer: &Inbox) {
+    fn disconnect_from(&self, peer: &Inbox) -> Result<()> {
         let channel = &self.inbox.channel;
         if channel.records() == 0 {
-            return;
+            return Ok(());
         }
-        channel.purge();
+        channel.purge()?;
         channel.writable().notify();
         if !peer.channel.is_dead() && peer.only.load(Acquire) == self.inbox.identity {
             peer.fail(Errno::ECONNRESET);
         }
+        Ok(())
     }
 
     fn find(&self, address: &Address) -> Result<Arc<Inbox>> {
@@ -161,12 +163,12 @@ impl Socket for Datagram {
 
     fn connect(self: Arc<Self>, address: &Address, _wait: &Wait) -> Result<()> {
         if address.is_unspecified() {
-            self.set_peer(None);
+            self.set_peer(None)?;
             return Ok(());
         }
         let inbox = self.find(address)?;
         self.may_send(&inbox)?;
-        self.set_peer(Some(inbox));
+        self.set_peer(Some(inbox))?;
         Ok(())
     }
 
@@ -212,7 +214,7 @@ impl Socket for Datagram {
             .write_record(message.data, ancillary, sender, most, wait);
         if sent == Err(Errno::EPIPE) && to.channel.is_dead() {
             if connected.is_some_and(|peer| Arc::ptr_eq(&peer, &to)) {
-                self.set_peer(None);
+                self.set_peer(None)?;
             }
             return Err(Errno::ECONNREFUSED);
         }
@@ -302,7 +304,7 @@ impl Socket for Datagram {
     }
 
     fn waiting(&self) -> Result<(usize, usize)> {
-        Ok((self.inbox.channel.first_len(), 0))
+        Ok((self.inbox.channel.first_len()?, 0))
     }
 
     fn take_error(&self) -> Option<Errno> {

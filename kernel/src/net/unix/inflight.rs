@@ -3,8 +3,10 @@
 //!
 //! A socket that is sent over itself, or a circle of them, stays open after every program has
 //! closed it. As on Linux such circles are looked for when a Unix socket is closed and when very
-//! many are on their way; what waits in them is let go of, and they end.
+//! many are on their way; what waits in them is let go of, and they end. A thread of the kernel does
+//! that: it closes files, and takes locks of sockets that whoever asks for it may hold.
 
+use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::hash::Keyed;
@@ -12,10 +14,13 @@ use crate::net::channel::Channel;
 use crate::net::scm_rights::MAX_FILES;
 use crate::net::socket::{Socket, SocketFile};
 use crate::sync::SleepMutex;
+use crate::task::clock::SECOND;
 use crate::task::sched::cond_resched;
+use crate::task::spawn_kernel;
+use crate::task::wait_queue::WaitQueue;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use inflight::{Graph, Pace};
 use linux_raw_sys::net::AF_UNIX;
 
@@ -25,9 +30,6 @@ const TOO_MANY: usize = 16000;
 static PACE: Pace = Pace::new(TOO_MANY);
 /// So many of one user's are many then (`UNIX_INFLIGHT_SANE_USER`).
 const MANY_OF_A_USER: usize = 8 * MAX_FILES;
-/// How many on their way a close looks at, which is more than one user has by default: still more
-/// are looked at once for several closes.
-const BY_A_CLOSE: usize = 64;
 
 /// Which file waits in which. A file sent over a connection that is not accepted yet waits in the
 /// connection, which waits in the listening socket.
@@ -35,9 +37,32 @@ static GRAPH: SleepMutex<Graph<Weak<File>, Keyed>> = SleepMutex::new(Graph::new(
 /// There may be a circle.
 static CIRCLES: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Closes since the last look.
-static CLOSES: AtomicUsize = AtomicUsize::new(0);
+/// Whether a look was asked for and is not done; the thread that does it, and who waits for that.
 static COLLECTING: AtomicBool = AtomicBool::new(false);
+static COLLECTOR: WaitQueue = WaitQueue::new();
+static COLLECTED: WaitQueue = WaitQueue::new();
+/// When one was begun for want of memory, in ticks.
+static LACKED: AtomicU64 = AtomicU64::new(0);
+
+/// Makes the thread that looks for circles.
+///
+/// # Errors
+/// EAGAIN, ENOMEM.
+pub fn init() -> Result<()> {
+    spawn_kernel("unix_gc", run, 0).map(drop)
+}
+
+fn run(_: usize) -> ! {
+    loop {
+        // Nobody sends it a signal.
+        _ = COLLECTOR.wait_interruptible(|| COLLECTING.load(Acquire), None);
+        end_garbage();
+        PACE.looked(COUNT.load(Relaxed));
+        COLLECTING.store(false, Release);
+        COLLECTED.wake_all();
+        cond_resched();
+    }
+}
 
 /// The Unix socket that a file is.
 fn socket(file: &File) -> Option<Arc<dyn Socket>> {
@@ -46,15 +71,11 @@ fn socket(file: &File) -> Option<Arc<dyn Socket>> {
 }
 
 /// From now on those of `files` that are Unix sockets wait in `channel`. Whether there are any;
-/// ENOMEM. The sender's user has `sent` on their way.
-pub fn enter(files: &[Arc<File>], channel: &Channel, sent: impl FnOnce() -> usize) -> Result<bool> {
+/// ENOMEM.
+pub fn enter(files: &[Arc<File>], channel: &Channel) -> Result<bool> {
     let sockets = || files.iter().filter_map(|file| Some((file, socket(file)?)));
     if sockets().next().is_none() {
         return Ok(false);
-    }
-    // A user with few files in flight is spared.
-    if PACE.is_due(COUNT.load(Relaxed)) && sent() >= MANY_OF_A_USER {
-        collect();
     }
     channel.carries();
     let holder = channel.owner();
@@ -109,21 +130,45 @@ pub fn copy(files: &[Arc<File>]) -> Result<Vec<Arc<File>>> {
 
 /// A Unix socket is closed.
 pub fn closed() {
-    if !CIRCLES.load(Acquire) {
-        return;
-    }
-    let closes = CLOSES.fetch_add(1, Relaxed) + 1;
-    if closes.saturating_mul(BY_A_CLOSE) >= COUNT.load(Relaxed) {
-        collect();
+    collect();
+}
+
+/// Has the sockets end soon that nobody can receive any more. Under any lock that may sleep.
+pub fn collect() {
+    if CIRCLES.load(Acquire) && !COLLECTING.swap(true, AcqRel) {
+        COLLECTOR.wake_all();
     }
 }
 
-/// Ends the sockets that nobody can receive any more; whether there were any.
-pub fn collect() -> bool {
-    if !CIRCLES.load(Acquire) || COLLECTING.swap(true, Acquire) {
-        return false;
+/// Before `files` are sent by a user who has `sent` on their way: where there are very many a look
+/// begins, and who sends further sockets although he has many waits for it (`wait_for_unix_gc`).
+///
+/// # Errors
+/// EINTR: the caller is killed.
+pub fn await_room(files: &[Arc<File>], sent: usize) -> Result<()> {
+    if PACE.is_due(COUNT.load(Relaxed)) {
+        collect();
     }
-    CLOSES.store(0, Relaxed);
+    if sent < MANY_OF_A_USER || !files.iter().any(|file| socket(file).is_some()) {
+        return Ok(());
+    }
+    let done = || !COLLECTING.load(Acquire);
+    COLLECTED.wait_killable(done).map_err(|_| Errno::EINTR)
+}
+
+/// The same for want of memory, whose caller does not wait for it; whether it may hope for some,
+/// which it may but once in a second.
+pub fn collect_for_memory() -> bool {
+    let (now, last) = (time::now_ticks(), LACKED.load(Relaxed));
+    let late = now.saturating_sub(last) >= time::ns_to_ticks(SECOND) && CIRCLES.load(Acquire);
+    let first = late && LACKED.compare_exchange(last, now, Relaxed, Relaxed).is_ok();
+    if first {
+        collect();
+    }
+    first
+}
+
+fn end_garbage() {
     let garbage = garbage().unwrap_or_default();
     for file in &garbage {
         if let Some(socket) = socket(file) {
@@ -131,14 +176,10 @@ pub fn collect() -> bool {
         }
         cond_resched();
     }
-    let found = !garbage.is_empty();
     for file in garbage {
         drop(file);
         cond_resched();
     }
-    PACE.looked(COUNT.load(Relaxed));
-    COLLECTING.store(false, Release);
-    found
 }
 
 /// The open files of those sockets.

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sched::state;
-use super::{Thread, real_time};
+use super::{Thread, clock, real_time};
 use crate::arch::{KERNEL_STACK_SIZE, cpu, current_arc, time};
 use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
@@ -38,6 +38,8 @@ pub struct RunQueue {
     least: AtomicU64,
     /// When the running thread was charged last, in ticks.
     charged: AtomicU64,
+    /// Ticks that this CPU had nothing to do, up to when it was charged last.
+    idled: AtomicU64,
     /// Ticks of the clock at which others waited for real-time threads.
     pub(super) starved: AtomicU32,
     /// Until when real-time threads are held back for the others, in ticks; 0 while they are not.
@@ -76,6 +78,7 @@ impl RunQueue {
             slice_end: AtomicU64::new(u64::MAX),
             least: AtomicU64::new(real_time::END),
             charged: AtomicU64::new(0),
+            idled: AtomicU64::new(0),
             starved: AtomicU32::new(0),
             held_until: AtomicU64::new(0),
             barrier: AtomicU64::new(0),
@@ -121,13 +124,29 @@ impl RunQueue {
         self.lock().running == u64::MAX
     }
 
+    /// Ticks up to `now`, from the machine's start on, that the CPU had nothing to do, or did not
+    /// run yet.
+    pub(super) fn idle_ticks(&self, now: u64) -> u64 {
+        if self.idle.get().is_none() {
+            return now - clock::boot_ticks();
+        }
+        let queue = self.lock();
+        let since = match queue.running {
+            u64::MAX => self.uncharged(now),
+            _ => 0,
+        };
+        self.idled.load(Relaxed) + since
+    }
+
     /// Takes the CPU's idle thread, which runs already.
     pub(super) fn begin(&self, idle: Arc<Thread>) {
         self.idle.call_once(|| idle);
         SLICE.store(time::ns_to_ticks(SLICE_NS), Relaxed);
         GRANULARITY.store(time::ns_to_ticks(GRANULARITY_NS), Relaxed);
         let mut queue = self.lock();
-        self.charged.store(time::now_ticks(), Relaxed);
+        let now = time::now_ticks();
+        self.charged.store(now, Relaxed);
+        self.idled.store(now - clock::boot_ticks(), Relaxed);
         // A queue without room allocates when it must.
         _ = queue.ready.try_reserve(ROOM.load(Relaxed).max(64));
     }
@@ -148,6 +167,8 @@ impl RunQueue {
         self.charged.store(now, Relaxed);
         if !idle {
             previous.sched.charge(ticks);
+        } else {
+            self.idled.store(self.idled.load(Relaxed) + ticks, Relaxed);
         }
         let goes_on = previous.sched.state() == state::RUNNABLE && !idle;
         let next = if !goes_on {

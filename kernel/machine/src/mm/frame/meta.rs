@@ -194,20 +194,35 @@ pub fn total() -> usize {
     FRAMES.total.load(Relaxed)
 }
 
-/// How many frames hold files' pages and private memory of programs: counted one after the other,
-/// for reports, so that nobody pays beforehand. May wait.
-pub fn held_by_programs() -> (usize, usize) {
+/// How many frames hold what.
+#[derive(Default)]
+pub struct Held {
+    /// Files' pages.
+    pub file: usize,
+    /// Private memory of programs.
+    pub anonymous: usize,
+    /// Objects of the kernel.
+    pub slab: usize,
+}
+
+/// What frames hold: counted one after the other, for reports, so that nobody pays beforehand. May
+/// wait.
+pub fn held() -> Held {
     const STRETCH: u32 = 1 << 12;
-    let (mut file, mut anonymous) = (0, 0);
+    let mut held = Held::default();
     for frame in FRAMES.first.load(Relaxed)..FRAMES.end.load(Relaxed) {
         if frame.is_multiple_of(STRETCH) {
             cond_resched();
         }
         let meta = FRAMES.meta(frame);
         if meta.refs() > 0 {
-            file += usize::from(meta.owner() == Owner::File);
-            anonymous += usize::from(meta.owner() == Owner::Anonymous);
+            match meta.owner() {
+                Owner::File => held.file += 1,
+                Owner::Anonymous => held.anonymous += 1,
+                Owner::Slab => held.slab += 1,
+                _ => {}
+            }
         }
     }
-    (file, anonymous)
+    held
 }

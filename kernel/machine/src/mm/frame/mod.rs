@@ -10,12 +10,12 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 
 pub(super) use meta::FRAMES;
-pub use meta::{Meta, Owner, held_by_programs, span, total};
+pub use meta::{Held, Meta, Owner, held, span, total};
 #[cfg(feature = "selftest")]
 pub(super) use pool::CHAINS;
 pub use pool::{
     Cache, above_reserve, free_blocks, free_count, has_beside_reserve, is_ample, is_scarce,
-    watermarks,
+    min_free_kbytes, set_min_free_kbytes, watermarks,
 };
 pub(super) use pool::{give_block, give_private, take_block, take_private};
 pub(super) use setup::{add, init};
@@ -24,7 +24,7 @@ use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use meta::MOST_REFS;
-use pool::{LOW, give_one, take_one};
+use pool::{give_one, low, take_one};
 
 /// `spare` of a frame that instruction caches agree with.
 const FETCHED: u16 = 1;
@@ -37,7 +37,7 @@ impl FrameRef {
     /// A frame of its own for `owner`, its content arbitrary. Fails while a reserve for the kernel
     /// is left.
     pub fn new(owner: Owner) -> Result<FrameRef> {
-        take_one(LOW, owner)
+        take_one(low, owner)
     }
 
     /// A frame of its own for `owner`, filled with zeroes. Fails as [`FrameRef::new`].

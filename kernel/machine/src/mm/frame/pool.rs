@@ -7,16 +7,26 @@ use super::meta::{FRAMES, Meta, Owner, total};
 use crate::arch::{self, MAX_CPUS};
 use crate::errno::{Errno, Result};
 use crate::mm::buddy::{self, Buddy, ORDERS};
-use crate::mm::{PAGE_SHIFT, PhysAddr};
+use crate::mm::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::sync::Mutex;
 
 /// Frames reserved for allocations that cannot fail. Each call needs little: a name, a tree node, a
 /// kernel object. A thread that took from the reserve waits before it returns to its program, so
 /// few calls do so at a time.
 const RESERVE: usize = 512;
+/// The memory that is kept free for those, in KiB, if root wants more (`vm.min_free_kbytes`).
+static MIN_FREE: AtomicUsize = AtomicUsize::new(RESERVE * (PAGE_SIZE / 1024));
+
+/// Frames that are kept free for what cannot fail.
+fn min() -> usize {
+    (MIN_FREE.load(Relaxed) / (PAGE_SIZE / 1024)).max(RESERVE)
+}
+
 /// Free frames at which programs get none any more. The kernel's own objects may take the next ones
 /// on their behalf, for which they wait afterwards.
-pub(super) const LOW: usize = 2 * RESERVE;
+pub(super) fn low() -> usize {
+    min() + RESERVE
+}
 /// How many frames go between a CPU and the shared pool at a time, as an order.
 const BATCH_ORDER: usize = 5;
 const BATCH: usize = 1 << BATCH_ORDER;
@@ -179,7 +189,7 @@ impl Cache {
 }
 
 #[inline]
-pub(super) fn take_one(keep: usize, owner: Owner) -> Result<FrameRef> {
+pub(super) fn take_one(keep: fn() -> usize, owner: Owner) -> Result<FrameRef> {
     match arch::cpu::this().frames.with(Cache::take) {
         Some(frame) => FrameRef::first(frame, owner),
         None => take_fetched(keep, owner),
@@ -190,9 +200,9 @@ pub(super) fn take_one(keep: usize, owner: Owner) -> Result<FrameRef> {
 /// none waits before its program goes on.
 #[cold]
 #[inline(never)]
-fn take_fetched(keep: usize, owner: Owner) -> Result<FrameRef> {
+fn take_fetched(keep: fn() -> usize, owner: Owner) -> Result<FrameRef> {
     let frame = arch::cpu::this().frames.with(|cache| {
-        cache.refill(keep);
+        cache.refill(keep());
         cache.take()
     });
     match frame {
@@ -219,13 +229,13 @@ pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
             if !is_ample() {
                 request_memory_wait();
             }
-            return take_one(0, Owner::Kernel).ok().map(FrameRef::into_phys);
+            return take_one(|| 0, Owner::Kernel).ok().map(FrameRef::into_phys);
         }
         _ => {
             let mut pool = POOL.lock();
-            if free_count() < LOW + (1 << order) {
+            if free_count() < low() + (1 << order) {
                 // Not where nobody's end would make room.
-                if LOW + (1 << order) < total() / 2 {
+                if low() + (1 << order) < total() / 2 {
                     request_memory_wait();
                 }
                 return None;
@@ -253,7 +263,7 @@ pub(in crate::mm) unsafe fn give_block(block: PhysAddr, order: usize) {
 pub(in crate::mm) fn take_private(order: usize) -> Option<PhysAddr> {
     let first = {
         let mut pool = POOL.lock();
-        if free_count() < LOW + (2 << order) {
+        if free_count() < low() + (2 << order) {
             return None;
         }
         pool.take_block(order, CHAINS << order >> BATCH_ORDER)?
@@ -302,15 +312,15 @@ fn request_memory_wait() {
 #[inline]
 pub fn above_reserve() -> bool {
     let free = free_count();
-    if free <= LOW {
+    if free <= low() {
         request_memory_wait();
     }
-    free > RESERVE
+    free > min()
 }
 
 /// Whether programs can be given so many and leave the kernel what it keeps.
 pub fn has_beside_reserve(frames: usize) -> bool {
-    let enough = free_count() > LOW + 2 * frames;
+    let enough = free_count() > low() + 2 * frames;
     if !enough {
         request_memory_wait();
     }
@@ -325,7 +335,7 @@ pub fn is_scarce() -> bool {
 
 /// Whether user programs can still be given memory.
 pub fn is_ample() -> bool {
-    free_count() > LOW
+    free_count() > low()
 }
 
 /// Frames that nobody holds, but those in the CPUs' caches.
@@ -342,5 +352,26 @@ pub fn free_blocks() -> [usize; ORDERS] {
 /// The numbers of free frames at which only what cannot fail gets any, and at which programs get
 /// none.
 pub fn watermarks() -> (usize, usize) {
-    (RESERVE, LOW)
+    (min(), low())
+}
+
+/// What `vm.min_free_kbytes` says.
+pub fn min_free_kbytes() -> usize {
+    MIN_FREE.load(Relaxed)
+}
+
+/// Has so much memory be kept free, in KiB, though no less than the kernel needs.
+pub fn set_min_free_kbytes(kbytes: usize) {
+    MIN_FREE.store(kbytes, Relaxed);
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_request_that_nobody_could_give_has_nobody_end() {
+        let work = &arch::task::state().work;
+        work.fetch_and(!arch::work::MEMORY, Relaxed);
+        let order = (usize::BITS - total().leading_zeros()) as usize;
+        assert!(take_block(order).is_none());
+        assert_eq!(work.load(Relaxed) & arch::work::MEMORY, 0);
+    }
 }

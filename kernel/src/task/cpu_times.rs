@@ -1,0 +1,51 @@
+//! What each CPU did since the machine's start, as `/proc/stat` tells. The time in which it had nothing
+//! to do is measured; the rest divides as the samples of its tick do.
+
+use super::CpuParts;
+use super::clock;
+use super::rusage::{PrevCputime, Times, Usage};
+use crate::arch::cpu::{self, Cpu};
+use crate::arch::{MAX_CPUS, time};
+
+/// A CPU's time, in ticks.
+#[derive(Clone, Copy, Default)]
+pub struct CpuTimes {
+    /// In programs and in the kernel.
+    pub busy: Times,
+    /// The part of the former that was inside guests.
+    pub guest: u64,
+    /// It had nothing to do.
+    pub idle: u64,
+}
+
+/// What was reported last.
+static REPORTED: [PrevCputime; MAX_CPUS] = [const { PrevCputime::new() }; MAX_CPUS];
+
+impl CpuTimes {
+    /// Those of a CPU until now.
+    pub fn of(cpu: &Cpu) -> CpuTimes {
+        let now = time::now_ticks();
+        let idle = cpu.sched().idle_ticks(now);
+        let usage = Usage {
+            ticks: (now - clock::boot_ticks()).saturating_sub(idle),
+            samples: cpu.tick().samples(),
+            ..Usage::default()
+        };
+        let busy = REPORTED[cpu.index()].adjust(&usage);
+        CpuTimes {
+            busy,
+            guest: cpu.tick().guest().min(busy.user),
+            idle,
+        }
+    }
+
+    /// The sum of all CPUs'.
+    pub fn of_all() -> CpuTimes {
+        let all = (0..cpu::count()).filter_map(cpu::get).map(CpuTimes::of);
+        all.fold(CpuTimes::default(), |sum, one| CpuTimes {
+            busy: sum.busy.plus(one.busy),
+            guest: sum.guest + one.guest,
+            idle: sum.idle + one.idle,
+        })
+    }
+}
