@@ -20,6 +20,7 @@ use crate::sync::{SleepMutex, SleepMutexGuard};
 use crate::task::oom;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Pages of the ring.
@@ -42,6 +43,10 @@ const RESET: u32 = 8;
 /// The writer is gone, and the reader was not told.
 const ABANDONED: u32 = 16;
 
+/// The reader wants to know when something arrives; it has a filter.
+const TIMES: u32 = 1;
+const FILTERED: u32 = 2;
+
 /// A stretch of bytes, counted from the first that was ever written, that is a record or has
 /// something beside it.
 struct Mark {
@@ -63,6 +68,8 @@ pub struct Bytes {
     pub unsent: usize,
     /// Since when the writer lacks room, in ticks, and how many bytes had been read by then.
     pub stall: Option<Stall>,
+    /// When the last came, where that is asked for.
+    arrived: Option<Time>,
     marks: VecDeque<Mark>,
 }
 
@@ -129,6 +136,8 @@ pub struct Writing {
 pub struct Reading {
     /// What is read stays (MSG_PEEK).
     pub peek: bool,
+    /// Bytes that are gone past (SO_PEEK_OFF).
+    pub skip: usize,
     /// The sender's credentials are wanted: bytes of different senders are not mixed.
     pub credentials: bool,
 }
@@ -140,8 +149,9 @@ pub struct Found {
     pub count: usize,
     /// What comes next is urgent.
     pub marked: bool,
-    /// Bytes of the record, of which `count` may be less.
+    /// Bytes of the record, of which `count` may be less, and those that were gone past.
     pub whole: usize,
+    pub before: usize,
     /// What came with them.
     pub ancillary: Ancillary,
     /// The sender.
@@ -173,8 +183,8 @@ pub struct Channel {
     inline: AtomicBool,
     /// The reader wants the sender's credentials.
     credentials: AtomicBool,
-    /// The reader wants to know when records arrive.
-    times: AtomicBool,
+    /// What the reader wants of what arrives: [`TIMES`], [`FILTERED`].
+    wants: AtomicU32,
     /// Records that were dropped.
     drops: AtomicU32,
     /// The CPU that wrote last, plus one.
@@ -203,6 +213,7 @@ impl Channel {
                 urgent: None,
                 unsent: 0,
                 stall: None,
+                arrived: None,
                 marks: VecDeque::new(),
             }),
             len: AtomicUsize::new(0),
@@ -218,7 +229,7 @@ impl Channel {
             urgent: AtomicBool::new(false),
             inline: AtomicBool::new(false),
             credentials: AtomicBool::new(false),
-            times: AtomicBool::new(false),
+            wants: AtomicU32::new(0),
             drops: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
             sending: Sending::new(),
@@ -322,6 +333,11 @@ impl Channel {
         !self.is_empty() && (self.is_framed() || self.waiting_bytes() > 0)
     }
 
+    /// Whether a read that goes past `skip` bytes finds a byte or a record.
+    pub fn has_data_after(&self, skip: usize) -> bool {
+        self.has_data() && (skip == 0 || self.waiting_bytes() > skip)
+    }
+
     /// Whether a read finds as many bytes as a reader waits for, or as fit; or a record.
     pub fn has_enough(&self, low_water: usize) -> bool {
         self.has_data() && (self.is_framed() || self.waiting_bytes() >= low_water.min(self.limit()))
@@ -420,11 +436,15 @@ impl Channel {
         self.purge();
     }
 
-    /// The same, and the reader gets `error`: whoever is woken by one finds both.
-    pub fn die_of(&self, error: Errno) {
+    /// Nothing comes any more, and the reader gets `error` once it has read what waits. Wakes
+    /// nobody.
+    pub fn end_by(&self, error: Errno) {
         self.error.store(error.0.into(), Release);
-        self.state.fetch_or(RESET, AcqRel);
-        self.die();
+        self.state.fetch_or(RESET | UNHEARD | DEAD, AcqRel);
+    }
+
+    /// Wakes the reader and the writers, whatever changed.
+    pub fn notify(&self) {
         self.readable.notify();
         self.writable.notify();
     }
@@ -446,8 +466,7 @@ impl Channel {
     pub fn fail(&self, error: Errno) {
         self.error.store(error.0.into(), Release);
         self.state.fetch_or(RESET, AcqRel);
-        self.readable.notify();
-        self.writable.notify();
+        self.notify();
     }
 
     /// The error that the reader has to get; it gets it once.
@@ -472,8 +491,7 @@ impl Channel {
 
     fn end(&self, how: u32) {
         self.state.fetch_or(how, AcqRel);
-        self.readable.notify();
-        self.writable.notify();
+        self.notify();
     }
 
     /// Whether the writer has finished.
@@ -526,9 +544,55 @@ impl Channel {
         self.credentials.load(Acquire)
     }
 
-    /// Says whether the reader wants to know when records arrive.
+    /// Says whether the reader wants to know when something arrives.
     pub fn set_wants_times(&self, wants: bool) {
-        self.times.store(wants, Release);
+        self.set_wants(TIMES, wants);
+    }
+
+    /// Says whether the reader has a filter.
+    pub fn set_filtered(&self, filtered: bool) {
+        self.set_wants(FILTERED, filtered);
+    }
+
+    fn set_wants(&self, what: u32, wants: bool) {
+        if wants {
+            self.wants.fetch_or(what, AcqRel);
+        } else {
+            self.wants.fetch_and(!what, AcqRel);
+        }
+    }
+
+    /// Does what the reader wants with a record that was put behind `old` bytes; false where it is
+    /// none that the reader gets.
+    #[cold]
+    fn meet_wants(
+        &self,
+        bytes: &mut Bytes,
+        old: usize,
+        ancillary: &mut Ancillary,
+        sender: &Name,
+    ) -> Result<bool> {
+        let wants = self.wants.load(Acquire);
+        if wants & TIMES != 0 {
+            ancillary.arrived = Some(Time::now());
+        }
+        let filter = self.reader.filter.lock().clone();
+        let Some(filter) = filter.filter(|_| wants & FILTERED != 0) else {
+            return Ok(true);
+        };
+        let (mut seen, len) = (Vec::new(), bytes.ring.len() - old);
+        let whole = filter.head() + len;
+        seen.try_reserve_exact(whole).map_err(|_| Errno::ENOBUFS)?;
+        seen.resize(whole, 0);
+        bytes
+            .ring
+            .peek(&mut Sink::kernel(&mut seen[filter.head()..]), old)?;
+        let kept = filter.run(&mut seen, ancillary, sender);
+        bytes.ring.truncate(old + kept.unwrap_or(0));
+        if kept.is_none() && filter.head() > 0 {
+            self.count_drop();
+        }
+        Ok(kept.is_some())
     }
 
     /// Counts a record that was dropped.
@@ -539,6 +603,11 @@ impl Channel {
     /// Records that were dropped.
     pub fn drops(&self) -> u32 {
         self.drops.load(Relaxed)
+    }
+
+    /// Forgets the CPU that wrote last.
+    pub fn forget_cpu(&self) {
+        self.cpu.store(0, Relaxed);
     }
 
     /// The CPU that wrote last.
@@ -609,6 +678,9 @@ impl Channel {
         }
         bytes.reserve()?;
         let count = bytes.ring.write_some(from, room)?;
+        if self.wants.load(Relaxed) & TIMES != 0 {
+            bytes.arrived = Some(Time::now());
+        }
         if !ancillary.is_empty() {
             bytes.mark(start, core::mem::take(ancillary), Name::Unnamed);
         }
@@ -616,15 +688,14 @@ impl Channel {
         if urgent {
             bytes.make_last_urgent(self.kind, self.is_inline());
         }
-        let held = bytes.unsent != 0;
-        if writing.more || held {
+        let had_much = !self.sending.has_little();
+        if writing.more || bytes.unsent != 0 {
             self.hold_back(&mut bytes, count, writing.more && !urgent);
         }
-        let sent_held = held && bytes.unsent == 0;
         self.publish(&bytes);
         self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
         drop(bytes);
-        if sent_held {
+        if had_much && self.sending.has_little() {
             self.notify_little();
         }
         if urgent {
@@ -665,8 +736,14 @@ impl Channel {
                 }
                 ancillary.lost = self.drops.load(Relaxed);
                 self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
-                if self.times.load(Acquire) {
-                    ancillary.arrived = Some(Time::now());
+                if self.wants.load(Acquire) != 0 {
+                    let met = self.meet_wants(&mut bytes, old, &mut ancillary, &sender);
+                    if met != Ok(true) {
+                        // As on Linux the sender does not learn that nobody gets it.
+                        bytes.ring.truncate(old);
+                        drop(bytes);
+                        return met.map(|_| len);
+                    }
                 }
                 bytes.mark(start, ancillary, sender);
                 self.publish(&bytes);
@@ -725,13 +802,19 @@ fn read_record(
     reading: Reading,
     lost: &mut Option<Mark>,
 ) -> Result<Option<Found>> {
-    let Some(mark) = bytes.marks.front() else {
+    let from = bytes.read + reading.skip as u64;
+    let at = match reading.skip {
+        0 => 0,
+        _ => bytes.marks.partition_point(|mark| mark.end <= from),
+    };
+    let Some(mark) = bytes.marks.get(at) else {
         return Ok(None);
     };
-    let whole = (mark.end - mark.start) as usize;
+    let before = from.saturating_sub(mark.start) as usize;
+    let whole = (mark.end - mark.start) as usize - before;
     to.truncate(whole);
     let wanted = to.left();
-    let copied = bytes.ring.peek(to, 0);
+    let copied = bytes.ring.peek(to, reading.skip);
     let error = match copied {
         Ok(count) if count == wanted => None,
         Ok(_) => Some(Errno::EFAULT),
@@ -739,11 +822,12 @@ fn read_record(
     };
     if reading.peek {
         let found = Found {
-            marked: false,
             count: wanted,
             whole,
+            before,
             ancillary: mark.ancillary.copy()?,
             from: mark.from.clone(),
+            ..Found::default()
         };
         return error.map_or(Ok(Some(found)), Err);
     }
@@ -756,11 +840,11 @@ fn read_record(
         return Err(error);
     }
     Ok(mark.map(|mark| Found {
-        marked: false,
         count: wanted,
         whole,
         ancillary: mark.ancillary,
         from: mark.from,
+        ..Found::default()
     }))
 }
 
@@ -775,6 +859,7 @@ fn read_stream(
     if !reading.peek {
         bytes.skip(core::mem::take(&mut skip));
     }
+    skip += reading.skip;
     if bytes.sent() <= skip {
         return Ok(None);
     }
@@ -797,7 +882,11 @@ fn read_stream(
     let reached = at + count as u64;
     // A reader without room for a byte gets the control message of the first.
     let beyond = reached.max(at + 1);
-    let mut ancillary = Ancillary::default();
+    // What came apart is one by now, as on Linux, and has the time of the last.
+    let mut ancillary = Ancillary {
+        arrived: bytes.arrived,
+        ..Ancillary::default()
+    };
     for mark in bytes
         .marks
         .iter_mut()
@@ -822,6 +911,6 @@ fn read_stream(
         marked,
         whole: count,
         ancillary,
-        from: Name::Unnamed,
+        ..Found::default()
     }))
 }
