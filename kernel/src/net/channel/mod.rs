@@ -1,12 +1,18 @@
 //! One direction of a connection, or what a datagram socket has received: a ring of bytes, with
 //! marks where a record ends or something travels beside the bytes.
 
+mod contents;
+mod ends;
+
+pub use contents::Bytes;
+
+use contents::{Mark, read_record, read_stream};
+
 use super::address::Name;
 use super::control_message::Ancillary;
-use super::sending::{Sending, Stall};
+use super::sending::Sending;
 use super::socket::Reader;
 use super::unix::inflight;
-use super::urgent::Urgent;
 use super::wait::Wait;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
@@ -32,46 +38,9 @@ const OVERHEAD: usize = 767;
 /// The most marks in a channel.
 const MAX_RECORDS: usize = 4096;
 
-/// The writer will write no more.
-const FINISHED: u32 = 1;
-/// The reader will read no more.
-const UNHEARD: u32 = 2;
-/// The reader is closed.
-const DEAD: u32 = 4;
-/// The connection was reset by the writer.
-const RESET: u32 = 8;
-/// The writer is gone, and the reader was not told.
-const ABANDONED: u32 = 16;
-
 /// The reader wants to know when something arrives; it has a filter.
 const TIMES: u32 = 1;
 const FILTERED: u32 = 2;
-
-/// A stretch of bytes, counted from the first that was ever written, that is a record or has
-/// something beside it.
-struct Mark {
-    start: u64,
-    end: u64,
-    ancillary: Ancillary,
-    from: Name,
-}
-
-/// The contents of a channel.
-pub struct Bytes {
-    /// The bytes.
-    pub ring: Ring,
-    /// How many bytes were ever read.
-    pub read: u64,
-    /// The byte that is urgent.
-    pub urgent: Option<Urgent>,
-    /// How many of the last bytes wait for more, and are not sent.
-    pub unsent: usize,
-    /// Since when the writer lacks room, in ticks, and how many bytes had been read by then.
-    pub stall: Option<Stall>,
-    /// When the last came, where that is asked for.
-    arrived: Option<Time>,
-    marks: VecDeque<Mark>,
-}
 
 /// The parameters of a channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,44 +51,6 @@ pub enum Kind {
     Tcp,
     /// Records: every write is one.
     Records,
-}
-
-impl Bytes {
-    /// How many bytes were ever written.
-    pub fn written(&self) -> u64 {
-        self.read + self.ring.len() as u64
-    }
-
-    /// Makes room for one more mark.
-    fn reserve(&mut self) -> Result<()> {
-        self.marks.try_reserve(1).map_err(|_| Errno::ENOBUFS)
-    }
-
-    /// Takes out the first mark, when all its bytes were read.
-    fn pop_read(&mut self) -> Option<Mark> {
-        let read = self.read;
-        self.marks.pop_front_if(|mark| mark.end <= read)
-    }
-
-    /// Takes out one byte from among the others: those before it move up.
-    pub fn remove(&mut self, at: u64) {
-        self.ring.remove((at - self.read) as usize);
-        self.read += 1;
-        for mark in self.marks.iter_mut().take_while(|mark| mark.start <= at) {
-            mark.start += 1;
-            mark.end += u64::from(mark.end <= at);
-        }
-    }
-
-    fn mark(&mut self, start: u64, ancillary: Ancillary, from: Name) {
-        let end = self.written();
-        self.marks.push_back(Mark {
-            start,
-            end,
-            ancillary,
-            from,
-        });
-    }
 }
 
 /// How a write is done.
@@ -413,127 +344,6 @@ impl Channel {
         &self.writable
     }
 
-    /// The writer will write no more. What waits for more is sent.
-    pub fn finish(&self) {
-        if self.kind == Kind::Tcp {
-            let mut bytes = self.bytes.lock();
-            self.state.fetch_or(FINISHED, AcqRel);
-            bytes.unsent = 0;
-            self.publish(&bytes);
-        }
-        self.end(FINISHED);
-    }
-
-    /// Ends reading.
-    pub fn shut_reader(&self) {
-        self.end(UNHEARD);
-    }
-
-    /// The reader is closed: nobody receives what waits. Nothing comes any more: writers look at
-    /// the state under the lock.
-    pub fn die(&self) {
-        self.end(UNHEARD | DEAD);
-        self.purge();
-    }
-
-    /// Nothing comes any more, and the reader gets `error` once it has read what waits. Wakes
-    /// nobody.
-    pub fn end_by(&self, error: Errno) {
-        self.error.store(error.0.into(), Release);
-        self.state.fetch_or(RESET | UNHEARD | DEAD, AcqRel);
-    }
-
-    /// Wakes the reader and the writers, whatever changed.
-    pub fn notify(&self) {
-        self.readable.notify();
-        self.writable.notify();
-    }
-
-    /// Drops what waits. Writers that wait for room are not told.
-    pub fn purge(&self) {
-        let mut bytes = self.bytes.lock();
-        let (marks, left) = (core::mem::take(&mut bytes.marks), bytes.ring.len());
-        bytes.ring.consume(left);
-        bytes.read += left as u64;
-        bytes.urgent = None;
-        bytes.unsent = 0;
-        self.publish(&bytes);
-        drop(bytes);
-        drop(marks);
-    }
-
-    /// Lets the reader's next call fail.
-    pub fn fail(&self, error: Errno) {
-        self.error.store(error.0.into(), Release);
-        self.state.fetch_or(RESET, AcqRel);
-        self.notify();
-    }
-
-    /// The error that the reader has to get; it gets it once.
-    pub fn take_error(&self) -> Option<Errno> {
-        if !self.has_error() {
-            return None;
-        }
-        let error = self.error.swap(0, AcqRel);
-        (error != 0).then_some(Errno(error as u16))
-    }
-
-    /// The same for a read, which is told of the end rather than that nothing can be sent.
-    pub fn take_read_error(&self) -> Option<Errno> {
-        let of_sending = self.error.load(Acquire) == Errno::EPIPE.0.into();
-        if of_sending { None } else { self.take_error() }
-    }
-
-    /// Whether there is an error to report.
-    pub fn has_error(&self) -> bool {
-        self.error.load(Acquire) != 0
-    }
-
-    fn end(&self, how: u32) {
-        self.state.fetch_or(how, AcqRel);
-        self.notify();
-    }
-
-    /// Whether the writer has finished.
-    pub fn is_finished(&self) -> bool {
-        self.state.load(Acquire) & FINISHED != 0
-    }
-
-    /// Whether an error was reported to its reader: there is no connection any more.
-    pub fn is_reset(&self) -> bool {
-        self.state.load(Acquire) & RESET != 0
-    }
-
-    /// Whether the reader is closed.
-    pub fn is_dead(&self) -> bool {
-        self.state.load(Acquire) & DEAD != 0
-    }
-
-    /// Whether either end is gone.
-    pub fn is_ended(&self) -> bool {
-        self.state.load(Acquire) & (FINISHED | UNHEARD) != 0
-    }
-
-    /// Whether nothing can be written any more.
-    fn takes_nothing(&self) -> bool {
-        self.state.load(Acquire) & (FINISHED | UNHEARD | ABANDONED) != 0
-    }
-
-    /// The writer goes without a word, and what it did not send with it.
-    pub fn abandon(&self) {
-        let mut bytes = self.bytes.lock();
-        self.state.fetch_or(ABANDONED, AcqRel);
-        bytes.drop_unsent();
-        self.publish(&bytes);
-        drop(bytes);
-        self.writable.notify();
-    }
-
-    /// Whether the writer went without a word.
-    pub fn is_abandoned(&self) -> bool {
-        self.state.load(Acquire) & ABANDONED != 0
-    }
-
     /// Sets whether the reader wants the sender's credentials.
     pub fn set_wants_credentials(&self, wants: bool) {
         self.credentials.store(wants, Release);
@@ -794,123 +604,4 @@ impl Channel {
         }
         self.publish(&bytes);
     }
-}
-
-fn read_record(
-    bytes: &mut Bytes,
-    to: &mut Sink,
-    reading: Reading,
-    lost: &mut Option<Mark>,
-) -> Result<Option<Found>> {
-    let from = bytes.read + reading.skip as u64;
-    let at = match reading.skip {
-        0 => 0,
-        _ => bytes.marks.partition_point(|mark| mark.end <= from),
-    };
-    let Some(mark) = bytes.marks.get(at) else {
-        return Ok(None);
-    };
-    let before = from.saturating_sub(mark.start) as usize;
-    let whole = (mark.end - mark.start) as usize - before;
-    to.truncate(whole);
-    let wanted = to.left();
-    let copied = bytes.ring.peek(to, reading.skip);
-    let error = match copied {
-        Ok(count) if count == wanted => None,
-        Ok(_) => Some(Errno::EFAULT),
-        Err(error) => Some(error),
-    };
-    if reading.peek {
-        let found = Found {
-            count: wanted,
-            whole,
-            before,
-            ancillary: mark.ancillary.copy()?,
-            from: mark.from.clone(),
-            ..Found::default()
-        };
-        return error.map_or(Ok(Some(found)), Err);
-    }
-    // A record that cannot be copied to the program is lost, as on Linux.
-    bytes.ring.consume(whole);
-    bytes.read += whole as u64;
-    let mark = bytes.marks.pop_front();
-    if let Some(error) = error {
-        *lost = mark;
-        return Err(error);
-    }
-    Ok(mark.map(|mark| Found {
-        count: wanted,
-        whole,
-        ancillary: mark.ancillary,
-        from: mark.from,
-        ..Found::default()
-    }))
-}
-
-fn read_stream(
-    bytes: &mut Bytes,
-    to: &mut Sink,
-    reading: Reading,
-    inline: bool,
-) -> Result<Option<Found>> {
-    // The urgent byte is no part of what is read, unless it is asked to be.
-    let mut skip = usize::from(bytes.is_at_mark() && !inline);
-    if !reading.peek {
-        bytes.skip(core::mem::take(&mut skip));
-    }
-    skip += reading.skip;
-    if bytes.sent() <= skip {
-        return Ok(None);
-    }
-    to.truncate(bytes.until_mark(skip));
-    let at = bytes.read + skip as u64;
-    // The read ends where something begins that cannot be handed over with what came before.
-    let mut end = u64::MAX;
-    for mark in bytes.marks.iter().filter(|mark| mark.end > at) {
-        if reading.credentials && mark.start > at && mark.ancillary.credentials.is_some() {
-            end = mark.start;
-            break;
-        }
-        if mark.ancillary.rights.is_some() || reading.credentials {
-            end = mark.end;
-            break;
-        }
-    }
-    to.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
-    let count = bytes.ring.peek(to, skip)?;
-    let reached = at + count as u64;
-    // A reader without room for a byte gets the control message of the first.
-    let beyond = reached.max(at + 1);
-    // What came apart is one by now, as on Linux, and has the time of the last.
-    let mut ancillary = Ancillary {
-        arrived: bytes.arrived,
-        ..Ancillary::default()
-    };
-    for mark in bytes
-        .marks
-        .iter_mut()
-        .take_while(|mark| mark.start < beyond)
-        .filter(|mark| mark.end > at)
-    {
-        ancillary.credentials = ancillary.credentials.or(mark.ancillary.credentials);
-        if mark.ancillary.rights.is_some() {
-            ancillary.rights = if reading.peek {
-                mark.ancillary.copy()?.rights
-            } else {
-                mark.ancillary.rights.take()
-            };
-        }
-    }
-    if !reading.peek {
-        bytes.skip(count);
-    }
-    let marked = bytes.urgent.is_some_and(|urgent| urgent.at == reached);
-    Ok(Some(Found {
-        count,
-        marked,
-        whole: count,
-        ancillary,
-        ..Found::default()
-    }))
 }
