@@ -2,6 +2,8 @@
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
+// Sockets carry files, and files are sockets: to see that both can be shared takes many steps.
+#![recursion_limit = "256"]
 
 extern crate alloc;
 

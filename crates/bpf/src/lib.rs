@@ -1,11 +1,13 @@
-//! Classic BPF as seccomp has it: filters of system calls are checked once, and then run without
-//! any further test.
+//! Classic BPF as seccomp has it, and sockets ([`packet`]): filters are checked once, and then run
+//! without any further test.
 //!
-//! A filter reads `struct seccomp_data` (include/uapi/linux/seccomp.h) as 16 words, computes with
+//! A filter of system calls reads `struct seccomp_data` (include/uapi/linux/seccomp.h) as 16 words, computes with
 //! an accumulator, an index register and 16 words of memory, and returns a word. Jumps go forward
 //! only, so every filter ends.
 #![no_std]
 #![forbid(unsafe_code)]
+
+pub mod packet;
 
 /// The longest filter (BPF_MAXINSNS).
 pub const LONGEST: usize = 4096;
@@ -87,6 +89,21 @@ pub mod code {
     pub const TAX: u16 = 0x07;
     /// A ← X.
     pub const TXA: u16 = 0x87;
+    /// A ← a half word, or a byte, at byte k; filters of packets only.
+    pub const LD_HALF: u16 = 0x28;
+    /// The same.
+    pub const LD_BYTE: u16 = 0x30;
+    /// A ← a word, a half word, or a byte, at byte X + k; filters of packets only.
+    pub const LD_WORD_AT: u16 = 0x40;
+    /// The same.
+    pub const LD_HALF_AT: u16 = 0x48;
+    /// The same.
+    pub const LD_BYTE_AT: u16 = 0x50;
+    /// X ← 4 times the low half of the byte at k, IPv4's length of a header; filters of packets
+    /// only.
+    pub const LDX_HEADER: u16 = 0xb1;
+    /// A ← A % operand; filters of packets only.
+    pub const MOD: u16 = 0x94;
     /// Bit of an operation or a jump whose operand is X, not k.
     pub const WITH_X: u16 = 0x08;
 }
@@ -105,6 +122,18 @@ const MEMORY: usize = 16;
 /// # Errors
 /// The first instruction at fault; 0 where there is none, or too many, or less room.
 pub fn check(program: &[Instruction], written: &mut [u16]) -> Result<(), Invalid> {
+    let whole_words = |one: &Instruction| {
+        one.code == LD_WORD && one.k.is_multiple_of(4) && (one.k as usize) < 4 * WORDS
+    };
+    check_with(program, written, whole_words)
+}
+
+/// The same; `reads` says which other instructions there are.
+fn check_with(
+    program: &[Instruction],
+    written: &mut [u16],
+    reads: impl Fn(&Instruction) -> bool,
+) -> Result<(), Invalid> {
     if program.is_empty() || program.len() > LONGEST || written.len() < program.len() {
         return Err(Invalid(0));
     }
@@ -115,13 +144,12 @@ pub fn check(program: &[Instruction], written: &mut [u16]) -> Result<(), Invalid
     for (at, one) in program.iter().enumerate() {
         let left = program.len() - at - 1;
         let fits = match one.code {
-            LD_WORD => one.k % 4 == 0 && (one.k as usize) < 4 * WORDS,
             LD_MEM | LDX_MEM | ST | STX => (one.k as usize) < MEMORY,
             DIV => one.k != 0,
             LSH | RSH => one.k < u32::BITS,
             JA => (one.k as usize) < left,
             _ if is_jump(one.code) => (one.if_true.max(one.if_false) as usize) < left,
-            _ => is_plain(one.code),
+            code => is_plain(code) || reads(one),
         };
         now &= written[at];
         let reads = matches!(one.code, LD_MEM | LDX_MEM);
@@ -166,6 +194,20 @@ fn is_plain(code: u16) -> bool {
 
 /// Runs a filter on what it reads; what it returns. One that [`check`] refuses may return anything.
 pub fn run(program: &[Instruction], data: &[u32; WORDS]) -> u32 {
+    let word = |k: u32, _, _| Some(data[k as usize / 4 % WORDS]);
+    run_with(program, 4 * WORDS as u32, word, |_, _, _| None)
+}
+
+/// The same of `len` bytes: `word` loads for A, with A and X, and `other` what is no instruction
+/// of every filter's, for X where it is [`LDX_HEADER`]. The filter returns 0 where they give
+/// nothing.
+#[inline(always)]
+fn run_with(
+    program: &[Instruction],
+    len: u32,
+    word: impl Fn(u32, u32, u32) -> Option<u32>,
+    other: impl Fn(&Instruction, u32, u32) -> Option<u32>,
+) -> u32 {
     let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; MEMORY]);
     let mut at = 0;
     while let Some(one) = program.get(at) {
@@ -174,9 +216,12 @@ pub fn run(program: &[Instruction], data: &[u32; WORDS]) -> u32 {
         let slot = one.k as usize % MEMORY;
         let jump = |holds: bool| if holds { one.if_true } else { one.if_false } as usize;
         match one.code {
-            LD_WORD => a = data[one.k as usize / 4 % WORDS],
-            LD_LEN => a = 4 * WORDS as u32,
-            LDX_LEN => x = 4 * WORDS as u32,
+            LD_WORD => match word(one.k, a, x) {
+                Some(word) => a = word,
+                None => return 0,
+            },
+            LD_LEN => a = len,
+            LDX_LEN => x = len,
             LD_IMM => a = one.k,
             LDX_IMM => x = one.k,
             LD_MEM => a = memory[slot],
@@ -207,7 +252,11 @@ pub fn run(program: &[Instruction], data: &[u32; WORDS]) -> u32 {
                 JGT => at += jump(a > operand),
                 JGE => at += jump(a >= operand),
                 JSET => at += jump(a & operand != 0),
-                _ => return 0,
+                _ => match other(one, a, x) {
+                    Some(header) if one.code == LDX_HEADER => x = header,
+                    Some(read) => a = read,
+                    None => return 0,
+                },
             },
         }
     }

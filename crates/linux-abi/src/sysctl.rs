@@ -96,6 +96,9 @@ pub const SYSCTLS: &[Sysctl] = &[
         ..one("net/ipv4/ip_local_port_range", Int, 1, 65535)
     },
     one("net/ipv4/ip_unprivileged_port_start", Int, 0, 65535),
+    one("net/ipv4/tcp_fin_timeout", Int, 0, INT),
+    one("net/ipv4/tcp_max_tw_buckets", Int, 0, INT),
+    one("net/ipv4/tcp_tw_reuse", Int, 0, 2),
     one("net/unix/max_dgram_qlen", Int, 0, INT),
     one("vm/admin_reserve_kbytes", Long, 0, ANY_LONG),
     Sysctl {

@@ -16,8 +16,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
 use linux_raw_sys::net::{
     AF_INET, AF_INET6, AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SO_MARK, SO_PASSCRED,
-    SO_PASSPIDFD, SO_RCVMARK, SO_RXQ_OVFL, SO_TIMESTAMPING_OLD, SO_TIMESTAMPNS_NEW,
-    SO_TIMESTAMPNS_OLD, SOL_SOCKET,
+    SO_PASSPIDFD, SO_RCVMARK, SO_RXQ_OVFL, SO_TIMESTAMPNS_NEW, SO_TIMESTAMPNS_OLD, SOL_SOCKET,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -193,8 +192,10 @@ impl Ancillary {
             }
             let data = &rest[HEADER..len];
             match (level, kind) {
+                // They are of Unix sockets, as on Linux.
+                (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if socket.domain != AF_UNIX => {}
                 _ if matches!(socket.domain, AF_INET | AF_INET6) => {
-                    if socket.kind != STREAM {
+                    if socket.kind != STREAM || level == SOL_SOCKET {
                         header_fields.set(level, kind, data)?;
                     }
                 }
@@ -305,11 +306,11 @@ impl Control {
         self.put(SOL_SOCKET, kind, time.as_bytes())
     }
 
-    /// Tells when a message arrived, as SO_TIMESTAMPING asks for it: by the software's clock, and
-    /// by none of hardware.
-    pub fn put_stamping(&mut self, arrived: Time) -> Result<()> {
+    /// Tells when a message arrived, as the option `kind` (SO_TIMESTAMPING) asks for it: by the
+    /// software's clock, and by none of hardware.
+    pub fn put_stamping(&mut self, kind: u32, arrived: Time) -> Result<()> {
         let times = [arrived.seconds, arrived.nanoseconds.into(), 0, 0, 0, 0];
-        self.put(SOL_SOCKET, SO_TIMESTAMPING_OLD, times.as_bytes())
+        self.put(SOL_SOCKET, kind, times.as_bytes())
     }
 
     /// Hands what came with a message over to the program, as its options ask for it.

@@ -1,12 +1,18 @@
 //! Options that every socket has (level SOL_SOCKET).
 
+use super::RAW;
 use super::address::Address;
 use super::control_message::Credentials;
+use super::filter::Filter;
+use super::inet;
+use super::interface::INDEX;
 use super::socket::Socket;
+use super::stamping::Stamping;
+use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::task::{can, current, pidfd, require};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
 use linux_raw_sys::net::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -22,16 +28,12 @@ const MAX_BUFFER: u32 = 212_992;
 /// allows).
 const MAX_LOW_WATER: i32 = 3 << 20;
 /// The least that a buffer is made (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
+/// Which buffers a program has set (`include/net/sock.h`).
+const SOCK_SNDBUF_LOCK: u32 = 1;
+const SOCK_RCVBUF_LOCK: u32 = 2;
+const SOCK_BUF_LOCK_MASK: u32 = 3;
 const MIN_SEND: u32 = 4608;
 const MIN_RECEIVE: u32 = 2304;
-
-/// SOF_TIMESTAMPING_RX_SOFTWARE and SOF_TIMESTAMPING_SOFTWARE: received messages get a time, and it
-/// is told.
-const STAMP_RECEIVED: u32 = 1 << 3;
-const STAMP_REPORTED: u32 = 1 << 4;
-/// All that can be asked for; not what is of sending (TX_SOFTWARE, TX_SCHED, TX_ACK): those times
-/// go to no error queue here.
-const STAMPING: u32 = 0x3_ffff & !(1 << 1 | 1 << 8 | 1 << 9);
 
 /// Options that are only on or off, and only kept unless somebody asks for them.
 const SWITCHES: [u32; 17] = [
@@ -55,7 +57,7 @@ const SWITCHES: [u32; 17] = [
 ];
 
 /// Options handled beside the switches.
-const OTHERS: [u32; 38] = [
+const OTHERS: [u32; 43] = [
     SO_TYPE,
     SO_ERROR,
     SO_SNDBUF,
@@ -69,6 +71,7 @@ const OTHERS: [u32; 38] = [
     SO_RCVTIMEO_OLD,
     SO_SNDTIMEO_OLD,
     SO_BINDTODEVICE,
+    SO_ATTACH_FILTER,
     SO_DETACH_FILTER,
     SO_PEERNAME,
     SO_TIMESTAMP_OLD,
@@ -80,6 +83,7 @@ const OTHERS: [u32; 38] = [
     SO_TIMESTAMPING_OLD,
     SO_PROTOCOL,
     SO_DOMAIN,
+    SO_PEEK_OFF,
     SO_BUSY_POLL,
     SO_MAX_PACING_RATE,
     SO_BPF_EXTENSIONS,
@@ -88,11 +92,14 @@ const OTHERS: [u32; 38] = [
     SO_INCOMING_NAPI_ID,
     SO_COOKIE,
     SO_PEERGROUPS,
+    SO_BINDTOIFINDEX,
     SO_TIMESTAMP_NEW,
     SO_TIMESTAMPNS_NEW,
+    SO_TIMESTAMPING_NEW,
     SO_RCVTIMEO_NEW,
     SO_SNDTIMEO_NEW,
     SO_PEERPIDFD,
+    SO_BUF_LOCK,
     SO_TXREHASH,
 ];
 
@@ -114,10 +121,14 @@ pub struct Options {
     txrehash: AtomicU32,
     /// It is bound to `lo`.
     device: AtomicBool,
-    /// The option by which times of arrival are asked for; 0 is none.
-    stamps: AtomicU32,
-    /// SOF_TIMESTAMPING_ flags.
-    stamping: AtomicU32,
+    /// The times of messages that are told.
+    pub stamping: Stamping,
+    /// Which buffers a program has set: SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK.
+    buffers_set: AtomicU32,
+    /// From where a peek reads (SO_PEEK_OFF); below 0 from the first byte, always.
+    peek_offset: AtomicI32,
+    /// The CPU that handles what comes, as a program said (SO_INCOMING_CPU); below 0 is none.
+    incoming_cpu: AtomicI32,
 }
 
 impl Options {
@@ -137,8 +148,10 @@ impl Options {
             busy_poll: AtomicU32::new(0),
             txrehash: AtomicU32::new(inet.into()),
             device: AtomicBool::new(false),
-            stamps: AtomicU32::new(0),
-            stamping: AtomicU32::new(0),
+            stamping: Stamping::new(),
+            buffers_set: AtomicU32::new(0),
+            peek_offset: AtomicI32::new(-1),
+            incoming_cpu: AtomicI32::new(-1),
         }
     }
 }
@@ -263,6 +276,38 @@ impl Options {
         self.receive_timeout.load(Acquire)
     }
 
+    /// How many bytes a receive with `flags` goes past: a peek, where SO_PEEK_OFF asks for it.
+    pub fn peek_skip(&self, flags: u32) -> usize {
+        match flags & MSG_PEEK {
+            0 => 0,
+            _ => self.peek_offset.load(Acquire).max(0) as usize,
+        }
+    }
+
+    /// A receive with `flags` went past `count` bytes.
+    pub fn went_past(&self, flags: u32, count: usize) {
+        let count = i32::try_from(count).unwrap_or(i32::MAX);
+        let moved = |offset: i32| match flags & MSG_PEEK {
+            0 => (offset - count).max(0),
+            _ => offset.saturating_add(count),
+        };
+        if self.peek_offset.load(Relaxed) >= 0 {
+            let change = |offset: i32| (offset >= 0).then(|| moved(offset));
+            _ = self.peek_offset.fetch_update(AcqRel, Acquire, change);
+        }
+    }
+
+    /// Whether a program said which CPU handles what comes, and whether that is this one.
+    pub fn prefers_cpu(&self) -> bool {
+        self.incoming_cpu.load(Relaxed) >= 0
+    }
+
+    /// The same of this CPU.
+    pub fn prefers_this_cpu(&self) -> bool {
+        let cpu = self.incoming_cpu.load(Relaxed);
+        cpu >= 0 && cpu as usize == cpu::this().index()
+    }
+
     /// SO_LINGER with no time: a close resets the connection.
     pub fn resets(&self) -> bool {
         self.linger.load(Acquire) == 1
@@ -283,24 +328,6 @@ impl Options {
         self.is_on(SO_PASSCRED) || self.is_on(SO_PASSPIDFD)
     }
 
-    /// The option by which the program asked when messages arrive (SO_TIMESTAMP and its like).
-    pub fn stamps(&self) -> Option<u32> {
-        match self.stamps.load(Acquire) {
-            0 => None,
-            name => Some(name),
-        }
-    }
-
-    /// Whether it is wanted when messages arrive.
-    pub fn wants_times(&self) -> bool {
-        self.stamps().is_some() || self.stamping.load(Acquire) & STAMP_RECEIVED != 0
-    }
-
-    /// Whether SO_TIMESTAMPING asks for it to be reported.
-    pub fn reports_stamps(&self) -> bool {
-        self.stamping.load(Acquire) & STAMP_REPORTED != 0
-    }
-
     /// Takes over what an accepted TCP socket has from the listening one: all that is kept for
     /// connections, not the priority or what messages carry (Linux's `sk_clone_lock`).
     pub fn inherit_all(&self, from: &Options) {
@@ -313,9 +340,8 @@ impl Options {
             (&self.mark, &from.mark),
             (&self.busy_poll, &from.busy_poll),
             (&self.txrehash, &from.txrehash),
-            (&self.stamps, &from.stamps),
-            (&self.stamping, &from.stamping),
         ];
+        self.stamping.inherit(&from.stamping);
         for (own, given) in numbers {
             own.store(given.load(Acquire), Release);
         }
@@ -364,10 +390,28 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         SO_SNDBUF | SO_SNDBUFFORCE => {
             let size = buffer_size(number(value)?, name == SO_SNDBUFFORCE, MIN_SEND)?;
             options.send_buffer.store(size, Release);
+            options.buffers_set.fetch_or(SOCK_SNDBUF_LOCK, AcqRel);
         }
         SO_RCVBUF | SO_RCVBUFFORCE => {
             let size = buffer_size(number(value)?, name == SO_RCVBUFFORCE, MIN_RECEIVE)?;
             options.receive_buffer.store(size, Release);
+            options.buffers_set.fetch_or(SOCK_RCVBUF_LOCK, AcqRel);
+        }
+        SO_BUF_LOCK => {
+            let which = number(value)? as u32;
+            if which & !SOCK_BUF_LOCK_MASK != 0 {
+                return Err(Errno::EINVAL);
+            }
+            options.buffers_set.store(which, Release);
+        }
+        SO_PEEK_OFF => {
+            let offset = number(value)?;
+            check_peek_offset(socket)?;
+            options.peek_offset.store(offset, Release);
+        }
+        SO_INCOMING_CPU => {
+            options.incoming_cpu.store(number(value)?, Release);
+            socket.set_incoming_cpu();
         }
         SO_RCVTIMEO_OLD | SO_RCVTIMEO_NEW => {
             options.receive_timeout.store(timeout(value)?, Release);
@@ -397,16 +441,9 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
             options.low_water.store(least as u32, Release);
         }
         SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
-            let on = number(value)? != 0;
-            options.stamps.store(if on { name } else { 0 }, Release);
+            options.stamping.set_arrival(name, number(value)? != 0);
         }
-        SO_TIMESTAMPING_OLD => {
-            let flags = number(value)? as u32;
-            if flags & !STAMPING != 0 {
-                return Err(Errno::EINVAL);
-            }
-            options.stamping.store(flags, Release);
-        }
+        SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW => options.stamping.set(socket, name, value)?,
         SO_PRIORITY => options.priority.store(number(value)? as u32, Release),
         SO_MARK => options.mark.store(number(value)? as u32, Release),
         SO_BUSY_POLL if number(value)? < 0 => return Err(Errno::EINVAL),
@@ -427,9 +464,24 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
                 _ => return Err(Errno::ENODEV),
             }
         }
-        SO_DETACH_FILTER if options.is_on(SO_LOCK_FILTER) => return Err(Errno::EPERM),
-        SO_DETACH_FILTER => return Err(Errno::ENOENT),
-        SO_ATTACH_FILTER => return Err(Errno::EPERM),
+        SO_BINDTOIFINDEX => match number(value)? {
+            ..0 => return Err(Errno::EINVAL),
+            0 => options.device.store(false, Release),
+            index if index as u32 == INDEX => options.device.store(true, Release),
+            _ => return Err(Errno::ENODEV),
+        },
+        SO_DETACH_FILTER | SO_ATTACH_FILTER if options.is_on(SO_LOCK_FILTER) => {
+            return Err(Errno::EPERM);
+        }
+        SO_DETACH_FILTER => {
+            let old = socket.base().reader.filter.lock().take();
+            old.ok_or(Errno::ENOENT)?;
+        }
+        SO_ATTACH_FILTER => {
+            let filter = Filter::read(value, socket.base())?;
+            let old = socket.base().reader.filter.lock().replace(filter);
+            drop(old);
+        }
         _ => return Err(Errno::ENOPROTOOPT),
     }
     socket.options_changed();
@@ -446,9 +498,22 @@ fn check_privilege(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         SO_PRIORITY => (0..=6).contains(&given?) || admin(),
         SO_MARK | SO_RCVMARK => admin(),
         SO_LOCK_FILTER => given? != 0 || !options.is_on(SO_LOCK_FILTER),
+        SO_BINDTODEVICE | SO_BINDTOIFINDEX => !options.device.load(Acquire) || can(CAP_NET_RAW),
         _ => true,
     };
     if may { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// EOPNOTSUPP for a socket whose peeks always begin at the first byte.
+fn check_peek_offset(socket: &dyn Socket) -> Result<()> {
+    let base = socket.base();
+    let ported = base.protocol == IPPROTO_TCP as u32 || inet::is_udp(base.protocol);
+    let inet = inet::is_family(base.domain) && base.kind != RAW && ported;
+    if inet || base.domain == AF_UNIX {
+        Ok(())
+    } else {
+        Err(Errno::EOPNOTSUPP)
+    }
 }
 
 /// Twice what was asked for, as Linux has it.
@@ -523,18 +588,32 @@ pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
             copied(address.bytes())
         }
         SO_BINDTODEVICE if options.device.load(Acquire) => bytes(*b"lo\0"),
-        SO_BINDTODEVICE | SO_ATTACH_FILTER => Ok(Vec::new()),
+        SO_BINDTODEVICE => Ok(Vec::new()),
+        SO_BINDTOIFINDEX if options.device.load(Acquire) => bytes(INDEX),
+        SO_BINDTOIFINDEX => bytes(0u32),
+        SO_ATTACH_FILTER => match socket.base().reader.filter.lock().clone() {
+            Some(filter) => filter.bytes(),
+            None => Ok(Vec::new()),
+        },
+        SO_BUF_LOCK => bytes(options.buffers_set.load(Acquire)),
+        SO_PEEK_OFF => {
+            check_peek_offset(socket)?;
+            bytes(options.peek_offset.load(Acquire))
+        }
         SO_BUSY_POLL => bytes(options.busy_poll.load(Acquire)),
         SO_TXREHASH => bytes(options.txrehash.load(Acquire)),
         SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
-            bytes(u32::from(options.stamps() == Some(name)))
+            bytes(u32::from(options.stamping.has_arrival(name)))
         }
-        SO_TIMESTAMPING_OLD => bytes([options.stamping.load(Acquire), 0]),
+        SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW => bytes([options.stamping.get(name), 0]),
         SO_MEMINFO => bytes(memory(socket)),
         SO_BPF_EXTENSIONS => bytes(BPF_EXTENSIONS),
         SO_MAX_PACING_RATE => bytes(u64::MAX),
         SO_COOKIE => bytes(base.number),
-        SO_INCOMING_CPU => bytes(socket.incoming_cpu().map_or(-1, |cpu| cpu as i32)),
+        SO_INCOMING_CPU => {
+            let given = || options.incoming_cpu.load(Acquire);
+            bytes(socket.incoming_cpu().map_or_else(given, |cpu| cpu as i32))
+        }
         SO_INCOMING_NAPI_ID => bytes(0u32),
         _ => Err(Errno::ENOPROTOOPT),
     }

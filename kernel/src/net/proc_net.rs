@@ -1,6 +1,7 @@
 //! The sockets as /proc/net shows them.
 
 use super::address::{Name, unspecified};
+use super::inet::connections;
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, SEQPACKET, STREAM, snmp, socket_table};
 use crate::errno::Result;
@@ -276,7 +277,8 @@ fn sockstat(text: &mut Text) {
     put!(text, "sockets: used {}\n", socket_table::count());
     put!(
         text,
-        "TCP: inuse {tcp} orphan 0 tw 0 alloc {allocated} mem 0\n"
+        "TCP: inuse {tcp} orphan 0 tw {} alloc {allocated} mem 0\n",
+        connections::waiting()
     );
     put!(text, "UDP: inuse {} mem 0\n", of(DATAGRAM, UDP)[1]);
     put!(text, "UDPLITE: inuse {}\n", of(DATAGRAM, UDP_LITE)[1]);

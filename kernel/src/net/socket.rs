@@ -3,6 +3,7 @@
 use super::address::{Address, Name};
 use super::channel::Found;
 use super::control_message::{Ancillary, Control, Peer};
+use super::filter::Filter;
 use super::inet::Header;
 use super::options::Options;
 use super::socket_table;
@@ -36,9 +37,17 @@ pub struct Reader {
     pub number: u64,
     /// The open file of it.
     file: Mutex<Weak<File>>,
+    /// What it wants of what is sent to it (SO_ATTACH_FILTER).
+    pub filter: Mutex<Option<Arc<Filter>>>,
 }
 
 impl Reader {
+    /// Bytes of its filter.
+    fn filter_len(&self) -> usize {
+        let filter = self.filter.lock();
+        filter.as_ref().map_or(0, |filter| filter.len())
+    }
+
     /// The open file, as long as there is one.
     pub fn file(&self) -> Option<Arc<File>> {
         self.file.lock().upgrade()
@@ -86,6 +95,7 @@ impl Base {
             reader: try_arc(Reader {
                 number,
                 file: Mutex::new(Weak::new()),
+                filter: Mutex::new(None),
             })?,
             options: Options::new(domain),
             readable: WaitSource::new()?,
@@ -96,6 +106,11 @@ impl Base {
     /// Permissions of its inode.
     pub fn permissions(&self) -> u32 {
         self.attr.get().mode & 0o7777
+    }
+
+    /// Whether it has a filter.
+    pub fn is_filtered(&self) -> bool {
+        self.reader.filter.lock().is_some()
     }
 
     /// The user that it belongs to.
@@ -182,6 +197,11 @@ pub trait Socket: Send + Sync + Any {
     /// those that a peer has still to read (TIOCOUTQ).
     fn waiting(&self) -> Result<(usize, usize)>;
 
+    /// How many bytes a connection was ever given to send.
+    fn written(&self) -> u64 {
+        0
+    }
+
     /// As [`FileOps::held`].
     fn held(&self) -> usize;
 
@@ -224,6 +244,9 @@ pub trait Socket: Send + Sync + Any {
     fn incoming_cpu(&self) -> Option<u32> {
         None
     }
+
+    /// A program says which CPU handles what comes, until something does.
+    fn set_incoming_cpu(&self) {}
 
     /// The peer's credentials (SO_PEERCRED and its like), where they are known.
     fn peer_credentials(&self) -> Option<Peer> {
@@ -321,7 +344,7 @@ impl FileOps for SocketFile {
     }
 
     fn held(&self) -> usize {
-        self.0.held()
+        self.0.held() + self.0.base().reader.filter_len()
     }
 
     fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {

@@ -16,6 +16,8 @@ pub struct ReadMode {
     pub low_water: usize,
     /// A peek waits for as much as a read.
     pub peeks_wait: bool,
+    /// Bytes that a peek goes past (SO_PEEK_OFF).
+    pub skip: usize,
 }
 
 impl ReadMode {
@@ -24,6 +26,7 @@ impl ReadMode {
         credentials: false,
         low_water: 1,
         peeks_wait: false,
+        skip: 0,
     };
 }
 
@@ -39,6 +42,7 @@ pub fn receive(
 ) -> Result<Received> {
     let reading = Reading {
         peek: flags & MSG_PEEK != 0,
+        skip: mode.skip,
         credentials: mode.credentials,
     };
     let least = match flags & MSG_WAITALL {
@@ -48,9 +52,10 @@ pub fn receive(
     let least = least.min(to.left());
     let waits = !reading.peek && !channel.is_framed();
     if reading.peek && mode.peeks_wait {
+        let least = least.saturating_add(mode.skip);
         let enough = || channel.has_enough(least) || channel.is_ended() || ended();
         match wait.until(channel.readable(), || enough() || channel.has_error()) {
-            Err(Errno::EAGAIN) if channel.has_data() => {}
+            Err(Errno::EAGAIN) if channel.has_data_after(mode.skip) => {}
             done => done?,
         }
     }
@@ -69,6 +74,8 @@ pub fn receive(
         to.allow(left - found.count);
         if total == found.count {
             received.found = found;
+        } else {
+            received.found.ancillary.arrived = found.ancillary.arrived;
         }
         if !go_on || to.left() == 0 {
             break;
@@ -105,7 +112,7 @@ fn next(
             return channel.read(to, reading);
         }
         wait.until(channel.readable(), || {
-            channel.has_data() || is_over() || channel.has_error()
+            channel.has_data_after(reading.skip) || is_over() || channel.has_error()
         })?;
     }
 }

@@ -6,10 +6,8 @@ use super::socket::socket_file;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
-use crate::fs::inode::Time;
 use crate::fs::io::{IoVec, Sink, Source};
 use crate::mm::user::UserPtr;
-use crate::net::STREAM;
 use crate::net::address::{Address, Name};
 use crate::net::control_message::{Ancillary, Control};
 use crate::net::socket::{Outgoing, Socket, send};
@@ -178,13 +176,10 @@ fn receive_one((file, socket): &Target, message: usize, flags: u32) -> Result<us
     let close_on_exec = flags & MSG_CMSG_CLOEXEC;
     let mut control = Control::new(header.control, header.control_len);
     let (ancillary, options) = (&received.found.ancillary, &socket.base().options);
-    if let Some(kind) = options.stamps().filter(|_| socket.base().kind != STREAM) {
-        let arrived = ancillary.arrived.unwrap_or_else(Time::now);
-        control.put_time(kind, arrived)?;
-    }
-    if let Some(arrived) = ancillary.arrived.filter(|_| options.reports_stamps()) {
-        control.put_stamping(arrived)?;
-    }
+    let sent = received.flags & MSG_ERRQUEUE != 0;
+    options
+        .stamping
+        .put(socket.base(), ancillary.arrived, sent, &mut control)?;
     control.put_ancillary(ancillary, options, close_on_exec != 0)?;
     socket.put_header(&received.found.ancillary.header, &mut control)?;
     if header.name != 0 {

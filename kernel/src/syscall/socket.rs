@@ -10,7 +10,9 @@ use crate::net::{self, options};
 use crate::task::current;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK};
-use linux_raw_sys::net::{SHUT_RD, SHUT_RDWR, SHUT_WR, SO_PEERGROUPS, SOL_SOCKET};
+use linux_raw_sys::net::{
+    SHUT_RD, SHUT_RDWR, SHUT_WR, SO_ATTACH_FILTER, SO_PEERGROUPS, SOL_SOCKET,
+};
 
 /// The flags that go with a socket's kind: SOCK_CLOEXEC and SOCK_NONBLOCK.
 const FLAGS: u32 = O_CLOEXEC | O_NONBLOCK;
@@ -148,6 +150,20 @@ pub fn setsockopt(fd: i32, level: u32, name: u32, value: usize, len: i32) -> Res
     Ok(0)
 }
 
+/// A socket's filter (SO_GET_FILTER), for which there is `room`: both in instructions. Without
+/// room only their number is told.
+fn write_filter(bytes: &[u8], room: usize, value: usize, len: usize) -> Result<usize> {
+    let count = bytes.len() / bpf::packet::STEP;
+    if room > 0 && room < count {
+        return Err(Errno::EINVAL);
+    }
+    if room > 0 {
+        UserSlice::new(value, bytes.len()).copy_out(bytes)?;
+    }
+    UserPtr::new(len).write(&(count as u32))?;
+    Ok(0)
+}
+
 /// getsockopt(2)
 pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> Result<usize> {
     let (_, socket) = socket_file(fd)?;
@@ -158,6 +174,9 @@ pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> R
     } else {
         socket.option(level, name)?
     };
+    if (level, name) == (SOL_SOCKET, SO_ATTACH_FILTER) {
+        return write_filter(&bytes, room, value, len);
+    }
     let count = bytes.len().min(room);
     if (level, name) == (SOL_SOCKET, SO_PEERGROUPS) && count < bytes.len() {
         UserPtr::new(len).write(&(bytes.len() as u32))?;

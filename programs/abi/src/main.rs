@@ -73,6 +73,7 @@ mod pseudo;
 mod ptrace;
 mod raw;
 mod realtime;
+mod received;
 mod records;
 mod refused;
 mod rights;
@@ -86,11 +87,14 @@ mod signals;
 mod sigreturn;
 mod sockets;
 mod splice;
+mod stalled;
+mod stamps;
 #[cfg(target_arch = "aarch64")]
 mod sve;
 mod sysctl;
 mod threads;
 mod time;
+mod time_wait;
 mod timers;
 mod times;
 mod tree;
@@ -141,14 +145,19 @@ fn main() {
         #[cfg(target_arch = "aarch64")]
         Some("points") => points::run(),
         Some("time") => time::run(),
+        Some("time_wait") if std::env::args().nth(2).is_some() => time_wait::many(),
+        Some("time_wait") => time_wait::run(),
         Some("rights") => rights::run(),
         Some("limits") => limits::run(),
         Some("locks") => locks::run(),
         Some("log") => log::run(),
+        Some("received") => received::run(),
         Some("records") => records::run(),
         Some("refused") => refused::run(),
         Some("times") => times::run(),
         Some("splice") => splice::run(),
+        Some("stalled") => stalled::run(),
+        Some("stamps") => stamps::run(),
         Some("bounds") => bounds::run(),
         Some("busy") => busy::run(),
         Some("choices") => choices::run(),

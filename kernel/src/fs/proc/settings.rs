@@ -7,7 +7,7 @@ use crate::fs::aio;
 use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
 use crate::mm::{aslr, commit, frame, map, vmas};
 use crate::net::backlog;
-use crate::net::inet::{ping, ports};
+use crate::net::inet::{connections, ping, ports};
 use crate::net::options::DEFAULT_BUFFER;
 use crate::net::unix::datagram;
 use crate::sync::Once;
@@ -414,16 +414,32 @@ const IPV4: &[(&str, Node)] = &[
         ),
     ),
     ("ping_group_range", Setting(ping_groups, set_ping_groups)),
-    ("tcp_fin_timeout", fixed!(60)),
+    (
+        "tcp_fin_timeout",
+        Number(
+            &connections::FIN_TIMEOUT,
+            sysctl("net/ipv4/tcp_fin_timeout"),
+        ),
+    ),
     ("tcp_keepalive_intvl", fixed!(75)),
     ("tcp_keepalive_probes", fixed!(9)),
     ("tcp_keepalive_time", fixed!(7200)),
+    (
+        "tcp_max_tw_buckets",
+        Number(
+            &connections::MOST_WAITING,
+            sysctl("net/ipv4/tcp_max_tw_buckets"),
+        ),
+    ),
     ("tcp_rmem", fixed!("4096\t131072\t6291456")),
     ("tcp_sack", fixed!(1)),
     ("tcp_syn_retries", fixed!(6)),
     ("tcp_syncookies", fixed!(1)),
     ("tcp_timestamps", fixed!(1)),
-    ("tcp_tw_reuse", fixed!(2)),
+    (
+        "tcp_tw_reuse",
+        Number(&connections::REUSE, sysctl("net/ipv4/tcp_tw_reuse")),
+    ),
     ("tcp_window_scaling", fixed!(1)),
     ("tcp_wmem", fixed!("4096\t16384\t4194304")),
 ];

@@ -2,11 +2,14 @@
 //! MSG_ERRQUEUE.
 
 use crate::errno::{Errno, Result};
+use crate::fs::inode::Time;
 use crate::fs::io::Sink;
+use crate::net::STREAM;
 use crate::net::address::{Address, Name};
 use crate::net::channel::Found;
 use crate::net::control_message::{Ancillary, Control};
-use crate::net::socket::Received;
+use crate::net::socket::{Base, Received};
+use crate::net::stamping::{Asked, Moment};
 use crate::sync::Mutex;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -25,20 +28,28 @@ const MOST: usize = 256;
 /// The most bytes of a datagram that an error quotes, as an ICMP message does.
 pub const QUOTED: usize = 520;
 
-/// SO_EE_ORIGIN_ICMP and SO_EE_ORIGIN_ICMP6.
+/// SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6 and SO_EE_ORIGIN_TIMESTAMPING.
 const BY_ICMP: u8 = 2;
 const BY_ICMP_V6: u8 = 3;
+const BY_STAMPING: u8 = 4;
+/// What Linux's queue counts for an entry beside its bytes.
+const OVERHEAD: usize = 768;
+/// Bytes of the head that Ethernet, and lo, would put before a packet.
+const LINK_HEAD: usize = 14;
 
 /// An error report, as `struct sock_extended_err`.
 #[derive(Clone, Copy)]
 pub struct Report {
-    /// The origin of the error.
-    by: IpAddr,
+    /// The family of the socket that gets it.
+    domain: u32,
+    /// Who reports it, where that is told.
+    by: Option<IpAddr>,
     error: Errno,
     origin: u8,
     kind: u8,
     code: u8,
     info: u32,
+    data: u32,
 }
 
 impl Report {
@@ -49,7 +60,8 @@ impl Report {
             IpAddr::V6(_) => (BY_ICMP_V6, why.type_and_code(false)),
         };
         Report {
-            by,
+            domain: if by.is_ipv4() { AF_INET } else { AF_INET6 },
+            by: Some(by),
             error: match why {
                 Why::Port => Errno::ECONNREFUSED,
                 Why::Protocol if by.is_ipv4() => Errno::ENOPROTOOPT,
@@ -59,63 +71,158 @@ impl Report {
             kind,
             code,
             info: at.into(),
+            data: 0,
+        }
+    }
+
+    /// A message with this key was sent by a socket of the family `domain`.
+    fn sent(domain: u32, by: Option<IpAddr>, moment: Moment, key: u32) -> Self {
+        Report {
+            domain,
+            by,
+            error: Errno::ENOMSG,
+            origin: BY_STAMPING,
+            kind: 0,
+            code: 0,
+            info: moment as u32,
+            data: key,
         }
     }
 
     /// The error that the next call fails with.
-    pub fn error(&self) -> Errno {
-        self.error
+    pub fn error(&self) -> Option<Errno> {
+        (self.origin != BY_STAMPING).then_some(self.error)
     }
 
     /// The control message: `struct sock_extended_err`, and the address that reported it.
     pub fn put(&self, control: &mut Control) -> Result<()> {
-        let (level, kind, family) = match self.by {
-            IpAddr::V4(_) => (IP, IP_RECVERR, AF_INET),
-            IpAddr::V6(_) => (IPV6, IPV6_RECVERR, AF_INET6),
+        let (level, kind, len) = match self.domain {
+            AF_INET => (IP, IP_RECVERR, 16),
+            _ => (IPV6, IPV6_RECVERR, 28),
         };
         let mut data = [0; 16 + 28];
         data[..4].copy_from_slice(&u32::from(self.error.0).to_ne_bytes());
         data[4..7].copy_from_slice(&[self.origin, self.kind, self.code]);
         data[8..12].copy_from_slice(&self.info.to_ne_bytes());
-        let offender = Address::of(&Name::Inet(SocketAddr::new(self.by, 0)), family);
-        let end = 16 + offender.len();
-        data[16..end].copy_from_slice(offender.bytes());
+        data[12..16].copy_from_slice(&self.data.to_ne_bytes());
+        let end = 16 + len;
+        if let Some(by) = self.by {
+            let offender = Address::of(&Name::Inet(SocketAddr::new(by, 0)), self.domain);
+            data[16..end].copy_from_slice(offender.bytes());
+        }
         control.put(level, kind, &data[..end])
     }
 }
 
-/// A report, the datagram that it is about, and where that was to go.
+/// The datagram that a report is about, or what is told of it.
 struct Waiting {
     report: Report,
-    to: SocketAddr,
+    /// Where it was to go.
+    to: Name,
+    /// The fields of its header that are told.
+    header: Header,
+    /// When it was sent.
+    at: Option<Time>,
     quoted: Vec<u8>,
 }
 
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// Bytes that are quoted.
+    bytes: usize,
+}
+
+/// A message that was sent, for reports of when that was.
+pub struct Sent<'a> {
+    /// The times that are wanted.
+    pub asked: Asked,
+    /// From where it went where.
+    pub ends: [SocketAddr; 2],
+    /// Its header.
+    pub header: Header,
+    /// The packet; none of a connection.
+    pub packet: Option<&'a [u8]>,
+}
+
 /// The queue.
-pub struct Errors(Mutex<VecDeque<Waiting>>);
+pub struct Errors(Mutex<Queue>);
 
 impl Errors {
     /// Without errors.
     pub const fn new() -> Self {
-        Errors(Mutex::new(VecDeque::new()))
+        Errors(Mutex::new(Queue {
+            waiting: VecDeque::new(),
+            bytes: 0,
+        }))
     }
 
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.lock().waiting.is_empty()
+    }
+
+    /// Bytes of memory that they have, roughly.
+    pub fn held(&self) -> usize {
+        let queue = self.0.lock();
+        queue.bytes + queue.waiting.len() * size_of::<Waiting>()
     }
 
     /// The error that is first in the queue.
     pub fn first(&self) -> Option<Errno> {
-        self.0.lock().front().map(|waiting| waiting.report.error())
+        self.0.lock().waiting.front()?.report.error()
     }
 
     /// Queues an error report for a datagram to `to`, which began with `quoted`; drops it when
     /// full.
     pub fn push(&self, report: Report, to: SocketAddr, quoted: Vec<u8>) {
+        let waiting = Waiting {
+            report,
+            to: Name::Inet(to),
+            header: Header::of_report(report),
+            at: None,
+            quoted,
+        };
+        self.add(waiting, MOST * (OVERHEAD + QUOTED));
+    }
+
+    /// Queues reports of when a message was sent, as far as `limit` bytes have room for them.
+    pub fn push_sent(&self, base: &Base, sent: &Sent) {
+        let connection = base.kind == STREAM;
+        let packet = sent.packet.filter(|_| sent.asked.quotes());
+        // IPv6 tells of the header whether it was asked or not, as on Linux.
+        let [from, to] = sent.ends;
+        let told = packet.is_some() && (from.is_ipv6() || sent.asked.tells_header());
+        for moment in sent.asked.moments(connection) {
+            let by = told.then_some(from.ip());
+            let report = Report::sent(base.domain, by, moment, sent.asked.key);
+            let mut header = Header::of_report(report);
+            if told {
+                header = sent.header.alone();
+                header.set_ends(from.ip(), to);
+                header.report = Some(report);
+            }
+            let Ok(quoted) = framed(packet, to) else {
+                return;
+            };
+            let waiting = Waiting {
+                report,
+                to: Name::Unnamed,
+                header,
+                at: Some(Time::now()),
+                quoted,
+            };
+            self.add(waiting, base.options.receive_buffer());
+        }
+    }
+
+    fn add(&self, waiting: Waiting, limit: usize) {
         let mut queue = self.0.lock();
-        if queue.len() < MOST && queue.try_reserve(1).is_ok() {
-            queue.push_back(Waiting { report, to, quoted });
+        let held = queue.bytes + queue.waiting.len() * OVERHEAD;
+        let fits = held + OVERHEAD + waiting.quoted.len() <= limit && queue.waiting.len() < MOST;
+        if fits && queue.waiting.try_reserve(1).is_ok() {
+            queue.bytes += waiting.quoted.len();
+            queue.waiting.push_back(waiting);
         }
     }
 
@@ -127,7 +234,12 @@ impl Errors {
 
     /// Receives the first error; EAGAIN when there is none.
     pub fn receive(&self, to: &mut Sink) -> Result<Received> {
-        let waiting = self.0.lock().pop_front().ok_or(Errno::EAGAIN)?;
+        let waiting = {
+            let mut queue = self.0.lock();
+            let waiting = queue.waiting.pop_front().ok_or(Errno::EAGAIN)?;
+            queue.bytes -= waiting.quoted.len();
+            waiting
+        };
         let count = to.left().min(waiting.quoted.len());
         to.put(&waiting.quoted[..count])?;
         let cut = if count < waiting.quoted.len() {
@@ -140,14 +252,33 @@ impl Errors {
                 count,
                 whole: waiting.quoted.len(),
                 ancillary: Ancillary {
-                    header: Header::of_report(waiting.report),
+                    header: waiting.header,
+                    arrived: waiting.at,
                     ..Ancillary::default()
                 },
-                from: Name::Inet(waiting.to),
+                from: waiting.to,
                 ..Found::default()
             },
             flags: MSG_ERRQUEUE | cut,
             count,
         })
     }
+}
+
+/// A packet to `to` as lo sends it.
+fn framed(packet: Option<&[u8]>, to: SocketAddr) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let Some(packet) = packet else {
+        return Ok(bytes);
+    };
+    let room = bytes.try_reserve_exact(LINK_HEAD + packet.len());
+    room.map_err(|_| Errno::ENOBUFS)?;
+    bytes.resize(LINK_HEAD - 2, 0);
+    bytes.extend_from_slice(if to.is_ipv4() {
+        &[0x08, 0]
+    } else {
+        &[0x86, 0xdd]
+    });
+    bytes.extend_from_slice(packet);
+    Ok(bytes)
 }

@@ -7,10 +7,13 @@ use crate::errno::{Errno, Result};
 use crate::net::address::{Address, Name};
 use crate::net::control_message::Control;
 use crate::net::interface::INDEX;
+use crate::net::stamping;
 use crate::task::can;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
-use linux_raw_sys::net::{AF_INET, AF_INET6, SO_MARK, SOL_SOCKET};
+use linux_raw_sys::net::{
+    AF_INET, AF_INET6, SO_MARK, SO_TIMESTAMPING_NEW, SO_TIMESTAMPING_OLD, SOL_SOCKET,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Names of options that ask for a field, and of the control messages that carry it
@@ -51,6 +54,8 @@ pub struct Header {
     pub mark: Option<u32>,
     /// It has no checksum (UDP_NO_CHECK6_TX).
     pub unsummed: bool,
+    /// The times that are asked for of this one when it is sent (SO_TIMESTAMPING).
+    pub stamps: Option<u32>,
     /// It is no packet, but reports what became of one.
     pub report: Option<Report>,
 }
@@ -81,6 +86,11 @@ impl Header {
             report: Some(report),
             ..Header::default()
         }
+    }
+
+    /// Where it goes.
+    pub fn to(&self) -> Option<SocketAddr> {
+        self.to
     }
 
     /// The limit of hops.
@@ -133,6 +143,9 @@ impl Header {
                 }
                 self.mark = Some(mark);
             }
+            (SOL_SOCKET, SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW) => {
+                self.stamps = Some(stamping::for_one(data)?);
+            }
             (IP | IPV6 | UDP | SOL_SOCKET, _) => return Err(Errno::EINVAL),
             _ => {}
         }
@@ -167,6 +180,11 @@ impl Header {
         self.segment = Some(self.segment.unwrap_or_else(segment)).filter(|&bytes| bytes > 0);
     }
 
+    /// Says from where it goes where.
+    pub fn set_ends(&mut self, from: IpAddr, to: SocketAddr) {
+        (self.from, self.to) = (Some(from), Some(to));
+    }
+
     /// Whether a socket takes several datagrams at once.
     pub fn takes_many(options: &Options) -> bool {
         options.is_on(UDP, UDP_GRO)
@@ -174,13 +192,13 @@ impl Header {
 
     /// Tells a program the fields that its options ask for.
     pub fn put(&self, options: &Options, control: &mut Control) -> Result<()> {
-        if let Some(report) = self.report {
-            return report.put(control);
-        }
         match self.to {
             Some(SocketAddr::V4(_)) => self.put_v4(options, control)?,
             Some(SocketAddr::V6(_)) => self.put_v6(options, control)?,
             None => {}
+        }
+        if let Some(report) = self.report {
+            return report.put(control);
         }
         match self.segment {
             Some(bytes) if Self::takes_many(options) => {
@@ -197,7 +215,11 @@ impl Header {
         if options.is_on(IP, IP_PKTINFO) {
             let mut info = [0; 12];
             info[..4].copy_from_slice(&INDEX.to_ne_bytes());
-            info[4..8].copy_from_slice(&to.ip().octets());
+            let own = match self.from {
+                Some(IpAddr::V4(from)) if self.report.is_some() => from,
+                _ => *to.ip(),
+            };
+            info[4..8].copy_from_slice(&own.octets());
             info[8..].copy_from_slice(&to.ip().octets());
             control.put(IP, IP_PKTINFO, &info)?;
         }

@@ -1,7 +1,7 @@
 //! What a socket of datagrams has received: messages, errors, and whether it receives and sends at
 //! all.
 
-use super::errors::{Errors, Report};
+use super::errors::{Errors, Report, Sent};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
@@ -59,7 +59,21 @@ impl Mailbox {
     /// Takes an error, with the beginning of the message that it is about, for the queue of errors.
     pub fn report(&self, report: Report, to: SocketAddr, quoted: Vec<u8>) {
         self.errors.push(report, to, quoted);
-        self.inbox.fail(report.error());
+        if let Some(error) = report.error() {
+            self.inbox.fail(error);
+        }
+    }
+
+    /// Reports when a datagram was sent.
+    #[cold]
+    pub fn report_sent(&self, base: &Base, sent: &Sent) {
+        self.errors.push_sent(base, sent);
+        self.inbox.readable().notify();
+    }
+
+    /// As [`crate::net::socket::Socket::held`].
+    pub fn held(&self) -> usize {
+        self.inbox.held() + self.errors.held()
     }
 
     /// Clears the queue of errors.
@@ -79,7 +93,8 @@ impl Mailbox {
     }
 
     /// Receives a message or, with MSG_ERRQUEUE, an error.
-    pub fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
+    /// A peek goes past `skip` bytes.
+    pub fn receive(&self, to: &mut Sink, flags: u32, skip: usize, wait: &Wait) -> Result<Received> {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -90,14 +105,21 @@ impl Mailbox {
             return Err(error);
         }
         let deaf = || self.deaf.load(Acquire);
-        stream::receive(&self.inbox, to, flags, ReadMode::RECORDS, deaf, wait)
+        let mode = ReadMode {
+            skip,
+            ..ReadMode::RECORDS
+        };
+        stream::receive(&self.inbox, to, flags, mode, deaf, wait)
     }
 
     /// Receives an error, after which the next is due.
     fn receive_error(&self, to: &mut Sink) -> Result<Received> {
         let received = self.errors.receive(to);
-        if received.is_ok() {
-            self.inbox.take_error();
+        if let Ok(received) = &received {
+            let report = received.found.ancillary.header.report;
+            if report.is_some_and(|report| report.error().is_some()) {
+                self.inbox.take_error();
+            }
             if let Some(error) = self.errors.first() {
                 self.inbox.fail(error);
             }
@@ -132,7 +154,9 @@ impl Mailbox {
     /// As [`crate::net::socket::Socket::options_changed`].
     pub fn options_changed(&self, base: &Base) {
         self.inbox.set_limit(base.options.receive_buffer());
-        self.inbox.set_wants_times(base.options.wants_times());
+        self.inbox
+            .set_wants_times(base.options.stamping.wants_arrival());
+        self.inbox.set_filtered(base.is_filtered());
     }
 }
 

@@ -4,6 +4,7 @@
 //! What stays of the protocols is what programs see: names, ports, connections, their ends and
 //! their errors. There are packets for raw and ping sockets alone.
 
+pub mod connections;
 mod errors;
 mod header;
 mod icmp;
@@ -53,6 +54,21 @@ pub fn new(domain: u32, kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
         (STREAM | DATAGRAM, _) => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),
     }
+}
+
+/// Bytes of UDP's header.
+pub const UDP_HEAD: usize = 8;
+
+/// Whether sockets of a family are those of IP.
+pub fn is_family(domain: u32) -> bool {
+    matches!(domain, AF_INET | AF_INET6)
+}
+
+/// Whether a protocol is UDP or UDP-Lite.
+pub fn is_udp(protocol: u32) -> bool {
+    const UDP: u32 = IPPROTO_UDP as u32;
+    const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
+    matches!(protocol, UDP | UDP_LITE)
 }
 
 /// Whether this machine has the address.

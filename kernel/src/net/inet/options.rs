@@ -1,6 +1,7 @@
 //! Options of levels IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP and IPPROTO_UDP: most are kept and
 //! returned, as where no packet is they have nothing to change.
 
+use super::connections;
 use super::place::{Binding, Place};
 use crate::errno::{Errno, Result};
 use crate::net::options::{bytes, number};
@@ -44,7 +45,7 @@ enum Rule {
     Class,
     /// A segment's size; 0 for what it was at first.
     Segment,
-    /// Seconds of a closed connection; 0 for what it was at first, and none below.
+    /// Seconds of a closed connection; 0 for the system's, and none below.
     Linger,
     /// Seconds that become a number of attempts.
     Attempts,
@@ -248,8 +249,9 @@ const IPV6_FREEBIND: u32 = 78;
 const IP_MULTICAST_ALL: u32 = 49;
 const IP_MTU: u32 = 14;
 pub const IPV6_MTU: u32 = 24;
-/// TCP_MAXSEG
+/// TCP_MAXSEG and TCP_LINGER2.
 pub const MAXSEG: u32 = 2;
+pub const LINGER2: u32 = 8;
 
 /// The seconds that pass with as many attempts as `seconds` have, each waited for twice as long as
 /// that before, up to two minutes.
@@ -421,6 +423,9 @@ impl Options {
             }
             if name == MAXSEG && self.value(TCP, MAXSEG) == 0 {
                 return bytes(FIRST_SEGMENT);
+            }
+            if name == LINGER2 && self.value(TCP, LINGER2) == 0 {
+                return bytes(connections::FIN_TIMEOUT.load(Acquire) as u32);
             }
             if name == TCP_CONGESTION {
                 let name = CONGESTION[self.congestion.load(Acquire)].as_bytes();

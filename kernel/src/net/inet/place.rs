@@ -1,7 +1,8 @@
 //! Where an IP socket is bound.
 
+use super::connections::{self, End, Port, Tuple};
 use super::is_local;
-use super::ports::{Claim, Holder, Ports};
+use super::ports::{Claim, Holder, Kept, Ports};
 use crate::errno::{Errno, Result};
 use crate::net::address::{Address, Name, unspecified};
 use crate::net::socket::{Base, Socket};
@@ -18,6 +19,8 @@ struct Bound {
     given: [bool; 2],
     /// The hold on the port; `None` until one is needed.
     claim: Option<Claim>,
+    /// The port is one that connect(2) chose.
+    chosen: bool,
 }
 
 /// How options want a socket bound.
@@ -76,6 +79,7 @@ impl Place {
                 local: at,
                 given,
                 claim: None,
+                chosen: false,
             });
         }
         self.claim(at, given, how.ports, base, socket)
@@ -87,6 +91,7 @@ impl Place {
             local: SocketAddr::new(ip, 0),
             given: [!ip.is_unspecified(), false],
             claim: None,
+            chosen: false,
         });
     }
 
@@ -100,6 +105,19 @@ impl Place {
         }
     }
 
+    /// How its socket would hold a port at `ip`.
+    fn holder(&self, ip: IpAddr, base: &Base) -> Holder {
+        Holder {
+            ip,
+            only_v6: self.only_v6.load(Acquire),
+            shares_address: base.options.is_on(SO_REUSEADDR),
+            shares_port: base.options.is_on(SO_REUSEPORT),
+            user: base.user(),
+            listens: false,
+            waits: false,
+        }
+    }
+
     fn claim(
         &self,
         at: SocketAddr,
@@ -108,24 +126,17 @@ impl Place {
         base: &Base,
         socket: Weak<dyn Socket>,
     ) -> Result<()> {
-        let claim = self.ports.claim(
-            at.port(),
-            range,
-            Holder {
-                ip: at.ip(),
-                only_v6: self.only_v6.load(Acquire),
-                shares_address: base.options.is_on(SO_REUSEADDR),
-                shares_port: base.options.is_on(SO_REUSEPORT),
-                user: base.user(),
-                listens: false,
-            },
-            &socket,
-        )?;
+        let holder = self.holder(at.ip(), base);
+        let claim = self.ports.claim(at.port(), range, holder, &socket)?;
+        if base.options.prefers_cpu() {
+            self.ports.tell_apart(&claim);
+        }
         let local = SocketAddr::new(at.ip(), claim.port);
         self.take(Bound {
             local,
             given,
             claim: Some(claim),
+            chosen: false,
         })
     }
 
@@ -162,6 +173,61 @@ impl Place {
             Err(Errno::EADDRINUSE) => Err(Errno::EADDRNOTAVAIL),
             done => done,
         }
+    }
+
+    /// Makes the end of a connection to `peer`: from the port that bind(2) gave, or from one that
+    /// this chooses, at the address that is bound, or at `ip`.
+    ///
+    /// # Errors
+    /// EADDRNOTAVAIL: there is such a connection, or one from each port. ENOMEM.
+    pub fn begin_connection(
+        &self,
+        [ip, peer]: [IpAddr; 2],
+        to_port: u16,
+        base: &Base,
+        how: Binding,
+        socket: Weak<dyn Socket>,
+    ) -> Result<End> {
+        let peer = SocketAddr::new(peer, to_port);
+        let (at, given, claimed, old) = match &mut *self.bound.lock() {
+            // A port that a connection chose is that connection's.
+            Some(bound) => {
+                let old = bound.claim.take_if(|_| bound.chosen);
+                (bound.local, bound.given, bound.claim.is_some(), old)
+            }
+            None => (SocketAddr::new(ip, 0), [false; 2], false, None),
+        };
+        drop(old);
+        let from = if given[0] { at.ip() } else { ip };
+        let tuple = |port| Tuple {
+            local: SocketAddr::new(from, port),
+            peer,
+        };
+        if claimed {
+            return End::enter(tuple(at.port()), Port::Given);
+        }
+        let (claim, end) = self.ports.connect_from(
+            how.ports,
+            self.holder(from, base),
+            &socket,
+            |port| connections::is_free(&tuple(port), Port::Chosen),
+            |port| End::enter(tuple(port), Port::Chosen),
+        )?;
+        let local = SocketAddr::new(from, claim.port);
+        self.take(Bound {
+            local,
+            given,
+            claim: Some(claim),
+            chosen: true,
+        })?;
+        Ok(end)
+    }
+
+    /// Keeps the port for the end of a connection at `ip` that waits without a socket.
+    pub fn keep(&self, ip: IpAddr) -> Option<Kept> {
+        let bound = self.bound.lock();
+        let claim = bound.as_ref()?.claim.as_ref()?;
+        self.ports.keep_waiting(claim, ip).ok()
     }
 
     fn has_port(&self) -> bool {
@@ -206,7 +272,14 @@ impl Place {
     pub fn connect(&self) {
         let bound = self.bound.lock();
         if let Some(claim) = bound.as_ref().and_then(|bound| bound.claim.as_ref()) {
-            self.ports.connect(claim);
+            self.ports.tell_apart(claim);
+        }
+    }
+
+    /// Its socket may prefer a CPU from now on.
+    pub fn told_apart(&self, base: &Base) {
+        if base.options.prefers_cpu() {
+            self.connect();
         }
     }
 

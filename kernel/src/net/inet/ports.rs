@@ -1,5 +1,6 @@
 //! Ports, and which sockets have them.
 
+use super::connections;
 use crate::errno::{Errno, Result};
 use crate::hash::{Keyed, Lists};
 use crate::net::socket::Socket;
@@ -73,6 +74,8 @@ pub struct Holder {
     pub user: u32,
     /// It takes connections.
     pub listens: bool,
+    /// There is no socket any more, but an end of a connection that waits.
+    pub waits: bool,
 }
 
 impl Holder {
@@ -91,7 +94,8 @@ impl Holder {
 
     /// Whether both share their port, which nobody can make another user's socket do.
     fn shares_with(&self, other: &Holder) -> bool {
-        self.shares_port && other.shares_port && self.user == other.user
+        let may = self.user == other.user || other.waits;
+        self.shares_port && other.shares_port && may
     }
 
     fn conflicts(&self, other: &Holder) -> bool {
@@ -127,30 +131,47 @@ impl tree::Member for Member {
 struct Group {
     holder: Holder,
     members: Tree<Member>,
-    /// Connections that were accepted, which only keep others from the port.
-    accepted: usize,
-    /// Whether one of them was ever connected, so that they are not all alike to a sender.
-    was_connected: bool,
+    /// Ends of connections that were accepted, or that wait, which only keep others from the port.
+    ends: usize,
+    /// Whether one of them was ever connected, or preferred a CPU, so that they are not all alike to
+    /// a sender.
+    told_apart: bool,
 }
 
 impl Group {
     /// Those that what `from` sends may be for: one, where they share the senders.
     fn candidates(&self, from: SocketAddr) -> impl Iterator<Item = &Member> {
-        let shared = self.holder.shares_port && !self.was_connected;
+        let shared = self.holder.shares_port && !self.told_apart;
         let one = shared.then(|| self.members.nth(spread(from) % self.members.len().max(1)));
         let all = (!shared).then(|| self.members.iter());
         one.flatten().into_iter().chain(all.into_iter().flatten())
     }
 }
 
-/// The owners of ports, by the address that they are bound to.
-type Held = Lists<IpAddr, Group>;
+/// The owners of a port.
+struct Held {
+    /// By the address that they are bound to.
+    groups: Lists<IpAddr, Group>,
+    /// bind(2) gave it to one since it was free: connect(2) does not choose it.
+    bound: bool,
+}
+
+/// What a port is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    /// bind(2), or whatever needs a port of its own.
+    Bind,
+    /// connect(2), which shares it with other connections.
+    Connect,
+    /// The end of a connection, beside whoever has it.
+    End,
+}
 
 /// One more that holds a port.
 enum Entrant {
     Socket(Member),
-    /// An accepted connection.
-    Connection,
+    /// An end of a connection.
+    End,
 }
 
 impl Group {
@@ -160,8 +181,8 @@ impl Group {
                 let entered = self.members.insert(member);
                 entered.map_err(|_| Errno::ENOMEM)
             }
-            Entrant::Connection => {
-                self.accepted += 1;
+            Entrant::End => {
+                self.ends += 1;
                 Ok(())
             }
         }
@@ -170,41 +191,42 @@ impl Group {
 
 /// Adds one to those that hold the port alike.
 fn enter(held: &mut Held, holder: Holder, entrant: Entrant) -> Result<()> {
-    let mut groups = held.of_mut(&holder.ip).iter_mut();
+    let mut groups = held.groups.of_mut(&holder.ip).iter_mut();
     if let Some(group) = groups.find(|group| group.holder == holder) {
         return group.enter(entrant);
     }
     let mut group = Group {
         holder,
         members: Tree::new(),
-        accepted: 0,
-        was_connected: false,
+        ends: 0,
+        told_apart: false,
     };
     group.enter(entrant)?;
-    held.push(holder.ip, group)
+    held.groups.push(holder.ip, group)
 }
 
-/// Takes a socket, or without a number an accepted connection, out of those that hold the port as
+/// Takes a socket, or without a number an end of a connection, out of those that hold the port as
 /// `holder` says.
 fn leave(held: &mut Held, holder: &Holder, number: Option<u64>) -> Option<Member> {
-    let mut groups = held.of_mut(&holder.ip).iter_mut();
+    let mut groups = held.groups.of_mut(&holder.ip).iter_mut();
     let group = groups.find(|group| group.holder == *holder)?;
     let gone = match number {
         Some(number) => group.members.remove(&number),
         None => {
-            group.accepted -= 1;
+            group.ends -= 1;
             None
         }
     };
-    if group.members.is_empty() && group.accepted == 0 {
-        held.take(&holder.ip, |group| group.holder == *holder);
+    if group.members.is_empty() && group.ends == 0 {
+        held.groups
+            .take(&holder.ip, |group| group.holder == *holder);
     }
     gone
 }
 
 /// How the socket `number` holds the port at `ip`.
 fn holder(held: &Held, ip: IpAddr, number: u64) -> Option<Holder> {
-    let mut groups = held.of(&ip).iter();
+    let mut groups = held.groups.of(&ip).iter();
     let has = |group: &&Group| group.members.get(&number).is_some();
     groups.find(has).map(|group| group.holder)
 }
@@ -213,14 +235,14 @@ fn holder(held: &Held, ip: IpAddr, number: u64) -> Option<Holder> {
 fn covering(held: &Held, ip: IpAddr) -> impl Iterator<Item = &Group> {
     let any = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let addresses = any.into_iter().filter(move |&any| any != ip).chain([ip]);
-    let bound = addresses.flat_map(|ip| held.of(&ip));
+    let bound = addresses.flat_map(|ip| held.groups.of(&ip));
     bound.filter(move |group| group.holder.covers(ip))
 }
 
 /// Whether `is` holds for any whose address overlaps with that of `holder`.
 fn overlapping(held: &Held, holder: &Holder, is: impl Fn(&Holder) -> bool) -> bool {
     if holder.ip.is_unspecified() {
-        let mut all = held.all().map(|group| &group.holder);
+        let mut all = held.groups.all().map(|group| &group.holder);
         all.any(|other| holder.overlaps(other) && is(other))
     } else {
         covering(held, holder.ip).any(|group| is(&group.holder))
@@ -258,11 +280,25 @@ impl Drop for Claim {
     }
 }
 
-/// A port that an accepted connection keeps until this goes.
+/// A port that an end of a connection keeps until this goes.
 pub struct Kept {
     ports: &'static Ports,
     port: u16,
     holder: Holder,
+}
+
+impl Kept {
+    /// The same port once more, for an end that waits.
+    pub fn waiting(&self) -> Result<Kept> {
+        let waits = true;
+        self.ports.keep(
+            self.port,
+            Holder {
+                waits,
+                ..self.holder
+            },
+        )
+    }
 }
 
 impl Drop for Kept {
@@ -270,6 +306,12 @@ impl Drop for Kept {
         self.ports
             .give(self.port, |held| leave(held, &self.holder, None));
     }
+}
+
+fn random_below(count: u32) -> u32 {
+    let mut bytes = [0; 2];
+    random::fill(&mut bytes);
+    u32::from(u16::from_ne_bytes(bytes)) % count
 }
 
 /// A number for a sender: one that is the same each time.
@@ -287,16 +329,40 @@ impl Ports {
         holder: Holder,
         socket: &Weak<dyn Socket>,
     ) -> Result<Claim> {
+        if ptr::eq(self, &TCP) {
+            connections::expire();
+        }
         if port != 0 {
             let may = |who: &crate::task::credentials::Credentials| who.can(CAP_NET_BIND_SERVICE);
             let guarded = u32::from(port) < unprivileged() && !ptr::eq(self, &PING);
             if guarded && !current().with_credentials(may) {
                 return Err(Errno::EACCES);
             }
-            return self.take(port, holder, socket);
+            return self.take(port, holder, socket, For::Bind);
         }
-        let mut bytes = [0; 2];
-        random::fill(&mut bytes);
+        let (first, mut count) = self.choice(range);
+        if ptr::eq(self, &TCP) && count > 1 {
+            // As on Linux, where TCP chooses among pairs of an odd and an even port.
+            count &= !1;
+        }
+        let start = random_below(count);
+        for step in 0..count {
+            cond_resched_killable()?;
+            let port = first + ((start + step) % count) as u16;
+            if self.0.lock().get(port.into()).is_some() {
+                continue;
+            }
+            match self.take(port, holder, socket, For::Bind) {
+                Err(Errno::EADDRINUSE) => {}
+                done => return done,
+            }
+        }
+        Err(Errno::EADDRINUSE)
+    }
+
+    /// The first port of those that `range` allows to choose from, as in [`Self::claim`], and how
+    /// many there are.
+    fn choice(&self, range: [u16; 2]) -> (u16, u32) {
         let (least, most) = if ptr::eq(self, &PING) {
             (1, u16::MAX)
         } else {
@@ -310,32 +376,58 @@ impl Ports {
             }
         };
         let (first, last) = (within(range[0], least), within(range[1], most));
-        let mut count = u32::from(last - first) + 1;
-        if ptr::eq(self, &TCP) && count > 1 {
-            // As on Linux, where TCP chooses among pairs of an odd and an even port.
-            count &= !1;
-        }
-        let start = u32::from(u16::from_ne_bytes(bytes)) % count;
-        for step in 0..count {
+        (first, u32::from(last.saturating_sub(first)) + 1)
+    }
+
+    /// Gives `holder` a port of `range` for a connection: one that nobody has, or that others have
+    /// by this alone, and for which `connect` finds that it can be.
+    ///
+    /// # Errors
+    /// EADDRNOTAVAIL, and what `connect` fails with beside.
+    pub fn connect_from<T>(
+        &'static self,
+        range: [u16; 2],
+        holder: Holder,
+        socket: &Weak<dyn Socket>,
+        is_free: impl Fn(u16) -> bool,
+        connect: impl Fn(u16) -> Result<T>,
+    ) -> Result<(Claim, T)> {
+        let (first, count) = self.choice(range);
+        let start = random_below(count) & !1;
+        // Every second one first: bind(2) finds the others free.
+        for step in (0..count).step_by(2).chain((1..count).step_by(2)) {
             cond_resched_killable()?;
             let port = first + ((start + step) % count) as u16;
-            if self.0.lock().get(port.into()).is_some() {
+            let bound = self
+                .0
+                .lock()
+                .get(port.into())
+                .is_some_and(|held| held.bound);
+            if bound || !is_free(port) {
                 continue;
             }
-            match self.take(port, holder, socket) {
-                Err(Errno::EADDRINUSE) => {}
+            let claimed = self.take(port, holder, socket, For::Connect);
+            let connected = claimed.and_then(|claim| Ok((claim, connect(port)?)));
+            match connected {
+                Err(Errno::EADDRNOTAVAIL | Errno::EADDRINUSE) => {}
                 done => return done,
             }
         }
-        Err(Errno::EADDRINUSE)
+        Err(Errno::EADDRNOTAVAIL)
     }
 
-    fn take(&'static self, port: u16, holder: Holder, socket: &Weak<dyn Socket>) -> Result<Claim> {
+    fn take(
+        &'static self,
+        port: u16,
+        holder: Holder,
+        socket: &Weak<dyn Socket>,
+        what: For,
+    ) -> Result<Claim> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
         let socket = socket.clone();
         let member = Entrant::Socket(Member { number, socket });
-        self.enter(port, holder, member, |other| other.conflicts(&holder))?;
+        self.enter(port, holder, member, what)?;
         Ok(Claim {
             ports: self,
             port,
@@ -344,9 +436,9 @@ impl Ports {
         })
     }
 
-    /// Keeps a port for an accepted connection, beside whoever has it.
+    /// Keeps a port for an end of a connection, beside whoever has it.
     pub fn keep(&'static self, port: u16, holder: Holder) -> Result<Kept> {
-        self.enter(port, holder, Entrant::Connection, |_| false)?;
+        self.enter(port, holder, Entrant::End, For::End)?;
         Ok(Kept {
             ports: self,
             port,
@@ -361,40 +453,44 @@ impl Ports {
             return;
         };
         let gone = leave(held);
-        if held.len() == 0 {
+        if held.groups.len() == 0 {
             ports.remove_range(port.into(), port.into(), &mut drop);
         }
         drop(ports);
         drop(gone);
     }
 
-    fn enter(
-        &self,
-        port: u16,
-        holder: Holder,
-        entrant: Entrant,
-        conflicts: impl Fn(&Holder) -> bool,
-    ) -> Result<()> {
+    fn enter(&self, port: u16, holder: Holder, entrant: Entrant, what: For) -> Result<()> {
         let mut ports = self.0.lock();
         let Some(held) = ports.get_mut(port.into()) else {
-            let mut fresh = Lists::new();
+            let mut fresh = Held {
+                groups: Lists::new(),
+                bound: what == For::Bind,
+            };
             enter(&mut fresh, holder, entrant)?;
             return match ports.insert(port.into(), fresh) {
                 Ok(_) => Ok(()),
                 Err(_) => Err(Errno::ENOMEM),
             };
         };
-        if overlapping(held, &holder, conflicts) {
+        let refused = match what {
+            For::Bind => overlapping(held, &holder, |other| holder.conflicts(other)),
+            For::Connect => held.bound,
+            For::End => false,
+        };
+        if refused {
             return Err(Errno::EADDRINUSE);
         }
-        enter(held, holder, entrant)
+        enter(held, holder, entrant)?;
+        held.bound |= what == For::Bind;
+        Ok(())
     }
 
     /// Lets the socket that has `claim` take connections. EADDRINUSE when another does already.
     pub fn listen(&self, claim: &Claim) -> Result<()> {
         let mut ports = self.0.lock();
         let held = ports.get_mut(claim.port.into()).ok_or(Errno::EINVAL)?;
-        let own = held.of(&claim.ip).iter().find_map(|group| {
+        let own = held.groups.of(&claim.ip).iter().find_map(|group| {
             let member = group.members.get(&claim.number)?;
             Some((group.holder, member.socket.clone()))
         });
@@ -415,31 +511,43 @@ impl Ports {
         Ok(())
     }
 
-    /// The socket that has `claim` is connected.
-    pub fn connect(&self, claim: &Claim) {
+    /// Keeps the port of `claim` for the end at `ip` of its socket's connection that waits.
+    pub fn keep_waiting(&'static self, claim: &Claim, ip: IpAddr) -> Result<Kept> {
+        let own = {
+            let ports = self.0.lock();
+            let held = ports.get(claim.port.into()).ok_or(Errno::EINVAL)?;
+            holder(held, claim.ip, claim.number).ok_or(Errno::EINVAL)?
+        };
+        let waits = true;
+        self.keep(claim.port, Holder { ip, waits, ..own })
+    }
+
+    /// The socket that has `claim` is not for every sender what others that share the port are.
+    pub fn tell_apart(&self, claim: &Claim) {
         let mut ports = self.0.lock();
         if let Some(held) = ports.get_mut(claim.port.into()) {
-            let mut groups = held.of_mut(&claim.ip).iter_mut();
+            let mut groups = held.groups.of_mut(&claim.ip).iter_mut();
             if let Some(own) = groups.find(|group| group.members.get(&claim.number).is_some()) {
-                own.was_connected = true;
+                own.told_apart = true;
             }
         }
     }
 
-    /// The socket for what `from` sends to `to`: of those for which `rank` is not `None` the one
-    /// with the greatest, where one that is bound to this very address comes first. Those that
-    /// share the port (SO_REUSEPORT) share the senders too.
+    /// The socket for what `from` sends to `to`: of those that hold the port as `fits` asks, and
+    /// for which `rank` is not `None`, the one with the greatest, where one that is bound to this
+    /// very address comes first. Those that share the port (SO_REUSEPORT) share the senders too.
     pub fn find<R: Ord>(
         &self,
         to: SocketAddr,
         from: SocketAddr,
-        rank: impl Fn(&Holder, &Arc<dyn Socket>) -> Option<R>,
+        fits: impl Fn(&Holder) -> bool,
+        rank: impl Fn(&Arc<dyn Socket>) -> Option<R>,
     ) -> Option<Arc<dyn Socket>> {
         let mut candidates = Vec::new();
         {
             let ports = self.0.lock();
             let held = ports.get(to.port().into())?;
-            for group in covering(held, to.ip()) {
+            for group in covering(held, to.ip()).filter(|group| fits(&group.holder)) {
                 for member in group.candidates(from) {
                     // A socket that is given up would ask for the ports.
                     candidates.try_reserve(1).ok()?;
@@ -451,7 +559,7 @@ impl Ports {
         }
         candidates.sort_unstable_by_key(|&(_, number, _)| number);
         let ranked = candidates.into_iter().filter_map(|(holder, _, socket)| {
-            let rank = rank(&holder, &socket)?;
+            let rank = rank(&socket)?;
             Some(((rank, holder.ip == to.ip()), holder.shares_port, socket))
         });
         let (mut best, mut key, mut shared) = (Vec::new(), None, false);

@@ -1,7 +1,7 @@
 //! Raw sockets, which send and see whole packets of a protocol, and ping sockets, which anybody
 //! whom `ping_group_range` names sends echo requests through.
 
-use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report};
+use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report, Sent};
 use super::icmp::{self, Why};
 use super::mailbox::{Mailbox, copied};
 use super::options::{IP, IPV6, Options};
@@ -247,8 +247,10 @@ impl Raw {
             if let Ok(quoted) = copied(&mut Source::kernel(seen), QUOTED) {
                 self.mail.report(report, to, quoted);
             }
-        } else if self.connected_to().is_some() {
-            self.mail.inbox.fail(report.error());
+        } else if self.connected_to().is_some()
+            && let Some(error) = report.error()
+        {
+            self.mail.inbox.fail(error);
         }
     }
 }
@@ -318,9 +320,9 @@ pub fn echoed(packet: &Packet) {
     let ident = u16::from_be_bytes([body[4], body[5]]);
     let to = SocketAddr::new(packet.route.to, ident);
     let from = SocketAddr::new(packet.route.from, 0);
-    let found = ports::PING.find(to, from, |_, socket| {
-        (socket.base().domain == family(packet)).then_some(())
-    });
+    let of_family =
+        |socket: &Arc<dyn Socket>| (socket.base().domain == family(packet)).then_some(());
+    let found = ports::PING.find(to, from, |_| true, of_family);
     if let Some(ping) = found.and_then(|socket| socket.downcast::<Raw>()) {
         ping.take(packet, body);
     }
@@ -414,12 +416,22 @@ impl Socket for Raw {
         } else {
             self.request(&body, route, header.alone())?
         };
+        let stamping = &self.base.options.stamping;
+        if let Some(asked) = stamping.of_datagram(header.stamps) {
+            let sent = Sent {
+                asked,
+                ends: [route.from, route.to].map(|ip| SocketAddr::new(ip, 0)),
+                header,
+                packet: Some(packet.bytes()),
+            };
+            self.mail.report_sent(&self.base, &sent);
+        }
         packet.arrive();
         Ok(len)
     }
 
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
-        self.mail.receive(to, flags, wait)
+        self.mail.receive(to, flags, 0, wait)
     }
 
     fn put_header(&self, header: &Header, control: &mut Control) -> Result<()> {
@@ -441,7 +453,7 @@ impl Socket for Raw {
     }
 
     fn held(&self) -> usize {
-        self.mail.inbox.held()
+        self.mail.held()
     }
 
     fn drops(&self) -> u32 {

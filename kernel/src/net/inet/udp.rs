@@ -1,12 +1,12 @@
 //! UDP: datagrams, which are lost where there is no room for them.
 
-use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report};
+use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report, Sent};
 use super::icmp::{self, Why};
 use super::mailbox::{Mailbox, copied};
 use super::options::{IP, IPV6, IPV6_MTU, Options, UDP};
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::place::Place;
-use super::ports::{self, Holder, Ports};
+use super::ports::{self, Ports};
 use super::{Header, raw, reached, source};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
@@ -32,7 +32,7 @@ const MAX_V4: usize = MAX - HEAD_V4;
 /// The most that IPv6 sends in one piece.
 const MAX_WHOLE: usize = MTU as usize - HEAD - HEAD_V6;
 /// Bytes of UDP's header.
-const HEAD: usize = 8;
+const HEAD: usize = super::UDP_HEAD;
 /// UDP_CORK
 const CORK: u32 = 1;
 /// UDP_NO_CHECK6_TX and UDP_NO_CHECK6_RX: datagrams over IPv6 are sent, and received, without a
@@ -121,14 +121,26 @@ impl Udp {
     ) -> Result<usize> {
         let protocol = self.base.protocol as u8;
         let icmp = if to.is_ipv4() { ICMP } else { ICMP_V6 };
-        if !raw::is_seen(protocol) && !raw::is_seen(icmp) {
+        let seen = raw::is_seen(protocol) || raw::is_seen(icmp);
+        let stamping = &self.base.options.stamping;
+        let asked = stamping.of_datagram(ancillary.header.stamps);
+        if !seen && asked.is_none() {
             return self.hand_over(data, ancillary, to, from, None);
         }
         let bytes = copied(data, MAX)?;
         let packet = packet(&bytes, protocol, ancillary.header, [from, to])?;
+        if let Some(asked) = asked {
+            let sent = Sent {
+                asked,
+                ends: [from, to],
+                header: ancillary.header,
+                packet: Some(packet.bytes()),
+            };
+            self.mail.report_sent(&self.base, &sent);
+        }
         raw::deliver(&packet);
         let data = &mut Source::kernel(&bytes);
-        self.hand_over(data, ancillary, to, from, Some(&packet))
+        self.hand_over(data, ancillary, to, from, seen.then_some(&packet))
     }
 
     /// The same, when raw sockets have seen `packet`.
@@ -282,7 +294,7 @@ impl Udp {
 
 /// The socket that receives what `from` sends to `to`.
 fn receiver(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Option<Arc<Udp>> {
-    let found = ports.find(to, from, |_: &Holder, socket| rank(socket, from));
+    let found = ports.find(to, from, |_| true, |socket| rank(socket, from));
     found.and_then(|socket| socket.downcast())
 }
 
@@ -339,11 +351,12 @@ pub fn receive(packet: &Packet) {
 
 /// How well a socket fits a datagram from `from`: one that is connected to there is best, one that
 /// is connected elsewhere does not take it.
-fn rank(socket: &Arc<dyn Socket>, from: SocketAddr) -> Option<bool> {
+fn rank(socket: &Arc<dyn Socket>, from: SocketAddr) -> Option<(bool, bool)> {
+    let here = socket.base().options.prefers_this_cpu();
     match socket.peer() {
-        Ok(Name::Inet(peer)) if peer == from => Some(true),
+        Ok(Name::Inet(peer)) if peer == from => Some((true, here)),
         Ok(_) => None,
-        Err(_) => Some(false),
+        Err(_) => Some((false, here)),
     }
 }
 
@@ -443,7 +456,18 @@ impl Socket for Udp {
     }
 
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
-        self.mail.receive(to, flags, wait)
+        let options = &self.base.options;
+        let mut received = self
+            .mail
+            .receive(to, flags, options.peek_skip(flags), wait)?;
+        if received.found.before > 0 {
+            received.flags |= MSG_TRUNC;
+            if flags & MSG_TRUNC != 0 {
+                received.count = received.found.whole + received.found.before;
+            }
+        }
+        options.went_past(flags, received.count);
+        Ok(received)
     }
 
     fn put_header(&self, header: &Header, control: &mut Control) -> Result<()> {
@@ -465,7 +489,7 @@ impl Socket for Udp {
     }
 
     fn held(&self) -> usize {
-        self.mail.inbox.held()
+        self.mail.held()
     }
 
     fn drops(&self) -> u32 {
@@ -478,6 +502,11 @@ impl Socket for Udp {
 
     fn incoming_cpu(&self) -> Option<u32> {
         self.connected_to().and_then(|_| self.mail.inbox.cpu())
+    }
+
+    fn set_incoming_cpu(&self) {
+        self.mail.inbox.forget_cpu();
+        self.place.told_apart(&self.base);
     }
 
     fn options_changed(&self) {

@@ -87,6 +87,7 @@ impl Connected {
         )?;
         channel.set_wants_credentials(self.base.options.wants_credentials());
         channel.set_inline(self.base.options.is_on(SO_OOBINLINE));
+        channel.set_filtered(self.base.is_filtered());
         Ok(channel)
     }
 
@@ -269,8 +270,15 @@ impl Socket for Connected {
             credentials,
             low_water: self.base.options.low_water(),
             peeks_wait: false,
+            skip: self.base.options.peek_skip(flags),
         };
         let mut received = stream::receive(&link.incoming, to, flags, mode, || false, wait)?;
+        let went = match flags & MSG_PEEK {
+            0 if self.is_framed() => received.found.whole,
+            _ if self.is_framed() => received.found.count,
+            _ => received.count,
+        };
+        self.base.options.went_past(flags, went);
         if received.count > 0 {
             received.found.from = link.peer.lock().clone();
         }
@@ -392,6 +400,7 @@ impl Socket for Connected {
         let Some(link) = self.link.get() else { return };
         let options = &self.base.options;
         link.outgoing.set_limit(options.send_buffer());
+        link.incoming.set_filtered(self.base.is_filtered());
         link.incoming.set_inline(options.is_on(SO_OOBINLINE));
         link.incoming
             .set_wants_credentials(options.wants_credentials());

@@ -228,6 +228,7 @@ impl Socket for Datagram {
         let credentials = self.base.options.wants_credentials();
         let reading = Reading {
             peek: flags & MSG_PEEK != 0,
+            skip: self.base.options.peek_skip(flags),
             credentials,
         };
         let channel = &self.inbox.channel;
@@ -242,7 +243,9 @@ impl Socket for Datagram {
                 return Ok(Received::default());
             }
             wait.until(channel.readable(), || {
-                channel.has_data() || channel.is_ended() || self.inbox.error.load(Acquire) != 0
+                channel.has_data_after(reading.skip)
+                    || channel.is_ended()
+                    || self.inbox.error.load(Acquire) != 0
             })?;
         };
         if credentials {
@@ -251,6 +254,12 @@ impl Socket for Datagram {
         } else {
             found.ancillary.credentials = None;
         }
+        let went = if reading.peek {
+            found.count
+        } else {
+            found.whole
+        };
+        self.base.options.went_past(flags, went);
         let cut = found.whole > found.count;
         let whole = flags & MSG_TRUNC != 0;
         Ok(Received {
@@ -318,7 +327,8 @@ impl Socket for Datagram {
     fn options_changed(&self) {
         let (options, channel) = (&self.base.options, &self.inbox.channel);
         channel.set_wants_credentials(options.wants_credentials());
-        channel.set_wants_times(options.wants_times());
+        channel.set_filtered(self.base.is_filtered());
+        channel.set_wants_times(options.stamping.wants_arrival());
     }
 }
 

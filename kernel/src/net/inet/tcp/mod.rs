@@ -1,6 +1,12 @@
 //! TCP: connections of bytes.
 
-use super::options::{self, MAXSEG, Options};
+mod link;
+
+use link::{Deferred, Later, Link};
+
+use super::connections::{self, End, Port, Tuple};
+use super::errors::{Errors, Sent};
+use super::options::{self, LINGER2, MAXSEG, Options};
 use super::place::Place;
 use super::ports::{self, Holder, Kept};
 use super::{Header, reached, source};
@@ -17,16 +23,15 @@ use crate::net::control_message::Control;
 use crate::net::mib::{self, Event};
 use crate::net::options::{bytes, number};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
+use crate::net::stamping::Asked;
 use crate::net::stream::{self, ReadMode};
 use crate::net::wait::Wait;
-use crate::sync::{Mutex, Once};
+use crate::sync::{Mutex, Once, SleepMutex};
 use crate::task::clock;
-use crate::task::timer::{Expire, Timer};
-use crate::task::work_queue::{self, Work};
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::net::*;
 use zerocopy::IntoBytes;
 
@@ -41,7 +46,6 @@ const LISTENS: u8 = 10;
 const TCP: u32 = IPPROTO_TCP as u32;
 const NODELAY: u32 = 1;
 const CORK: u32 = 3;
-const LINGER2: u32 = 8;
 const WINDOW_CLAMP: u32 = 10;
 const USER_TIMEOUT: u32 = 18;
 const FASTOPEN: u32 = 23;
@@ -58,191 +62,6 @@ const RECEIVE_BUFFER: u32 = 131_072;
 /// Half of the window that a connection begins with: as much is a whole segment.
 const HALF_WINDOW: usize = 32768;
 
-/// The connection, as one of its ends sees it.
-struct Link {
-    incoming: Arc<Channel>,
-    outgoing: Arc<Channel>,
-    local: SocketAddr,
-    peer: SocketAddr,
-    /// It reads no more.
-    deaf: AtomicBool,
-    /// The program has learnt that it is connected.
-    reported: AtomicBool,
-    /// Something was sent to an end that is closed.
-    broken: AtomicBool,
-    /// The most bytes of a segment (TCP_MAXSEG).
-    segment: i32,
-    /// The other end, which is accepted by the listener when it has something to read
-    /// (TCP_DEFER_ACCEPT).
-    deferred: Mutex<Option<Deferred>>,
-    /// Sends what waits for more.
-    held: Mutex<Option<Timer>>,
-    /// Ends the connection unless something is read (TCP_USER_TIMEOUT).
-    stalled: Mutex<Option<Timer>>,
-    /// After how many ticks it does.
-    patience: AtomicU64,
-}
-
-struct Deferred {
-    server: Weak<Tcp>,
-    accepted: Arc<Tcp>,
-    /// Until when nothing need come.
-    _until: Timer,
-}
-
-/// What happens to an end of a connection at a time.
-struct Later {
-    link: Weak<Link>,
-    act: fn(&Arc<Link>),
-    work: work_queue::Link,
-}
-
-impl Later {
-    /// Does `act` with the link at `deadline` (absolute, in ticks), unless the timer goes before.
-    fn call(deadline: u64, link: &Arc<Link>, act: fn(&Arc<Link>)) -> Result<Timer> {
-        let later = try_arc(Later {
-            link: Arc::downgrade(link),
-            act,
-            work: work_queue::Link::default(),
-        })?;
-        Timer::call(deadline, later)
-    }
-}
-
-impl Expire for Later {
-    /// A socket may end thereby, which sleeps.
-    fn expire(self: Arc<Self>) {
-        work_queue::queue(self);
-    }
-}
-
-impl Work for Later {
-    fn link(&self) -> &work_queue::Link {
-        &self.work
-    }
-
-    fn run(self: Arc<Self>) {
-        if let Some(link) = self.link.upgrade() {
-            (self.act)(&link);
-        }
-    }
-}
-
-impl Link {
-    fn reads_no_more(&self) -> bool {
-        self.incoming.is_ended() || self.deaf.load(Acquire)
-    }
-
-    /// The other end has something to read, or has waited for long: its listener may accept it, if
-    /// it waited for that. Says whether there is a connection.
-    fn arrive(&self) -> bool {
-        let deferred = self.deferred.lock().take();
-        let Some(Deferred {
-            server,
-            accepted,
-            _until,
-        }) = deferred
-        else {
-            return true;
-        };
-        let server = server.upgrade();
-        let backlog = server.as_ref().and_then(|server| server.listener.get());
-        let taken = backlog.is_some_and(|backlog| backlog.push(accepted.clone(), true).is_ok());
-        if !taken {
-            accepted.disconnect(true);
-        }
-        taken
-    }
-
-    /// What arrives has the other end send what waited for more, but for a cork.
-    fn stir(&self) -> Result<()> {
-        let waits = &self.incoming.sending;
-        if waits.unsent() > 0 && !waits.is_corked() {
-            self.incoming.push()?;
-        }
-        Ok(())
-    }
-
-    /// Has what waits for more be sent in time; at once where that cannot be made sure.
-    #[cold]
-    fn send_later(self: &Arc<Self>) {
-        if self.held.lock().is_some() {
-            return;
-        }
-        let Some(until) = self.outgoing.unsent_until() else {
-            return;
-        };
-        match Later::call(until, self, Link::send_held) {
-            Ok(timer) => {
-                let old = self.held.lock().replace(timer);
-                drop(old);
-            }
-            Err(_) => _ = self.outgoing.push(),
-        }
-    }
-
-    /// Sends what has waited for more, if it has for long enough.
-    fn send_held(self: &Arc<Self>) {
-        let done = self.held.lock().take();
-        drop(done);
-        let until = self.outgoing.unsent_until();
-        if until.is_some_and(|until| until <= time::now_ticks()) {
-            // The worker is not killed.
-            _ = self.outgoing.push();
-        } else {
-            self.send_later();
-        }
-    }
-
-    /// Ends the connection when the other end reads nothing for so many ticks, though it should.
-    #[cold]
-    fn watch(self: &Arc<Self>, patience: u64) {
-        if self.stalled.lock().is_some() {
-            return;
-        }
-        self.patience.store(patience, Relaxed);
-        let until = self.outgoing.stalled_until(patience);
-        let until = until.unwrap_or_else(|| self.outgoing.look_again(patience));
-        // Without memory for it the connection waits, as it does without the option.
-        if let Ok(timer) = Later::call(until, self, Link::time_out) {
-            let old = self.stalled.lock().replace(timer);
-            drop(old);
-        }
-    }
-
-    /// From now on the other end is waited for so many ticks; 0 is for ever.
-    fn set_patience(self: &Arc<Self>, patience: u64) {
-        self.patience.store(patience, Relaxed);
-        let old = self.stalled.lock().take();
-        drop(old);
-        if patience > 0 {
-            self.watch(patience);
-        }
-    }
-
-    fn time_out(self: &Arc<Self>) {
-        let patience = self.patience.load(Relaxed);
-        let done = self.stalled.lock().take();
-        drop(done);
-        if patience == 0 {
-            return;
-        }
-        match self.outgoing.stalled_until(patience) {
-            Some(until) if until <= time::now_ticks() => {
-                self.outgoing.abandon();
-                self.incoming.die_of(Errno::ETIMEDOUT);
-            }
-            Some(_) => self.watch(patience),
-            None => {}
-        }
-    }
-
-    fn writes_no_more(&self) -> bool {
-        let reset = self.incoming.is_reset() || self.broken.load(Acquire);
-        self.outgoing.is_finished() || reset
-    }
-}
-
 /// A socket.
 pub struct Tcp {
     base: Base,
@@ -250,12 +69,14 @@ pub struct Tcp {
     options: Options,
     link: Mutex<Option<Arc<Link>>>,
     listener: Once<Backlog<Tcp>>,
+    /// Held while it becomes the one or the other.
+    becoming: SleepMutex<()>,
     /// The port of a connection that was accepted.
     kept: Once<Kept>,
     /// Why a connection did not come about; 0 is nothing to report.
     error: AtomicU32,
-    /// TCP_USER_TIMEOUT, in ticks; 0 is for ever.
-    patience: AtomicU64,
+    /// When what was asked about was sent.
+    reports: Errors,
 }
 
 impl Tcp {
@@ -269,9 +90,10 @@ impl Tcp {
             options: Options::new(domain),
             link: Mutex::new(None),
             listener: Once::new(),
+            becoming: SleepMutex::new(()),
             kept: Once::new(),
             error: AtomicU32::new(0),
-            patience: AtomicU64::new(0),
+            reports: Errors::new(),
         })
     }
 
@@ -290,19 +112,17 @@ impl Tcp {
             &writer.base.writable,
         )?;
         channel.set_inline(self.base.options.is_on(SO_OOBINLINE));
+        channel.set_wants_times(self.base.options.stamping.wants_arrival());
         Ok(channel)
     }
 
     /// Both ends of a connection from this socket: its own, and that of a new one.
-    fn connection(
-        &self,
-        other: &Self,
-        local: SocketAddr,
-        peer: SocketAddr,
-    ) -> Result<[Arc<Link>; 2]> {
+    fn connection(&self, other: &Self, [own, others]: [&Arc<End>; 2]) -> Result<[Arc<Link>; 2]> {
         let (there, back) = (other.channel_from(self)?, self.channel_from(other)?);
-        let link = |incoming: &Arc<Channel>, outgoing: &Arc<Channel>, local, peer| {
+        let link = |incoming: &Arc<Channel>, outgoing: &Arc<Channel>, end: &Arc<End>| {
+            let Tuple { local, peer } = end.tuple();
             try_arc(Link {
+                end: end.clone(),
                 incoming: incoming.clone(),
                 outgoing: outgoing.clone(),
                 local,
@@ -315,12 +135,10 @@ impl Tcp {
                 held: Mutex::new(None),
                 stalled: Mutex::new(None),
                 patience: AtomicU64::new(0),
+                writers: AtomicUsize::new(0),
             })
         };
-        let ends = [
-            link(&back, &there, local, peer)?,
-            link(&there, &back, peer, local)?,
-        ];
+        let ends = [link(&back, &there, own)?, link(&there, &back, others)?];
         for (link, writer) in ends.iter().zip([self, other]) {
             let channel = &link.outgoing;
             channel.set_segment(HALF_WINDOW.min(link.segment as usize));
@@ -335,10 +153,17 @@ impl Tcp {
         Ok(ends)
     }
 
-    /// Connects to what listens at `to`.
-    fn join(&self, local: SocketAddr, to: SocketAddr, wait: &Wait) -> Result<()> {
+    /// Connects to what listens at the other side of `end`.
+    fn join(&self, end: End, wait: &Wait) -> Result<()> {
+        let Tuple { local, peer: to } = end.tuple();
+        let end = try_arc(end)?;
         let server = ports::TCP
-            .find(to, local, |holder, _| holder.listens.then_some(()))
+            .find(
+                to,
+                local,
+                |holder| holder.listens,
+                |socket| Some(socket.base().options.prefers_this_cpu()),
+            )
             .and_then(|socket| socket.downcast::<Tcp>())
             .ok_or(Errno::ECONNREFUSED)?;
         let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?;
@@ -346,10 +171,14 @@ impl Tcp {
             if !wait.nonblocking {
                 backlog.wait_for_room(wait)?;
             }
+            // Another thread may have been quicker.
+            let _becoming = self.becoming.lock_killable()?;
+            if self.link().is_some() || self.listener.get().is_some() {
+                return Err(Errno::EISCONN);
+            }
             let accepted = Tcp::new(server.base.domain)?;
             accepted.base.options.inherit_all(&server.base.options);
             accepted.options.inherit(&server.options);
-            accepted.option_changed(USER_TIMEOUT)?;
             let holder = Holder {
                 ip: to.ip(),
                 only_v6: false,
@@ -357,12 +186,15 @@ impl Tcp {
                 shares_port: accepted.base.options.is_on(SO_REUSEPORT),
                 user: server.base.user(),
                 listens: false,
+                waits: false,
             };
             let kept = ports::TCP.keep(to.port(), holder)?;
             accepted.kept.call_once(|| kept);
-            let [own, other] = self.connection(&accepted, local, to)?;
+            let others = try_arc(End::enter(end.tuple().reversed(), Port::Listener)?)?;
+            let [own, other] = self.connection(&accepted, [&end, &others])?;
             own.reported.store(!wait.nonblocking, Release);
             *accepted.link.lock() = Some(other);
+            accepted.option_changed(USER_TIMEOUT)?;
             let seconds = server.options.value(TCP, DEFER_ACCEPT);
             let defers = seconds > 0;
             if defers {
@@ -375,6 +207,7 @@ impl Tcp {
             }
             // A program notified of the connection finds this end connected.
             *self.link.lock() = Some(own);
+            self.option_changed(USER_TIMEOUT)?;
             if defers {
                 return Ok(());
             }
@@ -411,6 +244,8 @@ impl Tcp {
         };
         link.arrive();
         if link.outgoing.is_abandoned() {
+            link.incoming.die();
+            link.end.reset();
             return;
         }
         let resets = reset || !link.incoming.is_empty();
@@ -420,11 +255,30 @@ impl Tcp {
         }
         let stays = !link.incoming.is_finished();
         let comes = link.incoming.sending.unsent() > 0 && !link.incoming.sending.is_corked();
+        let linger = self.options.value(TCP, LINGER2);
         link.incoming.die();
         link.outgoing.finish();
-        if !resets && (stays && self.options.value(TCP, LINGER2) < 0 || comes) {
+        if !resets && (stays && linger < 0 || comes) {
             // Nobody is left to wait for the other end's end, or for what it had not sent.
             link.outgoing.fail(Errno::EPIPE);
+            link.end.reset();
+        } else if resets {
+            link.end.reset();
+        } else {
+            link.end.finish();
+            let seconds = match linger {
+                0 => connections::FIN_TIMEOUT.load(Relaxed) as u64,
+                seconds => seconds as u64,
+            };
+            link.end.leave(seconds, || self.keep_port(link.local.ip()));
+        }
+    }
+
+    /// Keeps its port for the end of its connection that waits.
+    fn keep_port(&self, ip: IpAddr) -> Option<Kept> {
+        match self.kept.get() {
+            Some(kept) => kept.waiting().ok(),
+            None => self.place.keep(ip),
         }
     }
 
@@ -469,6 +323,7 @@ impl Socket for Tcp {
     }
 
     fn listen(self: Arc<Self>, backlog: usize) -> Result<()> {
+        let _becoming = self.becoming.lock_killable()?;
         if self.link().is_some() {
             return Err(Errno::EINVAL);
         }
@@ -503,15 +358,12 @@ impl Socket for Tcp {
         let from = source(to.ip())?;
         let weak = Arc::downgrade(&self);
         let how = self.options.binding();
-        self.place.claim_any(from, &self.base, how, weak)?;
-        let port = self.place.local().map_or(0, |local| local.port());
-        let own = self
+        let ends = [from, to.ip()];
+        let end = self
             .place
-            .local()
-            .map(|local| local.ip())
-            .filter(|ip| !ip.is_unspecified());
-        let local = SocketAddr::new(own.unwrap_or(from), port);
-        let joined = self.join(local, to, wait);
+            .begin_connection(ends, to.port(), &self.base, how, weak)?;
+        let local = end.tuple().local;
+        let joined = self.join(end, wait);
         count_connect(&joined);
         if joined.is_ok() {
             self.place.bind_any_to(local.ip());
@@ -582,15 +434,24 @@ impl Socket for Tcp {
             urgent,
             more: message.flags & MSG_MORE != 0 || link.outgoing.sending.is_corked(),
         };
-        let patience = self.patience.load(Relaxed);
-        if patience > 0 {
-            link.watch(patience);
-        }
-        let written = link
-            .outgoing
-            .write(message.data, message.ancillary, writing, wait);
+        let asked = self
+            .base
+            .options
+            .stamping
+            .of_sent(message.ancillary.header.stamps);
+        let write = || {
+            let (data, ancillary) = (message.data, message.ancillary);
+            link.outgoing.write(data, ancillary, writing, wait)
+        };
+        let written = match link.patience.load(Relaxed) {
+            0 => write(),
+            patience => link.write_watched(patience, write),
+        };
         if link.outgoing.sending.unsent() > 0 {
             link.send_later();
+        }
+        if let (Some(asked), Ok(1..)) = (asked, &written) {
+            self.report_sent(&link, asked);
         }
         link.stir()?;
         match written {
@@ -605,7 +466,7 @@ impl Socket for Tcp {
             return link.incoming.receive_urgent(to, flags);
         }
         if flags & MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN);
+            return self.reports.receive(to);
         }
         if let Some(error) = self.take_own_error() {
             return Err(error);
@@ -616,11 +477,17 @@ impl Socket for Tcp {
             credentials: false,
             low_water: self.base.options.low_water(),
             peeks_wait: true,
+            skip: self.base.options.peek_skip(flags),
         };
-        stream::receive(&link.incoming, to, flags, mode, deaf, wait)
+        let received = stream::receive(&link.incoming, to, flags, mode, deaf, wait)?;
+        self.base.options.went_past(flags, received.count);
+        Ok(received)
     }
 
-    fn put_header(&self, _header: &Header, control: &mut Control) -> Result<()> {
+    fn put_header(&self, header: &Header, control: &mut Control) -> Result<()> {
+        if let Some(report) = header.report {
+            return report.put(control);
+        }
         if self.options.is_on(TCP, INQ)
             && let Some(link) = self.link()
         {
@@ -650,6 +517,9 @@ impl Socket for Tcp {
         if write {
             link.arrive();
             link.outgoing.shut_writer()?;
+            if !link.end.finish() {
+                link.incoming.fail(Errno::ECONNRESET);
+            }
             link.stir()?;
         }
         Ok(())
@@ -667,7 +537,7 @@ impl Socket for Tcp {
             events.set(Events::IN, listener.is_ready());
             return events;
         }
-        let failed = self.error.load(Acquire) != 0;
+        let failed = self.error.load(Acquire) != 0 || !self.reports.is_empty();
         let Some(link) = self.link() else {
             let ended = Events::IN | Events::READ_HANG_UP | Events::ERROR;
             let told = if failed { ended } else { Events::empty() };
@@ -679,7 +549,7 @@ impl Socket for Tcp {
         events.set(Events::PRIORITY, link.incoming.is_urgent());
         events.set(Events::READ_HANG_UP, deaf);
         events.set(Events::HANG_UP, deaf && mute);
-        events.set(Events::ERROR, link.incoming.has_error());
+        events.set(Events::ERROR, link.incoming.has_error() || failed);
         let writable = mute || link.outgoing.is_ended() || link.outgoing.is_writable();
         events.set(Events::OUT, writable);
         events
@@ -697,6 +567,12 @@ impl Socket for Tcp {
         Ok((link.incoming.first_len()?, unsent))
     }
 
+    fn written(&self) -> u64 {
+        // One that is killed asks nothing any more.
+        let written = |link: Arc<Link>| Some(link.outgoing.lock().ok()?.written());
+        self.link().and_then(written).unwrap_or(0)
+    }
+
     fn backlog(&self) -> Option<(usize, usize)> {
         let listener = self.listener.get()?;
         listener.is_open().then(|| listener.counts())
@@ -707,11 +583,18 @@ impl Socket for Tcp {
             .listener
             .get()
             .map_or(0, |waiting| waiting.sum(Tcp::waits));
-        self.waits() + waiting
+        self.waits() + waiting + self.reports.held()
     }
 
     fn incoming_cpu(&self) -> Option<u32> {
         self.link()?.incoming.cpu()
+    }
+
+    fn set_incoming_cpu(&self) {
+        if let Some(link) = self.link() {
+            link.incoming.forget_cpu();
+        }
+        self.place.told_apart(&self.base);
     }
 
     fn is_at_mark(&self) -> bool {
@@ -732,6 +615,8 @@ impl Socket for Tcp {
             link.incoming.set_limit(limit);
             let inline = self.base.options.is_on(SO_OOBINLINE);
             link.incoming.set_inline(inline);
+            let times = self.base.options.stamping.wants_arrival();
+            link.incoming.set_wants_times(times);
             self.base.readable.notify();
         }
     }
@@ -776,20 +661,37 @@ impl Tcp {
 
     /// An option of level TCP was set.
     fn option_changed(&self, name: u32) -> Result<()> {
-        let (value, link) = (self.options.value(TCP, name), self.link());
-        if name == USER_TIMEOUT {
-            let ns = value as u64 * (clock::SECOND / 1000);
-            self.patience.store(time::ns_to_ticks(ns), Relaxed);
-        }
-        let Some(link) = link else { return Ok(()) };
+        let value = self.options.value(TCP, name);
+        let Some(link) = self.link() else {
+            return Ok(());
+        };
         match name {
             CORK => link.outgoing.set_corked(value != 0)?,
             NODELAY if value != 0 => link.outgoing.push()?,
             NOTSENT_LOWAT => link.outgoing.set_low_water(value as u32),
-            USER_TIMEOUT => link.set_patience(self.patience.load(Relaxed)),
+            USER_TIMEOUT => {
+                let ns = value as u64 * (clock::SECOND / 1000);
+                link.set_patience(time::ns_to_ticks(ns));
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Reports when what was written last was sent.
+    #[cold]
+    fn report_sent(&self, link: &Link, asked: Asked) {
+        let Ok(written) = link.outgoing.lock().map(|bytes| bytes.written()) else {
+            return;
+        };
+        let sent = Sent {
+            asked: self.base.options.stamping.of_bytes(asked, written),
+            ends: [link.local, link.peer],
+            header: Header::default(),
+            packet: None,
+        };
+        self.reports.push_sent(&self.base, &sent);
+        self.base.readable.notify();
     }
 
     /// The error of the socket, or of its link.

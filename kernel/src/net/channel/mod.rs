@@ -1,12 +1,18 @@
 //! One direction of a connection, or what a datagram socket has received: a ring of bytes, with
 //! marks where a record ends or something travels beside the bytes.
 
+mod contents;
+mod ends;
+
+pub use contents::Bytes;
+
+use contents::{Mark, read_record, read_stream};
+
 use super::address::Name;
 use super::control_message::Ancillary;
-use super::sending::{Sending, Stall};
+use super::sending::Sending;
 use super::socket::Reader;
 use super::unix::inflight;
-use super::urgent::Urgent;
 use super::wait::Wait;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
@@ -20,6 +26,7 @@ use crate::sync::{SleepMutex, SleepMutexGuard};
 use crate::task::oom;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Pages of the ring.
@@ -31,40 +38,9 @@ const OVERHEAD: usize = 767;
 /// The most marks in a channel.
 const MAX_RECORDS: usize = 4096;
 
-/// The writer will write no more.
-const FINISHED: u32 = 1;
-/// The reader will read no more.
-const UNHEARD: u32 = 2;
-/// The reader is closed.
-const DEAD: u32 = 4;
-/// The connection was reset by the writer.
-const RESET: u32 = 8;
-/// The writer is gone, and the reader was not told.
-const ABANDONED: u32 = 16;
-
-/// A stretch of bytes, counted from the first that was ever written, that is a record or has
-/// something beside it.
-struct Mark {
-    start: u64,
-    end: u64,
-    ancillary: Ancillary,
-    from: Name,
-}
-
-/// The contents of a channel.
-pub struct Bytes {
-    /// The bytes.
-    pub ring: Ring,
-    /// How many bytes were ever read.
-    pub read: u64,
-    /// The byte that is urgent.
-    pub urgent: Option<Urgent>,
-    /// How many of the last bytes wait for more, and are not sent.
-    pub unsent: usize,
-    /// Since when the writer lacks room, in ticks, and how many bytes had been read by then.
-    pub stall: Option<Stall>,
-    marks: VecDeque<Mark>,
-}
+/// The reader wants to know when something arrives; it has a filter.
+const TIMES: u32 = 1;
+const FILTERED: u32 = 2;
 
 /// The parameters of a channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,44 +51,6 @@ pub enum Kind {
     Tcp,
     /// Records: every write is one.
     Records,
-}
-
-impl Bytes {
-    /// How many bytes were ever written.
-    pub fn written(&self) -> u64 {
-        self.read + self.ring.len() as u64
-    }
-
-    /// Makes room for one more mark.
-    fn reserve(&mut self) -> Result<()> {
-        self.marks.try_reserve(1).map_err(|_| Errno::ENOBUFS)
-    }
-
-    /// Takes out the first mark, when all its bytes were read.
-    fn pop_read(&mut self) -> Option<Mark> {
-        let read = self.read;
-        self.marks.pop_front_if(|mark| mark.end <= read)
-    }
-
-    /// Takes out one byte from among the others: those before it move up.
-    pub fn remove(&mut self, at: u64) {
-        self.ring.remove((at - self.read) as usize);
-        self.read += 1;
-        for mark in self.marks.iter_mut().take_while(|mark| mark.start <= at) {
-            mark.start += 1;
-            mark.end += u64::from(mark.end <= at);
-        }
-    }
-
-    fn mark(&mut self, start: u64, ancillary: Ancillary, from: Name) {
-        let end = self.written();
-        self.marks.push_back(Mark {
-            start,
-            end,
-            ancillary,
-            from,
-        });
-    }
 }
 
 /// How a write is done.
@@ -129,6 +67,8 @@ pub struct Writing {
 pub struct Reading {
     /// What is read stays (MSG_PEEK).
     pub peek: bool,
+    /// Bytes that are gone past (SO_PEEK_OFF).
+    pub skip: usize,
     /// The sender's credentials are wanted: bytes of different senders are not mixed.
     pub credentials: bool,
 }
@@ -140,8 +80,9 @@ pub struct Found {
     pub count: usize,
     /// What comes next is urgent.
     pub marked: bool,
-    /// Bytes of the record, of which `count` may be less.
+    /// Bytes of the record, of which `count` may be less, and those that were gone past.
     pub whole: usize,
+    pub before: usize,
     /// What came with them.
     pub ancillary: Ancillary,
     /// The sender.
@@ -173,8 +114,8 @@ pub struct Channel {
     inline: AtomicBool,
     /// The reader wants the sender's credentials.
     credentials: AtomicBool,
-    /// The reader wants to know when records arrive.
-    times: AtomicBool,
+    /// What the reader wants of what arrives: [`TIMES`], [`FILTERED`].
+    wants: AtomicU32,
     /// Records that were dropped.
     drops: AtomicU32,
     /// The CPU that wrote last, plus one.
@@ -203,6 +144,7 @@ impl Channel {
                 urgent: None,
                 unsent: 0,
                 stall: None,
+                arrived: None,
                 marks: VecDeque::new(),
             }),
             len: AtomicUsize::new(0),
@@ -218,7 +160,7 @@ impl Channel {
             urgent: AtomicBool::new(false),
             inline: AtomicBool::new(false),
             credentials: AtomicBool::new(false),
-            times: AtomicBool::new(false),
+            wants: AtomicU32::new(0),
             drops: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
             sending: Sending::new(),
@@ -330,6 +272,11 @@ impl Channel {
         !self.is_empty() && (self.is_framed() || self.waiting_bytes() > 0)
     }
 
+    /// Whether a read that goes past `skip` bytes finds a byte or a record.
+    pub fn has_data_after(&self, skip: usize) -> bool {
+        self.has_data() && (skip == 0 || self.waiting_bytes() > skip)
+    }
+
     /// Whether a read finds as many bytes as a reader waits for, or as fit; or a record.
     pub fn has_enough(&self, low_water: usize) -> bool {
         self.has_data() && (self.is_framed() || self.waiting_bytes() >= low_water.min(self.limit()))
@@ -406,145 +353,6 @@ impl Channel {
         &self.writable
     }
 
-    /// The writer will write no more. What waits for more is sent.
-    pub fn finish(&self) {
-        self.finish_with((self.kind == Kind::Tcp).then(|| self.bytes.lock()));
-    }
-
-    /// The same from a system call that does not close the writer.
-    ///
-    /// # Errors
-    /// Those of [`Self::lock`].
-    pub fn shut_writer(&self) -> Result<()> {
-        let bytes = (self.kind == Kind::Tcp).then(|| self.lock()).transpose()?;
-        self.finish_with(bytes);
-        Ok(())
-    }
-
-    fn finish_with(&self, bytes: Option<SleepMutexGuard<'_, Bytes>>) {
-        if let Some(mut bytes) = bytes {
-            self.state.fetch_or(FINISHED, AcqRel);
-            bytes.unsent = 0;
-            self.publish(&bytes);
-        }
-        self.end(FINISHED);
-    }
-
-    /// Ends reading.
-    pub fn shut_reader(&self) {
-        self.end(UNHEARD);
-    }
-
-    /// The reader is closed: nobody receives what waits. Nothing comes any more: writers look at
-    /// the state under the lock.
-    pub fn die(&self) {
-        self.end(UNHEARD | DEAD);
-        self.drop_all(self.bytes.lock());
-    }
-
-    /// The same, and the reader gets `error`: whoever is woken by one finds both.
-    pub fn die_of(&self, error: Errno) {
-        self.error.store(error.0.into(), Release);
-        self.state.fetch_or(RESET, AcqRel);
-        self.die();
-        self.readable.notify();
-        self.writable.notify();
-    }
-
-    /// Drops what waits. Writers that wait for room are not told.
-    ///
-    /// # Errors
-    /// Those of [`Self::lock`].
-    pub fn purge(&self) -> Result<()> {
-        self.drop_all(self.lock()?);
-        Ok(())
-    }
-
-    fn drop_all(&self, mut bytes: SleepMutexGuard<'_, Bytes>) {
-        let (marks, left) = (core::mem::take(&mut bytes.marks), bytes.ring.len());
-        bytes.ring.consume(left);
-        bytes.read += left as u64;
-        bytes.urgent = None;
-        bytes.unsent = 0;
-        self.publish(&bytes);
-        drop(bytes);
-        drop(marks);
-    }
-
-    /// Lets the reader's next call fail.
-    pub fn fail(&self, error: Errno) {
-        self.error.store(error.0.into(), Release);
-        self.state.fetch_or(RESET, AcqRel);
-        self.readable.notify();
-        self.writable.notify();
-    }
-
-    /// The error that the reader has to get; it gets it once.
-    pub fn take_error(&self) -> Option<Errno> {
-        if !self.has_error() {
-            return None;
-        }
-        let error = self.error.swap(0, AcqRel);
-        (error != 0).then_some(Errno(error as u16))
-    }
-
-    /// The same for a read, which is told of the end rather than that nothing can be sent.
-    pub fn take_read_error(&self) -> Option<Errno> {
-        let of_sending = self.error.load(Acquire) == Errno::EPIPE.0.into();
-        if of_sending { None } else { self.take_error() }
-    }
-
-    /// Whether there is an error to report.
-    pub fn has_error(&self) -> bool {
-        self.error.load(Acquire) != 0
-    }
-
-    fn end(&self, how: u32) {
-        self.state.fetch_or(how, AcqRel);
-        self.readable.notify();
-        self.writable.notify();
-    }
-
-    /// Whether the writer has finished.
-    pub fn is_finished(&self) -> bool {
-        self.state.load(Acquire) & FINISHED != 0
-    }
-
-    /// Whether an error was reported to its reader: there is no connection any more.
-    pub fn is_reset(&self) -> bool {
-        self.state.load(Acquire) & RESET != 0
-    }
-
-    /// Whether the reader is closed.
-    pub fn is_dead(&self) -> bool {
-        self.state.load(Acquire) & DEAD != 0
-    }
-
-    /// Whether either end is gone.
-    pub fn is_ended(&self) -> bool {
-        self.state.load(Acquire) & (FINISHED | UNHEARD) != 0
-    }
-
-    /// Whether nothing can be written any more.
-    fn takes_nothing(&self) -> bool {
-        self.state.load(Acquire) & (FINISHED | UNHEARD | ABANDONED) != 0
-    }
-
-    /// The writer goes without a word, and what it did not send with it.
-    pub fn abandon(&self) {
-        let mut bytes = self.bytes.lock();
-        self.state.fetch_or(ABANDONED, AcqRel);
-        bytes.drop_unsent();
-        self.publish(&bytes);
-        drop(bytes);
-        self.writable.notify();
-    }
-
-    /// Whether the writer went without a word.
-    pub fn is_abandoned(&self) -> bool {
-        self.state.load(Acquire) & ABANDONED != 0
-    }
-
     /// Sets whether the reader wants the sender's credentials.
     pub fn set_wants_credentials(&self, wants: bool) {
         self.credentials.store(wants, Release);
@@ -555,9 +363,55 @@ impl Channel {
         self.credentials.load(Acquire)
     }
 
-    /// Says whether the reader wants to know when records arrive.
+    /// Says whether the reader wants to know when something arrives.
     pub fn set_wants_times(&self, wants: bool) {
-        self.times.store(wants, Release);
+        self.set_wants(TIMES, wants);
+    }
+
+    /// Says whether the reader has a filter.
+    pub fn set_filtered(&self, filtered: bool) {
+        self.set_wants(FILTERED, filtered);
+    }
+
+    fn set_wants(&self, what: u32, wants: bool) {
+        if wants {
+            self.wants.fetch_or(what, AcqRel);
+        } else {
+            self.wants.fetch_and(!what, AcqRel);
+        }
+    }
+
+    /// Does what the reader wants with a record that was put behind `old` bytes; false where it is
+    /// none that the reader gets.
+    #[cold]
+    fn meet_wants(
+        &self,
+        bytes: &mut Bytes,
+        old: usize,
+        ancillary: &mut Ancillary,
+        sender: &Name,
+    ) -> Result<bool> {
+        let wants = self.wants.load(Acquire);
+        if wants & TIMES != 0 {
+            ancillary.arrived = Some(Time::now());
+        }
+        let filter = self.reader.filter.lock().clone();
+        let Some(filter) = filter.filter(|_| wants & FILTERED != 0) else {
+            return Ok(true);
+        };
+        let (mut seen, len) = (Vec::new(), bytes.ring.len() - old);
+        let whole = filter.head() + len;
+        seen.try_reserve_exact(whole).map_err(|_| Errno::ENOBUFS)?;
+        seen.resize(whole, 0);
+        bytes
+            .ring
+            .peek(&mut Sink::kernel(&mut seen[filter.head()..]), old)?;
+        let kept = filter.run(&mut seen, ancillary, sender);
+        bytes.ring.truncate(old + kept.unwrap_or(0));
+        if kept.is_none() && filter.head() > 0 {
+            self.count_drop();
+        }
+        Ok(kept.is_some())
     }
 
     /// Counts a record that was dropped.
@@ -568,6 +422,11 @@ impl Channel {
     /// Records that were dropped.
     pub fn drops(&self) -> u32 {
         self.drops.load(Relaxed)
+    }
+
+    /// Forgets the CPU that wrote last.
+    pub fn forget_cpu(&self) {
+        self.cpu.store(0, Relaxed);
     }
 
     /// The CPU that wrote last.
@@ -637,6 +496,9 @@ impl Channel {
         }
         bytes.reserve()?;
         let count = bytes.ring.write_some(from, room)?;
+        if self.wants.load(Relaxed) & TIMES != 0 {
+            bytes.arrived = Some(Time::now());
+        }
         if !ancillary.is_empty() {
             bytes.mark(start, core::mem::take(ancillary), Name::Unnamed);
         }
@@ -644,15 +506,14 @@ impl Channel {
         if urgent {
             bytes.make_last_urgent(self.kind, self.is_inline());
         }
-        let held = bytes.unsent != 0;
-        if writing.more || held {
+        let had_much = !self.sending.has_little();
+        if writing.more || bytes.unsent != 0 {
             self.hold_back(&mut bytes, count, writing.more && !urgent);
         }
-        let sent_held = held && bytes.unsent == 0;
         self.publish(&bytes);
         self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
         drop(bytes);
-        if sent_held {
+        if had_much && self.sending.has_little() {
             self.notify_little();
         }
         if urgent {
@@ -693,8 +554,14 @@ impl Channel {
                 }
                 ancillary.lost = self.drops.load(Relaxed);
                 self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
-                if self.times.load(Acquire) {
-                    ancillary.arrived = Some(Time::now());
+                if self.wants.load(Acquire) != 0 {
+                    let met = self.meet_wants(&mut bytes, old, &mut ancillary, &sender);
+                    if met != Ok(true) {
+                        // As on Linux the sender does not learn that nobody gets it.
+                        bytes.ring.truncate(old);
+                        drop(bytes);
+                        return met.map(|_| len);
+                    }
                 }
                 bytes.mark(start, ancillary, sender);
                 self.publish(&bytes);
@@ -746,111 +613,4 @@ impl Channel {
         self.publish(&bytes);
         Ok(())
     }
-}
-
-fn read_record(
-    bytes: &mut Bytes,
-    to: &mut Sink,
-    reading: Reading,
-    lost: &mut Option<Mark>,
-) -> Result<Option<Found>> {
-    let Some(mark) = bytes.marks.front() else {
-        return Ok(None);
-    };
-    let whole = (mark.end - mark.start) as usize;
-    to.truncate(whole);
-    let wanted = to.left();
-    let copied = bytes.ring.peek(to, 0);
-    let error = match copied {
-        Ok(count) if count == wanted => None,
-        Ok(_) => Some(Errno::EFAULT),
-        Err(error) => Some(error),
-    };
-    if reading.peek {
-        let found = Found {
-            marked: false,
-            count: wanted,
-            whole,
-            ancillary: mark.ancillary.copy()?,
-            from: mark.from.clone(),
-        };
-        return error.map_or(Ok(Some(found)), Err);
-    }
-    // A record that cannot be copied to the program is lost, as on Linux.
-    bytes.ring.consume(whole);
-    bytes.read += whole as u64;
-    let mark = bytes.marks.pop_front();
-    if let Some(error) = error {
-        *lost = mark;
-        return Err(error);
-    }
-    Ok(mark.map(|mark| Found {
-        marked: false,
-        count: wanted,
-        whole,
-        ancillary: mark.ancillary,
-        from: mark.from,
-    }))
-}
-
-fn read_stream(
-    bytes: &mut Bytes,
-    to: &mut Sink,
-    reading: Reading,
-    inline: bool,
-) -> Result<Option<Found>> {
-    // The urgent byte is no part of what is read, unless it is asked to be.
-    let mut skip = usize::from(bytes.is_at_mark() && !inline);
-    if !reading.peek {
-        bytes.skip(core::mem::take(&mut skip));
-    }
-    if bytes.sent() <= skip {
-        return Ok(None);
-    }
-    to.truncate(bytes.until_mark(skip));
-    let at = bytes.read + skip as u64;
-    // The read ends where something begins that cannot be handed over with what came before.
-    let mut end = u64::MAX;
-    for mark in bytes.marks.iter().filter(|mark| mark.end > at) {
-        if reading.credentials && mark.start > at && mark.ancillary.credentials.is_some() {
-            end = mark.start;
-            break;
-        }
-        if mark.ancillary.rights.is_some() || reading.credentials {
-            end = mark.end;
-            break;
-        }
-    }
-    to.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
-    let count = bytes.ring.peek(to, skip)?;
-    let reached = at + count as u64;
-    // A reader without room for a byte gets the control message of the first.
-    let beyond = reached.max(at + 1);
-    let mut ancillary = Ancillary::default();
-    for mark in bytes
-        .marks
-        .iter_mut()
-        .take_while(|mark| mark.start < beyond)
-        .filter(|mark| mark.end > at)
-    {
-        ancillary.credentials = ancillary.credentials.or(mark.ancillary.credentials);
-        if mark.ancillary.rights.is_some() {
-            ancillary.rights = if reading.peek {
-                mark.ancillary.copy()?.rights
-            } else {
-                mark.ancillary.rights.take()
-            };
-        }
-    }
-    if !reading.peek {
-        bytes.skip(count);
-    }
-    let marked = bytes.urgent.is_some_and(|urgent| urgent.at == reached);
-    Ok(Some(Found {
-        count,
-        marked,
-        whole: count,
-        ancillary,
-        from: Name::Unnamed,
-    }))
 }

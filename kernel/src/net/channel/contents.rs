@@ -1,0 +1,195 @@
+//! What is in a channel: a ring of bytes with marks, and how it is read.
+
+use super::{Found, Reading};
+use crate::errno::{Errno, Result};
+use crate::fs::inode::Time;
+use crate::fs::io::Sink;
+use crate::fs::ring::Ring;
+use crate::net::address::Name;
+use crate::net::control_message::Ancillary;
+use crate::net::sending::Stall;
+use crate::net::urgent::Urgent;
+use alloc::collections::VecDeque;
+
+/// A stretch of bytes, counted from the first that was ever written, that is a record or has
+/// something beside it.
+pub(super) struct Mark {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) ancillary: Ancillary,
+    pub(super) from: Name,
+}
+
+/// The contents of a channel.
+pub struct Bytes {
+    /// The bytes.
+    pub ring: Ring,
+    /// How many bytes were ever read.
+    pub read: u64,
+    /// The byte that is urgent.
+    pub urgent: Option<Urgent>,
+    /// How many of the last bytes wait for more, and are not sent.
+    pub unsent: usize,
+    /// Since when the writer lacks room, in ticks, and how many bytes had been read by then.
+    pub stall: Option<Stall>,
+    /// When the last came, where that is asked for.
+    pub(super) arrived: Option<Time>,
+    pub(super) marks: VecDeque<Mark>,
+}
+
+impl Bytes {
+    /// How many bytes were ever written.
+    pub fn written(&self) -> u64 {
+        self.read + self.ring.len() as u64
+    }
+
+    /// Makes room for one more mark.
+    pub(super) fn reserve(&mut self) -> Result<()> {
+        self.marks.try_reserve(1).map_err(|_| Errno::ENOBUFS)
+    }
+
+    /// Takes out the first mark, when all its bytes were read.
+    pub(super) fn pop_read(&mut self) -> Option<Mark> {
+        let read = self.read;
+        self.marks.pop_front_if(|mark| mark.end <= read)
+    }
+
+    /// Takes out one byte from among the others: those before it move up.
+    pub fn remove(&mut self, at: u64) {
+        self.ring.remove((at - self.read) as usize);
+        self.read += 1;
+        for mark in self.marks.iter_mut().take_while(|mark| mark.start <= at) {
+            mark.start += 1;
+            mark.end += u64::from(mark.end <= at);
+        }
+    }
+
+    pub(super) fn mark(&mut self, start: u64, ancillary: Ancillary, from: Name) {
+        let end = self.written();
+        self.marks.push_back(Mark {
+            start,
+            end,
+            ancillary,
+            from,
+        });
+    }
+}
+
+pub(super) fn read_record(
+    bytes: &mut Bytes,
+    to: &mut Sink,
+    reading: Reading,
+    lost: &mut Option<Mark>,
+) -> Result<Option<Found>> {
+    let from = bytes.read + reading.skip as u64;
+    let at = match reading.skip {
+        0 => 0,
+        _ => bytes.marks.partition_point(|mark| mark.end <= from),
+    };
+    let Some(mark) = bytes.marks.get(at) else {
+        return Ok(None);
+    };
+    let before = from.saturating_sub(mark.start) as usize;
+    let whole = (mark.end - mark.start) as usize - before;
+    to.truncate(whole);
+    let wanted = to.left();
+    let copied = bytes.ring.peek(to, reading.skip);
+    let error = match copied {
+        Ok(count) if count == wanted => None,
+        Ok(_) => Some(Errno::EFAULT),
+        Err(error) => Some(error),
+    };
+    if reading.peek {
+        let found = Found {
+            count: wanted,
+            whole,
+            before,
+            ancillary: mark.ancillary.copy()?,
+            from: mark.from.clone(),
+            ..Found::default()
+        };
+        return error.map_or(Ok(Some(found)), Err);
+    }
+    // A record that cannot be copied to the program is lost, as on Linux.
+    bytes.ring.consume(whole);
+    bytes.read += whole as u64;
+    let mark = bytes.marks.pop_front();
+    if let Some(error) = error {
+        *lost = mark;
+        return Err(error);
+    }
+    Ok(mark.map(|mark| Found {
+        count: wanted,
+        whole,
+        ancillary: mark.ancillary,
+        from: mark.from,
+        ..Found::default()
+    }))
+}
+
+pub(super) fn read_stream(
+    bytes: &mut Bytes,
+    to: &mut Sink,
+    reading: Reading,
+    inline: bool,
+) -> Result<Option<Found>> {
+    // The urgent byte is no part of what is read, unless it is asked to be.
+    let mut skip = usize::from(bytes.is_at_mark() && !inline);
+    if !reading.peek {
+        bytes.skip(core::mem::take(&mut skip));
+    }
+    skip += reading.skip;
+    if bytes.sent() <= skip {
+        return Ok(None);
+    }
+    to.truncate(bytes.until_mark(skip));
+    let at = bytes.read + skip as u64;
+    // The read ends where something begins that cannot be handed over with what came before.
+    let mut end = u64::MAX;
+    for mark in bytes.marks.iter().filter(|mark| mark.end > at) {
+        if reading.credentials && mark.start > at && mark.ancillary.credentials.is_some() {
+            end = mark.start;
+            break;
+        }
+        if mark.ancillary.rights.is_some() || reading.credentials {
+            end = mark.end;
+            break;
+        }
+    }
+    to.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
+    let count = bytes.ring.peek(to, skip)?;
+    let reached = at + count as u64;
+    // A reader without room for a byte gets the control message of the first.
+    let beyond = reached.max(at + 1);
+    // What came apart is one by now, as on Linux, and has the time of the last.
+    let mut ancillary = Ancillary {
+        arrived: bytes.arrived,
+        ..Ancillary::default()
+    };
+    for mark in bytes
+        .marks
+        .iter_mut()
+        .take_while(|mark| mark.start < beyond)
+        .filter(|mark| mark.end > at)
+    {
+        ancillary.credentials = ancillary.credentials.or(mark.ancillary.credentials);
+        if mark.ancillary.rights.is_some() {
+            ancillary.rights = if reading.peek {
+                mark.ancillary.copy()?.rights
+            } else {
+                mark.ancillary.rights.take()
+            };
+        }
+    }
+    if !reading.peek {
+        bytes.skip(count);
+    }
+    let marked = bytes.urgent.is_some_and(|urgent| urgent.at == reached);
+    Ok(Some(Found {
+        count,
+        marked,
+        whole: count,
+        ancillary,
+        ..Found::default()
+    }))
+}

@@ -1,0 +1,157 @@
+//! Filters of what a socket receives (SO_ATTACH_FILTER): which messages it gets, and how much of
+//! each.
+
+use super::address::Name;
+use super::control_message::Ancillary;
+use super::interface::INDEX;
+use super::socket::Base;
+use super::{RAW, inet};
+use crate::arch::cpu;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
+use crate::random;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use bpf::Instruction;
+use bpf::packet::{Beside, Packet, STEP};
+use core::net::SocketAddr;
+use linux_raw_sys::net::{AF_INET, AF_UNIX, IPPROTO_TCP};
+
+/// `struct sock_fprog`: a count of instructions, and where they are.
+const PROGRAM: usize = 16;
+/// What the link says that it carries (ETH_P_IP, ETH_P_IPV6), and what lo is (ARPHRD_LOOPBACK).
+const IP: u32 = 0x0800;
+const IP_V6: u32 = 0x86dd;
+const LOOPBACK: u32 = 772;
+
+/// A filter.
+pub struct Filter {
+    program: Vec<Instruction>,
+    /// The socket is one of UDP: the filter reads the header too, of which it drops nothing.
+    head: usize,
+    /// What the link says that it carries; 0 where there is no link.
+    protocol: u32,
+}
+
+impl Filter {
+    /// Reads a program's filter for a socket.
+    ///
+    /// # Errors
+    /// EINVAL: it is none. EPERM: the socket takes none. EFAULT, ENOMEM.
+    pub fn read(value: &[u8], base: &Base) -> Result<Arc<Self>> {
+        let (len, start) = match value {
+            [low, high, _, _, _, _, _, _, at @ ..] if value.len() == PROGRAM => {
+                let at = <[u8; 8]>::try_from(at).unwrap_or_default();
+                let len = u16::from_ne_bytes([*low, *high]);
+                (usize::from(len), u64::from_ne_bytes(at) as usize)
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        let inet = base.domain != AF_UNIX;
+        if inet && (base.protocol == IPPROTO_TCP as u32 || !inet::is_family(base.domain)) {
+            return Err(Errno::EPERM);
+        }
+        if len == 0 || len > bpf::LONGEST || start == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let words = UserPtr::<[u32; 2]>::new(start).read_vec(len)?;
+        let (mut program, mut room) = (Vec::new(), Vec::new());
+        program.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+        program.extend(words.iter().map(|&[what, k]| Instruction {
+            code: what as u16,
+            if_true: (what >> 16) as u8,
+            if_false: (what >> 24) as u8,
+            k,
+        }));
+        room.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+        room.resize(len, 0);
+        bpf::packet::check(&program, &mut room).map_err(|_| Errno::EINVAL)?;
+        let udp = inet && base.kind != RAW && inet::is_udp(base.protocol);
+        try_arc(Filter {
+            program,
+            head: if udp { inet::UDP_HEAD } else { 0 },
+            protocol: match base.domain {
+                _ if !inet => 0,
+                AF_INET => IP,
+                _ => IP_V6,
+            },
+        })
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.program.len() * STEP
+    }
+
+    /// Its instructions, as the program gave them.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let room = bytes.try_reserve_exact(self.len());
+        room.map_err(|_| Errno::ENOMEM)?;
+        for one in &self.program {
+            bytes.extend_from_slice(&one.code.to_ne_bytes());
+            bytes.extend_from_slice(&[one.if_true, one.if_false]);
+            bytes.extend_from_slice(&one.k.to_ne_bytes());
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes that come before a message for the filter to read.
+    pub fn head(&self) -> usize {
+        self.head
+    }
+
+    /// How many bytes of a message from `sender` its socket gets; `None` where it gets none. The
+    /// message comes after [`Self::head`] bytes, which this fills in.
+    pub fn run(&self, bytes: &mut [u8], ancillary: &Ancillary, sender: &Name) -> Option<usize> {
+        if self.head > 0
+            && let Name::Inet(from) = sender
+        {
+            let to = ancillary.header.to().map_or(0, |to: SocketAddr| to.port());
+            let len = bytes.len() as u16;
+            for (at, word) in [from.port(), to, len].into_iter().enumerate() {
+                bytes[2 * at..2 * at + 2].copy_from_slice(&word.to_be_bytes());
+            }
+        }
+        let seen = Seen {
+            bytes,
+            mark: ancillary.header.mark.unwrap_or(0),
+            protocol: self.protocol,
+        };
+        let kept = bpf::packet::run(&self.program, &seen) as usize;
+        let least = self.head.max(1);
+        let kept = (kept != 0).then(|| kept.max(least).min(bytes.len()))?;
+        Some(kept.saturating_sub(self.head))
+    }
+}
+
+/// A message as its filter sees it.
+struct Seen<'a> {
+    bytes: &'a [u8],
+    mark: u32,
+    protocol: u32,
+}
+
+impl Packet for Seen<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    fn beside(&self, what: Beside) -> Option<u32> {
+        let linked = self.protocol != 0;
+        match what {
+            Beside::Protocol => Some(self.protocol),
+            Beside::Interface => linked.then_some(INDEX),
+            Beside::Hardware => linked.then_some(LOOPBACK),
+            Beside::Mark => Some(self.mark),
+            Beside::Cpu => Some(cpu::this().index() as u32),
+            Beside::Random => Some(random::u64() as u32),
+            Beside::Kind
+            | Beside::Queue
+            | Beside::Vlan
+            | Beside::HasVlan
+            | Beside::VlanProtocol => Some(0),
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The ends of TCP's connections, by their four-tuple. An end whose socket is gone keeps its port
+//! for a while: until the other end has ended too (FIN_WAIT2), and then until nothing of the
+//! connection can come any more (TIME_WAIT; RFC 9293, 3.6).
+
+use super::ports::Kept;
+use crate::arch::time;
+use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
+use crate::sync::Mutex;
+use crate::task::clock;
+use crate::task::sched::cond_resched;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use deadlines::{Deadlines, Ticket};
+
+/// The most ends that wait without a socket; what comes beyond is forgotten at once
+/// (`net.ipv4.tcp_max_tw_buckets`, as Linux has it for 1 GiB).
+pub static MOST_WAITING: AtomicUsize = AtomicUsize::new(4096);
+/// Whether connect(2) may choose a port whose end is in TIME_WAIT (`net.ipv4.tcp_tw_reuse`): not
+/// with 0. All connections are over loopback, for which 2 allows it too.
+pub static REUSE: AtomicUsize = AtomicUsize::new(2);
+/// For how many seconds an end waits in FIN_WAIT2, if TCP_LINGER2 says nothing else
+/// (`net.ipv4.tcp_fin_timeout`).
+pub static FIN_TIMEOUT: AtomicUsize = AtomicUsize::new(60);
+/// For how many seconds an end is in TIME_WAIT (Linux's `TCP_TIMEWAIT_LEN`).
+const TIME_WAIT: u64 = 60;
+
+/// The addresses and ports of an end of a connection, and of the other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tuple {
+    /// This end's.
+    pub local: SocketAddr,
+    /// The other's.
+    pub peer: SocketAddr,
+}
+
+impl Tuple {
+    /// As the other end has it.
+    pub fn reversed(self) -> Self {
+        Tuple {
+            local: self.peer,
+            peer: self.local,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Established,
+    /// It has ended, and the other has not.
+    FinWait,
+    /// It has ended first, and since then, in ns, the other too.
+    TimeWait(u64),
+    /// The other has ended first, or is gone: nothing is waited for.
+    LastAck,
+}
+
+/// An end, until the socket and what it waits for are gone.
+struct Entry {
+    number: u64,
+    state: State,
+    /// `None` as long as it has a socket.
+    waiting: Option<Waiting>,
+}
+
+/// An end without a socket: until when it waits, and the port that it keeps.
+struct Waiting {
+    ticket: Ticket,
+    _port: Kept,
+}
+
+struct Table {
+    ends: HashMap<Tuple, Entry>,
+    due: Deadlines<Tuple>,
+    waiting: usize,
+}
+
+static TABLE: Mutex<Table> = Mutex::new(Table {
+    ends: hash::new(),
+    due: Deadlines::new(),
+    waiting: 0,
+});
+
+/// How a port was chosen for a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// By bind(2).
+    Given,
+    /// By connect(2).
+    Chosen,
+    /// It is that of a socket that listens.
+    Listener,
+}
+
+impl Entry {
+    /// Whether a new connection may have its four-tuple (Linux's `tcp_twsk_unique`).
+    fn gives_way(&self, port: Port) -> bool {
+        let waits = self.waiting.is_some();
+        match (port, self.state) {
+            (Port::Listener, _) => true,
+            (Port::Given, _) => waits,
+            (Port::Chosen, State::TimeWait(since)) => {
+                let later = clock::monotonic_ns() / clock::SECOND > since / clock::SECOND;
+                waits && later && REUSE.load(Relaxed) != 0
+            }
+            (Port::Chosen, _) => false,
+        }
+    }
+}
+
+impl Table {
+    /// Takes an end out. What it had is dropped without the lock: that takes the ports'.
+    fn remove(&mut self, tuple: &Tuple) -> Option<Entry> {
+        let gone = self.ends.remove(tuple)?;
+        if let Some(waiting) = &gone.waiting {
+            self.due.remove(waiting.ticket);
+            self.waiting -= 1;
+        }
+        Some(gone)
+    }
+
+    fn own(&mut self, end: &End) -> Option<&mut Entry> {
+        let own = self.ends.get_mut(&end.tuple)?;
+        (own.number == end.number).then_some(own)
+    }
+}
+
+fn deadline(since: u64, seconds: u64) -> u64 {
+    clock::monotonic_deadline(since + seconds * clock::SECOND)
+}
+
+/// Forgets those that have waited for long enough.
+pub fn expire() {
+    let now = time::now_ticks();
+    loop {
+        let mut table = TABLE.lock();
+        let Some(tuple) = table.due.take_due(now) else {
+            return;
+        };
+        let gone = table.remove(&tuple);
+        drop(table);
+        drop(gone);
+        cond_resched();
+    }
+}
+
+/// How many ends wait without a socket.
+pub fn waiting() -> usize {
+    expire();
+    TABLE.lock().waiting
+}
+
+/// Whether a new connection can have the four-tuple.
+pub fn is_free(tuple: &Tuple, port: Port) -> bool {
+    let table = TABLE.lock();
+    let there = table.ends.get(tuple);
+    there.is_none_or(|entry| entry.gives_way(port))
+}
+
+/// An end of a connection whose socket is there.
+pub struct End {
+    tuple: Tuple,
+    number: u64,
+}
+
+impl End {
+    /// Its four-tuple.
+    pub fn tuple(&self) -> Tuple {
+        self.tuple
+    }
+
+    /// The end of a new connection.
+    ///
+    /// # Errors
+    /// EADDRNOTAVAIL: there is one. ENOMEM.
+    pub fn enter(tuple: Tuple, port: Port) -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        expire();
+        let number = NEXT.fetch_add(1, Relaxed);
+        let mut table = TABLE.lock();
+        let there = table.ends.get(&tuple);
+        if there.is_some_and(|entry| !entry.gives_way(port)) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        table.ends.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let gone = table.remove(&tuple);
+        let entry = Entry {
+            number,
+            state: State::Established,
+            waiting: None,
+        };
+        table.ends.insert(tuple, entry);
+        drop(table);
+        drop(gone);
+        Ok(End { tuple, number })
+    }
+
+    /// It sends no more. False where the other end is gone, which answers that with a reset.
+    pub fn finish(&self) -> bool {
+        expire();
+        let now = clock::monotonic_ns();
+        let mut guard = TABLE.lock();
+        let table = &mut *guard;
+        if table
+            .own(self)
+            .is_none_or(|own| own.state != State::Established)
+        {
+            return true;
+        }
+        let other = self.tuple.reversed();
+        let (mut state, mut heard) = (State::LastAck, true);
+        match table.ends.get_mut(&other) {
+            None => heard = false,
+            Some(other) if other.state == State::Established => state = State::FinWait,
+            Some(entry) if entry.state == State::FinWait => {
+                entry.state = State::TimeWait(now);
+                if let Some(waiting) = &mut entry.waiting {
+                    table.due.remove(waiting.ticket);
+                    // The place that it had is free.
+                    let due = deadline(now, TIME_WAIT);
+                    if let Ok(ticket) = table.due.add(due, other) {
+                        waiting.ticket = ticket;
+                    }
+                }
+            }
+            Some(_) => {}
+        }
+        if let Some(own) = table.own(self) {
+            own.state = state;
+        }
+        heard
+    }
+
+    /// The connection is reset, by this end.
+    pub fn reset(&self) {
+        let mut table = TABLE.lock();
+        if table.own(self).is_none() {
+            return;
+        }
+        let own = table.remove(&self.tuple);
+        let other = self.tuple.reversed();
+        let other = match table.ends.get_mut(&other) {
+            Some(entry) if entry.waiting.is_none() => {
+                entry.state = State::LastAck;
+                None
+            }
+            Some(_) => table.remove(&other),
+            None => None,
+        };
+        drop(table);
+        drop((own, other));
+    }
+
+    /// The socket goes after it has sent its end. It waits in FIN_WAIT2 for up to `seconds`, with
+    /// the port that `keep` gives, if it has to wait for anything.
+    pub fn leave(&self, seconds: u64, keep: impl FnOnce() -> Option<Kept>) {
+        let state = TABLE.lock().own(self).map(|own| own.state);
+        let due = match state {
+            Some(State::FinWait) => deadline(clock::monotonic_ns(), seconds),
+            Some(State::TimeWait(since)) => deadline(since, TIME_WAIT),
+            _ => return,
+        };
+        let Some(port) = keep() else { return };
+        let mut guard = TABLE.lock();
+        let table = &mut *guard;
+        // The other end may have ended meanwhile.
+        let due = match table.own(self).map(|own| own.state) {
+            Some(State::FinWait) => due,
+            Some(State::TimeWait(since)) => deadline(since, TIME_WAIT),
+            _ => {
+                drop(guard);
+                return;
+            }
+        };
+        if table.waiting < MOST_WAITING.load(Relaxed)
+            && let Ok(ticket) = table.due.add(due, self.tuple)
+            && let Some(own) = table.own(self)
+        {
+            own.waiting = Some(Waiting {
+                ticket,
+                _port: port,
+            });
+            table.waiting += 1;
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mut table = TABLE.lock();
+        if table.own(self).is_some_and(|own| own.waiting.is_none()) {
+            let gone = table.remove(&self.tuple);
+            drop(table);
+            drop(gone);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A connection of TCP, as one of its ends sees it, and what happens to it at a time: what waits for
+//! more is sent, and a peer that does not read is waited for no longer.
+
+use super::Tcp;
+use crate::arch::time;
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::net::channel::Channel;
+use crate::net::inet::connections::End;
+use crate::sync::Mutex;
+use crate::task::timer::{Expire, Timer};
+use crate::task::work_queue::{self, Work};
+use alloc::sync::{Arc, Weak};
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+
+/// The connection, as one of its ends sees it.
+pub(super) struct Link {
+    pub(super) end: Arc<End>,
+    pub(super) incoming: Arc<Channel>,
+    pub(super) outgoing: Arc<Channel>,
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+    /// It reads no more.
+    pub(super) deaf: AtomicBool,
+    /// The program has learnt that it is connected.
+    pub(super) reported: AtomicBool,
+    /// Something was sent to an end that is closed.
+    pub(super) broken: AtomicBool,
+    /// The most bytes of a segment (TCP_MAXSEG).
+    pub(super) segment: i32,
+    /// The other end, which is accepted by the listener when it has something to read
+    /// (TCP_DEFER_ACCEPT).
+    pub(super) deferred: Mutex<Option<Deferred>>,
+    /// Sends what waits for more.
+    pub(super) held: Mutex<Option<Timer>>,
+    /// Ends the connection unless something is read (TCP_USER_TIMEOUT).
+    pub(super) stalled: Mutex<Option<Timer>>,
+    /// After how many ticks it does; 0 is never.
+    pub(super) patience: AtomicU64,
+    /// Calls that are writing while there is such a limit.
+    pub(super) writers: AtomicUsize,
+}
+
+pub(super) struct Deferred {
+    pub(super) server: Weak<Tcp>,
+    pub(super) accepted: Arc<Tcp>,
+    /// Until when nothing need come.
+    pub(super) _until: Timer,
+}
+
+/// What happens to an end of a connection at a time.
+pub(super) struct Later {
+    pub(super) link: Weak<Link>,
+    pub(super) act: fn(&Arc<Link>),
+    pub(super) work: work_queue::Link,
+}
+
+impl Later {
+    /// Does `act` with the link at `deadline` (absolute, in ticks), unless the timer goes before.
+    pub(super) fn call(deadline: u64, link: &Arc<Link>, act: fn(&Arc<Link>)) -> Result<Timer> {
+        let later = try_arc(Later {
+            link: Arc::downgrade(link),
+            act,
+            work: work_queue::Link::default(),
+        })?;
+        Timer::call(deadline, later)
+    }
+}
+
+impl Expire for Later {
+    /// A socket may end thereby, which sleeps.
+    fn expire(self: Arc<Self>) {
+        work_queue::queue(self);
+    }
+}
+
+impl Work for Later {
+    fn link(&self) -> &work_queue::Link {
+        &self.work
+    }
+
+    fn run(self: Arc<Self>) {
+        if let Some(link) = self.link.upgrade() {
+            (self.act)(&link);
+        }
+    }
+}
+
+impl Link {
+    pub(super) fn reads_no_more(&self) -> bool {
+        self.incoming.is_ended() || self.deaf.load(Acquire)
+    }
+
+    /// The other end has something to read, or has waited for long: its listener may accept it, if
+    /// it waited for that. Says whether there is a connection.
+    pub(super) fn arrive(&self) -> bool {
+        let deferred = self.deferred.lock().take();
+        let Some(Deferred {
+            server,
+            accepted,
+            _until,
+        }) = deferred
+        else {
+            return true;
+        };
+        let server = server.upgrade();
+        let backlog = server.as_ref().and_then(|server| server.listener.get());
+        let taken = backlog.is_some_and(|backlog| backlog.push(accepted.clone(), true).is_ok());
+        if !taken {
+            accepted.disconnect(true);
+        }
+        taken
+    }
+
+    /// What arrives has the other end send what waited for more, but for a cork.
+    pub(super) fn stir(&self) -> Result<()> {
+        let waits = &self.incoming.sending;
+        if waits.unsent() > 0 && !waits.is_corked() {
+            self.incoming.push()?;
+        }
+        Ok(())
+    }
+
+    /// Has what waits for more be sent in time; at once where that cannot be made sure.
+    #[cold]
+    pub(super) fn send_later(self: &Arc<Self>) {
+        if self.held.lock().is_some() {
+            return;
+        }
+        let Some(until) = self.outgoing.unsent_until() else {
+            return;
+        };
+        match Later::call(until, self, Link::send_held) {
+            Ok(timer) => {
+                let old = self.held.lock().replace(timer);
+                drop(old);
+            }
+            Err(_) => _ = self.outgoing.push(),
+        }
+    }
+
+    /// Sends what has waited for more, if it has for long enough.
+    pub(super) fn send_held(self: &Arc<Self>) {
+        let done = self.held.lock().take();
+        drop(done);
+        let until = self.outgoing.unsent_until();
+        if until.is_some_and(|until| until <= time::now_ticks()) {
+            // The worker is not killed.
+            _ = self.outgoing.push();
+        } else {
+            self.send_later();
+        }
+    }
+
+    /// Ends the connection when the other end reads nothing for so many ticks, though it should.
+    #[cold]
+    pub(super) fn watch(self: &Arc<Self>, patience: u64) {
+        if self.stalled.lock().is_some() {
+            return;
+        }
+        let until = self.outgoing.stalled_until(patience);
+        let until = until.unwrap_or_else(|| self.outgoing.look_again(patience));
+        // Without memory for it the connection waits, as it does without the option.
+        if let Ok(timer) = Later::call(until, self, Link::time_out) {
+            let old = self.stalled.lock().replace(timer);
+            drop(old);
+        }
+    }
+
+    /// From now on the other end is waited for so many ticks; 0 is for ever.
+    pub(super) fn set_patience(self: &Arc<Self>, patience: u64) {
+        self.patience.store(patience, SeqCst);
+        let old = self.stalled.lock().take();
+        drop(old);
+        if patience > 0 {
+            self.watch(patience);
+        }
+    }
+
+    /// Does `write` while the other end is waited for no longer than it may be.
+    #[cold]
+    pub(super) fn write_watched<T>(
+        self: &Arc<Self>,
+        patience: u64,
+        write: impl FnOnce() -> T,
+    ) -> T {
+        // Who finds nothing that waits to be read either sees this or goes before it.
+        self.writers.fetch_add(1, SeqCst);
+        self.watch(patience);
+        let written = write();
+        self.writers.fetch_sub(1, SeqCst);
+        written
+    }
+
+    pub(super) fn time_out(self: &Arc<Self>) {
+        let done = self.stalled.lock().take();
+        drop(done);
+        let patience = self.patience.load(SeqCst);
+        if patience == 0 {
+            return;
+        }
+        let writes = self.writers.load(SeqCst) > 0;
+        match self.outgoing.stalled_until(patience) {
+            Some(until) if until <= time::now_ticks() => {
+                // A writer that waits is woken by the second, and looks for the first.
+                self.incoming.end_by(Errno::ETIMEDOUT);
+                self.outgoing.abandon();
+                self.incoming.notify();
+            }
+            None if !writes => {}
+            _ => self.watch(patience),
+        }
+    }
+
+    pub(super) fn writes_no_more(&self) -> bool {
+        let reset = self.incoming.is_reset() || self.broken.load(Acquire);
+        self.outgoing.is_finished() || reset
+    }
+}

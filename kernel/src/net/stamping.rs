@@ -1,0 +1,276 @@
+//! The times of messages: which of them a socket's options ask for (SO_TIMESTAMP and its like,
+//! SO_TIMESTAMPING), and how programs are told (Linux's Documentation/networking/timestamping.rst).
+
+use super::control_message::Control;
+use super::socket::{Base, Socket};
+use super::{STREAM, options::number};
+use crate::errno::{Errno, Result};
+use crate::fs::inode::Time;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use linux_raw_sys::net::*;
+
+/// SOF_TIMESTAMPING_ flags (`include/uapi/linux/net_tstamp.h`).
+const TX_HARDWARE: u32 = 1 << 0;
+const TX_SOFTWARE: u32 = 1 << 1;
+const RX_SOFTWARE: u32 = 1 << 3;
+const SOFTWARE: u32 = 1 << 4;
+const OPT_ID: u32 = 1 << 7;
+const TX_SCHED: u32 = 1 << 8;
+const TX_ACK: u32 = 1 << 9;
+const OPT_CMSG: u32 = 1 << 10;
+const OPT_TSONLY: u32 = 1 << 11;
+const OPT_STATS: u32 = 1 << 12;
+const BIND_PHC: u32 = 1 << 15;
+const OPT_ID_TCP: u32 = 1 << 16;
+const OPT_RX_FILTER: u32 = 1 << 17;
+/// All that can be asked for, some of which hardware alone would give. No statistics of TCP are
+/// kept.
+const KNOWN: u32 = 0x3_ffff & !OPT_STATS;
+/// What a control message can ask for one message (`SOF_TIMESTAMPING_TX_RECORD_MASK`).
+const FOR_ONE: u32 = TX_HARDWARE | TX_SOFTWARE | TX_SCHED | TX_ACK;
+
+/// States of TCP in which nothing is sent.
+const CLOSED: u8 = 7;
+const LISTENS: u8 = 10;
+
+/// What `asked` has: the time of arrival is told, in ns, by the newer name (Linux's SOCK_RCVTSTAMP,
+/// SOCK_RCVTSTAMPNS and SOCK_TSTAMP_NEW).
+const ARRIVAL: u32 = 1;
+const NANOSECONDS: u32 = 2;
+const NEW: u32 = 4;
+
+/// When something happened to a message that was sent (`SCM_TSTAMP_*`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// It left for the network.
+    Sent = 0,
+    /// It was queued to be sent.
+    Queued = 1,
+    /// The other end has it.
+    Acknowledged = 2,
+}
+
+/// The times that a program asked for of a message that it sends.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    flags: u32,
+    /// The number by which the program knows the message (SOF_TIMESTAMPING_OPT_ID).
+    pub key: u32,
+}
+
+impl Asked {
+    /// Whether the program gets the packet with the time.
+    pub fn quotes(&self) -> bool {
+        self.flags & OPT_TSONLY == 0
+    }
+
+    /// Whether it also gets what its options ask for of a packet's header.
+    pub fn tells_header(&self) -> bool {
+        self.flags & OPT_CMSG != 0
+    }
+
+    /// The moments, in their order. Only a connection knows what has arrived.
+    pub fn moments(self, connection: bool) -> impl Iterator<Item = Moment> {
+        let all = [
+            (TX_SCHED, Moment::Queued),
+            (TX_SOFTWARE, Moment::Sent),
+            (TX_ACK, Moment::Acknowledged),
+        ];
+        let asked = all
+            .into_iter()
+            .filter(move |(flag, _)| self.flags & flag != 0);
+        asked
+            .map(|(_, moment)| moment)
+            .filter(move |&moment| connection || moment != Moment::Acknowledged)
+    }
+}
+
+/// What a control message asks for one message. EINVAL for what it cannot.
+pub fn for_one(data: &[u8]) -> Result<u32> {
+    let flags = <[u8; 4]>::try_from(data).map(u32::from_ne_bytes);
+    let flags = flags.map_err(|_| Errno::EINVAL)?;
+    if flags & !FOR_ONE == 0 {
+        Ok(flags)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// What a socket's options ask for.
+pub struct Stamping {
+    asked: AtomicU32,
+    /// SOF_TIMESTAMPING_ flags.
+    flags: AtomicU32,
+    /// The key of the next datagram; of TCP the number of bytes from which keys count.
+    key: AtomicU32,
+}
+
+impl Stamping {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Stamping {
+            asked: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
+            key: AtomicU32::new(0),
+        }
+    }
+
+    /// As a listening socket's.
+    pub fn inherit(&self, from: &Stamping) {
+        let pairs = [
+            (&self.asked, &from.asked),
+            (&self.flags, &from.flags),
+            (&self.key, &from.key),
+        ];
+        for (own, given) in pairs {
+            own.store(given.load(Acquire), Release);
+        }
+    }
+
+    /// SO_TIMESTAMP and its like: times of arrival are told, or no more.
+    pub fn set_arrival(&self, name: u32, on: bool) {
+        let nanoseconds = matches!(name, SO_TIMESTAMPNS_OLD | SO_TIMESTAMPNS_NEW);
+        let new = matches!(name, SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW);
+        let asked = match on {
+            true => ARRIVAL | if nanoseconds { NANOSECONDS } else { 0 } | if new { NEW } else { 0 },
+            false => self.asked.load(Acquire) & NEW,
+        };
+        self.asked.store(asked, Release);
+    }
+
+    /// Whether SO_TIMESTAMP or its like of this name is on. As on Linux that of the newer name is
+    /// whatever its unit.
+    pub fn has_arrival(&self, name: u32) -> bool {
+        let asked = self.asked.load(Acquire);
+        let newer = name == SO_TIMESTAMP_NEW && asked & NEW != 0;
+        asked & ARRIVAL != 0 && (newer || self.arrival_name() == name)
+    }
+
+    fn arrival_name(&self) -> u32 {
+        let asked = self.asked.load(Acquire);
+        match (asked & NANOSECONDS != 0, asked & NEW != 0) {
+            (false, false) => SO_TIMESTAMP_OLD,
+            (false, true) => SO_TIMESTAMP_NEW,
+            (true, false) => SO_TIMESTAMPNS_OLD,
+            (true, true) => SO_TIMESTAMPNS_NEW,
+        }
+    }
+
+    /// SO_TIMESTAMPING, by either of its names.
+    ///
+    /// # Errors
+    /// EINVAL: flags that cannot be, or a count of bytes where there is no connection. EOPNOTSUPP:
+    /// the clock of a device.
+    pub fn set(&self, socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
+        let flags = number(value)? as u32;
+        if flags & !KNOWN != 0 || flags & (OPT_ID_TCP | OPT_ID) == OPT_ID_TCP {
+            return Err(Errno::EINVAL);
+        }
+        let old = self.flags.load(Acquire);
+        if flags & OPT_ID != 0 && old & OPT_ID == 0 {
+            self.key.store(first_key(socket, flags)?, Release);
+        }
+        if flags & BIND_PHC != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.flags.store(flags, Release);
+        let asked = self.asked.load(Acquire) & !NEW;
+        let new = if name == SO_TIMESTAMPING_NEW { NEW } else { 0 };
+        self.asked.store(asked | new, Release);
+        Ok(())
+    }
+
+    /// The flags, as the option `name` tells them.
+    pub fn get(&self, name: u32) -> u32 {
+        let told = name == SO_TIMESTAMPING_OLD || self.asked.load(Acquire) & NEW != 0;
+        if told { self.flags.load(Acquire) } else { 0 }
+    }
+
+    /// Whether it is wanted when messages arrive.
+    pub fn wants_arrival(&self) -> bool {
+        self.asked.load(Acquire) & ARRIVAL != 0 || self.flags.load(Acquire) & RX_SOFTWARE != 0
+    }
+
+    /// What is asked for of a message that is sent, for which a control message asked for `one`.
+    #[inline]
+    pub fn of_sent(&self, one: Option<u32>) -> Option<Asked> {
+        let flags = self.flags.load(Acquire);
+        let flags = one.map_or(flags, |one| flags & !FOR_ONE | one);
+        let sent = flags & FOR_ONE != 0;
+        sent.then_some(Asked { flags, key: 0 })
+    }
+
+    /// The same of a datagram, which has a number of its own.
+    #[inline]
+    pub fn of_datagram(&self, one: Option<u32>) -> Option<Asked> {
+        let asked = self
+            .of_sent(one)
+            .filter(|asked| asked.flags & FOR_ONE & !TX_ACK != 0)?;
+        Some(match asked.flags & OPT_ID {
+            0 => asked,
+            _ => Asked {
+                key: self.key.fetch_add(1, AcqRel),
+                ..asked
+            },
+        })
+    }
+
+    /// The same of the bytes of a connection, of which `written` were ever written.
+    #[cold]
+    pub fn of_bytes(&self, asked: Asked, written: u64) -> Asked {
+        let key = (written as u32)
+            .wrapping_sub(1)
+            .wrapping_sub(self.key.load(Acquire));
+        Asked {
+            key: if asked.flags & OPT_ID != 0 { key } else { 0 },
+            ..asked
+        }
+    }
+
+    /// Tells a program when a message arrived; `sent` says that it is a report of one that was sent
+    /// (Linux's `__sock_recv_timestamp` and `tcp_recv_timestamp`).
+    pub fn put(
+        &self,
+        base: &Base,
+        arrived: Option<Time>,
+        sent: bool,
+        control: &mut Control,
+    ) -> Result<()> {
+        let (asked, flags) = (self.asked.load(Acquire), self.flags.load(Acquire));
+        let mut arrived = arrived;
+        if asked & ARRIVAL != 0 {
+            // A datagram that came before anybody asked gets the time of now.
+            arrived = arrived.or_else(|| (base.kind != STREAM).then(Time::now));
+            if let Some(arrived) = arrived {
+                control.put_time(self.arrival_name(), arrived)?;
+            }
+        } else if base.domain == AF_UNIX {
+            return Ok(());
+        }
+        let wanted = flags & RX_SOFTWARE != 0 || sent || flags & OPT_RX_FILTER == 0;
+        if let Some(arrived) = arrived
+            && flags & SOFTWARE != 0
+            && wanted
+        {
+            let name = match asked & NEW {
+                0 => SO_TIMESTAMPING_OLD,
+                _ => SO_TIMESTAMPING_NEW,
+            };
+            control.put_stamping(name, arrived)?;
+        }
+        Ok(())
+    }
+}
+
+/// From where keys count.
+fn first_key(socket: &dyn Socket, flags: u32) -> Result<u32> {
+    if socket.base().protocol != IPPROTO_TCP as u32 {
+        return Ok(0);
+    }
+    if matches!(socket.state(), CLOSED | LISTENS) {
+        return Err(Errno::EINVAL);
+    }
+    let unsent = socket.waiting().unwrap_or_default().1 as u64;
+    let held = if flags & OPT_ID_TCP != 0 { 0 } else { unsent };
+    Ok((socket.written() - held) as u32)
+}

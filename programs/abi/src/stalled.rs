@@ -1,0 +1,197 @@
+//! For how long a connection of TCP waits for a peer that does not read (TCP_USER_TIMEOUT), and who
+//! is told that something was sent.
+
+use std::time::Duration;
+use std::{fs, mem, ptr, thread};
+
+use libc::{
+    AF_INET, EPOLLET, EPOLLOUT, IPPROTO_TCP, MSG_DONTWAIT, MSG_NOSIGNAL, POLLIN, POLLOUT, SO_ERROR,
+    SOCK_STREAM, c_int,
+};
+
+use crate::inet::{self, own_port};
+use crate::pipes::ready;
+use crate::tell;
+use crate::unix::{option, receive, send, set};
+
+const MAXSEG: c_int = 2;
+const CORK: c_int = 3;
+const USER_TIMEOUT: c_int = 18;
+const NOTSENT_LOWAT: c_int = 25;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        changed();
+        cleared();
+        inherited();
+        blocked();
+        unread();
+        idle();
+        sent();
+    }
+}
+
+/// Two ends of a connection with segments of 988 bytes; what was accepted has the listener's
+/// timeout.
+unsafe fn pair(timeout: c_int) -> [c_int; 2] {
+    unsafe {
+        let server = libc::socket(AF_INET, SOCK_STREAM, 0);
+        set(server, IPPROTO_TCP, USER_TIMEOUT, timeout);
+        inet::bind(server, AF_INET, 0x7f00_0001, 0);
+        libc::listen(server, 1);
+        let client = libc::socket(AF_INET, SOCK_STREAM, 0);
+        set(client, IPPROTO_TCP, MAXSEG, 1000);
+        tell(
+            "connect",
+            inet::connect(client, AF_INET, 0x7f00_0001, own_port(server)),
+        );
+        let accepted = libc::accept(server, ptr::null_mut(), ptr::null_mut());
+        libc::close(server);
+        [client, accepted]
+    }
+}
+
+unsafe fn close(ends: [c_int; 2]) {
+    for end in ends {
+        unsafe { libc::close(end) };
+    }
+}
+
+fn set_timeout(file: c_int, milliseconds: c_int) {
+    let done = set(file, IPPROTO_TCP, USER_TIMEOUT, milliseconds);
+    tell("timeout", done);
+}
+
+fn fill(file: c_int) {
+    while send(file, &[1; 60_000], MSG_DONTWAIT) > 0 {}
+    tell("full", -1);
+}
+
+/// Waits for an error or the end.
+unsafe fn wait(what: &str, file: c_int, milliseconds: c_int) {
+    let mut entry = libc::pollfd {
+        fd: file,
+        events: 0,
+        revents: 0,
+    };
+    tell(what, unsafe { libc::poll(&mut entry, 1, milliseconds) });
+}
+
+/// A timeout that is set while another runs counts.
+unsafe fn changed() {
+    unsafe {
+        let [a, b] = pair(0);
+        set_timeout(a, 600_000);
+        fill(a);
+        wait("long", a, 1000);
+        set_timeout(a, 300);
+        wait("short", a, 60_000);
+        tell("error", option(a, SO_ERROR));
+        close([a, b]);
+    }
+}
+
+/// One that is cleared does not.
+unsafe fn cleared() {
+    unsafe {
+        let [a, b] = pair(0);
+        set_timeout(a, 500);
+        fill(a);
+        set_timeout(a, 0);
+        wait("none", a, 1500);
+        fill(a);
+        set_timeout(a, 300);
+        wait("again", a, 60_000);
+        tell("error", option(a, SO_ERROR));
+        close([a, b]);
+    }
+}
+
+unsafe fn inherited() {
+    unsafe {
+        let [a, b] = pair(300);
+        fill(b);
+        wait("accepted", b, 60_000);
+        tell("error", option(b, SO_ERROR));
+        close([a, b]);
+    }
+}
+
+/// Who waits for room gets the error, not the end.
+unsafe fn blocked() {
+    unsafe {
+        for _ in 0..3 {
+            let [a, b] = pair(0);
+            set_timeout(a, 300);
+            fill(a);
+            while send(a, &[1; 60_000], MSG_NOSIGNAL) > 0 {}
+            tell("send", -1);
+            ready("events", a, POLLIN | POLLOUT | libc::POLLRDHUP);
+            tell("send", send(a, b"x", MSG_NOSIGNAL));
+            close([a, b]);
+        }
+    }
+}
+
+/// What had come can be read.
+unsafe fn unread() {
+    unsafe {
+        let [a, b] = pair(0);
+        tell("send", send(b, b"hello", 0));
+        set_timeout(a, 300);
+        fill(a);
+        wait("poll", a, 60_000);
+        receive("unread", a, 64, MSG_DONTWAIT);
+        receive("error", a, 64, MSG_DONTWAIT);
+        receive("end", a, 64, MSG_DONTWAIT);
+        close([a, b]);
+    }
+}
+
+/// How often the kernel switched threads.
+fn switches() -> u64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("ctxt "));
+    line.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// A peer that does not read, but has room, is not looked at all the time.
+unsafe fn idle() {
+    unsafe {
+        let ends: Vec<_> = (0..8).map(|_| pair(0)).collect();
+        for &[a, _] in &ends {
+            set_timeout(a, 1);
+            tell("send", send(a, b"hello", 0));
+        }
+        let before = switches();
+        thread::sleep(Duration::from_secs(1));
+        println!("busy: {}", switches() - before > 3000);
+        for &[a, b] in &ends {
+            ready("events", a, POLLIN | POLLOUT);
+            close([a, b]);
+        }
+    }
+}
+
+/// Who waits until little is unsent learns that a whole segment was sent.
+unsafe fn sent() {
+    unsafe {
+        for more in [928, 930] {
+            let [a, b] = pair(0);
+            set(a, IPPROTO_TCP, NOTSENT_LOWAT, 100);
+            set(a, IPPROTO_TCP, CORK, 1);
+            let poll = libc::epoll_create1(0);
+            let mut event: libc::epoll_event = mem::zeroed();
+            tell("send", send(a, &[1; 60], 0));
+            event.events = (EPOLLOUT | EPOLLET) as u32;
+            libc::epoll_ctl(poll, libc::EPOLL_CTL_ADD, a, &mut event);
+            tell("before", libc::epoll_wait(poll, &mut event, 1, 0));
+            tell("send", send(a, &vec![1; more], 0));
+            tell("after", libc::epoll_wait(poll, &mut event, 1, 10_000));
+            libc::close(poll);
+            close([a, b]);
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What is left of a connection of TCP whose socket is closed (FIN_WAIT2, TIME_WAIT), and how
+//! connections share ports.
+
+use std::time::Duration;
+use std::{fs, ptr, thread};
+
+use libc::{
+    AF_INET, IPPROTO_IP, IPPROTO_TCP, MSG_NOSIGNAL, SHUT_WR, SO_ERROR, SO_LINGER, SO_REUSEADDR,
+    SO_REUSEPORT, SOCK_STREAM, SOL_SOCKET, c_int,
+};
+
+use crate::inet::{self, own_port};
+use crate::unix::{option, send, set};
+use crate::{tell, tell_ok};
+
+const LOCAL: u32 = 0x7f00_0001;
+const LINGER2: c_int = 8;
+const BIND_ADDRESS_NO_PORT: c_int = 24;
+/// Ports that connections may have in these tests.
+const PORTS: usize = 100;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        let before = content("ip_local_port_range");
+        write("ip_local_port_range", "40000 40099");
+        shared();
+        write("ip_local_port_range", &before);
+        binding();
+        reused();
+        bounded();
+        reset();
+        half_closed();
+    }
+}
+
+fn content(name: &str) -> String {
+    fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default()
+}
+
+fn write(name: &str, text: &str) {
+    let done = fs::write(format!("/proc/sys/net/ipv4/{name}"), text.trim_end());
+    if done.is_err() {
+        println!("{name}: not written");
+    }
+}
+
+fn settle() {
+    thread::sleep(Duration::from_millis(100));
+}
+
+/// A socket that listens, with SO_REUSEADDR as said.
+unsafe fn server(reuse: c_int) -> c_int {
+    unsafe {
+        let file = libc::socket(AF_INET, SOCK_STREAM, 0);
+        set(file, SOL_SOCKET, SO_REUSEADDR, reuse);
+        // Outside the ports that are chosen.
+        let port = (20_000..21_000).find(|&port| inet::bind(file, AF_INET, LOCAL, port) == 0);
+        tell_ok("bind", port.is_some());
+        tell_ok("listen", libc::listen(file, 1000) == 0);
+        file
+    }
+}
+
+unsafe fn client(reuse: c_int) -> c_int {
+    unsafe {
+        let file = libc::socket(AF_INET, SOCK_STREAM, 0);
+        set(file, SOL_SOCKET, SO_REUSEADDR, reuse);
+        file
+    }
+}
+
+unsafe fn accept(server: c_int) -> c_int {
+    unsafe { libc::accept(server, ptr::null_mut(), ptr::null_mut()) }
+}
+
+unsafe fn connect(file: c_int, port: u16) -> c_int {
+    unsafe { inet::connect(file, AF_INET, LOCAL, port) }
+}
+
+/// Connects to a server until that fails, and returns both ends of each.
+unsafe fn connect_all(server: c_int) -> Vec<[c_int; 2]> {
+    unsafe {
+        let (port, mut ends) = (own_port(server), Vec::new());
+        loop {
+            let file = client(0);
+            if connect(file, port) != 0 || ends.len() > 2 * PORTS {
+                println!("connections: {}", ends.len());
+                tell("one more", -1);
+                libc::close(file);
+                return ends;
+            }
+            ends.push([file, accept(server)]);
+        }
+    }
+}
+
+/// Binds a fresh socket to a port, without SO_REUSEADDR and with it.
+unsafe fn bind_to(what: &str, port: u16) {
+    unsafe {
+        for reuse in [0, 1] {
+            let file = client(reuse);
+            let bound = inet::bind(file, AF_INET, LOCAL, port);
+            tell(&format!("{what}, {reuse}"), bound);
+            if bound == 0 {
+                tell("  listen", libc::listen(file, 1));
+            }
+            libc::close(file);
+        }
+    }
+}
+
+/// A port serves one connection to each server.
+unsafe fn shared() {
+    unsafe {
+        let (one, other) = (server(1), server(1));
+        let first = connect_all(one);
+        let second = connect_all(other);
+        let file = client(0);
+        tell("bind to any", inet::bind(file, AF_INET, LOCAL, 0));
+        set(file, IPPROTO_IP, BIND_ADDRESS_NO_PORT, 1);
+        tell("bind to none", inet::bind(file, AF_INET, LOCAL, 0));
+        tell("connect", connect(file, own_port(one)));
+        let third = server(1);
+        tell("connect", connect(file, own_port(third)));
+        println!("among them: {}", (40_000..40_100).contains(&own_port(file)));
+        libc::close(file);
+        bind_to("bind", 40_050);
+        // The clients end first: their ends wait.
+        for &[client, server] in first.iter().chain(&second) {
+            libc::close(client);
+            libc::close(server);
+        }
+        settle();
+        let before = content("tcp_tw_reuse");
+        write("tcp_tw_reuse", "0");
+        let file = client(0);
+        tell("not reused", connect(file, own_port(one)));
+        libc::close(file);
+        write("tcp_tw_reuse", &before);
+        thread::sleep(Duration::from_millis(2100));
+        for [client, server] in connect_all(one) {
+            // Nothing waits after a reset.
+            let linger: [c_int; 2] = [1, 0];
+            set(client, SOL_SOCKET, SO_LINGER, linger);
+            libc::close(client);
+            libc::close(server);
+        }
+        for file in [one, other, third] {
+            libc::close(file);
+        }
+    }
+}
+
+/// Who may bind to the port of an end that waits.
+unsafe fn binding() {
+    unsafe {
+        for reuse in [0, 1] {
+            let listener = server(reuse);
+            let port = own_port(listener);
+            // The client ends first.
+            let file = client(reuse);
+            tell("connect", connect(file, port));
+            let (own, accepted) = (own_port(file), accept(listener));
+            libc::close(file);
+            settle();
+            bind_to("FIN_WAIT2", own);
+            libc::close(accepted);
+            settle();
+            bind_to("TIME_WAIT", own);
+            // The server does.
+            let file = client(reuse);
+            tell("connect", connect(file, port));
+            let (own, accepted) = (own_port(file), accept(listener));
+            libc::close(accepted);
+            settle();
+            libc::close(file);
+            libc::close(listener);
+            settle();
+            bind_to("the client's", own);
+            bind_to("the server's", port);
+        }
+        // Those that share a port share it with an end that waits.
+        let share = |file| {
+            set(file, SOL_SOCKET, SO_REUSEPORT, 1);
+            file
+        };
+        let listener = server(0);
+        let file = share(client(0));
+        tell("connect", connect(file, own_port(listener)));
+        let (own, accepted) = (own_port(file), accept(listener));
+        libc::close(file);
+        libc::close(accepted);
+        settle();
+        let file = share(client(0));
+        tell("shared", inet::bind(file, AF_INET, LOCAL, own));
+        libc::close(file);
+        libc::close(listener);
+    }
+}
+
+/// A port that was bound to may be connected from at once, while the other end is there no more.
+unsafe fn reused() {
+    unsafe {
+        let listener = server(1);
+        let port = own_port(listener);
+        let mut own = 0;
+        for round in 0..3 {
+            let file = client(1);
+            tell("bind", inet::bind(file, AF_INET, LOCAL, own));
+            own = own_port(file);
+            tell("connect", connect(file, port));
+            let again = client(1);
+            let bound = inet::bind(again, AF_INET, LOCAL, own);
+            tell("bind", bound);
+            tell("twice", connect(again, port));
+            libc::close(again);
+            let accepted = accept(listener);
+            let order = if round == 1 {
+                [accepted, file]
+            } else {
+                [file, accepted]
+            };
+            for file in order {
+                libc::close(file);
+                settle();
+            }
+        }
+        libc::close(listener);
+    }
+}
+
+/// No more ends wait than net.ipv4.tcp_max_tw_buckets says.
+unsafe fn bounded() {
+    unsafe {
+        let before = content("tcp_max_tw_buckets");
+        write("tcp_max_tw_buckets", "0");
+        let listener = server(0);
+        let file = client(0);
+        tell("connect", connect(file, own_port(listener)));
+        let (own, accepted) = (own_port(file), accept(listener));
+        libc::close(file);
+        libc::close(accepted);
+        settle();
+        bind_to("none waits", own);
+        libc::close(listener);
+        write("tcp_max_tw_buckets", &before);
+    }
+}
+
+unsafe fn reset() {
+    unsafe {
+        for of_client in [true, false] {
+            let listener = server(0);
+            let file = client(0);
+            tell("connect", connect(file, own_port(listener)));
+            let (own, accepted) = (own_port(file), accept(listener));
+            let (first, second) = if of_client {
+                (file, accepted)
+            } else {
+                (accepted, file)
+            };
+            let linger: [c_int; 2] = [1, 0];
+            set(first, SOL_SOCKET, SO_LINGER, linger);
+            libc::close(first);
+            libc::close(second);
+            settle();
+            bind_to("reset", own);
+            libc::close(listener);
+        }
+    }
+}
+
+/// TCP_LINGER2: for how long an end waits for the other.
+unsafe fn half_closed() {
+    unsafe {
+        for seconds in [1, 0] {
+            let listener = server(0);
+            let file = client(0);
+            tell("connect", connect(file, own_port(listener)));
+            let (own, accepted) = (own_port(file), accept(listener));
+            tell("linger", set(file, IPPROTO_TCP, LINGER2, seconds));
+            libc::close(file);
+            settle();
+            bind_to("at once", own);
+            thread::sleep(Duration::from_millis(2500));
+            bind_to("later", own);
+            tell("shutdown", libc::shutdown(accepted, SHUT_WR));
+            settle();
+            tell("error", option(accepted, SO_ERROR));
+            tell("send", send(accepted, b"x", MSG_NOSIGNAL));
+            libc::close(accepted);
+            libc::close(listener);
+        }
+    }
+}
+
+/// Connections are not used up: many more than there are ports, to one server and then another.
+/// Runs as a part of its own.
+pub fn many() {
+    // SAFETY: no pointer is passed.
+    unsafe {
+        let before = content("ip_local_port_range");
+        write("ip_local_port_range", "40000 40999");
+        for _ in 0..2 {
+            let listener = server(1);
+            let port = own_port(listener);
+            let mut failed = 0;
+            for _ in 0..2500 {
+                let mut file = client(0);
+                if connect(file, port) != 0 {
+                    // Within a second, no port serves twice.
+                    libc::close(file);
+                    thread::sleep(Duration::from_millis(1100));
+                    file = client(0);
+                    failed += u32::from(connect(file, port) != 0);
+                }
+                let accepted = accept(listener);
+                libc::close(file);
+                libc::close(accepted);
+            }
+            println!("failed: {failed}");
+            libc::close(listener);
+        }
+        write("ip_local_port_range", &before);
+        let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
+        let mut words = text.split_whitespace();
+        let waiting = words.find(|&word| word == "tw").and_then(|_| words.next());
+        let waiting: usize = waiting.and_then(|count| count.parse().ok()).unwrap_or(0);
+        let most = content("tcp_max_tw_buckets").trim().parse().unwrap_or(0);
+        println!("some wait: {}", waiting > 0);
+        println!("not too many: {}", waiting <= most);
+    }
+}
