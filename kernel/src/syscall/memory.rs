@@ -128,9 +128,10 @@ pub fn mmap(
         return Err(Errno::EINVAL);
     }
     let mut rights = implied(Rights::from_prot(prot), file.as_deref());
-    if prot & arch::SPECIFIC_PROT != 0 {
+    let specific = arch::specific_prot(prot);
+    if specific != 0 {
         // As on Linux, bits that nobody knows are of no meaning here.
-        rights = with_specific(rights, prot & arch::SPECIFIC_PROT).unwrap_or(rights);
+        rights = with_specific(rights, specific).unwrap_or(rights);
     }
     let shared = match flags & MAP_TYPE {
         MAP_PRIVATE => false,

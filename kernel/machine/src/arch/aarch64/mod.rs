@@ -124,8 +124,11 @@ pub use compat::calls as specific_calls;
 /// Whether tables of system calls hold those of 32-bit programs.
 pub const COMPAT_CALLS: bool = true;
 
-/// The bits of mmap(2)'s and mprotect(2)'s protection that only this architecture has.
-pub const SPECIFIC_PROT: u32 = PROT_BTI;
+/// Those of mmap(2)'s bits of protection that only this architecture has.
+#[inline(always)]
+pub const fn specific_prot(prot: u32) -> u32 {
+    prot & PROT_BTI
+}
 
 /// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a
 /// bit that this machine has no use for.

@@ -44,8 +44,11 @@ pub fn prctl(_option: u32, _argument: usize) -> Result<usize> {
     Err(Errno::EINVAL)
 }
 
-/// The bits of mmap(2)'s and mprotect(2)'s protection that only this architecture has.
-pub const SPECIFIC_PROT: u32 = 0;
+/// Those of mmap(2)'s bits of protection that only this architecture has: none.
+#[inline(always)]
+pub const fn specific_prot(_prot: u32) -> u32 {
+    0
+}
 
 /// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a
 /// bit that this machine has no use for.
