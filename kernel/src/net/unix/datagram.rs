@@ -316,7 +316,8 @@ impl Socket for Datagram {
     fn options_changed(&self) {
         let (options, channel) = (&self.base.options, &self.inbox.channel);
         channel.set_wants_credentials(options.wants_credentials());
-        channel.set_wants_times(options.wants_times());
+        // SO_TIMESTAMPING alone stamps nothing here, as on Linux.
+        channel.set_wants_times(options.stamps().is_some());
     }
 }
 

@@ -8,6 +8,7 @@ mod boot;
 mod branch;
 mod call;
 mod compat;
+mod compat_regset;
 mod compat_signal;
 mod cpuinfo;
 mod emulate;

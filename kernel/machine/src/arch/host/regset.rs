@@ -13,7 +13,7 @@ use crate::errno::{Errno, Result};
 const GENERAL: u32 = 1;
 
 /// Bytes of one slot of a set.
-pub fn slot(_kind: u32) -> usize {
+pub fn slot(_state: &ThreadState, _kind: u32) -> usize {
     8
 }
 

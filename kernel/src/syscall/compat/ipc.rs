@@ -1,0 +1,58 @@
+//! System V IPC and asynchronous I/O, whose arguments have 32 bits.
+
+use crate::errno::{Errno, Result};
+use crate::syscall::layout::{Compat, Layout};
+use crate::syscall::{aio, ipc};
+
+/// Commands with this bit have the newer structures (IPC_64), which libc always asks for.
+const NEWER: u32 = 0x100;
+
+/// A command of semctl(2) and its like, without that bit.
+fn command(command: u32) -> Result<u32> {
+    match command & NEWER {
+        0 => Err(Errno::EINVAL),
+        _ => Ok(command & !NEWER),
+    }
+}
+
+pub fn semctl(number: i32, at: i32, wanted: u32, argument: usize) -> Result<usize> {
+    ipc::semctl::<Compat>(number, at, command(wanted)?, argument)
+}
+
+pub fn msgctl(number: i32, wanted: u32, to: usize) -> Result<usize> {
+    ipc::msgctl::<Compat>(number, command(wanted)?, to)
+}
+
+pub fn shmctl(number: i32, wanted: u32, to: usize) -> Result<usize> {
+    ipc::shmctl::<Compat>(number, command(wanted)?, to)
+}
+
+pub fn msgrcv(number: i32, to: usize, len: i32, kind: i32, flags: u32) -> Result<usize> {
+    let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
+    ipc::msgrcv::<Compat>(number, to, len, kind.into(), flags)
+}
+
+pub fn io_submit(context: usize, count: i32, requests: usize) -> Result<usize> {
+    aio::io_submit::<Compat>(context, count as isize, requests)
+}
+
+pub fn io_getevents<L: Layout>(
+    context: usize,
+    least: i32,
+    most: i32,
+    events: usize,
+    timeout: usize,
+) -> Result<usize> {
+    aio::io_getevents::<L>(context, least as isize, most as isize, events, timeout)
+}
+
+pub fn io_pgetevents<L: Layout>(
+    context: usize,
+    least: i32,
+    most: i32,
+    events: usize,
+    timeout: usize,
+    mask: usize,
+) -> Result<usize> {
+    aio::io_pgetevents::<L>(context, least as isize, most as isize, events, timeout, mask)
+}
