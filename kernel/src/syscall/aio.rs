@@ -81,8 +81,7 @@ pub fn io_setup<L: Layout>(count: u32, to: usize) -> Result<usize> {
         &mut Removed::new(),
     )?;
     let made = aio::create(&space, address, asked).and_then(|()| {
-        L::put_words(to, &[address])
-            .inspect_err(|_| _ = aio::destroy(&space, address))
+        L::put_words(to, &[address]).inspect_err(|_| _ = aio::destroy(&space, address))
     });
     made.inspect_err(|_| _ = space.unmap(address..address + len, &mut Removed::new()))?;
     Ok(0)

@@ -60,7 +60,6 @@ pub struct SetStatus {
     pub unused: [u64; 2],
 }
 
-
 /// A way to lay out these structures.
 pub trait IpcLayout: Layout {
     /// What SHM_RND rounds addresses down to (SHMLBA), in bytes.
@@ -177,7 +176,10 @@ fn put<const N: usize>(address: usize, header: &Header, parts: &[&[usize]]) -> R
     let mut words = [0; N];
     let header = header_words(header);
     let known = header.iter().chain(parts.iter().copied().flatten());
-    words.iter_mut().zip(known).for_each(|(word, known)| *word = *known);
+    words
+        .iter_mut()
+        .zip(known)
+        .for_each(|(word, known)| *word = *known);
     Compat::put_words(address, &words)
 }
 

@@ -46,7 +46,12 @@ fn process_of(file: &File) -> Result<Arc<Process>> {
 }
 
 /// pidfd_send_signal(2)
-pub fn pidfd_send_signal<L: Layout>(fd: i32, number: u32, info: usize, flags: u32) -> Result<usize> {
+pub fn pidfd_send_signal<L: Layout>(
+    fd: i32,
+    number: u32,
+    info: usize,
+    flags: u32,
+) -> Result<usize> {
     check_flags(flags, abi::options::PIDFD_SIGNAL.mask() as u32)?;
     if flags.count_ones() > 1 {
         return Err(Errno::EINVAL);

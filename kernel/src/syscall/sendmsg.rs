@@ -207,7 +207,13 @@ fn receive_one<L: Layout>((file, socket): &Target, message: usize, flags: u32) -
 }
 
 /// recvmmsg(2)
-pub fn recvmmsg<L: Layout>(fd: i32, messages: usize, count: u32, flags: u32, timeout: usize) -> Result<usize> {
+pub fn recvmmsg<L: Layout>(
+    fd: i32,
+    messages: usize,
+    count: u32,
+    flags: u32,
+    timeout: usize,
+) -> Result<usize> {
     let target = socket_file(fd)?;
     let deadline = Deadline::read::<L>(timeout)?;
     let (mut got, mut flags) = (0, flags);

@@ -55,7 +55,13 @@ pub fn wait4<L: Layout>(pid: i32, status: usize, options: u32, usage: usize) -> 
 }
 
 /// waitid(2)
-pub fn waitid<L: Layout>(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Result<usize> {
+pub fn waitid<L: Layout>(
+    kind: u32,
+    id: i32,
+    info: usize,
+    options: u32,
+    usage: usize,
+) -> Result<usize> {
     let states = WEXITED | WSTOPPED | WCONTINUED;
     check_flags(options, OPTIONS)?;
     if options & states == 0 {

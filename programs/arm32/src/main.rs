@@ -4,6 +4,7 @@
 mod calls;
 mod faults;
 mod helpers;
+mod legacy;
 mod objects;
 mod old;
 mod signals;
@@ -15,10 +16,11 @@ mod trace;
 use std::io::Write;
 
 fn main() {
-    let parts: [(&str, fn()); 10] = [
+    let parts: [(&str, fn()); 11] = [
         ("calls", calls::run),
         ("faults", faults::run),
         ("helpers", helpers::run),
+        ("legacy", legacy::run),
         ("objects", objects::run),
         ("old", old::run),
         ("signals", signals::run),

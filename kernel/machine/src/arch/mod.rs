@@ -10,6 +10,7 @@ mod compat_info;
 mod copies;
 mod cpus;
 mod delivery;
+pub mod emulation;
 mod interrupted;
 #[cfg(target_os = "none")]
 mod lang;

@@ -53,7 +53,11 @@ impl NarrowFlock {
 }
 
 pub fn fcntl64(fd: i32, command: u32, argument: usize) -> Result<usize> {
-    let lock = || UserPtr::<NarrowFlock>::new(argument).read().map(NarrowFlock::to_wide);
+    let lock = || {
+        UserPtr::<NarrowFlock>::new(argument)
+            .read()
+            .map(NarrowFlock::to_wide)
+    };
     match command {
         F_GETLK => {
             let found = flock::query(&opened(fd)?, false, lock()?)?;

@@ -110,11 +110,7 @@ fn write_stat(attr: &Attr, to: usize) -> Result<usize> {
         size: size as u32,
         block_size: PAGE_SIZE as u32,
         blocks: attr.blocks as u32,
-        times: [
-            pair(attr.accessed),
-            pair(attr.modified),
-            pair(attr.changed),
-        ],
+        times: [pair(attr.accessed), pair(attr.modified), pair(attr.changed)],
         unused: [0; 2],
     })?;
     Ok(0)

@@ -189,9 +189,7 @@ pub(super) fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
     let mut context = Context::new_zeroed();
     crate::mm::user::UserSlice::new(at, size_of::<Context>()).copy_in(context.as_mut_bytes())?;
     let pstate = pstate::of_compat(context.cpsr as usize).ok_or(Errno::EFAULT)?;
-    if context.vfp.magic != VFP_MAGIC
-        || context.vfp.size as usize != size_of::<Vfp>()
-    {
+    if context.vfp.magic != VFP_MAGIC || context.vfp.size as usize != size_of::<Vfp>() {
         return Err(Errno::EFAULT);
     }
     let mut state = FpState::new();

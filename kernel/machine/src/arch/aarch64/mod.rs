@@ -8,6 +8,7 @@ mod boot;
 mod branch;
 mod call;
 mod compat;
+mod compat_emulate;
 mod compat_regset;
 mod compat_signal;
 mod cpuinfo;
@@ -48,6 +49,7 @@ pub mod virt;
 pub use crate::arch::task::{adopt, current, current_arc, switch, try_current};
 pub use branch::{is_taken, jump_to};
 pub use call::ends_in_call;
+pub use compat_emulate::EMULATIONS;
 pub use entry::call_with_full_frame;
 #[cfg(feature = "selftest")]
 pub use exception::wild_access;
