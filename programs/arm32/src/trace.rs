@@ -120,6 +120,7 @@ unsafe fn registers(child: c_int) {
         let mut word = 0u32;
         let to = &raw mut word as usize;
         for offset in [4 * 4, 15 * 4, 17, 72, 292, 296, 0x10000] {
+            (&raw mut word).write(0);
             let got = trace(PEEKUSR, child, offset, to);
             tell(&format!("PTRACE_PEEKUSR {offset}"), got.into());
             match offset {
