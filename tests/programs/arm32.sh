@@ -1,3 +1,3 @@
 #: only arm64
 #: program32 arm32
-arm32
+arm32 calls faults helpers signals threads

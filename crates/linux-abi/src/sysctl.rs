@@ -50,6 +50,9 @@ use Form::{Int, Long, Unsigned};
 
 /// All that can be changed.
 pub const SYSCTLS: &[Sysctl] = &[
+    one("abi/cp15_barrier", Int, 0, 2),
+    one("abi/setend", Int, 0, 2),
+    one("abi/swp", Int, 0, 1),
     one("fs/epoll/max_user_watches", Long, 0, LONG),
     one("fs/file-max", Long, 0, LONG),
     one("fs/inotify/max_queued_events", Int, 0, INT),

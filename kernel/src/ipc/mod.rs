@@ -7,4 +7,4 @@ pub mod sysv_msg;
 pub mod sysv_sem;
 pub mod sysv_shm;
 
-pub use registry::{Header, Object, PLACES, Registry};
+pub use registry::{Header, Object, Owner, PLACES, Registry};

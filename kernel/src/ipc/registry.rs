@@ -52,7 +52,27 @@ pub struct Header {
     unused: [u64; 2],
 }
 
+/// What IPC_SET changes.
+#[derive(Clone, Copy)]
+pub struct Owner {
+    /// The owner.
+    pub uid: u32,
+    /// The owner's group.
+    pub gid: u32,
+    /// Permissions.
+    pub mode: u32,
+}
+
 impl Header {
+    /// What of it IPC_SET takes.
+    pub fn owner(&self) -> Owner {
+        Owner {
+            uid: self.uid,
+            gid: self.gid,
+            mode: self.mode,
+        }
+    }
+
     fn new(key: i32, mode: u32) -> Self {
         let (uid, gid) = current().with_credentials(|who| (who.euid, who.egid));
         Header {
@@ -97,7 +117,7 @@ impl Header {
     }
 
     /// IPC_SET: another owner, other permissions.
-    pub fn change(&mut self, to: &Header) {
+    pub fn change(&mut self, to: &Owner) {
         let mask = S_IRWXU | S_IRWXG | S_IRWXO;
         (self.uid, self.gid) = (to.uid, to.gid);
         self.mode = self.mode & !mask | to.mode & mask;

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::registry::{self, Header, Object, Registry};
+use super::registry::{self, Header, Object, Owner, Registry};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -141,7 +141,7 @@ impl Queue {
     }
 
     /// Changes owner, permissions and how many bytes it may hold.
-    pub fn change(&self, to: &Header, capacity: usize) {
+    pub fn change(&self, to: &Owner, capacity: usize) {
         let mut state = self.state.lock();
         state.header.change(to);
         state.status.capacity = capacity;

@@ -5,7 +5,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-use super::registry::{self, Header, Object, Registry};
+use super::registry::{self, Header, Object, Owner, Registry};
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc_cyclic;
@@ -249,7 +249,7 @@ impl Set {
     }
 
     /// Changes owner or permissions.
-    pub fn change(&self, to: &Header) {
+    pub fn change(&self, to: &Owner) {
         let mut state = self.state.lock();
         state.header.change(to);
         state.times[1] = registry::now();

@@ -8,7 +8,7 @@ use core::fmt;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::registry::{self, Header, Object, Registry};
+use super::registry::{self, Header, Object, Owner, Registry};
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
@@ -249,7 +249,7 @@ impl Segment {
     }
 
     /// Changes owner or permissions.
-    pub fn change(&self, to: &Header) {
+    pub fn change(&self, to: &Owner) {
         let mut state = self.state.lock();
         state.header.change(to);
         state.times.changed = registry::now();

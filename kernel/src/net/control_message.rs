@@ -16,14 +16,19 @@ use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
 use linux_raw_sys::net::{
     AF_INET, AF_INET6, AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SO_MARK, SO_PASSCRED,
-    SO_PASSPIDFD, SO_RCVMARK, SO_RXQ_OVFL, SO_TIMESTAMPNS_NEW, SO_TIMESTAMPNS_OLD, SOL_SOCKET,
+    SO_PASSPIDFD, SO_RCVMARK, SO_RXQ_OVFL, SO_TIMESTAMP_NEW, SO_TIMESTAMPING_NEW,
+    SO_TIMESTAMPNS_NEW, SO_TIMESTAMPNS_OLD, SOL_SOCKET,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// `sizeof(struct cmsghdr)`: a length of 8 bytes, level and type of 4 each.
-const HEADER: usize = 16;
+/// `sizeof(struct cmsghdr)`: a length of a program's `word`, level and type of 4 bytes each.
+const fn header_len(word: usize) -> usize {
+    word + 8
+}
 /// A descriptor for the process that sent something (`include/linux/socket.h`).
 const SCM_PIDFD: u32 = 4;
+/// `long`s of the control message that has most of them, of SO_TIMESTAMPING.
+const MOST_LONGS: usize = 6;
 /// The most bytes of control messages in one call (`net.core.optmem_max`).
 const MAX_CONTROL: usize = 128 * 1024;
 
@@ -176,8 +181,8 @@ impl Ancillary {
     }
 
     /// Reads a program's control messages: files and credentials are for Unix sockets alone, fields
-    /// of a header for the sockets of datagrams of IP.
-    pub fn read(address: usize, len: usize, socket: &Base) -> Result<Self> {
+    /// of a header for the sockets of datagrams of IP. `word`: bytes of the program's words.
+    pub fn read(address: usize, len: usize, word: usize, socket: &Base) -> Result<Self> {
         if len > MAX_CONTROL {
             return Err(Errno::ENOBUFS);
         }
@@ -185,12 +190,13 @@ impl Ancillary {
         let mut rest = &control[..];
         let (mut files, mut credentials) = (Vec::new(), None);
         let mut header_fields = Header::default();
-        while rest.len() >= HEADER {
-            let (len, level, kind) = header(rest);
-            if len < HEADER || len > rest.len() {
+        let head = header_len(word);
+        while rest.len() >= head {
+            let (len, level, kind) = header(rest, word);
+            if len < head || len > rest.len() {
                 return Err(Errno::EINVAL);
             }
-            let data = &rest[HEADER..len];
+            let data = &rest[head..len];
             match (level, kind) {
                 // They are of Unix sockets, as on Linux.
                 (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if socket.domain != AF_UNIX => {}
@@ -223,7 +229,11 @@ impl Ancillary {
                 (SOL_SOCKET, _) => return Err(Errno::EINVAL),
                 _ => {}
             }
-            rest = &rest[len.next_multiple_of(8).min(rest.len())..];
+            rest = &rest[len.next_multiple_of(word).min(rest.len())..];
+        }
+        // A program of 64 bits may leave some bytes behind the last.
+        if word < size_of::<usize>() && !rest.is_empty() {
+            return Err(Errno::EINVAL);
         }
         let rights = (!files.is_empty())
             .then(|| Rights::new(files))
@@ -238,10 +248,12 @@ impl Ancillary {
     }
 }
 
-fn header(bytes: &[u8]) -> (usize, u32, u32) {
-    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
-    let len = u64::from_ne_bytes(bytes[..8].try_into().unwrap_or_default());
-    (len as usize, word(8), word(12))
+/// Length, level and type of a message.
+fn header(bytes: &[u8], word: usize) -> (usize, u32, u32) {
+    let half = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+    let mut len = [0; size_of::<usize>()];
+    len[..word].copy_from_slice(&bytes[..word]);
+    (usize::from_ne_bytes(len), half(word), half(word + 4))
 }
 
 /// The program's room for control messages.
@@ -249,17 +261,20 @@ pub struct Control {
     address: usize,
     room: usize,
     used: usize,
+    /// Bytes of the program's words.
+    word: usize,
     /// MSG_CTRUNC once something did not fit.
     pub flags: u32,
 }
 
 impl Control {
-    /// `len` bytes at `address`.
-    pub fn new(address: usize, len: usize) -> Self {
+    /// `len` bytes at `address`, of a program whose words have `word` bytes.
+    pub fn new(address: usize, len: usize, word: usize) -> Self {
         Control {
             address,
             room: if address == 0 { 0 } else { len },
             used: 0,
+            word,
             flags: 0,
         }
     }
@@ -275,26 +290,27 @@ impl Control {
 
     /// Writes one message, cut to the room that is left.
     pub fn put(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<()> {
-        if self.left() < HEADER {
+        let head = header_len(self.word);
+        if self.left() < head {
             self.flags |= MSG_CTRUNC;
             return Ok(());
         }
-        let mut len = HEADER + data.len();
+        let mut len = head + data.len();
         if len > self.left() {
             self.flags |= MSG_CTRUNC;
             len = self.left();
         }
         let at = UserSlice::new(self.address.wrapping_add(self.used), self.left());
-        at.skip(HEADER).copy_out(&data[..len - HEADER])?;
+        at.skip(head).copy_out(&data[..len - head])?;
         self.finish(level, kind, len)
     }
 
     /// Writes the head of a message of `len` bytes, whose data is there already.
     fn finish(&mut self, level: u32, kind: u32, len: usize) -> Result<()> {
         let at = self.address + self.used;
-        UserPtr::new(at).write(&(len as u64))?;
-        UserPtr::new(at + 8).write(&[level, kind])?;
-        self.used += len.next_multiple_of(8).min(self.left());
+        UserSlice::new(at, self.word).copy_out(&len.to_ne_bytes()[..self.word])?;
+        UserPtr::new(at + self.word).write(&[level, kind])?;
+        self.used += len.next_multiple_of(self.word).min(self.left());
         Ok(())
     }
 
@@ -303,14 +319,32 @@ impl Control {
         let whole = matches!(kind, SO_TIMESTAMPNS_OLD | SO_TIMESTAMPNS_NEW);
         let part = arrived.nanoseconds / if whole { 1 } else { 1000 };
         let time = [arrived.seconds, part.into()];
-        self.put(SOL_SOCKET, kind, time.as_bytes())
+        match kind {
+            SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => self.put(SOL_SOCKET, kind, time.as_bytes()),
+            _ => self.put_longs(kind, &time),
+        }
+    }
+
+    /// Writes one message of `long`s.
+    fn put_longs(&mut self, kind: u32, longs: &[i64]) -> Result<()> {
+        if self.word == size_of::<i64>() {
+            return self.put(SOL_SOCKET, kind, longs.as_bytes());
+        }
+        let mut narrow = [0i32; MOST_LONGS];
+        for (narrow, &long) in narrow.iter_mut().zip(longs) {
+            *narrow = long as i32;
+        }
+        self.put(SOL_SOCKET, kind, narrow[..longs.len()].as_bytes())
     }
 
     /// Tells when a message arrived, as the option `kind` (SO_TIMESTAMPING) asks for it: by the
     /// software's clock, and by none of hardware.
     pub fn put_stamping(&mut self, kind: u32, arrived: Time) -> Result<()> {
-        let times = [arrived.seconds, arrived.nanoseconds.into(), 0, 0, 0, 0];
-        self.put(SOL_SOCKET, kind, times.as_bytes())
+        let times: [i64; MOST_LONGS] = [arrived.seconds, arrived.nanoseconds.into(), 0, 0, 0, 0];
+        match kind {
+            SO_TIMESTAMPING_NEW => self.put(SOL_SOCKET, kind, times.as_bytes()),
+            _ => self.put_longs(kind, &times),
+        }
     }
 
     /// Hands what came with a message over to the program, as its options ask for it.
@@ -340,7 +374,7 @@ impl Control {
     /// SCM_PIDFD: a descriptor for the process that sent a message, or the error that there is
     /// none.
     fn put_process(&mut self, sender: &Sender) -> Result<()> {
-        if self.left() < HEADER + size_of::<i32>() {
+        if self.left() < header_len(self.word) + size_of::<i32>() {
             self.flags |= MSG_CTRUNC;
             return Ok(());
         }
@@ -358,10 +392,11 @@ impl Control {
         let Some(rights) = &ancillary.rights else {
             return Ok(());
         };
-        let fit = self.left().saturating_sub(HEADER) / 4;
+        let head = header_len(self.word);
+        let fit = self.left().saturating_sub(head) / 4;
         let (mut count, files) = (0, current().files());
         while count < fit.min(rights.files().len()) {
-            let at = self.address.wrapping_add(self.used + HEADER + count * 4);
+            let at = self.address.wrapping_add(self.used + head + count * 4);
             if give(&files, rights, count, at, close_on_exec).is_err() {
                 break;
             }
@@ -373,7 +408,7 @@ impl Control {
         if count == 0 {
             return Ok(());
         }
-        self.finish(SOL_SOCKET, SCM_RIGHTS, HEADER + count * 4)
+        self.finish(SOL_SOCKET, SCM_RIGHTS, head + count * 4)
     }
 }
 

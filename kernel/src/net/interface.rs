@@ -1,7 +1,7 @@
 //! The interfaces: there is `lo` alone, which is always up and has 127.0.0.1/8 and ::1.
 
 use crate::errno::{Errno, Result};
-use crate::mm::user::UserPtr;
+use crate::mm::user::{UserPtr, UserSlice};
 use core::net::Ipv4Addr;
 use linux_raw_sys::ioctl::*;
 use linux_raw_sys::net::AF_INET;
@@ -24,7 +24,11 @@ const ASKED: usize = 16;
 pub fn ioctl(request: u32, argument: usize) -> Result<usize> {
     let asked = argument.wrapping_add(ASKED);
     if request == SIOCGIFCONF {
-        return configuration(argument);
+        // `struct ifconf` has a length, and the address of as many bytes.
+        let room = UserPtr::<i32>::new(argument).read()?;
+        let to = UserPtr::<usize>::new(argument.wrapping_add(8)).read()?;
+        let len = configuration(room, to, REQUEST)?;
+        return UserPtr::new(argument).write(&(len as i32)).map(|()| 0);
     }
     if request == SIOCGIFNAME {
         return match UserPtr::<u32>::new(asked).read()? {
@@ -83,21 +87,21 @@ fn v4(ip: Ipv4Addr) -> [u8; 16] {
     address
 }
 
-/// SIOCGIFCONF: `argument` is a `struct ifconf`, which has a length and the address of as many
-/// bytes.
-fn configuration(argument: usize) -> Result<usize> {
-    let room = UserPtr::<i32>::new(argument).read()?;
-    let to = UserPtr::<usize>::new(argument.wrapping_add(8)).read()?;
-    let mut len = REQUEST;
-    if to != 0 {
-        if room < REQUEST as i32 {
-            len = 0;
-        } else {
-            UserPtr::new(to).write(&NAME)?;
-            UserPtr::new(to.wrapping_add(ASKED)).write(&v4(Ipv4Addr::LOCALHOST))?;
-            UserPtr::new(to.wrapping_add(2 * ASKED)).write(&[0u8; 8])?;
-        }
+/// SIOCGIFCONF: writes the interfaces to where the program has `room` bytes for structures of
+/// `request` bytes; how many bytes that is, or would be.
+///
+/// # Errors
+/// EFAULT.
+pub fn configuration(room: i32, to: usize, request: usize) -> Result<usize> {
+    if to == 0 {
+        return Ok(request);
     }
-    UserPtr::new(argument).write(&(len as i32))?;
-    Ok(0)
+    if room < request as i32 {
+        return Ok(0);
+    }
+    UserPtr::new(to).write(&NAME)?;
+    UserPtr::new(to.wrapping_add(ASKED)).write(&v4(Ipv4Addr::LOCALHOST))?;
+    let rest = request - 2 * ASKED;
+    UserSlice::new(to.wrapping_add(2 * ASKED), rest).copy_out(&[0; ASKED][..rest])?;
+    Ok(request)
 }

@@ -186,9 +186,14 @@ impl Stamping {
         if told { self.flags.load(Acquire) } else { 0 }
     }
 
+    /// Whether SO_TIMESTAMP or SO_TIMESTAMPNS asks when messages arrive.
+    pub fn asks_arrival(&self) -> bool {
+        self.asked.load(Acquire) & ARRIVAL != 0
+    }
+
     /// Whether it is wanted when messages arrive.
     pub fn wants_arrival(&self) -> bool {
-        self.asked.load(Acquire) & ARRIVAL != 0 || self.flags.load(Acquire) & RX_SOFTWARE != 0
+        self.asks_arrival() || self.flags.load(Acquire) & RX_SOFTWARE != 0
     }
 
     /// What is asked for of a message that is sent, for which a control message asked for `one`.

@@ -17,21 +17,35 @@ use crate::task::{ntp as discipline, require};
 /// `struct timex` (include/uapi/linux/timex.h).
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
-struct Timex {
-    modes: u64,
-    offset: i64,
-    frequency: i64,
-    most_error: i64,
-    estimated_error: i64,
-    status: u64,
-    constant: i64,
-    precision: i64,
-    tolerance: i64,
-    time: Pair,
-    tick: i64,
-    pulse: [u64; 8],
-    tai: u64,
-    rest: [u64; 5],
+pub struct Timex {
+    /// Which fields are taken (ADJ_*).
+    pub modes: u64,
+    /// What is left of an offset, in us or ns.
+    pub offset: i64,
+    /// 65536ths of a millionth.
+    pub frequency: i64,
+    /// The largest error, in us.
+    pub most_error: i64,
+    /// The estimated error, in us.
+    pub estimated_error: i64,
+    /// STA_*.
+    pub status: u64,
+    /// The loop's time constant, or the TAI offset in s.
+    pub constant: i64,
+    /// In us.
+    pub precision: i64,
+    /// Of the frequency.
+    pub tolerance: i64,
+    /// The time of day, or a step.
+    pub time: Pair,
+    /// us between ticks.
+    pub tick: i64,
+    /// Of a pulse each second, which nothing gives.
+    pub pulse: [u64; 8],
+    /// The TAI offset, in s.
+    pub tai: u64,
+    /// Of no use.
+    pub rest: [u64; 5],
 }
 
 const _: () = assert!(size_of::<Timex>() == 208);
@@ -151,11 +165,20 @@ fn to_timex(modes: u64, offset: i64, clock: &Ntp) -> Timex {
 
 /// adjtimex(2)
 pub fn adjtimex(buffer: usize) -> Result<usize> {
-    let asked = UserPtr::<Timex>::new(buffer).read()?;
+    let (told, state) = adjust(&UserPtr::new(buffer).read()?)?;
+    UserPtr::new(buffer).write(&told)?;
+    Ok(state)
+}
+
+/// Does what a `struct timex` asks for: what to write into it, and the clock's state.
+///
+/// # Errors
+/// EINVAL, EPERM.
+pub fn adjust(asked: &Timex) -> Result<(Timex, usize)> {
     let modes = Modes::from_bits_truncate(asked.modes as u32);
-    check(&asked, &modes)?;
+    check(asked, &modes)?;
     if modes.contains(Modes::SET_OFFSET) {
-        clock::step_realtime(step(&asked, &modes)?)?;
+        clock::step_realtime(step(asked, &modes)?)?;
     }
     let single = modes.contains(Modes::SINGLE);
     let before = discipline::now();
@@ -164,7 +187,7 @@ pub fn adjtimex(buffer: usize) -> Result<usize> {
     } else if single || modes.is_empty() {
         before
     } else {
-        discipline::change(|ntp| ntp.change(&change(&asked, &modes)))?
+        discipline::change(|ntp| ntp.change(&change(asked, &modes)))?
     };
     let readout = after.readout();
     let offset = if single {
@@ -172,14 +195,20 @@ pub fn adjtimex(buffer: usize) -> Result<usize> {
     } else {
         readout.offset
     };
-    UserPtr::new(buffer).write(&to_timex(asked.modes, offset, &after))?;
-    Ok(readout.state() as usize)
+    let told = to_timex(asked.modes, offset, &after);
+    Ok((told, readout.state() as usize))
 }
 
 /// clock_adjtime(2)
 pub fn clock_adjtime(clock: u32, buffer: usize) -> Result<usize> {
+    check_adjustable(clock)?;
+    adjtimex(buffer)
+}
+
+/// EOPNOTSUPP or EINVAL unless a clock can be adjusted.
+pub fn check_adjustable(clock: u32) -> Result<()> {
     match clock {
-        CLOCK_REALTIME => adjtimex(buffer),
+        CLOCK_REALTIME => Ok(()),
         CLOCK_MONOTONIC..=CLOCK_BOOTTIME_ALARM | CLOCK_TAI => Err(Errno::EOPNOTSUPP),
         _ => Err(Errno::EINVAL),
     }

@@ -1,7 +1,7 @@
 //! Asynchronous I/O (io_setup(2) and its like), done while it is submitted.
 
 use super::file::{fsync, pieces};
-use super::layout::Native;
+use super::layout::{Layout, given};
 use super::mlock;
 use super::path::opened;
 use super::poll::{Deadline, with_mask};
@@ -58,9 +58,8 @@ fn space() -> Result<Arc<AddressSpace>> {
 }
 
 /// io_setup(2)
-pub fn io_setup(count: u32, to: usize) -> Result<usize> {
-    let to = UserPtr::<usize>::new(to);
-    if to.read()? != 0 || count == 0 {
+pub fn io_setup<L: Layout>(count: u32, to: usize) -> Result<usize> {
+    if L::words(to)? != [0] || count == 0 {
         return Err(Errno::EINVAL);
     }
     let asked = count as usize;
@@ -82,8 +81,7 @@ pub fn io_setup(count: u32, to: usize) -> Result<usize> {
         &mut Removed::new(),
     )?;
     let made = aio::create(&space, address, asked).and_then(|()| {
-        to.write(&address)
-            .inspect_err(|_| _ = aio::destroy(&space, address))
+        L::put_words(to, &[address]).inspect_err(|_| _ = aio::destroy(&space, address))
     });
     made.inspect_err(|_| _ = space.unmap(address..address + len, &mut Removed::new()))?;
     Ok(0)
@@ -98,16 +96,13 @@ pub fn io_destroy(context: usize) -> Result<usize> {
 }
 
 /// io_submit(2)
-pub fn io_submit(context: usize, count: isize, requests: usize) -> Result<usize> {
+pub fn io_submit<L: Layout>(context: usize, count: isize, requests: usize) -> Result<usize> {
     let context = aio::find(&*space()?, context)?;
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-    let requests = UserPtr::<usize>::new(requests);
     let mut done = 0;
     while done < count.min(context.room()) {
-        let one = requests
-            .add(done)
-            .read()
-            .and_then(|at| submit(&context, at));
+        let one = L::words(requests.wrapping_add(done * L::WORD))
+            .and_then(|[at]| submit::<L>(&context, at));
         match one {
             Ok(()) => done += 1,
             Err(error) if done == 0 => return Err(error),
@@ -118,7 +113,7 @@ pub fn io_submit(context: usize, count: isize, requests: usize) -> Result<usize>
 }
 
 /// Does one request. Fails if the request is invalid; otherwise its event reports the result.
-fn submit(context: &Context, address: usize) -> Result<()> {
+fn submit<L: Layout>(context: &Context, address: usize) -> Result<()> {
     let request = UserPtr::<Request>::new(address).read()?;
     if request.reserved != 0 || isize::try_from(request.len).is_err() {
         return Err(Errno::EINVAL);
@@ -135,7 +130,7 @@ fn submit(context: &Context, address: usize) -> Result<()> {
     let result = match request.operation {
         PREAD | PREADV => {
             file.check_readable()?;
-            let pieces = request.pieces(PREADV, 0)?;
+            let pieces = request.pieces::<L>(PREADV, 0)?;
             let mut to = Sink::user(&pieces);
             if file.has_places() {
                 file.read_at(&mut to, request.position()?)
@@ -145,7 +140,7 @@ fn submit(context: &Context, address: usize) -> Result<()> {
         }
         PWRITE | PWRITEV => {
             file.check_writable()?;
-            let pieces = request.pieces(PWRITEV, RWF_APPEND)?;
+            let pieces = request.pieces::<L>(PWRITEV, RWF_APPEND)?;
             let mut from = Source::user(&pieces);
             if !file.has_places() {
                 file.write(&mut from)
@@ -182,12 +177,12 @@ fn submit(context: &Context, address: usize) -> Result<()> {
 impl Request {
     /// Where the bytes are; `many` is the operation that has several pieces, `more` a flag that the
     /// others have not.
-    fn pieces(&self, many: u16, more: u32) -> Result<Vec<IoVec>> {
+    fn pieces<L: Layout>(&self, many: u16, more: u32) -> Result<Vec<IoVec>> {
         if self.rw_flags & !(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | more) != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         if self.operation == many {
-            return pieces::<Native>(self.buffer, self.len);
+            return pieces::<L>(self.buffer, self.len);
         }
         let mut one = Vec::new();
         one.try_reserve_exact(1).map_err(|_| Errno::ENOMEM)?;
@@ -214,19 +209,19 @@ pub fn io_cancel(context: usize, request: usize, _result: usize) -> Result<usize
 }
 
 /// io_getevents(2)
-pub fn io_getevents(
+pub fn io_getevents<L: Layout>(
     context: usize,
     least: isize,
     most: isize,
     events: usize,
     timeout: usize,
 ) -> Result<usize> {
-    let deadline = deadline(timeout)?;
+    let deadline = deadline::<L>(timeout)?;
     get_events(context, least, most, events, deadline)
 }
 
 /// io_pgetevents(2)
-pub fn io_pgetevents(
+pub fn io_pgetevents<L: Layout>(
     context: usize,
     least: isize,
     most: isize,
@@ -234,18 +229,16 @@ pub fn io_pgetevents(
     timeout: usize,
     mask: usize,
 ) -> Result<usize> {
-    let deadline = deadline(timeout)?;
-    let [mask, size] = UserPtr::<[usize; 2]>::new(mask)
-        .read_opt()?
-        .unwrap_or_default();
+    let deadline = deadline::<L>(timeout)?;
+    let [mask, size] = given(mask, L::words)?.unwrap_or_default();
     with_mask(mask, size, || {
         get_events(context, least, most, events, deadline)
     })
 }
 
 /// The time limit, which need not be a proper one.
-fn deadline(timeout: usize) -> Result<Deadline> {
-    let span = UserPtr::<[i64; 2]>::new(timeout).read_opt()?;
+fn deadline<L: Layout>(timeout: usize) -> Result<Deadline> {
+    let span = given(timeout, L::time)?;
     Ok(Deadline(span.map(|[seconds, nanoseconds]| {
         let ns = seconds.saturating_mul(1_000_000_000);
         let ns = ns.saturating_add(nanoseconds).max(0) as u64;

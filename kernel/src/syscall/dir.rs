@@ -315,7 +315,7 @@ pub fn readlinkat(directory: i32, path: usize, buffer: usize, size: i32) -> Resu
 /// Bytes of `struct linux_dirent64` before the name.
 const RECORD_HEAD: usize = 19;
 /// Room for a record with the longest name.
-const RECORD_MAX: usize = (RECORD_HEAD + 256).next_multiple_of(8);
+pub const RECORD_MAX: usize = (RECORD_HEAD + 256).next_multiple_of(8);
 
 /// Lays `record` out as a `struct linux_dirent64`; returns its length.
 fn encode(record: &Record, bytes: &mut [u8; RECORD_MAX]) -> usize {
@@ -332,6 +332,20 @@ fn encode(record: &Record, bytes: &mut [u8; RECORD_MAX]) -> usize {
 
 /// getdents64(2)
 pub fn getdents64(fd: i32, buffer: usize, size: u32) -> Result<usize> {
+    read_entries(fd, buffer, size, |record, bytes| Ok(encode(record, bytes)))
+}
+
+/// Reads entries of a directory into the program's buffer, each as `encode` lays it out, which
+/// returns its length.
+///
+/// # Errors
+/// Those of getdents64(2) and of `encode`.
+pub fn read_entries(
+    fd: i32,
+    buffer: usize,
+    size: u32,
+    encode: impl Fn(&Record, &mut [u8; RECORD_MAX]) -> Result<usize>,
+) -> Result<usize> {
     let file = opened(fd)?;
     if file.dentry().kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
@@ -340,13 +354,15 @@ pub fn getdents64(fd: i32, buffer: usize, size: u32) -> Result<usize> {
     let mut bytes = [0; RECORD_MAX];
     let (mut done, mut outcome) = (0, Ok(()));
     file.read_dir(&mut |record| {
-        let len = encode(record, &mut bytes);
-        if done + len > buffer.len() {
-            outcome = Err(Errno::EINVAL);
-            return false;
-        }
-        outcome = buffer.skip(done).copy_out(&bytes[..len]);
-        done += if outcome.is_ok() { len } else { 0 };
+        let written = encode(record, &mut bytes).and_then(|len| {
+            if done + len > buffer.len() {
+                return Err(Errno::EINVAL);
+            }
+            buffer.skip(done).copy_out(&bytes[..len])?;
+            Ok(len)
+        });
+        done += *written.as_ref().unwrap_or(&0);
+        outcome = written.map(drop);
         outcome.is_ok()
     })?;
     if done == 0 {

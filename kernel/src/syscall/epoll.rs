@@ -1,6 +1,6 @@
 //! epoll.
 
-use super::layout::Native;
+use super::layout::Layout;
 use super::path::{check_flags, opened};
 use super::poll::{Deadline, with_mask};
 use crate::errno::{Errno, Result};
@@ -72,7 +72,7 @@ pub fn epoll_pwait(
 }
 
 /// epoll_pwait2(2)
-pub fn epoll_pwait2(
+pub fn epoll_pwait2<L: Layout>(
     epoll: i32,
     events: usize,
     max: i32,
@@ -80,6 +80,6 @@ pub fn epoll_pwait2(
     mask: usize,
     mask_size: usize,
 ) -> Result<usize> {
-    let deadline = Deadline::read::<Native>(timeout)?;
+    let deadline = Deadline::read::<L>(timeout)?;
     with_mask(mask, mask_size, || wait(epoll, events, max, deadline))
 }

@@ -1,6 +1,6 @@
 //! Opening, reading and writing files.
 
-use super::layout::{Layout, Native};
+use super::layout::Layout;
 use super::path::{self, UserPath, check_flags, file, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::file::Whence;
@@ -355,21 +355,21 @@ pub fn pwrite64(fd: i32, buffer: usize, len: usize, offset: i64) -> Result<usize
 }
 
 /// preadv(2); on 64 bits the low half of the offset is all of it.
-pub fn preadv(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
+pub fn preadv<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
     let position = position(offset)?;
     let file = file(fd)?;
     file.check_read_at()?;
-    let pieces = pieces::<Native>(vector, count)?;
+    let pieces = pieces::<L>(vector, count)?;
     let done = file.read_at(&mut Sink::user(&pieces), position);
     current().transfers.count(Direction::Read, done)
 }
 
 /// pwritev(2)
-pub fn pwritev(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
+pub fn pwritev<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> Result<usize> {
     let position = position(offset)?;
     let file = file(fd)?;
     file.check_write_at()?;
-    let pieces = pieces::<Native>(vector, count)?;
+    let pieces = pieces::<L>(vector, count)?;
     let done = file.write_at(&mut Source::user(&pieces), position);
     current().transfers.count(Direction::Write, done)
 }
@@ -390,7 +390,7 @@ fn check_rwf(flags: u32) -> Result<()> {
 }
 
 /// preadv2(2)
-pub fn preadv2(
+pub fn preadv2<L: Layout>(
     fd: i32,
     vector: usize,
     count: usize,
@@ -400,14 +400,14 @@ pub fn preadv2(
 ) -> Result<usize> {
     check_rwf(flags)?;
     if offset == -1 {
-        readv::<Native>(fd, vector, count)
+        readv::<L>(fd, vector, count)
     } else {
-        preadv(fd, vector, count, offset)
+        preadv::<L>(fd, vector, count, offset)
     }
 }
 
 /// pwritev2(2)
-pub fn pwritev2(
+pub fn pwritev2<L: Layout>(
     fd: i32,
     vector: usize,
     count: usize,
@@ -418,12 +418,12 @@ pub fn pwritev2(
     check_rwf(flags)?;
     if flags & (RWF_APPEND | RWF_NOAPPEND) == 0 {
         return match offset {
-            -1 => writev::<Native>(fd, vector, count),
-            _ => pwritev(fd, vector, count, offset),
+            -1 => writev::<L>(fd, vector, count),
+            _ => pwritev::<L>(fd, vector, count, offset),
         };
     }
     let file = file(fd)?;
-    let pieces = pieces::<Native>(vector, count)?;
+    let pieces = pieces::<L>(vector, count)?;
     let mut source = Source::user(&pieces);
     let at = match offset {
         -1 => None,

@@ -38,15 +38,22 @@ pub fn flock(fd: i32, operation: u32) -> Result<usize> {
 
 /// `struct flock` of 64-bit machines.
 #[repr(C)]
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-struct Flock {
-    kind: i16,
-    whence: i16,
-    pad: u32,
-    start: i64,
-    len: i64,
-    process: i32,
-    pad2: u32,
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
+pub struct Flock {
+    /// F_RDLCK, F_WRLCK, F_UNLCK.
+    pub kind: i16,
+    /// From where `start` counts: SEEK_*.
+    pub whence: i16,
+    /// Of no use.
+    pub pad: u32,
+    /// The first byte.
+    pub start: i64,
+    /// How many bytes; 0 for all that follow.
+    pub len: i64,
+    /// Who holds it.
+    pub process: i32,
+    /// Of no use.
+    pub pad2: u32,
 }
 
 /// The bytes that a `struct flock` names.
@@ -82,19 +89,25 @@ fn range(file: &Arc<File>, flock: &Flock) -> Result<(u64, u64)> {
 pub fn fcntl(file: &Arc<File>, fd: i32, command: u32, argument: usize) -> Option<Result<usize>> {
     let own = matches!(command, F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW);
     match command {
-        F_GETLK | F_OFD_GETLK => Some(query(file, own, argument)),
-        F_SETLK | F_OFD_SETLK => Some(set(file, fd, own, argument, false)),
-        F_SETLKW | F_OFD_SETLKW => Some(set(file, fd, own, argument, true)),
+        F_GETLK | F_OFD_GETLK => {
+            let flock = UserPtr::<Flock>::new(argument);
+            let found = flock.read().and_then(|wanted| query(file, own, wanted));
+            Some(found.and_then(|found| flock.write(&found)).map(|()| 0))
+        }
+        F_SETLK | F_OFD_SETLK | F_SETLKW | F_OFD_SETLKW => {
+            let wait = matches!(command, F_SETLKW | F_OFD_SETLKW);
+            let flock = UserPtr::<Flock>::new(argument).read();
+            Some(flock.and_then(|flock| set(file, fd, own, flock, wait)))
+        }
         _ => None,
     }
 }
 
-fn read(file: &Arc<File>, own: bool, argument: usize) -> Result<(Flock, Lock)> {
-    let flock = UserPtr::<Flock>::new(argument).read()?;
+fn lock_of(file: &Arc<File>, own: bool, flock: &Flock) -> Result<Lock> {
     if own && flock.process != 0 {
         return Err(Errno::EINVAL);
     }
-    let (first, last) = range(file, &flock)?;
+    let (first, last) = range(file, flock)?;
     let descriptors = Arc::as_ptr(&current().files()) as usize;
     let owner = if own {
         Owner::open_file(file)
@@ -103,20 +116,22 @@ fn read(file: &Arc<File>, own: bool, argument: usize) -> Result<(Flock, Lock)> {
     };
     let process = if own { -1 } else { current().process_id() };
     let exclusive = flock.kind as u32 == F_WRLCK;
-    Ok((
-        flock,
-        Lock {
-            owner,
-            process,
-            exclusive,
-            first,
-            last,
-        },
-    ))
+    Ok(Lock {
+        owner,
+        process,
+        exclusive,
+        first,
+        last,
+    })
 }
 
-fn query(file: &Arc<File>, own: bool, argument: usize) -> Result<usize> {
-    let (mut flock, wanted) = read(file, own, argument)?;
+/// What is in the way of a lock, which may be one of the open file's own (OFD); its kind is F_UNLCK
+/// where there is nothing.
+///
+/// # Errors
+/// EINVAL, EOVERFLOW.
+pub fn query(file: &Arc<File>, own: bool, mut flock: Flock) -> Result<Flock> {
+    let wanted = lock_of(file, own, &flock)?;
     let found = match flock.kind as u32 {
         F_RDLCK | F_WRLCK => file_lock::conflict(file, &wanted),
         // What the open file itself holds there.
@@ -137,12 +152,15 @@ fn query(file: &Arc<File>, own: bool, argument: usize) -> Result<usize> {
             flock.process = held.process;
         }
     }
-    UserPtr::new(argument).write(&flock)?;
-    Ok(0)
+    Ok(flock)
 }
 
-fn set(file: &Arc<File>, fd: i32, own: bool, argument: usize, wait: bool) -> Result<usize> {
-    let (flock, wanted) = read(file, own, argument)?;
+/// Takes a lock, or gives it up.
+///
+/// # Errors
+/// EAGAIN, EBADF, EDEADLK, EINVAL, ENOLCK, EOVERFLOW, ERESTARTSYS.
+pub fn set(file: &Arc<File>, fd: i32, own: bool, flock: Flock, wait: bool) -> Result<usize> {
+    let wanted = lock_of(file, own, &flock)?;
     match flock.kind as u32 {
         F_UNLCK => file_lock::release(file, &wanted)?,
         F_RDLCK | F_WRLCK => {

@@ -2,7 +2,7 @@
 
 use linux_raw_sys::general::*;
 
-use super::layout::{Layout, Native};
+use super::layout::Layout;
 use super::path::check_flags;
 use super::time::{deadline_on, read_time};
 use crate::errno::{Errno, Result};
@@ -169,7 +169,7 @@ pub fn restart_wait(word: Wanted, deadline: u64) -> Result<usize> {
 }
 
 /// futex_waitv(2)
-pub fn futex_waitv(
+pub fn futex_waitv<L: Layout>(
     waiters: usize,
     count: u32,
     flags: u32,
@@ -180,7 +180,7 @@ pub fn futex_waitv(
     if count == 0 || count > FUTEX_WAITV_MAX || waiters == 0 {
         return Err(Errno::EINVAL);
     }
-    let deadline = read_deadline(timeout, clock)?;
+    let deadline = read_deadline::<L>(timeout, clock)?;
     let given = UserPtr::<[u64; 3]>::new(waiters).read_vec(count as usize)?;
     let mut words = alloc::vec::Vec::new();
     words
@@ -200,7 +200,7 @@ pub fn futex_wake(address: usize, mask: usize, most: i32, flags: u32) -> Result<
 }
 
 /// futex_wait(2)
-pub fn futex_wait(
+pub fn futex_wait<L: Layout>(
     address: usize,
     value: usize,
     mask: usize,
@@ -211,7 +211,7 @@ pub fn futex_wait(
     let shared = check_word(flags)?;
     let bits = check_mask(mask)?;
     let value = u32::try_from(value).map_err(|_| Errno::EINVAL)?;
-    let deadline = read_deadline(timeout, clock)?;
+    let deadline = read_deadline::<L>(timeout, clock)?;
     let word = Wanted {
         address,
         value,
@@ -272,14 +272,14 @@ fn read_word([value, address, rest]: [u64; 3]) -> Result<Wanted> {
     })
 }
 
-fn read_deadline(timeout: usize, clock: u32) -> Result<Option<Deadline>> {
+fn read_deadline<L: Layout>(timeout: usize, clock: u32) -> Result<Option<Deadline>> {
     let realtime = match clock {
         CLOCK_REALTIME => true,
         CLOCK_MONOTONIC => false,
         _ if timeout == 0 => false,
         _ => return Err(Errno::EINVAL),
     };
-    Ok(read_time::<Native>(timeout)?.map(|ns| deadline_on(realtime, ns)))
+    Ok(read_time::<L>(timeout)?.map(|ns| deadline_on(realtime, ns)))
 }
 
 /// FUTEX2_SIZE_U32
@@ -304,14 +304,14 @@ pub fn set_robust_list<L: Layout>(head: usize, size: usize) -> Result<usize> {
 const ROBUST_WORDS: usize = 3;
 
 /// get_robust_list(2)
-pub fn get_robust_list(tid: i32, head: usize, size: usize) -> Result<usize> {
+pub fn get_robust_list<L: Layout>(tid: i32, head: usize, size: usize) -> Result<usize> {
     let list = if tid == 0 {
         current().robust_list()
     } else {
         let thread = pid_table::thread(tid).ok_or(Errno::ESRCH)?;
         ptrace_access::look(&thread, By::Real, |thread| Ok(thread.robust_list()))?
     };
-    UserPtr::new(size).write(&(ROBUST_WORDS * Native::WORD))?;
-    UserPtr::new(head).write(&list)?;
+    L::put_words(size, &[ROBUST_WORDS * L::WORD])?;
+    L::put_words(head, &[list])?;
     Ok(0)
 }

@@ -1,6 +1,6 @@
 //! System calls on users and groups.
 
-extern crate alloc;
+use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -184,13 +184,24 @@ pub fn getgroups(count: i32, to: usize) -> Result<usize> {
 
 /// setgroups(2)
 pub fn setgroups(count: usize, from: usize) -> Result<usize> {
+    set_groups(count, |count| UserPtr::new(from).read_vec(count))
+}
+
+/// Takes `count` groups, which `read` gets from the program, for the supplementary ones.
+///
+/// # Errors
+/// EINVAL, EPERM, ENOMEM, those of `read`.
+pub fn set_groups(count: usize, read: impl FnOnce(usize) -> Result<Vec<u32>>) -> Result<usize> {
     if count > MOST_GROUPS {
         return Err(Errno::EINVAL);
     }
     if !current().with_credentials(|who| who.can(CAP_SETGID)) {
         return Err(Errno::EPERM);
     }
-    let mut groups = UserPtr::<u32>::new(from).read_vec(count)?;
+    let mut groups = read(count)?;
+    if groups.contains(&SAME) {
+        return Err(Errno::EINVAL);
+    }
     groups.sort_unstable();
     let groups = try_arc(groups)?;
     change(|who| {

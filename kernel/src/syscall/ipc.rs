@@ -5,18 +5,19 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_AS};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::IntoBytes;
 
-use super::layout::Native;
+use super::ipc_layout::{IpcLayout, QueueStatus, SegmentStatus, SetStatus};
+use super::layout::{Layout, Native};
 use super::memory::own_space;
 use super::mlock;
 use super::time::read_time;
 use crate::errno::{Errno, Result};
+use crate::ipc::Object;
 use crate::ipc::registry::{READ, WRITE};
 use crate::ipc::sysv_msg::{self, Message, QUEUES, Queue, Wanted};
 use crate::ipc::sysv_sem::{self, Operation, SETS, Set};
 use crate::ipc::sysv_shm::{self, Attachment, SEGMENTS, Segment};
-use crate::ipc::{Header, Object};
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::mm::vma::{Flags, Label, Rights, Source};
 use crate::mm::{AddressSpace, MapRequest, PAGE_SIZE, Place, Removed, page_up};
@@ -42,25 +43,13 @@ const SHM_STAT: u32 = 13;
 const SHM_INFO: u32 = 14;
 const SHM_STAT_ANY: u32 = 15;
 
-/// `struct shmid64_ds` (include/uapi/asm-generic/shmbuf.h).
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-#[repr(C)]
-struct SegmentStatus {
-    header: Header,
-    size: u64,
-    times: [u64; 3],
-    users: [i32; 2],
-    attached: u64,
-    unused: [u64; 2],
-}
-
 /// shmget(2)
 pub fn shmget(key: i32, size: usize, flags: u32) -> Result<usize> {
     sysv_shm::get(key, size, flags)
 }
 
 /// shmat(2)
-pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
+pub fn shmat<L: IpcLayout>(number: i32, address: usize, flags: u32) -> Result<usize> {
     let segment = SEGMENTS.by_number(number)?;
     let place = match address {
         0 if flags & SHM_REMAP != 0 => return Err(Errno::EINVAL),
@@ -68,7 +57,7 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
         _ if !address.is_multiple_of(PAGE_SIZE) && flags & SHM_RND == 0 => {
             return Err(Errno::EINVAL);
         }
-        _ => match address / PAGE_SIZE * PAGE_SIZE {
+        _ => match rounded::<L>(address, flags) {
             0 if flags & SHM_REMAP != 0 => return Err(Errno::EINVAL),
             start if flags & SHM_REMAP != 0 => Place::Fixed(start),
             start => Place::Free(start),
@@ -119,6 +108,16 @@ pub fn shmat(number: i32, address: usize, flags: u32) -> Result<usize> {
     segment.used(true);
     mlock::populate_new(start..start + len, locked);
     Ok(start)
+}
+
+/// A segment's place, which SHM_RND rounds down.
+fn rounded<L: IpcLayout>(address: usize, flags: u32) -> usize {
+    let step = if flags & SHM_RND == 0 {
+        PAGE_SIZE
+    } else {
+        L::ROUNDING
+    };
+    address / step * step
 }
 
 /// Whether nothing is mapped in `len` bytes at `start`.
@@ -179,29 +178,29 @@ fn segment_status(segment: &Segment) -> SegmentStatus {
 }
 
 /// shmctl(2)
-pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
+pub fn shmctl<L: IpcLayout>(number: i32, command: u32, to: usize) -> Result<usize> {
     if number < 0 {
         return Err(Errno::EINVAL);
     }
     match command {
         IPC_INFO => {
-            let most = SEGMENTS.most.load(Relaxed) as u64;
+            let most = SEGMENTS.most.load(Relaxed);
             // `struct shminfo64`: max, min, mni, seg, all, and four unused.
             let mut limits = [0; 9];
             limits[..5].copy_from_slice(&[
-                sysv_shm::LARGEST.load(Relaxed) as u64,
+                sysv_shm::LARGEST.load(Relaxed).min(L::LARGEST_SHOWN),
                 1,
                 most,
                 most,
-                sysv_shm::MOST_PAGES.load(Relaxed) as u64,
+                sysv_shm::MOST_PAGES.load(Relaxed),
             ]);
-            UserPtr::new(to).write(&limits)?;
+            L::put_words(to, &limits)?;
             Ok(SEGMENTS.extent().1)
         }
         SHM_INFO => {
             let (count, last) = SEGMENTS.extent();
             let pages = segments_pages();
-            UserPtr::new(to).write(&[count as u64, pages, pages, 0, 0, 0])?;
+            L::put_words(to, &[count, pages, pages, 0, 0, 0])?;
             Ok(last)
         }
         SHM_STAT | SHM_STAT_ANY => {
@@ -209,20 +208,20 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
             if command == SHM_STAT {
                 segment.with_header(|header| header.check(READ))?;
             }
-            UserPtr::new(to).write(&segment_status(&segment))?;
+            L::put_segment(to, &segment_status(&segment))?;
             Ok(number)
         }
         IPC_STAT => {
             let segment = SEGMENTS.by_number(number)?;
             segment.with_header(|header| header.check(READ))?;
-            UserPtr::new(to).write(&segment_status(&segment))?;
+            L::put_segment(to, &segment_status(&segment))?;
             Ok(0)
         }
         IPC_SET => {
-            let new = UserPtr::<SegmentStatus>::new(to).read()?;
+            let new = L::segment_owner(to)?;
             let segment = SEGMENTS.by_number(number)?;
             segment.with_header(|header| header.check_owner())?;
-            segment.change(&new.header);
+            segment.change(&new);
             Ok(0)
         }
         IPC_RMID => {
@@ -241,9 +240,9 @@ pub fn shmctl(number: i32, command: u32, to: usize) -> Result<usize> {
     }
 }
 
-fn segments_pages() -> u64 {
+fn segments_pages() -> usize {
     let mut pages = 0;
-    SEGMENTS.for_each(|segment| pages += segment.size.div_ceil(PAGE_SIZE) as u64);
+    SEGMENTS.for_each(|segment| pages += segment.size.div_ceil(PAGE_SIZE));
     pages
 }
 
@@ -255,19 +254,6 @@ const MSG_COPY: u32 = 0o40000;
 const MSG_STAT: u32 = 11;
 const MSG_INFO: u32 = 12;
 const MSG_STAT_ANY: u32 = 13;
-
-/// `struct msqid64_ds` (include/uapi/asm-generic/msgbuf.h).
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-#[repr(C)]
-struct QueueStatus {
-    header: Header,
-    times: [u64; 3],
-    bytes: u64,
-    count: u64,
-    capacity: u64,
-    users: [i32; 2],
-    unused: [u64; 2],
-}
 
 fn queue_status(queue: &Queue) -> QueueStatus {
     let (header, status) = queue.status();
@@ -288,20 +274,26 @@ pub fn msgget(key: i32, flags: u32) -> Result<usize> {
 }
 
 /// msgsnd(2)
-pub fn msgsnd(number: i32, from: usize, len: usize, flags: u32) -> Result<usize> {
-    let kind = UserPtr::<i64>::new(from).read()?;
+pub fn msgsnd<L: Layout>(number: i32, from: usize, len: usize, flags: u32) -> Result<usize> {
+    let [kind] = L::longs(from)?;
     if kind < 1 || len > sysv_msg::LONGEST.load(Relaxed) {
         return Err(Errno::EINVAL);
     }
-    let data = UserPtr::<u8>::new(from + 8).read_vec(len)?;
+    let data = UserPtr::<u8>::new(from + L::WORD).read_vec(len)?;
     let queue = QUEUES.by_number(number)?;
     queue.send(Message::new(kind, data)?, flags & IPC_NOWAIT == 0)?;
     Ok(0)
 }
 
 /// msgrcv(2)
-pub fn msgrcv(number: i32, to: usize, len: usize, kind: i64, flags: u32) -> Result<usize> {
-    if (len as isize) < 0 {
+pub fn msgrcv<L: Layout>(
+    number: i32,
+    to: usize,
+    len: usize,
+    kind: i64,
+    flags: u32,
+) -> Result<usize> {
+    if len > isize::MAX as usize {
         return Err(Errno::EINVAL);
     }
     let wanted = if flags & MSG_COPY != 0 {
@@ -321,13 +313,13 @@ pub fn msgrcv(number: i32, to: usize, len: usize, kind: i64, flags: u32) -> Resu
     let waits = flags & IPC_NOWAIT == 0;
     let found = queue.receive(wanted, len, flags & MSG_NOERROR != 0, waits)?;
     let count = found.data.len().min(len);
-    UserPtr::new(to).write(&found.kind)?;
-    UserSlice::new(to + 8, count).copy_out(&found.data[..count])?;
+    L::put_words(to, &[found.kind as usize])?;
+    UserSlice::new(to + L::WORD, count).copy_out(&found.data[..count])?;
     Ok(count)
 }
 
 /// msgctl(2)
-pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
+pub fn msgctl<L: IpcLayout>(number: i32, command: u32, to: usize) -> Result<usize> {
     if number < 0 {
         return Err(Errno::EINVAL);
     }
@@ -355,23 +347,23 @@ pub fn msgctl(number: i32, command: u32, to: usize) -> Result<usize> {
             if command == MSG_STAT {
                 queue.with_header(|header| header.check(READ))?;
             }
-            UserPtr::new(to).write(&queue_status(&queue))?;
+            L::put_queue(to, &queue_status(&queue))?;
             Ok(number)
         }
         IPC_STAT => {
             let queue = QUEUES.by_number(number)?;
             queue.with_header(|header| header.check(READ))?;
-            UserPtr::new(to).write(&queue_status(&queue))?;
+            L::put_queue(to, &queue_status(&queue))?;
             Ok(0)
         }
         IPC_SET => {
-            let new = UserPtr::<QueueStatus>::new(to).read()?;
+            let (new, capacity) = L::queue_owner(to)?;
             let queue = QUEUES.by_number(number)?;
             queue.with_header(|header| header.check_owner())?;
-            if new.capacity > sysv_msg::CAPACITY.load(Relaxed) as u64 {
+            if capacity > sysv_msg::CAPACITY.load(Relaxed) {
                 task::require(CAP_SYS_RESOURCE)?;
             }
-            queue.change(&new.header, new.capacity as usize);
+            queue.change(&new, capacity);
             Ok(0)
         }
         IPC_RMID => {
@@ -396,16 +388,6 @@ const SEM_STAT: u32 = 18;
 const SEM_INFO: u32 = 19;
 const SEM_STAT_ANY: u32 = 20;
 
-/// `struct semid64_ds` (include/uapi/asm-generic/sembuf.h).
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-#[repr(C)]
-struct SetStatus {
-    header: Header,
-    times: [u64; 2],
-    count: u64,
-    unused: [u64; 2],
-}
-
 fn set_status(set: &Set) -> SetStatus {
     let (header, times, count) = set.status();
     SetStatus {
@@ -423,12 +405,17 @@ pub fn semget(key: i32, count: i32, flags: u32) -> Result<usize> {
 
 /// semop(2)
 pub fn semop(number: i32, operations: usize, count: u32) -> Result<usize> {
-    semtimedop(number, operations, count, 0)
+    semtimedop::<Native>(number, operations, count, 0)
 }
 
 /// semtimedop(2)
-pub fn semtimedop(number: i32, operations: usize, count: u32, timeout: usize) -> Result<usize> {
-    let deadline = read_time::<Native>(timeout)?.map(clock::deadline_in);
+pub fn semtimedop<L: Layout>(
+    number: i32,
+    operations: usize,
+    count: u32,
+    timeout: usize,
+) -> Result<usize> {
+    let deadline = read_time::<L>(timeout)?.map(clock::deadline_in);
     if count == 0 || number < 0 {
         return Err(Errno::EINVAL);
     }
@@ -441,7 +428,7 @@ pub fn semtimedop(number: i32, operations: usize, count: u32, timeout: usize) ->
 }
 
 /// semctl(2)
-pub fn semctl(number: i32, at: i32, command: u32, argument: usize) -> Result<usize> {
+pub fn semctl<L: IpcLayout>(number: i32, at: i32, command: u32, argument: usize) -> Result<usize> {
     if number < 0 {
         return Err(Errno::EINVAL);
     }
@@ -452,7 +439,7 @@ pub fn semctl(number: i32, at: i32, command: u32, argument: usize) -> Result<usi
             if command == SEM_STAT {
                 set.with_header(|header| header.check(READ))?;
             }
-            UserPtr::new(argument).write(&set_status(&set))?;
+            L::put_set(argument, &set_status(&set))?;
             return Ok(number);
         }
         _ => {}
@@ -466,12 +453,12 @@ pub fn semctl(number: i32, at: i32, command: u32, argument: usize) -> Result<usi
     match command {
         IPC_STAT => {
             check(READ)?;
-            UserPtr::new(argument).write(&set_status(&set))?;
+            L::put_set(argument, &set_status(&set))?;
         }
         IPC_SET => {
-            let new = UserPtr::<SetStatus>::new(argument).read()?;
+            let new = L::set_owner(argument)?;
             set.with_header(|header| header.check_owner())?;
-            set.change(&new.header);
+            set.change(&new);
         }
         IPC_RMID => {
             set.with_header(|header| header.check_owner())?;

@@ -64,7 +64,7 @@ const OWN_PROCESS: i32 = -6;
 const OWN_THREAD: i32 = -2;
 
 /// timer_create(2)
-pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
+pub fn timer_create<L: Layout>(clock: u32, event: usize, to: usize) -> Result<usize> {
     let base = match clock {
         CLOCK_REALTIME | CLOCK_REALTIME_ALARM => Base::Wall(Wall::Realtime),
         CLOCK_TAI => Base::Wall(Wall::Tai),
@@ -78,7 +78,7 @@ pub fn timer_create(clock: u32, event: usize, to: usize) -> Result<usize> {
         },
     };
     clock::check_alarm(clock)?;
-    let event = UserPtr::<Event>::new(event).read_opt()?;
+    let event = given(event, L::event)?;
     let request = |[value, rest, tid]: Event| Request {
         clock: match clock {
             CLOCK_PROCESS_CPUTIME_ID => OWN_PROCESS,
@@ -125,19 +125,19 @@ fn notified(request: &Request) -> Result<Option<Weak<Thread>>> {
 }
 
 /// timer_settime(2)
-pub fn timer_settime(id: i32, flags: u32, new: usize, old: usize) -> Result<usize> {
-    let spans = UserPtr::<Spans>::new(new).read_opt()?;
+pub fn timer_settime<L: Layout>(id: i32, flags: u32, new: usize, old: usize) -> Result<usize> {
+    let spans = given(new, L::times)?;
     let spans = spans.ok_or(Errno::EINVAL)?;
     let timer = current().process().timers.posix(id)?;
     let before = timer.set(decode(spans, 1)?, flags & TIMER_ABSTIME != 0)?;
-    UserPtr::new(old).write_opt(&encode(before, 1))?;
+    given(old, |old| L::put_times(old, &encode(before, 1)))?;
     Ok(0)
 }
 
 /// timer_gettime(2)
-pub fn timer_gettime(id: i32, to: usize) -> Result<usize> {
+pub fn timer_gettime<L: Layout>(id: i32, to: usize) -> Result<usize> {
     let setting = current().process().timers.posix(id)?.get();
-    UserPtr::new(to).write(&encode(setting, 1))?;
+    L::put_times(to, &encode(setting, 1))?;
     Ok(0)
 }
 

@@ -10,7 +10,7 @@ use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs::io::IoVec;
 use crate::mm::user::UserPtr;
-use crate::task::signal::{Action, Info, compat_info};
+use crate::task::signal::{Action, Info, compat_info, native_info};
 
 /// A way to lay out structures.
 pub trait Layout {
@@ -22,11 +22,32 @@ pub trait Layout {
     /// The smallest alternate signal stack, in bytes.
     const MIN_STACK: usize;
 
+    /// Where a `siginfo_t` holds what the kinds of signals carry, in bytes.
+    const INFO_DATA: usize;
+
+    /// A `siginfo_t`.
+    fn info_bytes(info: &Info) -> [u8; size_of::<Info>()];
+
     /// Writes a `siginfo_t`.
     ///
     /// # Errors
     /// EFAULT.
-    fn put_info(address: usize, info: &Info) -> Result<()>;
+    fn put_info(address: usize, info: &Info) -> Result<()> {
+        UserPtr::new(address).write(&Self::info_bytes(info))
+    }
+
+    /// Reads a `siginfo_t`.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn info(address: usize) -> Result<Info>;
+
+    /// Reads the first part of a `struct sigevent`: the value, the signal with the kind above it, the
+    /// thread.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn event(address: usize) -> Result<[u64; 3]>;
 
     /// Reads a `struct sigaction`.
     ///
@@ -45,6 +66,15 @@ pub trait Layout {
     /// # Errors
     /// EFAULT.
     fn words<const N: usize>(address: usize) -> Result<[usize; N]>;
+
+    /// Reads `long`s that follow each other.
+    ///
+    /// # Errors
+    /// EFAULT.
+    fn longs<const N: usize>(address: usize) -> Result<[i64; N]> {
+        let unused = 64 - 8 * Self::WORD;
+        Ok(Self::words(address)?.map(|word| (word as i64) << unused >> unused))
+    }
 
     /// Writes words that follow each other, of each as much as fits.
     ///
@@ -133,9 +163,18 @@ impl Layout for Native {
     const WORD: usize = 8;
     const TIME: usize = 16;
     const MIN_STACK: usize = arch::signal::MIN_STACK;
+    const INFO_DATA: usize = 16;
 
-    fn put_info(address: usize, info: &Info) -> Result<()> {
-        UserPtr::new(address).write(info)
+    fn info_bytes(info: &Info) -> [u8; size_of::<Info>()] {
+        zerocopy::transmute!(*info)
+    }
+
+    fn info(address: usize) -> Result<Info> {
+        UserPtr::new(address).read()
+    }
+
+    fn event(address: usize) -> Result<[u64; 3]> {
+        UserPtr::new(address).read()
     }
 
     fn action(address: usize) -> Result<Action> {
@@ -181,13 +220,20 @@ impl Layout for Compat {
     const WORD: usize = 4;
     const TIME: usize = 8;
     const MIN_STACK: usize = 2048;
+    const INFO_DATA: usize = 12;
 
-    fn put_info(address: usize, info: &Info) -> Result<()> {
-        let bytes = info
-            .as_bytes()
-            .try_into()
-            .expect("a siginfo_t has 128 bytes");
-        UserPtr::new(address).write(&compat_info(bytes))
+    fn info_bytes(info: &Info) -> [u8; size_of::<Info>()] {
+        compat_info(&Native::info_bytes(info))
+    }
+
+    fn info(address: usize) -> Result<Info> {
+        let bytes = native_info(&UserPtr::new(address).read()?);
+        Ok(zerocopy::transmute!(bytes))
+    }
+
+    fn event(address: usize) -> Result<[u64; 3]> {
+        let [value, signal, kind, tid] = UserPtr::<[u32; 4]>::new(address).read()?.map(u64::from);
+        Ok([value, kind << 32 | signal, tid])
     }
 
     fn action(address: usize) -> Result<Action> {
@@ -232,9 +278,18 @@ impl Layout for Compat64 {
     const WORD: usize = 4;
     const TIME: usize = 16;
     const MIN_STACK: usize = Compat::MIN_STACK;
+    const INFO_DATA: usize = Compat::INFO_DATA;
 
-    fn put_info(address: usize, info: &Info) -> Result<()> {
-        Compat::put_info(address, info)
+    fn info_bytes(info: &Info) -> [u8; size_of::<Info>()] {
+        Compat::info_bytes(info)
+    }
+
+    fn info(address: usize) -> Result<Info> {
+        Compat::info(address)
+    }
+
+    fn event(address: usize) -> Result<[u64; 3]> {
+        Compat::event(address)
     }
 
     fn action(address: usize) -> Result<Action> {

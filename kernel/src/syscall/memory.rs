@@ -6,7 +6,7 @@ use core::ops::Range;
 use abi::options;
 use linux_raw_sys::general::*;
 
-use super::layout::Native;
+use super::layout::Layout;
 use super::mlock;
 use super::path::{check_flags, opened};
 use crate::arch::{self, user_end};
@@ -593,7 +593,7 @@ pub fn mseal(addr: usize, len: usize, flags: usize) -> Result<usize> {
 }
 
 /// process_madvise(2): advice that changes nothing a program sees, for memory of any process.
-pub fn process_madvise(
+pub fn process_madvise<L: Layout>(
     fd: i32,
     pieces: usize,
     count: usize,
@@ -601,7 +601,7 @@ pub fn process_madvise(
     flags: u32,
 ) -> Result<usize> {
     check_flags(flags, 0)?;
-    let pieces = super::file::pieces::<Native>(pieces, count)?;
+    let pieces = super::file::pieces::<L>(pieces, count)?;
     let process = pidfd::of(fd)?.0.process()?.clone();
     if !options::PROCESS_MADVISE.has(advice.into()) {
         return Err(Errno::EINVAL);

@@ -15,6 +15,7 @@ mod futex;
 mod identity;
 mod inotify;
 mod ipc;
+mod ipc_layout;
 mod itimer;
 mod kcmp;
 mod keyctl;

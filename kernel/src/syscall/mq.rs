@@ -2,7 +2,7 @@
 
 use linux_raw_sys::general::{O_CREAT, O_NONBLOCK, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD};
 
-use super::layout::Native;
+use super::layout::{Layout, given};
 use super::path::{UserPath, check_flags, opened};
 use super::signal::check_signal;
 use super::time::read_time;
@@ -15,23 +15,22 @@ use crate::task::clock::Deadline;
 use crate::task::current;
 use alloc::sync::Arc;
 
-/// `struct mq_attr`: flags, messages at most, bytes in one at most, messages now.
-type RawAttributes = [i64; 8];
+/// Words of a `struct mq_attr`: flags, messages at most, bytes in one at most, messages now, four of
+/// no use.
+const ATTRIBUTES: usize = 8;
 
 /// mq_open(2)
-pub fn mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<usize> {
-    let given = UserPtr::<RawAttributes>::new(attributes).read_opt()?;
+pub fn mq_open<L: Layout>(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<usize> {
+    let wanted = given(attributes, L::longs::<ATTRIBUTES>)?;
     let name = UserPath::read(name)?;
     // Without room for a descriptor no queue is made.
     current().files().check_room()?;
     let opened = match mqueue::open(&name, flags) {
         Err(Errno::ENOENT) if flags & O_CREAT != 0 && !name.is_empty() => {
-            let attributes = given
-                .filter(|_| flags & O_CREAT != 0)
-                .map(|given| Attributes {
-                    messages: given[1].max(0) as usize,
-                    bytes: given[2].max(0) as usize,
-                });
+            let attributes = wanted.map(|wanted| Attributes {
+                messages: wanted[1].max(0) as usize,
+                bytes: wanted[2].max(0) as usize,
+            });
             mqueue::create(&name, flags, mode, attributes)
         }
         other => other,
@@ -53,7 +52,7 @@ fn queue_of(fd: i32) -> Result<(Arc<File>, Arc<Queue>)> {
 }
 
 /// mq_timedsend(2)
-pub fn mq_timedsend(
+pub fn mq_timedsend<L: Layout>(
     fd: i32,
     from: usize,
     len: usize,
@@ -63,7 +62,7 @@ pub fn mq_timedsend(
     if priority >= mqueue::PRIORITIES {
         return Err(Errno::EINVAL);
     }
-    let deadline = read_time::<Native>(timeout)?.map(Deadline::TimeOfDay);
+    let deadline = read_time::<L>(timeout)?.map(Deadline::TimeOfDay);
     let (file, queue) = queue_of(fd)?;
     if !file.flags().writable() {
         return Err(Errno::EBADF);
@@ -77,14 +76,14 @@ pub fn mq_timedsend(
 }
 
 /// mq_timedreceive(2)
-pub fn mq_timedreceive(
+pub fn mq_timedreceive<L: Layout>(
     fd: i32,
     to: usize,
     len: usize,
     priority: usize,
     timeout: usize,
 ) -> Result<usize> {
-    let deadline = read_time::<Native>(timeout)?.map(Deadline::TimeOfDay);
+    let deadline = read_time::<L>(timeout)?.map(Deadline::TimeOfDay);
     let (file, queue) = queue_of(fd)?;
     if !file.flags().readable() {
         return Err(Errno::EBADF);
@@ -96,11 +95,11 @@ pub fn mq_timedreceive(
 }
 
 /// mq_notify(2): of `struct sigevent` the value, the signal and the kind of notification.
-pub fn mq_notify(fd: i32, event: usize) -> Result<usize> {
-    let event = UserPtr::<[u64; 2]>::new(event).read_opt()?;
+pub fn mq_notify<L: Layout>(fd: i32, event: usize) -> Result<usize> {
+    let event = given(event, L::event)?;
     let method = match event {
         None => None,
-        Some([value, how]) => Some(match (how as u32, (how >> 32) as u32) {
+        Some([value, how, _]) => Some(match (how as u32, (how >> 32) as u32) {
             (_, SIGEV_NONE) => NotifyMethod::Nothing,
             (number, SIGEV_SIGNAL) => {
                 check_signal(number)?;
@@ -125,8 +124,8 @@ pub fn mq_notify(fd: i32, event: usize) -> Result<usize> {
 }
 
 /// mq_getsetattr(2)
-pub fn mq_getsetattr(fd: i32, new: usize, old: usize) -> Result<usize> {
-    let new = UserPtr::<RawAttributes>::new(new).read_opt()?;
+pub fn mq_getsetattr<L: Layout>(fd: i32, new: usize, old: usize) -> Result<usize> {
+    let new = given(new, L::longs::<ATTRIBUTES>)?;
     if let Some(new) = new {
         check_flags(new[0] as u32, O_NONBLOCK)?;
     }
@@ -137,13 +136,13 @@ pub fn mq_getsetattr(fd: i32, new: usize, old: usize) -> Result<usize> {
         file.set_flags(flags & !O_NONBLOCK | new[0] as u32);
     }
     let shown = [
-        (flags & O_NONBLOCK) as i64,
-        attributes.messages as i64,
-        attributes.bytes as i64,
-        count as i64,
+        (flags & O_NONBLOCK) as usize,
+        attributes.messages,
+        attributes.bytes,
+        count,
     ];
-    let mut raw = RawAttributes::default();
+    let mut raw = [0; ATTRIBUTES];
     raw[..4].copy_from_slice(&shown);
-    UserPtr::new(old).write_opt(&raw)?;
+    given(old, |old| L::put_words(old, &raw))?;
     Ok(0)
 }

@@ -4,11 +4,11 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general::SI_TKILL;
 
+use super::layout::{Layout, given};
 use super::path::{check_flags, file};
 use super::signal::{check_permission, check_signal};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
-use crate::mm::user::UserPtr;
 use crate::task::pidfd::{self, PidFd, THREAD};
 use crate::task::ptrace_access::{self, By};
 use crate::task::signal::{self, Info};
@@ -46,7 +46,12 @@ fn process_of(file: &File) -> Result<Arc<Process>> {
 }
 
 /// pidfd_send_signal(2)
-pub fn pidfd_send_signal(fd: i32, number: u32, info: usize, flags: u32) -> Result<usize> {
+pub fn pidfd_send_signal<L: Layout>(
+    fd: i32,
+    number: u32,
+    info: usize,
+    flags: u32,
+) -> Result<usize> {
     check_flags(flags, abi::options::PIDFD_SIGNAL.mask() as u32)?;
     if flags.count_ones() > 1 {
         return Err(Errno::EINVAL);
@@ -59,7 +64,7 @@ pub fn pidfd_send_signal(fd: i32, number: u32, info: usize, flags: u32) -> Resul
         Some(of) => Some(of.thread()?),
         None => process.find_thread(|_| true),
     };
-    let info = match UserPtr::<Info>::new(info).read_opt()? {
+    let info = match given(info, L::info)? {
         Some(info) if info.number() != number => return Err(Errno::EINVAL),
         Some(info)
             if (info.code >= 0 || info.code == SI_TKILL)

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_PTRACE, SIGKILL};
 use linux_raw_sys::ptrace::*;
 
-use super::layout::Native;
+use super::layout::Layout;
 use super::path::check_flags;
 use crate::arch::regset;
 use crate::errno::{Errno, Result};
@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 use zerocopy::{Immutable, IntoBytes};
 
 /// ptrace(2)
-pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<usize> {
+pub fn ptrace<L: Layout>(request: usize, tid: i32, address: usize, data: usize) -> Result<usize> {
     let request = u32::try_from(request).map_err(|_| Errno::EIO)?;
     match request {
         PTRACE_TRACEME => ptrace::trace_me()?,
@@ -35,19 +35,21 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
         PTRACE_SINGLESTEP => ptrace::resume(tid, data, flag::STEP)?,
         PTRACE_KILL => kill(tid)?,
         PTRACE_PEEKTEXT | PTRACE_PEEKDATA => {
-            let mut word = [0; size_of::<usize>()];
-            if stopped_space(tid)?.read(address, &mut word)? < word.len() {
+            let mut bytes = [0; size_of::<usize>()];
+            let word = &mut bytes[..L::WORD];
+            if stopped_space(tid)?.read(address, word)? < word.len() {
                 return Err(Errno::EIO);
             }
-            UserPtr::new(data).write(&word)?;
+            UserSlice::new(data, L::WORD).copy_out(word)?;
         }
         PTRACE_POKETEXT | PTRACE_POKEDATA => {
-            let word = data.to_ne_bytes();
-            if stopped_space(tid)?.poke(address, &word)? < word.len() {
+            let bytes = data.to_ne_bytes();
+            let word = &bytes[..L::WORD];
+            if stopped_space(tid)?.poke(address, word)? < word.len() {
                 return Err(Errno::EIO);
             }
         }
-        PTRACE_GETREGSET | PTRACE_SETREGSET => registers(request, tid, address, data)?,
+        PTRACE_GETREGSET | PTRACE_SETREGSET => registers::<L>(request, tid, address, data)?,
         PTRACE_SETOPTIONS => {
             ptrace::check_options(data)?;
             ptrace::with_stopped(tid, |_, tracee| {
@@ -57,14 +59,14 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
         }
         PTRACE_GETEVENTMSG => {
             let message = ptrace::with_stopped(tid, |_, tracee| Ok(tracee.message))?;
-            UserPtr::new(data).write(&message)?;
+            L::put_words(data, &[message as usize])?;
         }
         PTRACE_GETSIGINFO => {
             let info = ptrace::with_stopped(tid, |_, tracee| tracee.info.ok_or(Errno::EINVAL))?;
-            UserPtr::new(data).write(&info)?;
+            L::put_info(data, &info)?;
         }
         PTRACE_SETSIGINFO => {
-            let info = UserPtr::<Info>::new(data).read()?;
+            let info = L::info(data)?;
             ptrace::with_stopped(tid, |_, tracee| {
                 let old = tracee.info.as_mut().ok_or(Errno::EINVAL)?;
                 *old = info;
@@ -86,7 +88,7 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
                 })?;
             }
         }
-        PTRACE_PEEKSIGINFO => return peek_signals(tid, address, data),
+        PTRACE_PEEKSIGINFO => return peek_signals::<L>(tid, address, data),
         PTRACE_SECCOMP_GET_FILTER => return filter(tid, address, data),
         PTRACE_SECCOMP_GET_METADATA => return filter_metadata(tid, address, data),
         PTRACE_GET_SYSCALL_INFO => return call_info(tid, address, data),
@@ -101,7 +103,7 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
 
 /// PTRACE_PEEKSIGINFO: copies signals that wait for the thread or its process; `asked` is a
 /// `struct ptrace_peeksiginfo_args`.
-fn peek_signals(tid: i32, asked: usize, to: usize) -> Result<usize> {
+fn peek_signals<L: Layout>(tid: i32, asked: usize, to: usize) -> Result<usize> {
     ptrace::with_stopped(tid, |_, _| Ok(()))?;
     let [first, packed] = UserPtr::<[u64; 2]>::new(asked).read()?;
     let (flags, most) = (packed as u32, (packed >> 32) as i32);
@@ -115,7 +117,7 @@ fn peek_signals(tid: i32, asked: usize, to: usize) -> Result<usize> {
             Ok(thread.queued(shared, place))
         })?;
         let Some(info) = info else { break };
-        let copied = UserPtr::new(to.wrapping_add(count * size_of::<Info>())).write(&info);
+        let copied = L::put_info(to.wrapping_add(count * size_of::<Info>()), &info);
         match copied {
             Err(error) if count == 0 => return Err(error),
             Err(_) => break,
@@ -189,17 +191,18 @@ fn stopped_space(tid: i32) -> Result<Arc<AddressSpace>> {
 }
 
 /// PTRACE_GETREGSET and PTRACE_SETREGSET: `data` is a `struct iovec`.
-fn registers(request: u32, tid: i32, kind: usize, data: usize) -> Result<()> {
+fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Result<()> {
     let kind = u32::try_from(kind).map_err(|_| Errno::EINVAL)?;
-    let [base, len] = UserPtr::<[usize; 2]>::new(data).read()?;
-    let whole = ptrace::with_stopped(tid, |thread, _| {
+    let [base, len] = L::words(data)?;
+    let (whole, slot) = ptrace::with_stopped(tid, |thread, _| {
         if request == PTRACE_SETREGSET && regset::is_read_only(&thread.arch, kind) {
             return Err(Errno::EOPNOTSUPP);
         }
-        regset::get(&thread.arch, kind)
+        let whole = regset::get(&thread.arch, kind)?;
+        Ok((whole, regset::slot(&thread.arch, kind)))
     })?;
     // Debuggers find out by this how wide registers are.
-    if len % regset::slot(kind) != 0 {
+    if len % slot != 0 {
         return Err(Errno::EINVAL);
     }
     let len = len.min(regset::room(kind, whole.len()));
@@ -214,7 +217,7 @@ fn registers(request: u32, tid: i32, kind: usize, data: usize) -> Result<()> {
             Ok(())
         })?;
     }
-    UserPtr::new(data).write(&[base, len])
+    L::put_words(data, &[base, len])
 }
 
 /// `struct ptrace_syscall_info` (include/uapi/linux/ptrace.h).
@@ -290,17 +293,17 @@ struct Ranges {
 }
 
 impl Ranges {
-    fn own(address: usize, count: usize) -> Result<Self> {
-        let left = super::file::pieces::<Native>(address, count)?;
+    fn own<L: Layout>(address: usize, count: usize) -> Result<Self> {
+        let left = super::file::pieces::<L>(address, count)?;
         Ok(Ranges { left, at: 0 })
     }
 
     /// Those of another process, whose addresses are looked at as it goes.
-    fn of_remote(address: usize, count: usize) -> Result<Self> {
+    fn of_remote<L: Layout>(address: usize, count: usize) -> Result<Self> {
         if count > MOST_VECTORS {
             return Err(Errno::EINVAL);
         }
-        let left = UserPtr::<IoVec>::new(address).read_vec(count)?;
+        let left = L::pieces(address, count)?;
         if left.iter().any(|piece| piece.len > isize::MAX as usize) {
             return Err(Errno::EINVAL);
         }
@@ -324,7 +327,7 @@ impl Ranges {
     }
 }
 
-fn transfer(
+fn transfer<L: Layout>(
     pid: i32,
     local: (usize, usize),
     remote: (usize, usize),
@@ -332,11 +335,11 @@ fn transfer(
     mut copy: impl FnMut(&AddressSpace, usize, usize, &mut [u8]) -> Result<usize>,
 ) -> Result<usize> {
     check_flags(flags as u32, 0)?;
-    let mut local = Ranges::own(local.0, local.1)?;
+    let mut local = Ranges::own::<L>(local.0, local.1)?;
     if local.next().is_none() {
         return Ok(0);
     }
-    let mut remote = Ranges::of_remote(remote.0, remote.1)?;
+    let mut remote = Ranges::of_remote::<L>(remote.0, remote.1)?;
     if remote.next().is_none() {
         return Ok(0);
     }
@@ -374,7 +377,7 @@ fn transfer(
 }
 
 /// process_vm_readv(2)
-pub fn process_vm_readv(
+pub fn process_vm_readv<L: Layout>(
     pid: i32,
     local: usize,
     locals: usize,
@@ -382,7 +385,7 @@ pub fn process_vm_readv(
     remotes: usize,
     flags: usize,
 ) -> Result<usize> {
-    transfer(
+    transfer::<L>(
         pid,
         (local, locals),
         (remote, remotes),
@@ -395,7 +398,7 @@ pub fn process_vm_readv(
 }
 
 /// process_vm_writev(2)
-pub fn process_vm_writev(
+pub fn process_vm_writev<L: Layout>(
     pid: i32,
     local: usize,
     locals: usize,
@@ -403,7 +406,7 @@ pub fn process_vm_writev(
     remotes: usize,
     flags: usize,
 ) -> Result<usize> {
-    transfer(
+    transfer::<L>(
         pid,
         (local, locals),
         (remote, remotes),

@@ -2,10 +2,11 @@
 
 use linux_raw_sys::general::*;
 
+use super::layout::Layout;
+use super::time;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::clock::SECOND;
 use crate::task::{Process, Thread, current, pid_table, queue, real_time, require, sched};
 use alloc::sync::Arc;
 
@@ -205,13 +206,13 @@ pub fn sched_get_priority_min(policy: u32) -> Result<usize> {
 }
 
 /// sched_rr_get_interval(2)
-pub fn sched_rr_get_interval(tid: i32, to: usize) -> Result<usize> {
+pub fn sched_rr_get_interval<L: Layout>(tid: i32, to: usize) -> Result<usize> {
     let ns = match thread(tid)?.policy().0 {
         SCHED_FIFO => 0,
         SCHED_RR => real_time::turn_ns(),
         _ => queue::SLICE_NS,
     };
-    UserPtr::new(to).write(&[ns / SECOND, ns % SECOND])?;
+    L::put_time(to, time::timespec(ns))?;
     Ok(0)
 }
 
@@ -255,7 +256,7 @@ pub(super) fn each(
 }
 
 /// PRIO_PROCESS
-const PRIO_PROCESS: u32 = 0;
+pub const PRIO_PROCESS: u32 = 0;
 /// PRIO_PGRP
 const PRIO_PGRP: u32 = 1;
 /// PRIO_USER

@@ -1,6 +1,6 @@
 //! Sending and receiving through sockets.
 
-use super::layout::Native;
+use super::layout::Layout;
 use super::poll::Deadline;
 use super::socket::socket_file;
 use crate::arch::time;
@@ -14,41 +14,48 @@ use crate::net::socket::{Outgoing, Socket, send};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::net::*;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// `struct msghdr` on 64 bits.
-#[repr(C)]
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+/// `struct msghdr`.
 struct Header {
     name: usize,
     name_len: i32,
-    _pad: u32,
     pieces: usize,
     piece_count: usize,
     control: usize,
     control_len: usize,
-    flags: u32,
-    _end: u32,
 }
 
-/// Bytes from one `struct mmsghdr` to the next, and where its length is.
-const MANY_STEP: usize = size_of::<mmsghdr>();
-const MANY_LEN: usize = core::mem::offset_of!(mmsghdr, msg_len);
+/// Words of a `struct msghdr`, and of a `struct mmsghdr`, which has the message's length behind it.
+const WORDS: usize = 7;
+const MANY_WORDS: usize = WORDS + 1;
+/// The words of the fields that recvmsg writes.
+const NAME_LEN: usize = 1;
+const CONTROL_LEN: usize = 5;
+const FLAGS: usize = 6;
 /// Messages in one call (`UIO_MAXIOV`), and pieces in one message.
 const MAX_MESSAGES: usize = 1024;
 /// MSG_WAITFORONE: recvmmsg waits for the first message only.
 const WAIT_FOR_ONE: u32 = 0x10000;
-/// Where the fields are that recvmsg writes.
-const AT_NAME_LEN: usize = core::mem::offset_of!(Header, name_len);
-const AT_CONTROL_LEN: usize = core::mem::offset_of!(Header, control_len);
-const AT_FLAGS: usize = core::mem::offset_of!(Header, flags);
 
 impl Header {
-    fn pieces(&self) -> Result<Vec<IoVec>> {
+    fn read<L: Layout>(address: usize) -> Result<Self> {
+        let [name, name_len, pieces, piece_count, control, control_len, _] =
+            L::words::<WORDS>(address)?;
+        Ok(Self {
+            name,
+            name_len: name_len as i32,
+            pieces,
+            piece_count,
+            control,
+            control_len,
+        })
+    }
+
+    fn pieces<L: Layout>(&self) -> Result<Vec<IoVec>> {
         if self.piece_count > MAX_MESSAGES {
             return Err(Errno::EMSGSIZE);
         }
-        super::file::pieces::<Native>(self.pieces, self.piece_count)
+        super::file::pieces::<L>(self.pieces, self.piece_count)
     }
 }
 
@@ -114,12 +121,12 @@ fn sender(name: &Name, socket: &dyn Socket) -> Option<Address> {
 }
 
 /// sendmsg(2)
-pub fn sendmsg(fd: i32, message: usize, flags: u32) -> Result<usize> {
-    send_one(&socket_file(fd)?, message, flags)
+pub fn sendmsg<L: Layout>(fd: i32, message: usize, flags: u32) -> Result<usize> {
+    send_one::<L>(&socket_file(fd)?, message, flags)
 }
 
-fn send_one((file, socket): &Target, message: usize, flags: u32) -> Result<usize> {
-    let header = UserPtr::<Header>::new(message).read()?;
+fn send_one<L: Layout>((file, socket): &Target, message: usize, flags: u32) -> Result<usize> {
+    let header = Header::read::<L>(message)?;
     let to = if header.name == 0 {
         None
     } else {
@@ -128,10 +135,10 @@ fn send_one((file, socket): &Target, message: usize, flags: u32) -> Result<usize
         }
         Some(Address::read(header.name, header.name_len.min(128) as u32)?)
     };
-    let pieces = header.pieces()?;
+    let pieces = header.pieces::<L>()?;
     let ancillary = match (header.control, header.control_len) {
         (_, 0) => Ancillary::default(),
-        (control, len) => Ancillary::read(control, len, socket.base())?,
+        (control, len) => Ancillary::read(control, len, L::WORD, socket.base())?,
     };
     let message = Outgoing {
         data: &mut Source::user(&pieces),
@@ -144,13 +151,13 @@ fn send_one((file, socket): &Target, message: usize, flags: u32) -> Result<usize
 }
 
 /// sendmmsg(2)
-pub fn sendmmsg(fd: i32, messages: usize, count: u32, flags: u32) -> Result<usize> {
+pub fn sendmmsg<L: Layout>(fd: i32, messages: usize, count: u32, flags: u32) -> Result<usize> {
     let target = socket_file(fd)?;
     let mut sent = 0;
     for at in 0..(count as usize).min(MAX_MESSAGES) {
-        let message = messages.wrapping_add(at * MANY_STEP);
-        let done = send_one(&target, message, flags)
-            .and_then(|count| UserPtr::new(message + MANY_LEN).write(&(count as u32)));
+        let message = messages.wrapping_add(at * MANY_WORDS * L::WORD);
+        let done = send_one::<L>(&target, message, flags)
+            .and_then(|count| UserPtr::new(message + WORDS * L::WORD).write(&(count as u32)));
         match done {
             Ok(()) => sent += 1,
             Err(error) if sent == 0 => return Err(error),
@@ -161,20 +168,20 @@ pub fn sendmmsg(fd: i32, messages: usize, count: u32, flags: u32) -> Result<usiz
 }
 
 /// recvmsg(2)
-pub fn recvmsg(fd: i32, message: usize, flags: u32) -> Result<usize> {
-    receive_one(&socket_file(fd)?, message, flags)
+pub fn recvmsg<L: Layout>(fd: i32, message: usize, flags: u32) -> Result<usize> {
+    receive_one::<L>(&socket_file(fd)?, message, flags)
 }
 
-fn receive_one((file, socket): &Target, message: usize, flags: u32) -> Result<usize> {
-    let header = UserPtr::<Header>::new(message).read()?;
+fn receive_one<L: Layout>((file, socket): &Target, message: usize, flags: u32) -> Result<usize> {
+    let header = Header::read::<L>(message)?;
     if header.name != 0 && header.name_len < 0 {
         return Err(Errno::EINVAL);
     }
-    let pieces = header.pieces()?;
+    let pieces = header.pieces::<L>()?;
     let wait = socket.receive_wait(file, flags);
     let received = socket.receive(&mut Sink::user(&pieces), flags, &wait)?;
     let close_on_exec = flags & MSG_CMSG_CLOEXEC;
-    let mut control = Control::new(header.control, header.control_len);
+    let mut control = Control::new(header.control, header.control_len, L::WORD);
     let (ancillary, options) = (&received.found.ancillary, &socket.base().options);
     let sent = received.flags & MSG_ERRQUEUE != 0;
     options
@@ -184,27 +191,33 @@ fn receive_one((file, socket): &Target, message: usize, flags: u32) -> Result<us
     socket.put_header(&received.found.ancillary.header, &mut control)?;
     if header.name != 0 {
         match sender(&received.found.from, &**socket) {
-            Some(address) => address.write(header.name, message + AT_NAME_LEN)?,
-            None => UserPtr::new(message + AT_NAME_LEN).write(&0u32)?,
+            Some(address) => address.write(header.name, message + NAME_LEN * L::WORD)?,
+            None => UserPtr::new(message + NAME_LEN * L::WORD).write(&0u32)?,
         }
     }
     let shown = received.flags | control.flags | close_on_exec;
-    UserPtr::new(message + AT_FLAGS).write(&shown)?;
-    UserPtr::new(message + AT_CONTROL_LEN).write(&control.used())?;
+    UserPtr::new(message + FLAGS * L::WORD).write(&shown)?;
+    L::put_words(message + CONTROL_LEN * L::WORD, &[control.used()])?;
     Ok(received.count)
 }
 
 /// recvmmsg(2)
-pub fn recvmmsg(fd: i32, messages: usize, count: u32, flags: u32, timeout: usize) -> Result<usize> {
+pub fn recvmmsg<L: Layout>(
+    fd: i32,
+    messages: usize,
+    count: u32,
+    flags: u32,
+    timeout: usize,
+) -> Result<usize> {
     let target = socket_file(fd)?;
-    let deadline = Deadline::read::<Native>(timeout)?;
+    let deadline = Deadline::read::<L>(timeout)?;
     let (mut got, mut flags) = (0, flags);
     let wait_for_one = flags & WAIT_FOR_ONE != 0;
     flags &= !WAIT_FOR_ONE;
     while got < (count as usize).min(MAX_MESSAGES) {
-        let message = messages.wrapping_add(got * MANY_STEP);
-        let done = receive_one(&target, message, flags)
-            .and_then(|count| UserPtr::new(message + MANY_LEN).write(&(count as u32)));
+        let message = messages.wrapping_add(got * MANY_WORDS * L::WORD);
+        let done = receive_one::<L>(&target, message, flags)
+            .and_then(|count| UserPtr::new(message + WORDS * L::WORD).write(&(count as u32)));
         match done {
             Ok(()) => got += 1,
             Err(error) if got == 0 => return Err(error),

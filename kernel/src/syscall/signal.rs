@@ -10,7 +10,7 @@ use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::pid_table::{self, Several};
-use crate::task::signal::{self, Info, SIG_IGN, Set, default_of};
+use crate::task::signal::{self, Action, Info, SIG_IGN, Set, default_of};
 use crate::task::wait_queue::{WaitError, WaitQueue};
 use crate::task::{Process, Thread, current};
 
@@ -141,9 +141,9 @@ fn send_to_thread(pid: Option<i32>, tid: i32, number: u32, info: &Info) -> Resul
 
 /// The information that a program sends along; only to itself may it pretend to be the kernel or
 /// kill(2).
-fn read_info(number: u32, from: usize, pid: i32) -> Result<Info> {
+fn read_info<L: Layout>(number: u32, from: usize, pid: i32) -> Result<Info> {
     check_signal(number)?;
-    let mut info = UserPtr::<Info>::new(from).read()?;
+    let mut info = L::info(from)?;
     info.signo = number as i32;
     if (info.code >= 0 || info.code == SI_TKILL) && pid != current().process_id() {
         return Err(Errno::EPERM);
@@ -152,18 +152,18 @@ fn read_info(number: u32, from: usize, pid: i32) -> Result<Info> {
 }
 
 /// rt_sigqueueinfo(2)
-pub fn rt_sigqueueinfo(pid: i32, number: u32, info: usize) -> Result<usize> {
-    let info = read_info(number, info, pid)?;
+pub fn rt_sigqueueinfo<L: Layout>(pid: i32, number: u32, info: usize) -> Result<usize> {
+    let info = read_info::<L>(number, info, pid)?;
     send_one(&*process_of(pid)?, number, &info)?;
     Ok(0)
 }
 
 /// rt_tgsigqueueinfo(2)
-pub fn rt_tgsigqueueinfo(pid: i32, tid: i32, number: u32, info: usize) -> Result<usize> {
+pub fn rt_tgsigqueueinfo<L: Layout>(pid: i32, tid: i32, number: u32, info: usize) -> Result<usize> {
     if pid <= 0 {
         return Err(Errno::EINVAL);
     }
-    let info = read_info(number, info, pid)?;
+    let info = read_info::<L>(number, info, pid)?;
     send_to_thread(Some(pid), tid, number, &info)
 }
 
@@ -187,14 +187,27 @@ pub fn rt_sigaction<L: Layout>(number: u32, new: usize, old: usize, size: usize)
     if number.wrapping_sub(1) >= signal::LAST {
         return Err(Errno::EINVAL);
     }
+    let before = change_action(number, given(new, L::action)?)?;
+    given(old, |old| L::put_action(old, &before))?;
+    Ok(0)
+}
+
+/// The action of a signal, which changes to `wanted`, if that is given.
+///
+/// # Errors
+/// EINVAL, ENOMEM.
+pub fn change_action(number: u32, wanted: Option<Action>) -> Result<Action> {
+    if number.wrapping_sub(1) >= signal::LAST {
+        return Err(Errno::EINVAL);
+    }
     let process = current().process();
-    let before = match given(new, L::action)? {
+    Ok(match wanted {
         None => process.signals.with_actions(|actions| actions.get(number)),
         Some(_) if signal::UNBLOCKABLE & Set::bit(number) != 0 => return Err(Errno::EINVAL),
         Some(wanted) => {
             // Without the flag, programs leave anything in the field.
             let has_restorer = wanted.flags & SA_RESTORER as usize != 0;
-            let action = signal::Action {
+            let action = Action {
                 handler: wanted.handler,
                 flags: wanted.flags & FLAGS as usize,
                 restorer: if has_restorer { wanted.restorer } else { 0 },
@@ -208,9 +221,7 @@ pub fn rt_sigaction<L: Layout>(number: u32, new: usize, old: usize, size: usize)
             }
             before
         }
-    };
-    given(old, |old| L::put_action(old, &before))?;
-    Ok(0)
+    })
 }
 
 /// rt_sigprocmask(2)
@@ -242,7 +253,14 @@ pub fn rt_sigpending(to: usize, size: usize) -> Result<usize> {
 /// rt_sigsuspend(2)
 pub fn rt_sigsuspend(set: usize, size: usize) -> Result<usize> {
     check_set(size)?;
-    let set = UserPtr::<u64>::new(set).read()?;
+    suspend(UserPtr::new(set).read()?)
+}
+
+/// Waits for a signal that is not in `set`.
+///
+/// # Errors
+/// ERESTARTNOHAND.
+pub fn suspend(set: u64) -> Result<usize> {
     signal::with_mask(set, || {
         match WaitQueue::new().wait_interruptible(|| false, None) {
             Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),

@@ -142,10 +142,18 @@ pub fn setsockopt(fd: i32, level: u32, name: u32, value: usize, len: i32) -> Res
     let (_, socket) = socket_file(fd)?;
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
     let value = UserPtr::<u8>::new(value).read_vec(len.min(MAX_VALUE))?;
+    set_option(&*socket, level, name, &value)
+}
+
+/// Sets an option.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn set_option(socket: &dyn Socket, level: u32, name: u32, value: &[u8]) -> Result<usize> {
     if level == SOL_SOCKET {
-        options::set(&*socket, name, &value)?;
+        options::set(socket, name, value)?;
     } else {
-        socket.set_option(level, name, &value)?;
+        socket.set_option(level, name, value)?;
     }
     Ok(0)
 }
@@ -177,12 +185,20 @@ pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> R
     if (level, name) == (SOL_SOCKET, SO_ATTACH_FILTER) {
         return write_filter(&bytes, room, value, len);
     }
-    let count = bytes.len().min(room);
-    if (level, name) == (SOL_SOCKET, SO_PEERGROUPS) && count < bytes.len() {
+    if (level, name) == (SOL_SOCKET, SO_PEERGROUPS) && room < bytes.len() {
         UserPtr::new(len).write(&(bytes.len() as u32))?;
         return Err(Errno::ERANGE);
     }
-    UserSlice::new(value, count).copy_out(&bytes)?;
+    put_option(&bytes, room, value, len)
+}
+
+/// Writes as much of an option as the program has room for, and how much that is.
+///
+/// # Errors
+/// EFAULT.
+pub fn put_option(bytes: &[u8], room: usize, value: usize, len: usize) -> Result<usize> {
+    let count = bytes.len().min(room);
+    UserSlice::new(value, count).copy_out(&bytes[..count])?;
     UserPtr::new(len).write(&(count as u32))?;
     Ok(0)
 }

@@ -2,7 +2,7 @@
 //! vmsplice. Pages are copied, not given.
 
 use super::file::pieces;
-use super::layout::Native;
+use super::layout::Layout;
 use super::path::{check_flags, file};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
@@ -21,16 +21,40 @@ use linux_raw_sys::general::*;
 /// Where one side of a copy between files is: the file's own position, or one given by the program.
 struct Side {
     file: Arc<File>,
-    position: Option<(UserPtr<i64>, u64)>,
+    position: Option<(Place, u64)>,
+}
+
+/// Where a program has a position: the address, and how it is written there.
+struct Place {
+    address: usize,
+    put: fn(usize, u64) -> Result<()>,
+}
+
+/// Writes an offset of 64 bits.
+fn put_wide(address: usize, position: u64) -> Result<()> {
+    UserPtr::new(address).write(&position)
+}
+
+/// Writes an offset of 32 bits.
+fn put_narrow(address: usize, position: u64) -> Result<()> {
+    UserPtr::new(address).write(&(position as u32))
 }
 
 impl Side {
     fn new(file: Arc<File>, offset: usize) -> Result<Self> {
-        let pointer = UserPtr::<i64>::new(offset);
-        let position = match pointer.read_opt()? {
-            None => None,
-            Some(position) => Some((pointer, u64::try_from(position).map_err(|_| Errno::EINVAL)?)),
-        };
+        let position = UserPtr::<i64>::new(offset).read_opt()?;
+        Self::of(file, offset, position, put_wide)
+    }
+
+    fn of(
+        file: Arc<File>,
+        address: usize,
+        position: Option<i64>,
+        put: fn(usize, u64) -> Result<()>,
+    ) -> Result<Self> {
+        let position = position.map(u64::try_from).transpose();
+        let position = position.map_err(|_| Errno::EINVAL)?;
+        let position = position.map(|position| (Place { address, put }, position));
         Ok(Side { file, position })
     }
 
@@ -80,7 +104,7 @@ impl Side {
 
     fn finish(self) -> Result<()> {
         match self.position {
-            Some((pointer, position)) => pointer.write(&(position as i64)),
+            Some((place, position)) => (place.put)(place.address, position),
             None => Ok(()),
         }
     }
@@ -136,12 +160,31 @@ fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
     Ok(total)
 }
 
-/// sendfile(2)
-pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usize> {
+/// sendfile64(2): the offset has 64 bits.
+pub fn sendfile64(out: i32, input: i32, offset: usize, count: usize) -> Result<usize> {
+    let position = UserPtr::<i64>::new(offset).read_opt()?;
     let (input, out) = (file(input)?, file(out)?);
     input.check_readable()?;
-    let from = Side::new(input, offset)?;
-    if offset != 0 && !from.file.has_places() {
+    send(Side::of(input, offset, position, put_wide)?, out, count)
+}
+
+/// sendfile(2) of 32-bit programs: no position is beyond what the offset can hold.
+pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usize> {
+    const LAST: u64 = i32::MAX as u64;
+    let position = UserPtr::<i32>::new(offset).read_opt()?.map(i64::from);
+    let (input, out) = (file(input)?, file(out)?);
+    input.check_readable()?;
+    let from = Side::of(input, offset, position, put_narrow)?;
+    let count = match from.position {
+        None => count,
+        Some((_, at)) if at >= LAST && count > 0 => return Err(Errno::EOVERFLOW),
+        Some((_, at)) => count.min((LAST - at) as usize),
+    };
+    send(from, out, count)
+}
+
+fn send(from: Side, out: Arc<File>, count: usize) -> Result<usize> {
+    if from.position.is_some() && !from.file.has_places() {
         return Err(Errno::ESPIPE);
     }
     out.check_writable()?;
@@ -328,11 +371,11 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
 
 /// vmsplice(2): a write to the pipe of what there is room for, or a read from it. Only `flags` say
 /// whether to wait.
-pub fn vmsplice(fd: i32, vector: usize, count: usize, flags: u32) -> Result<usize> {
+pub fn vmsplice<L: Layout>(fd: i32, vector: usize, count: usize, flags: u32) -> Result<usize> {
     check_flags(flags, SPLICE_FLAGS)?;
     let file = file(fd)?;
     let pipe = file.ops_as::<End>().ok_or(Errno::EBADF)?;
-    let pieces = pieces::<Native>(vector, count)?;
+    let pieces = pieces::<L>(vector, count)?;
     let nonblocking = flags & SPLICE_F_NONBLOCK != 0;
     if file.flags().writable() {
         pipe.write_some(&mut Source::user(&pieces), nonblocking)

@@ -170,19 +170,31 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
 /// `struct statfs` (asm-generic/statfs.h).
 #[repr(C)]
 #[derive(IntoBytes, Immutable)]
-struct StatFs {
-    magic: u64,
-    block_size: u64,
-    blocks: u64,
-    free: u64,
-    available: u64,
-    files: u64,
-    free_files: u64,
-    id: [u32; 2],
-    name_max: u64,
-    fragment: u64,
-    flags: u64,
-    spare: [u64; 4],
+pub struct StatFs {
+    /// Its magic number.
+    pub magic: u64,
+    /// Bytes of a block.
+    pub block_size: u64,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Free ones.
+    pub free: u64,
+    /// Those that are free for everybody.
+    pub available: u64,
+    /// Inodes in all.
+    pub files: u64,
+    /// Free ones.
+    pub free_files: u64,
+    /// The device.
+    pub id: [u32; 2],
+    /// Bytes of a name at most.
+    pub name_max: u64,
+    /// Bytes of a fragment.
+    pub fragment: u64,
+    /// ST_*.
+    pub flags: u64,
+    /// Of no use.
+    pub spare: [u64; 4],
 }
 
 /// The statistics of the file system of a path, which the kernel's own have as well.
@@ -200,9 +212,10 @@ fn fs_stat(path: &Path) -> FsStat {
     }
 }
 
-fn write_statfs(place: &Path, to: usize) -> Result<usize> {
+/// The `struct statfs` of the file system of a path.
+pub fn statfs_of(place: &Path) -> StatFs {
     let fs = fs_stat(place);
-    let statfs = StatFs {
+    StatFs {
         magic: fs.magic,
         block_size: PAGE_SIZE as u64,
         blocks: fs.blocks,
@@ -215,9 +228,7 @@ fn write_statfs(place: &Path, to: usize) -> Result<usize> {
         fragment: PAGE_SIZE as u64,
         flags: statfs_flags(place.mount_flags()),
         spare: [0; 4],
-    };
-    UserPtr::new(to).write(&statfs)?;
-    Ok(0)
+    }
 }
 
 /// What statfs(2) reports of how a file system is mounted: the ST_ flags that have the values of
@@ -240,12 +251,14 @@ fn statfs_flags(mounted: u32) -> u64 {
 
 /// statfs(2)
 pub fn statfs(path: usize, to: usize) -> Result<usize> {
-    write_statfs(&path::resolve(AT_FDCWD, path, 0)?, to)
+    UserPtr::new(to).write(&statfs_of(&path::resolve(AT_FDCWD, path, 0)?))?;
+    Ok(0)
 }
 
 /// fstatfs(2)
 pub fn fstatfs(fd: i32, to: usize) -> Result<usize> {
-    write_statfs(file(fd)?.path(), to)
+    UserPtr::new(to).write(&statfs_of(file(fd)?.path()))?;
+    Ok(0)
 }
 
 /// faccessat(2)
@@ -369,8 +382,20 @@ pub fn utimensat<L: Layout>(
     times: usize,
     flags: u32,
 ) -> Result<usize> {
+    set_times(directory, path, layout::given(times, L::times)?, flags)
+}
+
+/// Sets the times of a file: of access and of change, or to now.
+///
+/// # Errors
+/// Those of utimensat(2).
+pub fn set_times(
+    directory: i32,
+    path: usize,
+    given: Option<[[i64; 2]; 2]>,
+    flags: u32,
+) -> Result<usize> {
     check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
-    let given = layout::given(times, L::times)?;
     let (accessed, modified) = match given {
         None => (Some(Time::now()), Some(Time::now())),
         Some([accessed, modified]) => (time_to_set(accessed)?, time_to_set(modified)?),

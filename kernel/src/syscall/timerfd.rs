@@ -1,9 +1,10 @@
 //! Timers as files.
 
+use super::layout::{Layout, given};
 use super::path::{check_flags, opened};
+use super::time::{Pair, nanoseconds, timespec};
 use crate::errno::{Errno, Result};
 use crate::fs::timerfd::{self, Setting, TimerFd};
-use crate::mm::user::UserPtr;
 use crate::task::current;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{TFD_CLOEXEC, TFD_NONBLOCK};
@@ -20,36 +21,26 @@ fn timer(fd: i32) -> Result<Arc<TimerFd>> {
     opened(fd)?.ops_as::<TimerFd>().ok_or(Errno::EINVAL)
 }
 
-/// Nanoseconds of a `struct timespec`.
-fn nanoseconds([seconds, nanoseconds]: [i64; 2]) -> Result<u64> {
-    if seconds < 0 || !(0..1_000_000_000).contains(&nanoseconds) {
-        return Err(Errno::EINVAL);
-    }
-    Ok((seconds as u64)
-        .saturating_mul(1_000_000_000)
-        .saturating_add(nanoseconds as u64))
-}
-
 /// As a `struct itimerspec`.
-fn encode(setting: Setting) -> [[u64; 2]; 2] {
-    [setting.interval, setting.first].map(|ns| [ns / 1_000_000_000, ns % 1_000_000_000])
+fn encode(setting: Setting) -> [Pair; 2] {
+    [setting.interval, setting.first].map(timespec)
 }
 
 /// timerfd_settime(2)
-pub fn timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) -> Result<usize> {
+pub fn timerfd_settime<L: Layout>(fd: i32, flags: u32, new: usize, old: usize) -> Result<usize> {
     check_flags(flags, abi::options::TIMERFD.mask() as u32)?;
-    let [interval, first] = UserPtr::<[[i64; 2]; 2]>::new(new).read()?;
+    let [interval, first] = L::times(new)?;
     let setting = Setting {
         first: nanoseconds(first)?,
         interval: nanoseconds(interval)?,
     };
     let before = timer(fd)?.set(setting, flags)?;
-    UserPtr::new(old).write_opt(&encode(before))?;
+    given(old, |old| L::put_times(old, &encode(before)))?;
     Ok(0)
 }
 
 /// timerfd_gettime(2)
-pub fn timerfd_gettime(fd: i32, to: usize) -> Result<usize> {
-    UserPtr::new(to).write(&encode(timer(fd)?.get()))?;
+pub fn timerfd_gettime<L: Layout>(fd: i32, to: usize) -> Result<usize> {
+    L::put_times(to, &encode(timer(fd)?.get()))?;
     Ok(0)
 }

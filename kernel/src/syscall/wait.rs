@@ -1,7 +1,6 @@
 //! System calls on children and on what was used.
 
 use linux_raw_sys::general::*;
-use zerocopy::IntoBytes;
 
 use super::layout::{Layout, given};
 use super::path::check_flags;
@@ -56,7 +55,13 @@ pub fn wait4<L: Layout>(pid: i32, status: usize, options: u32, usage: usize) -> 
 }
 
 /// waitid(2)
-pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Result<usize> {
+pub fn waitid<L: Layout>(
+    kind: u32,
+    id: i32,
+    info: usize,
+    options: u32,
+    usage: usize,
+) -> Result<usize> {
     let states = WEXITED | WSTOPPED | WCONTINUED;
     check_flags(options, OPTIONS)?;
     if options & states == 0 {
@@ -82,19 +87,19 @@ pub fn waitid(kind: u32, id: i32, info: usize, options: u32, usage: usize) -> Re
     // As on Linux, what was found is written even when there was an error: nothing, then.
     let mut told = Info::child(0, 0, 0, 0, 0, (0, 0));
     if let Ok(Some(found)) = found {
-        UserPtr::new(usage).write_opt(&resource_usage(found.usage, found.usage.times()))?;
+        given(usage, |to| {
+            L::put_words(to, &resource_usage(found.usage, found.usage.times()))
+        })?;
         let (code, status) = found.event;
         told = Info::child(SIGCHLD, code, found.pid, found.uid, status, (0, 0));
     }
     if info != 0 {
         // `si_signo` to `si_status`, and no more.
-        UserSlice::new(info, TOLD).copy_out(&told.as_bytes()[..TOLD])?;
+        let len = L::INFO_DATA + 3 * size_of::<i32>();
+        UserSlice::new(info, len).copy_out(&L::info_bytes(&told)[..len])?;
     }
     found.map(|_| 0)
 }
-
-/// Bytes of a `siginfo_t` that waitid(2) writes.
-const TOLD: usize = 28;
 
 /// getrusage(2)
 pub fn getrusage<L: Layout>(who: i32, to: usize) -> Result<usize> {

@@ -8,7 +8,7 @@ use crate::task::CpuParts;
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
 use super::{count_groups, current, sched};
-use crate::arch::{cpu, smp};
+use crate::arch::{cpu, emulation, smp};
 
 /// The threads that a barrier is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +51,28 @@ pub fn wait(scope: Scope) {
     fence(SeqCst);
 }
 
+/// Waits until every CPU has settled which instructions of programs it executes.
+pub fn settle_instructions() {
+    emulation::settle();
+    fence(SeqCst);
+    let number = LAST.fetch_add(1, SeqCst) + 1;
+    let others = || (0..cpu::count()).filter_map(cpu::get);
+    let is_due = |other: &cpu::Cpu| {
+        other.index() != cpu::this().index() && other.sched().barrier_seen() < number
+    };
+    others()
+        .filter(|other| is_due(other))
+        .for_each(|other| smp::kick(other.index()));
+    for other in others() {
+        while is_due(other) {
+            sched::cond_resched();
+            core::hint::spin_loop();
+        }
+    }
+    // This thread may have come to another CPU meanwhile.
+    emulation::settle();
+}
+
 /// Another CPU wants something of this one, maybe a barrier.
 pub fn interrupt() {
     let seen = &cpu::this().sched();
@@ -59,6 +81,7 @@ pub fn interrupt() {
         fence(SeqCst);
         current().disturb_rseq();
         count_groups::apply_current();
+        emulation::settle();
         seen.set_barrier_seen(last);
     }
 }

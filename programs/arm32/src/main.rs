@@ -4,18 +4,30 @@
 mod calls;
 mod faults;
 mod helpers;
+mod legacy;
+mod objects;
+mod old;
 mod signals;
+mod sockets;
 mod threads;
+mod timers;
+mod trace;
 
 use std::io::Write;
 
 fn main() {
-    let parts: [(&str, fn()); 5] = [
+    let parts: [(&str, fn()); 11] = [
         ("calls", calls::run),
         ("faults", faults::run),
         ("helpers", helpers::run),
+        ("legacy", legacy::run),
+        ("objects", objects::run),
+        ("old", old::run),
         ("signals", signals::run),
+        ("sockets", sockets::run),
         ("threads", threads::run),
+        ("timers", timers::run),
+        ("trace", trace::run),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     if let [what, count] = wanted.as_slice()
@@ -24,7 +36,7 @@ fn main() {
         return calls::null(count.parse().expect("how many calls"));
     }
     for (name, run) in parts {
-        if wanted.is_empty() || wanted.iter().any(|part| part == name) {
+        if wanted.iter().any(|part| part == name) {
             println!("{name}:");
             run();
         }

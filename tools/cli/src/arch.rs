@@ -2,6 +2,9 @@
 
 use clap::ValueEnum;
 
+/// What Debian calls 32-bit Arm, whose programs arm64 machines run too.
+pub const COMPAT: &str = "armhf";
+
 /// An architecture that Stile runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Arch {

@@ -157,7 +157,7 @@ fn configure(
     tree.overlay(&debian.closure("tools", &TOOLS)?)?;
     tree.overlay(set.unpacked)?;
     tree.script("stile/configure", SCRIPT.as_bytes());
-    let words = ["sh", "/stile/configure", arch.debian()];
+    let words = ["sh", "/stile/configure", debian.arch()];
     let job = guest::job(words.into_iter().chain(order.iter().map(String::as_str)));
     let kernel = Kernel::Stile;
     let machine = Machine {

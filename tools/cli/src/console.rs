@@ -149,11 +149,17 @@ fn write(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
     to.flush()
 }
 
+/// The file is no program.
+const ENOEXEC: i32 = 8;
+
 /// Why a program cannot run, in a word or two.
 fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "not found in the guest, or its interpreter is not".into(),
         io::ErrorKind::PermissionDenied => "not executable".into(),
+        _ if error.raw_os_error() == Some(ENOEXEC) => {
+            "no program that this CPU executes: some, such as a64fx, have no 32-bit Arm".into()
+        }
         _ => error.to_string(),
     }
 }

@@ -63,6 +63,11 @@ impl<'a> Debian<'a> {
         }
     }
 
+    /// Debian's architecture.
+    pub fn arch(&self) -> &str {
+        &self.arch
+    }
+
     /// Whether a package is in the cache.
     pub fn cached(&self, name: &str) -> bool {
         self.place(name).is_dir()

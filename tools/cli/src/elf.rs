@@ -7,7 +7,7 @@ use object::Endianness;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
-use crate::arch::Arch;
+use crate::arch::{Arch, COMPAT};
 
 /// An ELF program for an architecture that Stile runs on.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Program {
     /// What Debian calls what it was built for.
     pub fn debian(&self) -> &'static str {
         if self.compat {
-            "armhf"
+            COMPAT
         } else {
             self.arch.debian()
         }

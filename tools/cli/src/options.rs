@@ -101,7 +101,7 @@ pub struct RunOptions {
     /// Put a host file or folder into the guest, by default below /host, where programs start
     #[arg(long, value_name = "HOST[:GUEST]")]
     pub copy: Vec<String>,
-    /// Put a Debian package and all that it needs into the guest
+    /// Put a Debian package and all that it needs into the guest; NAME:armhf is that of 32-bit Arm
     #[arg(long, value_name = "NAME")]
     pub package: Vec<String>,
     /// After the program, print the crossings it made on stderr

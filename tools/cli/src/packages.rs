@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::arch::Arch;
+use crate::arch::{Arch, COMPAT};
 use crate::configure;
 use crate::debian::{Debian, SOURCES};
 use crate::initramfs::Initramfs;
@@ -120,20 +120,42 @@ pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
 }
 
 /// Lays these packages and all that they depend on, as the user names them, over a guest's tree,
-/// and what their configuration writes.
+/// and what their configuration writes. A file that packages of two architectures have is that of
+/// the machine's own.
 pub fn install(
     project: &Project,
     arch: Arch,
     names: &[String],
     tree: &mut Initramfs,
 ) -> Result<()> {
-    names.iter().try_for_each(|name| check(name))?;
-    let all: Vec<&str> = names
-        .iter()
-        .map(String::as_str)
-        .chain([ESSENTIAL])
-        .collect();
-    let debian = Debian::new(project, SUITE, arch.debian());
+    let (mut own, mut compat) = (Vec::new(), Vec::new());
+    for name in names {
+        let (name, of) = name.split_once(':').unwrap_or((name, arch.debian()));
+        check(name)?;
+        match of {
+            of if of == arch.debian() => own.push(name),
+            COMPAT if arch == Arch::Arm64 => compat.push(name),
+            _ => bail!("packages of {of} do not run on {}", arch.debian()),
+        }
+    }
+    for (debian, names) in [(COMPAT, compat), (arch.debian(), own)] {
+        if !names.is_empty() {
+            let debian = Debian::new(project, SUITE, debian);
+            install_of(project, arch, &debian, &names, tree)?;
+        }
+    }
+    Ok(())
+}
+
+/// The same with the packages of one architecture.
+fn install_of(
+    project: &Project,
+    arch: Arch,
+    debian: &Debian,
+    names: &[&str],
+    tree: &mut Initramfs,
+) -> Result<()> {
+    let all: Vec<&str> = names.iter().copied().chain([ESSENTIAL]).collect();
     let name = names.join("_");
     let unpacked = debian.closure(&format!("unpacked/{name}"), &all)?;
     tree.overlay(&unpacked)?;
@@ -142,7 +164,7 @@ pub fn install(
         packages: &all,
         unpacked: &unpacked,
     };
-    configure::install(project, &debian, arch, &set, tree)
+    configure::install(project, debian, arch, &set, tree)
 }
 
 /// The source of a package, as its authors released it.

@@ -10,6 +10,7 @@ mod compat_info;
 mod copies;
 mod cpus;
 mod delivery;
+pub mod emulation;
 mod interrupted;
 #[cfg(target_os = "none")]
 mod lang;
@@ -33,7 +34,7 @@ pub mod vdso;
 pub mod virt;
 pub mod work;
 
-pub use compat_info::compat_info;
+pub use compat_info::{compat_info, native_info};
 pub use syscall::{Call, Syscall, SyscallTable};
 
 #[cfg(all(target_arch = "aarch64", target_os = "none"))]

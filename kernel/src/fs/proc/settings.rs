@@ -2,6 +2,7 @@
 
 use super::super::seq_file::{Node, Text};
 use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
+use crate::arch::{COMPAT_CALLS, EMULATIONS};
 use crate::errno::{Errno, Result};
 use crate::fs::aio;
 use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
@@ -12,7 +13,7 @@ use crate::net::options::DEFAULT_BUFFER;
 use crate::net::unix::datagram;
 use crate::sync::Once;
 use crate::syscall::syslog;
-use crate::task::{core_name, coredump, pid_table, real_time, require, sched, uts};
+use crate::task::{core_name, coredump, membarrier, pid_table, real_time, require, sched, uts};
 use crate::{log, put, random};
 use Node::{Directory, File, Line, Number, Numbers, Setting, Together};
 use abi::sysctl::{Invalid, sysctl};
@@ -30,8 +31,40 @@ macro_rules! fixed {
     };
 }
 
+/// An emulation in `/proc/sys/abi`, by its place among the architecture's.
+macro_rules! emulation {
+    ($place:literal, $name:literal) => {
+        (
+            $name,
+            Numbers(
+                |text| put!(text, "{}\n", EMULATIONS[$place].mode()),
+                |_, mode| {
+                    EMULATIONS[$place].set_mode(mode as usize);
+                    membarrier::settle_instructions();
+                    Ok(())
+                },
+                sysctl(concat!("abi/", $name)),
+            ),
+        )
+    };
+}
+
 /// The members of `/proc/sys`.
-pub const SYS: &[(&str, Node)] = &[
+pub const SYS: &[(&str, Node)] = match COMPAT_CALLS {
+    true => ALL,
+    false => ALL.split_at(1).1,
+};
+
+/// The same, where programs of 32 bits run.
+const ALL: &[(&str, Node)] = &[
+    (
+        "abi",
+        Directory(&[
+            emulation!(0, "cp15_barrier"),
+            emulation!(1, "setend"),
+            emulation!(2, "swp"),
+        ]),
+    ),
     (
         "fs",
         Directory(&[

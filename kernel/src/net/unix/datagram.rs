@@ -328,7 +328,8 @@ impl Socket for Datagram {
         let (options, channel) = (&self.base.options, &self.inbox.channel);
         channel.set_wants_credentials(options.wants_credentials());
         channel.set_filtered(self.base.is_filtered());
-        channel.set_wants_times(options.stamping.wants_arrival());
+        // SO_TIMESTAMPING alone stamps nothing here, as on Linux.
+        channel.set_wants_times(options.stamping.asks_arrival());
     }
 }
 

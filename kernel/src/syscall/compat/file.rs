@@ -1,16 +1,12 @@
-//! Files: calls that 64-bit programs make by another name, and structures that 32 bits lay out
-//! otherwise.
+//! Files: calls that 64-bit programs make by another name, and offsets of 64 bits.
 
 use linux_raw_sys::general::*;
-use zerocopy::{Immutable, IntoBytes};
 
 use crate::errno::{Errno, Result};
-use crate::fs::Dentry;
-use crate::fs::inode::{Attr, Time};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::syscall::layout::{Compat, Layout, given};
-use crate::syscall::path::{self, check_flags, file as file_of};
+use crate::syscall::path::file as file_of;
 use crate::syscall::poll::{Deadline, poll_until};
 use crate::syscall::{dir, epoll, fd, file, inotify, memory, pipe, poll as waiting, stat};
 
@@ -181,6 +177,40 @@ pub fn arm_sync_file_range(
     file::sync_file_range(fd, wide(low, high), wide(len_low, len_high), flags)
 }
 
+pub fn readahead(fd: i32, _pair: u32, low: u32, high: u32, count: usize) -> Result<usize> {
+    file::readahead(fd, wide(low, high), count)
+}
+
+pub fn preadv(fd: i32, vector: usize, count: usize, low: u32, high: u32) -> Result<usize> {
+    file::preadv::<Compat>(fd, vector, count, wide(low, high))
+}
+
+pub fn pwritev(fd: i32, vector: usize, count: usize, low: u32, high: u32) -> Result<usize> {
+    file::pwritev::<Compat>(fd, vector, count, wide(low, high))
+}
+
+pub fn preadv2(
+    fd: i32,
+    vector: usize,
+    count: usize,
+    low: u32,
+    high: u32,
+    flags: u32,
+) -> Result<usize> {
+    file::preadv2::<Compat>(fd, vector, count, wide(low, high), 0, flags)
+}
+
+pub fn pwritev2(
+    fd: i32,
+    vector: usize,
+    count: usize,
+    low: u32,
+    high: u32,
+    flags: u32,
+) -> Result<usize> {
+    file::pwritev2::<Compat>(fd, vector, count, wide(low, high), 0, flags)
+}
+
 pub fn mmap2(
     address: usize,
     len: usize,
@@ -190,115 +220,6 @@ pub fn mmap2(
     page: usize,
 ) -> Result<usize> {
     memory::mmap(address, len, protection, flags, fd, page * PAGE_SIZE)
-}
-
-/// F_GETLK64, F_SETLK64 and F_SETLKW64, whose structure is that of 64-bit programs' F_GETLK and its
-/// kin.
-const LOCKS: core::ops::RangeInclusive<u32> = 12..=14;
-
-pub fn fcntl64(fd: i32, command: u32, argument: usize) -> Result<usize> {
-    match command {
-        F_GETLK | F_SETLK | F_SETLKW => Err(Errno::EINVAL),
-        command if LOCKS.contains(&command) => {
-            fd::fcntl(fd, command - LOCKS.start() + F_GETLK, argument)
-        }
-        command => fd::fcntl(fd, command, argument),
-    }
-}
-
-/// `struct stat64` (arch/arm/include/uapi/asm/stat.h).
-#[repr(C)]
-#[derive(IntoBytes, Immutable)]
-struct Stat64 {
-    device: u64,
-    pad0: u32,
-    low_inode: u32,
-    mode: u32,
-    links: u32,
-    uid: u32,
-    gid: u32,
-    rdev: u64,
-    pad3: u64,
-    size: i64,
-    block_size: u32,
-    pad4: u32,
-    blocks: u64,
-    times: [[u32; 2]; 3],
-    inode: u64,
-}
-
-const _: () = assert!(size_of::<Stat64>() == 104);
-
-fn write_stat64(attr: &Attr, to: usize) -> Result<usize> {
-    let pair = |time: Time| [time.seconds as u32, time.nanoseconds];
-    UserPtr::new(to).write(&Stat64 {
-        device: attr.device,
-        pad0: 0,
-        low_inode: attr.inode as u32,
-        mode: attr.mode,
-        links: attr.links,
-        uid: attr.uid,
-        gid: attr.gid,
-        rdev: attr.rdev,
-        pad3: 0,
-        size: attr.size as i64,
-        block_size: PAGE_SIZE as u32,
-        pad4: 0,
-        blocks: attr.blocks,
-        times: [pair(attr.accessed), pair(attr.modified), pair(attr.changed)],
-        inode: attr.inode,
-    })?;
-    Ok(0)
-}
-
-pub fn fstatat64(directory: i32, path: usize, to: usize, flags: u32) -> Result<usize> {
-    check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH)?;
-    write_stat64(&path::resolve(directory, path, flags)?.inode().attr(), to)
-}
-
-pub fn stat64(path: usize, to: usize) -> Result<usize> {
-    fstatat64(AT_FDCWD, path, to, 0)
-}
-
-pub fn lstat64(path: usize, to: usize) -> Result<usize> {
-    fstatat64(AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW)
-}
-
-pub fn fstat64(fd: i32, to: usize) -> Result<usize> {
-    write_stat64(&file_of(fd)?.dentry().inode().attr(), to)
-}
-
-/// Bytes of `struct statfs64`, and as some programs count them.
-const STATFS64: [usize; 2] = [84, 88];
-
-fn write_statfs64(dentry: &Dentry, size: usize, to: usize) -> Result<usize> {
-    if !STATFS64.contains(&size) {
-        return Err(Errno::EINVAL);
-    }
-    let fs = dentry.inode().fs_stat();
-    let halves = |value: u64| [value as u32, (value >> 32) as u32];
-    let mut words = [0u32; STATFS64[0] / 4];
-    words[0] = fs.magic as u32;
-    words[1] = PAGE_SIZE as u32;
-    for (at, value) in [fs.blocks, fs.free, fs.free, fs.blocks, fs.free]
-        .into_iter()
-        .enumerate()
-    {
-        words[2 + 2 * at..][..2].copy_from_slice(&halves(value));
-    }
-    words[12] = dentry.inode().attr().device as u32;
-    words[14] = crate::fs::walk::NAME_MAX as u32;
-    words[15] = PAGE_SIZE as u32;
-    UserPtr::new(to).write(&words)?;
-    Ok(0)
-}
-
-pub fn statfs64(path: usize, size: usize, to: usize) -> Result<usize> {
-    write_statfs64(&*path::resolve(AT_FDCWD, path, 0)?, size, to)
-}
-
-pub fn fstatfs64(fd: i32, size: usize, to: usize) -> Result<usize> {
-    write_statfs64(file_of(fd)?.dentry(), size, to)
 }
 
 pub fn poll(fds: usize, count: usize, milliseconds: i32) -> Result<usize> {

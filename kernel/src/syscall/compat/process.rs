@@ -7,7 +7,8 @@ use crate::errno::{Errno, Result};
 use crate::mm::frame;
 use crate::mm::user::UserPtr;
 use crate::syscall::layout::{Compat, Layout};
-use crate::syscall::{limits, process, signal};
+use crate::syscall::sched::{PRIO_PROCESS, setpriority};
+use crate::syscall::{limits, process};
 use crate::task::clock::{self, SECOND};
 use crate::task::wait_queue::{WaitError, WaitQueue};
 use crate::task::{current, loadavg, sched};
@@ -24,8 +25,14 @@ pub fn getpgrp() -> Result<usize> {
     process::getpgid(0)
 }
 
-pub fn sigreturn() -> Result<usize> {
-    signal::return_from_handler::<Compat>(false)
+/// Adds to the caller's nice value.
+pub fn nice(more: i32) -> Result<usize> {
+    let nice = current().nice() + more.clamp(-40, 40);
+    let changed = setpriority(PRIO_PROCESS, 0, nice);
+    changed.map_err(|error| match error {
+        Errno::EACCES => Errno::EPERM,
+        error => error,
+    })
 }
 
 pub fn pause() -> Result<usize> {

@@ -9,7 +9,7 @@ mod pending;
 mod send;
 mod stop;
 
-pub use crate::arch::compat_info;
+pub use crate::arch::{compat_info, native_info};
 pub use action::{Action, Actions, Default, SIG_DFL, SIG_IGN, default_of};
 pub use altstack::Altstack;
 pub use deliver::{begin_again, deliver, take, take_back, with_mask};

@@ -108,7 +108,7 @@ pub(super) fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     frame.set_sp(base);
     frame.x[compat::LR] = link;
     frame.pc = delivery.handler & !1;
-    frame.pstate &= !(pstate::IT | pstate::THUMB);
+    frame.pstate &= !(pstate::IT | pstate::THUMB | pstate::BIG_ENDIAN);
     if thumb {
         frame.pstate |= pstate::THUMB;
     }
@@ -188,11 +188,8 @@ pub(super) fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
     let at = context_at(frame, with_info);
     let mut context = Context::new_zeroed();
     crate::mm::user::UserSlice::new(at, size_of::<Context>()).copy_in(context.as_mut_bytes())?;
-    let cpsr = context.cpsr as usize;
-    if cpsr & (pstate::COMPAT_MODE | pstate::COMPAT_MASKS) != pstate::COMPAT_USER
-        || context.vfp.magic != VFP_MAGIC
-        || context.vfp.size as usize != size_of::<Vfp>()
-    {
+    let pstate = pstate::of_compat(context.cpsr as usize).ok_or(Errno::EFAULT)?;
+    if context.vfp.magic != VFP_MAGIC || context.vfp.size as usize != size_of::<Vfp>() {
         return Err(Errno::EFAULT);
     }
     let mut state = FpState::new();
@@ -207,7 +204,7 @@ pub(super) fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
         *register = *value as usize;
     }
     frame.pc = context.registers[15] as usize;
-    frame.pstate = pstate::COMPAT_USER | cpsr & pstate::COMPAT_FREE;
+    frame.pstate = pstate;
     frame.clear_syscall();
     Ok(())
 }

@@ -1,15 +1,16 @@
 //! Instructions of programs that trap and that the kernel executes in their stead: reads of ID
-//! registers.
+//! registers, and what 32-bit programs may still use ([`compat_emulate`]).
 //!
 //! With FEAT_IDST such a read is an exception of class 0x18 that carries the register; without, it
 //! is an undefined instruction that has to be read from the program's memory. Both end in [`read`].
 //! The policy `idreg` has settled at boot which hooks an undefined instruction meets: `direct` asks
 //! a static one and takes no lock; `locked` walks a list of hooks under one global lock, as Linux
-//! did until 6.1. The exception that carries the register never met that list in Linux either
+//! did until 6.1: a read of an ID register then pays for each hook of other instructions. The exception that carries the register never met that list in Linux either
 //! (`sys64_hooks` is a constant array), so on CPUs with FEAT_IDST the two are alike.
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
+use super::compat_emulate::{self, EMULATIONS};
 use super::cpu;
 use super::frame::{Frame, pstate};
 use super::uaccess;
@@ -34,16 +35,20 @@ impl Policy {
 
 /// An instruction that a hook takes: those whose masked bits agree, in a program state whose masked
 /// bits agree.
-struct Hook {
-    mask: u32,
-    value: u32,
-    pstate_mask: usize,
-    pstate_value: usize,
-    run: fn(&mut Frame, u32) -> bool,
+pub(super) struct Hook {
+    /// The place in [`EMULATIONS`] of what it is a part of, if it can be switched off.
+    pub(super) emulation: Option<usize>,
+    pub(super) mask: u32,
+    pub(super) value: u32,
+    pub(super) pstate_mask: usize,
+    pub(super) pstate_value: usize,
+    /// Executes the instruction; false if it stays undefined.
+    pub(super) run: fn(&mut Frame, u32) -> bool,
 }
 
 /// MRS from Op0=3, Op1=0, CRn=0, in AArch64.
 const MRS: Hook = Hook {
+    emulation: None,
     mask: 0xffff_f000,
     value: 0xd538_0000,
     pstate_mask: pstate::AARCH32,
@@ -51,16 +56,14 @@ const MRS: Hook = Hook {
     run: read_by_instruction,
 };
 
-/// The hooks of `locked`: a list, so that a new one costs every instruction.
-struct Hooks {
-    first: &'static Hook,
-    next: Option<&'static Hooks>,
-}
+/// The hooks of 32-bit programs.
+static COMPAT_HOOKS: [Hook; compat_emulate::HOOKS.len()] = compat_emulate::HOOKS;
 
-static LIST: Mutex<Hooks> = Mutex::new(Hooks {
-    first: &MRS,
-    next: None,
-});
+/// The hooks of `locked`: a list to the first place without one, so that each costs every
+/// instruction.
+type Hooks = [Option<&'static Hook>; 1 + COMPAT_HOOKS.len()];
+
+static LIST: Mutex<Hooks> = Mutex::new([None; _]);
 
 /// How an undefined instruction is looked up; settled at boot, before programs run.
 static LOOK_UP: AtomicPtr<()> = AtomicPtr::new(direct as *mut ());
@@ -74,6 +77,15 @@ pub(super) fn init(policy: Policy) {
         Policy::Locked => locked,
     };
     LOOK_UP.store(look_up as *mut (), Relaxed);
+    register();
+}
+
+/// Puts the hooks that are on into the list.
+pub(super) fn register() {
+    let mut list = LIST.lock();
+    let compat = COMPAT_HOOKS.iter().filter(|hook| hook.is_on());
+    let mut hooks = core::iter::once(&MRS).chain(compat);
+    list.fill_with(|| hooks.next());
 }
 
 fn look_up(frame: &mut Frame, word: u32) -> bool {
@@ -83,39 +95,51 @@ fn look_up(frame: &mut Frame, word: u32) -> bool {
 }
 
 fn direct(frame: &mut Frame, word: u32) -> bool {
-    MRS.takes(frame, word) && (MRS.run)(frame, word)
+    if MRS.takes(frame, word) {
+        return (MRS.run)(frame, word);
+    }
+    frame.is_compat() && direct_compat(frame, word)
+}
+
+#[cold]
+#[inline(never)]
+fn direct_compat(frame: &mut Frame, word: u32) -> bool {
+    let mut hooks = COMPAT_HOOKS.iter().filter(|hook| hook.is_on());
+    let hook = hooks.find(|hook| hook.takes(frame, word));
+    hook.is_some_and(|hook| (hook.run)(frame, word))
 }
 
 fn locked(frame: &mut Frame, word: u32) -> bool {
-    let hook = {
-        let list = LIST.lock();
-        let mut at = Some(&*list);
-        let mut found = None;
-        while let Some(hooks) = at {
-            if hooks.first.takes(frame, word) {
-                found = Some(hooks.first);
-            }
-            at = hooks.next;
+    let mut found = None;
+    for hook in LIST.lock().iter().map_while(|hook| *hook) {
+        if hook.takes(frame, word) {
+            found = Some(hook);
         }
-        found
-    };
-    hook.is_some_and(|hook| (hook.run)(frame, word))
+    }
+    found.is_some_and(|hook| (hook.run)(frame, word))
 }
 
 impl Hook {
     fn takes(&self, frame: &Frame, word: u32) -> bool {
         word & self.mask == self.value && frame.pstate & self.pstate_mask == self.pstate_value
     }
+
+    fn is_on(&self) -> bool {
+        self.emulation.is_none_or(|place| EMULATIONS[place].is_on())
+    }
 }
 
 /// An undefined instruction. Returns false if it stays undefined.
 pub(super) fn undefined(frame: &mut Frame) -> bool {
-    if frame.pstate & pstate::AARCH32 != 0 || !frame.pc().is_multiple_of(4) {
+    if frame.is_compat() {
+        // The instruction may be executed but not read, or is gone meanwhile.
+        return compat_emulate::instruction(frame).is_ok_and(|word| look_up(frame, word));
+    }
+    if !frame.pc().is_multiple_of(4) {
         return false;
     }
     match uaccess::load_u32(frame.pc()) {
         Ok(word) => look_up(frame, u32::from_le(word)),
-        // The instruction may be executed but not read, or is gone meanwhile.
         Err(_) => false,
     }
 }
@@ -144,6 +168,60 @@ crate::selftest! {
         let gone = [AT, AT + 2, super::USER_END, usize::MAX & !3].map(execute);
         mm::deactivate();
         assert_eq!((there, gone), ((true, 4, true), [(false, 0, false); 4]));
+    }
+
+    fn what_32_bit_programs_have_lost_is_executed_where_it_is_on() {
+        use crate::arch::PAGE_SIZE;
+        use crate::mm::{self, Removed, MapRequest, Place, SpaceUser};
+        const DATA: usize = 0x2000_0000;
+        const SWP: usize = 2;
+        let memory = SpaceUser::new(super::USER_END).unwrap();
+        let request = MapRequest::anonymous(Place::Fixed(DATA), PAGE_SIZE);
+        memory.map(request, &mut Removed::new()).unwrap();
+        memory.clone().activate();
+        // r2 goes to where r3 points, and what was there to r1: a word or a byte.
+        let cases = [
+            (0xe103_1092, 0, Some((0x1122_3344, 0xaabb_ccdd))),
+            (0xe143_1092, 1, Some((0x33, 0x1122_dd44))),
+            // Where zero was the result, which it was not; never.
+            (0x0103_1092, 0, Some((9, 0x1122_3344))),
+            (0xf103_1092, 0, None),
+        ];
+        let run = |look_up: LookUp, on: usize| {
+            EMULATIONS[SWP].set_mode(on);
+            cases.map(|(word, offset, _)| {
+                memory.write(DATA, &0x1122_3344u32.to_le_bytes()).unwrap();
+                let mut frame = Frame::compat(DATA, 0);
+                frame.x[1..4].copy_from_slice(&[9, 0xaabb_ccdd, DATA + offset]);
+                let done = look_up(&mut frame, word) && frame.pc() == DATA + 4;
+                let data = uaccess::load_u32(DATA).unwrap_or(0);
+                done.then_some((frame.x[1] as u32, data))
+            })
+        };
+        let looks: [LookUp; 2] = [direct, locked];
+        let on = looks.map(|look_up| run(look_up, 1));
+        let off = looks.map(|look_up| run(look_up, 0));
+        mm::deactivate();
+        assert_eq!(on, [cases.map(|(.., found)| found); 2]);
+        assert_eq!(off, [[None; 4]; 2]);
+        // DMB, DSB and ISB by CP15; SETEND BE in Arm and Thumb instructions, and LE.
+        let others = [
+            (0xee07_0fba, 0, (4, false)),
+            (0xee07_0f9a, 0, (4, false)),
+            (0xee07_0f95, 0, (4, false)),
+            (0xf101_0200, 0, (4, true)),
+            (0xb658, pstate::THUMB, (2, true)),
+            (0xf101_0000, pstate::BIG_ENDIAN, (4, false)),
+        ];
+        for look_up in looks {
+            let found = others.map(|(word, state, _)| {
+                let mut frame = Frame::compat(DATA, 0);
+                frame.pstate |= state;
+                let done = look_up(&mut frame, word);
+                (if done { frame.pc() - DATA } else { 0 }, frame.pstate & pstate::BIG_ENDIAN != 0)
+            });
+            assert_eq!(found, others.map(|(.., found)| found));
+        }
     }
 }
 

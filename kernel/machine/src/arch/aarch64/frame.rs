@@ -94,19 +94,28 @@ pub(super) mod pstate {
     /// AArch32's user mode: bits 4 to 0 (C5.2.20, "When exception taken from AArch32 state").
     pub const COMPAT_USER: usize = 0b10000;
     /// The bits of the mode.
-    pub const COMPAT_MODE: usize = 0b11111;
+    const COMPAT_MODE: usize = 0b11111;
     /// AArch32: Thumb instructions.
     pub const THUMB: usize = 1 << 5;
     /// AArch32: fast interrupts, interrupts and asynchronous aborts are masked.
-    pub const COMPAT_MASKS: usize = 7 << 6;
+    const COMPAT_MASKS: usize = 7 << 6;
     /// AArch32: the state of an If-Then block.
     pub const IT: usize = 0x3f << 10 | 3 << 25;
     /// AArch32: greater-or-equal and saturation flags.
     const GE_Q: usize = 0xf << 16 | 1 << 27;
     /// AArch32: speculative store bypass is safe.
     const NARROW_SSBS: usize = 1 << 23;
-    /// What a 32-bit program may set by sigreturn.
-    pub const COMPAT_FREE: usize = NZCV | GE_Q | IT | THUMB | NARROW_SSBS | 1 << 21;
+    /// AArch32: data are big-endian.
+    pub const BIG_ENDIAN: usize = 1 << 9;
+    /// What a 32-bit program may set.
+    const COMPAT_FREE: usize = NZCV | GE_Q | IT | THUMB | NARROW_SSBS | BIG_ENDIAN | 1 << 21;
+
+    /// What a 32-bit program may have of the state `wanted`. None if that is not its mode with
+    /// nothing masked.
+    pub fn of_compat(wanted: usize) -> Option<usize> {
+        let allowed = wanted & (COMPAT_MODE | COMPAT_MASKS) == COMPAT_USER;
+        allowed.then_some(COMPAT_USER | wanted & COMPAT_FREE)
+    }
 }
 
 impl Frame {

@@ -8,7 +8,7 @@ use super::fp::{self, FpState};
 use super::frame::{Frame, REGISTERS, pstate};
 use super::syscall::NATIVE;
 use super::thread::ThreadState;
-use super::{compat, pauth, points, sve, sve_set};
+use super::{compat, compat_regset, pauth, points, sve, sve_set};
 use crate::arch::Call;
 use crate::arch::syscall::UNKNOWN;
 use crate::arch::task;
@@ -35,8 +35,9 @@ const VECTORS: usize = 512;
 const FLOATING_SIZE: usize = VECTORS + 16;
 
 /// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
-pub fn slot(kind: u32) -> usize {
+pub fn slot(state: &ThreadState, kind: u32) -> usize {
     match kind {
+        _ if state.is_compat() => 4,
         GENERAL | THREAD_POINTER => 8,
         pauth::note::MASK | pauth::note::ENABLED_KEYS => 8,
         SVE | pauth::note::ADDRESS_KEYS | pauth::note::GENERIC_KEYS => sve::QUAD,
@@ -107,6 +108,12 @@ pub fn get(state: &ThreadState, kind: u32) -> Result<Vec<u8>> {
         .try_reserve_exact(FLOATING_SIZE)
         .map_err(|_| Errno::ENOMEM)?;
     match kind {
+        GENERAL if state.is_compat() => compat_regset::general(state, &mut bytes),
+        compat_regset::VFP if state.is_compat() => compat_regset::vfp(state, &mut bytes),
+        FLOATING | SVE if state.is_compat() => return Err(Errno::EINVAL),
+        THREAD_POINTER if state.is_compat() => {
+            bytes.extend_from_slice(&state.compat_tls().to_ne_bytes());
+        }
         GENERAL => state.with_stopped_frame(|frame| {
             bytes.extend_from_slice(frame.registers().as_bytes());
         }),
@@ -154,6 +161,11 @@ pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
     let len = bytes.len().min(whole.len());
     whole[..len].copy_from_slice(&bytes[..len]);
     match kind {
+        GENERAL if state.is_compat() => compat_regset::set_general(state, &whole)?,
+        compat_regset::VFP => compat_regset::set_vfp(state, &whole)?,
+        THREAD_POINTER if state.is_compat() => {
+            state.set_tls(u32::read_from_bytes(&whole).unwrap_or(0) as usize);
+        }
         GENERAL => {
             let registers =
                 <[usize; REGISTERS]>::read_from_bytes(&whole).map_err(|_| Errno::EINVAL)?;

@@ -236,6 +236,11 @@ impl ThreadState {
         unsafe { (*(self.top as *const StackTop)).frame.is_compat() }
     }
 
+    /// The thread pointer of a 32-bit program.
+    pub fn compat_tls(&self) -> u32 {
+        self.compat_tls.load(Relaxed) as u32
+    }
+
     fn set_wide_tls(&self, tls: usize) {
         self.tls.store(tls, Relaxed);
         if self.is_current() {

@@ -99,6 +99,8 @@ pub static ABIS: &[super::Abi] = &[super::Abi {
 }];
 /// Whether tables of system calls hold those of 32-bit programs.
 pub const COMPAT_CALLS: bool = false;
+/// Instructions that the kernel executes for programs where it is told to.
+pub static EMULATIONS: &[super::emulation::Emulation] = &[];
 /// What Linux calls its source of time.
 pub const CLOCK_SOURCE: &str = "host";
 /// What uname calls the machine.

@@ -26,7 +26,7 @@ pub fn own_others() -> Result<Vec<(u32, Vec<u8>)>> {
 }
 
 /// Bytes of one slot of a set.
-pub fn slot(_kind: u32) -> usize {
+pub fn slot(_state: &ThreadState, _kind: u32) -> usize {
     8
 }
 

@@ -39,7 +39,7 @@ const VECTOR_HEAD: usize = size_of::<Control>();
 const LONGEST: usize = 8192;
 
 /// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
-pub fn slot(kind: u32) -> usize {
+pub fn slot(_state: &ThreadState, kind: u32) -> usize {
     if kind == VECTOR { 4 } else { 8 }
 }
 

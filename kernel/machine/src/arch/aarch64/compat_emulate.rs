@@ -1,0 +1,202 @@
+//! Instructions of 32-bit programs that Armv8 has given up, or may have: SWP and SWPB, barriers by
+//! CP15, SETEND (`Documentation/arch/arm64/legacy_instructions.rst`).
+
+use core::arch::asm;
+
+use linux_raw_sys::general::{SEGV_ACCERR, SIGSEGV};
+
+use super::cpu;
+use super::emulate::{Hook, register};
+use super::frame::{Frame, pstate};
+use super::sysreg::{isb, read, write};
+use super::uaccess::{self, Faulted};
+use crate::arch::emulation::Emulation;
+use crate::arch::task;
+use crate::mm::fault::{Access, Signal};
+use crate::upcall;
+use crossings::Kind;
+
+/// SCTLR_EL1.CP15BEN and SED (D24.2.118).
+const CP15BEN: usize = 1 << 5;
+const SED: usize = 1 << 8;
+
+/// In the order of their names in `/proc/sys/abi`: cp15_barrier, setend, swp.
+pub static EMULATIONS: &[Emulation] = &ALL;
+static ALL: [Emulation; 3] = [
+    Emulation::new(false, register, |on| set_control(CP15BEN, on)),
+    Emulation::new(false, register, |on| set_control(SED, !on)),
+    // No CPU of Armv8 has SWP.
+    Emulation::new(true, register, |_| {}),
+];
+
+/// Sets a bit of this CPU's SCTLR_EL1, or clears it.
+fn set_control(bit: usize, on: bool) {
+    let before = read!("sctlr_el1");
+    let after = if on { before | bit } else { before & !bit };
+    if after != before {
+        // SAFETY: the bits say what programs may execute, and nothing else.
+        unsafe { write!("sctlr_el1", after) };
+        isb();
+    }
+}
+
+/// The state of a 32-bit program, with Arm instructions and with Thumb's.
+const STATE: usize = pstate::AARCH32 | pstate::THUMB;
+const ARM: usize = pstate::AARCH32;
+const THUMB: usize = STATE;
+
+const fn hook(
+    emulation: usize,
+    [mask, value]: [u32; 2],
+    state: usize,
+    run: fn(&mut Frame, u32) -> bool,
+) -> Hook {
+    Hook {
+        emulation: Some(emulation),
+        mask,
+        value,
+        pstate_mask: STATE,
+        pstate_value: state,
+        run,
+    }
+}
+
+/// The hooks, by the place of what they emulate (Arm ARM F5.1).
+pub(super) const HOOKS: [Hook; 5] = [
+    // MCR p15, 0, Rt, c7, c10, 4 and 5: DSB and DMB.
+    hook(0, [0x0fff_0fdf, 0x0e07_0f9a], ARM, barrier),
+    // MCR p15, 0, Rt, c7, c5, 4: ISB.
+    hook(0, [0x0fff_0fff, 0x0e07_0f95], ARM, barrier),
+    hook(1, [0xffff_fdff, 0xf101_0000], ARM, |frame, word| {
+        set_endianness(frame, word >> 9 & 1 != 0, 4)
+    }),
+    hook(1, [0xffff_fff7, 0x0000_b650], THUMB, |frame, word| {
+        set_endianness(frame, word >> 3 & 1 != 0, 2)
+    }),
+    hook(2, [0x0fb0_0ff0, 0x0100_0090], ARM, swap),
+];
+
+/// The instruction that a 32-bit program came to: in Thumb's of 32 bits the first half is the upper
+/// one.
+pub(super) fn instruction(frame: &Frame) -> Result<u32, Faulted> {
+    let half = |at: usize| {
+        let word = uaccess::load_u32(at & !3)?;
+        Ok(word >> (8 * (at & 2)) & 0xffff)
+    };
+    let pc = frame.pc();
+    if frame.pstate & pstate::THUMB == 0 {
+        return if pc.is_multiple_of(4) {
+            uaccess::load_u32(pc)
+        } else {
+            Err(Faulted)
+        };
+    }
+    let first = half(pc & !1)?;
+    // Those that begin with 0b11101 and above have 32 bits.
+    if first >> 11 < 0b11101 {
+        return Ok(first);
+    }
+    Ok(first << 16 | half((pc & !1) + 2)?)
+}
+
+/// Whether the condition of an Arm instruction holds (F2.3.1); None for what has none.
+fn condition(frame: &Frame, word: u32) -> Option<bool> {
+    let flag = |bit: u32| frame.pstate >> bit & 1 != 0;
+    let (n, z, c, v) = (flag(31), flag(30), flag(29), flag(28));
+    let kind = word >> 28;
+    let holds = match kind >> 1 {
+        0 => z,
+        1 => c,
+        2 => n,
+        3 => v,
+        4 => c && !z,
+        5 => n == v,
+        6 => n == v && !z,
+        _ if kind == 0xf => return None,
+        _ => return Some(true),
+    };
+    Some(holds != (kind & 1 != 0))
+}
+
+fn skip(frame: &mut Frame) -> bool {
+    frame.skip_instruction();
+    cpu::this().crossings().add(Kind::EmulatedOther);
+    true
+}
+
+/// A barrier by CP15.
+fn barrier(frame: &mut Frame, word: u32) -> bool {
+    match condition(frame, word) {
+        None => return false,
+        // An exception and its return are as good as ISB.
+        // SAFETY: a barrier.
+        Some(true) => unsafe { asm!("dsb sy", options(nostack, preserves_flags)) },
+        Some(false) => {}
+    }
+    skip(frame)
+}
+
+/// SETEND, of so many bytes.
+fn set_endianness(frame: &mut Frame, big: bool, len: usize) -> bool {
+    frame.pstate &= !(pstate::BIG_ENDIAN | pstate::SS);
+    if big {
+        frame.pstate |= pstate::BIG_ENDIAN;
+    }
+    frame.pc += len;
+    cpu::this().crossings().add(Kind::EmulatedOther);
+    true
+}
+
+/// SWP and SWPB: Rt gets what is at Rn, which gets Rt2.
+fn swap(frame: &mut Frame, word: u32) -> bool {
+    match condition(frame, word) {
+        None => return false,
+        Some(false) => return skip(frame),
+        Some(true) => {}
+    }
+    let register = |shift: u32| (word >> shift & 0xf) as usize;
+    let value = |number: usize| match number {
+        // As an operand it is two instructions further (F1.4).
+        15 => frame.pc as u32 + 8,
+        number => frame.x[number] as u32,
+    };
+    let (address, new) = (value(register(16)) as usize, value(register(0)));
+    let byte = word & 1 << 22 != 0;
+    match exchange(address, new, byte) {
+        Ok(None) => {}
+        Ok(Some(old)) => {
+            if let Some(target) = frame.x.get_mut(register(12)).filter(|_| register(12) < 15) {
+                *target = old as usize;
+            }
+            return skip(frame);
+        }
+        Err(Faulted) => fault(address),
+    }
+    // It is executed again, or a signal is due.
+    true
+}
+
+/// Exchanges a word, or a byte of one; `None` where another was faster.
+fn exchange(address: usize, new: u32, byte: bool) -> Result<Option<u32>, Faulted> {
+    if !byte {
+        let old = uaccess::load_u32(address)?;
+        let found = uaccess::cmpxchg_u32(address, old, new)?;
+        return Ok((found == old).then_some(old));
+    }
+    let (place, shift) = (address & !3, 8 * (address as u32 & 3));
+    let old = uaccess::load_u32(place)?;
+    let wanted = old & !(0xff << shift) | (new & 0xff) << shift;
+    let found = uaccess::cmpxchg_u32(place, old, wanted)?;
+    Ok((found == old).then_some(old >> shift & 0xff))
+}
+
+/// SIGSEGV for an address that cannot be exchanged with, a misaligned one too.
+fn fault(address: usize) {
+    let signal = upcall::page_fault(address, Access::Write).err();
+    let signal = signal.unwrap_or(Signal {
+        signo: SIGSEGV,
+        code: SEGV_ACCERR,
+    });
+    task::state().set_fault(address, 0);
+    upcall::force_signal(signal.signo, signal.code, address);
+}

@@ -1,0 +1,86 @@
+//! What Armv8 has given up, or may have: SWP, barriers by CP15, SETEND; and who executes it
+//! (`/proc/sys/abi`).
+
+use std::arch::asm;
+use std::fs;
+
+use crate::in_child;
+
+/// Runs this part.
+pub fn run() {
+    for name in ["cp15_barrier", "setend", "swp"] {
+        let path = format!("/proc/sys/abi/{name}");
+        let shown = || fs::read_to_string(&path).map_err(|error| error.raw_os_error());
+        println!("{name} {:?}", shown());
+        for mode in ["0", "1", "2", "3", "-1", "x"] {
+            let written = fs::write(&path, mode).map_err(|error| error.raw_os_error());
+            println!("  {mode}: {written:?} {:?}", shown());
+            if written.is_err() || mode == "0" {
+                // Whether a CPU traps what is undefined is its own affair.
+                continue;
+            }
+            in_child("  executed", || match name {
+                "cp15_barrier" => barriers(),
+                "setend" => endianness(),
+                _ => swaps(),
+            });
+        }
+    }
+}
+
+fn barriers() {
+    // SAFETY: barriers change nothing.
+    unsafe {
+        asm!(
+            ".inst 0xee070fba", // mcr p15, 0, r0, c7, c10, 5
+            ".inst 0xee070f9a", // mcr p15, 0, r0, c7, c10, 4
+            ".inst 0xee070f95", // mcr p15, 0, r0, c7, c5, 4
+            in("r0") 0,
+        )
+    };
+}
+
+fn endianness() {
+    let word = 0x1122_3344u32;
+    let (arm, thumb): (u32, u32);
+    // SAFETY: a word is read, and data are as before afterwards.
+    unsafe {
+        asm!(
+            ".inst 0xf1010200", // setend be
+            "ldr {arm}, [{at}]",
+            ".inst 0xf1010000", // setend le
+            "blx 2f",
+            "b 3f",
+            ".thumb",
+            "2: .inst.n 0xb658", // setend be
+            "ldr {thumb}, [{at}]",
+            ".inst.n 0xb650", // setend le
+            "bx lr",
+            ".arm",
+            "3:",
+            at = in(reg) &word,
+            arm = out(reg) arm,
+            thumb = out(reg) thumb,
+            out("lr") _,
+        )
+    };
+    print!("{arm:x} {thumb:x}, ");
+}
+
+fn swaps() {
+    let mut words = [0x1122_3344u32, 0x5566_7788];
+    let (word, byte): (u32, u32);
+    // SAFETY: a word of our own, and a byte of the next.
+    unsafe {
+        asm!(
+            ".inst 0xe1012090", // swp r2, r0, [r1]
+            "add r1, r1, #5",
+            ".inst 0xe1413090", // swpb r3, r0, [r1]
+            in("r0") 0xaabb_ccddu32,
+            inout("r1") words.as_mut_ptr() => _,
+            out("r2") word,
+            out("r3") byte,
+        )
+    };
+    print!("{word:x} {byte:x} {words:x?}, ");
+}
