@@ -42,8 +42,8 @@ pub trait Layout {
     /// EFAULT.
     fn info(address: usize) -> Result<Info>;
 
-    /// Reads the first part of a `struct sigevent`: the value, the signal with the kind above it, the
-    /// thread.
+    /// Reads the first part of a `struct sigevent`: the value, the signal with the kind above it,
+    /// the thread.
     ///
     /// # Errors
     /// EFAULT.

@@ -15,8 +15,8 @@ use crate::task::clock::Deadline;
 use crate::task::current;
 use alloc::sync::Arc;
 
-/// Words of a `struct mq_attr`: flags, messages at most, bytes in one at most, messages now, four of
-/// no use.
+/// Words of a `struct mq_attr`: flags, messages at most, bytes in one at most, messages now, four
+/// of no use.
 const ATTRIBUTES: usize = 8;
 
 /// mq_open(2)

@@ -1,5 +1,5 @@
-//! What each CPU did since the machine's start, as `/proc/stat` tells. The time in which it had nothing
-//! to do is measured; the rest divides as the samples of its tick do.
+//! What each CPU did since the machine's start, as `/proc/stat` tells. The time in which it had
+//! nothing to do is measured; the rest divides as the samples of its tick do.
 
 use super::CpuParts;
 use super::clock;

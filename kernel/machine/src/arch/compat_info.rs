@@ -7,8 +7,8 @@ use linux_raw_sys::general::*;
 const DATA: usize = 16;
 const COMPAT_DATA: usize = 12;
 
-/// Where in the union the words of a signal's kind are with words of 64 bits, one after the other as
-/// they are with those of 32: numbers and user numbers lie side by side in both, `long`s and
+/// Where in the union the words of a signal's kind are with words of 64 bits, one after the other
+/// as they are with those of 32: numbers and user numbers lie side by side in both, `long`s and
 /// addresses are 8 bytes in one of them. The signal and its code come before the union.
 fn words(info: &[u8; 128]) -> &'static [usize] {
     match (word(info, 0), word(info, 8) as i32) {

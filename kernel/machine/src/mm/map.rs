@@ -236,8 +236,8 @@ impl Space {
         Ok((start, taken))
     }
 
-    /// Empties the place of a VMA that is put there by [`Vmas::replace`]; what is there stays if that
-    /// fails.
+    /// Empties the place of a VMA that is put there by [`Vmas::replace`]; what is there stays if
+    /// that fails.
     #[cold]
     #[inline(never)]
     fn clear_place(

@@ -9,8 +9,8 @@ use crate::errno::{Errno, Result};
 use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
-    /// Changes the behaviour of a range of pages, as far as `may` refuses none of its VMAs. Waits if
-    /// the range is large.
+    /// Changes the behaviour of a range of pages, as far as `may` refuses none of its VMAs. Waits
+    /// if the range is large.
     ///
     /// # Errors
     /// ENOMEM, also where not all is mapped; those of `may`.

@@ -133,8 +133,8 @@ struct Group {
     members: Tree<Member>,
     /// Ends of connections that were accepted, or that wait, which only keep others from the port.
     ends: usize,
-    /// Whether one of them was ever connected, or preferred a CPU, so that they are not all alike to
-    /// a sender.
+    /// Whether one of them was ever connected, or preferred a CPU, so that they are not all alike
+    /// to a sender.
     told_apart: bool,
 }
 

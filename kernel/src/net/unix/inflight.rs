@@ -3,8 +3,8 @@
 //!
 //! A socket that is sent over itself, or a circle of them, stays open after every program has
 //! closed it. As on Linux such circles are looked for when a Unix socket is closed and when very
-//! many are on their way; what waits in them is let go of, and they end. A thread of the kernel does
-//! that: it closes files, and takes locks of sockets that whoever asks for it may hold.
+//! many are on their way; what waits in them is let go of, and they end. A thread of the kernel
+//! does that: it closes files, and takes locks of sockets that whoever asks for it may hold.
 
 use crate::arch::time;
 use crate::errno::{Errno, Result};

@@ -5,8 +5,9 @@
 //! is an undefined instruction that has to be read from the program's memory. Both end in [`read`].
 //! The policy `idreg` has settled at boot which hooks an undefined instruction meets: `direct` asks
 //! a static one and takes no lock; `locked` walks a list of hooks under one global lock, as Linux
-//! did until 6.1: a read of an ID register then pays for each hook of other instructions. The exception that carries the register never met that list in Linux either
-//! (`sys64_hooks` is a constant array), so on CPUs with FEAT_IDST the two are alike.
+//! did until 6.1: a read of an ID register then pays for each hook of other instructions. The
+//! exception that carries the register never met that list in Linux either (`sys64_hooks` is a
+//! constant array), so on CPUs with FEAT_IDST the two are alike.
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 

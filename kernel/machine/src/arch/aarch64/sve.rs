@@ -40,7 +40,8 @@ pub(super) fn present() -> bool {
     features().sve()
 }
 
-/// The boot parameter of a CPU that gives it shorter vectors: quadwords less one, as in ZCR_EL1.LEN.
+/// The boot parameter of a CPU that gives it shorter vectors: quadwords less one, as in
+/// ZCR_EL1.LEN.
 pub(super) const LENGTH: &str = "ZCR_EL1.LEN";
 
 /// Quadwords of the longest vectors that this CPU may have by its boot parameter.

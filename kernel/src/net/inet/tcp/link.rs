@@ -1,5 +1,5 @@
-//! A connection of TCP, as one of its ends sees it, and what happens to it at a time: what waits for
-//! more is sent, and a peer that does not read is waited for no longer.
+//! A connection of TCP, as one of its ends sees it, and what happens to it at a time: what waits
+//! for more is sent, and a peer that does not read is waited for no longer.
 
 use super::Tcp;
 use crate::arch::time;
