@@ -50,10 +50,10 @@ const CORTEX_A510_R1P1: u64 = 0x411f_d461;
 #[test]
 fn ssbs_is_hidden_if_any_cpu_orders_it_badly() {
     let (bad, good) = (model(CORTEX_A76, 0), model(CORTEX_A55, 0));
-    assert_eq!(told(&[good.clone()]), (true, true));
-    assert_eq!(told(&[bad.clone()]), (false, true));
+    assert_eq!(told(std::slice::from_ref(&good)), (true, true));
+    assert_eq!(told(std::slice::from_ref(&bad)), (false, true));
     assert_eq!(told(&[good.clone(), bad.clone()]), (false, true));
-    assert!(system(&[good.clone()]).admit(&bad).is_err());
+    assert!(system(std::slice::from_ref(&good)).admit(&bad).is_err());
     assert!(system(&[bad]).admit(&good).is_ok());
     // The kernel itself and guests have it.
     assert!(system(&[model(CORTEX_A76, 0)]).ssbs());

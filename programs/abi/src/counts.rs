@@ -16,7 +16,7 @@ pub fn run() {
     unsafe {
         memory();
         machine();
-        tell_end("a CPU's time", in_child(|| cpu_time()));
+        tell_end("a CPU's time", in_child(cpu_time));
         interrupts();
         inodes();
     }
@@ -144,7 +144,7 @@ fn cpu_time() {
         };
         // SAFETY: room for a time.
         unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-        time.tv_sec as i64 * 100 + time.tv_nsec as i64 / 10_000_000
+        time.tv_sec * 100 + time.tv_nsec / 10_000_000
     };
     // SAFETY: all zeroes is an empty set, and the set is valid for the call.
     let last = unsafe {

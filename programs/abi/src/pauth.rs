@@ -236,7 +236,7 @@ fn wrong() {
             for at in 0..COUNT as u64 {
                 // Some are right by chance.
                 asm!(".arch_extension pauth", "adr {1}, 2f", "str {1}, [{2}]", "2: autia {0}, {3}",
-                    inout(reg) 0x1234_5678_9000 + at * 8 | 3 << 48 => _, out(reg) _,
+                    inout(reg) (0x1234_5678_9000 + at * 8) | 3 << 48 => _, out(reg) _,
                     in(reg) &raw mut EXPECTED, in(reg) 42u64);
             }
         }
