@@ -46,7 +46,7 @@ pub fn futex<L: Layout>(
     // For operations without a timeout the argument is a number.
     let (count, more) = (value as usize, timeout as u32 as usize);
     // The old calls wake one before they look at the count.
-    let [wakes, more_wakes] = [value, timeout as u32].map(|count| (count as i32).max(1) as usize);
+    let at_least_one = |count: usize| (count as i32).max(1) as usize;
     let command = operation & FUTEX_CMD_MASK as u32;
     let timed = [FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2];
     if realtime && !timed.contains(&command) {
@@ -81,9 +81,9 @@ pub fn futex<L: Layout>(
             );
             result.map(|_| 0)
         }
-        FUTEX_WAKE => futex::wake(address, wakes, ANY, shared),
+        FUTEX_WAKE => futex::wake(address, at_least_one(count), ANY, shared),
         FUTEX_WAKE_BITSET if third == 0 => Err(Errno::EINVAL),
-        FUTEX_WAKE_BITSET => futex::wake(address, wakes, third, shared),
+        FUTEX_WAKE_BITSET => futex::wake(address, at_least_one(count), third, shared),
         FUTEX_REQUEUE => {
             check_counts(value, timeout)?;
             let (woken, moved) =
@@ -104,8 +104,8 @@ pub fn futex<L: Layout>(
         FUTEX_WAKE_OP => futex::wake_op(
             (address, shared),
             (second, shared),
-            wakes,
-            more_wakes,
+            at_least_one(count),
+            at_least_one(more),
             third,
         ),
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {

@@ -196,6 +196,7 @@ pub fn rt_sigaction<L: Layout>(number: u32, new: usize, old: usize, size: usize)
 ///
 /// # Errors
 /// EINVAL, ENOMEM.
+#[inline(always)]
 pub fn change_action(number: u32, wanted: Option<Action>) -> Result<Action> {
     if number.wrapping_sub(1) >= signal::LAST {
         return Err(Errno::EINVAL);

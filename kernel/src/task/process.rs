@@ -76,7 +76,7 @@ impl SharedSignals {
     }
 
     /// Calls `f` with what is done about each signal.
-    #[inline]
+    #[inline(always)]
     pub fn with_actions<T>(&self, f: impl FnOnce(&Actions) -> T) -> T {
         f(&self.actions.lock())
     }

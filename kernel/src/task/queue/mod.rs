@@ -167,13 +167,13 @@ impl RunQueue {
         self.charged.store(now, Relaxed);
         if !idle {
             previous.sched.charge(ticks);
-        } else {
-            self.idled.store(self.idled.load(Relaxed) + ticks, Relaxed);
         }
         let goes_on = previous.sched.state() == state::RUNNABLE && !idle;
         let next = if !goes_on {
             if !idle {
                 previous.sched.sleeper.dequeue();
+            } else {
+                self.idled.store(self.idled.load(Relaxed) + ticks, Relaxed);
             }
             queue.ready.pop_front()
         } else if previous.sched.allowed() & 1 << cpu::this().index() == 0 {

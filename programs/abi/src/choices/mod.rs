@@ -743,9 +743,11 @@ unsafe fn memory() {
         table("madvise of shared memory", known, |advice| {
             libc::syscall(libc::SYS_madvise, map(MAP_SHARED), PAGE, advice)
         });
+        // PROT_BTI and PROT_MTE, which some CPUs have.
+        const OF_CPU: u64 = 0x30;
         bits("rights of mprotect", 32, |rights| {
             let page = map(MAP_PRIVATE);
-            libc::syscall(libc::SYS_mprotect, page, PAGE, rights)
+            libc::syscall(libc::SYS_mprotect, page, PAGE, rights & !OF_CPU)
         });
         tell_end(
             "sealed",

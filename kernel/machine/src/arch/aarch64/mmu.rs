@@ -103,10 +103,10 @@ impl Pte {
         }
         if prot.user {
             bits |= bit::USER | bit::NOT_GLOBAL | bit::PRIVILEGED_NEVER;
-            if !prot.execute {
+            if prot.execute {
+                bits = Pte::executable(bits, prot.guarded);
+            } else {
                 bits |= bit::USER_NEVER;
-            } else if prot.guarded {
-                bits |= bit::GUARDED;
             }
         } else {
             bits |= bit::USER_NEVER;
@@ -115,6 +115,13 @@ impl Pte {
             }
         }
         Pte(bits)
+    }
+
+    /// Apart, so that faults on data have one test.
+    #[cold]
+    #[inline(never)]
+    const fn executable(bits: u64, guarded: bool) -> u64 {
+        if guarded { bits | bit::GUARDED } else { bits }
     }
 
     /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page: for levels above the last.

@@ -17,16 +17,21 @@ const RESERVE: usize = 512;
 /// The memory that is kept free for those, in KiB, if root wants more (`vm.min_free_kbytes`).
 static MIN_FREE: AtomicUsize = AtomicUsize::new(RESERVE * (PAGE_SIZE / 1024));
 
-/// Frames that are kept free for what cannot fail.
-fn min() -> usize {
-    (MIN_FREE.load(Relaxed) / (PAGE_SIZE / 1024)).max(RESERVE)
-}
+/// Free frames at which programs get none any more.
+static LOW: AtomicUsize = AtomicUsize::new(2 * RESERVE);
 
 /// Free frames at which programs get none any more. The kernel's own objects may take the next ones
 /// on their behalf, for which they wait afterwards.
+#[inline(always)]
 pub(super) fn low() -> usize {
-    min() + RESERVE
+    LOW.load(Relaxed)
 }
+
+/// Frames that are kept free for what cannot fail.
+fn min() -> usize {
+    low() - RESERVE
+}
+
 /// How many frames go between a CPU and the shared pool at a time, as an order.
 const BATCH_ORDER: usize = 5;
 const BATCH: usize = 1 << BATCH_ORDER;
@@ -311,11 +316,15 @@ fn request_memory_wait() {
 /// Whether what can fail may still be made; its maker may have to wait afterwards.
 #[inline]
 pub fn above_reserve() -> bool {
-    let free = free_count();
-    if free <= low() {
-        request_memory_wait();
-    }
-    free > min()
+    free_count() > low() || above_min()
+}
+
+/// The same where programs get no memory any more.
+#[cold]
+#[inline(never)]
+fn above_min() -> bool {
+    request_memory_wait();
+    free_count() > min()
 }
 
 /// Whether programs can be given so many and leave the kernel what it keeps.
@@ -363,6 +372,8 @@ pub fn min_free_kbytes() -> usize {
 /// Has so much memory be kept free, in KiB, though no less than the kernel needs.
 pub fn set_min_free_kbytes(kbytes: usize) {
     MIN_FREE.store(kbytes, Relaxed);
+    let frames = (kbytes / (PAGE_SIZE / 1024)).max(RESERVE);
+    LOW.store(frames + RESERVE, Relaxed);
 }
 
 #[cfg(feature = "selftest")]
