@@ -11,8 +11,9 @@ tar -c tree | gzip -9 | gzip -d | tar -t | sort | sha256sum
 mapfile -t lines < <(grep -rh tree tree | sort | sed "s/tree/root/"); echo "${#lines[@]}" "${lines[-1]}"
 coproc { while read -r line; do echo "got $line"; done; }
 echo one >&"${COPROC[1]}"; read -r answer <&"${COPROC[0]}"; echo "$answer"
-trap "echo usr1" USR1; kill -USR1 $$; trap "echo end" EXIT
+trap "echo usr1" USR1; kill -USR1 $$
 sleep 100 & kill $!; wait $!; echo "status $?"
+trap "echo end" EXIT
 ulimit -n 77; ulimit -n; ulimit -s
 exec 3<>/dev/tcp/127.0.0.1/9 || echo refused
 printf "%s\n" {1..2000} | sort -R | sort -n | tail -n 1
@@ -24,6 +25,5 @@ nice -n 5 nice; timeout 0.1 sleep 10; echo "status $?"
 env -i A=1 env; tee two <<<"text" | cat - two; cmp two two && mv two three && ls -x
 '
 nc -l -p 4000 -e cat &
-sleep 1
-echo 'over the loopback' | nc 127.0.0.1 4000
+until echo 'over the loopback' | nc 127.0.0.1 4000 2>/dev/null; do sleep 0.1; done
 uname -m
