@@ -1,6 +1,7 @@
 //! What is left of a connection of TCP whose socket is closed (FIN_WAIT2, TIME_WAIT), and how
 //! connections share ports.
 
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 use std::{fs, ptr, thread};
 
@@ -26,12 +27,12 @@ pub fn run() {
         let before = content("ip_local_port_range");
         write("ip_local_port_range", "40000 40099");
         shared();
-        write("ip_local_port_range", &before);
         binding();
         reused();
         bounded();
         reset();
         half_closed();
+        write("ip_local_port_range", &before);
     }
 }
 
@@ -69,6 +70,14 @@ unsafe fn client(reuse: c_int) -> c_int {
         set(file, SOL_SOCKET, SO_REUSEADDR, reuse);
         file
     }
+}
+
+/// The same, whose port nobody had lately: ends of other tests may still wait.
+unsafe fn client_apart(reuse: c_int) -> c_int {
+    static NEXT: AtomicU16 = AtomicU16::new(43_000);
+    let first = NEXT.fetch_add(10, Relaxed);
+    write("ip_local_port_range", &format!("{first} {}", first + 9));
+    unsafe { client(reuse) }
 }
 
 unsafe fn accept(server: c_int) -> c_int {
@@ -160,7 +169,7 @@ unsafe fn binding() {
             let listener = server(reuse);
             let port = own_port(listener);
             // The client ends first.
-            let file = client(reuse);
+            let file = client_apart(reuse);
             tell("connect", connect(file, port));
             let (own, accepted) = (own_port(file), accept(listener));
             libc::close(file);
@@ -170,7 +179,7 @@ unsafe fn binding() {
             settle();
             bind_to("TIME_WAIT", own);
             // The server does.
-            let file = client(reuse);
+            let file = client_apart(reuse);
             tell("connect", connect(file, port));
             let (own, accepted) = (own_port(file), accept(listener));
             libc::close(accepted);
@@ -187,7 +196,7 @@ unsafe fn binding() {
             file
         };
         let listener = server(0);
-        let file = share(client(0));
+        let file = share(client_apart(0));
         tell("connect", connect(file, own_port(listener)));
         let (own, accepted) = (own_port(file), accept(listener));
         libc::close(file);
@@ -207,7 +216,7 @@ unsafe fn reused() {
         let port = own_port(listener);
         let mut own = 0;
         for round in 0..3 {
-            let file = client(1);
+            let file = client_apart(1);
             tell("bind", inet::bind(file, AF_INET, LOCAL, own));
             own = own_port(file);
             tell("connect", connect(file, port));
@@ -237,7 +246,7 @@ unsafe fn bounded() {
         let before = content("tcp_max_tw_buckets");
         write("tcp_max_tw_buckets", "0");
         let listener = server(0);
-        let file = client(0);
+        let file = client_apart(0);
         tell("connect", connect(file, own_port(listener)));
         let (own, accepted) = (own_port(file), accept(listener));
         libc::close(file);
@@ -253,7 +262,7 @@ unsafe fn reset() {
     unsafe {
         for of_client in [true, false] {
             let listener = server(0);
-            let file = client(0);
+            let file = client_apart(0);
             tell("connect", connect(file, own_port(listener)));
             let (own, accepted) = (own_port(file), accept(listener));
             let (first, second) = if of_client {
@@ -277,7 +286,7 @@ unsafe fn half_closed() {
     unsafe {
         for seconds in [1, 0] {
             let listener = server(0);
-            let file = client(0);
+            let file = client_apart(0);
             tell("connect", connect(file, own_port(listener)));
             let (own, accepted) = (own_port(file), accept(listener));
             tell("linger", set(file, IPPROTO_TCP, LINGER2, seconds));
