@@ -44,16 +44,24 @@ pub fn getegid() -> Result<usize> {
     get(|who| who.egid)
 }
 
+/// The caller's real, effective and saved user.
+pub fn user_ids() -> [u32; 3] {
+    current().with_credentials(|who| [who.uid, who.euid, who.suid])
+}
+
+/// The same of its group.
+pub fn group_ids() -> [u32; 3] {
+    current().with_credentials(|who| [who.gid, who.egid, who.sgid])
+}
+
 /// getresuid(2)
 pub fn getresuid(real: usize, effective: usize, saved: usize) -> Result<usize> {
-    let ids = current().with_credentials(|who| [who.uid, who.euid, who.suid]);
-    write_three([real, effective, saved], ids)
+    write_three([real, effective, saved], user_ids())
 }
 
 /// getresgid(2)
 pub fn getresgid(real: usize, effective: usize, saved: usize) -> Result<usize> {
-    let ids = current().with_credentials(|who| [who.gid, who.egid, who.sgid]);
-    write_three([real, effective, saved], ids)
+    write_three([real, effective, saved], group_ids())
 }
 
 fn write_three(to: [usize; 3], ids: [u32; 3]) -> Result<usize> {

@@ -83,13 +83,11 @@ pub fn setresgid(real: u32, effective: u32, saved: u32) -> Result<usize> {
 }
 
 pub fn getresuid(real: usize, effective: usize, saved: usize) -> Result<usize> {
-    let ids = current().with_credentials(|who| [who.uid, who.euid, who.suid]);
-    write_three([real, effective, saved], ids)
+    write_three([real, effective, saved], identity::user_ids())
 }
 
 pub fn getresgid(real: usize, effective: usize, saved: usize) -> Result<usize> {
-    let ids = current().with_credentials(|who| [who.gid, who.egid, who.sgid]);
-    write_three([real, effective, saved], ids)
+    write_three([real, effective, saved], identity::group_ids())
 }
 
 fn write_three(to: [usize; 3], ids: [u32; 3]) -> Result<usize> {
