@@ -81,9 +81,21 @@ unsafe fn promised() {
             "again, with what is there",
             libc::fallocate(first, 0, 0, 800 << 10),
         );
+        for large in [1 << 40, 1 << 62] {
+            tell("far too much", libc::fallocate(second, 0, 0, large));
+        }
         let mut free: libc::statvfs = std::mem::zeroed();
         libc::statvfs(place.as_ptr(), &mut free);
         println!("free: {} KiB", free.f_bavail * free.f_bsize / 1024);
+        tell("beyond the end", libc::fallocate(second, 1, 0, 100 << 10));
+        let blocks = || {
+            let mut stat: libc::stat = std::mem::zeroed();
+            libc::fstat(second, &mut stat);
+            stat.st_blocks
+        };
+        println!("blocks: {}", blocks());
+        tell("as long as it was", libc::ftruncate(second, 0));
+        println!("blocks: {}", blocks());
         libc::close(first);
         libc::close(second);
         tell("umount", libc::umount(place.as_ptr()));

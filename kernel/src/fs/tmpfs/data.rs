@@ -13,6 +13,7 @@ use crate::sync::{Mutex, SleepMutex};
 use crate::task::oom;
 use crate::task::sched::{cond_resched, cond_resched_interruptible, cond_resched_killable};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -137,26 +138,32 @@ impl Data {
     fn page_or_new(&self, index: usize, whole: bool) -> Result<FrameRef> {
         match self.page(index) {
             Some(page) => Ok(page),
-            None => self.page_for_hole(index, whole, u64::MAX),
+            None => self.page_for_hole(index, whole, true),
         }
     }
 
-    /// The same where there was a hole, as long as the file's end is beyond it or `beyond`. Apart,
-    /// so that a fault on a page that is there needs no stack for it.
+    /// The same where there was a hole. Apart, so that a fault on a page that is there needs no
+    /// stack for it.
     #[inline(never)]
-    fn page_for_hole(&self, index: usize, whole: bool, beyond: u64) -> Result<FrameRef> {
+    fn page_for_hole(&self, index: usize, whole: bool, may_grow: bool) -> Result<FrameRef> {
         lasting::check_room()?;
         let fresh = if whole {
             frame::alloc()?
         } else {
             frame::alloc_zeroed()?
         };
+        self.insert(index, fresh, may_grow)
+    }
+
+    /// Puts `fresh` where there was a hole, and returns the page that is there now. Beyond the file's
+    /// end it must be a page that the file grows by: ENXIO.
+    fn insert(&self, index: usize, fresh: FrameRef, may_grow: bool) -> Result<FrameRef> {
         let mut pages = self.pages.lock();
         if let Some(page) = pages.get(index) {
             return Ok(page.clone());
         }
         // A truncation sets the size before it takes the lock to look for pages.
-        if index as u64 >= super::pages(self.size().max(beyond)) {
+        if !may_grow && index as u64 >= super::pages(self.size()) {
             return Err(Errno::ENXIO);
         }
         self.take_page()?;
@@ -260,7 +267,8 @@ impl Data {
         let _alone = self.writing.lock_killable()?;
         self.check_resize(size)?;
         let old = self.size.swap(size, AcqRel);
-        if size < old {
+        // fallocate(2) may have made pages beyond the end of a file that stays as long as it was.
+        if size <= old {
             self.punch_pages(super::pages(size), u64::MAX);
             self.reverse_map
                 .unmap(super::pages(size) as usize..usize::MAX, true);
@@ -332,22 +340,65 @@ impl Data {
         } else {
             self.size()
         })?;
-        let indices = offset / PAGE_SIZE as u64..super::pages(end);
+        let indices = (offset / PAGE_SIZE as u64) as usize..super::pages(end) as usize;
+        // What cannot be is refused before any page is looked for.
+        self.check_room(indices.len().saturating_sub(self.occupied() as usize))?;
         let mut holes = 0;
         for index in indices.clone() {
-            holes += u64::from(self.page(index as usize).is_none());
+            holes += usize::from(self.page(index).is_none());
             cond_resched_interruptible()?;
         }
-        self.quota.check_room(holes)?;
-        lasting::check_room_for(holes as usize)?;
-        for index in indices {
-            self.page_or_new(index as usize, false)?;
-            cond_resched_interruptible()?;
+        self.check_room(holes)?;
+        let mut made = Vec::new();
+        if let Err(error) = self.fill_holes(indices, &mut made) {
+            self.take_back(&made);
+            return Err(error);
         }
         if grow {
             self.size.fetch_max(end, Release);
         }
         Ok(())
+    }
+
+    /// Refuses so many more pages where there is no room for them.
+    fn check_room(&self, count: usize) -> Result<()> {
+        self.quota.check_room(count as u64)?;
+        lasting::check_room_for(count)
+    }
+
+    /// Makes a page of each hole among `indices`, and notes those that it `made`.
+    fn fill_holes(&self, indices: Range<usize>, made: &mut Vec<Range<usize>>) -> Result<()> {
+        for index in indices {
+            cond_resched_interruptible()?;
+            if self.page(index).is_some() {
+                continue;
+            }
+            lasting::check_room()?;
+            let fresh = frame::alloc_zeroed()?;
+            made.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            // A program that maps the file may have been quicker.
+            if self.insert(index, fresh.clone(), true)?.phys() != fresh.phys() {
+                continue;
+            }
+            match made.last_mut().filter(|last| last.end == index) {
+                Some(last) => last.end += 1,
+                None => made.push(index..index + 1),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes holes again of pages, but of those that are mapped meanwhile.
+    fn take_back(&self, made: &[Range<usize>]) {
+        for index in made.iter().cloned().flatten() {
+            let mut pages = self.pages.lock();
+            if pages.get(index).is_some_and(FrameRef::is_unique) {
+                pages.remove_range(index, index, &mut drop);
+                self.give_pages(1);
+            }
+            drop(pages);
+            cond_resched();
+        }
     }
 
     /// lseek(2), holes included.
@@ -406,7 +457,7 @@ impl PageSource for Data {
         }
         match self.page(index) {
             Some(page) => Ok(page),
-            None => self.page_for_hole(index, false, 0),
+            None => self.page_for_hole(index, false, false),
         }
     }
 

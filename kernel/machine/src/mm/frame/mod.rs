@@ -109,7 +109,6 @@ impl FrameRef {
     }
 
     /// Whether this handle is the only one.
-    #[cfg(feature = "selftest")]
     pub fn is_unique(&self) -> bool {
         self.meta().refs() == 1
     }
