@@ -48,7 +48,8 @@ impl Ntp {
         self.leap != Leap::None || self.status & (STA_INS | STA_DEL) != 0
     }
 
-    /// A second begins.
+    /// A second begins. One that a leap was due at may have been passed over, after a long time in which
+    /// nobody moved the clock.
     pub(super) fn end_second_of_leap(&mut self) {
         let (begun, asked) = (self.second - 1, self.status & (STA_INS | STA_DEL));
         self.leap = match self.leap {
@@ -59,12 +60,12 @@ impl Ntp {
                 Leap::Deletes(begun + DAY - (begun + 1).rem_euclid(DAY))
             }
             Leap::Inserts(_) if asked & STA_INS == 0 => Leap::None,
-            Leap::Inserts(second) if second == begun => {
+            Leap::Inserts(second) if second <= begun => {
                 self.leap_by(-1);
                 Leap::Passes
             }
             Leap::Deletes(_) if asked & STA_DEL == 0 => Leap::None,
-            Leap::Deletes(second) if second == begun => {
+            Leap::Deletes(second) if second <= begun => {
                 self.leap_by(1);
                 Leap::Past
             }

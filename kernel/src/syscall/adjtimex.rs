@@ -11,7 +11,7 @@ use ntp::{Change, Ntp, STA_NANO};
 use super::time::{Pair, timespec};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
-use crate::task::clock::{self, SECOND};
+use crate::task::clock::SECOND;
 use crate::task::{ntp as discipline, require};
 
 /// `struct timex` (include/uapi/linux/timex.h).
@@ -173,21 +173,24 @@ pub fn adjtimex(buffer: usize) -> Result<usize> {
 /// Does what a `struct timex` asks for: what to write into it, and the clock's state.
 ///
 /// # Errors
-/// EINVAL, EPERM.
+/// EINVAL, EPERM, ENOMEM.
 pub fn adjust(asked: &Timex) -> Result<(Timex, usize)> {
     let modes = Modes::from_bits_truncate(asked.modes as u32);
     check(asked, &modes)?;
-    if modes.contains(Modes::SET_OFFSET) {
-        clock::step_realtime(step(asked, &modes)?)?;
-    }
+    let step = modes
+        .contains(Modes::SET_OFFSET)
+        .then(|| step(asked, &modes))
+        .transpose()?;
     let single = modes.contains(Modes::SINGLE);
     let before = discipline::now();
     let after = if single && !modes.contains(Modes::NANO) {
-        discipline::change(|ntp| ntp.set_single(asked.offset))?
+        discipline::change(step, |ntp| ntp.set_single(asked.offset))?
+    } else if single && step.is_some() {
+        discipline::change(step, |_| ())?
     } else if single || modes.is_empty() {
         before
     } else {
-        discipline::change(|ntp| ntp.change(&change(asked, &modes)))?
+        discipline::change(step, |ntp| ntp.change(&change(asked, &modes)))?
     };
     let readout = after.readout();
     let offset = if single {

@@ -2,7 +2,7 @@
 
 extern crate alloc;
 
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use alloc::sync::{Arc, Weak};
 
@@ -25,8 +25,8 @@ static BOOT: AtomicU64 = AtomicU64::new(0);
 static OFFSET: AtomicI64 = AtomicI64::new(0);
 /// How fast that grows at most, before it is told ([`ntp`]).
 static FASTEST: AtomicI64 = AtomicI64::new(0);
-/// CLOCK_TAI less the time of day, in s.
-static TAI: AtomicU32 = AtomicU32::new(0);
+/// CLOCK_TAI's offset to CLOCK_MONOTONIC, in ns: a leap second does not change it.
+static TAI_OFFSET: AtomicI64 = AtomicI64::new(0);
 
 /// CLOCK_MONOTONIC begins now.
 pub(super) fn init() {
@@ -59,19 +59,14 @@ pub fn realtime_offset() -> i64 {
     OFFSET.load(Relaxed)
 }
 
-/// By how much CLOCK_TAI is ahead of the time of day, in s.
-pub fn tai_offset() -> u32 {
-    TAI.load(Relaxed)
-}
-
 /// CLOCK_TAI, in ns.
 pub fn tai_ns() -> u64 {
-    realtime_ns() + u64::from(tai_offset()) * SECOND
+    monotonic_ns().saturating_add_signed(TAI_OFFSET.load(Relaxed))
 }
 
 /// A time of CLOCK_TAI in ns as the time of day.
 fn from_tai(ns: u64) -> u64 {
-    ns.saturating_sub(u64::from(tai_offset()) * SECOND)
+    ns.saturating_add_signed(OFFSET.load(Relaxed) - TAI_OFFSET.load(Relaxed))
 }
 
 /// From when on the time of day is refused, in ns since 1970: 30 years before its end
@@ -83,29 +78,24 @@ const LATEST: u64 = 8_277_292_036 * SECOND;
 /// # Errors
 /// EINVAL: the machine did not run that early, or it is too late.
 pub fn set_realtime(ns: u64) -> Result<()> {
-    set_by(|now, _| offset_of(ns, now))
+    ntp::set(|now| offset_of(ns, now))?;
+    was_set();
+    Ok(())
 }
 
-/// Sets CLOCK_REALTIME forward by so many ns, or back.
+/// The offset of CLOCK_REALTIME that is `by` ns later than with `offset`, when CLOCK_MONOTONIC is
+/// `now`.
 ///
 /// # Errors
 /// EINVAL as above.
-pub fn step_realtime(by: i64) -> Result<()> {
-    set_by(|now, offset| {
-        let ns = now.checked_add_signed(offset).ok_or(Errno::EINVAL)?;
-        offset_of(ns.checked_add_signed(by).ok_or(Errno::EINVAL)?, now)
-    })
+pub(super) fn stepped(now: u64, offset: i64, by: i64) -> Result<i64> {
+    let ns = now.checked_add_signed(offset).ok_or(Errno::EINVAL)?;
+    offset_of(ns.checked_add_signed(by).ok_or(Errno::EINVAL)?, now)
 }
 
 fn offset_of(ns: u64, now: u64) -> Result<i64> {
     let offset = ns.checked_sub(now).filter(|_| ns < LATEST);
     offset.map(|ns| ns as i64).ok_or(Errno::EINVAL)
-}
-
-fn set_by(offset: impl FnOnce(u64, i64) -> Result<i64>) -> Result<()> {
-    ntp::set(offset)?;
-    was_set();
-    Ok(())
 }
 
 /// The time of day did not go on as it does by itself.
@@ -114,11 +104,11 @@ pub(super) fn was_set() {
     notify_followers();
 }
 
-/// CLOCK_REALTIME's offset is this from now on, and grows no faster than that. The caller's lock
-/// keeps others out. So is that of CLOCK_TAI to it, in s.
+/// CLOCK_REALTIME's offset to CLOCK_MONOTONIC is this from now on, in ns, and grows no faster than
+/// that; CLOCK_TAI is `tai` seconds ahead of it. The caller's lock keeps others out.
 pub(super) fn publish(offset: i64, fastest: i64, tai: i64) {
     OFFSET.store(offset, Relaxed);
-    TAI.store(tai as u32, Relaxed);
+    TAI_OFFSET.store(offset + tai * SECOND as i64, Relaxed);
     FASTEST.store(fastest, Relaxed);
     arch::vdso::set_realtime_offset(offset);
 }

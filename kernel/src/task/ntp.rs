@@ -85,15 +85,21 @@ pub fn now() -> Ntp {
     ntp
 }
 
-/// Changes it; the discipline as it is then.
+/// Changes it, and sets the time of day forward by `step` ns or back before that; the discipline as
+/// it is then.
 ///
 /// # Errors
-/// ENOMEM, and nothing is changed.
-pub fn change(change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
+/// ENOMEM, EINVAL (no such time of day), and nothing is changed.
+pub fn change(step: Option<i64>, change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
     let mover = try_arc(Mover(work_queue::Link::default()))?;
     let mut state = STATE.lock();
     let mut ntp = state.ntp;
-    ntp.advance(clock::monotonic_ns());
+    let now = clock::monotonic_ns();
+    ntp.advance(now);
+    let leaps = ntp.tai() != state.ntp.tai();
+    if let Some(by) = step {
+        ntp.set(now, clock::stepped(now, ntp.offset(), by)?);
+    }
     let (before, tai) = (ntp.fastest(), ntp.tai());
     change(&mut ntp);
     let armed = arm(&ntp, mover)?;
@@ -102,22 +108,24 @@ pub fn change(change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
     state.publish();
     drop(state);
     drop(spent);
-    if ntp.fastest() > before || ntp.tai() != tai {
+    if leaps || step.is_some() {
+        clock::was_set();
+    } else if ntp.fastest() > before || ntp.tai() != tai {
         clock::notify_followers();
     }
     Ok(ntp)
 }
 
-/// Sets the time of day by what `offset` makes of CLOCK_MONOTONIC and its offset to that, in ns.
+/// Sets the time of day by the offset that `offset` makes of CLOCK_MONOTONIC, in ns.
 /// The rate stays, and what moves the clock goes on.
 ///
 /// # Errors
 /// Those of `offset`.
-pub(super) fn set(offset: impl FnOnce(u64, i64) -> Result<i64>) -> Result<()> {
+pub(super) fn set(offset: impl FnOnce(u64) -> Result<i64>) -> Result<()> {
     let mut state = STATE.lock();
     let now = clock::monotonic_ns();
     state.ntp.advance(now);
-    let offset = offset(now, state.ntp.offset())?;
+    let offset = offset(now)?;
     state.ntp.set(now, offset);
     state.publish();
     Ok(())

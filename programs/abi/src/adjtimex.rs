@@ -307,13 +307,15 @@ pub fn run_leaps() {
         }
         let (state, told) = found;
         let (second, leapt) = (told.time.tv_sec.rem_euclid(DAY), told.tai - tai);
-        println!("{what}: {state} at {second}, TAI {leapt:+}");
+        let ahead = now(CLOCK_TAI) - now(CLOCK_REALTIME);
+        let ahead = (ahead + SECOND / 2).div_euclid(SECOND);
+        println!("{what}: {state} at {second}, TAI {leapt:+}, ahead by {ahead}");
         state
     };
     let begin = now(CLOCK_REALTIME);
     let since = now(CLOCK_MONOTONIC_RAW);
     let midnight = (begin / SECOND / DAY + 2) * DAY;
-    for (what, status) in [("inserted", libc::STA_INS), ("deleted", libc::STA_DEL)] {
+    for (what, status) in [("deleted", libc::STA_DEL), ("inserted", libc::STA_INS)] {
         tell("set", set((midnight - 4) * SECOND + SECOND / 2));
         let (state, before) = ask(status);
         tell(what, state);
