@@ -336,10 +336,10 @@ pub fn has_beside_reserve(frames: usize) -> bool {
     enough
 }
 
-/// Whether less than a sixteenth of memory is left: too little for what no process's end gives
-/// back.
+/// Whether less than a sixteenth of memory is left before programs get none: too little for what no
+/// process's end gives back.
 pub fn is_scarce() -> bool {
-    free_count() < total() / 16
+    free_count() < low() + total() / 16
 }
 
 /// Whether user programs can still be given memory.
