@@ -256,7 +256,8 @@ fn usage_lines(size: Option<usize>, usage: &Usage, locked: usize, text: &mut Tex
     }
 }
 
-/// Pages of all programs that are locked, each space once.
+/// Pages of all programs that are locked, each space once; more than those there are where pages are
+/// locked as they are touched, but never more than the space has.
 ///
 /// # Errors
 /// ENOMEM.
@@ -280,9 +281,9 @@ pub fn locked_pages() -> Result<usize> {
     }
     spaces.sort_unstable_by_key(Arc::as_ptr);
     spaces.dedup_by(|one, other| Arc::ptr_eq(one, other));
-    let locked = |space: Arc<AddressSpace>| -> usize {
-        let vmas = space.vmas().filter(|vma| vma.flags.has(Flags::LOCKED));
-        vmas.map(|vma| space.usage(vma.range()).resident).sum()
+    let locked = |space: Arc<AddressSpace>| {
+        let locked = space.totals().locked / PAGE_SIZE;
+        locked.min(space.size().resident)
     };
     Ok(spaces.into_iter().map(locked).sum())
 }
