@@ -238,14 +238,12 @@ impl Pipe {
     #[inline(never)]
     fn await_bytes(&self, nonblocking: bool) -> Result<bool> {
         let ended = || self.writers.load(Acquire) == 0;
-        if ended() && self.len.load(Acquire) == 0 {
-            Ok(false)
-        } else if nonblocking {
-            Err(Errno::EAGAIN)
-        } else {
-            let came = || self.len.load(Acquire) > 0 || ended();
-            self.readable.wait(came).map(|()| true)
+        let came = || self.len.load(Acquire) > 0 || ended();
+        if nonblocking && !came() {
+            return Err(Errno::EAGAIN);
         }
+        self.readable.wait(came)?;
+        Ok(self.len.load(Acquire) > 0 || !ended())
     }
 
     /// Writes what there is room for, but nothing where that is less than `least`.

@@ -230,6 +230,13 @@ impl Entity {
         self.mode.swap(mode.0, AcqRel);
     }
 
+    /// As [`prepare`] for this thread, which makes a fence of all accesses before it looks at the
+    /// condition.
+    #[inline]
+    pub(super) fn announce(&self, state: u8) {
+        self.sleeper.announce(state.into());
+    }
+
     pub(super) fn set_space(&self, address: usize) {
         self.space.store(address, Relaxed);
     }
@@ -303,12 +310,6 @@ pub fn prepare(state: u8) {
     current().sched.sleeper.prepare(state.into());
 }
 
-/// As [`prepare`], for one who makes a fence of all accesses before the look at the condition.
-#[inline]
-pub(super) fn announce(state: u8) {
-    current().sched.sleeper.announce(state.into());
-}
-
 /// Takes the announcement back.
 #[inline]
 pub fn cancel() {
@@ -322,7 +323,7 @@ pub fn schedule() {
     let cpu = cpu::this();
     let previous = current();
     previous.arch.work.fetch_and(!NEED_RESCHED, Relaxed);
-    let next = cpu.sched().next(previous);
+    let next = RunQueue::next(cpu, previous);
     // Also where the thread goes on: its next slice has begun.
     timer::arm(cpu, cpu.sched().slice_end());
     let Some(next) = next else { return };
@@ -486,11 +487,13 @@ fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Th
 }
 
 /// Looks at this CPU's queue after something was added.
+#[inline(always)]
 fn resched_if_needed(cpu: &'static Cpu, queue: MutexGuard<Queue>, now: u64) {
-    let preempts = cpu.sched().should_preempt(&queue, current(), now);
+    let current = current();
+    let preempts = cpu.sched().should_preempt(&queue, current, now);
     drop(queue);
     if preempts {
-        current().arch.work.fetch_or(NEED_RESCHED, Relaxed);
+        current.arch.work.fetch_or(NEED_RESCHED, Relaxed);
     } else {
         timer::arm(cpu, cpu.sched().begin_slice(now));
     }
@@ -682,9 +685,9 @@ pub fn idle() -> ! {
 
 /// Takes a thread that waits on another CPU.
 fn steal(cpu: &'static Cpu) -> bool {
-    let count = cpu::count();
-    for step in 1..count {
-        let Some(other) = cpu::get((cpu.index() + step) % count) else {
+    let possible = cpu::possible();
+    for step in 1..possible {
+        let Some(other) = cpu::get((cpu.index() + step) % possible) else {
             continue;
         };
         if other.sched().waiting() == 0 {

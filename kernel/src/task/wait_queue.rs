@@ -71,12 +71,13 @@ impl WaitQueue {
         // Without memory for a timer or a place in the queue, this looks again and again.
         let timer = deadline.map(|deadline| Timer::wake(deadline, current_arc()));
         let sleeps = !matches!(timer, Some(Err(_)));
+        let current = current();
         loop {
-            sched::announce(kind);
+            current.sched.announce(kind);
             let entered = self.enter();
             let end = if ready() {
                 Some(Ok(()))
-            } else if current().is_interrupted(kind) {
+            } else if current.is_interrupted(kind) {
                 Some(Err(WaitError::Interrupted))
             } else if deadline.is_some_and(|deadline| time::now_ticks() >= deadline) {
                 Some(Err(WaitError::TimedOut))
@@ -112,7 +113,7 @@ impl WaitQueue {
     /// there is no room.
     fn enter(&self) -> bool {
         let mut waiters = self.waiters.lock();
-        if waiters.try_reserve(1).is_err() {
+        if waiters.len() == waiters.capacity() && !grow(&mut waiters) {
             return false;
         }
         waiters.push_back(current_arc());
@@ -174,6 +175,16 @@ impl WaitQueue {
 
     #[inline(never)]
     fn wake_first_of(&self, count: usize) {
+        if count > 1 {
+            return self.wake_several(count);
+        }
+        if let Some(thread) = self.pop() {
+            sched::wake_listed(thread);
+        }
+    }
+
+    #[inline(never)]
+    fn wake_several(&self, count: usize) {
         // A thread that comes back to wait again is not woken twice.
         for _ in 0..count {
             let Some(thread) = self.pop() else { return };
@@ -187,6 +198,13 @@ impl WaitQueue {
         self.count.set(waiters.len());
         thread
     }
+}
+
+/// Makes room for one more; false if there is no memory for it.
+#[cold]
+#[inline(never)]
+fn grow(waiters: &mut VecDeque<Arc<Thread>>) -> bool {
+    waiters.try_reserve(1).is_ok()
 }
 
 impl Default for WaitQueue {

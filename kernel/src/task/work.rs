@@ -13,8 +13,15 @@ pub fn exit_work() {
     let work = current().arch.work.load(Relaxed);
     if work & NEED_RESCHED != 0 {
         // Other work, and work that arrives meanwhile, is handled on the next pass.
-        return sched::schedule();
+        sched::schedule();
+    } else {
+        other_work(work);
     }
+}
+
+/// All but giving up the CPU. Apart, so that a mere switch needs none of its stack.
+#[inline(never)]
+fn other_work(work: u32) {
     if work & MEMORY != 0 {
         return oom::wait_for_memory();
     }

@@ -12,7 +12,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sched::state;
 use super::{Thread, clock, real_time};
-use crate::arch::{KERNEL_STACK_SIZE, cpu, current_arc, time};
+use crate::arch::cpu::{self, Cpu};
+use crate::arch::{KERNEL_STACK_SIZE, current_arc, time};
 use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::{Mutex, MutexGuard, Once};
@@ -158,13 +159,14 @@ impl RunQueue {
     }
 
     /// Charges the running thread, and chooses the next; none if it goes on.
-    pub(super) fn next(&self, previous: &Thread) -> Option<Arc<Thread>> {
-        let mut queue = self.lock();
+    pub(super) fn next(cpu: &Cpu, previous: &Thread) -> Option<Arc<Thread>> {
+        let this = cpu.sched();
+        let mut queue = this.lock();
         // With the lock, so that it is later than when any of those that wait came.
         let now = time::now_ticks();
         let idle = queue.running == u64::MAX;
-        let ticks = self.used(now);
-        self.charged.store(now, Relaxed);
+        let ticks = this.used(now);
+        this.charged.store(now, Relaxed);
         if !idle {
             previous.sched.charge(ticks);
         }
@@ -173,10 +175,10 @@ impl RunQueue {
             if !idle {
                 previous.sched.sleeper.dequeue();
             } else {
-                self.idled.store(self.idled.load(Relaxed) + ticks, Relaxed);
+                this.idled.store(this.idled.load(Relaxed) + ticks, Relaxed);
             }
             queue.ready.pop_front()
-        } else if previous.sched.allowed() & 1 << cpu::this().index() == 0 {
+        } else if previous.sched.allowed() & 1 << cpu.index() == 0 {
             previous.sched.remove_throttled();
             queue.ready.pop_front()
         } else {
@@ -190,25 +192,25 @@ impl RunQueue {
                     previous.sched.wait_from(now);
                     queue.exchange(current_arc())
                 }
-                None if own < real_time::END && self.should_yield(&mut queue, previous) => {
+                None if own < real_time::END && this.should_yield(&mut queue, previous) => {
                     previous.sched.wait_from(now);
                     queue.ready.pop_front()
                 }
                 None => {
                     queue.running = own;
-                    self.set_slice(&queue, now);
+                    this.set_slice(&queue, now);
                     return None;
                 }
             }
         };
-        self.waiting.store(queue.ready.len(), Release);
-        self.set_slice(&queue, now);
+        this.waiting.store(queue.ready.len(), Release);
+        this.set_slice(&queue, now);
         let Some(next) = next else {
             queue.running = u64::MAX;
             return (!idle).then(|| {
                 previous.sched.count_switch(goes_on);
-                cpu::this().tick().leave(previous, now);
-                self.idle
+                cpu.tick().leave(previous, now);
+                this.idle
                     .get()
                     .expect("every CPU has an idle thread")
                     .clone()
@@ -216,8 +218,8 @@ impl RunQueue {
         };
         next.sched.arrive(now);
         queue.running = next.sched.vruntime();
-        if queue.running > self.least() {
-            self.least.store(queue.running, Relaxed);
+        if queue.running > this.least() {
+            this.least.store(queue.running, Relaxed);
         }
         previous.sched.count_switch(goes_on);
         Some(next)
@@ -245,14 +247,41 @@ impl RunQueue {
             vruntime = floor;
         }
         if vruntime > least.saturating_add(slice) {
-            vruntime = queue.limited(&thread, vruntime, least);
+            return self.add_far_behind(queue, thread, least);
         }
+        self.add_at(queue, thread, vruntime)
+    }
+
+    /// Adds a thread whose virtual runtime is more than a slice beyond the `least`.
+    #[cold]
+    #[inline(never)]
+    fn add_far_behind(&self, queue: &mut Queue, thread: Arc<Thread>, least: u64) -> bool {
+        let vruntime = queue.limited(&thread, thread.sched.vruntime(), least);
+        self.add_at(queue, thread, vruntime)
+    }
+
+    #[inline(always)]
+    fn add_at(&self, queue: &mut Queue, thread: Arc<Thread>, vruntime: u64) -> bool {
         thread.sched.set_vruntime(vruntime);
         let first = queue.ready.is_empty();
         let ahead = vruntime.saturating_add(granularity()) < queue.running;
+        let ready = &mut queue.ready;
+        let is_last = |last: &Arc<Thread>| last.sched.vruntime() <= vruntime;
+        if ready.len() == ready.capacity() || !ready.back().is_none_or(is_last) {
+            return self.add_among(queue, thread, first || ahead);
+        }
+        ready.push_back(thread);
+        self.waiting.store(ready.len(), Release);
+        first || ahead
+    }
+
+    /// Adds a thread where others that wait come after it, or where there is no room yet; returns
+    /// `alert`.
+    #[inline(never)]
+    fn add_among(&self, queue: &mut Queue, thread: Arc<Thread>, alert: bool) -> bool {
         queue.insert(thread);
         self.waiting.store(queue.ready.len(), Release);
-        first || ahead
+        alert
     }
 
     /// Whether the first that waits should take the CPU from `running` now.
@@ -416,7 +445,7 @@ pub fn admit() -> Result<()> {
         return Err(Errno::EAGAIN);
     }
     let room = threads.next_power_of_two().max(64).min(most);
-    for cpu in (0..cpu::count()).filter_map(cpu::get) {
+    for cpu in cpu::online() {
         let mut queue = cpu.sched().lock();
         let more = room.saturating_sub(queue.ready.len());
         if queue.ready.try_reserve(more).is_err() {
@@ -472,5 +501,5 @@ pub fn threads() -> usize {
 /// How many threads run or could.
 pub fn runnable() -> usize {
     let count = |cpu: &'static cpu::Cpu| cpu.sched().waiting() + !cpu.sched().idles() as usize;
-    (0..cpu::count()).filter_map(cpu::get).map(count).sum()
+    cpu::online().map(count).sum()
 }
