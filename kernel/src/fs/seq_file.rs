@@ -561,8 +561,9 @@ impl FileOps for Fixed {
                 return Ok(());
             }
         }
-        let cpus = each.map_or(0, |_| cpu::count());
-        for cpu in (position as usize).saturating_sub(members.len() + 2)..cpus {
+        let cpus = each.map_or(0, |_| cpu::possible());
+        let first = (position as usize).saturating_sub(members.len() + 2);
+        for cpu in (first..cpus).filter(|&cpu| cpu::get(cpu).is_some()) {
             let mut name = Text::default();
             put!(name, "{CPU}{cpu}");
             let name = name.read_all()?;
@@ -587,7 +588,8 @@ fn cpu_called(name: &[u8]) -> Result<usize> {
         .ok()
         .filter(|digits| *digits == "0" || !digits.starts_with(['0', '+']))
         .and_then(|digits| digits.parse().ok());
-    cpu.filter(|&cpu| cpu < cpu::count()).ok_or(Errno::ENOENT)
+    cpu.filter(|&cpu| cpu::get(cpu).is_some())
+        .ok_or(Errno::ENOENT)
 }
 
 /// A new dentry called `name` in directory `here`.

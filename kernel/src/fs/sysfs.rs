@@ -1,6 +1,7 @@
 //! sysfs, as far as C libraries and language runtimes look.
 
 use super::dentry::Dentry;
+use super::proc::memory::list_bits;
 use super::proc::{system, zones};
 use super::seq_file::Node::{Cpus, Directory, File, Link, OfCpu, Setting};
 use super::seq_file::{self, Fixed, Node, Text, Tree};
@@ -120,8 +121,8 @@ const CPU: &[(&str, Node)] = &[
         File(|text| put!(text, "{}\n", arch::MAX_CPUS - 1)),
     ),
     ("online", File(cpus)),
-    ("possible", File(cpus)),
-    ("present", File(cpus)),
+    ("possible", File(possible)),
+    ("present", File(possible)),
 ];
 
 /// The directory of a CPU. They are a core each, all of one package.
@@ -152,12 +153,12 @@ fn mask(cpu: usize, text: &mut Text) {
 }
 
 fn all(text: &mut Text) {
-    put_mask(u64::MAX >> (64 - arch::cpu::count()), text);
+    put_mask(arch::cpu::online_mask(), text);
 }
 
 /// A set of CPUs in groups of 32, as many digits as there are CPUs for.
 fn put_mask(set: u64, text: &mut Text) {
-    match arch::cpu::count() {
+    match arch::cpu::possible() {
         count @ ..=32 => put!(text, "{set:0digits$x}\n", digits = count.div_ceil(4)),
         count => {
             let digits = (count - 32).div_ceil(4);
@@ -188,10 +189,16 @@ fn huge(text: &mut Text) {
 }
 
 fn cpus(text: &mut Text) {
-    match arch::cpu::count() - 1 {
-        0 => put!(text, "0\n"),
-        last => put!(text, "0-{last}\n"),
-    }
+    put_list(arch::cpu::online_mask(), text);
+}
+
+fn possible(text: &mut Text) {
+    put_list(u64::MAX >> (64 - arch::cpu::possible()), text);
+}
+
+fn put_list(set: u64, text: &mut Text) {
+    list_bits(set, text);
+    put!(text, "\n");
 }
 
 /// The root of the file system.

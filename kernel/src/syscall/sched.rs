@@ -24,15 +24,11 @@ pub fn sched_yield() -> Result<usize> {
     Ok(0)
 }
 
-fn online() -> u64 {
-    u64::MAX >> (u64::BITS as usize - cpu::count())
-}
-
 /// sched_setaffinity(2)
 pub fn sched_setaffinity(tid: i32, size: usize, mask: usize) -> Result<usize> {
     let mut bytes = [0; size_of::<u64>()];
     UserSlice::new(mask, size).copy_in(&mut bytes)?;
-    let allowed = u64::from_ne_bytes(bytes) & online();
+    let allowed = u64::from_ne_bytes(bytes) & cpu::online_mask();
     if allowed == 0 {
         return Err(Errno::EINVAL);
     }
@@ -47,7 +43,7 @@ pub fn sched_setaffinity(tid: i32, size: usize, mask: usize) -> Result<usize> {
 pub fn sched_getaffinity(tid: i32, size: usize, to: usize) -> Result<usize> {
     // A number of 32 bits, as on Linux.
     let bits = (size as u32).wrapping_mul(8) as usize;
-    if !size.is_multiple_of(size_of::<usize>()) || bits < cpu::count() {
+    if !size.is_multiple_of(size_of::<usize>()) || bits < cpu::possible() {
         return Err(Errno::EINVAL);
     }
     let allowed = match thread(tid) {
@@ -55,7 +51,7 @@ pub fn sched_getaffinity(tid: i32, size: usize, to: usize) -> Result<usize> {
         Err(Errno::ESRCH) => ended(tid).map(|_| u64::MAX)?,
         Err(error) => return Err(error),
     };
-    let allowed = allowed & online();
+    let allowed = allowed & cpu::online_mask();
     let bytes = allowed.to_ne_bytes();
     UserSlice::new(to, size).copy_out(&bytes)?;
     Ok(size.min(bytes.len()))

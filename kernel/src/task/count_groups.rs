@@ -55,7 +55,7 @@ impl Group {
         let number = take_number()?;
         let slot = &TABLES[number as usize];
         if slot.get().is_none() {
-            let tables = Table::new_vec_zeroed(cpu::count()).map_err(|_| Errno::ENOMEM)?;
+            let tables = Table::new_vec_zeroed(cpu::possible()).map_err(|_| Errno::ENOMEM)?;
             slot.call_once(|| Vec::leak(tables));
         }
         let mut group = Group {
@@ -80,7 +80,9 @@ impl Group {
 /// How often there was a crossing of a kind on a CPU, of whatever group, since the machine's start.
 pub fn on_cpu(cpu: usize, kind: Kind) -> u64 {
     let all = TABLES.iter().filter_map(Once::get);
-    all.map(|tables| tables[cpu].get(kind)).sum()
+    all.filter_map(|tables| tables.get(cpu))
+        .map(|table| table.get(kind))
+        .sum()
 }
 
 /// A snapshot without counts, which never lies on the stack.

@@ -41,7 +41,7 @@ impl CpuTimes {
 
     /// The sum of all CPUs'.
     pub fn of_all() -> CpuTimes {
-        let all = (0..cpu::count()).filter_map(cpu::get).map(CpuTimes::of);
+        let all = cpu::online().map(CpuTimes::of);
         all.fold(CpuTimes::default(), |sum, one| CpuTimes {
             busy: sum.busy.plus(one.busy),
             guest: sum.guest + one.guest,

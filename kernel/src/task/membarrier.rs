@@ -24,53 +24,43 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// Waits until a barrier has come to pass on every CPU that runs a program of `scope`.
 pub fn wait(scope: Scope) {
-    fence(SeqCst);
-    let number = LAST.fetch_add(1, SeqCst) + 1;
     let own = cpu::this().sched().active_space();
-    let others = || (0..cpu::count()).filter_map(cpu::get);
-    let is_due = |other: &cpu::Cpu| {
+    wait_for_others(|other| {
         let space = other.sched().active_space();
-        let concerned = match scope {
+        match scope {
             Scope::All => space != 0,
             Scope::Space => space == own,
-        };
-        concerned && other.sched().barrier_seen() < number
-    };
-    for other in others() {
-        if other.index() != cpu::this().index() && is_due(other) {
-            smp::kick(other.index());
         }
-    }
-    for other in others() {
-        // This thread may come to another CPU meanwhile: there it orders for itself.
+    });
+}
+
+/// Waits until every CPU has settled which instructions of programs it executes.
+pub fn settle_instructions() {
+    emulation::settle();
+    wait_for_others(|_| true);
+    // This thread may have come to another CPU meanwhile.
+    emulation::settle();
+}
+
+/// Waits until every CPU that is `concerned` has passed a barrier. The one that this begins on passes
+/// it here, and so does each that the thread comes to meanwhile.
+fn wait_for_others(concerned: impl Fn(&cpu::Cpu) -> bool) {
+    fence(SeqCst);
+    let number = LAST.fetch_add(1, SeqCst) + 1;
+    let first = cpu::this().index();
+    let is_due = |other: &cpu::Cpu| {
+        other.index() != first && concerned(other) && other.sched().barrier_seen() < number
+    };
+    cpu::online()
+        .filter(|other| is_due(other))
+        .for_each(|other| smp::kick(other.index()));
+    for other in cpu::online() {
         while other.index() != cpu::this().index() && is_due(other) {
             sched::cond_resched();
             core::hint::spin_loop();
         }
     }
     fence(SeqCst);
-}
-
-/// Waits until every CPU has settled which instructions of programs it executes.
-pub fn settle_instructions() {
-    emulation::settle();
-    fence(SeqCst);
-    let number = LAST.fetch_add(1, SeqCst) + 1;
-    let others = || (0..cpu::count()).filter_map(cpu::get);
-    let is_due = |other: &cpu::Cpu| {
-        other.index() != cpu::this().index() && other.sched().barrier_seen() < number
-    };
-    others()
-        .filter(|other| is_due(other))
-        .for_each(|other| smp::kick(other.index()));
-    for other in others() {
-        while is_due(other) {
-            sched::cond_resched();
-            core::hint::spin_loop();
-        }
-    }
-    // This thread may have come to another CPU meanwhile.
-    emulation::settle();
 }
 
 /// Another CPU wants something of this one, maybe a barrier.
@@ -83,5 +73,18 @@ pub fn interrupt() {
         count_groups::apply_current();
         emulation::settle();
         seen.set_barrier_seen(last);
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn every_cpu_online_passes_a_barrier() {
+        let own = cpu::this().index();
+        settle_instructions();
+        let last = LAST.load(SeqCst);
+        let all = (0..crate::arch::MAX_CPUS).filter_map(cpu::get);
+        all.filter(|other| ![own, cpu::this().index()].contains(&other.index()))
+            .for_each(|other| assert!(other.sched().barrier_seen() >= last));
+        assert_eq!(cpu::online_mask().count_ones() as usize, cpu::count());
     }
 }

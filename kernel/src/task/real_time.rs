@@ -178,7 +178,7 @@ fn pass_on(cpu: &'static Cpu) {
     if cpu.sched().waiting() == 0 {
         return;
     }
-    for other in (0..cpu::count()).filter_map(cpu::get) {
+    for other in cpu::online() {
         if !core::ptr::eq(cpu, other)
             && let Some(thread) = cpu.sched().take_for(other)
         {

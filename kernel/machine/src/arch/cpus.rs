@@ -26,6 +26,16 @@ pub fn count() -> usize {
     COUNT.load(Acquire)
 }
 
+/// The CPUs that are online, in the order of their indices: one that was refused leaves a gap.
+pub fn online() -> impl Iterator<Item = &'static Cpu> {
+    (0..possible()).filter_map(get)
+}
+
+/// The indices of those, as a set.
+pub fn online_mask() -> u64 {
+    online().fold(0, |mask, cpu| mask | 1 << cpu.index())
+}
+
 /// How many CPUs were started, whether they came online or not: their indices are below.
 #[inline]
 pub fn possible() -> usize {

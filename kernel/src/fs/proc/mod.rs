@@ -4,7 +4,7 @@ mod control;
 mod fds;
 mod map_files;
 mod mem;
-mod memory;
+pub mod memory;
 pub mod namespaces;
 mod options;
 mod pagemap;

@@ -3,6 +3,7 @@
 use super::super::seq_file::{Node, Text};
 use super::super::{file_lock, mount};
 use super::{memory, zones};
+use crate::arch::cpu::Cpu;
 use crate::arch::time::ticks_to_ns;
 use crate::errno::{Errno, Result};
 use crate::keyring;
@@ -83,8 +84,8 @@ fn cmdline(text: &mut Text) {
 }
 
 fn cpuinfo(text: &mut Text) {
-    for cpu in 0..arch::cpu::count() {
-        _ = arch::cpu::describe(cpu, text);
+    for cpu in arch::cpu::online() {
+        _ = arch::cpu::describe(cpu.index(), text);
     }
 }
 
@@ -103,15 +104,15 @@ fn filesystems(text: &mut Text) {
 
 /// Interrupts of each kind on each CPU: those of devices are not told apart.
 fn interrupts(text: &mut Text) {
-    let cpus = arch::cpu::count();
+    let cpus = || arch::cpu::online().map(Cpu::index);
     put!(text, "{:11}", "");
-    for cpu in 0..cpus {
+    for cpu in cpus() {
         put!(text, "CPU{cpu:<8}");
     }
     put!(text, "\n");
     for (label, kind, name) in INTERRUPTS {
         put!(text, "{label:>4}:");
-        for cpu in 0..cpus {
+        for cpu in cpus() {
             put!(text, " {:>10}", count_groups::on_cpu(cpu, kind));
         }
         put!(text, "  {name}\n");
@@ -131,15 +132,15 @@ fn softirqs(text: &mut Text) {
         "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER",
         "RCU",
     ];
-    let cpus = arch::cpu::count();
+    let cpus = || 0..arch::cpu::possible();
     put!(text, "{:20}", "");
-    for cpu in 0..cpus {
+    for cpu in cpus() {
         put!(text, "CPU{cpu:<8}");
     }
     put!(text, "\n");
     for kind in KINDS {
         put!(text, "{kind:>12}:");
-        for _ in 0..cpus {
+        for _ in cpus() {
             put!(text, " {:>10}", 0);
         }
         put!(text, "\n");
@@ -253,11 +254,11 @@ fn stat(text: &mut Text) {
         put!(text, "{name} {user} 0 {system} {idle} 0 0 0 0 {guest} 0\n");
     };
     line(format_args!("cpu "), CpuTimes::of_all());
-    let cpus = 0..arch::cpu::count();
-    for cpu in cpus.clone().filter_map(arch::cpu::get) {
+    for cpu in arch::cpu::online() {
         line(format_args!("cpu{}", cpu.index()), CpuTimes::of(cpu));
     }
-    let interrupts: u64 = cpus
+    let interrupts: u64 = arch::cpu::online()
+        .map(Cpu::index)
         .flat_map(|cpu| INTERRUPTS.map(|(_, kind, _)| count_groups::on_cpu(cpu, kind)))
         .sum();
     let usage = usage();

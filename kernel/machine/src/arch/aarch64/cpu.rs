@@ -104,7 +104,7 @@ impl Cpu {
 pub use super::cpuinfo::describe;
 
 pub use crate::arch::above::{Above, assert_fits};
-pub use crate::arch::cpus::{count, get, possible};
+pub use crate::arch::cpus::{count, get, online, online_mask, possible};
 pub(super) use crate::arch::cpus::{expect, publish};
 
 /// This CPU.

@@ -72,7 +72,7 @@ impl Cpu {
 
 pub use crate::arch::above::{Above, assert_fits};
 pub(super) use crate::arch::cpus::publish;
-pub use crate::arch::cpus::{count, get, possible};
+pub use crate::arch::cpus::{count, get, online, online_mask, possible};
 
 /// This CPU.
 #[inline(always)]

@@ -117,7 +117,7 @@ impl Cpu {
 }
 
 pub use crate::arch::above::{Above, assert_fits};
-pub use crate::arch::cpus::{count, get, possible};
+pub use crate::arch::cpus::{count, get, online, online_mask, possible};
 pub(super) use crate::arch::cpus::{expect, publish};
 
 /// This CPU.
