@@ -333,17 +333,25 @@ impl SignalTimer {
 
 impl Expire for SignalTimer {
     fn expire(self: Arc<Self>) {
-        let wall = {
-            let mut state = self.state.lock();
-            state.looks += 1;
-            state.wall
-        };
+        let wall = self.begin_look();
         self.look(wall);
-        self.state.lock().looks -= 1;
+        self.end_look();
     }
 }
 
 impl SignalTimer {
+    /// A look at the timer begins; the clock that it is set on.
+    pub(super) fn begin_look(&self) -> Wall {
+        let mut state = self.state.lock();
+        state.looks += 1;
+        state.wall
+    }
+
+    /// The look is over.
+    pub(super) fn end_look(&self) {
+        self.state.lock().looks -= 1;
+    }
+
     /// Looks whether it is due, and sends its signal.
     fn look(self: &Arc<Self>, wall: Wall) {
         // One look at the clock says whether it is due and what is reported: a limit that is

@@ -364,7 +364,7 @@ impl Bucket {
 ///
 /// # Errors
 /// EAGAIN (`from` holds something else than `expected`), EINVAL (a waiter does not want that lock),
-/// EDEADLK (the first has it, or who has it waits for a lock of one of them), ESRCH, EFAULT, ENOMEM.
+/// EDEADLK (the first has it, or who has it waits for a lock of theirs), ESRCH, EFAULT, ENOMEM.
 pub fn requeue_to_lock(
     (from, expected): (usize, u32),
     to: usize,

@@ -394,8 +394,7 @@ pub fn set_min_free_kbytes(kbytes: usize) {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn what_is_kept_apart_is_put_together_at_once() {
-        let mut frames = alloc::vec::Vec::new();
-        frames.reserve((MOST_CHAINS + 16) * BATCH);
+        let mut frames = alloc::vec::Vec::with_capacity((MOST_CHAINS + 16) * BATCH);
         while frames.len() < frames.capacity() && is_ample() {
             frames.push(super::alloc().unwrap());
         }
