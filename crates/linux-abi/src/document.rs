@@ -49,9 +49,8 @@ fn settings(out: &mut dyn Write) -> fmt::Result {
     writeln!(
         out,
         "The kernel reads writes by this table. What is beyond a range is EINVAL. Other files of\n\
-         `/proc/sys` tell what is so, and cannot be written, but `kernel/hostname`, `kernel/domainname`,\n\
-         `net/ipv4/ping_group_range` and `kernel/core_pattern`. Of its letters a program to begin (`|`)\n\
-         is EINVAL.\n"
+         `/proc/sys` tell what is so, and cannot be written, but `kernel/hostname`, `kernel/domainname`\n\
+         and `kernel/core_pattern`. Of its letters a program to begin (`|`) is EINVAL.\n"
     )?;
     writeln!(
         out,

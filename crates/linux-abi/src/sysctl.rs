@@ -99,6 +99,10 @@ pub const SYSCTLS: &[Sysctl] = &[
         ..one("net/ipv4/ip_local_port_range", Int, 1, 65535)
     },
     one("net/ipv4/ip_unprivileged_port_start", Int, 0, 65535),
+    Sysctl {
+        count: 2,
+        ..one("net/ipv4/ping_group_range", Long, 0, u32::MAX as i128 - 1)
+    },
     one("net/ipv4/tcp_fin_timeout", Int, 0, INT),
     one("net/ipv4/tcp_max_tw_buckets", Int, 0, INT),
     one("net/ipv4/tcp_tw_reuse", Int, 0, 2),

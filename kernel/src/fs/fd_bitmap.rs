@@ -24,10 +24,15 @@ impl FdBitmap {
     /// ENOMEM.
     #[inline]
     pub fn reach(&mut self, end: usize) -> Result<()> {
-        if end > (1 + self.high.len()) * BITS {
+        if end > self.room() {
             self.grow(end.div_ceil(BITS) - 1)?;
         }
         Ok(())
+    }
+
+    /// How many descriptors it has room for.
+    pub fn room(&self) -> usize {
+        (1 + self.high.len()) * BITS
     }
 
     #[cold]
@@ -93,6 +98,32 @@ impl FdBitmap {
         self.next_free_above(from.max(BITS) - BITS) + BITS
     }
 
+    /// The lowest that is in use from `from` on.
+    pub fn next_used(&self, from: usize) -> Option<usize> {
+        let low = self.low & !below(from);
+        if from < BITS && low != 0 {
+            return Some(low.trailing_zeros() as usize);
+        }
+        let from = from.max(BITS) - BITS;
+        let mut mask = !below(from);
+        for (at, word) in self.high.iter().enumerate().skip(from / BITS) {
+            if word & mask != 0 {
+                return Some((at + 1) * BITS + (word & mask).trailing_zeros() as usize);
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+
+    /// One above the highest that is in use.
+    pub fn end(&self) -> usize {
+        let above = |word: &u64| BITS - word.leading_zeros() as usize;
+        match self.high.iter().rposition(|word| *word != 0) {
+            Some(at) => (at + 1) * BITS + above(&self.high[at]),
+            None => above(&self.low),
+        }
+    }
+
     #[cold]
     fn next_free_above(&self, from: usize) -> usize {
         let word = from / BITS;
@@ -150,6 +181,10 @@ crate::selftest! {
             let from = (random >> 20) as usize % FDS;
             let free = used[from..].iter().position(|used| !used);
             assert_eq!(bitmap.next_free(from), from + free.unwrap_or(FDS - from));
+            let next = used[from..].iter().position(|used| *used);
+            assert_eq!(bitmap.next_used(from), next.map(|next| from + next));
+            let last = used.iter().rposition(|used| *used);
+            assert_eq!(bitmap.end(), last.map_or(0, |last| last + 1));
         }
     }
 }

@@ -14,8 +14,13 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The most descriptors of a table, and what RLIMIT_NOFILE can be raised to (`nr_open`).
 pub static MOST_FILES: AtomicUsize = AtomicUsize::new(1 << 20);
 
-/// Descriptors that are closed before others may run.
+/// Descriptors that are closed before others may run, and that are looked at.
 const AT_ONCE: usize = 32;
+const LOOKS_AT_ONCE: usize = 2048;
+
+/// Descriptors of a part of a large table, which grows part by part: no allocation is too large,
+/// and none is copied for long.
+const PART: usize = 1 << 16;
 
 /// Bytes that any open file holds, roughly.
 const FILE: usize = 1024;
@@ -28,7 +33,10 @@ struct Slot {
 
 #[derive(Default)]
 struct Slots {
+    /// The first part, as far as it was ever used.
     slots: Vec<Option<Slot>>,
+    /// The others, each whole; empty where none of its descriptors was ever used.
+    parts: Vec<Vec<Option<Slot>>>,
     used: FdBitmap,
     /// Threads that have the table.
     users: usize,
@@ -45,39 +53,74 @@ impl Slots {
         Ok(fd)
     }
 
-    /// How many slots there are up to the last descriptor in use.
-    fn len(&self) -> usize {
-        let last = self.slots.iter().rposition(Option::is_some);
-        last.map_or(0, |last| last + 1)
-    }
-
     fn reach(&mut self, fd: usize) -> Result<()> {
-        if fd >= self.slots.len() {
+        if fd >= self.slots.len() && self.place(fd).is_none() {
             let most = i32::MAX as usize / size_of::<Option<Slot>>();
             if fd >= MOST_FILES.load(Relaxed).min(most) {
                 return Err(Errno::EMFILE);
             }
-            let more = fd + 1 - self.slots.len();
-            self.slots.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
-            self.used.reach(fd + 1)?;
-            self.slots.resize(fd + 1, None);
+            self.grow(fd)?;
         }
         Ok(())
     }
 
+    /// Makes room for a descriptor.
+    #[cold]
+    fn grow(&mut self, fd: usize) -> Result<()> {
+        self.used.reach(fd + 1)?;
+        let (slots, len) = match (fd / PART).checked_sub(1) {
+            None => (&mut self.slots, fd + 1),
+            Some(part) => {
+                let more = (part + 1).saturating_sub(self.parts.len());
+                self.parts.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+                let len = self.parts.len() + more;
+                self.parts.resize_with(len, Vec::new);
+                (&mut self.parts[part], PART)
+            }
+        };
+        let more = len.saturating_sub(slots.len());
+        slots.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+        slots.resize(slots.len() + more, None);
+        Ok(())
+    }
+
+    /// What there is of a descriptor.
+    fn get(&self, fd: usize) -> Option<&Slot> {
+        match self.slots.get(fd) {
+            Some(slot) => slot.as_ref(),
+            None => self.get_above(fd),
+        }
+    }
+
+    #[cold]
+    fn get_above(&self, fd: usize) -> Option<&Slot> {
+        let part = self.parts.get((fd / PART).checked_sub(1)?)?;
+        part.get(fd % PART)?.as_ref()
+    }
+
+    fn place(&mut self, fd: usize) -> Option<&mut Option<Slot>> {
+        match (fd / PART).checked_sub(1) {
+            None => self.slots.get_mut(fd),
+            Some(part) => self.parts.get_mut(part)?.get_mut(fd % PART),
+        }
+    }
+
+    /// Gives a descriptor, for which there is room, its file; returns what it was.
     fn put(&mut self, fd: usize, slot: Slot) -> Option<Slot> {
         self.used.set(fd);
-        self.slots[fd].replace(slot)
+        self.place(fd)?.replace(slot)
     }
 
     fn take(&mut self, fd: usize) -> Result<Arc<File>> {
-        let slot = self
-            .slots
-            .get_mut(fd)
-            .and_then(Option::take)
-            .ok_or(Errno::EBADF)?;
+        let slot = self.place(fd).and_then(Option::take).ok_or(Errno::EBADF)?;
         self.used.clear(fd);
         Ok(slot.file)
+    }
+
+    /// Slots that there is memory for.
+    fn room(&self) -> usize {
+        let parts = self.parts.iter().map(Vec::capacity);
+        self.slots.capacity() + parts.sum::<usize>()
     }
 }
 
@@ -90,11 +133,14 @@ impl FdTable {
         let (mut slots, mut used) = (Vec::new(), FdBitmap::default());
         loop {
             // Memory is asked for without the lock; the table may have grown meanwhile.
-            let wanted = self.0.lock().len();
+            let wanted = self.0.lock().used.end();
+            if wanted > LOOKS_AT_ONCE {
+                return self.fork_large();
+            }
             slots.try_reserve_exact(wanted).map_err(|_| Errno::ENOMEM)?;
             used.reach(wanted)?;
             let table = self.0.lock();
-            let len = table.len();
+            let len = table.used.end();
             if len <= wanted {
                 slots.extend(table.slots[..len].iter().cloned());
                 used.copy_from(&table.used);
@@ -105,32 +151,85 @@ impl FdTable {
             slots,
             used,
             users: 1,
+            ..Slots::default()
         })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fork_large(&self) -> Result<FdShare> {
+        loop {
+            let mut copy = Slots {
+                users: 1,
+                ..Slots::default()
+            };
+            let end = self.0.lock().used.end();
+            copy.grow(end.saturating_sub(1))?;
+            let mut from = 0;
+            while let Some(fd) = self.next(from) {
+                let last = (fd / PART * PART + PART - 1)
+                    .min(end.saturating_sub(1))
+                    .max(fd);
+                copy.grow(last)?;
+                from = last + 1;
+                cond_resched();
+            }
+            if self.copy_to(&mut copy, end) {
+                return FdShare::with(copy);
+            }
+        }
+    }
+
+    /// Copies all descriptors; false where there are some at `end` or above, or in a part that
+    /// `copy` has no room for.
+    fn copy_to(&self, copy: &mut Slots, end: usize) -> bool {
+        let mut from = 0;
+        loop {
+            let table = self.0.lock();
+            // Another thread would change it between two looks.
+            let looks = if table.users > 1 {
+                usize::MAX
+            } else {
+                LOOKS_AT_ONCE
+            };
+            for _ in 0..looks {
+                let Some(fd) = table.used.next_used(from) else {
+                    return true;
+                };
+                let Some(place) = copy.place(fd).filter(|_| fd < end) else {
+                    return false;
+                };
+                *place = table.get(fd).cloned();
+                copy.used.set(fd);
+                from = fd + 1;
+            }
+            drop(table);
+            cond_resched();
+        }
     }
 
     /// The file of descriptor `fd`.
     #[inline]
     pub fn get(&self, fd: i32) -> Result<Arc<File>> {
-        match self.0.lock().slots.get(fd as usize) {
-            Some(Some(slot)) => Ok(slot.file.clone()),
-            _ => Err(Errno::EBADF),
+        match self.0.lock().get(fd as usize) {
+            Some(slot) => Ok(slot.file.clone()),
+            None => Err(Errno::EBADF),
         }
     }
 
     /// Bytes of kernel memory that the files hold, roughly. They are asked one by one: they may
     /// take locks of their own.
     pub fn held(&self) -> usize {
-        let (count, room) = {
-            let table = self.0.lock();
-            (table.len(), table.slots.capacity())
-        };
+        let room = self.0.lock().room();
         let owner = core::ptr::from_ref(self) as usize;
         let of = |file: Arc<File>| FILE + file.ops().held() + file_lock::memory(&file, owner);
-        let held = (0..count).map(|fd| {
+        let (mut from, mut held) = (0, room * size_of::<Option<Slot>>());
+        while let Some(fd) = self.next(from) {
             cond_resched();
-            self.get(fd as i32).map_or(0, of)
-        });
-        room * size_of::<Option<Slot>>() + held.sum::<usize>()
+            held += self.get(fd as i32).map_or(0, of);
+            from = fd + 1;
+        }
+        held
     }
 
     /// Gives `file` the lowest free descriptor from `from` on, below `limit`.
@@ -210,15 +309,15 @@ impl FdTable {
 
     /// Whether exec closes the descriptor.
     pub fn close_on_exec(&self, fd: i32) -> Result<bool> {
-        match self.0.lock().slots.get(fd as usize) {
-            Some(Some(slot)) => Ok(slot.close_on_exec),
-            _ => Err(Errno::EBADF),
+        match self.0.lock().get(fd as usize) {
+            Some(slot) => Ok(slot.close_on_exec),
+            None => Err(Errno::EBADF),
         }
     }
 
     /// Says whether exec shall close the descriptor.
     pub fn set_close_on_exec(&self, fd: i32, value: bool) -> Result<()> {
-        match self.0.lock().slots.get_mut(fd as usize) {
+        match self.0.lock().place(fd as usize) {
             Some(Some(slot)) => slot.close_on_exec = value,
             _ => return Err(Errno::EBADF),
         }
@@ -237,36 +336,36 @@ impl FdTable {
 
     /// Lets exec close every descriptor in `first..=last`.
     pub fn mark_range(&self, first: usize, last: usize) {
-        let mut table = self.0.lock();
-        let end = last.saturating_add(1).min(table.slots.len());
-        for slot in table
-            .slots
-            .get_mut(first..end)
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            slot.close_on_exec = true;
+        let mut from = first;
+        loop {
+            let mut table = self.0.lock();
+            for _ in 0..LOOKS_AT_ONCE {
+                let next = table.used.next_used(from).filter(|&fd| fd <= last);
+                let Some(fd) = next else { return };
+                if let Some(Some(slot)) = table.place(fd) {
+                    slot.close_on_exec = true;
+                }
+                from = fd + 1;
+            }
+            drop(table);
+            cond_resched();
         }
     }
 
     fn close_matching(&self, first: usize, last: usize, matches: impl Fn(&Slot) -> bool) {
-        let mut fd = first;
+        let mut from = first;
         for count in 1_usize.. {
             let file = {
                 let mut table = self.0.lock();
-                let end = last.saturating_add(1).min(table.slots.len());
-                let found = table.slots.get(fd..end).and_then(|slots| {
-                    slots
-                        .iter()
-                        .position(|slot| slot.as_ref().is_some_and(&matches))
-                });
-                let Some(offset) = found else { return };
-                fd += offset;
-                table.take(fd)
+                let Some(fd) = table.used.next_used(from).filter(|&fd| fd <= last) else {
+                    return;
+                };
+                from = fd + 1;
+                let found = table.get(fd).is_some_and(&matches);
+                found.then(|| table.take(fd))
             };
             // Closed without the lock: it may wait, or close further files.
-            if let Ok(file) = file {
+            if let Some(Ok(file)) = file {
                 self.closed(&file);
             }
             if count.is_multiple_of(AT_ONCE) {
@@ -284,9 +383,7 @@ impl FdTable {
 
     /// The lowest descriptor in use from `from` on.
     pub fn next(&self, from: usize) -> Option<usize> {
-        let table = self.0.lock();
-        let offset = table.slots.get(from..)?.iter().position(Option::is_some)?;
-        Some(from + offset)
+        self.0.lock().used.next_used(from)
     }
 
     /// How many descriptors the table has room for, as Linux's grows: programs see it in what
@@ -294,9 +391,9 @@ impl FdTable {
     pub fn size(&self) -> usize {
         const FIRST: usize = 64;
         const STEP: usize = 128;
-        match self.0.lock().slots.len() {
+        match self.0.lock().used.room() {
             ..=FIRST => FIRST,
-            len => STEP * len.div_ceil(STEP).next_power_of_two(),
+            room => STEP * room.div_ceil(STEP).next_power_of_two(),
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::sync::{Mutex, SleepMutex};
 use crate::task::user::User;
 use crate::task::{can, current, oom, require, signal};
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{
     CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_ACCMODE, O_RDWR, O_WRONLY, S_IFIFO, SIGPIPE,
@@ -217,11 +216,17 @@ impl Pipe {
             return Ok(0);
         }
         let count = self.with_ring(|ring| ring.read(to))?;
+        self.was_read(count);
+        Ok(count)
+    }
+
+    /// `count` bytes were taken out.
+    #[inline(always)]
+    fn was_read(&self, count: usize) {
         if count > 0 {
             self.uses.read.store(time::stamp(), Relaxed);
             self.writable.notify();
         }
-        Ok(count)
     }
 
     #[inline]
@@ -259,11 +264,17 @@ impl Pipe {
                 Ok(0)
             }
         })?;
+        self.was_written(count);
+        Ok(count)
+    }
+
+    /// `count` bytes were added.
+    #[inline(always)]
+    fn was_written(&self, count: usize) {
         if count > 0 {
             self.uses.written.store(time::stamp(), Relaxed);
             self.readable.notify();
         }
-        Ok(count)
     }
 
     /// Its attributes, by now.
@@ -396,89 +407,104 @@ impl End {
         Ok(())
     }
 
-    /// The bytes in the pipe; waits for some, unless none will come any more.
-    pub fn await_bytes(&self, nonblocking: bool) -> Result<usize> {
-        loop {
-            match self.pipe.len.load(Acquire) {
-                0 if self.pipe.await_bytes(nonblocking)? => {}
-                len => return Ok(len),
-            }
-        }
+    /// Waits for bytes, unless none will come any more: false.
+    fn await_bytes(&self, nonblocking: bool) -> Result<bool> {
+        Ok(self.pipe.len.load(Acquire) > 0 || self.pipe.await_bytes(nonblocking)?)
     }
 
-    /// How many bytes the pipe can take; waits for room.
-    pub fn await_room(&self, nonblocking: bool) -> Result<usize> {
+    /// Waits for room; SIGPIPE and EPIPE where nobody reads.
+    fn await_room(&self, nonblocking: bool) -> Result<()> {
         loop {
             if self.pipe.readers.load(Acquire) == 0 {
                 signal::raise(SIGPIPE);
                 return Err(Errno::EPIPE);
             }
-            match self.pipe.room() {
-                0 => self.pipe.await_room(Ok(0), 1, nonblocking)?,
-                room => return Ok(room),
+            if self.pipe.room() > 0 {
+                return Ok(());
             }
+            self.pipe.await_room(Ok(0), 1, nonblocking)?;
         }
     }
 
-    /// Copies the first bytes to `to`; they stay.
-    pub fn peek(&self, to: &mut Sink) -> Result<usize> {
-        self.pipe.ring.lock_killable()?.peek(to, 0)
-    }
-
-    /// Drops the first `count` bytes, as far as no other reader took them meanwhile.
-    ///
-    /// # Errors
-    /// EINTR: the caller is killed.
-    pub fn consume(&self, count: usize) -> Result<()> {
-        self.pipe.with_ring(|ring| {
-            ring.consume(count.min(ring.len()));
-            Ok(())
-        })?;
-        self.pipe.uses.read.store(time::stamp(), Relaxed);
-        self.pipe.writable.notify();
-        Ok(())
-    }
-
-    /// Copies up to `count` bytes from one pipe to another; they stay (tee(2)). `nonblocking` says
-    /// of each whether to wait.
-    pub fn tee(from: &End, to: &End, count: usize, nonblocking: [bool; 2]) -> Result<usize> {
-        let there = from.await_bytes(nonblocking[0])?;
-        if there == 0 {
-            return Ok(0);
-        }
-        let len = count.min(there).min(to.await_room(nonblocking[1])?);
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
-        bytes.resize(len, 0);
-        let got = from.peek(&mut Sink::kernel(&mut bytes))?;
-        to.pipe.write(&mut Source::kernel(&bytes[..got]), true)
-    }
-
-    /// Writes what there is room for, for which it waits.
-    pub fn write_some(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
-        while from.left() > 0 {
-            from.truncate(self.await_room(nonblocking)?);
-            match self.pipe.write(from, true) {
-                // Another was faster.
-                Err(Errno::EAGAIN) if !nonblocking => {}
-                done => return done,
+    /// Waits for bytes, unless none will come any more, and has `act` take some while nobody else
+    /// takes or adds any. `act` says how many.
+    pub fn drain(
+        &self,
+        nonblocking: bool,
+        mut act: impl FnMut(&mut Ring) -> Result<usize>,
+    ) -> Result<usize> {
+        while self.await_bytes(nonblocking)? {
+            let taken = self.pipe.with_ring(|ring| match ring.len() {
+                0 => Ok(None),
+                _ => act(ring).map(Some),
+            })?;
+            // None: another was faster.
+            if let Some(count) = taken {
+                self.pipe.was_read(count);
+                return Ok(count);
             }
         }
         Ok(0)
     }
 
-    /// Reads what is there, or comes when it is empty.
-    pub fn read_some(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
-        while to.left() > 0 && self.await_bytes(nonblocking)? > 0 {
-            match self.peek(to)? {
-                0 => {}
-                count => {
-                    self.consume(count)?;
-                    return Ok(count);
+    /// Waits for room, and has `act` add bytes while nobody else takes or adds any. `act` says how
+    /// many.
+    pub fn fill(
+        &self,
+        nonblocking: bool,
+        mut act: impl FnMut(&mut Ring) -> Result<usize>,
+    ) -> Result<usize> {
+        loop {
+            self.await_room(nonblocking)?;
+            let added = self.pipe.with_ring(|ring| match ring.room() {
+                0 => Ok(None),
+                _ => act(ring).map(Some),
+            })?;
+            if let Some(count) = added {
+                self.pipe.was_written(count);
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Waits for bytes in one pipe and for room in the other, and has `act` add to this from that
+    /// while nobody else takes or adds any. `act` says how many; they are taken out if `moves`.
+    pub fn pass(
+        from: &End,
+        to: &End,
+        nonblocking: bool,
+        moves: bool,
+        mut act: impl FnMut(&Ring, &mut Ring) -> Result<usize>,
+    ) -> Result<usize> {
+        let first = Arc::as_ptr(&from.pipe) < Arc::as_ptr(&to.pipe);
+        loop {
+            let comes = from.await_bytes(nonblocking)?;
+            to.await_room(nonblocking)?;
+            if !comes {
+                return Ok(0);
+            }
+            let mut both = |from: &mut Ring, to: &mut Ring| {
+                if from.len() == 0 || to.room() == 0 {
+                    return Ok(None);
                 }
+                let count = act(from, to)?;
+                from.consume(if moves { count } else { 0 });
+                Ok(Some(count))
+            };
+            // By address, so that those who take both do not wait for each other.
+            let passed = if first {
+                from.pipe
+                    .with_ring(|from| to.pipe.with_ring(|to| both(from, to)))
+            } else {
+                to.pipe
+                    .with_ring(|to| from.pipe.with_ring(|from| both(from, to)))
+            };
+            if let Some(count) = passed? {
+                from.pipe.was_read(if moves { count } else { 0 });
+                to.pipe.was_written(count);
+                return Ok(count);
             }
         }
-        Ok(0)
     }
 
     /// Makes the pipe at least `size` bytes large; returns the new size.

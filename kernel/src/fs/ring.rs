@@ -191,6 +191,31 @@ impl Ring {
         Ok(total)
     }
 
+    /// Makes sure that `count` bytes, for which there is room, can be written without fail.
+    pub fn reserve(&mut self, count: usize) -> Result<()> {
+        let mut done = 0;
+        while done < count {
+            let (slot, _, rest) = self.place(self.head + self.len + done);
+            self.page(slot)?;
+            done += rest;
+        }
+        Ok(())
+    }
+
+    /// Drops the pages, other than the first, of `count` bytes that were not written after all.
+    pub fn release(&mut self, count: usize) {
+        let end = self.head + self.len;
+        let mut done = end.next_multiple_of(PAGE_SIZE);
+        // The last of them may be the one where the first byte is.
+        while done < end + count && done + PAGE_SIZE <= self.head + self.capacity() {
+            match self.place(done).0 {
+                0 => {}
+                slot => self.pages[slot] = None,
+            }
+            done += PAGE_SIZE;
+        }
+    }
+
     fn page(&mut self, slot: usize) -> Result<&FrameRef> {
         let page = &mut self.pages[slot];
         match page {

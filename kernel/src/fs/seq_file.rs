@@ -215,7 +215,7 @@ pub enum Node {
     /// Numbers of `/proc/sys` that are set together: the function returns how many bytes they took.
     Together(fn(&mut Text), fn(&[u8]) -> Result<usize>),
     /// A line of `/proc/sys` that can be changed, from any place in it.
-    Line(fn(&mut Text), fn(&[u8], u64)),
+    Line(fn(&mut Text), fn(&[u8], u64) -> Result<()>),
     /// A number of `/proc/sys` that can be changed.
     Number(&'static AtomicUsize, &'static Sysctl),
     /// The same, or several, by the functions that get and set them.
@@ -243,6 +243,14 @@ impl Node {
             Node::Number(_, rule) | Node::Numbers(_, _, rule) => Some(rule),
             _ => None,
         }
+    }
+
+    /// Whether it holds numbers that may be written.
+    fn is_numeric(&self) -> bool {
+        matches!(
+            self,
+            Node::Number(..) | Node::Numbers(..) | Node::Together(..)
+        )
     }
 
     /// What it is.
@@ -321,20 +329,20 @@ impl Content for Leaf {
     /// A number is written from the file's start: what follows is passed over.
     fn accept_at(&self, bytes: &[u8], position: u64) -> Result<usize> {
         if let Node::Line(_, set) = self.0 {
-            set(bytes, position);
-            return Ok(bytes.len());
+            return set(bytes, position).map(|()| bytes.len());
         }
-        if let Node::Together(_, set) = self.0
-            && position == 0
-        {
-            return set(bytes);
-        }
-        let Some(rule) = self.0.number() else {
+        if !self.0.is_numeric() {
             return self.accept(bytes).map(|()| bytes.len());
-        };
+        }
         if position != 0 || bytes.is_empty() {
             return Ok(bytes.len());
         }
+        if let Node::Together(_, set) = self.0 {
+            return set(bytes);
+        }
+        let Some(rule) = self.0.number() else {
+            return Err(Errno::EACCES);
+        };
         let used = rule.write(bytes, |place, value| {
             match self.0 {
                 Node::Number(number, _) => number.store(value as usize, Relaxed),
@@ -347,7 +355,7 @@ impl Content for Leaf {
     }
 
     fn is_read_once(&self) -> bool {
-        self.0.number().is_some()
+        self.0.is_numeric()
     }
 
     fn permissions(&self) -> u32 {

@@ -91,6 +91,15 @@ impl Kind {
         }
     }
 
+    /// How much a content of `len` bytes counts: Linux keeps a large one where it can be swapped
+    /// out.
+    fn quota(self, len: usize) -> usize {
+        match self {
+            Kind::Big => 16,
+            _ => len,
+        }
+    }
+
     /// The rights of the possessor, and of the same user, to a new one.
     fn permissions(self) -> u32 {
         let unreadable = if self == Kind::Logon { right::READ } else { 0 };
@@ -141,7 +150,7 @@ impl Drop for Key {
     fn drop(&mut self) {
         self.leave(&mut KEYS.lock());
         let state = self.state.get_mut();
-        let bytes = self.description.len() + state.payload.len();
+        let bytes = self.description.len() + self.kind.quota(state.payload.len());
         uncharge(self.payer, 1, bytes);
         mem::take(&mut state.links)
             .into_iter()
@@ -240,7 +249,7 @@ impl Key {
         owner: (u32, u32),
         permissions: u32,
     ) -> Result<Arc<Key>> {
-        let bytes = description.len() + payload.len();
+        let bytes = description.len() + kind.quota(payload.len());
         charge(owner.0, 1, bytes)?;
         // A failure here gives the charge back.
         let mut key = try_arc(Key {
@@ -510,7 +519,8 @@ impl Key {
         }
         self.kind.check(&self.description, &payload)?;
         let mut state = self.state.lock();
-        recharge(self.payer, state.payload.len(), payload.len())?;
+        let [old, new] = [&state.payload, &payload].map(|content| self.kind.quota(content.len()));
+        recharge(self.payer, old, new)?;
         (state.expires, state.negative) = (0, false);
         let old = mem::replace(&mut state.payload, payload);
         drop(state);
@@ -604,5 +614,19 @@ impl Key {
         text.extend_from_slice(&self.description);
         text.push(0);
         Ok(text)
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_big_key_counts_as_little() {
+        let used = || USED.lock().get(&0).map_or(0, |used| used.1);
+        let before = used();
+        let key = Key::new(Kind::Big, b"big".to_vec(), alloc::vec![0; 300_000]).unwrap();
+        assert_eq!(used(), before + 3 + 16);
+        key.update(alloc::vec![0; 5]).unwrap();
+        assert_eq!(used(), before + 3 + 16);
+        drop(key);
+        assert_eq!(used(), before);
     }
 }

@@ -4,7 +4,9 @@
 use super::channel::{Bytes, Channel};
 use crate::arch::time;
 use crate::errno::Result;
+use crate::sync::{Once, SleepMutexGuard};
 use crate::task::clock;
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 
 /// How long less than a segment waits for more, in nanoseconds: Linux's least timeout.
@@ -42,6 +44,12 @@ impl Bytes {
     }
 }
 
+/// Learns that a writer lacks room.
+pub trait Stalled: Send + Sync {
+    /// One does, and is about to wait or to be told so.
+    fn stalled(self: Arc<Self>);
+}
+
 /// When a channel's bytes are sent.
 pub struct Sending {
     /// Bytes of a whole segment; 0 where there are none.
@@ -54,6 +62,8 @@ pub struct Sending {
     unsent: AtomicUsize,
     /// Since when there are such, in ticks.
     since: AtomicU64,
+    /// Who wants to know of writers that lack room.
+    watcher: Once<Weak<dyn Stalled>>,
 }
 
 impl Sending {
@@ -65,6 +75,20 @@ impl Sending {
             corked: AtomicBool::new(false),
             unsent: AtomicUsize::new(0),
             since: AtomicU64::new(0),
+            watcher: Once::new(),
+        }
+    }
+
+    /// From now on `watcher` learns of writers that lack room, unless another does.
+    pub fn watch_by(&self, watcher: Weak<dyn Stalled>) {
+        self.watcher.call_once(|| watcher);
+    }
+
+    /// A writer lacks room.
+    #[cold]
+    pub fn stall(&self) {
+        if let Some(watcher) = self.watcher.get().and_then(Weak::upgrade) {
+            watcher.stalled();
         }
     }
 
@@ -132,13 +156,22 @@ impl Channel {
     /// # Errors
     /// Those of [`Self::lock`].
     pub fn push(&self) -> Result<()> {
-        let mut bytes = self.lock()?;
+        self.push_all(self.lock()?);
+        Ok(())
+    }
+
+    /// The same unless somebody has the contents just now: false.
+    pub fn try_push(&self) -> bool {
+        let bytes = self.try_lock();
+        bytes.map(|bytes| self.push_all(bytes)).is_some()
+    }
+
+    fn push_all(&self, mut bytes: SleepMutexGuard<'_, Bytes>) {
         bytes.unsent = 0;
         self.publish(&bytes);
         drop(bytes);
         self.readable().notify();
         self.notify_little();
-        Ok(())
     }
 
     /// Wakes those who wait until little is unsent.
@@ -157,22 +190,33 @@ impl Channel {
     }
 
     /// Until when something has to be read, in ticks, by a reader that is waited for no longer than
-    /// `patience`; `None` where nothing waits to be read.
+    /// `patience`; `None` where no writer lacks room for what waits to be read.
     pub fn stalled_until(&self, patience: u64) -> Option<u64> {
-        let Ok(bytes) = self.lock() else {
-            return Some(self.look_again(patience));
-        };
-        let stall = bytes.stall.filter(|stall| stall.read == bytes.read);
-        let since = match stall {
-            Some(stall) if !self.has_room() => stall.since,
-            _ => return (bytes.ring.len() > 0).then(|| self.look_again(patience)),
-        };
-        (bytes.ring.len() > 0).then(|| since.saturating_add(patience))
+        match self.try_lock() {
+            Some(bytes) => self.stall_ends(&bytes, patience),
+            // Not all the time.
+            None => Some(time::now_ticks().saturating_add(time::ns_to_ticks(LONGEST))),
+        }
     }
 
-    /// When to look again whether a reader stalls, in ticks: not all the time.
-    pub fn look_again(&self, patience: u64) -> u64 {
-        let least = time::ns_to_ticks(LONGEST);
-        time::now_ticks().saturating_add(patience.max(least))
+    fn stall_ends(&self, bytes: &Bytes, patience: u64) -> Option<u64> {
+        let stall = bytes.stall.filter(|stall| stall.read == bytes.read)?;
+        let waits = bytes.ring.len() > 0 && !self.has_room();
+        waits.then(|| stall.since.saturating_add(patience))
+    }
+
+    /// The writer goes without a word, and what it did not send with it, if the reader was waited
+    /// for so many ticks; `tell` comes before. Writers are not woken.
+    pub fn give_up(&self, patience: u64, tell: impl FnOnce()) -> bool {
+        let Some(bytes) = self.try_lock() else {
+            return false;
+        };
+        let until = self.stall_ends(&bytes, patience);
+        let ends = until.is_some_and(|until| until <= time::now_ticks());
+        if ends {
+            tell();
+            self.abandon(bytes);
+        }
+        ends
     }
 }

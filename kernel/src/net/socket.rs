@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use linux_raw_sys::general::{O_NONBLOCK, O_RDWR, S_IFSOCK, SIGPIPE};
 use linux_raw_sys::ioctl::{FIONREAD, SIOCATMARK, TIOCOUTQ};
-use linux_raw_sys::net::{IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SOCK_STREAM};
+use linux_raw_sys::net::{AF_UNIX, IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SOCK_STREAM};
 
 /// Asks for what is not sent yet (`include/uapi/linux/sockios.h`).
 const SIOCOUTQNSD: u32 = 0x894b;
@@ -332,6 +332,26 @@ impl SocketFile {
     pub fn write_more(&self, file: &File, from: &mut Source) -> Result<usize> {
         self.send(file, from, MSG_MORE)
     }
+
+    /// Reads what is there.
+    pub fn read_now(&self, file: &File, to: &mut Sink) -> Result<usize> {
+        self.receive(file, to, MSG_DONTWAIT)
+    }
+
+    fn receive(&self, file: &File, to: &mut Sink, flags: u32) -> Result<usize> {
+        if to.left() == 0 {
+            // read(2) asks for nothing then, unlike recv(2).
+            return Ok(0);
+        }
+        let wait = self.0.receive_wait(file, flags);
+        Ok(self.0.receive(to, 0, &wait)?.count)
+    }
+
+    /// Whether it is an end of a connection of Unix sockets without records.
+    pub fn is_unix_stream(&self) -> bool {
+        let base = self.0.base();
+        (base.domain, base.kind) == (AF_UNIX, SOCK_STREAM)
+    }
 }
 
 impl FileOps for SocketFile {
@@ -348,12 +368,7 @@ impl FileOps for SocketFile {
     }
 
     fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
-        if to.left() == 0 {
-            // read(2) asks for nothing then, unlike recv(2).
-            return Ok(0);
-        }
-        let wait = self.0.receive_wait(file, 0);
-        Ok(self.0.receive(to, 0, &wait)?.count)
+        SocketFile::receive(self, file, to, 0)
     }
 
     fn write(&self, file: &File, from: &mut Source, _position: u64) -> Result<usize> {

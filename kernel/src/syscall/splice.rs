@@ -74,6 +74,15 @@ impl Side {
         }
     }
 
+    /// The same for a pipe: a connection of Unix sockets is not waited for where that is not.
+    fn read_for_pipe(&self, buffer: &mut [u8], nonblocking: bool) -> Result<usize> {
+        let socket = self.file.ops_as::<SocketFile>().filter(|_| nonblocking);
+        match socket.filter(|socket| socket.is_unix_stream()) {
+            Some(socket) => socket.read_now(&self.file, &mut Sink::kernel(buffer)),
+            None => self.read(buffer),
+        }
+    }
+
     /// `unused` bytes at the end of what was read were not used after all.
     fn read_done(&mut self, count: usize, unused: usize) {
         match &mut self.position {
@@ -189,7 +198,11 @@ fn send(from: Side, out: Arc<File>, count: usize) -> Result<usize> {
     }
     out.check_writable()?;
     if let Some(pipe) = out.ops_as::<End>() {
-        return count_both(fill(from, &pipe, out, count, false));
+        if from.file.ops_as::<End>().is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let nonblocking = out.flags().nonblocking();
+        return count_both(fill(from, &pipe, count, nonblocking));
     }
     // What cannot be taken at a place would be lost where the other side takes less.
     if !from.file.has_places() || out.flags().has(O_APPEND) {
@@ -251,31 +264,77 @@ fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
 /// All flags of the family (SPLICE_F_ALL).
 const SPLICE_FLAGS: u32 = abi::options::SPLICE.mask() as u32;
 
-/// From a file to a pipe: what there is room for, for which this waits.
-fn fill(from: Side, pipe: &End, to: Arc<File>, count: usize, nonblocking: bool) -> Result<usize> {
-    let room = pipe.await_room(nonblocking)?;
-    copy(from, Side::new(to, 0)?, count.min(room))
+/// From a file to a pipe: what there is room for, for which this waits. Nobody else writes to the
+/// pipe meanwhile: what was read has a place there.
+fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<usize> {
+    let mut buffer = buffer(count)?;
+    let total = pipe.fill(nonblocking, |ring| {
+        let count = count.min(ring.room());
+        by_parts(count, buffer.len(), |_, len| {
+            ring.reserve(len)?;
+            let read = from.read_for_pipe(&mut buffer[..len], nonblocking);
+            let there = *read.as_ref().unwrap_or(&0);
+            from.read_done(there, 0);
+            ring.write(&mut Source::kernel(&buffer[..there]))?;
+            ring.release(len - there);
+            // A short read is enough where reading on could block.
+            let ends = there == 0 || from.file.dentry().kind() != Kind::Regular;
+            read.map(|count| (count, ends))
+        })
+    })?;
+    from.finish()?;
+    Ok(total)
 }
 
 /// From a pipe, of what is in it now, or comes when it is empty. What the other side does not take
-/// stays. `more` will come (SPLICE_F_MORE).
+/// stays: nobody else reads from the pipe meanwhile. `more` will come (SPLICE_F_MORE).
 fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) -> Result<usize> {
-    let count = count.min(pipe.await_bytes(nonblocking)?);
     let mut buffer = buffer(count)?;
+    let total = pipe.drain(nonblocking, |ring| {
+        by_parts(count.min(ring.len()), buffer.len(), |_, len| {
+            let there = ring.peek(&mut Sink::kernel(&mut buffer[..len]), 0)?;
+            let written = if more {
+                to.write_more(&buffer[..there])?
+            } else {
+                to.write(&buffer[..there])?
+            };
+            ring.consume(written);
+            Ok((written, written == 0))
+        })
+    })?;
+    to.finish()?;
+    Ok(total)
+}
+
+/// From one pipe to another, out of which they are taken if `moves`.
+fn pass([from, to]: [&End; 2], count: usize, nonblocking: bool, moves: bool) -> Result<usize> {
+    from.check_other(to)?;
+    let mut buffer = buffer(count)?;
+    End::pass(from, to, nonblocking, moves, |from, to| {
+        let count = count.min(from.len()).min(to.room());
+        by_parts(count, buffer.len(), |done, len| {
+            from.peek(&mut Sink::kernel(&mut buffer[..len]), done)?;
+            let count = to.write(&mut Source::kernel(&buffer[..len]))?;
+            Ok((count, count < len))
+        })
+    })
+}
+
+/// Moves `count` bytes by parts of `most`. `act` has how many are done and how many it shall do,
+/// and says how many it did, and whether that is the end.
+fn by_parts(
+    count: usize,
+    most: usize,
+    mut act: impl FnMut(usize, usize) -> Result<(usize, bool)>,
+) -> Result<usize> {
     let mut total = 0;
     while total < count {
-        let chunk = buffer.len().min(count - total);
-        let there = pipe.peek(&mut Sink::kernel(&mut buffer[..chunk]))?;
-        let written = if more {
-            to.write_more(&buffer[..there])
-        } else {
-            to.write(&buffer[..there])
-        };
-        match written {
-            Ok(0) => break,
-            Ok(written) => {
-                pipe.consume(written)?;
-                total += written;
+        match act(total, most.min(count - total)) {
+            Ok((done, ends)) => {
+                total += done;
+                if ends {
+                    break;
+                }
             }
             Err(error) if total == 0 => return Err(error),
             Err(_) => break,
@@ -284,7 +343,6 @@ fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) 
             break;
         }
     }
-    to.finish()?;
     Ok(total)
 }
 
@@ -298,16 +356,21 @@ fn check_splice(file: &File, offset: usize) -> Result<()> {
     Ok(())
 }
 
-/// The files of a call that moves bytes from `input` to `out`, and which of them it does not wait
-/// for.
-fn files(input: i32, out: i32, flags: u32) -> Result<([Arc<File>; 2], [bool; 2])> {
+/// The files of a call that moves bytes from `input` to `out`, whose pipes do not wait if one of
+/// them does not.
+fn files(
+    input: i32,
+    out: i32,
+    flags: u32,
+) -> Result<([Arc<File>; 2], [Option<Arc<End>>; 2], bool)> {
     check_flags(flags, SPLICE_FLAGS)?;
     let files = [file(input)?, file(out)?];
     files[0].check_readable()?;
     files[1].check_writable()?;
-    let never = flags & SPLICE_F_NONBLOCK != 0;
-    let nonblocking = [0, 1].map(|side: usize| never || files[side].flags().nonblocking());
-    Ok((files, nonblocking))
+    let pipes = [0, 1].map(|side: usize| files[side].ops_as::<End>());
+    let never = |side: usize| pipes[side].is_some() && files[side].flags().nonblocking();
+    let nonblocking = flags & SPLICE_F_NONBLOCK != 0 || never(0) || never(1);
+    Ok((files, pipes, nonblocking))
 }
 
 /// splice(2): one side is a pipe.
@@ -322,8 +385,7 @@ pub fn splice(
     if count == 0 {
         return Ok(0);
     }
-    let ([input, out], nonblocking) = files(input, out, flags)?;
-    let (from, to) = (input.ops_as::<End>(), out.ops_as::<End>());
+    let ([input, out], [from, to], nonblocking) = files(input, out, flags)?;
     if from.is_some() && input_offset != 0 || to.is_some() && out_offset != 0 {
         return Err(Errno::ESPIPE);
     }
@@ -331,13 +393,7 @@ pub fn splice(
         (None, None) => Err(Errno::EINVAL),
         (None, Some(to)) => {
             check_splice(&input, input_offset)?;
-            fill(
-                Side::new(input, input_offset)?,
-                &to,
-                out,
-                count,
-                nonblocking[1],
-            )
+            fill(Side::new(input, input_offset)?, &to, count, nonblocking)
         }
         (Some(from), None) => {
             check_splice(&out, out_offset)?;
@@ -346,14 +402,9 @@ pub fn splice(
             }
             let more = flags & SPLICE_F_MORE != 0;
             let to = Side::new(out, out_offset)?;
-            drain(&from, to, count, nonblocking[0], more)
+            drain(&from, to, count, nonblocking, more)
         }
-        (Some(from), Some(to)) => {
-            from.check_other(&to)?;
-            from.await_bytes(nonblocking[0])?;
-            let count = count.min(to.await_room(nonblocking[1])?);
-            drain(&from, Side::new(out, 0)?, count, nonblocking[0], false)
-        }
+        (Some(from), Some(to)) => pass([&from, &to], count, nonblocking, true),
     }
 }
 
@@ -362,11 +413,9 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
     if count == 0 {
         return Ok(0);
     }
-    let ([input, out], nonblocking) = files(input, out, flags)?;
-    let (from, to) = (input.ops_as::<End>(), out.ops_as::<End>());
+    let (_, [from, to], nonblocking) = files(input, out, flags)?;
     let (from, to) = (from.ok_or(Errno::EINVAL)?, to.ok_or(Errno::EINVAL)?);
-    from.check_other(&to)?;
-    End::tee(&from, &to, count, nonblocking)
+    pass([&from, &to], count, nonblocking, false)
 }
 
 /// vmsplice(2): a write to the pipe of what there is room for, or a read from it. Only `flags` say
@@ -378,8 +427,16 @@ pub fn vmsplice<L: Layout>(fd: i32, vector: usize, count: usize, flags: u32) -> 
     let pieces = pieces::<L>(vector, count)?;
     let nonblocking = flags & SPLICE_F_NONBLOCK != 0;
     if file.flags().writable() {
-        pipe.write_some(&mut Source::user(&pieces), nonblocking)
+        let mut from = Source::user(&pieces);
+        match from.left() {
+            0 => Ok(0),
+            _ => pipe.fill(nonblocking, |ring| ring.write(&mut from)),
+        }
     } else {
-        pipe.read_some(&mut Sink::user(&pieces), nonblocking)
+        let mut to = Sink::user(&pieces);
+        match to.left() {
+            0 => Ok(0),
+            _ => pipe.drain(nonblocking, |ring| ring.read(&mut to)),
+        }
     }
 }

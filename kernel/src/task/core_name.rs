@@ -20,43 +20,39 @@ const MAX: usize = 128;
 /// Whether the process's number follows a name in which it is not.
 pub static USES_PID: AtomicI32 = AtomicI32::new(0);
 
-static PATTERN: Mutex<([u8; MAX], usize)> = Mutex::new((
-    {
-        let mut text = [0; MAX];
-        text.split_at_mut(4).0.copy_from_slice(b"core");
-        text
-    },
-    4,
-));
+static PATTERN: Mutex<[u8; MAX]> = Mutex::new({
+    let mut text = [0; MAX];
+    text.split_at_mut(4).0.copy_from_slice(b"core");
+    text
+});
 
 /// The pattern.
 pub fn with_pattern<T>(f: impl FnOnce(&[u8]) -> T) -> T {
-    let (text, len) = *PATTERN.lock();
-    f(&text[..len])
+    let pattern = *PATTERN.lock();
+    f(uts::without_zeroes(&pattern))
 }
 
-/// Sets the pattern to the line in `bytes`.
+/// Writes a line into the pattern from `at` on.
 ///
 /// # Errors
 /// EINVAL: a program was to be begun, which gets the file by a pipe.
-pub fn set_pattern(bytes: &[u8]) -> Result<()> {
-    let end = bytes.iter().position(|byte| matches!(byte, 0 | b'\n'));
-    let line = &bytes[..end.unwrap_or(bytes.len()).min(MAX - 1)];
-    if line.first() == Some(&b'|') {
+pub fn write_pattern(bytes: &[u8], at: u64) -> Result<()> {
+    let mut pattern = PATTERN.lock();
+    let mut new = *pattern;
+    uts::write_line(&mut new, bytes, at);
+    if new[0] == b'|' {
         return Err(Errno::EINVAL);
     }
-    let mut pattern = PATTERN.lock();
-    pattern.0[..line.len()].copy_from_slice(line);
-    pattern.1 = line.len();
+    *pattern = new;
     Ok(())
 }
 
 /// The name of the current process's core file, which `signal` ends.
 pub fn make(signal: u32) -> Result<Vec<u8>> {
-    let (pattern, len) = *PATTERN.lock();
+    let pattern = *PATTERN.lock();
     let (thread, mut name) = (current(), Name(Vec::new()));
     let (process, mut has_pid) = (thread.process(), false);
-    let mut rest = pattern[..len].iter();
+    let mut rest = uts::without_zeroes(&pattern).iter();
     while let Some(byte) = rest.next() {
         if *byte != b'%' {
             name.push(&[*byte])?;

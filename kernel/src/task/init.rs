@@ -12,7 +12,9 @@ use super::oom_adjust::OomAdjust;
 use super::process::{self, Image, Process};
 use super::signal::{Actions, Altstack};
 use super::thread::{self, Resources, Thread};
-use super::{clock, coredump, credentials::Credentials, current, pid_table, sched, work_queue};
+use super::{
+    clock, coredump, credentials::Credentials, current, oom_reaper, pid_table, sched, work_queue,
+};
 use crate::arch::{self, ThreadState, cpu};
 use crate::errno::Result;
 use crate::fs::{self, fs_context::FsShare};
@@ -55,6 +57,7 @@ pub fn init() {
     KERNEL.call_once(|| Arc::new(new_process(0).expect("memory for the first process")));
     start_cpu();
     work_queue::init().expect("memory for the first thread");
+    oom_reaper::init().expect("memory for a thread");
 }
 
 /// Makes what this CPU did until now its idle thread.

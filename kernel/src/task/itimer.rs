@@ -4,6 +4,7 @@ extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::hint::spin_loop;
 
 use linux_raw_sys::general::{
     RLIMIT_CPU, RLIMIT_SIGPENDING, SI_TIMER, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU,
@@ -20,7 +21,7 @@ use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The time between ticks of Linux's clock (at 250 Hz), in ns.
 const TICK: u64 = 4_000_000;
@@ -90,6 +91,9 @@ struct State {
     /// there is one signal.
     queued: bool,
     armed: Option<Timer>,
+    /// Looks under way whether it is due. Nobody sets it meanwhile: the time that a look goes by
+    /// may be that of another clock, and no signal comes once it is set.
+    looks: u32,
 }
 
 impl State {
@@ -220,7 +224,7 @@ impl SignalTimer {
             let this: Weak<SignalTimer> = Arc::downgrade(self);
             self.following.begin(this)?;
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock_between_looks();
         let old = self.left(&state);
         let stale = state.armed.take();
         *state = State {
@@ -238,6 +242,19 @@ impl SignalTimer {
         drop(state);
         drop(stale);
         Ok(old)
+    }
+
+    /// The state, once no look is under way: each is an interrupt of another CPU, which ends soon
+    /// (Linux's `hrtimer_cancel`).
+    fn lock_between_looks(&self) -> MutexGuard<'_, State> {
+        loop {
+            let state = self.state.lock();
+            if state.looks == 0 {
+                return state;
+            }
+            drop(state);
+            spin_loop();
+        }
     }
 
     /// How often the timer expired beyond what the last signal reported.
@@ -316,16 +333,34 @@ impl SignalTimer {
 
 impl Expire for SignalTimer {
     fn expire(self: Arc<Self>) {
+        let wall = self.begin_look();
+        self.look(wall);
+        self.end_look();
+    }
+}
+
+impl SignalTimer {
+    /// A look at the timer begins; the clock that it is set on.
+    pub(super) fn begin_look(&self) -> Wall {
+        let mut state = self.state.lock();
+        state.looks += 1;
+        state.wall
+    }
+
+    /// The look is over.
+    pub(super) fn end_look(&self) {
+        self.state.lock().looks -= 1;
+    }
+
+    /// Looks whether it is due, and sends its signal.
+    fn look(self: &Arc<Self>, wall: Wall) {
         // One look at the clock says whether it is due and what is reported: a limit that is
         // reached in between is no mere warning.
-        let wall = self.state.lock().wall;
         let now = self.now(wall);
         let message = self.message(now);
         let mut state = self.state.lock();
         let stale = state.armed.take();
-        // Who set it meanwhile may have chosen another clock, of which `now` is no time.
-        let looked = state.wall == wall && now >= state.next;
-        let due = state.next != 0 && !state.queued && looked;
+        let due = state.next != 0 && !state.queued && now >= state.next;
         let earliest = if due {
             self.pass(&mut state, now, message.is_some())
         } else {

@@ -28,6 +28,7 @@ pub mod membarrier;
 pub mod ntp;
 pub mod oom;
 pub mod oom_adjust;
+mod oom_reaper;
 mod per_cpu;
 pub mod personality;
 pub mod pid_table;

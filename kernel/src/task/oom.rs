@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use linux_raw_sys::general::SIGKILL;
 
-use super::{Process, clock, current, pid_table, wait_queue};
+use super::{Process, clock, current, oom_reaper, pid_table, wait_queue};
 use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
 use crate::errno::Errno;
 use crate::mm::{AddressSpace, PAGE_SIZE, frame};
@@ -143,6 +143,7 @@ fn choose(more: bool) -> bool {
         || !more && frame::is_ample()
         || match largest() {
             Some((process, space)) => {
+                oom_reaper::watch(&process, &space);
                 victim = Some(Victim::new(&process, space));
                 end(&process);
                 true

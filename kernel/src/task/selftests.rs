@@ -8,6 +8,7 @@ extern crate alloc;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
+use super::itimer::Setting;
 use super::sched::{self, state};
 use super::signal_groups::Several;
 use super::timer::{Expire, Timer};
@@ -129,6 +130,24 @@ fn keep_out() {
     let end = soon();
     while time::now_ticks() < end {
         assert_eq!(STEPS.load(Acquire), begun, "both have the space");
+    }
+}
+
+selftest! {
+    fn who_sets_a_timer_waits_until_no_cpu_looks_at_it() {
+        run_on_two(|number, _| {
+            let timer = current().process().timers.interval(0).expect("memory");
+            if number == 0 {
+                timer.begin_look();
+                keep_out();
+                timer.end_look();
+            } else {
+                until(1);
+                step();
+                timer.set(Setting::default(), false).expect("memory");
+                step();
+            }
+        });
     }
 }
 

@@ -65,7 +65,6 @@ impl<T: ?Sized> SleepMutex<T> {
     }
 
     /// Takes the lock if it is free.
-    #[cfg(guests)]
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
         let value = self.value.try_lock()?;
         Some(self.lend(Some(value), self.class.slept()))

@@ -76,20 +76,24 @@ fn padded(name: &[u8]) -> Result<[u8; FIELD]> {
     Ok(field)
 }
 
-/// Writes into a name (of [`names`]) at a place that is not behind its end, up to the end of a
-/// line; what does not fit is left out (Linux's `proc_dostring`).
+/// Writes into a name (of [`names`]).
 pub fn write_name(which: usize, text: &[u8], at: u64) {
-    let name = &mut NAMES.lock()[which];
-    let len = without_zeroes(name).len();
+    write_line(&mut NAMES.lock()[which], text, at);
+}
+
+/// Writes into a field, which ends with zeroes, at a place that is not behind its end, up to the
+/// end of a line; what does not fit is left out (Linux's `proc_dostring`).
+pub fn write_line(field: &mut [u8], text: &[u8], at: u64) {
+    let len = without_zeroes(field).len();
     let place = usize::try_from(at).ok().filter(|&at| at <= len);
     let (Some(place), false) = (place, text.is_empty()) else {
         return;
     };
-    let mut line = text.split(|&byte| byte == 0 || byte == b'\n');
-    let line = line.next().unwrap_or(&[]);
-    let line = &line[..line.len().min(FIELD - 1 - place)];
-    name[place..].fill(0);
-    name[place..][..line.len()].copy_from_slice(line);
+    let line = without_zeroes(text).split(|&byte| byte == b'\n');
+    let line = line.into_iter().next().unwrap_or(&[]);
+    let line = &line[..line.len().min(field.len() - 1 - place)];
+    field[place..].fill(0);
+    field[place..][..line.len()].copy_from_slice(line);
 }
 
 /// Sets the machine's name.

@@ -36,6 +36,8 @@ pub fn run() {
         owner_gone();
         robust();
         requeued();
+        requeued_at_once();
+        requeued_in_a_circle();
         requeued_to_itself();
         bits_and_clocks();
         futex2();
@@ -412,6 +414,82 @@ unsafe fn requeued() {
         });
         println!("has it: {}", held(&lock));
     }
+}
+
+/// A call moves those that waited when it looked at the word, and not the one that got the lock
+/// thereby and waits again with another value.
+unsafe fn requeued_at_once() {
+    const THREADS: usize = 300;
+    static WORD: AtomicU32 = AtomicU32::new(0);
+    static LOCK: AtomicU32 = AtomicU32::new(0);
+    let wait = |value| unsafe {
+        let none = ptr::null();
+        futex6(&WORD, WAIT_REQUEUE_PI, value, none, &LOCK, 0)
+    };
+    let requeue = |value| unsafe {
+        let moves = ptr::without_provenance(THREADS);
+        futex6(&WORD, CMP_REQUEUE_PI, 1, moves, &LOCK, value)
+    };
+    let waits = move || {
+        wait(0);
+        WORD.store(1, SeqCst);
+        wait(1);
+        thread::park();
+    };
+    let act = move || {
+        for _ in 0..THREADS {
+            let thread = thread::Builder::new().stack_size(1 << 14);
+            drop(thread.spawn(waits).expect("a thread"));
+        }
+        while sleepers() < THREADS {
+            thread::sleep(Duration::from_millis(1));
+        }
+        tell("all at once", requeue(0));
+        while WORD.load(SeqCst) == 0 {
+            thread::yield_now();
+        }
+        tell("with the old value", requeue(0));
+    };
+    tell_end("requeue", in_child(act));
+}
+
+/// How many threads of this process sleep.
+fn sleepers() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("a folder");
+    let stats = tasks.map(|task| {
+        let path = task.expect("a thread").path().join("stat");
+        std::fs::read_to_string(path).unwrap_or_default()
+    });
+    stats.filter(|stat| stat.contains(") S ")).count()
+}
+
+/// Nobody is moved to a lock whose owner waits for a lock of his.
+unsafe fn requeued_in_a_circle() {
+    static WORDS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+    let [word, first, second] = &WORDS;
+    let act = || unsafe {
+        thread::spawn(|| {
+            futex(first, LOCK_PI, 0, ptr::null());
+            until_waited_for(first);
+            futex6(word, WAIT_REQUEUE_PI, 0, ptr::null(), second, 0);
+        });
+        thread::spawn(|| {
+            futex(second, LOCK_PI, 0, ptr::null());
+            while first.load(SeqCst) == 0 {
+                thread::yield_now();
+            }
+            futex(first, LOCK_PI, 0, ptr::null());
+        });
+        let moves = ptr::without_provenance(1);
+        let requeue = || futex6(word, CMP_REQUEUE_PI, 1, moves, second, 0);
+        until_waited_for(first);
+        let ends = (0..).find_map(|_| {
+            thread::yield_now();
+            Some(requeue()).filter(|&ends| ends != 0)
+        });
+        tell("in a circle", ends.unwrap_or(0));
+    };
+    tell_end("requeue", in_child(act));
 }
 
 /// Who waits where it already waited counts as moved; nobody else is woken.

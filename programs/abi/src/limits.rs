@@ -24,6 +24,61 @@ pub fn run() {
         signals();
         replaced();
         descriptors();
+        tell_end("many descriptors", in_child(|| many_descriptors()));
+    }
+}
+
+/// As many descriptors as there may be, far apart; a child has them too.
+unsafe fn many_descriptors() {
+    const MOST: c_int = 1 << 20;
+    unsafe {
+        let limit = libc::rlimit {
+            rlim_cur: MOST as u64,
+            rlim_max: MOST as u64,
+        };
+        tell("limit", libc::setrlimit(libc::RLIMIT_NOFILE, &limit));
+        let is_open = |fd| libc::fcntl(fd, libc::F_GETFD);
+        // More than Stile allocates in one piece.
+        let places = [65_535, 65_536, 262_144, 700_000, MOST - 1];
+        for fd in places {
+            println!("dup to {fd}: {}", libc::dup2(0, fd) == fd);
+        }
+        tell("dup beyond", libc::dup2(0, MOST));
+        let dup = |from: c_int| i64::from(libc::fcntl(0, libc::F_DUPFD_CLOEXEC, from));
+        tell("the next", dup(262_144));
+        tell("the next of a part", dup(65_535));
+        tell("after the last", dup(MOST - 1));
+        tell("not used", is_open(700_001));
+        tell("flags of the next", is_open(262_145));
+        let child = || {
+            let count = places.iter().filter(|fd| is_open(**fd) == 0).count();
+            println!("a child has {count}");
+            let all = libc::syscall(libc::SYS_close_range, 262_144, u32::MAX, 4);
+            tell("close_range marks", all);
+            tell("marked", is_open(MOST - 1));
+            tell("not marked", is_open(65_536));
+            let all = libc::syscall(libc::SYS_close_range, 65_536, u32::MAX, 0);
+            tell("close_range", all);
+            tell("closed", is_open(MOST - 1));
+            tell("not closed", is_open(65_535));
+        };
+        tell_end("child", in_child(child));
+        tell("still open", is_open(MOST - 1));
+        // Enough that no lock is held while all are copied.
+        for _ in 0..5000 {
+            libc::dup(0);
+        }
+        let count = || {
+            let fds = std::fs::read_dir("/proc/self/fd").expect("a folder");
+            fds.count()
+        };
+        let before = count();
+        tell_end(
+            "child",
+            in_child(|| println!("as many: {}", count() == before)),
+        );
+        tell("close", libc::close(MOST - 1));
+        tell("twice", libc::close(MOST - 1));
     }
 }
 

@@ -1,11 +1,13 @@
 //! Moving bytes between pipes and files without the program: how much goes at a time, what waits,
 //! what is refused.
 
-use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::thread;
+use std::{fs, ptr};
 
 use libc::{O_NONBLOCK, O_RDONLY, O_RDWR, SPLICE_F_NONBLOCK, c_int};
 
-use crate::{path, tell};
+use crate::{inet, path, tell};
 
 fn pipe(flags: c_int) -> [c_int; 2] {
     let mut ends = [0; 2];
@@ -48,6 +50,10 @@ pub fn run() {
         full_and_empty(bytes);
         sockets();
         kinds();
+        beside_a_writer(bytes);
+        beside_a_reader();
+        round(bytes);
+        waits(bytes);
     }
 }
 
@@ -174,5 +180,150 @@ unsafe fn kinds() {
         let out = libc::sendfile(file, ends[0], &mut offset, 1);
         tell("at a place", out as i64);
         libc::unlink(path(c"spliced"));
+    }
+}
+
+fn stream(flags: c_int) -> [c_int; 2] {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_STREAM | flags;
+    // SAFETY: the array has room for two descriptors.
+    unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) };
+    ends
+}
+
+/// Both ends of a connection of TCP, which waits whatever splice(2) is told.
+unsafe fn connection() -> [c_int; 2] {
+    unsafe {
+        let server = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+        inet::bind(server, libc::AF_INET, 0x7f00_0001, 0);
+        libc::listen(server, 1);
+        let client = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+        inet::connect(client, libc::AF_INET, 0x7f00_0001, inet::own_port(server));
+        let accepted = libc::accept(server, ptr::null_mut(), ptr::null_mut());
+        libc::close(server);
+        [client, accepted]
+    }
+}
+
+fn write(file: c_int, bytes: &[u8]) -> i64 {
+    // SAFETY: these are bytes.
+    unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) as i64 }
+}
+
+/// Starts a thread, and returns once it sleeps or is done.
+fn start<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> thread::JoinHandle<R> {
+    static THREAD: AtomicI32 = AtomicI32::new(0);
+    THREAD.store(0, SeqCst);
+    let handle = thread::spawn(|| {
+        // SAFETY: without arguments.
+        THREAD.store(unsafe { libc::gettid() }, SeqCst);
+        act()
+    });
+    loop {
+        thread::yield_now();
+        let stat = format!("/proc/self/task/{}/stat", THREAD.load(SeqCst));
+        let stat = fs::read_to_string(stat).unwrap_or_default();
+        let sleeps = stat
+            .rsplit(") ")
+            .next()
+            .is_some_and(|rest| rest.starts_with(['S', 'D']));
+        if sleeps || handle.is_finished() {
+            return handle;
+        }
+    }
+}
+
+/// What comes from a socket has its place in the pipe, whoever else writes there.
+unsafe fn beside_a_writer(bytes: &[u8]) {
+    unsafe {
+        let (ends, socket) = (pipe(O_NONBLOCK), connection());
+        let splices = start(move || splice(socket[0], ends[1], 1000, 0));
+        let others = bytes.to_vec();
+        let writes = start(move || write(ends[1], &others));
+        write(socket[1], &[200; 1000]);
+        tell("splice beside a writer", splices.join().unwrap());
+        let written = writes.join().unwrap();
+        let mut all = vec![0u8; 1 << 16];
+        let got = libc::read(ends[0], all.as_mut_ptr().cast(), all.len()) as i64;
+        println!("the writer's are there as well: {}", got == written + 1000);
+        println!("and the others: {}", all[..1000] == [200; 1000]);
+    }
+}
+
+/// What one sends from a pipe, no other does.
+unsafe fn beside_a_reader() {
+    unsafe {
+        let (ends, socket) = (pipe(0), stream(0));
+        let file = libc::open(path(c"spliced"), O_RDWR | libc::O_CREAT, 0o600);
+        libc::fcntl(socket[0], libc::F_SETFL, O_NONBLOCK);
+        while write(socket[0], &[1; 4096]) > 0 {}
+        libc::fcntl(socket[0], libc::F_SETFL, 0);
+        write(ends[1], &[2; 100]);
+        let first = start(move || splice(ends[0], socket[0], 100, 0));
+        let second = start(move || splice(ends[0], file, 100, SPLICE_F_NONBLOCK));
+        let third = start(move || vmsplice(ends[0], &mut [0; 100], SPLICE_F_NONBLOCK));
+        read(socket[1], 1 << 20);
+        tell("splice to the socket", first.join().unwrap());
+        tell("nothing to the file", second.join().unwrap());
+        tell("nothing to memory", third.join().unwrap());
+        libc::close(file);
+        libc::unlink(path(c"spliced"));
+    }
+}
+
+/// Two move bytes between two pipes, against each other; none is lost or doubled.
+fn round(bytes: &[u8]) {
+    let (one, other) = (pipe(O_NONBLOCK), pipe(O_NONBLOCK));
+    write(one[1], &bytes[..20000]);
+    write(other[1], &bytes[..30000]);
+    let moves = |from: c_int, to: c_int| {
+        thread::spawn(move || {
+            for len in 1..2000 {
+                splice(from, to, len, 0);
+            }
+        })
+    };
+    let threads = [
+        moves(one[0], other[1]),
+        moves(other[0], one[1]),
+        moves(one[0], other[1]),
+        moves(other[0], one[1]),
+    ];
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    let left = read(one[0], 1 << 16).max(0) + read(other[0], 1 << 16).max(0);
+    tell("left after going round", left);
+}
+
+/// Which of the two sides says that nothing waits.
+unsafe fn waits(bytes: &mut [u8]) {
+    unsafe {
+        let (full, never, empty) = (pipe(0), pipe(O_NONBLOCK), pipe(0));
+        vmsplice(full[1], bytes, 0);
+        vmsplice(never[1], bytes, 0);
+        tell("from what never waits", splice(never[0], full[1], 1, 0));
+        tell("tee from it", libc::tee(never[0], full[1], 1, 0) as i64);
+        tell("to what never waits", splice(empty[0], never[1], 1, 0));
+        tell("tee to it", libc::tee(empty[0], never[1], 1, 0) as i64);
+        libc::close(empty[1]);
+        let now = SPLICE_F_NONBLOCK;
+        tell(
+            "tee of the end",
+            libc::tee(empty[0], full[1], 1, now) as i64,
+        );
+        let zero = libc::open(path(c"/dev/zero"), O_RDONLY);
+        let sent = libc::sendfile(never[1], zero, ptr::null_mut(), 1);
+        tell("sendfile to a full pipe", sent as i64);
+        let room = pipe(0);
+        write(room[1], b"x");
+        let sent = libc::sendfile(room[1], never[0], ptr::null_mut(), 1);
+        tell("from a pipe to a pipe", sent as i64);
+        let sent = libc::sendfile(room[1], room[0], ptr::null_mut(), 1);
+        tell("from a pipe to itself", sent as i64);
+        tell(
+            "from a socket at once",
+            splice(stream(0)[0], room[1], 1, now),
+        );
     }
 }

@@ -24,14 +24,6 @@ pub fn run() {
 unsafe fn names() {
     let path = "kernel/hostname";
     let before = content(path);
-    let write_at = |text: &str, place: i64| unsafe {
-        let file = open(path, libc::O_WRONLY);
-        let done = libc::pwrite(file, text.as_ptr().cast(), text.len(), place);
-        tell("written", done as i64);
-        libc::close(file);
-        let shown = content(path);
-        println!("{} {shown:?}", shown.len());
-    };
     let long = "x".repeat(100);
     for (text, place) in [
         ("first", 0),
@@ -46,12 +38,53 @@ unsafe fn names() {
         ("\n", 3),
         ("\n", 0),
     ] {
-        write_at(text, place);
+        write_at(path, text, place);
     }
     write(path, &before);
     let mut room = unsafe { std::mem::zeroed::<libc::utsname>() };
     unsafe { libc::uname(&mut room) };
     println!("as before {}", content(path) == before);
+    let path = "kernel/core_pattern";
+    let before = content(path);
+    for (text, place) in [
+        ("in", 0),
+        (" pieces", 2),
+        ("none", 100),
+        ("%p\nrest", 5),
+        ("", 0),
+        (&long, 0),
+        (&long, 100),
+        ("\n", 4),
+    ] {
+        write_at(path, text, place);
+    }
+    in_pieces(path, &["core", ".%e", ".%p\n", "no more"]);
+    write(path, &before);
+}
+
+/// Writes once at a place.
+fn write_at(path: &str, text: &str, place: i64) {
+    let file = open(path, libc::O_WRONLY);
+    // SAFETY: the text is there.
+    let done = unsafe { libc::pwrite(file, text.as_ptr().cast(), text.len(), place) };
+    tell("written", done as i64);
+    // SAFETY: it was opened.
+    unsafe { libc::close(file) };
+    let shown = content(path);
+    println!("{} {shown:?}", shown.len());
+}
+
+/// Writes one after the other.
+fn in_pieces(path: &str, pieces: &[&str]) {
+    let file = open(path, libc::O_WRONLY);
+    for piece in pieces {
+        // SAFETY: the text is there.
+        let done = unsafe { libc::write(file, piece.as_ptr().cast(), piece.len()) };
+        tell(piece.trim(), done as i64);
+    }
+    // SAFETY: it was opened.
+    unsafe { libc::close(file) };
+    println!("{:?}", content(path));
 }
 
 fn open(path: &str, flags: c_int) -> c_int {
@@ -393,7 +426,49 @@ unsafe fn several() {
         let said = write(path, text);
         println!("{text:?}: {said}, {:?}", content(path));
     }
+    places(path, "40000 50000");
     write(path, &before);
+    let path = "net/ipv4/ping_group_range";
+    let before = content(path);
+    for text in [
+        "1 2",
+        "5",
+        "6 5",
+        "7 4294967294",
+        "8 4294967295",
+        "-1 9",
+        "9 -1",
+        "x",
+        "10 11 x",
+        "12 13x",
+        "0x10\t010\n",
+        "  ",
+    ] {
+        let said = write(path, text);
+        println!("{text:?}: {said}, {:?}", content(path));
+    }
+    places(path, "3 4");
+    write(path, &before);
+}
+
+/// Several numbers at a place that is not the first, in pieces, and read in pieces.
+fn places(path: &str, text: &str) {
+    for place in [0, 1, 100] {
+        write_at(path, text, place);
+    }
+    write_at(path, "", 0);
+    write_at(path, "x", 1);
+    in_pieces(path, &["42000 ", "43000", "x"]);
+    let file = open(path, libc::O_RDONLY);
+    let mut bytes = [0u8; 64];
+    for len in [2, 64, 64] {
+        // SAFETY: there is room for so many.
+        let got = unsafe { libc::read(file, bytes.as_mut_ptr().cast(), len) };
+        let text = String::from_utf8_lossy(&bytes[..got.max(0) as usize]);
+        println!("read {len}: {got} {text:?}");
+    }
+    // SAFETY: it was opened.
+    unsafe { libc::close(file) };
 }
 
 /// What depends on the numbers.

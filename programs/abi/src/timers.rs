@@ -1,7 +1,9 @@
 //! Timers and clocks: which thread is notified and how often, clocks of processes and threads,
 //! timerfd(2).
 
-use std::{mem, ptr};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use std::{hint, mem, ptr, thread};
 
 use libc::{
     CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, CLOCK_REALTIME, CLOCK_THREAD_CPUTIME_ID,
@@ -26,6 +28,69 @@ pub fn run() {
         tell_end("forged", in_child(|| forged()));
         tell_end("numbers", in_child(|| numbers()));
         tell_end("alarms", in_child(|| alarms()));
+        tell_end("stopped elsewhere", in_child(|| stopped()));
+    }
+}
+
+/// No signal comes once another CPU has stopped the timer.
+unsafe fn stopped() {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    const SOON: u64 = 100_000;
+    unsafe {
+        let waits = blocked(&[libc::SIGUSR1]);
+        let (kind, signal) = (libc::SIGEV_SIGNAL, libc::SIGUSR1);
+        let timer = create("timer", CLOCK_MONOTONIC, kind, signal, 0);
+        let soon = libc::itimerspec {
+            it_interval: NEVER.it_interval,
+            it_value: libc::timespec {
+                tv_sec: 0,
+                tv_nsec: SOON as i64,
+            },
+        };
+        thread::spawn(move || {
+            stay_on(1);
+            loop {
+                while TURN.load(SeqCst) != 1 {
+                    hint::spin_loop();
+                }
+                set(timer, 0, &soon);
+                TURN.store(2, SeqCst);
+            }
+        });
+        stay_on(0);
+        let spin = |nanoseconds: u64| {
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_nanos(nanoseconds) {}
+        };
+        let comes = || {
+            let (none, now) = (ptr::null_mut(), NEVER.it_value);
+            libc::sigtimedwait(&waits, none, &now) > 0
+        };
+        let late = |round: &u64| {
+            TURN.store(1, SeqCst);
+            while TURN.load(SeqCst) != 2 {
+                hint::spin_loop();
+            }
+            // About when it expires.
+            spin(SOON / 2 + round % 100 * SOON / 100);
+            set(timer, 0, &NEVER);
+            comes();
+            spin(SOON);
+            comes()
+        };
+        // With one CPU they take turns.
+        let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
+        let rounds = if cpus > 1 { 3000 } else { 10 };
+        println!("late: {}", (0..rounds).filter(late).count());
+    }
+}
+
+/// Runs the thread on one CPU, where there is such.
+unsafe fn stay_on(cpu: usize) {
+    unsafe {
+        let mut cpus: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(cpu, &mut cpus);
+        libc::sched_setaffinity(0, size_of_val(&cpus), &cpus);
     }
 }
 

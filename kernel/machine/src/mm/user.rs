@@ -319,3 +319,9 @@ pub fn store_u32(address: usize, value: u32) -> Result<()> {
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32> {
     uaccess::cmpxchg_u32(address, old, new).map_err(|_| Errno::EFAULT)
 }
+
+/// The same, if its page is present and can be written: neither waits nor takes a lock. `address`
+/// is a multiple of 4.
+pub fn cmpxchg_present_u32(address: usize, old: u32, new: u32) -> Option<u32> {
+    uaccess::cmpxchg_present_u32(address, old, new).ok()
+}

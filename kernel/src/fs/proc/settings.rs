@@ -15,8 +15,8 @@ use crate::sync::Once;
 use crate::syscall::syslog;
 use crate::task::{core_name, coredump, membarrier, pid_table, real_time, require, sched, uts};
 use crate::{log, put, random};
-use Node::{Directory, File, Line, Number, Numbers, Setting, Together};
-use abi::sysctl::{Invalid, sysctl};
+use Node::{Directory, File, Line, Number, Numbers, Together};
+use abi::sysctl::{Invalid, Sysctl, sysctl};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
@@ -173,9 +173,9 @@ const ALL: &[(&str, Node)] = &[
             ("cap_last_cap", File(|text| put!(text, "40\n"))),
             (
                 "core_pattern",
-                Setting(
+                Line(
                     |text| core_name::with_pattern(|pattern| put_line(text, pattern)),
-                    core_name::set_pattern,
+                    core_name::write_pattern,
                 ),
             ),
             ("core_pipe_limit", fixed!(0)),
@@ -203,14 +203,14 @@ const ALL: &[(&str, Node)] = &[
                 "domainname",
                 Line(
                     |text| put_line(text, uts::without_zeroes(&uts::names()[1])),
-                    |bytes, at| uts::write_name(1, bytes, at),
+                    |bytes, at| Ok(uts::write_name(1, bytes, at)),
                 ),
             ),
             (
                 "hostname",
                 Line(
                     |text| put_line(text, uts::without_zeroes(&uts::names()[0])),
-                    |bytes, at| uts::write_name(0, bytes, at),
+                    |bytes, at| Ok(uts::write_name(0, bytes, at)),
                 ),
             ),
             (
@@ -446,7 +446,7 @@ const IPV4: &[(&str, Node)] = &[
             sysctl("net/ipv4/ip_unprivileged_port_start"),
         ),
     ),
-    ("ping_group_range", Setting(ping_groups, set_ping_groups)),
+    ("ping_group_range", Together(ping_groups, set_ping_groups)),
     (
         "tcp_fin_timeout",
         Number(
@@ -485,12 +485,17 @@ fn local_ports(text: &mut Text) {
 
 fn set_local_ports(bytes: &[u8]) -> Result<usize> {
     let (first, last) = ports::ephemeral();
-    let mut range = [first, last];
-    let set = |place: usize, port| Ok::<_, Invalid>(range[place] = port as u16);
-    let read = sysctl("net/ipv4/ip_local_port_range").write(bytes, set);
-    let used = read.map_err(|_| Errno::EINVAL)?;
-    ports::set_ephemeral(range[0], range[1])?;
+    let path = "net/ipv4/ip_local_port_range";
+    let (used, [first, last]) = range(sysctl(path), bytes, [first.into(), last.into()])?;
+    ports::set_ephemeral(first as u16, last as u16)?;
     Ok(used)
+}
+
+/// The first and the last of a range by what is written, and how many bytes of that they took.
+fn range(rule: &Sysctl, bytes: &[u8], mut range: [u32; 2]) -> Result<(usize, [u32; 2])> {
+    let set = |place: usize, value| Ok::<_, Invalid>(range[place] = value as u32);
+    let used = rule.write(bytes, set).map_err(|_| Errno::EINVAL)?;
+    Ok((used, range))
 }
 
 /// The first and the last group whose members may have ping sockets.
@@ -499,14 +504,11 @@ fn ping_groups(text: &mut Text) {
     put!(text, "{first}\t{last}\n");
 }
 
-fn set_ping_groups(bytes: &[u8]) -> Result<()> {
-    let mut range = ping::groups();
-    let words = bytes.split(u8::is_ascii_whitespace);
-    let given = words.filter(|word| !word.is_empty());
-    for (group, word) in range.iter_mut().zip(given) {
-        *group = super::parse(word).ok_or(Errno::EINVAL)?;
-    }
-    ping::set_groups(range)
+fn set_ping_groups(bytes: &[u8]) -> Result<usize> {
+    let rule = sysctl("net/ipv4/ping_group_range");
+    let (used, range) = range(rule, bytes, ping::groups())?;
+    ping::set_groups(range);
+    Ok(used)
 }
 
 const IPV6: &[(&str, Node)] = &[

@@ -53,6 +53,15 @@ impl Channel {
         self.drop_all(self.bytes.lock());
     }
 
+    /// The same from a system call that does not close the reader.
+    ///
+    /// # Errors
+    /// Those of [`Self::lock`].
+    pub fn kill_reader(&self) -> Result<()> {
+        self.end(UNHEARD | DEAD);
+        self.purge()
+    }
+
     /// Nothing comes any more, and the reader gets `error` once it has read what waits. Wakes
     /// nobody.
     pub fn end_by(&self, error: Errno) {
@@ -143,14 +152,11 @@ impl Channel {
         self.state.load(Acquire) & (FINISHED | UNHEARD | ABANDONED) != 0
     }
 
-    /// The writer goes without a word, and what it did not send with it.
-    pub fn abandon(&self) {
-        let mut bytes = self.bytes.lock();
+    /// The writer goes without a word, and what it did not send with it. Wakes nobody.
+    pub fn abandon(&self, mut bytes: SleepMutexGuard<'_, Bytes>) {
         self.state.fetch_or(ABANDONED, AcqRel);
         bytes.drop_unsent();
         self.publish(&bytes);
-        drop(bytes);
-        self.writable.notify();
     }
 
     /// Whether the writer went without a word.

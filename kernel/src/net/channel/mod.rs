@@ -182,6 +182,12 @@ impl Channel {
         self.bytes.lock_killable()
     }
 
+    /// The same unless somebody has them just now, for the kernel's worker: it does not wait for a
+    /// program's memory.
+    pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, Bytes>> {
+        self.bytes.try_lock()
+    }
+
     /// Says whether an urgent byte is read among the others.
     pub fn set_inline(&self, inline: bool) {
         self.inline.store(inline, Release);
@@ -464,6 +470,7 @@ impl Channel {
                             self.push()?;
                         }
                         self.writable.lack();
+                        self.sending.stall();
                         wait.until(&self.writable, || self.has_room() || self.takes_nothing())?;
                     }
                     Ok(count)

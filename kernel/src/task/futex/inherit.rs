@@ -119,17 +119,20 @@ pub fn place(donors: &mut Donors, thread: &Thread) {
 /// Whether the current thread would wait for itself if it waited for `owner`. [`CHAINS`] is held
 /// until it does.
 pub fn closes_circle(owner: &Arc<Thread>) -> bool {
+    last_of(owner).is_none_or(|last| core::ptr::eq(&*last, current()))
+}
+
+/// The thread for which `owner` waits in the end: itself, where it waits for no lock; none where
+/// they go round in a circle. [`CHAINS`] is held as long as that counts.
+pub fn last_of(owner: &Arc<Thread>) -> Option<Arc<Thread>> {
     let mut owner = owner.clone();
     for _ in 0..LONGEST {
-        if core::ptr::eq(&*owner, current()) {
-            return true;
-        }
         match pi::others_wait().then(|| lock_owner(&owner)).flatten() {
             Some(next) => owner = next,
-            None => return false,
+            None => return Some(owner),
         }
     }
-    true
+    None
 }
 
 fn classify(thread: &Thread) {

@@ -7,12 +7,14 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
 
 use super::inherit::{self, Owner};
 use super::{
-    Bucket, Key, Kind, OWNER_DIED, TABLE, TID, WAITERS, WAITING, Waiter, bring_forward, sleep,
+    Bucket, Key, Kind, Locked, OWNER_DIED, TABLE, TID, WAITERS, WAITING, Waiter, bring_forward,
+    lock_both, sleep,
 };
 use crate::arch::current_arc;
 use crate::errno::{Errno, Result};
@@ -47,7 +49,7 @@ pub fn others_wait() -> bool {
 pub fn lock(address: usize, shared: bool, deadline: Option<Deadline>, waits: bool) -> Result<()> {
     let key = Key::of(address, shared)?;
     loop {
-        let held = match take(address, current().tid() as u32, 0)? {
+        let held = match take(address)? {
             Taken::Yes => return Ok(()),
             Taken::Held(held) => held,
         };
@@ -80,16 +82,16 @@ enum Taken {
     Held(u32),
 }
 
-/// Gives a lock that nobody has to thread `tid`, with `more` bits in its word; else says in the
-/// word that somebody waits.
-fn take(address: usize, tid: u32, more: u32) -> Result<Taken> {
+/// Gives a lock that nobody has to the current thread; else says in the word that somebody waits.
+fn take(address: usize) -> Result<Taken> {
+    let tid = current().tid() as u32;
     loop {
         let old = user::load_u32(address)?;
         if old & TID == tid {
             return Err(Errno::EDEADLK);
         }
         let new = match old & TID {
-            0 => old & (OWNER_DIED | WAITERS) | tid | more,
+            0 => old & (OWNER_DIED | WAITERS) | tid,
             _ => old | WAITERS,
         };
         if new == old || user::cmpxchg_u32(address, old, new)? == old {
@@ -354,28 +356,15 @@ impl Bucket {
             Arc::ptr_eq(&waiter.slot, slot) && matches!(waiter.kind, Kind::LockLater(_))
         })
     }
-
-    /// Takes out the longest waiter at `key` to be moved to `target`.
-    fn next_moved(&self, key: Key, target: Key) -> Result<Option<Waiter>> {
-        let mut waiters = self.waiters.lock();
-        let Some(at) = waiters.iter().position(|waiter| waiter.key == key) else {
-            return Ok(None);
-        };
-        if waiters[at].kind != Kind::LockLater(target) {
-            return Err(Errno::EINVAL);
-        }
-        let waiter = waiters.remove(at);
-        self.count.set(waiters.len());
-        Ok(waiter)
-    }
 }
 
 /// Gives the lock at `to` to the first that waits at `from` to be moved there, or makes it and up
-/// to `moves` others wait for the lock; returns how many were.
+/// to `moves` others wait for the lock; returns how many were. All at once, under the locks of both
+/// words, as is the look at the first.
 ///
 /// # Errors
-/// EAGAIN (`from` holds something else than `expected`), EINVAL (the waiter does not want that
-/// lock), ESRCH, EFAULT, ENOMEM.
+/// EAGAIN (`from` holds something else than `expected`), EINVAL (a waiter does not want that lock),
+/// EDEADLK (the first has it, or who has it waits for a lock of theirs), ESRCH, EFAULT, ENOMEM.
 pub fn requeue_to_lock(
     (from, expected): (usize, u32),
     to: usize,
@@ -386,64 +375,202 @@ pub fn requeue_to_lock(
     if source == target {
         return Err(Errno::EINVAL);
     }
-    if user::load_u32(from)? != expected {
-        return Err(Errno::EAGAIN);
-    }
-    let mut done = 0;
-    while done <= moves {
-        let Some(mut waiter) = TABLE[source.bucket()].next_moved(source, target)? else {
-            break;
-        };
-        let tid = waiter.thread.tid() as u32;
-        let held = match take(to, tid, WAITERS) {
-            Ok(Taken::Yes) => {
-                waiter.wake_with(OWNED);
-                done += 1;
-                continue;
+    let requeue = Requeue {
+        from,
+        expected,
+        to,
+        source,
+        target,
+        moves,
+    };
+    loop {
+        match requeue.attempt()? {
+            Attempt::Done(moved) => return moved.finish(target, to),
+            // No fault can be cured with a bucket locked.
+            Attempt::Absent => {
+                user::load_u32(from)?;
+                let word = user::load_u32(to)?;
+                user::cmpxchg_u32(to, word, word)?;
             }
-            Ok(Taken::Held(held)) => held,
-            Err(error) => {
-                waiter.wake_with(RETRY);
-                return Err(error);
-            }
-        };
-        match owner_of(to, held) {
-            Ok(Some(owner)) => {
-                (waiter.key, waiter.kind) = (target, Kind::Lock(Owner::new(&owner)));
-                move_to_lock(waiter, to, &owner);
-            }
-            Ok(None) => waiter.wake_with(RETRY),
-            Err(error) => {
-                waiter.wake_with(RETRY);
-                return Err(error);
-            }
+            Attempt::Changed => {}
         }
-        done += 1;
+        pause()?;
     }
-    Ok(done)
 }
 
-/// Lets a waiter wait for the lock at `address` that `owner` has, if it still has.
-fn move_to_lock(waiter: Waiter, address: usize, owner: &Arc<Thread>) {
-    let bucket = &TABLE[waiter.key.bucket()];
-    let (slot, thread) = (waiter.slot.clone(), waiter.thread.clone());
-    let mut waiters = bucket.waiters.lock();
-    if waiters.try_reserve(1).is_err() {
-        drop(waiters);
-        return waiter.wake_with(RETRY);
+/// A call that moves waiters to a lock.
+struct Requeue {
+    from: usize,
+    expected: u32,
+    to: usize,
+    source: Key,
+    target: Key,
+    moves: usize,
+}
+
+enum Attempt {
+    Done(Moved),
+    /// A word's page is absent, or cannot be written yet.
+    Absent,
+    /// The lock changed hands meanwhile.
+    Changed,
+}
+
+/// What became of the waiters.
+#[derive(Default)]
+struct Moved {
+    /// The one that has the lock now.
+    first: Option<Waiter>,
+    /// Those that wait for the lock now, which `owner` has.
+    others: Vec<(Arc<AtomicU32>, Arc<Thread>)>,
+    owner: Option<Arc<Thread>>,
+    /// For whom that waits in the end.
+    last: Option<Arc<Thread>>,
+    /// Why no more were moved.
+    error: Option<Errno>,
+}
+
+impl Requeue {
+    fn attempt(&self) -> Result<Attempt> {
+        // What it holds goes after the locks.
+        let mut moved = Moved::default();
+        // Nobody begins to wait for another meanwhile.
+        let _held = inherit::CHAINS.lock();
+        let (mut own, mut others) = lock_both(self.source, self.target);
+        match user::load_present_u32(self.from) {
+            None => return Ok(Attempt::Absent),
+            Some(found) if found != self.expected => return Err(Errno::EAGAIN),
+            Some(_) => {}
+        }
+        let Some(first) = own.iter().position(|waiter| waiter.key == self.source) else {
+            return Ok(Attempt::Done(moved));
+        };
+        if own[first].kind != Kind::LockLater(self.target) {
+            return Err(Errno::EINVAL);
+        }
+        // Memory first: nothing fails once the word has changed.
+        let waiting = own.iter().filter(|waiter| waiter.key == self.source);
+        let most = waiting.count().min(self.moves.saturating_add(1));
+        let room = moved.others.try_reserve_exact(most);
+        let room = room.and_then(|()| others.as_mut().map_or(Ok(()), |to| to.try_reserve(most)));
+        room.map_err(|_| Errno::ENOMEM)?;
+        let Some(word) = user::load_present_u32(self.to) else {
+            return Ok(Attempt::Absent);
+        };
+        let tid = own[first].thread.tid() as u32;
+        if word & TID == tid {
+            return Err(Errno::EDEADLK);
+        }
+        moved.owner = match word & TID {
+            0 => Some(own[first].thread.clone()),
+            held => pid_table::thread(held as i32),
+        };
+        let Some(owner) = &moved.owner else {
+            return match user::load_present_u32(self.to) {
+                Some(found) if found == word => Err(Errno::ESRCH),
+                _ => Ok(Attempt::Changed),
+            };
+        };
+        let is_free = word & TID == 0;
+        let new = match is_free {
+            true => word & OWNER_DIED | tid | WAITERS,
+            false => word | WAITERS,
+        };
+        match user::cmpxchg_present_u32(self.to, word, new) {
+            None => return Ok(Attempt::Absent),
+            Some(found) if found != word => return Ok(Attempt::Changed),
+            Some(_) => {}
+        }
+        moved.last = inherit::last_of(owner);
+        if is_free {
+            moved.first = own.remove(first);
+        }
+        let owner = Owner::new(owner);
+        self.transfer((&mut own, others.as_mut()), owner, &mut moved);
+        Ok(Attempt::Done(moved))
     }
-    thread.waits_for(Some(Owner::new(owner)));
-    waiters.push_back(waiter);
-    bucket.count.set(waiters.len());
-    drop(waiters);
-    fence(SeqCst);
-    inherit::waits(&thread);
+
+    /// Lets waiters wait for the lock that `owner` has, as many as may be with the one that has it
+    /// now.
+    fn transfer(
+        &self,
+        (own, mut others): (&mut Locked, Option<&mut Locked>),
+        owner: Owner,
+        moved: &mut Moved,
+    ) {
+        let most = self.moves + usize::from(moved.first.is_none());
+        for _ in 0..own.len() {
+            let Some(mut waiter) = own.pop_front() else {
+                break;
+            };
+            let is_next =
+                waiter.key == self.source && moved.others.len() < most && moved.error.is_none();
+            if is_next {
+                moved.error = self.refuse(&waiter, moved.last.as_ref());
+            }
+            if !is_next || moved.error.is_some() {
+                own.push_back(waiter);
+                continue;
+            }
+            (waiter.key, waiter.kind) = (self.target, Kind::Lock(owner));
+            waiter.thread.waits_for(Some(owner));
+            let (slot, thread) = (waiter.slot.clone(), waiter.thread.clone());
+            moved.others.push((slot, thread));
+            match &mut others {
+                Some(others) => others.push_back(waiter),
+                None => own.push_back(waiter),
+            }
+        }
+        let [from, to] = [self.source, self.target].map(|key| &TABLE[key.bucket()].count);
+        match others {
+            Some(others) => from.moved(own.len(), to, others.len()),
+            None => from.set(own.len()),
+        }
+    }
+
+    /// Why a waiter cannot wait for the lock, whose owner waits for `last` in the end.
+    fn refuse(&self, waiter: &Waiter, last: Option<&Arc<Thread>>) -> Option<Errno> {
+        if waiter.kind != Kind::LockLater(self.target) {
+            return Some(Errno::EINVAL);
+        }
+        let circle = last.is_none_or(|last| Arc::ptr_eq(last, &waiter.thread));
+        circle.then_some(Errno::EDEADLK)
+    }
+}
+
+impl Moved {
+    /// Tells the waiters, without any lock; how many there are.
+    fn finish(self, target: Key, address: usize) -> Result<usize> {
+        let count = self.others.len() + usize::from(self.first.is_some());
+        fence(SeqCst);
+        for (slot, thread) in self.others {
+            inherit::waits(&thread);
+            let is_held = self
+                .owner
+                .as_ref()
+                .is_some_and(|owner| has_lock(owner, address));
+            if !is_held && let Some(kind) = TABLE[target.bucket()].remove(&slot) {
+                // It is to try for itself.
+                if let Kind::Lock(owner) = kind {
+                    inherit::left(&thread, owner);
+                }
+                slot.store(RETRY, Release);
+                sched::wake(thread);
+            }
+            sched::cond_resched();
+        }
+        // The last: it would give the lock to those that were not looked at.
+        if let Some(first) = self.first {
+            first.wake_with(OWNED);
+        }
+        self.error.map_or(Ok(count), Err)
+    }
+}
+
+/// Whether `owner` lives and has the lock at `address`.
+fn has_lock(owner: &Arc<Thread>, address: usize) -> bool {
     let held = user::load_u32(address).is_ok_and(|word| word & TID == owner.tid() as u32);
-    if !(held && pid_table::is_living(owner)) && bucket.remove(&slot).is_some() {
-        inherit::left(&thread, Owner::new(owner));
-        slot.store(RETRY, Release);
-        sched::wake(thread);
-    }
+    held && pid_table::is_living(owner)
 }
 
 impl Waiter {

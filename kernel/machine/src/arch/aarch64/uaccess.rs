@@ -324,38 +324,51 @@ fn with_access<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Writes `$new` if the word at an address is `$old`, as one access that orders all others; what it
+/// was. After a fault it goes on at `$target`, label 13.
+macro_rules! cmpxchg {
+    ($address:expr, $old:expr, $new:expr, $target:literal) => {{
+        check_word($address)?;
+        let (value, failed) = with_access(|| {
+            let (value, failed): (u32, u32);
+            // SAFETY: `check_word` found a program's address, whose faults have fix-ups.
+            unsafe {
+                asm!(
+                    "mov {failed:w}, #1",
+                    "10: ldaxr {value:w}, [{address}]",
+                    "cmp {value:w}, {old:w}",
+                    "b.ne 12f",
+                    "11: stlxr {status:w}, {new:w}, [{address}]",
+                    "cbnz {status:w}, 10b",
+                    "12: mov {failed:w}, wzr",
+                    "dmb ish",
+                    "13:",
+                    fixup_entry!("10b", $target),
+                    fixup_entry!("11b", $target),
+                    failed = out(reg) failed,
+                    value = out(reg) value,
+                    status = out(reg) _,
+                    old = in(reg) $old,
+                    new = in(reg) $new,
+                    address = in(reg) $address,
+                    options(nostack),
+                )
+            };
+            (value, failed)
+        });
+        if failed == 0 { Ok(value) } else { Err(Faulted) }
+    }};
+}
+
 /// Writes `new` if the word is `old`, as one access that orders all others; returns what it was.
 #[inline]
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Faulted> {
-    check_word(address)?;
-    let (value, failed) = with_access(|| {
-        let (value, failed): (u32, u32);
-        // SAFETY: `check_word` found a program's address, whose faults have fix-ups.
-        unsafe {
-            asm!(
-                "mov {failed:w}, #1",
-                "10: ldaxr {value:w}, [{address}]",
-                "cmp {value:w}, {old:w}",
-                "b.ne 12f",
-                "11: stlxr {status:w}, {new:w}, [{address}]",
-                "cbnz {status:w}, 10b",
-                "12: mov {failed:w}, wzr",
-                "dmb ish",
-                "13:",
-                fixup_entry!("10b", "13b"),
-                fixup_entry!("11b", "13b"),
-                failed = out(reg) failed,
-                value = out(reg) value,
-                status = out(reg) _,
-                old = in(reg) old,
-                new = in(reg) new,
-                address = in(reg) address,
-                options(nostack),
-            )
-        };
-        (value, failed)
-    });
-    if failed == 0 { Ok(value) } else { Err(Faulted) }
+    cmpxchg!(address, old, new, "13b")
+}
+
+/// The same, if its page is present and can be written.
+pub fn cmpxchg_present_u32(address: usize, old: u32, new: u32) -> Result<u32, Faulted> {
+    cmpxchg!(address, old, new, "13b + 1")
 }
 
 /// Makes what was written to a program's memory executable: its data caches first, then the

@@ -105,11 +105,15 @@ pub fn load_u32(address: usize) -> Result<u32, Fault> {
 /// # Errors
 /// A fault; also if `address` is no multiple of 4.
 pub fn load_present_u32(address: usize) -> Result<u32, Fault> {
+    Ok(present_word(address, Access::Read)?.load(SeqCst))
+}
+
+/// A word of the program, if its page is present.
+fn present_word(address: usize, access: Access) -> Result<&'static AtomicU32, Fault> {
     let present = address.is_multiple_of(size_of::<u32>()) && address < USER_END;
-    let found = mmu::translate(address, Access::Read).filter(|_| present);
+    let found = mmu::translate(address, access).filter(|_| present);
     // SAFETY: an aligned word of a page of the program, which is used at once.
-    let word = unsafe { AtomicU32::from_ptr(found.ok_or(Fault)?.cast()) };
-    Ok(word.load(SeqCst))
+    Ok(unsafe { AtomicU32::from_ptr(found.ok_or(Fault)?.cast()) })
 }
 
 /// Writes a word of the program as one access.
@@ -126,7 +130,18 @@ pub fn store_u32(address: usize, value: u32) -> Result<(), Fault> {
 /// # Errors
 /// A fault; also if `address` is no multiple of 4.
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
-    let word = word(address, Access::Write)?;
+    Ok(exchange(word(address, Access::Write)?, old, new))
+}
+
+/// The same, if its page is present and can be written.
+///
+/// # Errors
+/// A fault; also if `address` is no multiple of 4.
+pub fn cmpxchg_present_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
+    Ok(exchange(present_word(address, Access::Write)?, old, new))
+}
+
+fn exchange(word: &AtomicU32, old: u32, new: u32) -> u32 {
     let (Ok(was) | Err(was)) = word.compare_exchange(old, new, SeqCst, SeqCst);
-    Ok(was)
+    was
 }

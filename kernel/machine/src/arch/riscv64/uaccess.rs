@@ -272,28 +272,44 @@ pub fn store_u32(address: usize, value: u32) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Writes `$new` if a word of the program is `$old`, as one access; what it was. After a fault it
+/// goes on at `$target`, label 8.
+macro_rules! cmpxchg {
+    ($address:expr, $old:expr, $new:expr, $target:literal) => {{
+        let value: u32;
+        on_word!(
+            $address,
+            [
+                "5:",
+                may_fault!("lr.w.aqrl {value}, ({at})", $target),
+                "bne {value}, {old}, 6f",
+                may_fault!("sc.w.rl {done}, {new}, ({at})", $target),
+                "bnez {done}, 5b",
+                "6:"
+            ],
+            value = out(reg) value,
+            old = in(reg) $old as i32 as isize,
+            new = in(reg) $new,
+            done = out(reg) _,
+        );
+        Ok(value)
+    }};
+}
+
 /// Writes `new` if a word of the program is `old`, as one access; returns what it was.
 ///
 /// # Errors
 /// A fault; also if `address` is no multiple of 4.
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
-    let value: u32;
-    on_word!(
-        address,
-        [
-            "5:",
-            may_fault!("lr.w.aqrl {value}, ({at})", "8f"),
-            "bne {value}, {old}, 6f",
-            may_fault!("sc.w.rl {done}, {new}, ({at})", "8f"),
-            "bnez {done}, 5b",
-            "6:"
-        ],
-        value = out(reg) value,
-        old = in(reg) old as i32 as isize,
-        new = in(reg) new,
-        done = out(reg) _,
-    );
-    Ok(value)
+    cmpxchg!(address, old, new, "8f")
+}
+
+/// The same, if its page is present and can be written.
+///
+/// # Errors
+/// A fault; also if `address` is no multiple of 4.
+pub fn cmpxchg_present_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
+    cmpxchg!(address, old, new, "8f + 1")
 }
 
 #[cfg(feature = "selftest")]

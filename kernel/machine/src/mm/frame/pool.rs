@@ -39,6 +39,10 @@ const BATCH: usize = 1 << BATCH_ORDER;
 /// without.
 pub(in crate::mm) const CHAINS: usize = 4;
 
+/// The most chains that there are: whoever wants a block may have to take all apart, with the pool
+/// locked.
+const MOST_CHAINS: usize = 256;
+
 /// What the CPUs share: the buddy allocator, and before it chains of BATCH single frames, which
 /// become blocks again only when a block is wanted. A chain's frames are linked by their second
 /// link, the chains' first frames by the first.
@@ -64,7 +68,22 @@ impl Pool {
     #[cold]
     #[inline(never)]
     fn keep(chain: u32) {
-        POOL.lock().push(chain);
+        let mut pool = POOL.lock();
+        if CHAINED.0.load(Relaxed) < MOST_CHAINS * BATCH {
+            pool.push(chain);
+        } else {
+            pool.take_apart(chain);
+        }
+    }
+
+    /// Gives a chain's frames to the buddy allocator.
+    fn take_apart(&mut self, chain: u32) {
+        let mut frame = chain;
+        while frame != 0 {
+            let next = FRAMES.meta(frame).next();
+            self.buddy.give(frame, 0);
+            frame = next;
+        }
     }
 
     fn push(&mut self, chain: u32) {
@@ -104,12 +123,8 @@ impl Pool {
             if block.is_some() {
                 return block;
             }
-            let mut frame = self.pop()?;
-            while frame != 0 {
-                let next = FRAMES.meta(frame).next();
-                self.buddy.give(frame, 0);
-                frame = next;
-            }
+            let chain = self.pop()?;
+            self.take_apart(chain);
         }
         self.buddy.take(order)
     }
@@ -245,7 +260,7 @@ pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
                 }
                 return None;
             }
-            pool.take_block(order, usize::MAX)?
+            pool.take_block(order, MOST_CHAINS)?
         }
     };
     Some(PhysAddr((block as usize) << PAGE_SHIFT))
@@ -378,6 +393,15 @@ pub fn set_min_free_kbytes(kbytes: usize) {
 
 #[cfg(feature = "selftest")]
 crate::selftest! {
+    fn what_is_kept_apart_is_put_together_at_once() {
+        let mut frames = alloc::vec::Vec::with_capacity((MOST_CHAINS + 16) * BATCH);
+        while frames.len() < frames.capacity() && is_ample() {
+            frames.push(super::alloc().unwrap());
+        }
+        drop(frames);
+        assert!(CHAINED.0.load(Relaxed) <= MOST_CHAINS * BATCH);
+    }
+
     fn a_request_that_nobody_could_give_has_nobody_end() {
         let work = &arch::task::state().work;
         work.fetch_and(!arch::work::MEMORY, Relaxed);

@@ -7,12 +7,17 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::net::channel::Channel;
 use crate::net::inet::connections::End;
+use crate::net::sending::Stalled;
 use crate::sync::Mutex;
+use crate::task::clock;
 use crate::task::timer::{Expire, Timer};
 use crate::task::work_queue::{self, Work};
 use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+/// How long what shall be sent waits at least, in nanoseconds.
+const PAUSE: u64 = clock::SECOND / 250;
 
 /// The connection, as one of its ends sees it.
 pub(super) struct Link {
@@ -38,8 +43,6 @@ pub(super) struct Link {
     pub(super) stalled: Mutex<Option<Timer>>,
     /// After how many ticks it does; 0 is never.
     pub(super) patience: AtomicU64,
-    /// Calls that are writing while there is such a limit.
-    pub(super) writers: AtomicUsize,
 }
 
 pub(super) struct Deferred {
@@ -131,6 +134,8 @@ impl Link {
         let Some(until) = self.outgoing.unsent_until() else {
             return;
         };
+        // Who has the bytes just now may have them for a while.
+        let until = until.max(clock::deadline_in(PAUSE));
         match Later::call(until, self, Link::send_held) {
             Ok(timer) => {
                 let old = self.held.lock().replace(timer);
@@ -145,22 +150,22 @@ impl Link {
         let done = self.held.lock().take();
         drop(done);
         let until = self.outgoing.unsent_until();
-        if until.is_some_and(|until| until <= time::now_ticks()) {
-            // The worker is not killed.
-            _ = self.outgoing.push();
-        } else {
+        let is_due = until.is_some_and(|until| until <= time::now_ticks());
+        if !(is_due && self.outgoing.try_push()) {
             self.send_later();
         }
     }
 
-    /// Ends the connection when the other end reads nothing for so many ticks, though it should.
+    /// Ends the connection when the other end reads nothing for so many ticks, though a writer
+    /// lacks room.
     #[cold]
-    pub(super) fn watch(self: &Arc<Self>, patience: u64) {
+    fn watch(self: &Arc<Self>, patience: u64) {
         if self.stalled.lock().is_some() {
             return;
         }
-        let until = self.outgoing.stalled_until(patience);
-        let until = until.unwrap_or_else(|| self.outgoing.look_again(patience));
+        let Some(until) = self.outgoing.stalled_until(patience) else {
+            return;
+        };
         // Without memory for it the connection waits, as it does without the option.
         if let Ok(timer) = Later::call(until, self, Link::time_out) {
             let old = self.stalled.lock().replace(timer);
@@ -174,47 +179,41 @@ impl Link {
         let old = self.stalled.lock().take();
         drop(old);
         if patience > 0 {
+            // Writers look for it once they have the lock that the second looks under.
+            let link: Weak<Link> = Arc::downgrade(self);
+            self.outgoing.sending.watch_by(link);
             self.watch(patience);
         }
     }
 
-    /// Does `write` while the other end is waited for no longer than it may be.
-    #[cold]
-    pub(super) fn write_watched<T>(
-        self: &Arc<Self>,
-        patience: u64,
-        write: impl FnOnce() -> T,
-    ) -> T {
-        // Who finds nothing that waits to be read either sees this or goes before it.
-        self.writers.fetch_add(1, SeqCst);
-        self.watch(patience);
-        let written = write();
-        self.writers.fetch_sub(1, SeqCst);
-        written
-    }
-
-    pub(super) fn time_out(self: &Arc<Self>) {
+    fn time_out(self: &Arc<Self>) {
         let done = self.stalled.lock().take();
         drop(done);
         let patience = self.patience.load(SeqCst);
         if patience == 0 {
             return;
         }
-        let writes = self.writers.load(SeqCst) > 0;
-        match self.outgoing.stalled_until(patience) {
-            Some(until) if until <= time::now_ticks() => {
-                // A writer that waits is woken by the second, and looks for the first.
-                self.incoming.end_by(Errno::ETIMEDOUT);
-                self.outgoing.abandon();
-                self.incoming.notify();
-            }
-            None if !writes => {}
-            _ => self.watch(patience),
+        // A writer that is woken looks for the error.
+        let tell = || self.incoming.end_by(Errno::ETIMEDOUT);
+        if self.outgoing.give_up(patience, tell) {
+            self.outgoing.writable().notify();
+            self.incoming.notify();
+        } else {
+            self.watch(patience);
         }
     }
 
     pub(super) fn writes_no_more(&self) -> bool {
         let reset = self.incoming.is_reset() || self.broken.load(Acquire);
         self.outgoing.is_finished() || reset
+    }
+}
+
+impl Stalled for Link {
+    fn stalled(self: Arc<Self>) {
+        let patience = self.patience.load(SeqCst);
+        if patience > 0 {
+            self.watch(patience);
+        }
     }
 }

@@ -31,7 +31,7 @@ use crate::task::clock;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::net::*;
 use zerocopy::IntoBytes;
 
@@ -135,7 +135,6 @@ impl Tcp {
                 held: Mutex::new(None),
                 stalled: Mutex::new(None),
                 patience: AtomicU64::new(0),
-                writers: AtomicUsize::new(0),
             })
         };
         let ends = [link(&back, &there, own)?, link(&there, &back, others)?];
@@ -239,14 +238,41 @@ impl Tcp {
 
     /// Ends the connection: `reset` gives the other end an error.
     fn disconnect(&self, reset: bool) {
+        let link = self.link.lock().take();
+        if let Some(link) = link {
+            let closes = [
+                |channel: &Channel| Ok(channel.die()),
+                |channel: &Channel| Ok(channel.finish()),
+            ];
+            // These do not fail.
+            _ = self.end_link(&link, reset, closes);
+        }
+    }
+
+    /// The same from a system call that does not close the socket.
+    ///
+    /// # Errors
+    /// EINTR: the caller is killed. The connection ends with the socket.
+    fn drop_connection(&self) -> Result<()> {
         let Some(link) = self.link.lock().take() else {
-            return;
+            return Ok(());
         };
+        let ended = self.end_link(&link, true, [Channel::kill_reader, Channel::shut_writer]);
+        ended.inspect_err(|_| _ = self.link.lock().get_or_insert(link))
+    }
+
+    /// Ends a connection by what the reader of a channel and the writer of one do at their end.
+    fn end_link(
+        &self,
+        link: &Link,
+        reset: bool,
+        [die, finish]: [fn(&Channel) -> Result<()>; 2],
+    ) -> Result<()> {
         link.arrive();
         if link.outgoing.is_abandoned() {
-            link.incoming.die();
+            die(&link.incoming)?;
             link.end.reset();
-            return;
+            return Ok(());
         }
         let resets = reset || !link.incoming.is_empty();
         if resets {
@@ -256,8 +282,8 @@ impl Tcp {
         let stays = !link.incoming.is_finished();
         let comes = link.incoming.sending.unsent() > 0 && !link.incoming.sending.is_corked();
         let linger = self.options.value(TCP, LINGER2);
-        link.incoming.die();
-        link.outgoing.finish();
+        die(&link.incoming)?;
+        finish(&link.outgoing)?;
         if !resets && (stays && linger < 0 || comes) {
             // Nobody is left to wait for the other end's end, or for what it had not sent.
             link.outgoing.fail(Errno::EPIPE);
@@ -272,6 +298,7 @@ impl Tcp {
             };
             link.end.leave(seconds, || self.keep_port(link.local.ip()));
         }
+        Ok(())
     }
 
     /// Keeps its port for the end of its connection that waits.
@@ -344,7 +371,7 @@ impl Socket for Tcp {
     fn connect(self: Arc<Self>, address: &Address, wait: &Wait) -> Result<()> {
         if address.is_unspecified() {
             self.stop_listening();
-            self.disconnect(true);
+            self.drop_connection()?;
             self.place.disconnect(true);
             return Ok(());
         }
@@ -439,14 +466,8 @@ impl Socket for Tcp {
             .options
             .stamping
             .of_sent(message.ancillary.header.stamps);
-        let write = || {
-            let (data, ancillary) = (message.data, message.ancillary);
-            link.outgoing.write(data, ancillary, writing, wait)
-        };
-        let written = match link.patience.load(Relaxed) {
-            0 => write(),
-            patience => link.write_watched(patience, write),
-        };
+        let (data, ancillary) = (message.data, message.ancillary);
+        let written = link.outgoing.write(data, ancillary, writing, wait);
         if link.outgoing.sending.unsent() > 0 {
             link.send_later();
         }

@@ -1,0 +1,101 @@
+//! Memory of a victim that does not end: one of its threads may wait, unkillable, for a lock whose
+//! holder waits for memory. A thread of the kernel takes the memory back (Linux's oom_reaper).
+
+extern crate alloc;
+
+use alloc::sync::{Arc, Weak};
+
+use super::wait_queue::{self, WaitQueue};
+use super::{Process, clock, sched, spawn_kernel};
+use crate::errno::Result;
+use crate::mm::vma::Source;
+use crate::mm::{AddressSpace, Removed};
+use crate::sync::Mutex;
+
+/// Nearly all victims end by themselves within this time, in nanoseconds (OOM_REAPER_DELAY).
+const DELAY: u64 = 2_000_000_000;
+
+/// The last victim, and its memory.
+static VICTIM: Mutex<Option<(Weak<Process>, Arc<AddressSpace>)>> = Mutex::new(None);
+static CHOSEN: WaitQueue = WaitQueue::new();
+
+/// Makes the thread.
+///
+/// # Errors
+/// EAGAIN, ENOMEM.
+pub(super) fn init() -> Result<()> {
+    spawn_kernel("oom_reaper", run, 0).map(drop)
+}
+
+/// `process`, which has `space`, was chosen to end.
+pub(super) fn watch(process: &Arc<Process>, space: &Arc<AddressSpace>) {
+    let victim = (Arc::downgrade(process), space.clone());
+    let before = VICTIM.lock().replace(victim);
+    drop(before);
+    CHOSEN.wake_all();
+}
+
+fn run(_: usize) -> ! {
+    loop {
+        // Nobody sends it a signal.
+        _ = CHOSEN.wait_interruptible(|| VICTIM.lock().is_some(), None);
+        wait_queue::sleep_killable(clock::deadline_in(DELAY));
+        let victim = VICTIM.lock().take();
+        if let Some((process, space)) = victim
+            && let Some(process) = process.upgrade()
+        {
+            reap(&process, &space);
+        }
+    }
+}
+
+/// Takes the memory of a process that ends, if nobody else has the space.
+fn reap(process: &Process, space: &AddressSpace) {
+    let threads = process.threads().len();
+    if !process.is_exiting() || threads == 0 || space.users() > threads {
+        return;
+    }
+    let pages = take_memory(space);
+    if pages > 0 {
+        crate::log!(
+            "out of memory: {pages} pages of process {} taken",
+            process.pid()
+        );
+    }
+}
+
+/// Unmaps what is private and of no file; how many pages less that makes. Who still wants it in a
+/// system call gets EFAULT.
+fn take_memory(space: &AddressSpace) -> usize {
+    let before = space.size().resident;
+    for vma in space.vmas() {
+        if matches!(vma.source, Source::Anonymous) {
+            // What is sealed stays.
+            _ = space.unmap(vma.range(), &mut Removed::new());
+        }
+        sched::cond_resched();
+    }
+    before.saturating_sub(space.size().resident)
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn the_memory_of_a_victim_is_taken() {
+        use crate::mm::{MapRequest, PAGE_SIZE, Place, SpaceUser};
+        const START: usize = 1 << 30;
+        const PAGES: usize = 3000;
+        let space = SpaceUser::new(crate::arch::user_end()).unwrap();
+        let map = |start| {
+            let request = MapRequest::anonymous(Place::Fixed(start), PAGES * PAGE_SIZE);
+            space.map(request, &mut Removed::new()).unwrap();
+            for page in 0..PAGES {
+                space.populate_page(start + page * PAGE_SIZE, true).unwrap().unwrap();
+            }
+        };
+        map(START);
+        map(START << 1);
+        assert_eq!(take_memory(&space), 2 * PAGES);
+        assert!(space.size().resident == 0 && space.vma_after(0).is_none());
+        assert!(space.populate_page(START, true).is_err());
+    }
+}
