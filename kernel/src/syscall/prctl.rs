@@ -11,6 +11,7 @@ use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
 use crate::task::process::{Mode, Process};
 use crate::task::{current, personality, require, seccomp, signal, with_space};
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::{CAP_SETPCAP, CAP_SYS_RESOURCE};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -159,12 +160,7 @@ fn set_dumpable([on, ..]: Arguments) -> Result<usize> {
 }
 
 fn set_timer_slack([slack, ..]: Arguments) -> Result<usize> {
-    let thread = current();
-    thread.set_timer_slack(if slack == 0 {
-        thread.default_slack()
-    } else {
-        slack
-    });
+    current().set_timer_slack(slack);
     Ok(0)
 }
 

@@ -57,6 +57,7 @@ pub mod wait_queue;
 pub mod work;
 pub mod work_queue;
 
+pub use asleep::Sleep;
 pub use exit::{exit_alone, exit_group};
 pub use fork::{CloneRequest, check_namespaces, clone};
 #[cfg(feature = "selftest")]

@@ -114,8 +114,9 @@ pub fn make_room() -> bool {
     (frame::is_ample() || free_some(false)) && pause()
 }
 
-/// Ends the process that holds most memory, unless sockets that nobody can receive had some, or one
-/// dies already; `more`: also where there is some, but not enough. False if there is none.
+/// Ends the process that holds most memory, unless sockets that nobody can receive had some, or
+/// what may be lost, or one dies already; `more`: also where there is some, but not enough. False
+/// if there is none.
 fn free_some(more: bool) -> bool {
     if current().must_die() || inflight::collect_for_memory() {
         return true;
@@ -164,10 +165,13 @@ fn end(process: &Process) {
 
 /// Waits a while; false if the current thread must die.
 fn pause() -> bool {
-    if !current().must_die() {
+    let thread = current();
+    if !thread.must_die() {
+        thread.starves.store(true, Relaxed);
         wait_queue::sleep_killable(clock::deadline_in(PAUSE));
+        thread.starves.store(false, Relaxed);
     }
-    !current().must_die()
+    !thread.must_die()
 }
 
 /// The process of the highest score that was not chosen before, and its memory. Takes no memory.

@@ -106,6 +106,8 @@ pub struct Thread {
     no_new_privileges: AtomicBool,
     /// The last system call that was short of memory failed for it.
     pub(super) starved: AtomicBool,
+    /// It waits for memory, in a call or not.
+    pub(super) starves: AtomicBool,
     /// It changed to a user with too many processes already (PF_NPROC_EXCEEDED).
     over_limit: AtomicBool,
     name: Mutex<[u8; 16]>,
@@ -207,6 +209,7 @@ impl Thread {
             credentials: Mutex::new(parts.credentials),
             no_new_privileges: AtomicBool::new(parts.no_new_privileges),
             starved: AtomicBool::new(false),
+            starves: AtomicBool::new(false),
             over_limit: AtomicBool::new(false),
             name: Mutex::new(parts.name),
             killed: AtomicBool::new(false),
@@ -609,6 +612,9 @@ impl Thread {
     pub fn set_policy(&self, policy: u32, priority: u32) {
         self.policy[0].store(policy, Relaxed);
         self.policy[1].store(priority, Relaxed);
+        if priority != 0 || self.timer_slack() == 0 {
+            self.set_timer_slack(0);
+        }
         futex::reclassify(self);
     }
 
@@ -705,13 +711,14 @@ impl Thread {
         self.slack.load(Relaxed)
     }
 
-    /// The slack in ns that it began with.
-    pub fn default_slack(&self) -> usize {
-        self.default_slack
-    }
-
-    /// Sets the clock's slack in ns.
+    /// Sets the clock's slack in ns; 0 for what it began with. Those of the real-time policies have
+    /// none.
     pub fn set_timer_slack(&self, ns: usize) {
+        let ns = match ns {
+            _ if self.policy().1 != 0 => 0,
+            0 => self.default_slack,
+            ns => ns,
+        };
         self.slack.store(ns, Relaxed);
     }
 }
