@@ -135,6 +135,7 @@ pub fn mmap(
     }
     let shared = match flags & MAP_TYPE {
         MAP_PRIVATE => false,
+        MAP_DROPPABLE if file.is_none() => false,
         MAP_SHARED => true,
         MAP_SHARED_VALIDATE if file.is_none() => return Err(Errno::EINVAL),
         MAP_SHARED_VALIDATE if u64::from(flags) & !options::MMAP.mask() == 0 => true,
@@ -155,6 +156,13 @@ pub fn mmap(
     behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
     let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
     behaviour = behaviour.set(Flags::NO_RESERVE, unreserved);
+    if flags & MAP_TYPE == MAP_DROPPABLE {
+        if grows || flags & MAP_LOCKED != 0 {
+            return Err(Errno::EINVAL);
+        }
+        behaviour = behaviour.with(task::droppable::FLAGS);
+        task::droppable::announce();
+    }
     let mapping = if let Some(file) = &file {
         if offset > MAX_OFFSET.saturating_sub(len) {
             return Err(Errno::EOVERFLOW);
@@ -535,6 +543,7 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
                 || !matches!(vma.source, Source::Anonymous)
         },
         MADV_WIPEONFORK => |vma| vma.is_shared() || !matches!(vma.source, Source::Anonymous),
+        MADV_KEEPONFORK | MADV_DODUMP => |vma| vma.flags.has(Flags::DROPPABLE),
         _ => |_| false,
     };
     if range.is_empty() {

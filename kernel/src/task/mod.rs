@@ -9,6 +9,7 @@ pub mod coredump;
 pub mod count_groups;
 pub mod cpu_times;
 pub mod credentials;
+pub mod droppable;
 pub mod elf;
 mod elf_property;
 pub mod exec;

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use linux_raw_sys::general::SIGKILL;
 
-use super::{Process, clock, current, pid_table, wait_queue};
+use super::{Process, clock, current, droppable, pid_table, wait_queue};
 use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
 use crate::errno::Errno;
 use crate::mm::{AddressSpace, PAGE_SIZE, frame};
@@ -118,7 +118,7 @@ pub fn make_room() -> bool {
 /// what may be lost, or one dies already; `more`: also where there is some, but not enough. False
 /// if there is none.
 fn free_some(more: bool) -> bool {
-    if current().must_die() || inflight::collect_for_memory() {
+    if current().must_die() || inflight::collect_for_memory() || droppable::drop_all() {
         return true;
     }
     // Others that want memory just now find the victim of this one dying.
