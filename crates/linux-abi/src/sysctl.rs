@@ -52,7 +52,9 @@ use Form::{Int, Long, Unsigned};
 pub const SYSCTLS: &[Sysctl] = &[
     one("abi/cp15_barrier", Int, 0, 2),
     one("abi/setend", Int, 0, 2),
+    any_int("abi/sve_default_vector_length", 1),
     one("abi/swp", Int, 0, 1),
+    one("abi/tagged_addr_disabled", Int, 0, 1),
     one("fs/epoll/max_user_watches", Long, 0, LONG),
     one("fs/file-max", Long, 0, LONG),
     one("fs/inotify/max_queued_events", Int, 0, INT),

@@ -9,6 +9,7 @@ use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
 use crate::task::process::{Mode, Process};
+use crate::task::thread::TAGS_DISABLED;
 use crate::task::{current, personality, require, seccomp, signal, with_space};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -120,6 +121,15 @@ dispatch! {
         expect_zeros(&arguments)?;
         arch::prctl(PR_PAC_GET_ENABLED_KEYS, 0)
     },
+    PR_SET_TAGGED_ADDR_CTRL => |[mode, rest @ ..]| {
+        expect_zeros(&rest)?;
+        set_tagged_addresses(mode)
+    },
+    PR_GET_TAGGED_ADDR_CTRL => |arguments| {
+        expect_zeros(&arguments)?;
+        expect(has_tags())?;
+        Ok(current().tags_addresses().into())
+    },
     PR_RISCV_V_SET_CONTROL => |[argument, ..]| arch::prctl(PR_RISCV_V_SET_CONTROL, argument),
     PR_RISCV_V_GET_CONTROL => |[argument, ..]| arch::prctl(PR_RISCV_V_GET_CONTROL, argument),
 }
@@ -127,6 +137,19 @@ dispatch! {
 /// prctl(2)
 pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usize> {
     handler(option).ok_or(Errno::EINVAL)?([a, b, c, d])
+}
+
+/// Whether the current program's addresses have room for a tag that system calls may take.
+fn has_tags() -> bool {
+    arch::ADDRESS_TAGS && !current().arch.is_compat()
+}
+
+fn set_tagged_addresses(mode: usize) -> Result<usize> {
+    expect(has_tags() && mode & !(PR_TAGGED_ADDR_ENABLE as usize) == 0)?;
+    let on = mode != 0;
+    expect(!on || TAGS_DISABLED.load(Relaxed) == 0)?;
+    current().set_tags_addresses(on);
+    Ok(0)
 }
 
 fn process() -> &'static Process {
