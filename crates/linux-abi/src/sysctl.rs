@@ -75,6 +75,7 @@ pub const SYSCTLS: &[Sysctl] = &[
     one("fs/protected_regular", Int, 0, 2),
     one("fs/protected_symlinks", Int, 0, 1),
     one("fs/suid_dumpable", Int, 0, 2),
+    any_int("kernel/acct", 3),
     any_int("kernel/core_uses_pid", 1),
     one("kernel/dmesg_restrict", Int, 0, 1),
     checkpoint("kernel/msg_next_id"),

@@ -3,6 +3,8 @@
 
 extern crate alloc;
 
+pub mod acct;
+mod asleep;
 pub mod clock;
 pub mod core_name;
 pub mod coredump;
@@ -104,6 +106,7 @@ pub fn can(capability: u32) -> bool {
 /// EPERM unless the current process has `capability` (CAP_*) in force.
 pub fn require(capability: u32) -> Result<()> {
     if can(capability) {
+        current().process().use_privilege();
         Ok(())
     } else {
         Err(Errno::EPERM)

@@ -464,6 +464,9 @@ impl Thread {
             self.over_limit.store(self.exceeds_limit(&new), Relaxed);
         }
         new.adjust_capabilities(&old);
+        if new.has_foreign_ids(&old) {
+            self.process.use_privilege();
+        }
         let new = try_arc(new)?;
         if new.is_guarded_from(&old) {
             // Before the identity, for whoever looks at both (access.rs).

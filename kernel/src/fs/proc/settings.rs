@@ -13,7 +13,10 @@ use crate::net::options::DEFAULT_BUFFER;
 use crate::net::unix::datagram;
 use crate::sync::Once;
 use crate::syscall::syslog;
-use crate::task::{core_name, coredump, membarrier, pid_table, real_time, require, sched, uts};
+use crate::task::thread::TAGS_DISABLED;
+use crate::task::{
+    acct, core_name, coredump, membarrier, pid_table, real_time, require, sched, uts,
+};
 use crate::{log, put, random};
 use Node::{Chosen, Directory, File, Line, Number, Numbers, Setting, Together};
 use abi::sysctl::{Invalid, sysctl};
@@ -188,6 +191,14 @@ const ALL: &[(&str, Node)] = &[
     (
         "kernel",
         Directory(&[
+            (
+                "acct",
+                Numbers(
+                    accounting,
+                    |place, value| Ok(acct::LIMITS[place].store(value as i32, Relaxed)),
+                    sysctl("kernel/acct"),
+                ),
+            ),
             ("cap_last_cap", File(|text| put!(text, "40\n"))),
             (
                 "core_pattern",
@@ -568,6 +579,11 @@ const MESSAGE_QUEUES: &[(&str, Node)] = &[
 fn semaphores(text: &mut Text) {
     let [largest, all, operations, most] = sysv_sem::limits();
     put!(text, "{largest}\t{all}\t{operations}\t{most}\n");
+}
+
+fn accounting(text: &mut Text) {
+    let [resume, suspend, pause] = acct::LIMITS.each_ref().map(|limit| limit.load(Relaxed));
+    put!(text, "{resume}\t{suspend}\t{pause}\n");
 }
 
 /// The number that the next object of a kind shall have; -1: any.
