@@ -23,8 +23,8 @@ pub fn run() {
     }
 }
 
-/// A thread that is stopped and in no call; RISC-V's Linux tells whatever the register of the number
-/// holds.
+/// A thread that is stopped and in no call; RISC-V's Linux tells whatever the register of the
+/// number holds.
 pub fn run_stopped() {
     // SAFETY: the child ends by a signal.
     unsafe {

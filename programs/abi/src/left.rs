@@ -283,7 +283,8 @@ unsafe fn filtered() {
     }
 }
 
-/// Asks for the one interface (RTM_GETLINK), and for an acknowledgement; the kinds of what comes and, where that was cut off, the lengths.
+/// Asks for the one interface (RTM_GETLINK), and for an acknowledgement; the kinds of what comes
+/// and, where that was cut off, the lengths.
 unsafe fn ask(socket: c_int) {
     unsafe {
         let mut request = [0u8; 32];
