@@ -82,6 +82,10 @@ impl Functions for Stile {
         task::can(capability)
     }
 
+    fn tags_addresses() -> bool {
+        task::current().tags_addresses()
+    }
+
     fn rlimit(kind: u32) -> usize {
         task::rlimit(kind)
     }

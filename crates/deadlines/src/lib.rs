@@ -69,6 +69,12 @@ impl<T> Deadlines<T> {
         self.heap.first().map(|first| first.due)
     }
 
+    /// When the member is due that stands at place `at` just now, and it. The first is at 0; the
+    /// others are in no order.
+    pub fn get(&self, at: usize) -> Option<(u64, &T)> {
+        self.heap.get(at).map(|member| (member.due, &member.what))
+    }
+
     /// Adds what is due at `due`.
     ///
     /// # Errors

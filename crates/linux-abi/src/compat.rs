@@ -55,7 +55,7 @@ pub const CALLS: &[Call] = calls! {
     47 getgid() Whole;
     49 geteuid() Whole;
     50 getegid() Whole;
-    51 acct() Absent;
+    51 acct(Path) Partial("ASU says that a call demanded a capability, not that one opened a file");
     52 umount2(Path, Hex) Whole;
     54 ioctl(Fd, Hex, Hex) Partial("what has the same layout in 64 bits");
     55 fcntl(Fd, Int, Hex) Whole;

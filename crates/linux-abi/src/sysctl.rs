@@ -52,7 +52,9 @@ use Form::{Int, Long, Unsigned};
 pub const SYSCTLS: &[Sysctl] = &[
     one("abi/cp15_barrier", Int, 0, 2),
     one("abi/setend", Int, 0, 2),
+    any_int("abi/sve_default_vector_length", 1),
     one("abi/swp", Int, 0, 1),
+    one("abi/tagged_addr_disabled", Int, 0, 1),
     one("fs/epoll/max_user_watches", Long, 0, LONG),
     one("fs/file-max", Long, 0, LONG),
     one("fs/inotify/max_queued_events", Int, 0, INT),
@@ -73,6 +75,7 @@ pub const SYSCTLS: &[Sysctl] = &[
     one("fs/protected_regular", Int, 0, 2),
     one("fs/protected_symlinks", Int, 0, 1),
     one("fs/suid_dumpable", Int, 0, 2),
+    any_int("kernel/acct", 3),
     any_int("kernel/core_uses_pid", 1),
     one("kernel/dmesg_restrict", Int, 0, 1),
     checkpoint("kernel/msg_next_id"),

@@ -103,7 +103,7 @@ pub const CALLS: &[Call] = calls! {
     86 timerfd_settime(Fd, Hex, Pointer, Pointer) Whole;
     87 timerfd_gettime(Fd, Pointer) Whole;
     88 utimensat(Fd, Path, Pointer, Hex) Whole;
-    89 acct() Absent;
+    89 acct(Path) Partial("ASU says that a call demanded a capability, not that one opened a file");
     90 capget(Pointer, Pointer) Whole;
     91 capset(Pointer, Pointer) Whole;
     92 personality(Hex) Partial("see the options below");

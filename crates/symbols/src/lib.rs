@@ -31,6 +31,8 @@ pub struct Symbol {
     len: usize,
     /// Bytes from its start to the address.
     pub offset: usize,
+    /// Bytes to where the next begins; 0 for the last.
+    pub size: usize,
 }
 
 impl Symbol {
@@ -47,11 +49,13 @@ pub fn find(table: &[u8], address: usize) -> Option<Symbol> {
         bytes: [0; NAME_MAX],
         len: 0,
         offset: 0,
+        size: 0,
     };
     let (mut rest, mut start) = (table, 0usize);
     while let Some(entry) = Entry::read(rest) {
         let next = start.checked_add(entry.distance)?;
         if next > address {
+            found.size = next - start;
             break;
         }
         let tail = found

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use symbols::Symbol;
+
 use crate::arch::text;
 
 /// An address of the kernel's code.
@@ -10,6 +12,29 @@ pub struct Code(pub usize);
 /// The address behind a call, which the call is to return to. What it belongs to is the call's
 /// function, even where the call is that function's last instruction.
 pub struct Return(pub usize);
+
+/// A place in the kernel's code behind a call, as Linux's `%pB` shows it.
+pub struct Frame(Symbol);
+
+impl Frame {
+    /// That of a return address, if it is in a function.
+    pub fn of(address: usize) -> Option<Self> {
+        let inside = address.checked_sub(text::start() + 1)?;
+        symbols::find(text::symbols(), inside).map(Frame)
+    }
+
+    /// The function's name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Symbol { offset, size, .. } = self.0;
+        write!(f, "{}+{:#x}/{size:#x}", self.name(), offset + 1)
+    }
+}
 
 fn show(address: usize, inside: usize, f: &mut fmt::Formatter) -> fmt::Result {
     write!(f, "{address:#x}")?;

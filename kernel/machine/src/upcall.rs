@@ -136,6 +136,8 @@ functions! { $
     fn must_die() -> bool;
     /// Whether the current thread has `capability` (CAP_*) in force.
     fn capable(capability: u32) -> bool;
+    /// Whether the current thread's system calls take addresses with a tag.
+    fn tags_addresses() -> bool;
     /// The soft limit `kind` (RLIMIT_*) of the current process.
     fn rlimit(kind: u32) -> usize;
     /// A space that asynchronous I/O has contexts of ends. May wait.

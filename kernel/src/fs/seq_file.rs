@@ -206,6 +206,8 @@ pub enum Node {
     Opened(fn() -> Result<Arc<dyn FileOps>>),
     /// A directory with these members.
     Directory(&'static [(&'static str, Node)]),
+    /// The same, of those that this machine has.
+    Chosen(fn() -> &'static [(&'static str, Node)]),
     /// The same, of settings ([`Tree::Settings`]).
     Settings(&'static [(&'static str, Node)]),
     /// A symbolic link to what the function returns.
@@ -266,7 +268,9 @@ impl Node {
             | Node::Number(..)
             | Node::Numbers(..)
             | Node::OfCpu(_) => Kind::Regular,
-            Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => Kind::Directory,
+            Node::Directory(_) | Node::Chosen(_) | Node::Settings(_) | Node::Cpus(..) => {
+                Kind::Directory
+            }
             Node::Link(_) => Kind::Symlink,
         }
     }
@@ -311,6 +315,7 @@ impl Content for Leaf {
             Node::Records(_)
             | Node::Opened(_)
             | Node::Directory(_)
+            | Node::Chosen(_)
             | Node::Settings(_)
             | Node::Cpus(..) => {
                 return Err(Errno::EISDIR);
@@ -362,7 +367,7 @@ impl Content for Leaf {
         match self.0 {
             Node::File(_) | Node::Records(_) | Node::Opened(_) | Node::OfCpu(_) => 0o444,
             Node::Private(_) => 0o400,
-            Node::Directory(_) | Node::Settings(_) | Node::Cpus(..) => 0o555,
+            Node::Directory(_) | Node::Chosen(_) | Node::Settings(_) | Node::Cpus(..) => 0o555,
             Node::Link(_) => 0o777,
             Node::Setting(..) | Node::Together(..) | Node::Line(..) => 0o644,
             Node::Number(_, rule) | Node::Numbers(_, _, rule) => rule.mode,
@@ -448,6 +453,7 @@ impl Fixed {
     fn members(&self) -> Result<(Members, Option<Members>)> {
         match self.leaf.0 {
             Node::Directory(members) | Node::Settings(members) => Ok((members, None)),
+            Node::Chosen(members) => Ok((members(), None)),
             Node::Cpus(members, each) => Ok((members, Some(each))),
             _ => Err(Errno::ENOTDIR),
         }

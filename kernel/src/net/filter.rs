@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use bpf::Instruction;
 use bpf::packet::{Beside, Packet, STEP};
 use core::net::SocketAddr;
-use linux_raw_sys::net::{AF_INET, AF_UNIX, IPPROTO_TCP};
+use linux_raw_sys::net::{AF_INET, IPPROTO_TCP};
 
 /// `struct sock_fprog`: a count of instructions, and where they are.
 const PROGRAM: usize = 16;
@@ -48,8 +48,8 @@ impl Filter {
             }
             _ => return Err(Errno::EINVAL),
         };
-        let inet = base.domain != AF_UNIX;
-        if inet && (base.protocol == IPPROTO_TCP as u32 || !inet::is_family(base.domain)) {
+        let inet = inet::is_family(base.domain);
+        if inet && base.protocol == IPPROTO_TCP as u32 {
             return Err(Errno::EPERM);
         }
         if len == 0 || len > bpf::LONGEST || start == 0 {

@@ -7,6 +7,7 @@ use super::{DATAGRAM, RAW, SEQPACKET, STREAM, snmp, socket_table};
 use crate::errno::Result;
 use crate::fs::seq_file::{Line, Node, Text};
 use crate::put;
+use crate::task::rusage::user_hz;
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
@@ -192,6 +193,9 @@ fn protocols(text: &mut Text) {
     }
 }
 
+/// Bits of a place that are a socket's number; those above count lines.
+const NUMBER: u32 = 40;
+
 /// Tells of the next socket of which `show` writes a line, to which it says how many there were
 /// before. Before the first is the line that names the columns, which `head` writes.
 fn socket_line(
@@ -200,8 +204,6 @@ fn socket_line(
     head: impl FnOnce(&mut Text),
     mut show: impl FnMut(&mut Text, u64, &Arc<dyn Socket>) -> bool,
 ) -> Result<Option<u64>> {
-    /// Bits of a place that are a socket's number; those above count lines.
-    const NUMBER: u32 = 40;
     cond_resched_killable()?;
     let Some(place) = place.checked_sub(1) else {
         head(text);
@@ -356,7 +358,10 @@ fn tcp(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
         _ => (COLUMNS, 149),
     };
     let head = |text: &mut Text| put!(text, "{columns:width$}\n");
-    socket_line(place, text, head, |text, number, socket| {
+    if place & LEFT != 0 {
+        return left_line(place & !LEFT, text, domain, width);
+    }
+    let next = socket_line(place, text, head, |text, number, socket| {
         if !is_of([domain, STREAM, TCP], &**socket) {
             return false;
         }
@@ -368,7 +373,40 @@ fn tcp(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
         put!(line, " {} 0000000000000000 100 0 0 10 0", 1 + pending);
         line.end(width);
         true
-    })
+    })?;
+    match next {
+        Some(next) => Ok(Some(next)),
+        // None is left to be told of: the number of the line that is next stays.
+        None => left_line((place - 1) >> NUMBER << NUMBER, text, domain, width),
+    }
+}
+
+/// The place of an end without a socket; those of sockets come before.
+const LEFT: u64 = 1 << 63;
+
+/// Tells of the next end of a connection that waits without a socket.
+fn left_line(place: u64, text: &mut Text, domain: u32, width: usize) -> Result<Option<u64>> {
+    let (lines, mut next) = (place >> NUMBER, place & ((1 << NUMBER) - 1));
+    while let Some((left, behind)) = connections::left_from(next) {
+        cond_resched_killable()?;
+        next = behind;
+        if left.domain != domain {
+            continue;
+        }
+        let mut line = Line::new(text);
+        put!(line, "{lines:4}: ");
+        put_address(&mut line, left.tuple.local, domain);
+        put!(line, " ");
+        put_address(&mut line, left.tuple.peer, domain);
+        let (state, time) = (left.state, user_hz(left.time));
+        put!(
+            line,
+            " {state:02X} 00000000:00000000 03:{time:08X} 00000000     0        0 0 3 0000000000000000"
+        );
+        line.end(width);
+        return Ok(Some(LEFT | (lines + 1) << NUMBER | next));
+    }
+    Ok(None)
 }
 
 fn udp(place: u64, text: &mut Text, protocol: u32, domain: u32) -> Result<Option<u64>> {

@@ -5,6 +5,7 @@ use super::socket::Received;
 use super::wait::Wait;
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
+use crate::task::sched::cond_resched_killable;
 use linux_raw_sys::net::{MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 
 /// How reads from a socket behave.
@@ -88,6 +89,50 @@ pub fn receive(
             received.count = received.found.whole;
         }
     }
+    Ok(received)
+}
+
+/// Receives up to `len` bytes as [`receive`] does, and gives them to nobody: what MSG_TRUNC asks of
+/// TCP.
+#[cold]
+pub fn discard(
+    channel: &Channel,
+    len: usize,
+    flags: u32,
+    mode: ReadMode,
+    ended: impl Fn() -> bool,
+    wait: &Wait,
+) -> Result<Received> {
+    let least = match flags & MSG_WAITALL {
+        0 => mode.low_water.min(len),
+        _ => len,
+    };
+    let (mut received, mut total, mut bytes) = (Received::default(), 0, [0; 512]);
+    while total < len || len == 0 {
+        let wanted = bytes.len().min(len - total);
+        let mut to = Sink::kernel(&mut bytes[..wanted]);
+        let mode = ReadMode {
+            low_water: (least - least.min(total)).max(1),
+            // A peek finds again what it went past.
+            skip: mode.skip + if flags & MSG_PEEK != 0 { total } else { 0 },
+            ..mode
+        };
+        let wait = if total < least { wait } else { &Wait::NEVER };
+        let more = match receive(channel, &mut to, flags & !MSG_TRUNC, mode, &ended, wait) {
+            Ok(more) => more,
+            Err(error) if total == 0 => return Err(error),
+            Err(_) => break,
+        };
+        let (count, marked) = (more.count, more.found.marked);
+        if total == 0 {
+            received = more;
+        }
+        total += count;
+        if count == 0 || marked || cond_resched_killable().is_err() {
+            break;
+        }
+    }
+    received.count = total;
     Ok(received)
 }
 

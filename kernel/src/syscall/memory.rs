@@ -9,7 +9,7 @@ use linux_raw_sys::general::*;
 use super::layout::Layout;
 use super::mlock;
 use super::path::{check_flags, opened};
-use crate::arch::{self, user_end};
+use crate::arch::{self, uaccess, user_end};
 use crate::errno::{Errno, Result};
 use crate::fs::{File, tmpfs};
 use crate::ipc::sysv_shm;
@@ -38,6 +38,16 @@ fn pages(start: usize, len: usize) -> Result<Range<usize>> {
     let end = start.checked_add(len).filter(|&end| end <= user_end());
     match end {
         Some(end) if start.is_multiple_of(PAGE_SIZE) => Ok(start..page_up(end)),
+        _ => untagged_pages(start, len),
+    }
+}
+
+/// The same where that fails as the address has a tag in its top byte: most calls on memory look at
+/// none, whatever else takes them (PR_SET_TAGGED_ADDR_CTRL).
+#[cold]
+fn untagged_pages(start: usize, len: usize) -> Result<Range<usize>> {
+    match uaccess::untagged(start) {
+        plain if plain != start => pages(plain, len),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -135,6 +145,7 @@ pub fn mmap(
     }
     let shared = match flags & MAP_TYPE {
         MAP_PRIVATE => false,
+        MAP_DROPPABLE if file.is_none() => false,
         MAP_SHARED => true,
         MAP_SHARED_VALIDATE if file.is_none() => return Err(Errno::EINVAL),
         MAP_SHARED_VALIDATE if u64::from(flags) & !options::MMAP.mask() == 0 => true,
@@ -155,6 +166,13 @@ pub fn mmap(
     behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
     let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
     behaviour = behaviour.set(Flags::NO_RESERVE, unreserved);
+    if flags & MAP_TYPE == MAP_DROPPABLE {
+        if grows || flags & MAP_LOCKED != 0 {
+            return Err(Errno::EINVAL);
+        }
+        behaviour = behaviour.with(task::droppable::FLAGS);
+        task::droppable::announce();
+    }
     let mapping = if let Some(file) = &file {
         if offset > MAX_OFFSET.saturating_sub(len) {
             return Err(Errno::EOVERFLOW);
@@ -421,7 +439,7 @@ pub fn mremap(
     };
     let old = pages(addr, old_len)?;
     if old_len == 0 && place != Move::Never && !keep {
-        return duplicate(addr, new_len, place);
+        return duplicate(old.start, new_len, place);
     }
     if old.is_empty() || keep && (place == Move::Never || page_up(new_len) != old.len()) {
         return Err(Errno::EINVAL);
@@ -524,7 +542,10 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     let end = whole.and_then(|len| addr.checked_add(len));
     let end = end.ok_or(Errno::EINVAL)?;
     if end > user_end() && addr.is_multiple_of(PAGE_SIZE) {
-        return Err(Errno::ENOMEM);
+        return match uaccess::untagged(addr) {
+            plain if plain != addr => madvise(plain, len, advice),
+            _ => Err(Errno::ENOMEM),
+        };
     }
     let range = pages(addr, len)?;
     let refused: fn(&Vma) -> bool = match advice {
@@ -535,6 +556,7 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
                 || !matches!(vma.source, Source::Anonymous)
         },
         MADV_WIPEONFORK => |vma| vma.is_shared() || !matches!(vma.source, Source::Anonymous),
+        MADV_KEEPONFORK | MADV_DODUMP => |vma| vma.flags.has(Flags::DROPPABLE),
         _ => |_| false,
     };
     if range.is_empty() {
@@ -585,6 +607,7 @@ fn advise(range: Range<usize>, advice: u32, refused: fn(&Vma) -> bool) -> Result
 
 /// mseal(2): the VMAs of a range stay, with their rights.
 pub fn mseal(addr: usize, len: usize, flags: usize) -> Result<usize> {
+    let addr = uaccess::untagged(addr);
     let end = len.checked_next_multiple_of(PAGE_SIZE);
     let end = end.and_then(|len| addr.checked_add(len));
     let end = end.filter(|_| flags == 0 && addr.is_multiple_of(PAGE_SIZE));

@@ -1,5 +1,6 @@
 //! System calls: a handler each, which takes its arguments by type and gives a number or an error.
 
+mod acct;
 mod adjtimex;
 mod aio;
 mod capability;

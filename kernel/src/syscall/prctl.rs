@@ -9,8 +9,10 @@ use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
 use crate::task::process::{Mode, Process};
+use crate::task::thread::TAGS_DISABLED;
 use crate::task::{current, personality, require, seccomp, signal, with_space};
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::{CAP_SETPCAP, CAP_SYS_RESOURCE};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -119,6 +121,15 @@ dispatch! {
         expect_zeros(&arguments)?;
         arch::prctl(PR_PAC_GET_ENABLED_KEYS, 0)
     },
+    PR_SET_TAGGED_ADDR_CTRL => |[mode, rest @ ..]| {
+        expect_zeros(&rest)?;
+        set_tagged_addresses(mode)
+    },
+    PR_GET_TAGGED_ADDR_CTRL => |arguments| {
+        expect_zeros(&arguments)?;
+        expect(has_tags())?;
+        Ok(current().tags_addresses().into())
+    },
     PR_RISCV_V_SET_CONTROL => |[argument, ..]| arch::prctl(PR_RISCV_V_SET_CONTROL, argument),
     PR_RISCV_V_GET_CONTROL => |[argument, ..]| arch::prctl(PR_RISCV_V_GET_CONTROL, argument),
 }
@@ -126,6 +137,19 @@ dispatch! {
 /// prctl(2)
 pub fn prctl(option: u32, a: usize, b: usize, c: usize, d: usize) -> Result<usize> {
     handler(option).ok_or(Errno::EINVAL)?([a, b, c, d])
+}
+
+/// Whether the current program's addresses have room for a tag that system calls may take.
+fn has_tags() -> bool {
+    arch::ADDRESS_TAGS && !current().arch.is_compat()
+}
+
+fn set_tagged_addresses(mode: usize) -> Result<usize> {
+    expect(has_tags() && mode & !(PR_TAGGED_ADDR_ENABLE as usize) == 0)?;
+    let on = mode != 0;
+    expect(!on || TAGS_DISABLED.load(Relaxed) == 0)?;
+    current().set_tags_addresses(on);
+    Ok(0)
 }
 
 fn process() -> &'static Process {
@@ -159,12 +183,7 @@ fn set_dumpable([on, ..]: Arguments) -> Result<usize> {
 }
 
 fn set_timer_slack([slack, ..]: Arguments) -> Result<usize> {
-    let thread = current();
-    thread.set_timer_slack(if slack == 0 {
-        thread.default_slack()
-    } else {
-        slack
-    });
+    current().set_timer_slack(slack);
     Ok(0)
 }
 

@@ -119,6 +119,7 @@ dispatch! {
         renameat2 => dir::renameat2,
         umount2 => mount::umount2,
         mount => mount::mount,
+        acct => acct::acct,
         statfs => stat::statfs,
         fstatfs => stat::fstatfs,
         truncate => file::truncate,

@@ -217,6 +217,17 @@ impl Credentials {
         ids(self) != ids(old) || self.permitted & !old.permitted != 0
     }
 
+    /// Whether it acts as somebody that one with `old` could not become by itself.
+    pub fn has_foreign_ids(&self, old: &Credentials) -> bool {
+        let (uids, gids) = ([old.uid, old.euid, old.suid], [old.gid, old.egid, old.sgid]);
+        [self.uid, self.euid, self.suid]
+            .iter()
+            .any(|id| !uids.contains(id))
+            || [self.gid, self.egid, self.sgid]
+                .iter()
+                .any(|id| !gids.contains(id))
+    }
+
     /// As exec leaves them, and whether the program is more privileged than its caller
     /// (AT_SECURE). `owner` and `group` are those of a set-user-ID or set-group-ID program, `file`
     /// its capabilities; `withheld` says what it does not get (cap_bprm_creds_from_file).

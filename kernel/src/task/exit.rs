@@ -9,7 +9,7 @@ use linux_raw_sys::ptrace::{PTRACE_EVENT_EXIT, PTRACE_O_TRACEEXIT};
 
 use super::sched::{self, state};
 use super::signal::{self, Info, Set};
-use super::{Process, Thread, current, futex, job, pid_table, ptrace, sched::prepare};
+use super::{Process, Thread, acct, current, futex, job, pid_table, ptrace, sched::prepare};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs;
@@ -48,6 +48,9 @@ pub fn exit_thread() -> ! {
     thread.drop_files();
     thread.seccomp.leave();
     let last = process.remove_thread(thread, space.as_deref().map(|space| &**space));
+    if last && acct::is_on() {
+        acct::end_process(process, space.as_deref().map(|space| &**space));
+    }
     // With the last use the memory goes, while others can run.
     drop(space);
     pid_table::remove_thread(thread.tid());

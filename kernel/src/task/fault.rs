@@ -6,6 +6,7 @@ use super::{current, oom, sched};
 use crate::arch::{PAGE_SIZE, cpu};
 use crate::errno::{Errno, Result};
 use crate::mm::fault::{Access, Failure, Signal};
+use crate::mm::vma::{Flags, Vma};
 use crate::mm::{AddressSpace, active};
 use core::ops::Range;
 use crossings::Kind;
@@ -42,12 +43,24 @@ fn handle_failure(
             Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
             Err(Failure::BeyondEnd) => break (SIGBUS, BUS_ADRERR),
             Err(Failure::NoMemory) if oom::make_room() => {}
+            // It tries again as long as it lives, as on Linux.
+            Err(Failure::NoMemory) if may_be_lost(address) => {
+                sched::cond_resched();
+                return Ok(());
+            }
             Err(Failure::NoMemory) => break (SIGKILL, 0),
         }
         done = active::fault(address, access);
     };
     cpu::this().crossings().add(Kind::FaultRefused);
     Err(Signal { signo, code })
+}
+
+/// Whether the current program's memory there is no promise (MAP_DROPPABLE).
+fn may_be_lost(address: usize) -> bool {
+    let droppable = |vma: &Vma| vma.flags.has(Flags::DROPPABLE);
+    let space = current().space().filter(|_| !current().must_die());
+    space.and_then(|space| space.with_vma(address, droppable)) == Some(true)
 }
 
 /// Makes the pages of a range present, as far as they are allowed. May wait.

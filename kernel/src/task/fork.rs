@@ -161,7 +161,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         process: process.clone(),
         resources,
         credentials,
-        no_new_privileges: parent.has_no_new_privileges(),
+        inherited: parent.inherited(),
         blocked: parent.blocked(),
         altstack,
         name: parent.name(),

@@ -3,12 +3,15 @@
 
 extern crate alloc;
 
+pub mod acct;
+mod asleep;
 pub mod clock;
 pub mod core_name;
 pub mod coredump;
 pub mod count_groups;
 pub mod cpu_times;
 pub mod credentials;
+pub mod droppable;
 pub mod elf;
 mod elf_property;
 pub mod exec;
@@ -58,6 +61,7 @@ pub mod wait_queue;
 pub mod work;
 pub mod work_queue;
 
+pub use asleep::Sleep;
 pub use exit::{exit_alone, exit_group};
 pub use fork::{CloneRequest, check_namespaces, clone};
 #[cfg(feature = "selftest")]
@@ -103,6 +107,7 @@ pub fn can(capability: u32) -> bool {
 /// EPERM unless the current process has `capability` (CAP_*) in force.
 pub fn require(capability: u32) -> Result<()> {
     if can(capability) {
+        current().process().use_privilege();
         Ok(())
     } else {
         Err(Errno::EPERM)

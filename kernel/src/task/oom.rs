@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use linux_raw_sys::general::SIGKILL;
 
-use super::{Process, clock, current, oom_reaper, pid_table, wait_queue};
+use super::{Process, clock, current, droppable, oom_reaper, pid_table, wait_queue};
 use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
 use crate::errno::Errno;
 use crate::mm::{AddressSpace, PAGE_SIZE, frame};
@@ -114,10 +114,11 @@ pub fn make_room() -> bool {
     (frame::is_ample() || free_some(false)) && pause()
 }
 
-/// Ends the process that holds most memory, unless sockets that nobody can receive had some, or one
-/// dies already; `more`: also where there is some, but not enough. False if there is none.
+/// Ends the process that holds most memory, unless sockets that nobody can receive had some, or
+/// what may be lost, or one dies already; `more`: also where there is some, but not enough. False
+/// if there is none.
 fn free_some(more: bool) -> bool {
-    if current().must_die() || inflight::collect_for_memory() {
+    if current().must_die() || inflight::collect_for_memory() || droppable::drop_all() {
         return true;
     }
     // Others that want memory just now find the victim of this one dying.
@@ -165,10 +166,13 @@ fn end(process: &Process) {
 
 /// Waits a while; false if the current thread must die.
 fn pause() -> bool {
-    if !current().must_die() {
+    let thread = current();
+    if !thread.must_die() {
+        thread.starves.store(true, Relaxed);
         wait_queue::sleep_killable(clock::deadline_in(PAUSE));
+        thread.starves.store(false, Relaxed);
     }
-    !current().must_die()
+    !thread.must_die()
 }
 
 /// The process of the highest score that was not chosen before, and its memory. Takes no memory.

@@ -182,6 +182,8 @@ pub struct Process {
     prev_cputime: [PrevCputime; 2],
     started: u64,
     executed: AtomicBool,
+    /// Whether a capability let it do what a call demands one for.
+    used_privilege: AtomicBool,
     subreaper: AtomicBool,
     /// Bits of [`Mode`].
     modes: AtomicU32,
@@ -277,6 +279,7 @@ impl Process {
             prev_cputime: [PrevCputime::new(), PrevCputime::new()],
             started: clock::monotonic_ns(),
             executed: AtomicBool::new(false),
+            used_privilege: AtomicBool::new(false),
             subreaper: AtomicBool::new(false),
             modes: AtomicU32::new(parts.modes),
             last_policy: Mutex::new([0; 2]),
@@ -399,6 +402,18 @@ impl Process {
     /// Whether it began a program since it was forked.
     pub fn has_executed(&self) -> bool {
         self.executed.load(Relaxed)
+    }
+
+    /// Whether a capability let it do what a call demands one for.
+    pub fn used_privilege(&self) -> bool {
+        self.used_privilege.load(Relaxed)
+    }
+
+    /// A capability lets it do something.
+    pub(super) fn use_privilege(&self) {
+        if !self.used_privilege() {
+            self.used_privilege.store(true, Relaxed);
+        }
     }
 
     /// Whether all its threads are ending.

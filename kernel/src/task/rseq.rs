@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::{Thread, current, signal};
 use crate::arch::{cpu, user_end, work};
 use crate::errno::{Errno, Result};
-use crate::mm::user::UserPtr;
+use crate::mm::user::{UserPtr, access_ok};
 
 /// Bytes of the first `struct rseq` that there was, and its alignment.
 const FIRST: usize = 32;
@@ -101,7 +101,7 @@ pub fn register(address: usize, len: usize, signature: u32) -> Result<()> {
     if len < FIRST || !address.is_multiple_of(ALIGN) {
         return Err(Errno::EINVAL);
     }
-    if address == 0 || address >= user_end() || len > user_end() - address {
+    if address == 0 || !access_ok(address, len) {
         return Err(Errno::EFAULT);
     }
     area.set(address, len, signature);

@@ -391,6 +391,20 @@ pub(super) fn wake_listed(thread: Arc<Thread>) -> bool {
     resume(thread, woken)
 }
 
+/// What `f` finds of a thread that is asleep, and stays so meanwhile; none if it is not.
+pub(super) fn while_asleep<T>(thread: &Thread, f: impl FnOnce() -> T) -> Option<T> {
+    let sleeper = &thread.sched.sleeper;
+    loop {
+        let cpu = sleeper.cpu();
+        let _queue = lock_queue(cpu);
+        if sleeper.cpu() != cpu {
+            continue;
+        }
+        let awake = sleeper.state() == wakeup::RUNNABLE || sleeper.is_queued();
+        return (!awake && !thread.arch.is_running()).then(f);
+    }
+}
+
 type Locked = (&'static Cpu, MutexGuard<'static, Queue>);
 
 #[inline(always)]

@@ -4,7 +4,9 @@ extern crate alloc;
 
 use crate::task::CpuParts;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
+};
 
 use super::coredump::SUID_DUMPABLE;
 use super::count_groups::Mode;
@@ -75,6 +77,17 @@ pub struct Own {
     pub clear_tid: usize,
 }
 
+/// What new threads and children inherit, as bits.
+pub mod inherited {
+    /// PR_SET_NO_NEW_PRIVS.
+    pub const NO_NEW_PRIVILEGES: u8 = 1;
+    /// PR_TAGGED_ADDR_ENABLE.
+    pub const TAGGED_ADDRESSES: u8 = 2;
+}
+
+/// abi.tagged_addr_disabled: nobody may ask for [`inherited::TAGGED_ADDRESSES`] any more.
+pub static TAGS_DISABLED: AtomicUsize = AtomicUsize::new(0);
+
 /// The context of input and output: a priority (ioprio_set(2)).
 pub struct IoContext(AtomicU32);
 
@@ -102,10 +115,12 @@ pub struct Thread {
     resources: Mutex<Resources>,
     /// Its credentials. Only the thread itself changes them.
     credentials: Mutex<Arc<Credentials>>,
-    /// PR_SET_NO_NEW_PRIVS.
-    no_new_privileges: AtomicBool,
+    /// Bits of [`inherited`].
+    inherited: AtomicU8,
     /// The last system call that was short of memory failed for it.
     pub(super) starved: AtomicBool,
+    /// It waits for memory, in a call or not.
+    pub(super) starves: AtomicBool,
     /// It changed to a user with too many processes already (PF_NPROC_EXCEEDED).
     over_limit: AtomicBool,
     name: Mutex<[u8; 16]>,
@@ -154,8 +169,8 @@ pub struct Parts<A: FnOnce() -> ThreadState> {
     pub resources: Resources,
     /// Its credentials.
     pub credentials: Arc<Credentials>,
-    /// PR_SET_NO_NEW_PRIVS.
-    pub no_new_privileges: bool,
+    /// Bits of [`inherited`].
+    pub inherited: u8,
     /// Signals that it holds back.
     pub blocked: u64,
     /// Its alternate stack for signals.
@@ -205,8 +220,9 @@ impl Thread {
             process: parts.process,
             resources: Mutex::new(parts.resources),
             credentials: Mutex::new(parts.credentials),
-            no_new_privileges: AtomicBool::new(parts.no_new_privileges),
+            inherited: AtomicU8::new(parts.inherited),
             starved: AtomicBool::new(false),
+            starves: AtomicBool::new(false),
             over_limit: AtomicBool::new(false),
             name: Mutex::new(parts.name),
             killed: AtomicBool::new(false),
@@ -448,6 +464,9 @@ impl Thread {
             self.over_limit.store(self.exceeds_limit(&new), Relaxed);
         }
         new.adjust_capabilities(&old);
+        if new.has_foreign_ids(&old) {
+            self.process.use_privilege();
+        }
         let new = try_arc(new)?;
         if new.is_guarded_from(&old) {
             // Before the identity, for whoever looks at both (access.rs).
@@ -505,12 +524,36 @@ impl Thread {
 
     /// PR_GET_NO_NEW_PRIVS.
     pub fn has_no_new_privileges(&self) -> bool {
-        self.no_new_privileges.load(Relaxed)
+        self.inherited() & inherited::NO_NEW_PRIVILEGES != 0
     }
 
     /// PR_SET_NO_NEW_PRIVS.
     pub fn set_no_new_privileges(&self) {
-        self.no_new_privileges.store(true, Relaxed);
+        _ = self
+            .inherited
+            .fetch_or(inherited::NO_NEW_PRIVILEGES, Relaxed);
+    }
+
+    /// Bits of [`inherited`].
+    pub fn inherited(&self) -> u8 {
+        self.inherited.load(Relaxed)
+    }
+
+    /// Whether system calls take addresses with a tag in their top byte
+    /// (PR_SET_TAGGED_ADDR_CTRL).
+    pub fn tags_addresses(&self) -> bool {
+        self.inherited() & inherited::TAGGED_ADDRESSES != 0
+    }
+
+    /// Sets that.
+    pub fn set_tags_addresses(&self, on: bool) {
+        if on {
+            self.inherited
+                .fetch_or(inherited::TAGGED_ADDRESSES, Relaxed);
+        } else if self.tags_addresses() {
+            self.inherited
+                .fetch_and(!inherited::TAGGED_ADDRESSES, Relaxed);
+        }
     }
 
     /// The limit on descriptors.
@@ -609,6 +652,9 @@ impl Thread {
     pub fn set_policy(&self, policy: u32, priority: u32) {
         self.policy[0].store(policy, Relaxed);
         self.policy[1].store(priority, Relaxed);
+        if priority != 0 || self.timer_slack() == 0 {
+            self.set_timer_slack(0);
+        }
         futex::reclassify(self);
     }
 
@@ -705,13 +751,14 @@ impl Thread {
         self.slack.load(Relaxed)
     }
 
-    /// The slack in ns that it began with.
-    pub fn default_slack(&self) -> usize {
-        self.default_slack
-    }
-
-    /// Sets the clock's slack in ns.
+    /// Sets the clock's slack in ns; 0 for what it began with. Those of the real-time policies have
+    /// none.
     pub fn set_timer_slack(&self, ns: usize) {
+        let ns = match ns {
+            _ if self.policy().1 != 0 => 0,
+            0 => self.default_slack,
+            ns => ns,
+        };
         self.slack.store(ns, Relaxed);
     }
 }

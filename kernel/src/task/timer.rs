@@ -19,6 +19,11 @@ pub trait Expire: Send + Sync {
     /// The time has come. Called in an interrupt, with no spin lock held; but the thread that it
     /// interrupts may hold an address space and sleeping locks. Must not sleep.
     fn expire(self: Arc<Self>);
+
+    /// What it is, for /proc/timer_list.
+    fn what(&self) -> &'static str {
+        core::any::type_name::<Self>()
+    }
 }
 
 enum Action {
@@ -101,6 +106,26 @@ impl Drop for Timer {
         let gone = self.cpu.timers().due.lock().remove(self.ticket);
         drop(gone);
     }
+}
+
+/// What happens at a deadline.
+pub enum Told {
+    /// A thread is woken.
+    Wakes(Arc<Thread>),
+    /// Something of this type expires.
+    Expires(&'static str),
+}
+
+/// The deadline, in ticks, that stands at a place among those of a CPU just now, and what happens
+/// then. They are in no order, and move as others come and go.
+pub fn told(cpu: &Cpu, at: usize) -> Option<(u64, Told)> {
+    let due = cpu.timers().due.lock();
+    let (deadline, action) = due.get(at)?;
+    let told = match action {
+        Action::Wake(thread) => Told::Wakes(thread.clone()),
+        Action::Call(target) => Told::Expires(target.what()),
+    };
+    Some((deadline, told))
 }
 
 /// Makes this CPU's clock strike at `deadline` (in ticks) at the latest. It may strike earlier,

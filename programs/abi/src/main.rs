@@ -6,6 +6,7 @@
 #[cfg(target_arch = "aarch64")]
 mod absent;
 mod accepted;
+mod accounting;
 #[cfg(target_arch = "riscv64")]
 mod addresses;
 mod adjtimex;
@@ -26,6 +27,8 @@ mod cores;
 mod corked;
 mod counts;
 mod cut;
+mod doing;
+mod droppable;
 mod fault;
 mod files;
 mod futex;
@@ -46,6 +49,7 @@ mod inherit;
 mod ipc;
 mod jobs;
 mod keys;
+mod left;
 mod limits;
 mod listening;
 mod locks;
@@ -91,7 +95,11 @@ mod stalled;
 mod stamps;
 #[cfg(target_arch = "aarch64")]
 mod sve;
+#[cfg(target_arch = "aarch64")]
+mod sve_default;
 mod sysctl;
+#[cfg(target_arch = "aarch64")]
+mod tags;
 mod threads;
 mod time;
 mod time_wait;
@@ -163,6 +171,14 @@ fn main() {
         Some("choices") => choices::run(),
         Some("cores") => cores::run(),
         Some("cut") => cut::run(),
+        Some("doing") if std::env::args().nth(2).is_some() => doing::run_stopped(),
+        Some("doing") => doing::run(),
+        Some("droppable") => droppable::run(),
+        Some("accounting") => accounting::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("tags") if std::env::args().nth(2).is_some() => tags::after_exec(),
+        #[cfg(target_arch = "aarch64")]
+        Some("tags") => tags::run(),
         Some("wait") => busy::wait(),
         Some("exec") => exec(),
         #[cfg(target_arch = "aarch64")]
@@ -189,6 +205,11 @@ fn main() {
         Some("vector") => vector::run(),
         #[cfg(target_arch = "riscv64")]
         Some("vector-exec") => vector::after_exec(),
+        Some("left") => left::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("sve-default") if std::env::args().nth(2).is_some() => sve_default::after_exec(),
+        #[cfg(target_arch = "aarch64")]
+        Some("sve-default") => sve_default::run(),
         Some("sysctl") => sysctl::run(),
         Some("tree") => tree::run(),
         Some("usage") => usage::run(),

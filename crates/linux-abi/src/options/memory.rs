@@ -6,14 +6,14 @@ use crate::Status::{Absent, Partial, Whole};
 /// Flags of mmap(2).
 pub const MMAP: Group = Group {
     title: "mmap: flags",
-    refused: "MAP_DROPPABLE EINVAL; MAP_HUGETLB ENOMEM without a file, as where no huge pages are\n\
-        set aside, and EINVAL with one; MAP_SYNC, and bits that Linux does not know either, EOPNOTSUPP with\n\
+    refused: "MAP_HUGETLB ENOMEM without a file, as where no huge pages are set aside, and\n\
+        EINVAL with one; MAP_SYNC, and bits that Linux does not know either, EOPNOTSUPP with\n\
         MAP_SHARED_VALIDATE and ignored else",
     choices: choices! {
         0x01 MAP_SHARED Whole;
         0x02 MAP_PRIVATE Whole;
         0x03 MAP_SHARED_VALIDATE Whole;
-        0x08 MAP_DROPPABLE Absent;
+        0x08 MAP_DROPPABLE Whole;
         0x10 MAP_FIXED Whole;
         0x20 MAP_ANONYMOUS Whole;
         0x100 MAP_GROWSDOWN Whole;

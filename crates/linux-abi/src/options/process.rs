@@ -58,8 +58,8 @@ pub const PRCTL: Group = Group {
         52 PR_GET_SPECULATION_CTRL Absent;
         53 PR_SET_SPECULATION_CTRL Absent;
         54 PR_PAC_RESET_KEYS Whole;
-        55 PR_SET_TAGGED_ADDR_CTRL Absent;
-        56 PR_GET_TAGGED_ADDR_CTRL Absent;
+        55 PR_SET_TAGGED_ADDR_CTRL Whole;
+        56 PR_GET_TAGGED_ADDR_CTRL Whole;
         57 PR_SET_IO_FLUSHER Partial("kept: there is no disk to write to");
         58 PR_GET_IO_FLUSHER Whole;
         59 PR_SET_SYSCALL_USER_DISPATCH Absent;

@@ -31,7 +31,7 @@ pub const SOCKET: Group = Group {
         20 SO_RCVTIMEO_OLD Whole;
         21 SO_SNDTIMEO_OLD Whole;
         25 SO_BINDTODEVICE Partial("lo alone");
-        26 SO_ATTACH_FILTER Partial("of datagrams; filters read neither headers before their packet nor its hash");
+        26 SO_ATTACH_FILTER Partial("of datagrams and netlink; filters read neither headers before their packet nor its hash");
         27 SO_DETACH_FILTER Whole;
         28 SO_PEERNAME Whole;
         29 SO_TIMESTAMP_OLD Whole;

@@ -92,6 +92,25 @@ impl Frame {
         }
     }
 
+    /// The system call of a thread that is stopped; its number is −1 if it is in none.
+    pub fn stopped_call(&self) -> Call {
+        Call {
+            number: self.syscall as i32,
+            ..self.call()
+        }
+    }
+
+    /// The system call of a thread that sleeps in one, by the registers that it made it with.
+    /// `watched`: perhaps by way of the table of watched threads.
+    pub fn sleeping_call(&self, watched: bool) -> Call {
+        let mut call = self.call();
+        let failed = Errno::ENOSYS.result() as usize;
+        if !watched || self.x[reg::A0] != failed {
+            call.arguments[0] = self.x[reg::A0];
+        }
+        call
+    }
+
     /// Before a watched call: it has failed, unless it is made or a tracer gives it another result.
     pub fn begin_watched(&mut self) {
         self.set_result(Errno::ENOSYS.result());

@@ -1,5 +1,7 @@
 //! The kernel's own code: its bytes, the names in it, and who called whom.
 
+use core::ops::Range;
+
 use super::mmu::VMALLOC;
 use super::{KERNEL_STACK_SIZE, boot_stack, ends_in_call};
 use crate::kallsyms::Return;
@@ -69,17 +71,24 @@ pub fn log_callers(sp: usize) {
     } else {
         return;
     };
+    // SAFETY: words of a stack that is in use, or of the one whose thread's end is being logged.
+    unsafe { callers(words) }
+        .take(DEPTH)
+        .for_each(|address| crate::log!("  called by {}", Return(address)));
+}
+
+/// The words of a stack that point behind a call.
+///
+/// # Safety
+/// Nobody writes them meanwhile but what logs its own end.
+pub(super) unsafe fn callers(words: Range<usize>) -> impl Iterator<Item = usize> {
     let words = words.start.next_multiple_of(size_of::<usize>())..words.end;
-    let callers = words.step_by(size_of::<usize>()).filter_map(|at| {
-        // SAFETY: a word of a stack that is in use, or of the one whose thread's end is being
-        // logged.
+    words.step_by(size_of::<usize>()).filter_map(|at| {
+        // SAFETY: the caller's promise.
         let word = unsafe { (at as *const usize).read() };
         let code = bytes().get(..word.checked_sub(start())?)?;
         ends_in_call(code).then_some(word)
-    });
-    callers
-        .take(DEPTH)
-        .for_each(|address| crate::log!("  called by {}", Return(address)));
+    })
 }
 
 /// Logs the callers of the caller.

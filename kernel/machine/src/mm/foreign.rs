@@ -8,6 +8,7 @@ use super::fault::{Access, Failure};
 use super::space::{AddressSpace, Space};
 use super::vma::Rights;
 use super::{PAGE_SIZE, PhysAddr, frame, huge_page};
+use crate::arch::uaccess::untagged;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 
@@ -49,6 +50,7 @@ impl AddressSpace {
     /// # Errors
     /// ENOMEM.
     pub fn poke(&self, address: usize, source: &[u8]) -> Result<usize> {
+        let address = untagged(address);
         let mut done = 0;
         while done < source.len() {
             let at = address.wrapping_add(done);
@@ -68,6 +70,7 @@ impl AddressSpace {
 
     /// The frame that `access` to `address` would use, made if it has to be.
     pub fn frame(&self, address: usize, access: Access) -> Result<frame::FrameRef> {
+        let address = untagged(address);
         if address >= user_end() {
             return Err(Errno::EFAULT);
         }
@@ -115,7 +118,7 @@ impl AddressSpace {
         access: Access,
         mut visit: impl FnMut(&frame::FrameRef, usize, usize, usize),
     ) -> Result<usize> {
-        let mut done = 0;
+        let (mut done, address) = (0, untagged(address));
         while done < len {
             let at = address.wrapping_add(done);
             let part = (PAGE_SIZE - at % PAGE_SIZE).min(len - done);

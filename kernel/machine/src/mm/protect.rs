@@ -39,9 +39,13 @@ impl AddressSpace {
         self.change_flags(range, |old| old.set(Flags::SEALED, true), stays)
     }
 
-    /// Locks a range of pages, or unlocks them, as `flags` say. Waits if the range is large.
+    /// Locks a range of pages, or unlocks them, as `flags` say; those that may be lost stay as they
+    /// are. Waits if the range is large.
     pub fn lock_pages(&self, range: Range<usize>, flags: Flags) -> Result<()> {
-        let new = |old: Flags| old.set(Flags::UNLOCKED, false).with(flags);
+        let new = |old: Flags| match old.has(Flags::DROPPABLE) {
+            true => old,
+            false => old.set(Flags::UNLOCKED, false).with(flags),
+        };
         self.change_flags(range, new, |_, _| Ok(()))
     }
 

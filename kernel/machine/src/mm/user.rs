@@ -19,7 +19,7 @@ use crate::errno::{Errno, Result};
 #[inline(always)]
 pub fn access_ok(address: usize, len: usize) -> bool {
     let end = access_end();
-    len <= end && address <= end - len
+    len <= end && address <= end - len || uaccess::takes_tagged(address, len, end)
 }
 
 /// Copies to the program; returns how many bytes before the first that could not be written.

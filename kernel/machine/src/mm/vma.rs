@@ -192,6 +192,8 @@ impl Flags {
     pub const NEVER_EXECUTE: Flags = Flags(8192);
     /// mseal: it stays where it is, with the rights that it has.
     pub const SEALED: Flags = Flags(16384);
+    /// MAP_DROPPABLE: its pages may be lost where memory is short.
+    pub const DROPPABLE: Flags = Flags(32768);
 
     /// With [`Flags::ACCOUNT`] where pages that have these rights are promised, as Linux sees it.
     pub const fn accounted(self, rights: Rights) -> Flags {

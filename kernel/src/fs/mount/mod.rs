@@ -18,6 +18,7 @@ use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, SleepMutex};
+use crate::task::acct;
 use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -374,6 +375,7 @@ pub fn move_to(from: &Path, target: Path) -> Result<()> {
 pub fn unmount(path: Path, flags: u32) -> Result<()> {
     /// The holders of a mount that nobody uses: the tree, the dentry that it covers, and `path`.
     const HOLDERS: usize = 3;
+    acct::leave_mount(mounted_at(&path)?);
     let mut tree = TREE.lock();
     let mount = mounted_at(&path)?;
     if mount.place.lock().is_none() {

@@ -4,11 +4,42 @@ use super::super::seq_file::Text;
 use super::subject::{Subject, trim};
 use crate::errno::{Errno, Result};
 use crate::put;
-use crate::task::{count_groups, current};
+use crate::task::{Thread, count_groups, current, require};
+use core::num::{IntErrorKind, ParseIntError};
+use linux_raw_sys::general::CAP_SYS_NICE;
 
 pub fn personality(subject: &Subject, text: &mut Text) -> Result<()> {
     let thread = subject.thread.as_ref().ok_or(Errno::ESRCH)?;
     put!(text, "{:08x}\n", thread.personality());
+    Ok(())
+}
+
+/// The thread whose slack is told or set: others' only with CAP_SYS_NICE.
+fn slack_of(subject: &Subject) -> Result<&Thread> {
+    let thread = subject.thread.as_deref().ok_or(Errno::ESRCH)?;
+    if !core::ptr::eq(thread, current()) {
+        require(CAP_SYS_NICE)?;
+    }
+    Ok(thread)
+}
+
+pub fn timer_slack(subject: &Subject, text: &mut Text) -> Result<()> {
+    put!(text, "{}\n", slack_of(subject)?.timer_slack());
+    Ok(())
+}
+
+/// In decimal digits (kstrtoull_from_user); 0 for the one that it began with.
+pub fn set_timer_slack(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    let digits = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let digits = core::str::from_utf8(digits).map_err(|_| Errno::EINVAL)?;
+    let ns = digits.parse().map_err(|error: ParseIntError| {
+        if *error.kind() == IntErrorKind::PosOverflow {
+            Errno::ERANGE
+        } else {
+            Errno::EINVAL
+        }
+    })?;
+    slack_of(subject)?.set_timer_slack(ns);
     Ok(())
 }
 

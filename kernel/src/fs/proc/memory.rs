@@ -315,6 +315,7 @@ pub fn smaps(space: &AddressSpace, vma: &Vma, text: &mut Text) {
         has_flag(Flags::LOCKED, "lo"),
         has_right(Rights::GUARDED, "bt"),
         has_flag(Flags::SEALED, "sl"),
+        has_flag(Flags::DROPPABLE, "dp"),
     ] {
         if has {
             put!(text, " {name}");

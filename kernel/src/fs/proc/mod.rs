@@ -1,6 +1,7 @@
 //! procfs: the processes, and what the kernel shows of itself.
 
 mod control;
+mod doing;
 mod fds;
 mod map_files;
 mod mem;
@@ -14,6 +15,7 @@ mod status;
 mod subject;
 pub mod system;
 mod sysvipc;
+mod timer_list;
 pub mod zones;
 
 use super::dentry::Dentry;

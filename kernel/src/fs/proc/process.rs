@@ -8,7 +8,9 @@ use super::super::path::Path;
 use super::super::seq_file::{self, Content, Text};
 use super::super::seq_records;
 use super::subject::{self, Subject, Task};
-use super::{Options, control, fds, map_files, mem, memory, namespaces, pagemap, parse, status};
+use super::{
+    Options, control, doing, fds, map_files, mem, memory, namespaces, pagemap, parse, status,
+};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::put;
@@ -22,11 +24,19 @@ enum Member {
     File(fn(&Subject, &mut Text) -> Result<()>),
     /// Only for those who may inspect the process.
     Private(fn(&Subject, &mut Text) -> Result<()>),
+    /// Only for those who may trace it when it is read.
+    Traced(fn(&Subject, &mut Text) -> Result<()>),
+    Stack,
     /// About the memory that there is when it is opened, with these permissions.
     OfMemory(memory::ShowSpace, u32),
     /// The same about each of its VMAs, for everybody.
     Areas(memory::ShowVma),
     Setting(
+        fn(&Subject, &mut Text) -> Result<()>,
+        fn(&Subject, &[u8]) -> Result<()>,
+    ),
+    /// The same, which anybody may open.
+    OpenSetting(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
     ),
@@ -42,7 +52,9 @@ enum Member {
     Threads,
 }
 
-use Member::{Areas, Command, File as Text_, Link as Link_, OfMemory, Private, Setting};
+use Member::{
+    Areas, Command, File as Text_, Link as Link_, OfMemory, OpenSetting, Private, Setting, Traced,
+};
 
 const MEMBERS: &[(&str, Member)] = &[
     ("auxv", OfMemory(memory::auxiliary, 0o400)),
@@ -103,30 +115,37 @@ const MEMBERS: &[(&str, Member)] = &[
         Setting(control::oom_adjust, control::set_oom_adjust),
     ),
     ("pagemap", Member::Pages),
-    ("personality", Private(control::personality)),
+    ("personality", Traced(control::personality)),
     ("root", Link_(|subject| Ok(subject.fs()?.root()))),
     ("schedstat", Text_(status::schedstat)),
     ("sessionid", Text_(|_, text| Ok(text.push(b"4294967295")))),
     ("setgroups", Text_(|_, text| Ok(text.push(b"allow\n")))),
     ("smaps", Areas(memory::smaps)),
     ("smaps_rollup", OfMemory(memory::rollup, 0o444)),
+    ("stack", Member::Stack),
     ("stat", Text_(status::stat)),
     ("statm", Text_(memory::statm)),
     ("status", Text_(status::status)),
+    ("syscall", Traced(doing::call)),
     ("task", Member::Threads),
     ("timers", Text_(status::timers)),
+    (
+        "timerslack_ns",
+        OpenSetting(control::timer_slack, control::set_timer_slack),
+    ),
     ("trace", Setting(control::traced, control::set_traced)),
     ("uid_map", Text_(control::all_identities)),
-    ("wchan", Text_(|_, text| Ok(text.push(b"0")))),
+    ("wchan", Text_(doing::channel)),
 ];
 
 /// Members that a thread's directory has not.
-const OF_PROCESSES: [&str; 5] = [
+const OF_PROCESSES: [&str; 6] = [
     "coredump_filter",
     "map_files",
     "mountstats",
     "task",
     "timers",
+    "timerslack_ns",
 ];
 
 impl Member {
@@ -134,9 +153,12 @@ impl Member {
         match self {
             Text_(_)
             | Private(_)
+            | Traced(_)
             | OfMemory(..)
             | Areas(_)
             | Setting(..)
+            | OpenSetting(..)
+            | Member::Stack
             | Command(_)
             | Member::Memory
             | Member::Pages => Kind::Regular,
@@ -150,10 +172,11 @@ impl Member {
             Text_(_) | Areas(_) => 0o444,
             OfMemory(_, permissions) => permissions,
             Setting(..) => 0o644,
+            OpenSetting(..) => 0o666,
             Command(_) => 0o200,
             Link_(_) => 0o777,
             Member::Memory => 0o600,
-            Private(_) | Member::Pages => 0o400,
+            Private(_) | Traced(_) | Member::Pages | Member::Stack => 0o400,
             _ => 0o555,
         }
     }
@@ -311,7 +334,10 @@ struct Leaf {
 impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
         match self.member {
-            Text_(write) | Setting(write, _) => write(&self.who.find()?, text),
+            Text_(write) | Setting(write, _) | OpenSetting(write, _) => {
+                write(&self.who.find()?, text)
+            }
+            Traced(write) => self.who.find()?.look(|subject| write(subject, text)),
             // By now it may be another's program.
             Private(write) => {
                 let subject = self.who.find()?;
@@ -327,7 +353,9 @@ impl Content for Leaf {
 
     fn accept(&self, bytes: &[u8]) -> Result<()> {
         match self.member {
-            Setting(_, accept) | Command(accept) => accept(&self.who.find()?, bytes),
+            Setting(_, accept) | OpenSetting(_, accept) | Command(accept) => {
+                accept(&self.who.find()?, bytes)
+            }
             _ => Err(Errno::EACCES),
         }
     }
@@ -369,6 +397,7 @@ impl Inode for Leaf {
                 let space = subject.open_memory()?.unwrap_or_default();
                 seq_records::open(memory::Areas::new(space, show))
             }
+            Member::Stack => seq_file::open(doing::Stack::new(self.who)),
             Member::Memory => mem::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
             Member::Pages => pagemap::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
             _ => seq_file::open(*self),

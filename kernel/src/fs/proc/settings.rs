@@ -2,7 +2,7 @@
 
 use super::super::seq_file::{Node, Text};
 use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
-use crate::arch::{COMPAT_CALLS, EMULATIONS};
+use crate::arch::{self, COMPAT_CALLS, EMULATIONS};
 use crate::errno::{Errno, Result};
 use crate::fs::aio;
 use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
@@ -13,9 +13,12 @@ use crate::net::options::DEFAULT_BUFFER;
 use crate::net::unix::datagram;
 use crate::sync::Once;
 use crate::syscall::syslog;
-use crate::task::{core_name, coredump, membarrier, pid_table, real_time, require, sched, uts};
+use crate::task::thread::TAGS_DISABLED;
+use crate::task::{
+    acct, core_name, coredump, membarrier, pid_table, real_time, require, sched, uts,
+};
 use crate::{log, put, random};
-use Node::{Directory, File, Line, Number, Numbers, Together};
+use Node::{Chosen, Directory, File, Line, Number, Numbers, Together};
 use abi::sysctl::{Invalid, Sysctl, sysctl};
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
@@ -49,6 +52,25 @@ macro_rules! emulation {
     };
 }
 
+/// The members of `/proc/sys/abi`, the last one where programs have SVE.
+const ABI: &[(&str, Node)] = &[
+    emulation!(0, "cp15_barrier"),
+    emulation!(1, "setend"),
+    emulation!(2, "swp"),
+    (
+        "tagged_addr_disabled",
+        Number(&TAGS_DISABLED, sysctl("abi/tagged_addr_disabled")),
+    ),
+    (
+        "sve_default_vector_length",
+        Numbers(
+            |text| put!(text, "{}\n", arch::default_vector_length().unwrap_or(0)),
+            |_, length| arch::set_default_vector_length(length as i32),
+            sysctl("abi/sve_default_vector_length"),
+        ),
+    ),
+];
+
 /// The members of `/proc/sys`.
 pub const SYS: &[(&str, Node)] = match COMPAT_CALLS {
     true => ALL,
@@ -59,11 +81,10 @@ pub const SYS: &[(&str, Node)] = match COMPAT_CALLS {
 const ALL: &[(&str, Node)] = &[
     (
         "abi",
-        Directory(&[
-            emulation!(0, "cp15_barrier"),
-            emulation!(1, "setend"),
-            emulation!(2, "swp"),
-        ]),
+        Chosen(|| match arch::default_vector_length() {
+            Some(_) => ABI,
+            None => ABI.split_last().map_or(ABI, |(_, rest)| rest),
+        }),
     ),
     (
         "fs",
@@ -170,6 +191,14 @@ const ALL: &[(&str, Node)] = &[
     (
         "kernel",
         Directory(&[
+            (
+                "acct",
+                Numbers(
+                    accounting,
+                    |place, value| Ok(acct::LIMITS[place].store(value as i32, Relaxed)),
+                    sysctl("kernel/acct"),
+                ),
+            ),
             ("cap_last_cap", File(|text| put!(text, "40\n"))),
             (
                 "core_pattern",
@@ -552,6 +581,11 @@ const MESSAGE_QUEUES: &[(&str, Node)] = &[
 fn semaphores(text: &mut Text) {
     let [largest, all, operations, most] = sysv_sem::limits();
     put!(text, "{largest}\t{all}\t{operations}\t{most}\n");
+}
+
+fn accounting(text: &mut Text) {
+    let [resume, suspend, pause] = acct::LIMITS.each_ref().map(|limit| limit.load(Relaxed));
+    put!(text, "{resume}\t{suspend}\t{pause}\n");
 }
 
 /// The number that the next object of a kind shall have; -1: any.

@@ -148,6 +148,17 @@ impl Subject {
         ptrace_access::check(&self.process, self.thread.as_deref(), By::File).is_ok()
     }
 
+    /// What `f` writes of it, if the caller may look into it, which begins no other program
+    /// meanwhile (lock_trace).
+    ///
+    /// # Errors
+    /// EPERM, EINTR, and what `f` fails with.
+    pub fn look<T>(&self, f: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let _held = self.process.hold_program()?;
+        ptrace_access::check(&self.process, self.thread.as_deref(), By::File)?;
+        f(self)
+    }
+
     /// The memory that a file is to show for as long as it is open, if the caller may look into it:
     /// whatever program the process begins meanwhile, the file is about this one, and it keeps
     /// nothing (proc_mem_open). None if the process has ended.

@@ -58,6 +58,7 @@ pub const ROOT: &[(&str, Node)] = &[
         "thread-self",
         Link(|text| put!(text, "{}/task/{}", current().process_id(), current().tid())),
     ),
+    ("timer_list", Private(super::timer_list::write)),
     ("tty", Directory(&[("drivers", File(|_| ()))])),
     ("uptime", File(uptime)),
     ("version", File(version)),

@@ -5,6 +5,7 @@
 use super::ports::Kept;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
+use crate::fs::sequence::Sequence;
 use crate::hash::{self, HashMap};
 use crate::sync::Mutex;
 use crate::task::clock;
@@ -59,6 +60,10 @@ enum State {
 struct Entry {
     number: u64,
     state: State,
+    /// The family of its socket.
+    domain: u32,
+    /// Its number among those that are listed without a socket.
+    listed: Option<u64>,
     /// `None` as long as it has a socket.
     waiting: Option<Waiting>,
 }
@@ -66,18 +71,35 @@ struct Entry {
 /// An end without a socket: until when it waits, and the port that it keeps.
 struct Waiting {
     ticket: Ticket,
+    /// In ns of CLOCK_MONOTONIC.
+    until: u64,
     _port: Kept,
+}
+
+/// An end that has no socket any more, or none that still shows it.
+pub struct Left {
+    /// Its four-tuple.
+    pub tuple: Tuple,
+    /// The family of its socket.
+    pub domain: u32,
+    /// As /proc/net/tcp and TCP_INFO number states: FIN_WAIT2 or TIME_WAIT.
+    pub state: u8,
+    /// How long it waits still, in ns.
+    pub time: u64,
 }
 
 struct Table {
     ends: HashMap<Tuple, Entry>,
     due: Deadlines<Tuple>,
+    /// Those that are listed without a socket.
+    listed: Sequence<Tuple>,
     waiting: usize,
 }
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
     ends: hash::new(),
     due: Deadlines::new(),
+    listed: Sequence::new(),
     waiting: 0,
 });
 
@@ -116,7 +138,19 @@ impl Table {
             self.due.remove(waiting.ticket);
             self.waiting -= 1;
         }
+        if let Some(number) = gone.listed {
+            self.listed.remove(number);
+        }
         Some(gone)
+    }
+
+    /// From now on an end is listed without a socket, if there is memory for that.
+    fn list(&mut self, tuple: Tuple) {
+        if let Some(entry) = self.ends.get_mut(&tuple)
+            && entry.listed.is_none()
+        {
+            entry.listed = self.listed.push(tuple).ok();
+        }
     }
 
     fn own(&mut self, end: &End) -> Option<&mut Entry> {
@@ -150,6 +184,27 @@ pub fn waiting() -> usize {
     TABLE.lock().waiting
 }
 
+/// The next end that is listed without a socket, and the place behind it.
+pub fn left_from(place: u64) -> Option<(Left, u64)> {
+    expire();
+    let now = clock::monotonic_ns();
+    let table = TABLE.lock();
+    let (number, &tuple) = table.listed.first_from(place)?;
+    let entry = table.ends.get(&tuple)?;
+    let (state, until) = match (entry.state, &entry.waiting) {
+        (State::TimeWait(since), _) => (6, since + TIME_WAIT * clock::SECOND),
+        (_, Some(waiting)) => (5, waiting.until),
+        (_, None) => (5, now),
+    };
+    let left = Left {
+        tuple,
+        domain: entry.domain,
+        state,
+        time: until.saturating_sub(now),
+    };
+    Some((left, number + 1))
+}
+
 /// Whether a new connection can have the four-tuple.
 pub fn is_free(tuple: &Tuple, port: Port) -> bool {
     let table = TABLE.lock();
@@ -173,7 +228,7 @@ impl End {
     ///
     /// # Errors
     /// EADDRNOTAVAIL: there is one. ENOMEM.
-    pub fn enter(tuple: Tuple, port: Port) -> Result<Self> {
+    pub fn enter(tuple: Tuple, port: Port, domain: u32) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         expire();
         let number = NEXT.fetch_add(1, Relaxed);
@@ -187,6 +242,8 @@ impl End {
         let entry = Entry {
             number,
             state: State::Established,
+            domain,
+            listed: None,
             waiting: None,
         };
         table.ends.insert(tuple, entry);
@@ -208,12 +265,13 @@ impl End {
             return true;
         }
         let other = self.tuple.reversed();
-        let (mut state, mut heard) = (State::LastAck, true);
+        let (mut state, mut heard, mut waits) = (State::LastAck, true, false);
         match table.ends.get_mut(&other) {
             None => heard = false,
             Some(other) if other.state == State::Established => state = State::FinWait,
             Some(entry) if entry.state == State::FinWait => {
                 entry.state = State::TimeWait(now);
+                waits = true;
                 if let Some(waiting) = &mut entry.waiting {
                     table.due.remove(waiting.ticket);
                     // The place that it had is free.
@@ -227,6 +285,9 @@ impl End {
         }
         if let Some(own) = table.own(self) {
             own.state = state;
+        }
+        if waits {
+            table.list(other);
         }
         heard
     }
@@ -255,32 +316,35 @@ impl End {
     /// the port that `keep` gives, if it has to wait for anything.
     pub fn leave(&self, seconds: u64, keep: impl FnOnce() -> Option<Kept>) {
         let state = TABLE.lock().own(self).map(|own| own.state);
-        let due = match state {
-            Some(State::FinWait) => deadline(clock::monotonic_ns(), seconds),
-            Some(State::TimeWait(since)) => deadline(since, TIME_WAIT),
+        let until = |since, seconds| since + seconds * clock::SECOND;
+        let fin = match state {
+            Some(State::FinWait) => until(clock::monotonic_ns(), seconds),
+            Some(State::TimeWait(_)) => 0,
             _ => return,
         };
         let Some(port) = keep() else { return };
         let mut guard = TABLE.lock();
         let table = &mut *guard;
         // The other end may have ended meanwhile.
-        let due = match table.own(self).map(|own| own.state) {
-            Some(State::FinWait) => due,
-            Some(State::TimeWait(since)) => deadline(since, TIME_WAIT),
+        let until = match table.own(self).map(|own| own.state) {
+            Some(State::FinWait) => fin,
+            Some(State::TimeWait(since)) => until(since, TIME_WAIT),
             _ => {
                 drop(guard);
                 return;
             }
         };
         if table.waiting < MOST_WAITING.load(Relaxed)
-            && let Ok(ticket) = table.due.add(due, self.tuple)
+            && let Ok(ticket) = table.due.add(clock::monotonic_deadline(until), self.tuple)
             && let Some(own) = table.own(self)
         {
             own.waiting = Some(Waiting {
                 ticket,
+                until,
                 _port: port,
             });
             table.waiting += 1;
+            table.list(self.tuple);
         }
     }
 }

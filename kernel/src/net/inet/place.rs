@@ -204,14 +204,14 @@ impl Place {
             peer,
         };
         if claimed {
-            return End::enter(tuple(at.port()), Port::Given);
+            return End::enter(tuple(at.port()), Port::Given, base.domain);
         }
         let (claim, end) = self.ports.connect_from(
             how.ports,
             self.holder(from, base),
             &socket,
             |port| connections::is_free(&tuple(port), Port::Chosen),
-            |port| End::enter(tuple(port), Port::Chosen),
+            |port| End::enter(tuple(port), Port::Chosen, base.domain),
         )?;
         let local = SocketAddr::new(from, claim.port);
         self.take(Bound {

@@ -3,8 +3,10 @@
 use super::reply::{MULTI, Reply};
 use crate::errno::{Errno, Result};
 use crate::net::address::{Name, unspecified};
+use crate::net::inet::connections::{self, Left};
 use crate::net::socket::Socket;
 use crate::net::{RAW, STREAM, options, proc_net, socket_table};
+use crate::task::clock;
 use core::net::{IpAddr, SocketAddr};
 use linux_raw_sys::net::{
     AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, IPPROTO_RAW, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE,
@@ -21,11 +23,12 @@ const UNIX_REQUEST: usize = 24;
 const NETLINK_REQUEST: usize = 20;
 /// The protocols of IP that can be asked for, IPPROTO_RAW being all that raw sockets have.
 const PROTOCOLS: [u32; 4] = [
-    IPPROTO_TCP as u32,
+    TCP,
     IPPROTO_UDP as u32,
     IPPROTO_UDPLITE as u32,
     IPPROTO_RAW as u32,
 ];
+const TCP: u32 = IPPROTO_TCP as u32;
 /// All protocols of netlink (`NDIAG_PROTO_ALL`), and NDIAG_SHOW_MEMINFO.
 const ALL_PROTOCOLS: u32 = 255;
 const NETLINK_MEMORY: u32 = 1;
@@ -55,6 +58,8 @@ pub struct Dump {
     /// The attributes that are asked for.
     shown: u32,
     next: usize,
+    /// How far it is among the ends of connections without a socket, which come last.
+    left: u64,
 }
 
 impl Dump {
@@ -90,6 +95,7 @@ impl Dump {
             states,
             shown,
             next: 0,
+            left: 0,
         })
     }
 
@@ -118,7 +124,22 @@ impl Dump {
             !reply.is_full()
         });
         self.next = next;
-        more
+        let inet = matches!(self.family, AF_INET | AF_INET6);
+        more || inet && self.protocol == TCP && self.continue_left(reply)
+    }
+
+    /// The same for the ends of connections without a socket.
+    fn continue_left(&mut self, reply: &mut Reply) -> bool {
+        while let Some((left, behind)) = connections::left_from(self.left) {
+            self.left = behind;
+            if left.domain == self.family && self.states >> left.state & 1 != 0 {
+                put_left(reply, &left);
+            }
+            if reply.is_full() {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -180,6 +201,23 @@ fn put_inet(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
             &[only.is_ok_and(|value| value.first() == Some(&1)).into()],
         );
     }
+    reply.end();
+}
+
+/// The same of an end of a connection that waits without a socket.
+fn put_left(reply: &mut Reply, left: &Left) {
+    /// The timer that runs is that of such ends.
+    const TIMER: u8 = 3;
+    let (own, peer) = (left.tuple.local, left.tuple.peer);
+    let mut message = [0; 72];
+    message[..3].copy_from_slice(&[left.domain as u8, left.state, TIMER]);
+    message[4..6].copy_from_slice(&own.port().to_be_bytes());
+    message[6..8].copy_from_slice(&peer.port().to_be_bytes());
+    put_ip(&mut message[8..24], own.ip(), left.domain);
+    put_ip(&mut message[24..40], peer.ip(), left.domain);
+    let time = left.time / (clock::SECOND / 1000);
+    message[52..56].copy_from_slice(&(time as u32).to_ne_bytes());
+    reply.begin(BY_FAMILY, MULTI, &message);
     reply.end();
 }
 

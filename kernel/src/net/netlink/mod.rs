@@ -271,6 +271,11 @@ impl Socket for Netlink {
         Ok((self.inbox.first_len()?, 0))
     }
 
+    fn options_changed(&self) {
+        self.inbox.set_limit(self.base.options.receive_buffer());
+        self.inbox.set_filtered(self.base.is_filtered());
+    }
+
     /// Membership of groups, to which nothing is ever sent, and how replies are written
     /// (SOL_NETLINK).
     fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {

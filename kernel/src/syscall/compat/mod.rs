@@ -38,6 +38,7 @@ dispatch! {
         lseek => file::lseek,
         getpid => syscall::process::getpid,
         mount => syscall::mount::mount,
+        acct => syscall::acct::acct,
         setuid => identity::setuid,
         getuid => identity::getuid,
         ptrace => ptrace::ptrace,

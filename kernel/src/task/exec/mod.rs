@@ -335,6 +335,7 @@ fn change_identity(identity: Identity, space: SpaceUser) -> Option<SpaceUser> {
     if identity.secure {
         process.limits.lower(RLIMIT_STACK, SECURE_STACK);
     }
+    thread.set_tags_addresses(false);
     thread.set_personality(thread.personality() & !identity.lost_personality);
     thread.set_credentials(identity.credentials);
     thread.replace_space(Some(space))

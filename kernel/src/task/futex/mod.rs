@@ -23,7 +23,7 @@ use super::clock::Deadline;
 use super::sched::{self, state};
 use super::timer::Timer;
 use super::{Thread, current};
-use crate::arch::{current_arc, time};
+use crate::arch::{current_arc, time, uaccess, user_end};
 use crate::errno::{Errno, Result};
 use crate::mm::active;
 use crate::mm::heap::try_arc;
@@ -55,7 +55,7 @@ impl Key {
         if !address.is_multiple_of(4) {
             return Err(Errno::EINVAL);
         }
-        if address >= crate::arch::user_end() {
+        if address >= user_end() && !uaccess::takes_tagged(address, 4, user_end()) {
             return Err(Errno::EFAULT);
         }
         if shared && let Some(key) = Self::of_shared(address)? {
@@ -71,7 +71,7 @@ impl Key {
     fn of_shared(address: usize) -> Result<Option<Key>> {
         // Linux looks at the page, too.
         user::load_u32(address)?;
-        let found = active::shared_object(address).ok_or(Errno::EFAULT)?;
+        let found = active::shared_object(uaccess::untagged(address)).ok_or(Errno::EFAULT)?;
         Ok(found.map(|(of, at)| Key { of, at }))
     }
 

@@ -57,6 +57,7 @@ pub use features::{features, hwcap, hwcap_names, reread_hw_access_flag};
 pub use frame::Frame;
 pub use pauth::set_enabled_keys;
 pub use points::leave as leave_debug;
+pub use sve::{default_vector_length, set_default_vector_length};
 pub use sve_calls::dropping_table;
 pub use thread::{ThreadState, enter_user};
 
@@ -91,6 +92,9 @@ pub const UTS_MACHINE: &str = "aarch64";
 pub const UTS_MACHINE_32: &str = "armv8l";
 /// Whether the heap of `brk` may be executed where all that can be read may (READ_IMPLIES_EXEC).
 pub const HEAP_MAY_EXECUTE: bool = true;
+
+/// Whether a program's addresses have a byte that the CPU passes over.
+pub const ADDRESS_TAGS: bool = true;
 /// The bits of a personality that no program begins with.
 pub const LOST_PERSONALITY: u32 = 0x0040_0000; // READ_IMPLIES_EXEC
 

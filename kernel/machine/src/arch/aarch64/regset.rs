@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::fp::{self, FpState};
+use super::frame::compat::NUMBER;
 use super::frame::{Frame, REGISTERS, pstate};
 use super::syscall::NATIVE;
 use super::thread::ThreadState;
@@ -201,7 +202,23 @@ pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
 impl Frame {
     /// The system call that is to be made, as a tracer may have changed it.
     pub fn call(&self) -> Call {
-        let number = self.number();
+        self.call_number(self.number())
+    }
+
+    /// The system call of a thread that is stopped; its number is −1 if it is in none.
+    pub fn stopped_call(&self) -> Call {
+        let mut call = self.call();
+        call.arguments[0] = self.orig_x0;
+        call
+    }
+
+    /// The system call of a thread that sleeps in one, by the registers that it made it with.
+    pub fn sleeping_call(&self, _watched: bool) -> Call {
+        let place = if self.is_compat() { NUMBER } else { 8 };
+        self.call_number(self.x[place] as i32)
+    }
+
+    fn call_number(&self, number: i32) -> Call {
         let unsigned = number as u32 as usize;
         let compat = self.is_compat();
         let (architecture, place, mask) = if compat {

@@ -182,6 +182,34 @@ pub(super) unsafe fn load(z: *const u8, length: usize) {
     };
 }
 
+/// What new programs find from now on, in bytes; 0 for [`DEFAULT`].
+static FOUND: AtomicU16 = AtomicU16::new(0);
+
+/// Bytes of the vectors that a program finds; none without SVE.
+pub fn default_vector_length() -> Option<usize> {
+    let wish = match FOUND.load(Relaxed) {
+        0 => DEFAULT,
+        length => length.into(),
+    };
+    present().then(|| supported(wish))
+}
+
+/// Sets that to the longest vectors that there are up to `length` bytes, or to the longest (-1).
+///
+/// # Errors
+/// EINVAL: no such length can be.
+pub fn set_default_vector_length(length: i32) -> Result<()> {
+    let wish = match length {
+        -1 => LONGEST,
+        length => usize::try_from(length).map_err(|_| Errno::EINVAL)?,
+    };
+    if !wish.is_multiple_of(QUAD) || !(QUAD..=IMAGINABLE).contains(&wish) {
+        return Err(Errno::EINVAL);
+    }
+    FOUND.store(supported(wish) as u16, Relaxed);
+    Ok(())
+}
+
 /// The lengths that a thread asked for, in bytes; 0 is the default.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Lengths {
@@ -204,7 +232,10 @@ impl Lengths {
     /// Those of the next program.
     pub fn after_exec(self) -> Self {
         Lengths {
-            now: self.next,
+            now: match self.next {
+                0 => FOUND.load(Relaxed),
+                length => length,
+            },
             next: if self.inherited { self.next } else { 0 },
             inherited: self.inherited,
         }

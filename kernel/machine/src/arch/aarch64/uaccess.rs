@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::USER_END;
 use super::sysreg::{isb, read};
+use crate::upcall;
 
 /// A fault that could not be cured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,10 +64,39 @@ macro_rules! fixup_entry {
     };
 }
 
-/// The part of a program's range that programs can have.
+/// An address without the tag that programs may put in its top byte (TCR_EL1.TBI0).
+pub const fn untagged(address: usize) -> usize {
+    address & ((address as isize) << 8 >> 8) as usize
+}
+
+/// The part of a program's range that programs can have. The CPU passes over a tag.
 #[inline(always)]
 fn user_part(address: usize, len: usize) -> usize {
-    len.min(USER_END.saturating_sub(address))
+    match USER_END.checked_sub(address) {
+        Some(room) => len.min(room),
+        None => tagged_part(address, len),
+    }
+}
+
+/// The same of one with a tag, which the thread must have asked for
+/// (Documentation/arch/arm64/tagged-address-abi.rst).
+#[cold]
+#[inline(never)]
+fn tagged_part(address: usize, len: usize) -> usize {
+    if upcall::tags_addresses() {
+        len.min(USER_END.saturating_sub(untagged(address)))
+    } else {
+        0
+    }
+}
+
+/// Whether a range that begins with a tag is taken, where one without would end at `end` at the
+/// latest.
+#[cold]
+#[inline(never)]
+pub fn takes_tagged(address: usize, len: usize, end: usize) -> bool {
+    let plain = untagged(address);
+    plain != address && upcall::tags_addresses() && len <= end && plain <= end - len
 }
 
 /// Copies `len` bytes of the program at `source` to `target`; returns how many before the first
@@ -236,7 +266,9 @@ unsafe extern "C" fn clear_user(target: usize, len: usize) -> usize {
 
 /// Whether `address` is that of a word that programs can have.
 fn check_word(address: usize) -> Result<(), Faulted> {
-    if address.is_multiple_of(4) && address < USER_END {
+    if address.is_multiple_of(4)
+        && (address < USER_END || takes_tagged(address, size_of::<u32>(), USER_END))
+    {
         Ok(())
     } else {
         Err(Faulted)

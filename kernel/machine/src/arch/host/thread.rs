@@ -124,6 +124,23 @@ impl ThreadState {
         f(unsafe { &mut *self.frame.get() })
     }
 
+    /// Calls `f` with the user registers of the current thread, or of one that nobody lets run
+    /// meanwhile, as far as its way into the kernel saved them: what a call keeps is of no meaning.
+    ///
+    /// # Panics
+    /// If it runs elsewhere.
+    pub fn with_saved_frame<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
+        assert!(self.is_current() || !self.is_running());
+        // SAFETY: who changes it is the thread
+        // itself or holds the lock that the caller has.
+        f(unsafe { &*self.frame.get() })
+    }
+
+    /// Whom the code returns to in which a thread sleeps, which the host's debugger knows.
+    pub fn callers(&self, _room: &mut [usize]) -> usize {
+        0
+    }
+
     /// Calls `f` with the current thread's user registers.
     pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
         assert!(self.is_current());

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use super::cpu::{self, Cpu};
 use super::frame::{Frame, StackTop};
 use super::{entry, units};
-use crate::arch::task;
+use crate::arch::{task, text};
 use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep;
 use crate::upcall;
@@ -152,6 +152,38 @@ impl ThreadState {
         // it stopped on its way to or from its program; whoever else looks into it takes the same
         // lock.
         f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
+    }
+
+    /// Calls `f` with the user registers of the current thread, or of one that nobody lets run
+    /// meanwhile, as far as its way into the kernel saved them: what a call keeps is of no meaning.
+    ///
+    /// # Panics
+    /// If it runs elsewhere.
+    pub fn with_saved_frame<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
+        assert!(self.is_current() || !self.is_running());
+        // SAFETY: the frame lies at the top of the thread's stack, and who changes it is the thread
+        // itself or holds the lock that the caller has.
+        f(unsafe { &(*(self.top as *const StackTop)).frame })
+    }
+
+    /// Whom the code returns to in which a thread sleeps that nobody lets run meanwhile, the
+    /// innermost first; now and then also one of a call that has returned. As many as there is
+    /// room for; how many.
+    ///
+    /// # Panics
+    /// If it runs.
+    pub fn callers(&self, room: &mut [usize]) -> usize {
+        assert!(!self.is_running());
+        // SAFETY: the thread's own context and stack, which only it and its switch write.
+        let callers = unsafe {
+            let context = &*self.context.get();
+            let words = context.sp..self.top;
+            core::iter::once(context.ra).chain(text::callers(words))
+        };
+        room.iter_mut()
+            .zip(callers)
+            .map(|(to, at)| *to = at)
+            .count()
     }
 
     /// As [`ThreadState::with_stopped_frame`], with the registers of units that may be off, which

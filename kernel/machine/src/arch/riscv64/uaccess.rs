@@ -11,6 +11,17 @@ use super::{USER_END, status};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault;
 
+/// An address without a tag, which none has here.
+pub const fn untagged(address: usize) -> usize {
+    address
+}
+
+/// Whether a range that begins with a tag is taken: there are no tags.
+#[inline(always)]
+pub fn takes_tagged(_address: usize, _len: usize, _end: usize) -> bool {
+    false
+}
+
 /// An entry of the exception table: both relative to their own address.
 #[repr(C)]
 struct Fixup {

@@ -189,7 +189,11 @@ impl Tcp {
             };
             let kept = ports::TCP.keep(to.port(), holder)?;
             accepted.kept.call_once(|| kept);
-            let others = try_arc(End::enter(end.tuple().reversed(), Port::Listener)?)?;
+            let others = try_arc(End::enter(
+                end.tuple().reversed(),
+                Port::Listener,
+                server.base.domain,
+            )?)?;
             let [own, other] = self.connection(&accepted, [&end, &others])?;
             own.reported.store(!wait.nonblocking, Release);
             *accepted.link.lock() = Some(other);
@@ -500,7 +504,10 @@ impl Socket for Tcp {
             peeks_wait: true,
             skip: self.base.options.peek_skip(flags),
         };
-        let received = stream::receive(&link.incoming, to, flags, mode, deaf, wait)?;
+        let received = match flags & MSG_TRUNC {
+            0 => stream::receive(&link.incoming, to, flags, mode, deaf, wait)?,
+            _ => stream::discard(&link.incoming, to.left(), flags, mode, deaf, wait)?,
+        };
         self.base.options.went_past(flags, received.count);
         Ok(received)
     }

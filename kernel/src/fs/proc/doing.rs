@@ -1,0 +1,102 @@
+//! What a thread is doing in the kernel: `syscall`, `stack` and `wchan`.
+//!
+//! They tell of threads that are asleep, which nobody wakes while they are looked at.
+
+use super::super::seq_file::{Content, Text};
+use super::subject::{Subject, Task};
+use crate::errno::{Errno, Result};
+use crate::put;
+use crate::task::sched::cond_resched;
+use crate::task::{Sleep, current};
+use linux_raw_sys::general::CAP_SYS_ADMIN;
+use machine::kallsyms::Frame;
+
+/// syscall: the number of the call that it is in, its arguments, the stack pointer, and where the
+/// program goes on.
+pub fn call(subject: &Subject, text: &mut Text) -> Result<()> {
+    let Some(thread) = &subject.thread else {
+        put!(text, "-1 0x0 0x0\n");
+        return Ok(());
+    };
+    let Some(Sleep { call, sp }) = thread.sleep() else {
+        put!(text, "running\n");
+        return Ok(());
+    };
+    put!(text, "{}", call.number);
+    if call.number >= 0 {
+        let arguments = call.arguments.iter();
+        arguments.for_each(|argument| put!(text, " {argument:#x}"));
+    }
+    put!(text, " {sp:#x} {:#x}\n", call.pc);
+    Ok(())
+}
+
+/// Callers that are told at most (MAX_STACK_TRACE_DEPTH).
+const DEPTH: usize = 64;
+
+/// Calls `f` with each caller of what a thread sleeps in, the innermost first, until it returns
+/// false.
+fn each_caller(subject: &Subject, mut f: impl FnMut(Frame) -> bool) {
+    let mut callers = [0; DEPTH];
+    let found = subject
+        .thread
+        .as_ref()
+        .map_or(0, |thread| thread.callers(&mut callers));
+    for &caller in &callers[..found] {
+        if Frame::of(caller).is_some_and(|frame| !f(frame)) {
+            break;
+        }
+        cond_resched();
+    }
+}
+
+/// stack: for those with CAP_SYS_ADMIN when they opened it.
+pub struct Stack {
+    who: Task,
+    admitted: bool,
+}
+
+impl Stack {
+    /// As the current thread opens it.
+    pub fn new(who: Task) -> Self {
+        let admitted = current().with_credentials(|own| own.can(CAP_SYS_ADMIN));
+        Stack { who, admitted }
+    }
+}
+
+impl Content for Stack {
+    fn write(&self, text: &mut Text) -> Result<()> {
+        if !self.admitted {
+            return Err(Errno::EACCES);
+        }
+        self.who.find()?.look(|subject| {
+            each_caller(subject, |frame| {
+                put!(text, "[<0>] {frame}\n");
+                true
+            });
+            Ok(())
+        })
+    }
+}
+
+/// What puts threads to sleep, for whoever calls it.
+const SLEEPS: [&str; 3] = ["::sched::", "::wait_queue::", "::arch::"];
+
+/// wchan: the function that sleeps.
+pub fn channel(subject: &Subject, text: &mut Text) -> Result<()> {
+    let before = text.len();
+    if subject.may_look() {
+        each_caller(subject, |frame| {
+            let name = frame.name();
+            let is_sleep = SLEEPS.iter().any(|part| name.contains(part));
+            if !is_sleep {
+                put!(text, "{name}");
+            }
+            is_sleep
+        });
+    }
+    if text.len() == before {
+        text.push(b"0");
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! `/proc/timer_list`: the deadlines of each CPU. Addresses in the kernel are shown as zeroes, and
+//! the deadlines in the order in which the queue has them.
+
+use super::super::seq_file::Text;
+use super::subject::trim;
+use crate::arch::{cpu, time};
+use crate::put;
+use crate::task::clock;
+use crate::task::sched::cond_resched_killable;
+use crate::task::timer::{self, Told};
+
+/// The clock whose times are told: there is one, CLOCK_MONOTONIC.
+const CLOCK: &str = " clock 0:
+  .base:       0000000000000000
+  .index:      0
+  .resolution: 1 nsecs
+  .get_time:   clock::monotonic_ns
+  .offset:     0 nsecs
+active timers:
+";
+
+/// The file's text.
+pub fn write(text: &mut Text) {
+    let now = clock::monotonic_ns();
+    put!(
+        text,
+        "Timer List Version: v0.10\nHRTIMER_MAX_CLOCK_BASES: 1\nnow at {now} nsecs\n\n"
+    );
+    for cpu in (0..cpu::count()).filter_map(cpu::get) {
+        put!(text, "cpu: {}\n{CLOCK}", cpu.index());
+        let mut at = 0;
+        while let Some((deadline, told)) = timer::told(cpu, at) {
+            put!(text, " #{at}: <0000000000000000>, ");
+            match told {
+                Told::Wakes(thread) => {
+                    text.push(trim(&thread.name()));
+                    put!(text, "/{}", thread.tid());
+                }
+                Told::Expires(what) => put!(text, "{what}"),
+            }
+            let due = time::ticks_to_ns(deadline.saturating_sub(clock::boot_ticks()));
+            let left = due as i64 - now as i64;
+            put!(
+                text,
+                ", S:01\n # expires at {due}-{due} nsecs [in {left} to {left} nsecs]\n"
+            );
+            at += 1;
+            if cond_resched_killable().is_err() {
+                return;
+            }
+        }
+        put!(text, "\n");
+    }
+}

@@ -1,0 +1,284 @@
+//! Process accounting (acct(2)): each process that ends leaves a record in a file.
+//!
+//! The kernel's thread writes it, whom no signal and no limit of the process stops, and the process
+//! waits for that before its parent learns of its end.
+
+use super::rusage::user_hz;
+use super::thread::short_name;
+use super::wait_queue::WaitQueue;
+use super::work_queue::{self, Link, Work};
+use super::{Process, Thread, clock, current};
+use crate::arch::time;
+use crate::fs::io::Source as Bytes;
+use crate::fs::mount::Mount;
+use crate::fs::{File, tty};
+use crate::mm::heap::try_arc;
+use crate::mm::{AddressSpace, PAGE_SIZE};
+use crate::sync::Mutex;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
+use zerocopy::{Immutable, IntoBytes};
+
+/// `struct acct_v3` (include/uapi/linux/acct.h).
+#[repr(C)]
+#[derive(Clone, Copy, Default, IntoBytes, Immutable)]
+struct Record {
+    flags: u8,
+    version: u8,
+    terminal: u16,
+    exit_code: u32,
+    uid: u32,
+    gid: u32,
+    pid: u32,
+    parent: u32,
+    /// When it began, in s since 1970.
+    began: u32,
+    /// How long it was there, in 1/100 s, as a float.
+    elapsed: u32,
+    user: u16,
+    system: u16,
+    memory: u16,
+    transferred: u16,
+    blocks: u16,
+    minor_faults: u16,
+    major_faults: u16,
+    swaps: u16,
+    name: [u8; 16],
+}
+
+const VERSION: u8 = 3;
+/// AFORK: it began no program.
+const FORKED: u8 = 1;
+/// ASU: it used a privilege.
+const PRIVILEGED: u8 = 2;
+/// ACORE
+const DUMPED: u8 = 8;
+/// AXSIG: a signal ended it.
+const KILLED: u8 = 16;
+
+/// A number as a `comp_t`: thirteen bits, and how often they are to be taken eight times.
+fn compressed(value: u64) -> u16 {
+    const MOST: u64 = (1 << 13) - 1;
+    let (mut value, mut power, mut rounds) = (value, 0, false);
+    while value > MOST {
+        rounds = value & 4 != 0;
+        value >>= 3;
+        power += 1;
+    }
+    if rounds {
+        value += 1;
+        if value > MOST {
+            value >>= 3;
+            power += 1;
+        }
+    }
+    (power << 13 | value) as u16
+}
+
+/// A number as a float of 32 bits; what it has no room for is cut off.
+fn float(value: u64) -> u32 {
+    match value.leading_zeros() {
+        64 => 0,
+        zeros => ((value << zeros >> 40) & 0x7f_ffff) as u32 | (190 - zeros) << 23,
+    }
+}
+
+impl Record {
+    /// What is told of the current process at any time.
+    fn new(process: &Process) -> Self {
+        let thread: &Thread = current();
+        let lasted = user_hz(clock::monotonic_ns().saturating_sub(process.started()));
+        let now = clock::realtime_ns() / clock::SECOND;
+        let (terminal, _) = tty::of_process(process.session());
+        let (major, minor) = (terminal >> 8 & 0xfff, terminal & 0xff);
+        let [uid, gid] = thread.with_credentials(|who| [who.uid, who.gid]);
+        Record {
+            version: VERSION,
+            terminal: (major << 8 | minor) as u16,
+            uid,
+            gid,
+            pid: process.pid() as u32,
+            parent: process.parent() as u32,
+            began: now.saturating_sub(lasted / 100).min(u32::MAX.into()) as u32,
+            elapsed: float(lasted),
+            name: short_name(&thread.name()),
+            ..Record::default()
+        }
+    }
+
+    /// What is told of one that ended, with the memory that it had.
+    fn of_ended(process: &Process, space: Option<&AddressSpace>) -> Self {
+        let (status, usage) = (process.exit_status().unwrap_or(0), process.usage());
+        let flags = [
+            (!process.has_executed(), FORKED),
+            (process.used_privilege(), PRIVILEGED),
+            (status & 0x80 != 0, DUMPED),
+            (status & 0x7f != 0, KILLED),
+        ];
+        let times = usage.times();
+        let [user, system] =
+            [times.user, times.system].map(|ticks| user_hz(time::ticks_to_ns(ticks)));
+        let pages = space.map_or(0, |space| space.size().vmas);
+        Record {
+            flags: flags
+                .iter()
+                .filter(|(is, _)| *is)
+                .fold(0, |all, (_, flag)| all | flag),
+            exit_code: status,
+            user: compressed(user),
+            system: compressed(system),
+            memory: compressed((pages * PAGE_SIZE / 1024) as u64),
+            minor_faults: compressed(usage.faults),
+            ..Record::new(process)
+        }
+    }
+}
+
+/// kernel.acct: of how many hundredths of free space on records are written again, and from how
+/// many on no more, and after how many seconds that is looked at again.
+pub static LIMITS: [AtomicI32; 3] = [AtomicI32::new(4), AtomicI32::new(2), AtomicI32::new(30)];
+
+/// A file of records.
+struct Accounting {
+    file: Arc<File>,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy)]
+struct State {
+    active: bool,
+    /// When to look at the free space, in ns of CLOCK_MONOTONIC.
+    check: u64,
+}
+
+impl Accounting {
+    /// Whether there is room for records.
+    fn is_active(&self) -> bool {
+        let mut state = *self.state.lock();
+        let now = clock::monotonic_ns();
+        if now < state.check {
+            return state.active;
+        }
+        let stat = self.file.path().mount().map(|mount| mount.fs().stat());
+        let Some(stat) = stat else {
+            return state.active;
+        };
+        let [resume, suspend, pause] = LIMITS.each_ref().map(|limit| limit.load(Relaxed) as u64);
+        let active = match state.active {
+            true => stat.free > stat.blocks.wrapping_mul(suspend) / 100,
+            false => stat.free >= stat.blocks.wrapping_mul(resume) / 100,
+        };
+        if active != state.active {
+            let what = if active { "resumed" } else { "paused" };
+            crate::log!("Process accounting {what}");
+        }
+        state = State {
+            active,
+            check: now.saturating_add(pause.wrapping_mul(clock::SECOND)),
+        };
+        *self.state.lock() = state;
+        active
+    }
+}
+
+/// A record that is to be written.
+struct Entry {
+    link: Link,
+    record: Record,
+    /// Where, until it is written: who waits for that may take the file's mount away.
+    accounting: Mutex<Option<Arc<Accounting>>>,
+    done: AtomicBool,
+    writes: WaitQueue,
+}
+
+impl Work for Entry {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn run(self: Arc<Self>) {
+        let accounting = self.accounting.lock().take();
+        if let Some(accounting) = accounting.filter(|accounting| accounting.is_active()) {
+            let mut bytes = Bytes::kernel(self.record.as_bytes());
+            // What finds no room is lost.
+            _ = accounting.file.append(&mut bytes, false);
+        }
+        self.done.store(true, Release);
+        self.writes.wake_all();
+    }
+}
+
+/// Has a record written, and waits for that. Without memory it is lost.
+fn write(accounting: Arc<Accounting>, record: Record) {
+    let entry = try_arc(Entry {
+        link: Link::default(),
+        record,
+        accounting: Mutex::new(Some(accounting)),
+        done: AtomicBool::new(false),
+        writes: WaitQueue::new(),
+    });
+    if let Ok(entry) = entry {
+        work_queue::queue(entry.clone());
+        entry.writes.wait(|| entry.done.load(Acquire));
+    }
+}
+
+static CURRENT: Mutex<Option<Arc<Accounting>>> = Mutex::new(None);
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether processes leave records.
+#[inline(always)]
+pub(super) fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+
+/// The current process has ended, and had that memory.
+#[cold]
+#[inline(never)]
+pub(super) fn end_process(process: &Process, space: Option<&AddressSpace>) {
+    let accounting = CURRENT.lock().clone();
+    if let Some(accounting) = accounting {
+        write(accounting, Record::of_ended(process, space));
+    }
+}
+
+/// From now on records go to `file`, or nowhere. The file that they went to gets one of the current
+/// process, as on Linux.
+///
+/// # Errors
+/// ENOMEM.
+pub fn turn(file: Option<Arc<File>>) -> crate::errno::Result<()> {
+    let state = Mutex::new(State {
+        active: false,
+        check: 0,
+    });
+    let new = file
+        .map(|file| try_arc(Accounting { file, state }))
+        .transpose()?;
+    ON.store(new.is_some(), Relaxed);
+    let old = core::mem::replace(&mut *CURRENT.lock(), new);
+    if let Some(old) = old {
+        write(old, Record::new(current().process()));
+    }
+    Ok(())
+}
+
+/// `mount` is to end: it is not in use for the sake of records.
+pub fn leave_mount(mount: &Arc<Mount>) {
+    let is_there = |accounting: &Arc<Accounting>| {
+        let on = accounting.file.path().mount();
+        on.is_some_and(|on| Arc::ptr_eq(on, mount))
+    };
+    if is_on() && CURRENT.lock().as_ref().is_some_and(is_there) {
+        _ = turn(None);
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn numbers_are_compressed_as_linux_does() {
+        assert_eq!([0, 8191, 8192, 8195, 8196].map(compressed), [0, 8191, 0x2400, 0x2400, 0x2401]);
+        assert_eq!(compressed(65535), 0x4400);
+        assert_eq!([0, 1, 3, 1 << 24 | 1].map(float), [0, 0x3f80_0000, 0x4040_0000, 0x4b80_0000]);
+    }
+}

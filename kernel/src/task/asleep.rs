@@ -1,0 +1,58 @@
+//! What is seen of a thread that is asleep.
+
+use super::sched::{self, state};
+use super::{Thread, current};
+use crate::arch::Call;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The system call that a thread sleeps in, its number −1 if it is in none, and its stack pointer.
+pub struct Sleep {
+    pub call: Call,
+    pub sp: usize,
+}
+
+impl Thread {
+    /// What `f` finds of the thread, which sleeps meanwhile, and nobody else looks into; none if it
+    /// does not sleep.
+    fn while_asleep<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
+        let mut found = None;
+        self.when_not_looked_at(|| found = sched::while_asleep(self, f));
+        found
+    }
+
+    /// What it sleeps in; the current thread as if it slept. None for one that runs, or may go on
+    /// at any time.
+    pub fn sleep(&self) -> Option<Sleep> {
+        if core::ptr::eq(self, current()) {
+            return Some(self.call_of_sleeper(state::INTERRUPTIBLE));
+        }
+        if self.starves.load(Relaxed) {
+            return None;
+        }
+        self.while_asleep(|| self.call_of_sleeper(self.sched.state()))
+    }
+
+    fn call_of_sleeper(&self, how: u8) -> Sleep {
+        // Stopped, its way into the kernel and what it came for are noted; so where it ends.
+        let is_noted = how & (state::STOPPED | state::TRACED) != 0 || self.must_die();
+        let watched = self.is_watched() || self.process().is_traced();
+        self.arch.with_saved_frame(|frame| {
+            let call = if is_noted {
+                frame.stopped_call()
+            } else {
+                frame.sleeping_call(watched)
+            };
+            Sleep {
+                call,
+                sp: frame.sp(),
+            }
+        })
+    }
+
+    /// Whom the code that it sleeps in returns to, the innermost first, as many as there is room
+    /// for; how many.
+    pub fn callers(&self, room: &mut [usize]) -> usize {
+        let found = self.while_asleep(|| self.arch.callers(room));
+        found.unwrap_or(0)
+    }
+}

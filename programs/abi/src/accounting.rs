@@ -1,0 +1,236 @@
+//! Records of processes that ended (acct(2)).
+
+use std::fs;
+use std::io;
+use std::ptr;
+
+use libc::{c_char, c_int};
+
+use crate::{in_child, tell};
+
+const FILE: &str = "/tmp/accounts";
+const LIMITS: &str = "/proc/sys/kernel/acct";
+const USER: u32 = 1000;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every string ends with zero, and children end by _exit.
+    unsafe {
+        println!(
+            "{}",
+            fs::read_to_string(LIMITS).unwrap_or_default().trim_end()
+        );
+        refused();
+        records();
+        suspended();
+        unmounted();
+    }
+}
+
+unsafe fn acct(path: &str) -> c_int {
+    let path = format!("{path}\0");
+    unsafe { libc::syscall(libc::SYS_acct, path.as_ptr()) as c_int }
+}
+
+unsafe fn off() -> c_int {
+    unsafe { libc::syscall(libc::SYS_acct, ptr::null::<c_char>()) as c_int }
+}
+
+unsafe fn refused() {
+    unsafe {
+        tell("none was on", off());
+        for path in [
+            "/tmp/none",
+            "/tmp",
+            "/dev/null",
+            "",
+            "/proc/self/comm",
+            "/tmp/none/x",
+        ] {
+            tell(path, acct(path));
+        }
+        tell("nowhere", libc::syscall(libc::SYS_acct, 1usize));
+        _ = fs::write(FILE, "");
+        in_child(|| {
+            libc::setuid(USER);
+            tell("a user", acct(FILE));
+            tell("a user, off", off());
+        });
+    }
+}
+
+struct Record<'a>(&'a [u8]);
+
+impl Record<'_> {
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_ne_bytes([self.0[at], self.0[at + 1]])
+    }
+
+    fn name(&self) -> String {
+        let name = &self.0[48..64];
+        let len = name.iter().position(|&byte| byte == 0).unwrap_or(16);
+        String::from_utf8_lossy(&name[..len]).into_owned()
+    }
+
+    fn show(&self) {
+        let own = std::process::id();
+        println!(
+            "flags {:#x} version {} terminal {} status {:#x} of {} {} by {} named {}",
+            self.0[0],
+            self.0[1],
+            self.u16(2),
+            self.u32(4),
+            self.u32(8),
+            self.u32(12),
+            if self.u32(20) == own {
+                "this one"
+            } else {
+                "another"
+            },
+            self.name(),
+        );
+        let now = unsafe { libc::time(ptr::null_mut()) } as u32;
+        let (began, lasted) = (self.u32(24), f32::from_bits(self.u32(28)));
+        println!(
+            "  began {} lasted {} has memory {} faults {} {:?}",
+            (now - 1000..=now).contains(&began),
+            (0.0..100_000.0).contains(&lasted),
+            self.u16(36) != 0,
+            self.u16(42) != 0,
+            [38, 40, 44, 46].map(|at| self.u16(at)),
+        );
+    }
+}
+
+/// Shows those that came since, and empties the file.
+fn show(what: &str) {
+    let bytes = fs::read(FILE).unwrap_or_default();
+    println!("{what}: {} bytes", bytes.len());
+    for record in bytes.chunks_exact(64) {
+        Record(record).show();
+    }
+    _ = fs::OpenOptions::new().write(true).truncate(true).open(FILE);
+}
+
+fn named(name: &str) {
+    let name = format!("{name}\0");
+    // SAFETY: the name ends with zero.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+unsafe fn records() {
+    unsafe {
+        tell("on", acct(FILE));
+        in_child(|| named("exits"));
+        show("ended");
+        in_child(|| {
+            named("fails");
+            libc::_exit(3);
+        });
+        in_child(|| {
+            named("killed");
+            libc::kill(libc::getpid(), libc::SIGKILL);
+        });
+        in_child(|| {
+            named("a-user");
+            libc::setgid(7);
+            libc::setuid(USER);
+        });
+        in_child(|| {
+            let none = [ptr::null()];
+            let arguments = [c"wait".as_ptr(), c"none".as_ptr(), ptr::null()];
+            libc::execve(
+                c"/proc/self/exe".as_ptr(),
+                arguments.as_ptr(),
+                none.as_ptr(),
+            );
+        });
+        in_child(|| {
+            named("limited");
+            let limit = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
+        });
+        in_child(|| {
+            named("threads");
+            // Either may be the last, whose name is told.
+            let thread = std::thread::spawn(|| named("threads"));
+            _ = thread.join();
+        });
+        show("more");
+        tell("off", off());
+        show("off");
+        in_child(|| named("unseen"));
+        show("without");
+        // One file after the other.
+        _ = fs::write("/tmp/others", "");
+        tell("on", acct(FILE));
+        tell("to another", acct("/tmp/others"));
+        show("the first");
+        tell("off", off());
+        println!(
+            "the other: {}",
+            fs::read("/tmp/others").unwrap_or_default().len()
+        );
+    }
+}
+
+/// Where there is too little room none is written.
+unsafe fn suspended() {
+    unsafe {
+        let set = |text: &str| {
+            let done = fs::write(LIMITS, text);
+            let now = fs::read_to_string(LIMITS).unwrap_or_default();
+            println!(
+                "{text:?}: {:?} {:?}",
+                done.map_err(|error: io::Error| error.raw_os_error()),
+                now.trim_end()
+            );
+        };
+        set("100 100 0");
+        tell("on", acct(FILE));
+        in_child(|| named("unseen"));
+        show("too little room");
+        set("0 0 0");
+        in_child(|| named("seen"));
+        show("room");
+        set("4 2 30");
+        set("x");
+        set("5");
+        set("4");
+        tell("off", off());
+        show("off");
+    }
+}
+
+/// A file system of records can be unmounted.
+unsafe fn unmounted() {
+    unsafe {
+        _ = fs::create_dir("/tmp/there");
+        let there = c"/tmp/there";
+        let mounted = libc::mount(
+            c"none".as_ptr(),
+            there.as_ptr(),
+            c"tmpfs".as_ptr(),
+            0,
+            ptr::null(),
+        );
+        tell("mount", mounted);
+        _ = fs::write("/tmp/there/file", "");
+        tell("on", acct("/tmp/there/file"));
+        in_child(|| ());
+        println!("{}", fs::read("/tmp/there/file").unwrap_or_default().len());
+        tell("unmount", libc::umount2(there.as_ptr(), 0));
+        in_child(|| ());
+        tell("off", off());
+        _ = fs::remove_dir("/tmp/there");
+        _ = fs::remove_file(FILE);
+        _ = fs::remove_file("/tmp/others");
+    }
+}

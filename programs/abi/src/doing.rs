@@ -1,0 +1,381 @@
+//! What /proc tells of what a thread does in the kernel, and of its clock's slack.
+
+use std::fs;
+use std::ptr;
+use std::thread;
+use std::time::Duration;
+
+use libc::{c_int, c_long, pid_t};
+
+use crate::{in_child, tell, tell_end};
+
+const USER: u32 = 1000;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every structure passed is whole, and children end by _exit.
+    unsafe {
+        calls();
+        rights();
+        stacks();
+        timers();
+        slack();
+    }
+}
+
+/// A thread that is stopped and in no call; RISC-V's Linux tells whatever the register of the
+/// number holds.
+pub fn run_stopped() {
+    // SAFETY: the child ends by a signal.
+    unsafe {
+        let child = begin(|| {
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        await_state(child, "R");
+        libc::kill(child, libc::SIGSTOP);
+        await_state(child, "T");
+        let text = told(&format!("{child}/syscall"));
+        println!("{} {}", text.starts_with("-1 0x"), text.split(' ').count());
+        end(child);
+    }
+}
+
+/// A child that does `work`.
+unsafe fn begin(work: impl FnOnce()) -> pid_t {
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            work();
+            libc::_exit(0);
+        }
+        child
+    }
+}
+
+/// Waits until a process is in a state.
+fn await_state(pid: pid_t, state: &str) {
+    let wanted = format!(") {state} ");
+    let is_so =
+        || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| text.contains(&wanted));
+    while !is_so() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+unsafe fn end(child: pid_t) {
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, ptr::null_mut(), 0);
+    }
+}
+
+fn told(what: &str) -> String {
+    match fs::read_to_string(format!("/proc/{what}")) {
+        Ok(text) => text.trim_end_matches('\n').to_owned(),
+        Err(error) => format!("error {:?}", error.raw_os_error()),
+    }
+}
+
+/// Whether a thread is in call `number` with these first arguments, and has a stack and a next
+/// instruction.
+fn tell_call(name: &str, what: &str, number: c_long, arguments: &[usize]) {
+    let text = told(what);
+    let fields: Vec<_> = text.split(' ').collect();
+    let (Some(call), 9) = (fields.first(), fields.len()) else {
+        println!("{name}: {} fields: {text}", fields.len());
+        return;
+    };
+    let of = |field: &str| usize::from_str_radix(field.trim_start_matches("0x"), 16);
+    let numbers: Vec<_> = fields[1..]
+        .iter()
+        .map(|field| of(field).unwrap_or(0))
+        .collect();
+    let same: Vec<_> = arguments
+        .iter()
+        .zip(&numbers)
+        .map(|(wanted, told)| wanted == told)
+        .collect();
+    println!(
+        "{name}: {} {same:?} {} {}",
+        call.parse() == Ok(number),
+        numbers[6] != 0,
+        numbers[7] != 0
+    );
+}
+
+unsafe fn pipe() -> [c_int; 2] {
+    unsafe {
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        ends
+    }
+}
+
+/// Reads what never comes, with a first argument that is known.
+unsafe fn read_for_ever(from: c_int, to: *mut u8) {
+    unsafe { libc::syscall(libc::SYS_read, from, to, 77usize) };
+}
+
+unsafe fn calls() {
+    unsafe {
+        let ends = pipe();
+        let mut byte = 0u8;
+        let to = &raw mut byte;
+        let expected = [ends[0] as usize, to as usize, 77];
+        let child = begin(|| read_for_ever(ends[0], to));
+        await_state(child, "S");
+        tell_call(
+            "in read",
+            &format!("{child}/syscall"),
+            libc::SYS_read,
+            &expected,
+        );
+        let by_thread = format!("{child}/task/{child}/syscall");
+        tell_call("its thread", &by_thread, libc::SYS_read, &expected);
+        end(child);
+
+        // One whose calls are watched.
+        let child = begin(|| {
+            watch();
+            read_for_ever(ends[0], to);
+        });
+        await_state(child, "S");
+        tell_call(
+            "watched",
+            &format!("{child}/syscall"),
+            libc::SYS_read,
+            &expected,
+        );
+        end(child);
+
+        // A call with no arguments that sleeps in the kernel's own name.
+        let child = begin(|| {
+            libc::syscall(libc::SYS_rt_sigsuspend, &0u64, 8usize);
+        });
+        await_state(child, "S");
+        let size = [8];
+        let text = told(&format!("{child}/syscall"));
+        let second = text.split(' ').nth(2).unwrap_or_default().to_owned();
+        println!("rt_sigsuspend: {}", second == format!("{:#x}", size[0]));
+        end(child);
+
+        let child = begin(|| {
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        await_state(child, "R");
+        println!("runs: {}", told(&format!("{child}/syscall")));
+        end(child);
+
+        let child = begin(|| ());
+        await_state(child, "Z");
+        println!("ended: {}", told(&format!("{child}/syscall")));
+        end(child);
+
+        let mut text = [0u8; 256];
+        let own = libc::open(c"/proc/self/syscall".as_ptr(), libc::O_RDONLY);
+        let count = libc::syscall(libc::SYS_read, own, text.as_mut_ptr(), text.len());
+        let text = String::from_utf8_lossy(&text[..count as usize]);
+        println!(
+            "its own: {}",
+            text.starts_with(&format!("{} {own:#x} ", libc::SYS_read))
+        );
+        libc::close(own);
+        for end in ends {
+            libc::close(end);
+        }
+    }
+}
+
+/// Lets a filter see the thread's calls that allows them all.
+unsafe fn watch() {
+    unsafe {
+        let mut allow = libc::sock_filter {
+            code: (libc::BPF_RET | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 0,
+            k: libc::SECCOMP_RET_ALLOW,
+        };
+        let program = libc::sock_fprog {
+            len: 1,
+            filter: &mut allow,
+        };
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program);
+    }
+}
+
+/// Who may read them: what is open is asked again when it is read.
+unsafe fn rights() {
+    unsafe {
+        let child = begin(|| {
+            libc::pause();
+        });
+        await_state(child, "S");
+        for name in ["syscall", "personality", "stack", "wchan", "timerslack_ns"] {
+            let path = format!("/proc/{child}/{name}\0");
+            let open = || libc::open(path.as_ptr().cast(), libc::O_RDONLY);
+            let mut status: libc::stat = std::mem::zeroed();
+            libc::stat(path.as_ptr().cast(), &mut status);
+            println!("{name}: {:o}", status.st_mode);
+            let before = open();
+            let work = || {
+                let read = |file| libc::read(file, [0u8; 64].as_mut_ptr().cast(), 64).min(1) as i64;
+                libc::setgid(USER);
+                libc::setuid(USER);
+                tell(" open", open().min(0));
+                tell(" what root opened", read(before));
+            };
+            tell_end(" a user", in_child(work));
+            if name == "stack" {
+                let work = || {
+                    libc::setgid(USER);
+                    libc::setuid(USER);
+                    libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
+                    println!(" own: {}", told("self/stack"));
+                };
+                tell_end(" its own", in_child(work));
+            }
+            libc::close(before);
+        }
+        end(child);
+    }
+}
+
+unsafe fn stacks() {
+    unsafe {
+        let child = begin(|| {
+            libc::pause();
+        });
+        await_state(child, "S");
+        let text = told(&format!("{child}/stack"));
+        let is_call = |line: &str| {
+            let name = line.strip_prefix("[<0>] ").unwrap_or_default();
+            let place = name
+                .rsplit_once('+')
+                .and_then(|(_, place)| place.split_once('/'));
+            place.is_some_and(|(at, size)| at.starts_with("0x") && size.starts_with("0x"))
+        };
+        println!(
+            "callers: {} {}",
+            text.lines().count() > 1,
+            text.lines().all(is_call)
+        );
+        let sleeper = told(&format!("{child}/wchan"));
+        println!("sleeps in a function: {}", sleeper.len() > 1);
+        println!("runs in none: {}", told("self/wchan"));
+        end(child);
+    }
+}
+
+/// The deadlines of all, for root alone.
+unsafe fn timers() {
+    unsafe {
+        let child = begin(|| {
+            libc::sleep(1000);
+        });
+        await_state(child, "S");
+        let mut status: libc::stat = std::mem::zeroed();
+        libc::stat(c"/proc/timer_list".as_ptr(), &mut status);
+        println!("timers: {:o}", status.st_mode);
+        let text = told("timer_list");
+        println!("{}", text.lines().next().unwrap_or_default());
+        println!("CPUs: {}", text.lines().any(|line| line == "cpu: 0"));
+        let is_timer = |line: &&str| line.starts_with(" #") && line.contains(", S:01");
+        println!("timers: {}", text.lines().filter(is_timer).count() > 0);
+        let later = |line: &str| {
+            let (_, left) = line.split_once("[in ").unwrap_or_default();
+            let ns: u64 = left
+                .split(' ')
+                .next()
+                .unwrap_or_default()
+                .parse()
+                .unwrap_or(0);
+            line.starts_with(" # expires at ") && (900..=1000).contains(&(ns / 1_000_000_000))
+        };
+        println!("that of the child: {}", text.lines().any(later));
+        let work = || {
+            libc::setuid(USER);
+            println!("a user: {}", told("timer_list"));
+        };
+        tell_end("a user", in_child(work));
+        end(child);
+    }
+}
+
+/// The clock's slack, of a thread and of others.
+unsafe fn slack() {
+    unsafe {
+        let show = |what: &str| println!("{what}: {}", told("self/timerslack_ns"));
+        let set = |text: &str| match fs::write("/proc/self/timerslack_ns", text) {
+            Ok(()) => println!("{text:?}: {}", told("self/timerslack_ns")),
+            Err(error) => {
+                println!("{text:?}: {:?}", error.raw_os_error());
+            }
+        };
+        show("at first");
+        for text in [
+            "1000\n",
+            "7",
+            "+8\n",
+            "0\n",
+            "",
+            "-1",
+            "0x10",
+            "1 ",
+            "1\n\n",
+            "x",
+            "18446744073709551615",
+            "18446744073709551616",
+        ] {
+            set(text);
+        }
+        libc::prctl(libc::PR_SET_TIMERSLACK, 123usize);
+        show("by prctl");
+        let child = begin(|| {
+            libc::prctl(libc::PR_SET_TIMERSLACK, 5usize);
+            println!("child: {}", told("self/timerslack_ns"));
+            libc::prctl(libc::PR_SET_TIMERSLACK, 0usize);
+            println!("its first: {}", told("self/timerslack_ns"));
+            let priority = 1i32;
+            libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &priority);
+            println!("real-time: {}", told("self/timerslack_ns"));
+            libc::prctl(libc::PR_SET_TIMERSLACK, 9usize);
+            println!("set: {}", told("self/timerslack_ns"));
+            _ = fs::write("/proc/self/timerslack_ns", "9");
+            println!("written: {}", told("self/timerslack_ns"));
+            println!("got: {}", libc::prctl(libc::PR_GET_TIMERSLACK));
+            let priority = 0i32;
+            libc::syscall(
+                libc::SYS_sched_setscheduler,
+                0,
+                libc::SCHED_OTHER,
+                &priority,
+            );
+            println!("no more: {}", told("self/timerslack_ns"));
+            libc::pause();
+        });
+        await_state(child, "S");
+        let place = format!("{child}/timerslack_ns");
+        println!("another's: {}", told(&place));
+        _ = fs::write(format!("/proc/{place}"), "55");
+        println!("set: {}", told(&place));
+        let work = || {
+            libc::setuid(USER);
+            println!("a user: {}", told(&place));
+            let written = fs::write(format!("/proc/{place}"), "1");
+            println!(
+                "a user: {:?}",
+                written.map_err(|error| error.raw_os_error())
+            );
+            println!("a user's own: {}", told("self/timerslack_ns"));
+        };
+        tell_end("a user", in_child(work));
+        let of_thread = fs::metadata(format!("/proc/{child}/task/{child}/timerslack_ns"));
+        println!("of a thread: {}", of_thread.is_ok());
+        end(child);
+    }
+}

@@ -1,0 +1,3 @@
+#: program abi
+#: only arm64
+abi doing stopped

@@ -1,0 +1,3 @@
+#: program abi
+#: memory 256M
+abi droppable
