@@ -48,8 +48,8 @@ impl Ntp {
         self.leap != Leap::None || self.status & (STA_INS | STA_DEL) != 0
     }
 
-    /// A second begins. One that a leap was due at may have been passed over, after a long time in which
-    /// nobody moved the clock.
+    /// A second begins. One that a leap was due at may have been passed over, after a long time in
+    /// which nobody moved the clock.
     pub(super) fn end_second_of_leap(&mut self) {
         let (begun, asked) = (self.second - 1, self.status & (STA_INS | STA_DEL));
         self.leap = match self.leap {

@@ -256,8 +256,8 @@ fn usage_lines(size: Option<usize>, usage: &Usage, locked: usize, text: &mut Tex
     }
 }
 
-/// Pages of all programs that are locked, each space once; more than those there are where pages are
-/// locked as they are touched, but never more than the space has.
+/// Pages of all programs that are locked, each space once. Where pages are locked as they are
+/// touched, those that never were count too, but never more than the space has.
 ///
 /// # Errors
 /// ENOMEM.

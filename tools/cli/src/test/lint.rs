@@ -132,7 +132,7 @@ fn long_prose(text: &str) -> Vec<usize> {
     let mut is_code = false;
     too_long(text, |line| {
         is_code ^= line.trim_start().starts_with("```");
-        !is_code && !line.starts_with("    ") && !line.starts_with('|')
+        !is_code && !line.starts_with("    ") && !line.trim_start().starts_with('|')
     })
 }
 
