@@ -41,9 +41,10 @@ impl FdBitmap {
             (&mut self.full, words.div_ceil(BITS)),
             (&mut self.high, words),
         ] {
-            let more = len - bits.len();
+            // The first may be longer already, if there was no memory for the second.
+            let more = len.saturating_sub(bits.len());
             bits.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
-            bits.resize(len, 0);
+            bits.resize(bits.len() + more, 0);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::file_lock;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
-use crate::task::sched::cond_resched;
+use crate::task::sched::{cond_resched, cond_resched_killable};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -172,8 +172,9 @@ impl FdTable {
                     .max(fd);
                 copy.grow(last)?;
                 from = last + 1;
-                cond_resched();
+                cond_resched_killable()?;
             }
+            cond_resched_killable()?;
             if self.copy_to(&mut copy, end) {
                 return FdShare::with(copy);
             }

@@ -243,12 +243,16 @@ impl Pipe {
     #[inline(never)]
     fn await_bytes(&self, nonblocking: bool) -> Result<bool> {
         let ended = || self.writers.load(Acquire) == 0;
-        let came = || self.len.load(Acquire) > 0 || ended();
-        if nonblocking && !came() {
-            return Err(Errno::EAGAIN);
+        if nonblocking || ended() {
+            // In this order: what the last writer wrote is not missed.
+            return match (ended(), self.len.load(Acquire)) {
+                (_, 1..) => Ok(true),
+                (true, 0) => Ok(false),
+                (false, 0) => Err(Errno::EAGAIN),
+            };
         }
-        self.readable.wait(came)?;
-        Ok(self.len.load(Acquire) > 0 || !ended())
+        let came = || self.len.load(Acquire) > 0 || ended();
+        self.readable.wait(came).map(|()| true)
     }
 
     /// Writes what there is room for, but nothing where that is less than `least`.

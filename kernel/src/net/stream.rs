@@ -106,7 +106,8 @@ pub fn discard(
     let least = match flags & MSG_WAITALL {
         0 => mode.low_water.min(len),
         _ => len,
-    };
+    }
+    .max(1);
     let (mut received, mut total, mut bytes) = (Received::default(), 0, [0; 512]);
     while total < len || len == 0 {
         let wanted = bytes.len().min(len - total);

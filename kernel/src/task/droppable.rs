@@ -1,9 +1,8 @@
 //! Memory that may be lost where there is little (MAP_DROPPABLE).
 
 use super::pid_table;
-use super::sched::cond_resched;
+use super::sched::cond_resched_killable;
 use crate::errno::Errno;
-use crate::mm::frame;
 use crate::mm::vma::{Flags, Vma};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -25,13 +24,13 @@ fn may_go(vma: &Vma) -> bool {
     vma.flags.has(Flags::DROPPABLE) && !vma.flags.has(Flags::LOCKED)
 }
 
-/// Empties all that there is; whether that gave memory back. It may let others run.
+/// Empties all that there is, for one caller at a time; whether that gave memory back. It may let
+/// others run.
 pub(super) fn drop_all() -> bool {
     if !ANY.load(Relaxed) {
         return false;
     }
-    let before = frame::free_count();
-    let mut next = 1;
+    let (mut next, mut pages) = (1, 0);
     while let Some(process) = pid_table::next_process(next) {
         next = process.pid() + 1;
         let thread = process.find_thread(|_| true);
@@ -47,9 +46,13 @@ pub(super) fn drop_all() -> bool {
                     Err(Errno::EINVAL)
                 }
             };
+            let before = space.size().resident;
             _ = space.discard(vma.range(), check);
-            cond_resched();
+            pages += before.saturating_sub(space.size().resident);
+            if cond_resched_killable().is_err() {
+                return true;
+            }
         }
     }
-    frame::free_count() > before
+    pages > 0
 }

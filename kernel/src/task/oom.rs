@@ -118,14 +118,14 @@ pub fn make_room() -> bool {
 /// what may be lost, or one dies already; `more`: also where there is some, but not enough. False
 /// if there is none.
 fn free_some(more: bool) -> bool {
-    if current().must_die() || inflight::collect_for_memory() || droppable::drop_all() {
+    if current().must_die() || inflight::collect_for_memory() {
         return true;
     }
     // Others that want memory just now find the victim of this one dying.
     if CHOOSING.swap(true, Acquire) {
         return true;
     }
-    let freed = choose(more);
+    let freed = droppable::drop_all() || choose(more);
     CHOOSING.store(false, Release);
     freed
 }

@@ -7,16 +7,23 @@ use alloc::sync::{Arc, Weak};
 
 use super::wait_queue::{self, WaitQueue};
 use super::{Process, clock, sched, spawn_kernel};
+use crate::arch::time;
 use crate::errno::Result;
-use crate::mm::vma::Source;
 use crate::mm::{AddressSpace, Removed};
 use crate::sync::Mutex;
 
 /// Nearly all victims end by themselves within this time, in nanoseconds (OOM_REAPER_DELAY).
 const DELAY: u64 = 2_000_000_000;
 
-/// The last victim, and its memory.
-static VICTIM: Mutex<Option<(Weak<Process>, Arc<AddressSpace>)>> = Mutex::new(None);
+struct Victim {
+    process: Weak<Process>,
+    space: Arc<AddressSpace>,
+    /// When its memory is taken, in ticks.
+    due: u64,
+}
+
+/// The last victim.
+static VICTIM: Mutex<Option<Victim>> = Mutex::new(None);
 static CHOSEN: WaitQueue = WaitQueue::new();
 
 /// Makes the thread.
@@ -29,7 +36,11 @@ pub(super) fn init() -> Result<()> {
 
 /// `process`, which has `space`, was chosen to end.
 pub(super) fn watch(process: &Arc<Process>, space: &Arc<AddressSpace>) {
-    let victim = (Arc::downgrade(process), space.clone());
+    let victim = Victim {
+        process: Arc::downgrade(process),
+        space: space.clone(),
+        due: clock::deadline_in(DELAY),
+    };
     let before = VICTIM.lock().replace(victim);
     drop(before);
     CHOSEN.wake_all();
@@ -39,9 +50,12 @@ fn run(_: usize) -> ! {
     loop {
         // Nobody sends it a signal.
         _ = CHOSEN.wait_interruptible(|| VICTIM.lock().is_some(), None);
-        wait_queue::sleep_killable(clock::deadline_in(DELAY));
+        // Meanwhile another may have come, which has its own time.
+        while let Some(due) = later() {
+            wait_queue::sleep_killable(due);
+        }
         let victim = VICTIM.lock().take();
-        if let Some((process, space)) = victim
+        if let Some(Victim { process, space, .. }) = victim
             && let Some(process) = process.upgrade()
         {
             reap(&process, &space);
@@ -49,10 +63,21 @@ fn run(_: usize) -> ! {
     }
 }
 
+/// When the victim is due, unless it is.
+fn later() -> Option<u64> {
+    let victim = VICTIM.lock();
+    let due = victim.as_ref()?.due;
+    (time::now_ticks() < due).then_some(due)
+}
+
 /// Takes the memory of a process that ends, if nobody else has the space.
 fn reap(process: &Process, space: &AddressSpace) {
-    let threads = process.threads().len();
-    if !process.is_exiting() || threads == 0 || space.users() > threads {
+    // First: threads that end meanwhile are no users of others.
+    let users = space.users();
+    let own = process.threads();
+    let own = own.iter().filter(|thread| thread.sched.has_space(space));
+    let own = own.count();
+    if !process.is_exiting() || own == 0 || users > own {
         return;
     }
     let pages = take_memory(space);
@@ -64,12 +89,12 @@ fn reap(process: &Process, space: &AddressSpace) {
     }
 }
 
-/// Unmaps what is private and of no file; how many pages less that makes. Who still wants it in a
-/// system call gets EFAULT.
+/// Unmaps what is private; how many pages less that makes. Who still wants it in a system call gets
+/// EFAULT.
 fn take_memory(space: &AddressSpace) -> usize {
     let before = space.size().resident;
     for vma in space.vmas() {
-        if matches!(vma.source, Source::Anonymous) {
+        if !vma.is_shared() {
             // What is sealed stays.
             _ = space.unmap(vma.range(), &mut Removed::new());
         }

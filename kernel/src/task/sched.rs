@@ -25,7 +25,7 @@ use crate::arch::cpu::{self, Cpu};
 use crate::arch::irq::Interrupted;
 use crate::arch::{self, MAX_CPUS, irq, smp, time, work::NEED_RESCHED};
 use crate::errno::{Errno, Result};
-use crate::mm;
+use crate::mm::{self, AddressSpace};
 use crate::sync::{MutexGuard, might_sleep};
 use linux_raw_sys::general::{SCHED_FIFO, SCHED_IDLE, SCHED_RR};
 use wakeup::{Sleeper, Wake};
@@ -235,6 +235,11 @@ impl Entity {
     #[inline]
     pub(super) fn announce(&self, state: u8) {
         self.sleeper.announce(state.into());
+    }
+
+    /// Whether this is the thread's address space.
+    pub(super) fn has_space(&self, space: &AddressSpace) -> bool {
+        self.space.load(Relaxed) == core::ptr::from_ref(space).addr()
     }
 
     pub(super) fn set_space(&self, address: usize) {

@@ -26,7 +26,7 @@ pub fn write(text: &mut Text) {
         text,
         "Timer List Version: v0.10\nHRTIMER_MAX_CLOCK_BASES: 1\nnow at {now} nsecs\n\n"
     );
-    for cpu in (0..cpu::count()).filter_map(cpu::get) {
+    for cpu in cpu::online() {
         put!(text, "cpu: {}\n{CLOCK}", cpu.index());
         let mut at = 0;
         while let Some((deadline, told)) = timer::told(cpu, at) {

@@ -388,11 +388,11 @@ impl Data {
         Ok(())
     }
 
-    /// Makes holes again of pages, but of those that are mapped meanwhile.
+    /// Makes holes again of pages, but of those that are mapped, or that a program wrote meanwhile.
     fn take_back(&self, made: &[Range<usize>]) {
         for index in made.iter().cloned().flatten() {
             let mut pages = self.pages.lock();
-            if pages.get(index).is_some_and(FrameRef::is_unique) {
+            if pages.get(index).is_some_and(is_unused) {
                 pages.remove_range(index, index, &mut drop);
                 self.give_pages(1);
             }
@@ -432,6 +432,11 @@ impl Data {
             _ => Ok(place),
         }
     }
+}
+
+/// Whether nobody else has a page, and a hole would read the same.
+fn is_unused(page: &FrameRef) -> bool {
+    page.is_unique() && page.words().iter().all(|word| word.load(Relaxed) == 0)
 }
 
 impl Drop for Data {

@@ -20,9 +20,9 @@ use crate::arch::current_arc;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::mm::user;
-use crate::task::clock::Deadline;
+use crate::task::clock::{self, Deadline};
 use crate::task::sched::{self, state};
-use crate::task::{Thread, current, pid_table};
+use crate::task::{Thread, current, pid_table, wait_queue};
 
 /// The value of a slot once its thread has the lock.
 const OWNED: u32 = 0;
@@ -31,6 +31,8 @@ const RETRY: u32 = 1;
 /// With the number of a thread that is no more: the lock was its, and the thread is to write the
 /// word itself.
 const INHERITED: u32 = 1 << 31;
+/// How long it takes to settle what becomes of waiters that are moved, about, in nanoseconds.
+const SETTLES: u64 = 100_000;
 
 /// How many wait for locks: a thread that ends looks at the buckets only if any does.
 static WAITING_FOR_LOCKS: AtomicUsize = AtomicUsize::new(0);
@@ -159,8 +161,11 @@ impl Place {
             }
             // Moved to another word, or about to be settled.
             found = TABLE.iter().find_map(|bucket| bucket.remove(&self.slot));
-            sched::yield_now();
-            sched::cond_resched();
+            if found.is_none() {
+                // Whoever settles it may be of a lesser priority.
+                wait_queue::sleep_killable(clock::deadline_in(SETTLES));
+                sched::yield_now();
+            }
         }
     }
 }
