@@ -7,7 +7,7 @@ use std::{fs, ptr};
 
 use libc::{O_NONBLOCK, O_RDONLY, O_RDWR, SPLICE_F_NONBLOCK, c_int};
 
-use crate::{inet, path, tell};
+use crate::{error, inet, path, tell};
 
 fn pipe(flags: c_int) -> [c_int; 2] {
     let mut ends = [0; 2];
@@ -210,14 +210,18 @@ fn write(file: c_int, bytes: &[u8]) -> i64 {
     unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) as i64 }
 }
 
+/// What a thread that moved bytes came to.
+type Moved = thread::JoinHandle<Result<i64, &'static str>>;
+
 /// Starts a thread, and returns once it sleeps or is done.
-fn start<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> thread::JoinHandle<R> {
+fn start(act: impl FnOnce() -> i64 + Send + 'static) -> Moved {
     static THREAD: AtomicI32 = AtomicI32::new(0);
     THREAD.store(0, SeqCst);
     let handle = thread::spawn(|| {
         // SAFETY: without arguments.
         THREAD.store(unsafe { libc::gettid() }, SeqCst);
-        act()
+        let done = act();
+        (done >= 0).then_some(done).ok_or_else(error)
     });
     loop {
         thread::yield_now();
@@ -241,8 +245,8 @@ unsafe fn beside_a_writer(bytes: &[u8]) {
         let others = bytes.to_vec();
         let writes = start(move || write(ends[1], &others));
         write(socket[1], &[200; 1000]);
-        tell("splice beside a writer", splices.join().unwrap());
-        let written = writes.join().unwrap();
+        println!("splice beside a writer: {:?}", splices.join().unwrap());
+        let written = writes.join().unwrap().unwrap_or(0);
         let mut all = vec![0u8; 1 << 16];
         let got = libc::read(ends[0], all.as_mut_ptr().cast(), all.len()) as i64;
         println!("the writer's are there as well: {}", got == written + 1000);
@@ -263,9 +267,9 @@ unsafe fn beside_a_reader() {
         let second = start(move || splice(ends[0], file, 100, SPLICE_F_NONBLOCK));
         let third = start(move || vmsplice(ends[0], &mut [0; 100], SPLICE_F_NONBLOCK));
         read(socket[1], 1 << 20);
-        tell("splice to the socket", first.join().unwrap());
-        tell("nothing to the file", second.join().unwrap());
-        tell("nothing to memory", third.join().unwrap());
+        println!("splice to the socket: {:?}", first.join().unwrap());
+        println!("nothing to the file: {:?}", second.join().unwrap());
+        println!("nothing to memory: {:?}", third.join().unwrap());
         libc::close(file);
         libc::unlink(path(c"spliced"));
     }

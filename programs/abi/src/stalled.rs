@@ -166,6 +166,8 @@ unsafe fn idle() {
     unsafe {
         let ends: Vec<_> = (0..80).map(|_| connected(0).0).collect();
         let sent = ends.iter().filter(|&&[a, _]| {
+            // What each would be looked at for comes at a time of its own.
+            thread::sleep(Duration::from_millis(2));
             set(a, IPPROTO_TCP, USER_TIMEOUT, 1);
             send(a, b"hello", 0) == 5
         });
