@@ -93,11 +93,13 @@ impl Slots {
     }
 
     #[cold]
+    #[inline(never)]
     fn get_above(&self, fd: usize) -> Option<&Slot> {
         let part = self.parts.get((fd / PART).checked_sub(1)?)?;
         part.get(fd % PART)?.as_ref()
     }
 
+    #[inline]
     fn place(&mut self, fd: usize) -> Option<&mut Option<Slot>> {
         match (fd / PART).checked_sub(1) {
             None => self.slots.get_mut(fd),
@@ -111,10 +113,12 @@ impl Slots {
         self.place(fd)?.replace(slot)
     }
 
-    fn take(&mut self, fd: usize) -> Result<Arc<File>> {
-        let slot = self.place(fd).and_then(Option::take).ok_or(Errno::EBADF)?;
+    /// Takes what there is of a descriptor, if it `matches`.
+    #[inline]
+    fn take_if(&mut self, fd: usize, matches: impl Fn(&Slot) -> bool) -> Option<Slot> {
+        let slot = self.place(fd)?.take_if(|slot| matches(slot))?;
         self.used.clear(fd);
-        Ok(slot.file)
+        Some(slot)
     }
 
     /// Slots that there is memory for.
@@ -303,8 +307,8 @@ impl FdTable {
 
     /// Closes a descriptor.
     pub fn close(&self, fd: i32) -> Result<()> {
-        let file = self.0.lock().take(fd as usize)?;
-        self.closed(&file);
+        let slot = self.0.lock().take_if(fd as usize, |_| true);
+        self.closed(&slot.ok_or(Errno::EBADF)?.file);
         Ok(())
     }
 
@@ -358,15 +362,22 @@ impl FdTable {
         for count in 1_usize.. {
             let file = {
                 let mut table = self.0.lock();
-                let Some(fd) = table.used.next_used(from).filter(|&fd| fd <= last) else {
-                    return;
-                };
-                from = fd + 1;
-                let found = table.get(fd).is_some_and(&matches);
-                found.then(|| table.take(fd))
+                let end = from.saturating_add(LOOKS_AT_ONCE);
+                loop {
+                    let Some(fd) = table.used.next_used(from).filter(|&fd| fd <= last) else {
+                        return;
+                    };
+                    from = fd + 1;
+                    if let Some(slot) = table.take_if(fd, &matches) {
+                        break Some(slot.file);
+                    }
+                    if from > end {
+                        break None;
+                    }
+                }
             };
             // Closed without the lock: it may wait, or close further files.
-            if let Some(Ok(file)) = file {
+            if let Some(file) = file {
                 self.closed(&file);
             }
             if count.is_multiple_of(AT_ONCE) {

@@ -288,6 +288,7 @@ impl Pipe {
         &self.attr
     }
 
+    #[inline(never)]
     fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
         let wanted = from.left();
         let least = if wanted <= ATOMIC { wanted } else { 1 };

@@ -138,7 +138,7 @@ impl Ring {
     }
 
     /// Moves bytes from the ring to `to`, as many as there are and fit.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, to: &mut Sink) -> Result<usize> {
         let count = self.peek(to, 0)?;
         self.consume(count);
