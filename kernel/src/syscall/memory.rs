@@ -38,17 +38,21 @@ fn pages(start: usize, len: usize) -> Result<Range<usize>> {
     let end = start.checked_add(len).filter(|&end| end <= user_end());
     match end {
         Some(end) if start.is_multiple_of(PAGE_SIZE) => Ok(start..page_up(end)),
-        _ => untagged_pages(start, len),
+        _ => Err(Errno::EINVAL),
     }
 }
 
-/// The same where that fails as the address has a tag in its top byte: most calls on memory look at
-/// none, whatever else takes them (PR_SET_TAGGED_ADDR_CTRL).
+/// What `call` does at an address without its tag, where one fails with `error` that has one: most
+/// calls on memory pass over it, whatever else takes tags (PR_SET_TAGGED_ADDR_CTRL).
 #[cold]
-fn untagged_pages(start: usize, len: usize) -> Result<Range<usize>> {
-    match uaccess::untagged(start) {
-        plain if plain != start => pages(plain, len),
-        _ => Err(Errno::EINVAL),
+fn without_tag(
+    address: usize,
+    error: Errno,
+    call: impl FnOnce(usize) -> Result<usize>,
+) -> Result<usize> {
+    match uaccess::untagged(address) {
+        plain if plain != address => call(plain),
+        _ => Err(error),
     }
 }
 
@@ -126,6 +130,31 @@ pub fn mmap(
     fd: i32,
     offset: usize,
 ) -> Result<usize> {
+    map::<false>(addr, len, prot, flags, fd, offset)
+}
+
+/// mmap(2) without a file of the kind that is left: memory that may be lost, which is neither a
+/// stack nor locked.
+#[cold]
+fn map_droppable(addr: usize, len: usize, prot: u32, flags: u32) -> Result<usize> {
+    let is_it = flags & MAP_TYPE == MAP_DROPPABLE;
+    if !is_it || flags & (MAP_GROWSDOWN | MAP_LOCKED) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    task::droppable::announce();
+    let flags = flags & !MAP_TYPE | MAP_PRIVATE;
+    map::<true>(addr, len, prot, flags, -1, 0)
+}
+
+#[inline(always)]
+fn map<const DROPPABLE: bool>(
+    addr: usize,
+    len: usize,
+    prot: u32,
+    flags: u32,
+    fd: i32,
+    offset: usize,
+) -> Result<usize> {
     if !offset.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
@@ -145,11 +174,11 @@ pub fn mmap(
     }
     let shared = match flags & MAP_TYPE {
         MAP_PRIVATE => false,
-        MAP_DROPPABLE if file.is_none() => false,
         MAP_SHARED => true,
         MAP_SHARED_VALIDATE if file.is_none() => return Err(Errno::EINVAL),
         MAP_SHARED_VALIDATE if u64::from(flags) & !options::MMAP.mask() == 0 => true,
         MAP_SHARED_VALIDATE => return Err(Errno::EOPNOTSUPP),
+        _ if file.is_none() && !DROPPABLE => return map_droppable(addr, len, prot, flags),
         _ => return Err(Errno::EINVAL),
     };
     if flags & MAP_HUGETLB != 0 {
@@ -166,12 +195,8 @@ pub fn mmap(
     behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
     let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
     behaviour = behaviour.set(Flags::NO_RESERVE, unreserved);
-    if flags & MAP_TYPE == MAP_DROPPABLE {
-        if grows || flags & MAP_LOCKED != 0 {
-            return Err(Errno::EINVAL);
-        }
+    if DROPPABLE {
         behaviour = behaviour.with(task::droppable::FLAGS);
-        task::droppable::announce();
     }
     let mapping = if let Some(file) = &file {
         if offset > MAX_OFFSET.saturating_sub(len) {
@@ -339,7 +364,10 @@ pub fn remap_file_pages(
 
 /// munmap(2).
 pub fn munmap(addr: usize, len: usize) -> Result<usize> {
-    let range = pages(addr, len)?;
+    let range = match pages(addr, len) {
+        Ok(range) => range,
+        Err(error) => return without_tag(addr, error, |addr| munmap(addr, len)),
+    };
     if range.is_empty() {
         return Err(Errno::EINVAL);
     }
@@ -353,7 +381,10 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
     if grows == PROT_GROWSDOWN | PROT_GROWSUP {
         return Err(Errno::EINVAL);
     }
-    let mut range = pages_or_enomem(addr, len)?;
+    let mut range = match pages_or_enomem(addr, len) {
+        Ok(range) => range,
+        Err(error) => return without_tag(addr, error, |addr| mprotect(addr, len, prot)),
+    };
     if range.is_empty() {
         return Ok(0);
     }
@@ -437,9 +468,15 @@ pub fn mremap(
         (false, false) => Move::Never,
         (false, true) => return Err(Errno::EINVAL),
     };
-    let old = pages(addr, old_len)?;
+    let old = match pages(addr, old_len) {
+        Ok(old) => old,
+        Err(error) => {
+            let again = |addr| mremap(addr, old_len, new_len, flags, target);
+            return without_tag(addr, error, again);
+        }
+    };
     if old_len == 0 && place != Move::Never && !keep {
-        return duplicate(old.start, new_len, place);
+        return duplicate(addr, new_len, place);
     }
     if old.is_empty() || keep && (place == Move::Never || page_up(new_len) != old.len()) {
         return Err(Errno::EINVAL);
@@ -542,10 +579,7 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     let end = whole.and_then(|len| addr.checked_add(len));
     let end = end.ok_or(Errno::EINVAL)?;
     if end > user_end() && addr.is_multiple_of(PAGE_SIZE) {
-        return match uaccess::untagged(addr) {
-            plain if plain != addr => madvise(plain, len, advice),
-            _ => Err(Errno::ENOMEM),
-        };
+        return without_tag(addr, Errno::ENOMEM, |addr| madvise(addr, len, advice));
     }
     let range = pages(addr, len)?;
     let refused: fn(&Vma) -> bool = match advice {
@@ -725,7 +759,7 @@ fn remove(range: Range<usize>) -> Result<()> {
 
 /// mincore(2).
 pub fn mincore(addr: usize, len: usize, vector: usize) -> Result<usize> {
-    let range = pages_or_enomem(addr, len)?;
+    let range = pages_or_enomem(uaccess::untagged(addr), len)?;
     let space = own_space()?;
     covered(&space, range.clone())?;
     let mut answer = [0; CHUNK];
@@ -747,7 +781,7 @@ pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
     if flags & MS_ASYNC != 0 && flags & MS_SYNC != 0 {
         return Err(Errno::EINVAL);
     }
-    let range = pages_or_enomem(addr, len)?;
+    let range = pages_or_enomem(uaccess::untagged(addr), len)?;
     let space = own_space()?;
     let free = |vma: &Vma| !vma.flags.has(Flags::LOCKED);
     if flags & MS_INVALIDATE != 0 && !space.all_vmas(range.clone(), free) {

@@ -7,7 +7,7 @@ use linux_raw_sys::general::*;
 
 use super::memory::{own_space, pages_or_enomem};
 use super::path::check_flags;
-use crate::arch::user_end;
+use crate::arch::{uaccess, user_end};
 use crate::errno::{Errno, Result};
 use crate::mm::vma::{Flags, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE};
@@ -67,6 +67,7 @@ fn kind(on_fault: bool) -> Flags {
 
 /// The pages of `addr` and `len` bytes, of which the first and the last may be covered in part.
 fn around(addr: usize, len: usize) -> Result<Range<usize>> {
+    let addr = uaccess::untagged(addr);
     let start = addr / PAGE_SIZE * PAGE_SIZE;
     pages_or_enomem(start, len.saturating_add(addr - start))
 }

@@ -80,7 +80,7 @@ pub(super) const HOOKS: [Hook; 5] = [
 /// one.
 pub(super) fn instruction(frame: &Frame) -> Result<u32, Faulted> {
     let half = |at: usize| {
-        let word = uaccess::load_u32(at & !3)?;
+        let word = uaccess::load_instruction(at & !3)?;
         Ok(word >> (8 * (at & 2)) & 0xffff)
     };
     let pc = frame.pc();

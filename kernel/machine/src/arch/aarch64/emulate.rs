@@ -139,7 +139,7 @@ pub(super) fn undefined(frame: &mut Frame) -> bool {
     if !frame.pc().is_multiple_of(4) {
         return false;
     }
-    match uaccess::load_u32(frame.pc()) {
+    match uaccess::load_instruction(frame.pc()) {
         Ok(word) => look_up(frame, u32::from_le(word)),
         Err(_) => false,
     }

@@ -69,24 +69,21 @@ pub const fn untagged(address: usize) -> usize {
     address & ((address as isize) << 8 >> 8) as usize
 }
 
-/// The part of a program's range that programs can have. The CPU passes over a tag.
-#[inline(always)]
-fn user_part(address: usize, len: usize) -> usize {
-    match USER_END.checked_sub(address) {
-        Some(room) => len.min(room),
-        None => tagged_part(address, len),
-    }
-}
-
-/// The same of one with a tag, which the thread must have asked for
-/// (Documentation/arch/arm64/tagged-address-abi.rst).
-#[cold]
-#[inline(never)]
-fn tagged_part(address: usize, len: usize) -> usize {
+/// The part of a program's range that begins with a tag and that programs can have: the thread must
+/// have asked for tags (Documentation/arch/arm64/tagged-address-abi.rst).
+extern "C" fn tagged_part(address: usize, len: usize) -> usize {
     if upcall::tags_addresses() {
         len.min(USER_END.saturating_sub(untagged(address)))
     } else {
         0
+    }
+}
+
+/// The part of a program's range that programs can have.
+fn user_part(address: usize, len: usize) -> usize {
+    match USER_END.checked_sub(address) {
+        Some(room) => len.min(room),
+        None => tagged_part(address, len),
     }
 }
 
@@ -107,7 +104,7 @@ pub fn takes_tagged(address: usize, len: usize, end: usize) -> bool {
 #[inline]
 pub unsafe fn copy_in(target: *mut u8, source: usize, len: usize) -> usize {
     // SAFETY: the caller's range; LDTR reads only what the program itself could.
-    unsafe { load_user(target, source, user_part(source, len)) }
+    unsafe { load_user(target, source, len) }
 }
 
 /// Copies `len` bytes from `source` to the program at `target`; returns how many before the first
@@ -118,20 +115,24 @@ pub unsafe fn copy_in(target: *mut u8, source: usize, len: usize) -> usize {
 #[inline]
 pub unsafe fn copy_out(target: usize, source: *const u8, len: usize) -> usize {
     // SAFETY: the caller's range; STTR writes only what the program itself could.
-    unsafe { store_user(target, source, user_part(target, len)) }
+    unsafe { store_user(target, source, len) }
 }
 
 /// Writes zeroes to the program; returns how many bytes before the first that could not be written.
 #[inline]
 pub fn clear(target: usize, len: usize) -> usize {
     // SAFETY: STTR writes only what the program itself could.
-    unsafe { clear_user(target, user_part(target, len)) }
+    unsafe { clear_user(target, len) }
 }
 
+/// An address is not compared with the end of programs' memory: beyond it LDTR and STTR fault, on
+/// the kernel's too. Only one with a tag might not: `tagged_part` says how much of it is taken.
 #[unsafe(naked)]
 unsafe extern "C" fn load_user(target: *mut u8, source: usize, len: usize) -> usize {
     naked_asm!(
-        "mov x3, x0",
+        "lsr x9, x1, #56",
+        "cbnz x9, 40f",
+        "8: mov x3, x0",
         "add x9, x1, x2",
         "subs x2, x2, #32",
         "b.lo 20f",
@@ -169,6 +170,15 @@ unsafe extern "C" fn load_user(target: *mut u8, source: usize, len: usize) -> us
         "add x1, x1, #1",
         "strb w4, [x0], #1",
         "b 30b",
+        "40: stp x0, x1, [sp, #-32]!",
+        "str x30, [sp, #16]",
+        "mov x0, x1",
+        "mov x1, x2",
+        "bl {tagged}",
+        "mov x2, x0",
+        "ldr x30, [sp, #16]",
+        "ldp x0, x1, [sp], #32",
+        "b 8b",
         fixup_entry!("10b", "30b"),
         fixup_entry!("11b", "30b"),
         fixup_entry!("12b", "30b"),
@@ -178,13 +188,16 @@ unsafe extern "C" fn load_user(target: *mut u8, source: usize, len: usize) -> us
         fixup_entry!("16b", "30b"),
         fixup_entry!("17b", "30b"),
         fixup_entry!("18b", "26b"),
+        tagged = sym tagged_part,
     )
 }
 
 #[unsafe(naked)]
 unsafe extern "C" fn store_user(target: usize, source: *const u8, len: usize) -> usize {
     naked_asm!(
-        "mov x3, x0",
+        "lsr x9, x0, #56",
+        "cbnz x9, 40f",
+        "8: mov x3, x0",
         "add x9, x0, x2",
         "subs x2, x2, #32",
         "b.lo 20f",
@@ -227,6 +240,14 @@ unsafe extern "C" fn store_user(target: usize, source: *const u8, len: usize) ->
         "add x1, x1, #1",
         "add x0, x0, #1",
         "b 30b",
+        "40: stp x0, x1, [sp, #-32]!",
+        "str x30, [sp, #16]",
+        "mov x1, x2",
+        "bl {tagged}",
+        "mov x2, x0",
+        "ldr x30, [sp, #16]",
+        "ldp x0, x1, [sp], #32",
+        "b 8b",
         fixup_entry!("11b", "30b"),
         fixup_entry!("12b", "30b"),
         fixup_entry!("13b", "30b"),
@@ -236,13 +257,16 @@ unsafe extern "C" fn store_user(target: usize, source: *const u8, len: usize) ->
         fixup_entry!("17b", "30b"),
         fixup_entry!("18b", "30b"),
         fixup_entry!("19b", "26b"),
+        tagged = sym tagged_part,
     )
 }
 
 #[unsafe(naked)]
 unsafe extern "C" fn clear_user(target: usize, len: usize) -> usize {
     naked_asm!(
-        "mov x3, x0",
+        "lsr x9, x0, #56",
+        "cbnz x9, 40f",
+        "8: mov x3, x0",
         "add x9, x0, x1",
         "subs x1, x1, #16",
         "b.lo 30f",
@@ -258,17 +282,39 @@ unsafe extern "C" fn clear_user(target: usize, len: usize) -> usize {
         "b 30b",
         "26: sub x0, x0, x3",
         "ret",
+        "40: stp x0, x30, [sp, #-16]!",
+        "bl {tagged}",
+        "mov x1, x0",
+        "ldp x0, x30, [sp], #16",
+        "b 8b",
         fixup_entry!("10b", "30b"),
         fixup_entry!("11b", "30b"),
         fixup_entry!("12b", "26b"),
+        tagged = sym tagged_part,
     )
 }
 
-/// Whether `address` is that of a word that programs can have.
+/// Whether an access to the word at `address` by LDTR or STTR reaches none but the program's: they
+/// fault themselves beyond its memory, but for what a tag hides.
+#[inline(always)]
 fn check_word(address: usize) -> Result<(), Faulted> {
-    if address.is_multiple_of(4)
-        && (address < USER_END || takes_tagged(address, size_of::<u32>(), USER_END))
-    {
+    const TAG_OR_ODD: usize = 0xff << 56 | 3;
+    if address & TAG_OR_ODD == 0 || is_tagged_word(address) {
+        Ok(())
+    } else {
+        Err(Faulted)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn is_tagged_word(address: usize) -> bool {
+    address.is_multiple_of(4) && tagged_part(address, size_of::<u32>()) == size_of::<u32>()
+}
+
+/// Whether `address` is that of a word that programs can have, for an access by the kernel's right.
+fn check_own_word(address: usize) -> Result<(), Faulted> {
+    if address.is_multiple_of(4) && (address < USER_END || is_tagged_word(address)) {
         Ok(())
     } else {
         Err(Faulted)
@@ -278,7 +324,6 @@ fn check_word(address: usize) -> Result<(), Faulted> {
 /// Reads the word at an address as one access; after a fault it goes on at `$target`, label 11.
 macro_rules! load {
     ($address:expr, $target:literal) => {{
-        check_word($address)?;
         let (value, failed): (u32, u32);
         // SAFETY: LDTR reads only what the program itself could.
         unsafe {
@@ -301,11 +346,22 @@ macro_rules! load {
 /// Reads a word as one access.
 #[inline]
 pub fn load_u32(address: usize) -> Result<u32, Faulted> {
+    check_word(address)?;
+    load!(address, "11b")
+}
+
+/// Reads an instruction, whose address has no tag, or the word of a Thumb one.
+#[inline]
+pub(super) fn load_instruction(address: usize) -> Result<u32, Faulted> {
+    if !address.is_multiple_of(4) || address >= USER_END {
+        return Err(Faulted);
+    }
     load!(address, "11b")
 }
 
 /// Reads a word as one access, if its page is present.
 pub fn load_present_u32(address: usize) -> Result<u32, Faulted> {
+    check_word(address)?;
     load!(address, "11b + 1")
 }
 
@@ -360,10 +416,10 @@ fn with_access<R>(f: impl FnOnce() -> R) -> R {
 /// was. After a fault it goes on at `$target`, label 13.
 macro_rules! cmpxchg {
     ($address:expr, $old:expr, $new:expr, $target:literal) => {{
-        check_word($address)?;
+        check_own_word($address)?;
         let (value, failed) = with_access(|| {
             let (value, failed): (u32, u32);
-            // SAFETY: `check_word` found a program's address, whose faults have fix-ups.
+            // SAFETY: `check_own_word` found a program's address, whose faults have fix-ups.
             unsafe {
                 asm!(
                     "mov {failed:w}, #1",
