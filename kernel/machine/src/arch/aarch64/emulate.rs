@@ -133,8 +133,7 @@ impl Hook {
 /// An undefined instruction. Returns false if it stays undefined.
 pub(super) fn undefined(frame: &mut Frame) -> bool {
     if frame.is_compat() {
-        // The instruction may be executed but not read, or is gone meanwhile.
-        return compat_emulate::instruction(frame).is_ok_and(|word| look_up(frame, word));
+        return undefined_compat(frame);
     }
     if !frame.pc().is_multiple_of(4) {
         return false;
@@ -143,6 +142,14 @@ pub(super) fn undefined(frame: &mut Frame) -> bool {
         Ok(word) => look_up(frame, u32::from_le(word)),
         Err(_) => false,
     }
+}
+
+/// The same of a 32-bit program. Apart, so that the others' way needs no stack for it.
+#[cold]
+#[inline(never)]
+fn undefined_compat(frame: &mut Frame) -> bool {
+    // The instruction may be executed but not read, or is gone meanwhile.
+    compat_emulate::instruction(frame).is_ok_and(|word| look_up(frame, word))
 }
 
 #[cfg(feature = "selftest")]
