@@ -70,6 +70,12 @@ impl System {
         field!(self, ID_AA64PFR0_EL1, "EL1") >= 2
     }
 
+    /// Data of programs can be big-endian on every CPU: those of all levels, or theirs alone.
+    pub const fn mixed_endian_el0(&self) -> bool {
+        field!(self, ID_AA64MMFR0_EL1, "BIGEND") >= 1
+            || field!(self, ID_AA64MMFR0_EL1, "BIGENDEL0") >= 1
+    }
+
     /// Bits of an ASID: 8 or 16.
     pub const fn asid_bits(&self) -> u32 {
         if field!(self, ID_AA64MMFR0_EL1, "ASIDBITS") >= 2 {

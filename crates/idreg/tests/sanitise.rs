@@ -196,3 +196,18 @@ fn fields_lie_inside_their_registers_and_do_not_overlap() {
         }
     }
 }
+
+#[test]
+fn programs_are_big_endian_where_every_cpu_lets_them() {
+    let all_levels = cpu(&[(ID_AA64MMFR0_EL1, 1 << 8)]);
+    let theirs = cpu(&[(ID_AA64MMFR0_EL1, 1 << 16)]);
+    let none = cpu(&[]);
+    for (cpus, mixed) in [
+        (vec![all_levels.clone()], true),
+        (vec![theirs.clone(), theirs.clone()], true),
+        (vec![all_levels.clone(), none.clone()], false),
+        (vec![none, theirs], false),
+    ] {
+        assert_eq!(system(&cpus).mixed_endian_el0(), mixed);
+    }
+}

@@ -4,6 +4,7 @@ use super::file::{File, FileOps, OpenFlags};
 use super::io::Sink;
 use super::poll::{Events, PollTable, WaitSource};
 use super::seq_file::Text;
+use crate::arch::{InfoKind, info_kind};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::put;
@@ -12,11 +13,11 @@ use crate::task::signal::{self, Info};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use linux_raw_sys::general::{O_NONBLOCK, O_RDWR};
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 /// `struct signalfd_siginfo` (linux/signalfd.h).
 #[repr(C)]
-#[derive(IntoBytes, Immutable)]
+#[derive(FromZeros, IntoBytes, Immutable)]
 struct Record {
     signo: u32,
     errno: i32,
@@ -34,33 +35,41 @@ struct Record {
     user_time: u64,
     system_time: u64,
     address: u64,
-    pad: [u64; 6],
+    address_bits: u32,
+    call: u32,
+    call_address: u64,
+    call_architecture: u32,
+    pad: [u32; 7],
 }
 
 impl Record {
-    /// The union's members lie over one another in `info`: each is copied as if it was the one in
-    /// use.
     fn new(info: &Info) -> Self {
         let [first, second, third, fourth, ..] = info.data;
-        Record {
-            signo: info.signo as u32,
-            errno: info.errno,
-            code: info.code,
-            pid: first as u32,
-            uid: (first >> 32) as u32,
-            fd: 0,
-            tid: first as u32,
-            band: 0,
-            overrun: (first >> 32) as u32,
-            trap: 0,
-            status: second as i32,
-            int: second as i32,
-            pointer: second,
-            user_time: third,
-            system_time: fourth,
-            address: first,
-            pad: [0; 6],
+        let both = |word: u64| (word as u32, (word >> 32) as u32);
+        let mut record: Record = FromZeros::new_zeroed();
+        record.signo = info.signo as u32;
+        (record.errno, record.code) = (info.errno, info.code);
+        let kind = info_kind(record.signo, info.code);
+        match kind {
+            InfoKind::Kill | InfoKind::Child | InfoKind::Queued => {
+                (record.pid, record.uid) = both(first);
+            }
+            InfoKind::Timer => (record.tid, record.overrun) = both(first),
+            InfoKind::Poll => (record.band, record.fd) = (first as u32, second as i32),
+            InfoKind::Fault => record.address = first,
+            InfoKind::Call => {
+                record.call_address = first;
+                (record.call, record.call_architecture) = both(second);
+            }
         }
+        if kind == InfoKind::Child {
+            record.status = second as i32;
+            (record.user_time, record.system_time) = (third, fourth);
+        }
+        if matches!(kind, InfoKind::Timer | InfoKind::Queued) {
+            (record.int, record.pointer) = (second as i32, second);
+        }
+        record
     }
 }
 

@@ -116,11 +116,15 @@ impl Header {
         if owns { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    /// IPC_SET: another owner, other permissions.
-    pub fn change(&mut self, to: &Owner) {
+    /// IPC_SET: another owner, other permissions. EINVAL for an owner that is none.
+    pub fn change(&mut self, to: &Owner) -> Result<()> {
+        if [to.uid, to.gid].contains(&u32::MAX) {
+            return Err(Errno::EINVAL);
+        }
         let mask = S_IRWXU | S_IRWXG | S_IRWXO;
         (self.uid, self.gid) = (to.uid, to.gid);
         self.mode = self.mode & !mask | to.mode & mask;
+        Ok(())
     }
 }
 

@@ -140,14 +140,15 @@ impl Queue {
         (state.header, state.status)
     }
 
-    /// Changes owner, permissions and how many bytes it may hold.
-    pub fn change(&self, to: &Owner, capacity: usize) {
+    /// Changes owner, permissions and how many bytes it may hold. EINVAL.
+    pub fn change(&self, to: &Owner, capacity: usize) -> Result<()> {
         let mut state = self.state.lock();
-        state.header.change(to);
+        state.header.change(to)?;
         state.status.capacity = capacity;
         state.status.times[2] = registry::now();
         drop(state);
         self.senders.wake_all();
+        Ok(())
     }
 
     /// Adds a message, and waits until there is room if `waits`.

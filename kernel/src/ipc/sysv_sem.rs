@@ -248,11 +248,12 @@ impl Set {
         (state.header, state.times, state.semaphores.len())
     }
 
-    /// Changes owner or permissions.
-    pub fn change(&self, to: &Owner) {
+    /// Changes owner or permissions. EINVAL.
+    pub fn change(&self, to: &Owner) -> Result<()> {
         let mut state = self.state.lock();
-        state.header.change(to);
+        state.header.change(to)?;
         state.times[1] = registry::now();
+        Ok(())
     }
 
     /// The semaphore at a place.

@@ -248,11 +248,12 @@ impl Segment {
         (state.header, state.times, [self.creator, state.last_user])
     }
 
-    /// Changes owner or permissions.
-    pub fn change(&self, to: &Owner) {
+    /// Changes owner or permissions. EINVAL.
+    pub fn change(&self, to: &Owner) -> Result<()> {
         let mut state = self.state.lock();
-        state.header.change(to);
+        state.header.change(to)?;
         state.times.changed = registry::now();
+        Ok(())
     }
 
     /// SHM_LOCK: reported alone, as nothing is ever paged out.

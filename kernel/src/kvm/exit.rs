@@ -19,6 +19,7 @@ mod class {
     pub const SVE: u64 = 0x19;
     pub const INSTRUCTION_ABORT: u64 = 0x20;
     pub const DATA_ABORT: u64 = 0x24;
+    pub const COPY: u64 = 0x27;
     pub const BREAKPOINT: u64 = 0x30;
     pub const STEP: u64 = 0x32;
     pub const WATCHPOINT: u64 = 0x34;
@@ -127,6 +128,11 @@ fn handle_slow_exit(context: &mut Context, registers: &mut Registers) -> Exit {
                 context.count(ExitKind::WaitForEvent);
                 Exit::Yields
             }
+        }
+        class::COPY => {
+            context.count(ExitKind::Other);
+            registers.restart_copy();
+            Exit::Again
         }
         class::FP => {
             context.count(ExitKind::Other);

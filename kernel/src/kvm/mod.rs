@@ -55,7 +55,13 @@ struct System;
 pub use directory::init;
 
 /// Opens `/dev/kvm`.
+///
+/// # Errors
+/// ENODEV: the program has 32 bits. ENOMEM.
 pub fn open() -> Result<Arc<dyn FileOps>> {
+    if current().arch.is_compat() {
+        return Err(Errno::ENODEV);
+    }
     Ok(try_arc(System)?)
 }
 

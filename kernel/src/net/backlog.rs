@@ -55,9 +55,10 @@ impl<T> Backlog<T> {
         wait.until(&self.room, || !self.is_full(&self.queue.lock()))
     }
 
-    /// Adds a connection. ECONNREFUSED once it is closed, EAGAIN when it is full; `over`: only when
-    /// it is full beyond any measure.
-    pub fn push(&self, connection: Arc<T>, over: bool) -> Result<()> {
+    /// Adds a connection, which `join` makes one as soon as it is sure that it can be added.
+    /// ECONNREFUSED once the queue is closed, EAGAIN when it is full; `over`: only when it is full
+    /// beyond any measure.
+    pub fn push(&self, connection: Arc<T>, over: bool, join: impl FnOnce()) -> Result<()> {
         let mut queue = self.queue.lock();
         if !queue.open {
             return Err(Errno::ECONNREFUSED);
@@ -66,6 +67,7 @@ impl<T> Backlog<T> {
             return Err(Errno::EAGAIN);
         }
         queue.waiting.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        join();
         queue.waiting.push_back(connection);
         drop(queue);
         self.arrived.notify();

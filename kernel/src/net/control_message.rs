@@ -1,7 +1,7 @@
 //! What travels beside the bytes: control messages, as sendmsg(2) takes and recvmsg(2) gives them.
 
 use super::STREAM;
-use super::inet::Header;
+use super::inet::{self, Header};
 use super::options::Options;
 use super::scm_rights::{MAX_FILES, Rights};
 use super::socket::Base;
@@ -15,9 +15,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
 use linux_raw_sys::net::{
-    AF_INET, AF_INET6, AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SO_MARK, SO_PASSCRED,
-    SO_PASSPIDFD, SO_RCVMARK, SO_RXQ_OVFL, SO_TIMESTAMP_NEW, SO_TIMESTAMPING_NEW,
-    SO_TIMESTAMPNS_NEW, SO_TIMESTAMPNS_OLD, SOL_SOCKET,
+    AF_UNIX, MSG_CTRUNC, SCM_CREDENTIALS, SCM_RIGHTS, SO_MARK, SO_PASSCRED, SO_PASSPIDFD,
+    SO_RCVMARK, SO_RXQ_OVFL, SO_TIMESTAMP_NEW, SO_TIMESTAMPING_NEW, SO_TIMESTAMPNS_NEW,
+    SO_TIMESTAMPNS_OLD, SOL_SOCKET,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -200,7 +200,7 @@ impl Ancillary {
             match (level, kind) {
                 // They are of Unix sockets, as on Linux.
                 (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if socket.domain != AF_UNIX => {}
-                _ if matches!(socket.domain, AF_INET | AF_INET6) => {
+                _ if inet::is_family(socket.domain) => {
                     if socket.kind != STREAM || level == SOL_SOCKET {
                         header_fields.set(level, kind, data)?;
                     }

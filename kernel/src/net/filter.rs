@@ -9,17 +9,15 @@ use super::{RAW, inet};
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
-use crate::mm::user::UserPtr;
 use crate::random;
+use crate::task::filter_program;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bpf::Instruction;
 use bpf::packet::{Beside, Packet, STEP};
 use core::net::SocketAddr;
-use linux_raw_sys::net::{AF_INET, IPPROTO_TCP};
+use linux_raw_sys::net::IPPROTO_TCP;
 
-/// `struct sock_fprog`: a count of instructions, and where they are.
-const PROGRAM: usize = 16;
 /// What the link says that it carries (ETH_P_IP, ETH_P_IPV6), and what lo is (ARPHRD_LOOPBACK).
 const IP: u32 = 0x0800;
 const IP_V6: u32 = 0x86dd;
@@ -30,8 +28,6 @@ pub struct Filter {
     program: Vec<Instruction>,
     /// The socket is one of UDP: the filter reads the header too, of which it drops nothing.
     head: usize,
-    /// What the link says that it carries; 0 where there is no link.
-    protocol: u32,
 }
 
 impl Filter {
@@ -40,42 +36,23 @@ impl Filter {
     /// # Errors
     /// EINVAL: it is none. EPERM: the socket takes none. EFAULT, ENOMEM.
     pub fn read(value: &[u8], base: &Base) -> Result<Arc<Self>> {
-        let (len, start) = match value {
-            [low, high, _, _, _, _, _, _, at @ ..] if value.len() == PROGRAM => {
-                let at = <[u8; 8]>::try_from(at).unwrap_or_default();
-                let len = u16::from_ne_bytes([*low, *high]);
-                (usize::from(len), u64::from_ne_bytes(at) as usize)
-            }
-            _ => return Err(Errno::EINVAL),
-        };
+        if value.len() != filter_program::size() {
+            return Err(Errno::EINVAL);
+        }
         let inet = inet::is_family(base.domain);
         if inet && base.protocol == IPPROTO_TCP as u32 {
             return Err(Errno::EPERM);
         }
-        if len == 0 || len > bpf::LONGEST || start == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let words = UserPtr::<[u32; 2]>::new(start).read_vec(len)?;
-        let (mut program, mut room) = (Vec::new(), Vec::new());
-        program.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
-        program.extend(words.iter().map(|&[what, k]| Instruction {
-            code: what as u16,
-            if_true: (what >> 16) as u8,
-            if_false: (what >> 24) as u8,
-            k,
-        }));
-        room.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
-        room.resize(len, 0);
+        let program = filter_program::read(value)?;
+        let mut room = Vec::new();
+        let reserved = room.try_reserve_exact(program.len());
+        reserved.map_err(|_| Errno::ENOMEM)?;
+        room.resize(program.len(), 0);
         bpf::packet::check(&program, &mut room).map_err(|_| Errno::EINVAL)?;
         let udp = inet && base.kind != RAW && inet::is_udp(base.protocol);
         try_arc(Filter {
             program,
             head: if udp { inet::UDP_HEAD } else { 0 },
-            protocol: match base.domain {
-                _ if !inet => 0,
-                AF_INET => IP,
-                _ => IP_V6,
-            },
         })
     }
 
@@ -117,7 +94,11 @@ impl Filter {
         let seen = Seen {
             bytes,
             mark: ancillary.header.mark.unwrap_or(0),
-            protocol: self.protocol,
+            protocol: match sender {
+                Name::Inet(from) if from.is_ipv4() => IP,
+                Name::Inet(_) => IP_V6,
+                _ => 0,
+            },
         };
         let kept = bpf::packet::run(&self.program, &seen) as usize;
         let least = self.head.max(1);
@@ -130,6 +111,7 @@ impl Filter {
 struct Seen<'a> {
     bytes: &'a [u8],
     mark: u32,
+    /// What the link says that it carries; 0 where there is no link.
     protocol: u32,
 }
 

@@ -11,7 +11,9 @@ use super::stamping::Stamping;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::task::{can, current, pidfd, require};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
 use linux_raw_sys::net::*;
@@ -28,12 +30,12 @@ const MAX_BUFFER: u32 = 212_992;
 /// allows).
 const MAX_LOW_WATER: i32 = 3 << 20;
 /// The least that a buffer is made (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
+const MIN_SEND: u32 = 4608;
+const MIN_RECEIVE: u32 = 2304;
 /// Which buffers a program has set (`include/net/sock.h`).
 const SOCK_SNDBUF_LOCK: u32 = 1;
 const SOCK_RCVBUF_LOCK: u32 = 2;
 const SOCK_BUF_LOCK_MASK: u32 = 3;
-const MIN_SEND: u32 = 4608;
-const MIN_RECEIVE: u32 = 2304;
 
 /// Options that are only on or off, and only kept unless somebody asks for them.
 const SWITCHES: [u32; 17] = [
@@ -134,7 +136,7 @@ pub struct Options {
 impl Options {
     /// As a new socket of the family `domain` has them.
     pub fn new(domain: u32) -> Self {
-        let inet = domain == AF_INET || domain == AF_INET6;
+        let inet = inet::is_family(domain);
         Options {
             switches: AtomicU32::new(0),
             send_buffer: AtomicU32::new(DEFAULT_BUFFER),
@@ -375,14 +377,17 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     let options = &socket.base().options;
     check_privilege(socket, name, value)?;
     if let Some(bit) = Options::bit(name) {
-        if number(value)? != 0 {
-            if name == SO_REUSEPORT && socket.base().domain == AF_UNIX {
-                return Err(Errno::EOPNOTSUPP);
-            }
-            options.switches.fetch_or(bit, AcqRel);
-        } else {
-            options.switches.fetch_and(!bit, AcqRel);
+        let on = number(value)? != 0;
+        if on && name == SO_REUSEPORT && socket.base().domain == AF_UNIX {
+            return Err(Errno::EOPNOTSUPP);
         }
+        // Who finds the filter not locked changes it before it is.
+        let filter = (name == SO_LOCK_FILTER).then(|| socket.base().reader.filter.lock());
+        match on {
+            true => options.switches.fetch_or(bit, AcqRel),
+            false => options.switches.fetch_and(!bit, AcqRel),
+        };
+        drop(filter);
         socket.options_changed();
         return Ok(());
     }
@@ -474,18 +479,28 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
             return Err(Errno::EPERM);
         }
         SO_DETACH_FILTER => {
-            let old = socket.base().reader.filter.lock().take();
+            let old = change_filter(socket, None)?;
             old.ok_or(Errno::ENOENT)?;
         }
         SO_ATTACH_FILTER => {
             let filter = Filter::read(value, socket.base())?;
-            let old = socket.base().reader.filter.lock().replace(filter);
+            let old = change_filter(socket, Some(filter))?;
             drop(old);
         }
         _ => return Err(Errno::ENOPROTOOPT),
     }
     socket.options_changed();
     Ok(())
+}
+
+/// Gives a socket another filter, unless that is locked: what it had.
+fn change_filter(socket: &dyn Socket, filter: Option<Arc<Filter>>) -> Result<Option<Arc<Filter>>> {
+    let base = socket.base();
+    let mut place = base.reader.filter.lock();
+    if base.options.is_on(SO_LOCK_FILTER) {
+        return Err(Errno::EPERM);
+    }
+    Ok(mem::replace(&mut *place, filter))
 }
 
 /// What needs the right to administer the network: EPERM, or EACCES to debug.

@@ -108,11 +108,6 @@ impl Base {
         self.attr.get().mode & 0o7777
     }
 
-    /// Whether it has a filter.
-    pub fn is_filtered(&self) -> bool {
-        self.reader.filter.lock().is_some()
-    }
-
     /// The user that it belongs to.
     pub fn user(&self) -> u32 {
         self.attr.get().uid
@@ -197,9 +192,9 @@ pub trait Socket: Send + Sync + Any {
     /// those that a peer has still to read (TIOCOUTQ).
     fn waiting(&self) -> Result<(usize, usize)>;
 
-    /// How many bytes a connection was ever given to send.
-    fn written(&self) -> u64 {
-        0
+    /// How many bytes a connection was ever given to send, and how many of these are not sent.
+    fn written(&self) -> [u64; 2] {
+        [0; 2]
     }
 
     /// As [`FileOps::held`].

@@ -2,6 +2,7 @@
 //! SO_TIMESTAMPING), and how programs are told (Linux's Documentation/networking/timestamping.rst).
 
 use super::control_message::Control;
+use super::inet::tcp::{CLOSED, LISTENS};
 use super::socket::{Base, Socket};
 use super::{STREAM, options::number};
 use crate::errno::{Errno, Result};
@@ -28,10 +29,6 @@ const OPT_RX_FILTER: u32 = 1 << 17;
 const KNOWN: u32 = 0x3_ffff & !OPT_STATS;
 /// What a control message can ask for one message (`SOF_TIMESTAMPING_TX_RECORD_MASK`).
 const FOR_ONE: u32 = TX_HARDWARE | TX_SOFTWARE | TX_SCHED | TX_ACK;
-
-/// States of TCP in which nothing is sent.
-const CLOSED: u8 = 7;
-const LISTENS: u8 = 10;
 
 /// What `asked` has: the time of arrival is told, in ns, by the newer name (Linux's SOCK_RCVTSTAMP,
 /// SOCK_RCVTSTAMPNS and SOCK_TSTAMP_NEW).
@@ -275,7 +272,7 @@ fn first_key(socket: &dyn Socket, flags: u32) -> Result<u32> {
     if matches!(socket.state(), CLOSED | LISTENS) {
         return Err(Errno::EINVAL);
     }
-    let unsent = socket.waiting().unwrap_or_default().1 as u64;
+    let [written, unsent] = socket.written();
     let held = if flags & OPT_ID_TCP != 0 { 0 } else { unsent };
-    Ok((socket.written() - held) as u32)
+    Ok((written - held) as u32)
 }

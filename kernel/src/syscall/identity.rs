@@ -198,13 +198,13 @@ pub fn setgroups(count: usize, from: usize) -> Result<usize> {
 /// Takes `count` groups, which `read` gets from the program, for the supplementary ones.
 ///
 /// # Errors
-/// EINVAL, EPERM, ENOMEM, those of `read`.
+/// EPERM, EINVAL, ENOMEM, those of `read`.
 pub fn set_groups(count: usize, read: impl FnOnce(usize) -> Result<Vec<u32>>) -> Result<usize> {
-    if count > MOST_GROUPS {
-        return Err(Errno::EINVAL);
-    }
     if !current().with_credentials(|who| who.can(CAP_SETGID)) {
         return Err(Errno::EPERM);
+    }
+    if count > MOST_GROUPS {
+        return Err(Errno::EINVAL);
     }
     let mut groups = read(count)?;
     if groups.contains(&SAME) {

@@ -221,7 +221,7 @@ pub fn shmctl<L: IpcLayout>(number: i32, command: u32, to: usize) -> Result<usiz
             let new = L::segment_owner(to)?;
             let segment = SEGMENTS.by_number(number)?;
             segment.with_header(|header| header.check_owner())?;
-            segment.change(&new);
+            segment.change(&new)?;
             Ok(0)
         }
         IPC_RMID => {
@@ -363,7 +363,7 @@ pub fn msgctl<L: IpcLayout>(number: i32, command: u32, to: usize) -> Result<usiz
             if capacity > sysv_msg::CAPACITY.load(Relaxed) {
                 task::require(CAP_SYS_RESOURCE)?;
             }
-            queue.change(&new, capacity);
+            queue.change(&new, capacity)?;
             Ok(0)
         }
         IPC_RMID => {
@@ -458,7 +458,7 @@ pub fn semctl<L: IpcLayout>(number: i32, at: i32, command: u32, argument: usize)
         IPC_SET => {
             let new = L::set_owner(argument)?;
             set.with_header(|header| header.check_owner())?;
-            set.change(&new);
+            set.change(&new)?;
         }
         IPC_RMID => {
             set.with_header(|header| header.check_owner())?;

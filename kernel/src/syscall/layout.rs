@@ -67,13 +67,18 @@ pub trait Layout {
     /// EFAULT.
     fn words<const N: usize>(address: usize) -> Result<[usize; N]>;
 
+    /// A word as a `long`.
+    fn long(word: usize) -> i64 {
+        let unused = 64 - 8 * Self::WORD;
+        (word as i64) << unused >> unused
+    }
+
     /// Reads `long`s that follow each other.
     ///
     /// # Errors
     /// EFAULT.
     fn longs<const N: usize>(address: usize) -> Result<[i64; N]> {
-        let unused = 64 - 8 * Self::WORD;
-        Ok(Self::words(address)?.map(|word| (word as i64) << unused >> unused))
+        Ok(Self::words(address)?.map(Self::long))
     }
 
     /// Writes words that follow each other, of each as much as fits.
@@ -94,7 +99,7 @@ pub trait Layout {
     /// EFAULT.
     fn put_time(address: usize, time: Pair) -> Result<()>;
 
-    /// Reads `count` `struct iovec`.
+    /// Reads `count` `struct iovec`. A length that is negative is more than `isize::MAX`.
     ///
     /// # Errors
     /// EFAULT, ENOMEM.
@@ -103,6 +108,7 @@ pub trait Layout {
         pieces.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
         for at in 0..count {
             let [base, len] = Self::words(address.wrapping_add(at * 2 * Self::WORD))?;
+            let len = Self::long(len) as usize;
             pieces.push(IoVec { base, len });
         }
         Ok(pieces)

@@ -15,7 +15,7 @@ use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::ptrace::{self, Call, flag};
 use crate::task::ptrace_access::{self, By};
 use crate::task::signal::{self, Info};
-use crate::task::{can, current, pid_table};
+use crate::task::{Thread, can, current, pid_table};
 use alloc::sync::Arc;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -194,12 +194,14 @@ fn stopped_space(tid: i32) -> Result<Arc<AddressSpace>> {
 fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Result<()> {
     let kind = u32::try_from(kind).map_err(|_| Errno::EINVAL)?;
     let [base, len] = L::words(data)?;
+    let is_narrow = |thread: &Thread| L::WORD < size_of::<usize>() || thread.arch.is_compat();
     let (whole, slot) = ptrace::with_stopped(tid, |thread, _| {
-        if request == PTRACE_SETREGSET && regset::is_read_only(&thread.arch, kind) {
+        let narrow = is_narrow(thread);
+        if request == PTRACE_SETREGSET && regset::is_read_only(narrow, kind) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let whole = regset::get(&thread.arch, kind)?;
-        Ok((whole, regset::slot(&thread.arch, kind)))
+        let whole = regset::get(&thread.arch, narrow, kind)?;
+        Ok((whole, regset::slot(narrow, kind)))
     })?;
     // Debuggers find out by this how wide registers are.
     if len % slot != 0 {
@@ -212,7 +214,7 @@ fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Res
     } else {
         let bytes = UserPtr::<u8>::new(base).read_vec(len)?;
         ptrace::with_stopped(tid, |thread, _| {
-            regset::set(&thread.arch, kind, &bytes)?;
+            regset::set(&thread.arch, is_narrow(thread), kind, 0, &bytes)?;
             thread.registers_changed();
             Ok(())
         })?;

@@ -40,10 +40,10 @@ pub fn sched_setaffinity(tid: i32, size: usize, mask: usize) -> Result<usize> {
 }
 
 /// sched_getaffinity(2)
-pub fn sched_getaffinity(tid: i32, size: usize, to: usize) -> Result<usize> {
+pub fn sched_getaffinity<L: Layout>(tid: i32, size: usize, to: usize) -> Result<usize> {
     // A number of 32 bits, as on Linux.
     let bits = (size as u32).wrapping_mul(8) as usize;
-    if !size.is_multiple_of(size_of::<usize>()) || bits < cpu::possible() {
+    if !size.is_multiple_of(L::WORD) || bits < cpu::possible() {
         return Err(Errno::EINVAL);
     }
     let allowed = match thread(tid) {

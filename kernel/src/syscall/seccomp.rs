@@ -1,16 +1,12 @@
 //! seccomp(2)
 
-use alloc::vec::Vec;
-
-use bpf::Instruction;
 use linux_raw_sys::ptrace::*;
 
-use super::layout::{Compat, Layout, Native};
 use super::path::check_flags;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::seccomp_notify::{self, Listener};
-use crate::task::{current, seccomp};
+use crate::task::{current, filter_program, seccomp};
 
 /// Flags that are known: the filter is for all threads, failures are reported as ESRCH, actions are
 /// logged, the CPU may speculate, somebody listens, and signals do not interrupt what is being
@@ -66,26 +62,8 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
     if flags & FOR_ALL == FOR_ALL && !told || is_killable && !listens {
         return Err(Errno::EINVAL);
     }
-    let [len, start] = if current().arch.is_compat() {
-        Compat::words(program)?
-    } else {
-        Native::words(program)?
-    };
-    let len = len as u16 as usize;
-    if len == 0 || len > bpf::LONGEST {
-        return Err(Errno::EINVAL);
-    }
-    let words = UserPtr::<[u32; 2]>::new(start).read_vec(len)?;
-    let mut instructions = Vec::new();
-    instructions
-        .try_reserve_exact(len)
-        .map_err(|_| Errno::ENOMEM)?;
-    instructions.extend(words.iter().map(|&[what, k]| Instruction {
-        code: what as u16,
-        if_true: (what >> 16) as u8,
-        if_false: (what >> 24) as u8,
-        k,
-    }));
+    let structure = UserPtr::<u8>::new(program).read_vec(filter_program::size())?;
+    let instructions = filter_program::read(&structure)?;
     if !listens {
         return match seccomp::add(instructions, flags, None)? {
             0 => Ok(0),

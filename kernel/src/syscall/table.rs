@@ -335,7 +335,7 @@ dispatch! {
         kcmp => kcmp::kcmp,
         sched_yield => sched::sched_yield,
         sched_setaffinity => sched::sched_setaffinity,
-        sched_getaffinity => sched::sched_getaffinity,
+        sched_getaffinity => sched::sched_getaffinity::<Native>,
         sched_setscheduler => sched::sched_setscheduler,
         sched_getscheduler => sched::sched_getscheduler,
         sched_setparam => sched::sched_setparam,

@@ -131,23 +131,24 @@ impl Program {
         }
     }
 
-    /// Whether its pages are to be guarded, by its ELF property.
+    /// Whether its pages are to be guarded, by its ELF property. For 32 bits none is known.
     ///
     /// # Errors
     /// ENOEXEC: its properties are damaged. EIO.
     pub fn wants_guard(&self) -> Result<bool> {
         let mut segments = self.segments.iter();
         let property = segments.find(|segment| segment.p_type == PT_GNU_PROPERTY);
-        let Some(property) = property else {
+        let (Some((kind, bit)), Some(property)) = (arch::GUARD_PROPERTY, property) else {
             return Ok(false);
         };
         let mut note = [0; elf_property::LONGEST];
         let len = usize::try_from(property.p_filesz).unwrap_or(usize::MAX);
         let note = note.get_mut(..len).ok_or(Errno::ENOEXEC)?;
         let count = self.file.read_kernel(property.p_offset, note)?;
-        let (kind, bit) = arch::GUARD_PROPERTY;
-        let bits = elf_property::bits(&note[..count], kind)?;
-        Ok(self.abi.wide && bits & bit != 0)
+        let wide = self.abi.wide;
+        let (align, wanted) = if wide { (8, Some(kind)) } else { (4, None) };
+        let bits = elf_property::bits(&note[..count], align, wanted)?;
+        Ok(arch::has_guarded_pages() && bits & bit != 0)
     }
 
     /// Whether it wants to execute instructions on its stack.

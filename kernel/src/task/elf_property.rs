@@ -12,14 +12,13 @@ const KIND: u32 = 5;
 /// Bytes of the note's head: the length of its name, that of its content, and its kind.
 const HEAD: usize = 12;
 const NAME: &[u8; 4] = b"GNU\0";
-/// What properties are aligned to.
-const ALIGN: usize = 8;
 
-/// The bits of the property `wanted` in `note`; none if it has not that property.
+/// The bits of the property `wanted` in `note`, whose properties are aligned so; none if it has not
+/// that property.
 ///
 /// # Errors
 /// EIO: the note has no head. ENOEXEC: it is damaged.
-pub fn bits(note: &[u8], wanted: u32) -> Result<u32> {
+pub fn bits(note: &[u8], align: usize, wanted: Option<u32>) -> Result<u32> {
     let (&head, content) = note.split_first_chunk::<HEAD>().ok_or(Errno::EIO)?;
     let (&name, content) = content.split_first_chunk().ok_or(Errno::EIO)?;
     let [name_len, len, kind]: [u32; 3] = zerocopy::transmute!(head);
@@ -32,12 +31,12 @@ pub fn bits(note: &[u8], wanted: u32) -> Result<u32> {
     while !rest.is_empty() {
         let ([kind, len], value) =
             <[u32; 2]>::read_from_prefix(rest).map_err(|_| Errno::ENOEXEC)?;
-        let padded = (len as usize).next_multiple_of(ALIGN);
+        let padded = (len as usize).next_multiple_of(align);
         // Each is there once, in order.
         if last.is_some_and(|last| kind <= last) || padded > value.len() {
             return Err(Errno::ENOEXEC);
         }
-        if kind == wanted {
+        if Some(kind) == wanted {
             let value = value.get(..len as usize).ok_or(Errno::ENOEXEC)?;
             found = u32::read_from_bytes(value).map_err(|_| Errno::ENOEXEC)?;
         }

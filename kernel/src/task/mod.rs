@@ -18,6 +18,7 @@ pub mod exec;
 pub mod exit;
 pub mod fault;
 pub mod file_capabilities;
+pub mod filter_program;
 mod fork;
 pub mod futex;
 mod init;

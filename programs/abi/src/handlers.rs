@@ -699,6 +699,34 @@ unsafe fn descriptor() {
             revents: 0,
         };
         tell("nothing there", libc::poll(&mut poll, 1, 0));
+        ready(file);
+    }
+}
+
+/// Any signal can say what a file is ready for.
+unsafe fn ready(file: c_int) {
+    const F_SETSIG: c_int = 10;
+    unsafe {
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        libc::fcntl(ends[0], F_SETSIG, QUEUED);
+        libc::fcntl(ends[0], libc::F_SETOWN, libc::getpid());
+        libc::fcntl(ends[0], libc::F_SETFL, libc::O_ASYNC);
+        libc::write(ends[1], c"x".as_ptr().cast(), 1);
+        let mut got: libc::signalfd_siginfo = mem::zeroed();
+        let size = mem::size_of_val(&got);
+        let count = libc::read(file, (&raw mut got).cast(), size);
+        tell("ready", count as i64);
+        println!(
+            "code {} band {:#x} file {} pid {} value {} address {}",
+            got.ssi_code,
+            got.ssi_band,
+            got.ssi_fd == ends[0],
+            got.ssi_pid,
+            got.ssi_int,
+            got.ssi_addr
+        );
+        ends.iter().for_each(|&end| _ = libc::close(end));
     }
 }
 

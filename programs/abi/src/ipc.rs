@@ -360,6 +360,8 @@ unsafe fn messages() {
         tell("full", send(1, "x"));
         status.msg_qbytes = 20_000;
         tell("more room", libc::msgctl(id, libc::IPC_SET, &mut status));
+        status.msg_perm.uid = u32::MAX;
+        tell("of nobody", libc::msgctl(id, libc::IPC_SET, &mut status));
         tell("fits again", send(1, "x"));
         let waiter = libc::fork();
         if waiter == 0 {

@@ -21,6 +21,8 @@ mod bounds;
 mod busy;
 mod capabilities;
 mod choices;
+mod circles;
+mod connecting;
 #[cfg(target_arch = "aarch64")]
 mod copies;
 mod cores;
@@ -169,6 +171,8 @@ fn main() {
         Some("bounds") => bounds::run(),
         Some("busy") => busy::run(),
         Some("choices") => choices::run(),
+        Some("circles") => circles::run(),
+        Some("connecting") => connecting::run(),
         Some("cores") => cores::run(),
         Some("cut") => cut::run(),
         Some("doing") if std::env::args().nth(2).is_some() => doing::run_stopped(),

@@ -42,6 +42,7 @@ pub fn run() {
     unsafe {
         attached();
         datagrams();
+        mapped();
         raw();
         unix();
         for kind in [SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET] {
@@ -208,6 +209,25 @@ unsafe fn datagrams() {
                 libc::close(file);
             }
         }
+    }
+}
+
+/// What came by IPv4 is of IPv4, at a socket of IPv6 too.
+unsafe fn mapped() {
+    unsafe {
+        let (a, b) = (udp(AF_INET), libc::socket(AF_INET6, SOCK_DGRAM, 0));
+        tell("bind", inet::bind(b, AF_INET6, 0, 0));
+        let filter = [
+            op(LD_WORD, BESIDE),
+            jump(JEQ, 0x800, 0, 1),
+            op(RET, u32::MAX),
+            op(RET, 0),
+        ];
+        tell("attach", attach(b, &filter));
+        send_to(a, b"mapped", AF_INET, LOCAL, own_port(b));
+        receive("mapped", b, 64, MSG_DONTWAIT);
+        libc::close(a);
+        libc::close(b);
     }
 }
 

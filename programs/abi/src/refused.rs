@@ -65,6 +65,11 @@ unsafe fn scheduling() {
 
 unsafe fn threads() {
     unsafe {
+        in_child(|| {
+            libc::setuid(77);
+            let groups = libc::syscall(libc::SYS_setgroups, -1, 0);
+            tell("too many groups, without the right", groups);
+        });
         let status = in_child(|| {
             extern "C" fn handler(_: c_int) {}
             libc::signal(libc::SIGUSR1, handler as *const () as usize);

@@ -333,17 +333,17 @@ unsafe fn told() {
 unsafe fn ports() {
     unsafe {
         for kind in [SOCK_STREAM, SOCK_DGRAM] {
-            let range = 40010u32 << 16 | 40008;
+            let range = 46010u32 << 16 | 46008;
             let files: Vec<c_int> = (0..4).map(|_| libc::socket(AF_INET, kind, 0)).collect();
             for &file in &files {
                 tell("range", set(file, IPPROTO_IP, IP_LOCAL_PORT_RANGE, range));
                 let bound = bind(file, AF_INET, LOCAL, 0);
                 tell("bind", bound);
-                println!("within: {}", (40008..=40010).contains(&own_port(file)));
+                println!("within: {}", (46008..=46010).contains(&own_port(file)));
             }
             files.iter().for_each(|&file| _ = libc::close(file));
             let file = libc::socket(AF_INET, kind, 0);
-            for range in [40008u32 << 16 | 40010, 40010, 40010 << 16, 10 << 16 | 5] {
+            for range in [46008u32 << 16 | 46010, 46010, 46010 << 16, 10 << 16 | 5] {
                 tell("range", set(file, IPPROTO_IP, IP_LOCAL_PORT_RANGE, range));
             }
             tell("elsewhere", bind(file, AF_INET, 0x0808_0808, 0));

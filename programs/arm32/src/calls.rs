@@ -68,6 +68,16 @@ unsafe fn files() {
         );
         tell("stat64", libc::stat64(c"far".as_ptr(), &mut stat).into());
         println!("size {}", stat.st_size);
+        for (path, size) in [(c"far", 80), (c"none", 80), (c"far", 84), (c"far", 88)] {
+            let mut words = [0u32; 22];
+            let (path, to) = (path.as_ptr(), words.as_mut_ptr());
+            let told = libc::syscall(libc::SYS_statfs64, path, size, to);
+            tell(&format!("statfs64 of {size}"), told.into());
+        }
+        tell(
+            "fstatfs64",
+            libc::syscall(libc::SYS_fstatfs64, -1, 80, 0).into(),
+        );
         let mut statx: libc::statx = mem::zeroed();
         let asked = libc::STATX_SIZE;
         tell(
@@ -112,7 +122,73 @@ unsafe fn files() {
             "into a hole",
             libc::syscall(libc::SYS_fstat64, file, 0x10).into(),
         );
+        lock(file);
+        lengths(pipe);
         tell("unlink", libc::unlink(c"far".as_ptr()).into());
+    }
+}
+
+/// The length of a lock that 32 bits cannot say.
+unsafe fn lock(file: libc::c_int) {
+    const F_GETLK: libc::c_int = 5;
+    unsafe {
+        for (start, len) in [(1, 5i64 << 32), (2, 0x7fff_ffff), (3, 0), (0x8000_0000, 1)] {
+            let child = libc::fork();
+            let mut wide: libc::flock64 = mem::zeroed();
+            (wide.l_type, wide.l_start, wide.l_len) = (libc::F_WRLCK as _, start, len);
+            if child == 0 {
+                libc::syscall(libc::SYS_fcntl64, file, 13, &wide);
+                libc::pause();
+            }
+            // struct flock
+            let mut found;
+            loop {
+                found = [libc::F_WRLCK, 0i32, 0, 0];
+                let asked = libc::syscall(libc::SYS_fcntl64, file, F_GETLK, &mut found);
+                if asked != 0 || found[0] & 0xffff != libc::F_UNLCK {
+                    tell("F_GETLK", asked.into());
+                    break;
+                }
+            }
+            println!("  {:x?} {}", &found[..3], found[3] == child);
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Lengths of pieces that are negative.
+unsafe fn lengths(pipe: [libc::c_int; 2]) {
+    unsafe {
+        let mut ends = [0; 2];
+        libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0, ends.as_mut_ptr());
+        let byte = 0u8;
+        let own = libc::getpid();
+        for len in [u32::MAX, 1 << 31] {
+            let pieces = [&raw const byte as u32, 1, &raw const byte as u32, len];
+            let pieces = pieces.as_ptr();
+            let head = [0, 0, pieces as u32, 2, 0, 0, 0];
+            tell(
+                "writev",
+                libc::syscall(libc::SYS_writev, pipe[1], pieces, 2).into(),
+            );
+            tell(
+                "readv",
+                libc::syscall(libc::SYS_readv, pipe[0], pieces, 2).into(),
+            );
+            tell(
+                "vmsplice",
+                libc::syscall(libc::SYS_vmsplice, pipe[1], pieces, 2, 0).into(),
+            );
+            let sent = libc::syscall(libc::SYS_sendmsg, ends[0], head.as_ptr(), 0);
+            tell("sendmsg", sent.into());
+            for [locals, remotes] in [[2, 1], [1, 2]] {
+                let number = libc::SYS_process_vm_readv;
+                let read = libc::syscall(number, own, pieces, locals, pieces, remotes, 0);
+                tell("process_vm_readv", read.into());
+            }
+        }
+        ends.iter().for_each(|&end| _ = libc::close(end));
     }
 }
 
@@ -242,6 +318,11 @@ unsafe fn processes() {
             "getpid",
             (libc::getpid() == libc::syscall(libc::SYS_gettid) as i32).into(),
         );
+        for len in [0, 2, 4, 6, 8, 12] {
+            let mut cpus = [0u32; 4];
+            let got = libc::syscall(libc::SYS_sched_getaffinity, 0, len, &mut cpus);
+            tell(&format!("sched_getaffinity of {len}"), got.into());
+        }
         tell("a call that is none", libc::syscall(479).into());
         tell("a private one that is none", libc::syscall(0xf_0007).into());
         tell("another", libc::syscall(0xf_07ff).into());

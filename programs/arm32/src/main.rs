@@ -7,6 +7,7 @@ mod helpers;
 mod legacy;
 mod objects;
 mod old;
+mod properties;
 mod signals;
 mod sockets;
 mod threads;
@@ -16,13 +17,15 @@ mod trace;
 use std::io::Write;
 
 fn main() {
-    let parts: [(&str, fn()); 11] = [
+    let parts: [(&str, fn()); 13] = [
         ("calls", calls::run),
         ("faults", faults::run),
         ("helpers", helpers::run),
+        ("hypervisor", objects::hypervisor),
         ("legacy", legacy::run),
         ("objects", objects::run),
         ("old", old::run),
+        ("properties", properties::run),
         ("signals", signals::run),
         ("sockets", sockets::run),
         ("threads", threads::run),

@@ -256,4 +256,35 @@ pub fn run() {
         // SAFETY: ends in a signal.
         unsafe { asm!("mov sp, #16", "svc #0", in("r7") 173, options(noreturn)) };
     });
+    // SAFETY: every pointer passed is that of a live value.
+    unsafe { ready() };
+}
+
+/// What a file is ready for is told beside any signal.
+unsafe fn ready() {
+    const F_SETSIG: c_int = 10;
+    unsafe {
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        for signal in [libc::SIGRTMIN(), libc::SIGIO, libc::SIGUSR1, libc::SIGCHLD] {
+            let mut set: libc::sigset_t = mem::zeroed();
+            libc::sigaddset(&mut set, signal);
+            libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+            libc::fcntl(ends[0], F_SETSIG, signal);
+            libc::fcntl(ends[0], libc::F_SETOWN, libc::getpid());
+            libc::fcntl(ends[0], libc::F_SETFL, libc::O_ASYNC);
+            libc::write(ends[1], c"x".as_ptr().cast(), 1);
+            let mut info = [0i32; 32];
+            let got = libc::sigwaitinfo(&set, info.as_mut_ptr().cast());
+            println!(
+                "ready: {} code {} band {:#x} file {}",
+                got == signal && info[0] == signal,
+                info[2],
+                info[3],
+                info[4] == ends[0]
+            );
+            libc::sigprocmask(libc::SIG_UNBLOCK, &set, ptr::null_mut());
+        }
+        ends.iter().for_each(|&end| _ = libc::close(end));
+    }
 }

@@ -31,6 +31,7 @@ pub fn run() {
         limits(ends);
         bare(ends);
         packets();
+        filters();
         interfaces(ends[0]);
     }
 }
@@ -302,5 +303,53 @@ unsafe fn interfaces(socket: c_int) {
             libc::ioctl(socket, SIOCGIFCONF as _, &mut none).into(),
         );
         println!("  {} bytes", none[0]);
+    }
+}
+
+/// A filter's structure has a pointer.
+unsafe fn filters() {
+    unsafe {
+        let file = libc::socket(libc::AF_INET, SOCK_DGRAM, 0);
+        let mut filter = [libc::sock_filter {
+            code: 6,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        }];
+        let program = libc::sock_fprog {
+            len: 1,
+            filter: filter.as_mut_ptr(),
+        };
+        let none = libc::sock_fprog {
+            filter: ptr::null_mut(),
+            ..program
+        };
+        let programs = [program, program];
+        for (what, program, len) in [
+            ("a filter", programs.as_ptr(), 8),
+            ("of 16 bytes", programs.as_ptr(), 16),
+            ("of 7 bytes", programs.as_ptr(), 7),
+            ("of nothing", &raw const none, 8),
+        ] {
+            let set = libc::setsockopt(
+                file,
+                SOL_SOCKET,
+                libc::SO_ATTACH_FILTER,
+                program.cast(),
+                len,
+            );
+            tell(what, set.into());
+        }
+        let mut got = [0u8; 8];
+        let mut count = 1;
+        let to = got.as_mut_ptr().cast();
+        let shown = libc::getsockopt(file, SOL_SOCKET, libc::SO_ATTACH_FILTER, to, &mut count);
+        tell("shown", shown.into());
+        println!("  {count} {got:?}");
+        tell(
+            "no program",
+            libc::prctl(libc::PR_SET_SECCOMP, 2, &raw const none).into(),
+        );
+        libc::close(file);
     }
 }

@@ -19,6 +19,7 @@ const SET_SYSCALL: c_int = 23;
 const SYSCALL: c_int = 24;
 const GETVFPREGS: c_int = 27;
 const SETVFPREGS: c_int = 28;
+const SETOPTIONS: c_int = 0x4200;
 const GETSIGINFO: c_int = 0x4202;
 const GETREGSET: c_int = 0x4204;
 const SETREGSET: c_int = 0x4205;
@@ -60,6 +61,7 @@ pub fn run() {
         trace(CONT, child, 0, 0);
         libc::waitpid(child, &mut status, 0);
         println!("status {:#x}", status);
+        wide();
     }
 }
 
@@ -210,5 +212,105 @@ unsafe fn memory(child: c_int) {
         println!("  {word:x}");
         let none = ptr::null::<u8>();
         tell("no tracer", trace(GETREGS, 1, 0, none as usize).into());
+    }
+}
+
+/// A tracee of 64 bits has the registers of one of 32 bits for a tracer of these.
+unsafe fn wide() {
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::setuid(77);
+            libc::syscall(libc::SYS_ptrace, 0, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
+            let name = c"busybox".as_ptr();
+            let arguments = [name, c"true".as_ptr(), ptr::null()];
+            libc::execv(c"/bin/busybox".as_ptr(), arguments.as_ptr());
+            libc::_exit(1);
+        }
+        let mut status = 0;
+        libc::waitpid(child, &mut status, 0);
+        tell(
+            "PTRACE_O_TRACEEXEC",
+            trace(SETOPTIONS, child, 0, 0x10).into(),
+        );
+        trace(CONT, child, 0, 0);
+        libc::waitpid(child, &mut status, 0);
+        println!("stopped {status:#x}");
+        let mut info = [9i32; 32];
+        let to = info.as_mut_ptr() as usize;
+        tell("PTRACE_GETSIGINFO", trace(GETSIGINFO, child, 0, to).into());
+        println!("  {:x?} {} {:?}", &info[..3], info[3] == child, &info[4..6]);
+
+        let mut words = [9u32; 80];
+        let at = words.as_mut_ptr() as usize;
+        tell("PTRACE_GETREGS", trace(GETREGS, child, 0, at).into());
+        println!(
+            "  mode {:x} beyond {:?}",
+            words[16] & 0x1ff,
+            beyond(&words, 18)
+        );
+        let (pc, five) = (words[15], words[5]);
+        let mut word = [9u32; 4];
+        let to = word.as_mut_ptr() as usize;
+        for offset in [60, 64, 71, 72, 272, 296] {
+            let got = trace(PEEKUSR, child, offset, to);
+            tell(&format!("PTRACE_PEEKUSR {offset}"), got.into());
+            println!(
+                "  {}",
+                word[0] == words.get(offset / 4).copied().unwrap_or(0)
+            );
+            word[0] = 9;
+        }
+        tell("PTRACE_POKEUSR", trace(POKEUSR, child, 24, 0x6060).into());
+        trace(GETREGS, child, 0, at);
+        println!(
+            "  r6 {:x} others {}",
+            words[6],
+            (pc, five) == (words[15], words[5])
+        );
+        words[16] |= 0x10;
+        tell("to 32 bits", trace(SETREGS, child, 0, at).into());
+        tell("to 32 bits", trace(POKEUSR, child, 64, 0x10).into());
+        words[16] &= !0x10;
+        words[7] = 0x7070;
+        tell("PTRACE_SETREGS", trace(SETREGS, child, 0, at).into());
+        words[..18].fill(9);
+        trace(GETREGS, child, 0, at);
+        println!("  r7 {:x} pc {}", words[7], words[15] == pc);
+        let area = trace(GET_THREAD_AREA, child, 0, to);
+        tell("PTRACE_GET_THREAD_AREA", area.into());
+        println!("  beyond {}", beyond(&word, 1));
+        words.fill(9);
+        tell("PTRACE_GETVFPREGS", trace(GETVFPREGS, child, 0, at).into());
+        println!("  beyond {}", beyond(&words, 65));
+        tell("PTRACE_SETVFPREGS", trace(SETVFPREGS, child, 0, at).into());
+        for kind in [GENERAL, FLOATING, VFP, 0x401] {
+            words.fill(9);
+            let mut room = [at as u32, 320];
+            let set = room.as_mut_ptr() as usize;
+            let got = trace(GETREGSET, child, kind, set);
+            tell(&format!("PTRACE_GETREGSET {kind:#x}"), got.into());
+            println!("  {}", room[1]);
+            (set as *mut u32).add(1).write(8);
+            let got = trace(SETREGSET, child, kind, set);
+            tell(&format!("PTRACE_SETREGSET {kind:#x}"), got.into());
+        }
+        tell(
+            "PTRACE_SET_SYSCALL",
+            trace(SET_SYSCALL, child, 0, 20).into(),
+        );
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, &mut status, 0);
+        println!("status {status:#x}");
+    }
+}
+
+/// Whether the words from `first` on are what they were.
+fn beyond(words: &[u32], first: usize) -> &'static str {
+    if words[first..].iter().all(|&word| word == 9) {
+        "untouched"
+    } else {
+        "changed"
     }
 }

@@ -20,6 +20,7 @@ macro_rules! interface_on {
 mod calls;
 mod coalesced;
 mod controller;
+mod copies;
 mod counters;
 mod debug;
 mod eventfds;
@@ -66,6 +67,7 @@ fn main() {
         None => all(&kvm),
         Some("calls") => calls::tell(&kvm),
         Some("coalesced") => coalesced::tell(&kvm),
+        Some("copies") => copies::tell(&kvm),
         Some("counters") => counters::tell(&kvm),
         Some("debug") => debug::tell(&kvm),
         Some("eventfds") => eventfds::tell(&kvm),

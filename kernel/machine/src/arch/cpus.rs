@@ -55,6 +55,10 @@ pub(super) fn are_released() -> bool {
     RELEASED.load(Acquire)
 }
 
+/// How long others are waited for that were started, in nanoseconds.
+#[allow(dead_code, reason = "the host has one CPU")]
+pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
+
 /// CPU number `index` is about to start.
 #[allow(dead_code, reason = "the host has one CPU")]
 pub(super) fn expect(index: usize) {

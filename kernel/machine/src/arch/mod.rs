@@ -34,7 +34,7 @@ pub mod vdso;
 pub mod virt;
 pub mod work;
 
-pub use compat_info::{compat_info, native_info};
+pub use compat_info::{InfoKind, compat_info, info_kind, native_info};
 pub use syscall::{Call, Syscall, SyscallTable};
 
 #[cfg(all(target_arch = "aarch64", target_os = "none"))]

@@ -45,10 +45,10 @@ fn numbered() -> impl Iterator<Item = (usize, &'static str, &'static str)> + Clo
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn a_cpu_is_online_unless_it_lacks_a_promise() {
-        use super::{cpu, time};
+        use super::{cpu, cpus, time};
         let refused = (1..cpu::possible()).find(|index| is_late(*index));
         // They come by themselves, once they are let go.
-        let deadline = time::now_ticks() + time::ns_to_ticks(2_000_000_000);
+        let deadline = time::now_ticks() + time::ns_to_ticks(cpus::PATIENCE_NS);
         let all = || (0..cpu::possible()).all(|index| cpu::get(index).is_some());
         while time::now_ticks() < deadline && !all() {
             core::hint::spin_loop();

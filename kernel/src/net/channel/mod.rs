@@ -374,9 +374,10 @@ impl Channel {
         self.set_wants(TIMES, wants);
     }
 
-    /// Says whether the reader has a filter.
-    pub fn set_filtered(&self, filtered: bool) {
-        self.set_wants(FILTERED, filtered);
+    /// The reader's filter may be another.
+    pub fn filter_changed(&self) {
+        let filter = self.reader.filter.lock();
+        self.set_wants(FILTERED, filter.is_some());
     }
 
     fn set_wants(&self, what: u32, wants: bool) {

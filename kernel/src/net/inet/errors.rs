@@ -186,7 +186,7 @@ impl Errors {
         self.add(waiting, MOST * (OVERHEAD + QUOTED));
     }
 
-    /// Queues reports of when a message was sent, as far as `limit` bytes have room for them.
+    /// Queues reports of when a message was sent, as far as its socket has room for them.
     pub fn push_sent(&self, base: &Base, sent: &Sent) {
         let connection = base.kind == STREAM;
         let packet = sent.packet.filter(|_| sent.asked.quotes());

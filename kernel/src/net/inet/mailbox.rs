@@ -156,7 +156,7 @@ impl Mailbox {
         self.inbox.set_limit(base.options.receive_buffer());
         self.inbox
             .set_wants_times(base.options.stamping.wants_arrival());
-        self.inbox.set_filtered(base.is_filtered());
+        self.inbox.filter_changed();
     }
 }
 

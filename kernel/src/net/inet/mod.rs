@@ -15,7 +15,7 @@ pub mod ping;
 mod place;
 pub mod ports;
 pub mod raw;
-mod tcp;
+pub mod tcp;
 mod udp;
 
 pub use header::Header;

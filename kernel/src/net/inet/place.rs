@@ -19,8 +19,6 @@ struct Bound {
     given: [bool; 2],
     /// The hold on the port; `None` until one is needed.
     claim: Option<Claim>,
-    /// The port is one that connect(2) chose.
-    chosen: bool,
 }
 
 /// How options want a socket bound.
@@ -70,7 +68,7 @@ impl Place {
             return Err(Errno::EADDRNOTAVAIL);
         }
         self.check_family(at.ip(), base, Errno::EINVAL)?;
-        if self.local().is_some() {
+        if self.has_port() {
             return Err(Errno::EINVAL);
         }
         let given = [!at.ip().is_unspecified(), at.port() != 0];
@@ -79,7 +77,6 @@ impl Place {
                 local: at,
                 given,
                 claim: None,
-                chosen: false,
             });
         }
         self.claim(at, given, how.ports, base, socket)
@@ -91,7 +88,6 @@ impl Place {
             local: SocketAddr::new(ip, 0),
             given: [!ip.is_unspecified(), false],
             claim: None,
-            chosen: false,
         });
     }
 
@@ -136,7 +132,6 @@ impl Place {
             local,
             given,
             claim: Some(claim),
-            chosen: false,
         })
     }
 
@@ -189,15 +184,11 @@ impl Place {
         socket: Weak<dyn Socket>,
     ) -> Result<End> {
         let peer = SocketAddr::new(peer, to_port);
-        let (at, given, claimed, old) = match &mut *self.bound.lock() {
-            // A port that a connection chose is that connection's.
-            Some(bound) => {
-                let old = bound.claim.take_if(|_| bound.chosen);
-                (bound.local, bound.given, bound.claim.is_some(), old)
-            }
-            None => (SocketAddr::new(ip, 0), [false; 2], false, None),
+        connections::expire();
+        let (at, given, claimed) = match &*self.bound.lock() {
+            Some(bound) => (bound.local, bound.given, bound.claim.is_some()),
+            None => (SocketAddr::new(ip, 0), [false; 2], false),
         };
-        drop(old);
         let from = if given[0] { at.ip() } else { ip };
         let tuple = |port| Tuple {
             local: SocketAddr::new(from, port),
@@ -218,7 +209,6 @@ impl Place {
             local,
             given,
             claim: Some(claim),
-            chosen: true,
         })?;
         Ok(end)
     }
@@ -235,12 +225,13 @@ impl Place {
         bound.as_ref().is_some_and(|bound| bound.claim.is_some())
     }
 
-    /// Ends a connection: what bind(2) was given stays, and nothing else; TCP `keeps` its port too.
+    /// Ends a connection, or what did not become one: what bind(2) was given stays, and nothing
+    /// else; TCP `keeps` the number of its port too.
     pub fn disconnect(&self, keeps: bool) {
         let mut place = self.bound.lock();
         let Some(bound) = &mut *place else { return };
-        let [address, port] = [bound.given[0], bound.given[1] || keeps];
-        let mut gone = None;
+        let [address, port] = bound.given;
+        let gone = if port { None } else { bound.claim.take() };
         if !address {
             let any = match bound.local.ip() {
                 IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -248,12 +239,11 @@ impl Place {
             };
             bound.local.set_ip(any);
         }
-        if !port {
+        if !port && !keeps {
             bound.local.set_port(0);
-            gone = bound.claim.take();
-        }
-        if !address && !port {
-            *place = None;
+            if !address {
+                *place = None;
+            }
         }
         drop(place);
         drop(gone);
@@ -268,8 +258,8 @@ impl Place {
         }
     }
 
-    /// Says that its socket is connected.
-    pub fn connect(&self) {
+    /// Its socket is not for every sender: it is connected.
+    pub fn tell_apart(&self) {
         let bound = self.bound.lock();
         if let Some(claim) = bound.as_ref().and_then(|bound| bound.claim.as_ref()) {
             self.ports.tell_apart(claim);
@@ -279,7 +269,7 @@ impl Place {
     /// Its socket may prefer a CPU from now on.
     pub fn told_apart(&self, base: &Base) {
         if base.options.prefers_cpu() {
-            self.connect();
+            self.tell_apart();
         }
     }
 

@@ -382,7 +382,7 @@ impl Socket for Udp {
         let (mut to, from) = self.route(SocketAddr::new(given.ip(), port))?;
         to.set_port(given.port());
         self.place.bind_any_to(from.ip());
-        self.place.connect();
+        self.place.tell_apart();
         *self.peer.lock() = Some(to);
         Ok(())
     }

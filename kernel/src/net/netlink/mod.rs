@@ -273,7 +273,7 @@ impl Socket for Netlink {
 
     fn options_changed(&self) {
         self.inbox.set_limit(self.base.options.receive_buffer());
-        self.inbox.set_filtered(self.base.is_filtered());
+        self.inbox.filter_changed();
     }
 
     /// Membership of groups, to which nothing is ever sent, and how replies are written

@@ -36,7 +36,7 @@ pub struct Connected {
     base: Base,
     bound: Bound,
     link: Once<Link>,
-    listener: Once<Listener>,
+    listener: Once<Arc<Listener>>,
     /// Held while it becomes the one or the other.
     becoming: SleepMutex<()>,
 }
@@ -87,7 +87,7 @@ impl Connected {
         )?;
         channel.set_wants_credentials(self.base.options.wants_credentials());
         channel.set_inline(self.base.options.is_on(SO_OOBINLINE));
-        channel.set_filtered(self.base.is_filtered());
+        channel.filter_changed();
         Ok(channel)
     }
 
@@ -147,10 +147,10 @@ impl Socket for Connected {
             listener.backlog.set_max(backlog);
             return Ok(());
         }
-        let listener = Listener {
+        let listener = try_arc(Listener {
             backlog: Backlog::new(backlog, &self.base.readable)?,
             who: Peer::current(),
-        };
+        })?;
         self.listener.call_once(|| listener);
         drop(becoming);
         self.base.readable.notify();
@@ -168,7 +168,10 @@ impl Socket for Connected {
         if self.link.get().is_some() {
             return Err(Errno::EISCONN);
         }
-        let listener = server.listener.get().ok_or(Errno::ECONNREFUSED)?;
+        let listener = server.listener.get().ok_or(Errno::ECONNREFUSED)?.clone();
+        // Who waits for room does not keep the listener open.
+        let listening = Arc::downgrade(&server);
+        drop(server);
         if self.base.options.wants_credentials() {
             let weak = Arc::downgrade(&self);
             self.bound.bind_anywhere(weak)?;
@@ -176,6 +179,7 @@ impl Socket for Connected {
         let own = Peer::current();
         loop {
             listener.backlog.wait_for_room(wait)?;
+            let server = listening.upgrade().ok_or(Errno::ECONNREFUSED)?;
             let becoming = self.becoming.lock();
             if self.link.get().is_some() {
                 return Err(Errno::EISCONN);
@@ -187,7 +191,7 @@ impl Socket for Connected {
             // more tries again.
             let link = self.connect_to(&accepted, own.clone(), listener.who.clone())?;
             link.outgoing.enter_backlog(server.base.number);
-            match listener.backlog.push(accepted, false) {
+            match listener.backlog.push(accepted, false, || ()) {
                 Err(Errno::EAGAIN) if !wait.nonblocking => continue,
                 done => done?,
             }
@@ -400,7 +404,7 @@ impl Socket for Connected {
         let Some(link) = self.link.get() else { return };
         let options = &self.base.options;
         link.outgoing.set_limit(options.send_buffer());
-        link.incoming.set_filtered(self.base.is_filtered());
+        link.incoming.filter_changed();
         link.incoming.set_inline(options.is_on(SO_OOBINLINE));
         link.incoming
             .set_wants_credentials(options.wants_credentials());

@@ -327,7 +327,7 @@ impl Socket for Datagram {
     fn options_changed(&self) {
         let (options, channel) = (&self.base.options, &self.inbox.channel);
         channel.set_wants_credentials(options.wants_credentials());
-        channel.set_filtered(self.base.is_filtered());
+        channel.filter_changed();
         // SO_TIMESTAMPING alone stamps nothing here, as on Linux.
         channel.set_wants_times(options.stamping.asks_arrival());
     }

@@ -37,8 +37,10 @@ static GRAPH: SleepMutex<Graph<Weak<File>, Keyed>> = SleepMutex::new(Graph::new(
 /// There may be a circle.
 static CIRCLES: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Whether a look was asked for and is not done; the thread that does it, and who waits for that.
-static COLLECTING: AtomicBool = AtomicBool::new(false);
+/// How often a look was asked for, and how many of these are done by one that began later; the
+/// thread that looks, and who waits for that.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+static DONE: AtomicU64 = AtomicU64::new(0);
 static COLLECTOR: WaitQueue = WaitQueue::new();
 static COLLECTED: WaitQueue = WaitQueue::new();
 /// When one was begun for want of memory, in ticks.
@@ -55,13 +57,19 @@ pub fn init() -> Result<()> {
 fn run(_: usize) -> ! {
     loop {
         // Nobody sends it a signal.
-        _ = COLLECTOR.wait_interruptible(|| COLLECTING.load(Acquire), None);
+        _ = COLLECTOR.wait_interruptible(|| !is_done(ASKED.load(Acquire)), None);
+        let asked = ASKED.load(Acquire);
         end_garbage();
         PACE.looked(COUNT.load(Relaxed));
-        COLLECTING.store(false, Release);
+        DONE.store(asked, Release);
         COLLECTED.wake_all();
         cond_resched();
     }
+}
+
+/// Whether the look is done that was asked for as the one of this number.
+fn is_done(number: u64) -> bool {
+    DONE.load(Acquire) >= number
 }
 
 /// The Unix socket that a file is.
@@ -135,7 +143,8 @@ pub fn closed() {
 
 /// Has the sockets end soon that nobody can receive any more. Under any lock that may sleep.
 pub fn collect() {
-    if CIRCLES.load(Acquire) && !COLLECTING.swap(true, AcqRel) {
+    if CIRCLES.load(Acquire) {
+        ASKED.fetch_add(1, AcqRel);
         COLLECTOR.wake_all();
     }
 }
@@ -152,8 +161,9 @@ pub fn await_room(files: &[Arc<File>], sent: usize) -> Result<()> {
     if sent < MANY_OF_A_USER || !files.iter().any(|file| socket(file).is_some()) {
         return Ok(());
     }
-    let done = || !COLLECTING.load(Acquire);
-    COLLECTED.wait_killable(done).map_err(|_| Errno::EINTR)
+    let asked = ASKED.load(Acquire);
+    let done = COLLECTED.wait_killable(|| is_done(asked));
+    done.map_err(|_| Errno::EINTR)
 }
 
 /// The same for want of memory, whose caller does not wait for it; whether it may hope for some,

@@ -40,13 +40,13 @@ impl NarrowFlock {
         }
     }
 
-    /// What cannot be shown of a length is as much as follows.
+    /// What cannot be shown of a length is cut off.
     fn of(wide: &Flock) -> Result<Self> {
         Ok(Self {
             kind: wide.kind,
             whence: wide.whence,
             start: wide.start.try_into().map_err(|_| Errno::EOVERFLOW)?,
-            len: wide.len.try_into().unwrap_or(0),
+            len: wide.len.try_into().unwrap_or(i32::MAX),
             process: wide.process,
         })
     }

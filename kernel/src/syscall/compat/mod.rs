@@ -201,7 +201,7 @@ dispatch! {
         sendfile64 => syscall::splice::sendfile64,
         futex => syscall::futex::futex::<Compat>,
         sched_setaffinity => syscall::sched::sched_setaffinity,
-        sched_getaffinity => syscall::sched::sched_getaffinity,
+        sched_getaffinity => syscall::sched::sched_getaffinity::<Compat>,
         io_setup => syscall::aio::io_setup::<Compat>,
         io_destroy => syscall::aio::io_destroy,
         io_getevents => ipc::io_getevents::<Compat>,

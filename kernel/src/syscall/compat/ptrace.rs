@@ -1,6 +1,8 @@
 //! What tracers of 32-bit Arm ask for beside the requests of all architectures
 //! (`arch/arm/include/uapi/asm/ptrace.h`).
 
+use alloc::vec::Vec;
+
 use crate::arch::regset;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
@@ -46,9 +48,7 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
         GETVFPREGS => copy_out(tid, VFP, data)?,
         SETVFPREGS => copy_in(tid, VFP, data)?,
         GET_THREAD_AREA => copy_out(tid, THREAD_POINTER, data)?,
-        SET_SYSCALL => change(tid, SYSTEM_CALL, |set| {
-            set.copy_from_slice(&(data as i32).to_ne_bytes());
-        })?,
+        SET_SYSCALL => set(tid, SYSTEM_CALL, 0, &(data as i32).to_ne_bytes())?,
         // Tracers of 64 bits know more sets.
         GETREGSET | SETREGSET if ![GENERAL, VFP].contains(&(address as u32)) => {
             ptrace::with_stopped(tid, |_, _| Ok(()))?;
@@ -59,31 +59,33 @@ pub fn ptrace(request: usize, tid: i32, address: usize, data: usize) -> Result<u
     Ok(0)
 }
 
-fn copy_out(tid: i32, kind: u32, to: usize) -> Result<()> {
-    let set = ptrace::with_stopped(tid, |thread, _| regset::get(&thread.arch, kind))?;
-    UserSlice::new(to, set.len()).copy_out(&set)
+/// A set of registers of a thread that has stopped, as this tracer has its own.
+fn get(tid: i32, kind: u32) -> Result<Vec<u8>> {
+    ptrace::with_stopped(tid, |thread, _| regset::get(&thread.arch, true, kind))
 }
 
-fn copy_in(tid: i32, kind: u32, from: usize) -> Result<()> {
-    let len = ptrace::with_stopped(tid, |thread, _| regset::get(&thread.arch, kind))?.len();
-    let set = UserPtr::<u8>::new(from).read_vec(len)?;
-    change(tid, kind, |old| old.copy_from_slice(&set))
-}
-
-/// Changes a set of registers of a thread that has stopped.
-fn change(tid: i32, kind: u32, change: impl FnOnce(&mut [u8])) -> Result<()> {
+/// Changes what begins at the byte `from` of it.
+fn set(tid: i32, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
     ptrace::with_stopped(tid, |thread, _| {
-        let mut set = regset::get(&thread.arch, kind)?;
-        change(&mut set);
-        regset::set(&thread.arch, kind, &set)?;
+        regset::set(&thread.arch, true, kind, from, bytes)?;
         thread.registers_changed();
         Ok(())
     })
 }
 
+fn copy_out(tid: i32, kind: u32, to: usize) -> Result<()> {
+    let set = get(tid, kind)?;
+    UserSlice::new(to, set.len()).copy_out(&set)
+}
+
+fn copy_in(tid: i32, kind: u32, from: usize) -> Result<()> {
+    let len = get(tid, kind)?.len();
+    set(tid, kind, 0, &UserPtr::<u8>::new(from).read_vec(len)?)
+}
+
 fn peek_user(tid: i32, offset: usize) -> Result<u32> {
     let (set, image) = ptrace::with_stopped(tid, |thread, _| {
-        let set = regset::get(&thread.arch, GENERAL)?;
+        let set = regset::get(&thread.arch, true, GENERAL)?;
         Ok((set, thread.process().image()))
     })?;
     if !offset.is_multiple_of(4) {
@@ -104,9 +106,5 @@ fn poke_user(tid: i32, offset: usize, word: u32) -> Result<()> {
     if !offset.is_multiple_of(4) || offset >= USER {
         return Err(Errno::EIO);
     }
-    change(tid, GENERAL, |set| {
-        if let Some(old) = set.get_mut(offset..offset + 4) {
-            old.copy_from_slice(&word.to_ne_bytes());
-        }
-    })
+    set(tid, GENERAL, offset, &word.to_ne_bytes())
 }

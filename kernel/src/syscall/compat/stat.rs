@@ -132,10 +132,13 @@ pub fn newfstat(fd: i32, to: usize) -> Result<usize> {
 /// Bytes of `struct statfs64`, and as some programs count them.
 const STATFS64: [usize; 2] = [84, 88];
 
-fn write_statfs64(place: &Path, size: usize, to: usize) -> Result<usize> {
-    if !STATFS64.contains(&size) {
-        return Err(Errno::EINVAL);
-    }
+/// EINVAL for a structure that is none, whatever it is of.
+fn check_statfs64(size: usize) -> Result<()> {
+    let known = STATFS64.contains(&size);
+    known.then_some(()).ok_or(Errno::EINVAL)
+}
+
+fn write_statfs64(place: &Path, to: usize) -> Result<usize> {
     let fs = stat::statfs_of(place);
     let mut words = [0u32; STATFS64[0] / 4];
     words[..2].copy_from_slice(&[fs.magic, fs.block_size].map(|word| word as u32));
@@ -150,11 +153,13 @@ fn write_statfs64(place: &Path, size: usize, to: usize) -> Result<usize> {
 }
 
 pub fn statfs64(path: usize, size: usize, to: usize) -> Result<usize> {
-    write_statfs64(&path::resolve(AT_FDCWD, path, 0)?, size, to)
+    check_statfs64(size)?;
+    write_statfs64(&path::resolve(AT_FDCWD, path, 0)?, to)
 }
 
 pub fn fstatfs64(fd: i32, size: usize, to: usize) -> Result<usize> {
-    write_statfs64(file_of(fd)?.path(), size, to)
+    check_statfs64(size)?;
+    write_statfs64(file_of(fd)?.path(), to)
 }
 
 /// Words of a `struct statfs`.

@@ -163,8 +163,7 @@ fn prepare(request: &Request) -> Result<Ready> {
         space.map_upwards();
     }
     // An interpreter guards the program's pages itself.
-    let guarded =
-        arch::has_guarded_pages() && interpreter.as_ref().unwrap_or(&program).wants_guard()?;
+    let guarded = interpreter.as_ref().unwrap_or(&program).wants_guard()?;
     let near = aslr::program_start((abi.end)(), random);
     let mapped = program.map(&space, Some(near), guarded && interpreter.is_none())?;
     space.set_heap_start(mapped.end);

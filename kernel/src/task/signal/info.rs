@@ -1,9 +1,11 @@
 //! What comes with a signal: Linux's `siginfo_t`.
 
-use linux_raw_sys::general::{SI_KERNEL, SI_MESGQ, SI_TKILL, SI_USER, SIGSYS, SIGTRAP};
+use linux_raw_sys::general::{
+    POLL_IN, SI_KERNEL, SI_MESGQ, SI_SIGIO, SI_TKILL, SI_USER, SIGSYS, SIGTRAP,
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::arch::Call;
+use crate::arch::{Call, InfoKind, info_kind};
 use crate::task::current;
 
 /// `siginfo_t` (include/uapi/asm-generic/siginfo.h).
@@ -72,8 +74,13 @@ impl Info {
         info
     }
 
-    /// An open file, descriptor `fd`, is ready as `code` and `band` say.
+    /// An open file, descriptor `fd`, is ready as `code` and `band` say: `band` alone where the
+    /// signal has codes of its own.
     pub fn ready(signo: u32, code: i32, band: u32, fd: i32) -> Self {
+        let code = match info_kind(signo, POLL_IN as i32) {
+            InfoKind::Poll => code,
+            _ => SI_SIGIO,
+        };
         let mut info = Self::new(signo, code);
         info.data[..2].copy_from_slice(&[band.into(), pair(fd, 0)]);
         info

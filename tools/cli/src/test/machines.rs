@@ -133,6 +133,7 @@ const SETTINGS: &[Setting] = &[
         options: &["-machine", "virtualization=on"],
         cases: &[
             "guest-features",
+            "kvm-copies",
             "kvm-idregs-max",
             "kvm-saved",
             "kvm-vcpus",
@@ -193,6 +194,7 @@ const SETTINGS: &[Setting] = &[
             "cpu1.ZCR_EL1.LEN=1",
             "cpu1.CTR_EL0.DminLine=3",
             "cpu1.ID_AA64ISAR0_EL1.SHA3=0",
+            "cpu1.ID_AA64MMFR0_EL1.BIGEND=0",
             "cpu2.ID_AA64MMFR0_EL1.ASIDBITS=0",
             "cpu2.ID_AA64MMFR0_EL1.PARANGE=2",
             "cpu2.ID_AA64PFR1_EL1.BT=0",

@@ -7,6 +7,7 @@ use linux_raw_sys::general::{SEGV_ACCERR, SIGSEGV};
 
 use super::cpu;
 use super::emulate::{Hook, register};
+use super::features::features;
 use super::frame::{Frame, pstate};
 use super::sysreg::{isb, read, write};
 use super::uaccess::{self, Faulted};
@@ -24,7 +25,9 @@ const SED: usize = 1 << 8;
 pub static EMULATIONS: &[Emulation] = &ALL;
 static ALL: [Emulation; 3] = [
     Emulation::new(false, register, |on| set_control(CP15BEN, on)),
-    Emulation::new(false, register, |on| set_control(SED, !on)),
+    Emulation::new(false, register, |on| {
+        set_control(SED, !on || !features().mixed_endian_el0());
+    }),
     // No CPU of Armv8 has SWP.
     Emulation::new(true, register, |_| {}),
 ];
@@ -136,8 +139,11 @@ fn barrier(frame: &mut Frame, word: u32) -> bool {
     skip(frame)
 }
 
-/// SETEND, of so many bytes.
+/// SETEND, of so many bytes. Where a CPU has but one order, all stay with that.
 fn set_endianness(frame: &mut Frame, big: bool, len: usize) -> bool {
+    if !features().mixed_endian_el0() {
+        return false;
+    }
     frame.pstate &= !(pstate::BIG_ENDIAN | pstate::SS);
     if big {
         frame.pstate |= pstate::BIG_ENDIAN;

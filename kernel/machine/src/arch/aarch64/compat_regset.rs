@@ -1,4 +1,4 @@
-//! Registers of a stopped 32-bit program, as ptrace(2) has them
+//! Registers of a stopped program, as ptrace(2) has them of one of 32 bits, or for one
 //! (`arch/arm64/kernel/ptrace.c`, `user_aarch32_view`).
 
 use alloc::vec::Vec;
@@ -42,22 +42,30 @@ pub fn general(state: &ThreadState, bytes: &mut Vec<u8>) {
     state.with_stopped_frame(|frame| bytes.extend_from_slice(words(frame).as_bytes()));
 }
 
-/// Changes them all.
+/// Changes those that begin at the byte `from`, as many as there are whole words: all, or none.
 ///
 /// # Errors
 /// EINVAL (a state that no program may have).
-pub fn set_general(state: &ThreadState, bytes: &[u8]) -> Result<()> {
-    let words = <[u32; GENERAL]>::read_from_bytes(bytes).map_err(|_| Errno::EINVAL)?;
-    let pstate = pstate::of_compat(words[CPSR] as usize).ok_or(Errno::EINVAL)?;
+pub fn set_general(state: &ThreadState, from: usize, bytes: &[u8]) -> Result<()> {
+    let of_program = match state.is_compat() {
+        true => pstate::of_compat,
+        false => pstate::of_program,
+    };
+    let (words, _) = bytes.as_chunks();
     state.with_stopped_frame(|frame| {
-        for (register, word) in frame.x.iter_mut().zip(&words[..PC]) {
-            *register = *word as usize;
+        let mut new = frame.clone();
+        for (at, word) in (from / size_of::<u32>()..GENERAL).zip(words) {
+            let word = u32::from_ne_bytes(*word) as usize;
+            match at {
+                PC => new.pc = word,
+                CPSR => new.pstate = of_program(word).ok_or(Errno::EINVAL)?,
+                FIRST_R0 => new.orig_x0 = word,
+                _ => new.x[at] = word,
+            }
         }
-        frame.pc = words[PC] as usize;
-        frame.pstate = pstate;
-        frame.orig_x0 = words[FIRST_R0] as usize;
-    });
-    Ok(())
+        *frame = new;
+        Ok(())
+    })
 }
 
 /// Appends the floating-point registers.

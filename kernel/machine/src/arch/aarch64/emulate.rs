@@ -113,7 +113,8 @@ fn direct_compat(frame: &mut Frame, word: u32) -> bool {
 fn locked(frame: &mut Frame, word: u32) -> bool {
     let mut found = None;
     for hook in LIST.lock().iter().map_while(|hook| *hook) {
-        if hook.takes(frame, word) {
+        // Each is asked, as on Linux, and the first that takes it has it.
+        if hook.takes(frame, word) && found.is_none() {
             found = Some(hook);
         }
     }
@@ -213,14 +214,19 @@ crate::selftest! {
         assert_eq!(on, [cases.map(|(.., found)| found); 2]);
         assert_eq!(off, [[None; 4]; 2]);
         // DMB, DSB and ISB by CP15; SETEND BE in Arm and Thumb instructions, and LE.
+        let mixed = super::features::features().mixed_endian_el0();
+        let set = |len, big: bool| if mixed { (len, big) } else { (0, !big) };
         let others = [
             (0xee07_0fba, 0, (4, false)),
             (0xee07_0f9a, 0, (4, false)),
             (0xee07_0f95, 0, (4, false)),
-            (0xf101_0200, 0, (4, true)),
-            (0xb658, pstate::THUMB, (2, true)),
-            (0xf101_0000, pstate::BIG_ENDIAN, (4, false)),
+            (0xf101_0200, 0, set(4, true)),
+            (0xb658, pstate::THUMB, set(2, true)),
+            (0xf101_0000, pstate::BIG_ENDIAN, set(4, false)),
         ];
+        let [big, user] = [pstate::BIG_ENDIAN, pstate::COMPAT_USER];
+        let kept = pstate::of_compat(user | big);
+        assert_eq!(kept, Some(if mixed { user | big } else { user }));
         for look_up in looks {
             let found = others.map(|(word, state, _)| {
                 let mut frame = Frame::compat(DATA, 0);

@@ -9,7 +9,7 @@ use spin::Once;
 use super::cpu;
 use super::entry;
 use super::sysreg::{isb, read, write};
-use super::virt::vmid;
+use super::virt::{self, vmid};
 use super::{emulate, mmu, points, sve, uaccess};
 use crate::arch::branch::{self, Key};
 use crate::arch::unequal;
@@ -229,6 +229,7 @@ pub(super) fn start_cpu() -> bool {
     if settled.system.has(Feature::Mops) {
         sctlr |= SCTLR_MSCEN;
     }
+    virt::allow_copies(settled.system.has(Feature::Mops));
     if settled.system.hw_access_flag() {
         tcr |= TCR_HA;
     }

@@ -64,6 +64,8 @@ pub(super) mod compat {
 
 /// Bits of the saved program state (Arm ARM C5.2.20, SPSR_EL1).
 pub(super) mod pstate {
+    use super::super::features::features;
+
     /// The exception came from AArch32.
     pub const AARCH32: usize = 1 << 4;
     /// Branch type: a landing pad is due.
@@ -108,13 +110,17 @@ pub(super) mod pstate {
     /// AArch32: data are big-endian.
     pub const BIG_ENDIAN: usize = 1 << 9;
     /// What a 32-bit program may set.
-    const COMPAT_FREE: usize = NZCV | GE_Q | IT | THUMB | NARROW_SSBS | BIG_ENDIAN | 1 << 21;
+    const COMPAT_FREE: usize = NZCV | GE_Q | IT | THUMB | NARROW_SSBS | 1 << 21;
 
     /// What a 32-bit program may have of the state `wanted`. None if that is not its mode with
     /// nothing masked.
     pub fn of_compat(wanted: usize) -> Option<usize> {
         let allowed = wanted & (COMPAT_MODE | COMPAT_MASKS) == COMPAT_USER;
-        allowed.then_some(COMPAT_USER | wanted & COMPAT_FREE)
+        let order = match features().mixed_endian_el0() {
+            true => BIG_ENDIAN,
+            false => 0,
+        };
+        allowed.then_some(COMPAT_USER | wanted & (COMPAT_FREE | order))
     }
 }
 

@@ -155,7 +155,7 @@ pub fn has_guarded_pages() -> bool {
 
 /// Type and bit of the ELF property of a program whose pages are to be guarded
 /// (GNU_PROPERTY_AARCH64_FEATURE_1_AND, GNU_PROPERTY_AARCH64_FEATURE_1_BTI).
-pub const GUARD_PROPERTY: (u32, u32) = (0xc000_0000, 1);
+pub const GUARD_PROPERTY: Option<(u32, u32)> = Some((0xc000_0000, 1));
 
 /// prctl(2) where it concerns the architecture.
 ///

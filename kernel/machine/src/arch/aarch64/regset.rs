@@ -36,9 +36,9 @@ const VECTORS: usize = 512;
 const FLOATING_SIZE: usize = VECTORS + 16;
 
 /// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
-pub fn slot(state: &ThreadState, kind: u32) -> usize {
+pub fn slot(narrow: bool, kind: u32) -> usize {
     match kind {
-        _ if state.is_compat() => 4,
+        _ if narrow => 4,
         GENERAL | THREAD_POINTER => 8,
         pauth::note::MASK | pauth::note::ENABLED_KEYS => 8,
         SVE | pauth::note::ADDRESS_KEYS | pauth::note::GENERIC_KEYS => sve::QUAD,
@@ -87,8 +87,8 @@ pub fn own_others() -> Result<Vec<(u32, Vec<u8>)>> {
 }
 
 /// Whether the set `kind` of a thread cannot be changed, also where there is nothing to tell of it.
-pub fn is_read_only(state: &ThreadState, kind: u32) -> bool {
-    kind == pauth::note::MASK && !state.is_compat()
+pub fn is_read_only(narrow: bool, kind: u32) -> bool {
+    kind == pauth::note::MASK && !narrow
 }
 
 /// Bytes of the set `kind` at most, which has `size` now.
@@ -99,21 +99,26 @@ pub fn room(kind: u32, size: usize) -> usize {
     }
 }
 
-/// The set `kind` of a stopped thread.
+/// The set `kind` of a stopped thread; `narrow`: as programs of 32 bits have it, which this thread
+/// need not run.
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
-pub fn get(state: &ThreadState, kind: u32) -> Result<Vec<u8>> {
+pub fn get(state: &ThreadState, narrow: bool, kind: u32) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(FLOATING_SIZE)
         .map_err(|_| Errno::ENOMEM)?;
     match kind {
-        GENERAL if state.is_compat() => compat_regset::general(state, &mut bytes),
-        compat_regset::VFP if state.is_compat() => compat_regset::vfp(state, &mut bytes),
-        FLOATING | SVE if state.is_compat() => return Err(Errno::EINVAL),
-        THREAD_POINTER if state.is_compat() => {
-            bytes.extend_from_slice(&state.compat_tls().to_ne_bytes());
+        GENERAL if narrow => compat_regset::general(state, &mut bytes),
+        compat_regset::VFP if narrow => compat_regset::vfp(state, &mut bytes),
+        FLOATING | SVE if narrow => return Err(Errno::EINVAL),
+        THREAD_POINTER if narrow => {
+            let pointer = match state.is_compat() {
+                true => state.compat_tls(),
+                false => state.tls() as u32,
+            };
+            bytes.extend_from_slice(&pointer.to_ne_bytes());
         }
         GENERAL => state.with_stopped_frame(|frame| {
             bytes.extend_from_slice(frame.registers().as_bytes());
@@ -146,25 +151,26 @@ fn points_of(kind: u32) -> points::Kind {
     }
 }
 
-/// Changes the set `kind` of a stopped thread; what `bytes` does not reach stays.
+/// Changes the set `kind` of a stopped thread, as [`get`] has it, from the byte `from` on; what
+/// `bytes` does not reach stays.
 ///
 /// # Errors
 /// EINVAL (no such set, or a state that no program may have), EPERM, ENOSPC, ENOMEM.
-pub fn set(state: &ThreadState, kind: u32, bytes: &[u8]) -> Result<()> {
+pub fn set(state: &ThreadState, narrow: bool, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
     match kind {
-        SVE => return sve_set::set(state, bytes),
+        GENERAL if narrow => return compat_regset::set_general(state, from, bytes),
+        SVE if !narrow => return sve_set::set(state, bytes),
         BREAKPOINTS | WATCHPOINTS => {
             return state.with_stopped_points(|own| points::set(own, points_of(kind), bytes));
         }
         _ => {}
     }
-    let mut whole = get(state, kind)?;
-    let len = bytes.len().min(whole.len());
-    whole[..len].copy_from_slice(&bytes[..len]);
+    let mut whole = get(state, narrow, kind)?;
+    let changed = whole.iter_mut().skip(from);
+    changed.zip(bytes).for_each(|(old, new)| *old = *new);
     match kind {
-        GENERAL if state.is_compat() => compat_regset::set_general(state, &whole)?,
-        compat_regset::VFP => compat_regset::set_vfp(state, &whole)?,
-        THREAD_POINTER if state.is_compat() => {
+        compat_regset::VFP if narrow => compat_regset::set_vfp(state, &whole)?,
+        THREAD_POINTER if narrow => {
             state.set_tls(u32::read_from_bytes(&whole).unwrap_or(0) as usize);
         }
         GENERAL => {

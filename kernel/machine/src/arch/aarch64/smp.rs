@@ -2,7 +2,7 @@
 //! settled what all have.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicUsize, Ordering::*, fence};
 
 use alloc::boxed::Box;
 
@@ -11,15 +11,13 @@ use dtoolkit::fdt::Fdt;
 
 use super::cpu::{self, Cpu};
 use super::{MAX_CPUS, boot, features, gic, irq, memory_map, mmu, psci, sysreg, time};
-use crate::arch::cpus;
+use crate::arch::{cpus, emulation};
 use crate::fdt;
 use crate::mm::vmalloc::KernelStack;
 use crate::upcall;
 
 /// The affinity fields of MPIDR_EL1.
 pub(super) const AFFINITY: usize = 0xff_00ff_ffff;
-/// How long the boot CPU waits for the others to probe themselves.
-const PATIENCE_NS: u64 = 2_000_000_000;
 
 static PROBED: AtomicUsize = AtomicUsize::new(0);
 
@@ -49,7 +47,7 @@ pub(super) fn bring_up(tree: Fdt) {
             Err(why) => crate::log!("CPU {mpidr:#x} does not start: {why}"),
         }
     }
-    let deadline = time::now_ticks() + time::ns_to_ticks(PATIENCE_NS);
+    let deadline = time::now_ticks() + time::ns_to_ticks(cpus::PATIENCE_NS);
     while PROBED.load(Acquire) < started && time::now_ticks() < deadline {
         core::hint::spin_loop();
     }
@@ -97,6 +95,9 @@ pub(super) extern "C" fn other_cpu() -> ! {
     time::start_cpu();
     upcall::start_cpu();
     cpu::publish(cpu::this());
+    // Who changed what CPUs execute did not wait for this one before.
+    fence(SeqCst);
+    emulation::settle();
     upcall::idle()
 }
 

@@ -91,7 +91,7 @@ pub fn has_guarded_pages() -> bool {
 }
 
 /// Type and bit of the ELF property of a program whose pages are to be guarded: none.
-pub const GUARD_PROPERTY: (u32, u32) = (0, 0);
+pub const GUARD_PROPERTY: Option<(u32, u32)> = None;
 
 /// Which keys of pointer authentication are on (PR_PAC_SET_ENABLED_KEYS).
 ///

@@ -85,9 +85,6 @@ pub(super) fn acknowledge() {
     unsafe { asm!("csrc sip, {}", in(reg) SOFTWARE_PENDING, options(nostack, preserves_flags)) };
 }
 
-/// How long the boot CPU waits for another to come up.
-const PATIENCE_NS: u64 = 2_000_000_000;
-
 static READY: AtomicUsize = AtomicUsize::new(0);
 
 /// Starts all other harts of the tree, and waits until they are up.
@@ -109,7 +106,7 @@ pub(super) fn bring_up(tree: Fdt) {
             crate::log!("hart {hart} does not start: {answer:?}");
         }
     }
-    let deadline = time::now_ticks() + time::ns_to_ticks(PATIENCE_NS);
+    let deadline = time::now_ticks() + time::ns_to_ticks(cpus::PATIENCE_NS);
     while READY.load(Acquire) < started && time::now_ticks() < deadline {
         core::hint::spin_loop();
     }

@@ -109,7 +109,8 @@ impl Link {
         };
         let server = server.upgrade();
         let backlog = server.as_ref().and_then(|server| server.listener.get());
-        let taken = backlog.is_some_and(|backlog| backlog.push(accepted.clone(), true).is_ok());
+        let taken =
+            backlog.is_some_and(|backlog| backlog.push(accepted.clone(), true, || ()).is_ok());
         if !taken {
             accepted.disconnect(true);
         }

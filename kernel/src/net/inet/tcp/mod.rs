@@ -38,9 +38,10 @@ use zerocopy::IntoBytes;
 /// States as /proc/net/tcp and TCP_INFO show them.
 const ESTABLISHED: u8 = 1;
 const FIN_WAIT: u8 = 5;
-const CLOSED: u8 = 7;
 const CLOSE_WAIT: u8 = 8;
-const LISTENS: u8 = 10;
+/// Those in which nothing is sent.
+pub const CLOSED: u8 = 7;
+pub const LISTENS: u8 = 10;
 
 /// The level of TCP's options, and some of them.
 const TCP: u32 = IPPROTO_TCP as u32;
@@ -68,9 +69,11 @@ pub struct Tcp {
     place: Place,
     options: Options,
     link: Mutex<Option<Arc<Link>>>,
-    listener: Once<Backlog<Tcp>>,
-    /// Held while it becomes the one or the other.
+    listener: Once<Arc<Backlog<Tcp>>>,
+    /// Held while it is decided whether it becomes the one or the other.
     becoming: SleepMutex<()>,
+    /// A call connects it.
+    connecting: AtomicBool,
     /// The port of a connection that was accepted.
     kept: Once<Kept>,
     /// Why a connection did not come about; 0 is nothing to report.
@@ -91,6 +94,7 @@ impl Tcp {
             link: Mutex::new(None),
             listener: Once::new(),
             becoming: SleepMutex::new(()),
+            connecting: AtomicBool::new(false),
             kept: Once::new(),
             error: AtomicU32::new(0),
             reports: Errors::new(),
@@ -165,16 +169,15 @@ impl Tcp {
             )
             .and_then(|socket| socket.downcast::<Tcp>())
             .ok_or(Errno::ECONNREFUSED)?;
-        let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?;
+        let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?.clone();
+        // Who waits for room does not keep the listener open.
+        let listener = Arc::downgrade(&server);
+        drop(server);
         loop {
             if !wait.nonblocking {
                 backlog.wait_for_room(wait)?;
             }
-            // Another thread may have been quicker.
-            let _becoming = self.becoming.lock_killable()?;
-            if self.link().is_some() || self.listener.get().is_some() {
-                return Err(Errno::EISCONN);
-            }
+            let server = listener.upgrade().ok_or(Errno::ECONNREFUSED)?;
             let accepted = Tcp::new(server.base.domain)?;
             accepted.base.options.inherit_all(&server.base.options);
             accepted.options.inherit(&server.options);
@@ -196,8 +199,6 @@ impl Tcp {
             )?)?;
             let [own, other] = self.connection(&accepted, [&end, &others])?;
             own.reported.store(!wait.nonblocking, Release);
-            *accepted.link.lock() = Some(other);
-            accepted.option_changed(USER_TIMEOUT)?;
             let seconds = server.options.value(TCP, DEFER_ACCEPT);
             let defers = seconds > 0;
             if defers {
@@ -209,19 +210,45 @@ impl Tcp {
                 });
             }
             // A program notified of the connection finds this end connected.
-            *self.link.lock() = Some(own);
-            self.option_changed(USER_TIMEOUT)?;
-            if defers {
-                return Ok(());
-            }
-            let Err(error) = backlog.push(accepted, wait.nonblocking) else {
-                return Ok(());
+            let join = || {
+                *accepted.link.lock() = Some(other);
+                *self.link.lock() = Some(own);
             };
-            let gone = self.link.lock().take();
-            drop(gone);
-            if error != Errno::EAGAIN || wait.nonblocking {
-                return Err(error);
+            if defers {
+                join();
+            } else {
+                match backlog.push(accepted.clone(), wait.nonblocking, join) {
+                    Err(Errno::EAGAIN) if !wait.nonblocking => continue,
+                    done => done?,
+                }
             }
+            accepted.option_changed(USER_TIMEOUT)?;
+            return self.option_changed(USER_TIMEOUT);
+        }
+    }
+
+    /// Keeps other calls from connecting it or having it listen, unless one connects it already.
+    fn begin(&self) -> Result<Option<Connecting<'_>>> {
+        let _becoming = self.becoming.lock_killable()?;
+        let begins = !self.connecting.swap(true, AcqRel);
+        Ok(begins.then(|| Connecting(self)))
+    }
+
+    /// The same, or waits for the one that does.
+    ///
+    /// # Errors
+    /// EALREADY: it may not wait for so long. ECONNABORTED: nothing came of it.
+    fn begin_or_wait(&self, wait: &Wait) -> Result<Option<Connecting<'_>>> {
+        let begun = self.begin()?;
+        if begun.is_some() {
+            return Ok(begun);
+        }
+        let done = || !self.connecting.load(Acquire);
+        match wait.until(&self.base.writable, done) {
+            Err(Errno::EAGAIN) => Err(Errno::EALREADY),
+            Err(error) => Err(error),
+            Ok(()) if self.link().is_some() => Ok(None),
+            Ok(()) => Err(Errno::ECONNABORTED),
         }
     }
 
@@ -355,7 +382,7 @@ impl Socket for Tcp {
 
     fn listen(self: Arc<Self>, backlog: usize) -> Result<()> {
         let _becoming = self.becoming.lock_killable()?;
-        if self.link().is_some() {
+        if self.link().is_some() || self.connecting.load(Acquire) {
             return Err(Errno::EINVAL);
         }
         if let Some(listener) = self.listener.get() {
@@ -366,7 +393,7 @@ impl Socket for Tcp {
         let weak = Arc::downgrade(&self);
         let how = self.options.binding();
         self.place.claim_any(any, &self.base, how, weak)?;
-        let fresh = Backlog::new(backlog, &self.base.readable)?;
+        let fresh = try_arc(Backlog::new(backlog, &self.base.readable)?)?;
         self.place.listen()?;
         self.listener.call_once(|| fresh);
         Ok(())
@@ -375,11 +402,17 @@ impl Socket for Tcp {
     fn connect(self: Arc<Self>, address: &Address, wait: &Wait) -> Result<()> {
         if address.is_unspecified() {
             self.stop_listening();
-            self.drop_connection()?;
-            self.place.disconnect(true);
+            // A call that connects it just now goes on, and the port is that call's.
+            if let Some(_connecting) = self.begin()? {
+                self.drop_connection()?;
+                self.place.disconnect(true);
+            }
             return Ok(());
         }
         let given = address.inet(self.base.domain)?;
+        let Some(_connecting) = self.begin_or_wait(wait)? else {
+            return Ok(());
+        };
         if !self.check_idle()? {
             return Ok(());
         }
@@ -396,8 +429,9 @@ impl Socket for Tcp {
         let local = end.tuple().local;
         let joined = self.join(end, wait);
         count_connect(&joined);
-        if joined.is_ok() {
-            self.place.bind_any_to(local.ip());
+        match joined {
+            Ok(()) => self.place.bind_any_to(local.ip()),
+            Err(_) => self.place.disconnect(true),
         }
         match joined {
             Err(Errno::EAGAIN) => Err(Errno::ETIMEDOUT),
@@ -595,10 +629,13 @@ impl Socket for Tcp {
         Ok((link.incoming.first_len()?, unsent))
     }
 
-    fn written(&self) -> u64 {
-        // One that is killed asks nothing any more.
-        let written = |link: Arc<Link>| Some(link.outgoing.lock().ok()?.written());
-        self.link().and_then(written).unwrap_or(0)
+    fn written(&self) -> [u64; 2] {
+        let written = |link: Arc<Link>| {
+            // One that is killed asks nothing any more.
+            let bytes = link.outgoing.lock().ok()?;
+            Some([bytes.written(), bytes.unsent as u64])
+        };
+        self.link().and_then(written).unwrap_or_default()
     }
 
     fn backlog(&self) -> Option<(usize, usize)> {
@@ -630,7 +667,9 @@ impl Socket for Tcp {
     }
 
     fn is_listening(&self) -> bool {
-        self.listener.get().is_some_and(Backlog::is_open)
+        self.listener
+            .get()
+            .is_some_and(|listener| listener.is_open())
     }
 
     fn take_error(&self) -> Option<Errno> {
@@ -734,6 +773,16 @@ impl Tcp {
         }
         let error = self.error.swap(0, AcqRel);
         (error != 0).then_some(Errno(error as u16))
+    }
+}
+
+/// A call that connects a socket, until this goes.
+struct Connecting<'a>(&'a Tcp);
+
+impl Drop for Connecting<'_> {
+    fn drop(&mut self) {
+        self.0.connecting.store(false, Release);
+        self.0.base.writable.notify();
     }
 }
 

@@ -92,11 +92,10 @@ pub fn errors_have_syndromes() -> bool {
     read!("id_aa64pfr0_el1") >> RAS_FIELD & 0xf != 0
 }
 
-/// ID_AA64MMFR1_EL1.HCX, ID_AA64ISAR2_EL1.MOPS; HCRX_EL2.MSCEn: guests have instructions that copy
-/// memory (D24.2.60).
+/// ID_AA64MMFR1_EL1.HCX; HCRX_EL2.MSCEn and MCE2: guests have instructions that copy memory, whose
+/// exceptions come here (D24.2.60).
 const HCRX_FIELD: usize = 40;
-const COPIES_FIELD: usize = 16;
-const COPIES: usize = 1 << 11;
+const COPIES: usize = 1 << 11 | 1 << 10;
 
 /// What guests read from a register that is this CPU's own, by its encoding.
 pub fn own(register: u16) -> Option<u64> {
@@ -116,14 +115,12 @@ pub fn own(register: u16) -> Option<u64> {
     Some(value as u64)
 }
 
-/// Lets guests use the instructions of FEAT_MOPS where there are any.
-fn allow_copies() {
-    let has = |register: usize, field: usize| register >> field & 0xf != 0;
-    let copies = has(read!("S3_0_C0_C6_2"), COPIES_FIELD);
-    if has(read!("id_aa64mmfr1_el1"), HCRX_FIELD) {
+/// Lets this CPU's guests use the instructions of FEAT_MOPS, where all CPUs have them.
+pub(super) fn allow_copies(everywhere: bool) {
+    if available() && read!("id_aa64mmfr1_el1") >> HCRX_FIELD & 0xf != 0 {
         // HCRX_EL2.
         // SAFETY: concerns guests alone.
-        unsafe { write!("S3_4_C1_C2_2", if copies { COPIES } else { 0 }) };
+        unsafe { write!("S3_4_C1_C2_2", if everywhere { COPIES } else { 0 }) };
     }
 }
 
@@ -147,7 +144,6 @@ pub(super) fn start_cpu(maintenance: Option<u32>) {
         write!("S3_4_C12_C11_0", 0usize);
     }
     timer::give_physical(true);
-    allow_copies();
     isb();
     let timers = [timer::VIRTUAL, timer::PHYSICAL];
     timers

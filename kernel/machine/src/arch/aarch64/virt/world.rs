@@ -5,6 +5,8 @@
 use core::arch::{global_asm, naked_asm};
 use core::mem::offset_of;
 
+use super::super::frame::Frame;
+use super::super::mops;
 use super::super::sysreg::read;
 
 /// A guest's general registers, and what the hardware said at its last exit.
@@ -49,6 +51,17 @@ impl Registers {
         // Here FAR_EL1 names FAR_EL2.
         self.address = read!("far_el1") as u64;
         self.page = read!("hpfar_el2") as u64;
+    }
+
+    /// A copy of memory was begun on a CPU that does it in the other way: it begins anew.
+    #[cold]
+    pub fn restart_copy(&mut self) {
+        let mut frame = Frame::user(self.pc as usize, self.sp as usize, 0);
+        frame.x = self.x.map(|register| register as usize);
+        frame.pstate = self.pstate as usize;
+        mops::restart(&mut frame, self.syndrome as usize);
+        self.x = frame.x.map(|register| register as u64);
+        (self.pc, self.pstate) = (frame.pc as u64, frame.pstate as u64);
     }
 
     /// One more instruction, then an exception for the debugger that steps it.

@@ -1,0 +1,40 @@
+//! Filters as programs hand them over (`struct sock_fprog`): for what a socket receives, and for
+//! their own system calls.
+
+use super::current;
+use crate::errno::{Errno, Result};
+use crate::mm::user::UserPtr;
+use alloc::vec::Vec;
+use bpf::Instruction;
+
+/// Bytes of the structure as the current program lays it out: a count, and behind as many bytes as
+/// an address has, the address of the instructions.
+pub fn size() -> usize {
+    if current().arch.is_compat() { 8 } else { 16 }
+}
+
+/// Reads the instructions that the structure tells of.
+///
+/// # Errors
+/// EINVAL: it is none, or there are none or too many. EFAULT, ENOMEM.
+pub fn read(structure: &[u8]) -> Result<Vec<Instruction>> {
+    let (count, address) = structure.split_at(structure.len() / 2);
+    let (&count, _) = count.split_first_chunk().ok_or(Errno::EINVAL)?;
+    let len = usize::from(u16::from_ne_bytes(count));
+    let mut start = [0; size_of::<usize>()];
+    start[..address.len()].copy_from_slice(address);
+    let start = usize::from_le_bytes(start);
+    if len == 0 || len > bpf::LONGEST || start == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let words = UserPtr::<[u32; 2]>::new(start).read_vec(len)?;
+    let mut program = Vec::new();
+    program.try_reserve_exact(len).map_err(|_| Errno::ENOMEM)?;
+    program.extend(words.iter().map(|&[what, k]| Instruction {
+        code: what as u16,
+        if_true: (what >> 16) as u8,
+        if_false: (what >> 24) as u8,
+        k,
+    }));
+    Ok(program)
+}

@@ -1,0 +1,4 @@
+#: program kvm
+#: hypervisor
+#: machine max-el2
+kvm copies
