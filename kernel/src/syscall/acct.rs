@@ -5,6 +5,7 @@ use super::path;
 use crate::errno::{Errno, Result};
 use crate::fs::file::OpenFlags;
 use crate::fs::inode::Kind;
+use crate::fs::mount;
 use crate::task::{acct as accounting, require};
 use linux_raw_sys::general::{
     AT_FDCWD, CAP_SYS_PACCT, O_APPEND, O_LARGEFILE, O_WRONLY, PROC_SUPER_MAGIC, SYSFS_MAGIC,
@@ -20,17 +21,22 @@ pub fn acct(name: usize) -> Result<usize> {
     let flags = OpenFlags(O_WRONLY | O_APPEND | O_LARGEFILE);
     let place = path::resolve(AT_FDCWD, name, 0)?;
     check_open(&place, flags)?;
-    let kind = place.mount().map_or(0, |mount| mount.fs().stat().magic);
+    let mount = place.mount().cloned();
+    let place = match mount {
+        Some(_) => mount::internal(&place)?,
+        None => place,
+    };
     let file = open_checked(place, flags)?;
     if file.dentry().kind() != Kind::Regular {
         return Err(Errno::EACCES);
     }
+    let mount = mount.ok_or(Errno::EINVAL)?;
     if [PROC_SUPER_MAGIC, SYSFS_MAGIC]
         .map(u64::from)
-        .contains(&kind)
+        .contains(&mount.fs().stat().magic)
     {
         return Err(Errno::EINVAL);
     }
-    accounting::turn(Some(file))?;
+    accounting::turn(Some((file, &mount)))?;
     Ok(0)
 }

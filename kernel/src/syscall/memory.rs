@@ -138,7 +138,7 @@ pub fn mmap(
 #[cold]
 fn map_droppable(addr: usize, len: usize, prot: u32, flags: u32) -> Result<usize> {
     let is_it = flags & MAP_TYPE == MAP_DROPPABLE;
-    if !is_it || flags & (MAP_GROWSDOWN | MAP_LOCKED) != 0 {
+    if !is_it || flags & (MAP_GROWSDOWN | MAP_HUGETLB | MAP_LOCKED) != 0 {
         return Err(Errno::EINVAL);
     }
     task::droppable::announce();
@@ -679,7 +679,7 @@ pub fn process_madvise<L: Layout>(
     };
     let mut total = 0;
     for piece in pieces {
-        let done = pages(piece.base, piece.len).and_then(advise);
+        let done = pages(uaccess::untagged(piece.base), piece.len).and_then(advise);
         match done {
             Ok(()) => total += piece.len,
             Err(error) if total == 0 => return Err(error),

@@ -10,12 +10,12 @@ use super::work_queue::{self, Link, Work};
 use super::{Process, Thread, clock, current};
 use crate::arch::time;
 use crate::fs::io::Source as Bytes;
-use crate::fs::mount::Mount;
+use crate::fs::mount::{Mount, Super};
 use crate::fs::{File, tty};
 use crate::mm::heap::try_arc;
 use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::sync::Mutex;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -71,6 +71,9 @@ fn compressed(value: u64) -> u16 {
             value >>= 3;
             power += 1;
         }
+    }
+    if power > 7 {
+        return u16::MAX;
     }
     (power << 13 | value) as u16
 }
@@ -141,6 +144,8 @@ pub static LIMITS: [AtomicI32; 3] = [AtomicI32::new(4), AtomicI32::new(2), Atomi
 /// A file of records.
 struct Accounting {
     file: Arc<File>,
+    /// Where it was found. The file itself is on a mount that nobody sees.
+    mount: Weak<Mount>,
     state: Mutex<State>,
 }
 
@@ -182,7 +187,7 @@ impl Accounting {
 }
 
 /// A record that is to be written.
-struct Entry {
+pub(super) struct Entry {
     link: Link,
     record: Record,
     /// Where, until it is written: who waits for that may take the file's mount away.
@@ -208,18 +213,24 @@ impl Work for Entry {
     }
 }
 
-/// Has a record written, and waits for that. Without memory it is lost.
-fn write(accounting: Arc<Accounting>, record: Record) {
-    let entry = try_arc(Entry {
-        link: Link::default(),
-        record,
-        accounting: Mutex::new(Some(accounting)),
-        done: AtomicBool::new(false),
-        writes: WaitQueue::new(),
-    });
-    if let Ok(entry) = entry {
-        work_queue::queue(entry.clone());
-        entry.writes.wait(|| entry.done.load(Acquire));
+impl Entry {
+    /// One for `accounting`. Without memory the record is lost.
+    fn new(accounting: Arc<Accounting>, record: Record) -> Option<Arc<Self>> {
+        let entry = Entry {
+            link: Link::default(),
+            record,
+            accounting: Mutex::new(Some(accounting)),
+            done: AtomicBool::new(false),
+            writes: WaitQueue::new(),
+        };
+        try_arc(entry).ok()
+    }
+
+    /// Has it written, and waits for that.
+    #[cold]
+    pub(super) fn write(self: Arc<Self>) {
+        work_queue::queue(self.clone());
+        self.writes.wait(|| self.done.load(Acquire));
     }
 }
 
@@ -232,45 +243,63 @@ pub(super) fn is_on() -> bool {
     ON.load(Relaxed)
 }
 
-/// The current process has ended, and had that memory.
+/// The record of the current process, which has ended and had that memory. It is written when the
+/// memory is given back, for which others may wait.
 #[cold]
 #[inline(never)]
-pub(super) fn end_process(process: &Process, space: Option<&AddressSpace>) {
-    let accounting = CURRENT.lock().clone();
-    if let Some(accounting) = accounting {
-        write(accounting, Record::of_ended(process, space));
-    }
+pub(super) fn end_process(process: &Process, space: Option<&AddressSpace>) -> Option<Arc<Entry>> {
+    let accounting = CURRENT.lock().clone()?;
+    Entry::new(accounting, Record::of_ended(process, space))
 }
 
-/// From now on records go to `file`, or nowhere. The file that they went to gets one of the current
+/// From now on records go to a file, found on a mount, or nowhere. The file that they went to gets one of the current
 /// process, as on Linux.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn turn(file: Option<Arc<File>>) -> crate::errno::Result<()> {
+pub fn turn(file: Option<(Arc<File>, &Arc<Mount>)>) -> crate::errno::Result<()> {
     let state = Mutex::new(State {
         active: false,
         check: 0,
     });
-    let new = file
-        .map(|file| try_arc(Accounting { file, state }))
-        .transpose()?;
-    ON.store(new.is_some(), Relaxed);
-    let old = core::mem::replace(&mut *CURRENT.lock(), new);
-    if let Some(old) = old {
-        write(old, Record::new(current().process()));
-    }
+    let new = file.map(|(file, mount)| {
+        let mount = Arc::downgrade(mount);
+        try_arc(Accounting { file, mount, state })
+    });
+    replace(new.transpose()?, |_| true);
     Ok(())
 }
 
-/// `mount` is to end: it is not in use for the sake of records.
+/// Records go to `new` from now on, if what there is is `wanted` to go.
+fn replace(new: Option<Arc<Accounting>>, wanted: impl FnOnce(&Accounting) -> bool) {
+    let mut place = CURRENT.lock();
+    if place.as_deref().is_some_and(|old| !wanted(old)) {
+        return;
+    }
+    ON.store(new.is_some(), Relaxed);
+    let old = core::mem::replace(&mut *place, new);
+    drop(place);
+    let record = Record::new(current().process());
+    if let Some(entry) = old.and_then(|old| Entry::new(old, record)) {
+        entry.write();
+    }
+}
+
+/// `mount` has ended: no records go to a file that was found there.
 pub fn leave_mount(mount: &Arc<Mount>) {
-    let is_there = |accounting: &Arc<Accounting>| {
-        let on = accounting.file.path().mount();
-        on.is_some_and(|on| Arc::ptr_eq(on, mount))
+    if is_on() {
+        replace(None, |old| old.mount.as_ptr() == Arc::as_ptr(mount));
+    }
+}
+
+/// A file system is to be read alone: no records go there.
+pub fn leave_file_system(fs: &Super) {
+    let is_there = |old: &Accounting| {
+        let on = old.file.path().mount();
+        on.is_some_and(|on| core::ptr::eq(on.fs(), fs))
     };
-    if is_on() && CURRENT.lock().as_ref().is_some_and(is_there) {
-        _ = turn(None);
+    if is_on() {
+        replace(None, is_there);
     }
 }
 
@@ -278,7 +307,7 @@ pub fn leave_mount(mount: &Arc<Mount>) {
 crate::selftest! {
     fn numbers_are_compressed_as_linux_does() {
         assert_eq!([0, 8191, 8192, 8195, 8196].map(compressed), [0, 8191, 0x2400, 0x2400, 0x2401]);
-        assert_eq!(compressed(65535), 0x4400);
+        assert_eq!([65535, 1 << 34, u64::MAX].map(compressed), [0x4400, 0xffff, 0xffff]);
         assert_eq!([0, 1, 3, 1 << 24 | 1].map(float), [0, 0x3f80_0000, 0x4040_0000, 0x4b80_0000]);
     }
 }

@@ -48,13 +48,17 @@ pub fn exit_thread() -> ! {
     thread.drop_files();
     thread.seccomp.leave();
     let last = process.remove_thread(thread, space.as_deref().map(|space| &**space));
-    if last && acct::is_on() {
-        acct::end_process(process, space.as_deref().map(|space| &**space));
-    }
+    let record = match last && acct::is_on() {
+        true => acct::end_process(process, space.as_deref().map(|space| &**space)),
+        false => None,
+    };
     // With the last use the memory goes, while others can run.
     drop(space);
     pid_table::remove_thread(thread.tid());
     futex::release_locks();
+    if let Some(record) = record {
+        record.write();
+    }
     ptrace::end_of_thread(status, last);
     if last {
         process.set_exit_status(0);

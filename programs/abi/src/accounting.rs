@@ -225,10 +225,32 @@ unsafe fn unmounted() {
         _ = fs::write("/tmp/there/file", "");
         tell("on", acct("/tmp/there/file"));
         in_child(|| ());
-        println!("{}", fs::read("/tmp/there/file").unwrap_or_default().len());
+        let len = || fs::read("/tmp/there/file").unwrap_or_default().len();
+        println!("{}", len());
+        let held = libc::open(there.as_ptr(), libc::O_RDONLY);
+        tell("in use", libc::umount2(there.as_ptr(), 0));
+        in_child(|| ());
+        println!("goes on: {}", len());
+        libc::close(held);
+        tell("expires", libc::umount2(there.as_ptr(), libc::MNT_EXPIRE));
+        in_child(|| ());
+        println!("goes on: {}", len());
+        let remount = |flags| {
+            let (none, kind) = (c"none".as_ptr(), c"tmpfs".as_ptr());
+            libc::mount(none, there.as_ptr(), kind, flags, ptr::null())
+        };
+        tell("read only", remount(libc::MS_REMOUNT | libc::MS_RDONLY));
+        in_child(|| ());
+        println!("no more: {}", len());
+        tell("to be written", remount(libc::MS_REMOUNT));
+        in_child(|| ());
+        println!("no more: {}", len());
+        tell("on again", acct("/tmp/there/file"));
         tell("unmount", libc::umount2(there.as_ptr(), 0));
         in_child(|| ());
         tell("off", off());
+        let memory = libc::memfd_create(c"records".as_ptr(), 0);
+        tell("a memfd", acct(&format!("/proc/self/fd/{memory}")));
         _ = fs::remove_dir("/tmp/there");
         _ = fs::remove_file(FILE);
         _ = fs::remove_file("/tmp/others");

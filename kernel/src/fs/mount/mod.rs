@@ -225,6 +225,17 @@ fn detach(mount: &Mount) {
     }
 }
 
+/// The place at `path` on a mount that is in no tree, for a file that shall not keep its mount from
+/// ending (Linux's mnt_clone_internal).
+///
+/// # Errors
+/// EINVAL where nothing is mounted; ENOMEM.
+pub fn internal(path: &Path) -> Result<Path> {
+    let mount = path.mount().ok_or(Errno::EINVAL)?;
+    let copy = mount.copy(mount.root())?;
+    Ok(Path::root_of(copy).step(path.dentry().clone()))
+}
+
 /// Mounts a file system of `kind` on a directory, with flags (MS_*) and options such as `size=1m`.
 pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8]) -> Result<()> {
     let fs = Super::of_kind(kind, options, flags)?;
@@ -236,6 +247,9 @@ pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8
 /// Gives the file system mounted at `path`, and this mount of it, other flags and options; EINVAL
 /// where none is.
 pub fn remount(path: &Path, flags: u32, options: &[u8]) -> Result<()> {
+    if flags & MS_RDONLY != 0 {
+        acct::leave_file_system(mounted_at(path)?.fs());
+    }
     let tree = TREE.lock();
     let mount = mounted_at(path)?;
     let all = mount.fs.configure(options, flags)?;
@@ -375,7 +389,6 @@ pub fn move_to(from: &Path, target: Path) -> Result<()> {
 pub fn unmount(path: Path, flags: u32) -> Result<()> {
     /// The holders of a mount that nobody uses: the tree, the dentry that it covers, and `path`.
     const HOLDERS: usize = 3;
-    acct::leave_mount(mounted_at(&path)?);
     let mut tree = TREE.lock();
     let mount = mounted_at(&path)?;
     if mount.place.lock().is_none() {
@@ -392,6 +405,7 @@ pub fn unmount(path: Path, flags: u32) -> Result<()> {
     let below = below(&tree, mount)?;
     take_out(&mut tree, mount)?;
     drop(tree);
+    below.iter().chain([mount]).for_each(acct::leave_mount);
     // The last reference to the file system may be dropped here, with no lock held.
     drop(path);
     for mount in below {

@@ -160,6 +160,8 @@ impl Place {
             return Ok(());
         }
         let (at, given) = match &*self.bound.lock() {
+            // The number of a port that was given back is of use to getsockname(2) alone.
+            Some(bound) if !bound.given[1] => (SocketAddr::new(bound.local.ip(), 0), bound.given),
             Some(bound) => (bound.local, bound.given),
             None => (SocketAddr::new(ip, 0), [false; 2]),
         };

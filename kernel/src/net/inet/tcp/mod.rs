@@ -375,6 +375,9 @@ impl Socket for Tcp {
     }
 
     fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
+        if self.link().is_some() {
+            return Err(Errno::EINVAL);
+        }
         let weak = Arc::downgrade(&self);
         let how = self.options.binding();
         self.place.bind(address, &self.base, how, weak)
