@@ -252,8 +252,8 @@ pub(super) fn end_process(process: &Process, space: Option<&AddressSpace>) -> Op
     Entry::new(accounting, Record::of_ended(process, space))
 }
 
-/// From now on records go to a file, found on a mount, or nowhere. The file that they went to gets one of the current
-/// process, as on Linux.
+/// From now on records go to a file, found on a mount, or nowhere. The file that they went to gets
+/// one of the current process, as on Linux.
 ///
 /// # Errors
 /// ENOMEM.

@@ -155,8 +155,8 @@ impl Data {
         self.insert(index, fresh, may_grow)
     }
 
-    /// Puts `fresh` where there was a hole, and returns the page that is there now. ENXIO beyond the
-    /// file's end, unless it `may_grow`.
+    /// Puts `fresh` where there was a hole, and returns the page that is there now. ENXIO beyond
+    /// the file's end, unless it `may_grow`.
     fn insert(&self, index: usize, fresh: FrameRef, may_grow: bool) -> Result<FrameRef> {
         let mut pages = self.pages.lock();
         if let Some(page) = pages.get(index) {
