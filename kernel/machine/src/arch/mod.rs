@@ -1,6 +1,8 @@
 //! The border between the kernel and its hardware: the architectures offer the same names.
 
 mod above;
+#[cfg(not(all(target_arch = "aarch64", target_os = "none")))]
+mod absent;
 #[cfg(target_os = "none")]
 mod boot_stack;
 pub mod branch;
@@ -34,6 +36,8 @@ pub mod vdso;
 pub mod virt;
 pub mod work;
 
+#[cfg(not(all(target_arch = "aarch64", target_os = "none")))]
+pub use absent::*;
 pub use compat_info::{InfoKind, compat_info, info_kind, native_info};
 pub use syscall::{Call, Syscall, SyscallTable};
 

@@ -1,0 +1,38 @@
+//! What arm64 has, on architectures that have none of it.
+
+use crate::errno::{Errno, Result};
+use crate::mm::vma::Rights;
+
+/// Whether tables of system calls hold those of 32-bit programs.
+pub const COMPAT_CALLS: bool = false;
+/// Instructions that the kernel executes for programs where it is told to.
+pub static EMULATIONS: &[super::emulation::Emulation] = &[];
+
+/// Those of mmap(2)'s bits of protection that only this architecture has: none.
+#[inline(always)]
+pub const fn specific_prot(_prot: u32) -> u32 {
+    0
+}
+
+/// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a
+/// bit that this machine has no use for.
+pub fn specific_rights(prot: u32) -> Option<Rights> {
+    (prot == 0).then_some(Rights::NONE)
+}
+
+/// Whether pages of programs can be guarded.
+#[inline(always)]
+pub fn has_guarded_pages() -> bool {
+    false
+}
+
+/// Type and bit of the ELF property of a program whose pages are to be guarded: none.
+pub const GUARD_PROPERTY: Option<(u32, u32)> = None;
+
+/// Which keys of pointer authentication are on (PR_PAC_SET_ENABLED_KEYS).
+///
+/// # Errors
+/// EINVAL: there is none.
+pub fn set_enabled_keys(_which: usize, _enabled: usize) -> Result<usize> {
+    Err(Errno::EINVAL)
+}
