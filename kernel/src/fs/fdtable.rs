@@ -67,10 +67,14 @@ impl Slots {
     /// Makes room for a descriptor.
     #[cold]
     fn grow(&mut self, fd: usize) -> Result<()> {
-        self.used.reach(fd + 1)?;
         let (slots, len) = match (fd / PART).checked_sub(1) {
-            None => (&mut self.slots, fd + 1),
+            None => {
+                self.used.reach(fd + 1)?;
+                (&mut self.slots, fd + 1)
+            }
             Some(part) => {
+                // A part has room for all of its descriptors at once.
+                self.used.reach((fd / PART + 1) * PART)?;
                 let more = (part + 1).saturating_sub(self.parts.len());
                 self.parts.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
                 let len = self.parts.len() + more;

@@ -1,9 +1,11 @@
 //! Memory that may be lost where there is little (MAP_DROPPABLE).
 
-use super::pid_table;
-use super::sched::cond_resched_killable;
+use super::sched::cond_resched;
+use super::{current, pid_table};
 use crate::errno::Errno;
+use crate::mm::AddressSpace;
 use crate::mm::vma::{Flags, Vma};
+use crate::sync::Mutex;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// How such memory is: nobody inherits it, it is in no core file, and it promises nothing.
@@ -24,35 +26,61 @@ fn may_go(vma: &Vma) -> bool {
     vma.flags.has(Flags::DROPPABLE) && !vma.flags.has(Flags::LOCKED)
 }
 
-/// Empties all that there is, for one caller at a time; whether that gave memory back. It may let
-/// others run.
-pub(super) fn drop_all() -> bool {
+/// How many processes and VMAs are looked at before another process is ended: a user may have
+/// millions.
+const LOOKS: usize = 4096;
+
+/// Where the last look ended: a process, and an address in its memory.
+static NEXT: Mutex<(i32, usize)> = Mutex::new((1, 0));
+
+/// Empties what it comes to of all that there is, for one caller at a time; whether that gave memory
+/// back. It may let others run.
+pub(super) fn drop_some() -> bool {
     if !ANY.load(Relaxed) {
         return false;
     }
-    let (mut next, mut pages) = (1, 0);
-    while let Some(process) = pid_table::next_process(next) {
-        next = process.pid() + 1;
-        let thread = process.find_thread(|_| true);
-        let Some(space) = thread.and_then(|thread| thread.space()) else {
+    let (mut pid, mut at) = *NEXT.lock();
+    let (mut pages, mut wrapped) = (0, false);
+    let mut looks = 0..LOOKS;
+    while looks.next().is_some() && !current().must_die() {
+        let Some(process) = pid_table::next_process(pid) else {
+            (pid, at) = (1, 0);
+            if core::mem::replace(&mut wrapped, true) {
+                break;
+            }
             continue;
         };
-        for vma in space.vmas().filter(may_go) {
-            // Meanwhile something else may be there.
-            let check = |vma: &Vma| {
-                if may_go(vma) {
-                    Ok(())
-                } else {
-                    Err(Errno::EINVAL)
-                }
-            };
-            let before = space.size().resident;
-            _ = space.discard(vma.range(), check);
-            pages += before.saturating_sub(space.size().resident);
-            if cond_resched_killable().is_err() {
-                return true;
-            }
+        if process.pid() != pid {
+            (pid, at) = (process.pid(), 0);
         }
+        let thread = process.find_thread(|_| true);
+        let space = thread.and_then(|thread| thread.space());
+        let space = space.filter(|space| space.totals().droppable > 0);
+        while let Some(space) = &space
+            && let Some(vma) = space.vma_after(at)
+            && looks.next().is_some()
+        {
+            at = vma.end;
+            pages += drop_vma(space, &vma);
+        }
+        if looks.is_empty() {
+            break;
+        }
+        (pid, at) = (pid + 1, 0);
     }
+    *NEXT.lock() = (pid, at);
     pages > 0
+}
+
+/// Empties a VMA, if it may be; how many pages that gave back.
+fn drop_vma(space: &AddressSpace, vma: &Vma) -> usize {
+    cond_resched();
+    if !may_go(vma) {
+        return 0;
+    }
+    // Meanwhile something else may be there.
+    let check = |vma: &Vma| may_go(vma).then_some(()).ok_or(Errno::EINVAL);
+    let before = space.size().resident;
+    _ = space.discard(vma.range(), check);
+    before.saturating_sub(space.size().resident)
 }

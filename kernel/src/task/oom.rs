@@ -125,7 +125,7 @@ fn free_some(more: bool) -> bool {
     if CHOOSING.swap(true, Acquire) {
         return true;
     }
-    let freed = droppable::drop_all() || choose(more);
+    let freed = droppable::drop_some() || choose(more);
     CHOOSING.store(false, Release);
     freed
 }

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::thread;
 
-use crate::{tell, tell_ok};
+use crate::{in_child, tell, tell_end, tell_ok};
 
 const PAGE: usize = 4096;
 
@@ -99,6 +99,31 @@ unsafe fn promised() {
         libc::close(first);
         libc::close(second);
         tell("umount", libc::umount(place.as_ptr()));
+        // Beyond the end the same is asked, whether the size is kept or not.
+        let sealed = libc::memfd_create(c"sealed".as_ptr(), libc::MFD_ALLOW_SEALING);
+        let keeps = libc::FALLOC_FL_KEEP_SIZE;
+        tell(
+            "F_SEAL_GROW",
+            libc::fcntl(sealed, libc::F_ADD_SEALS, libc::F_SEAL_GROW),
+        );
+        tell("beyond the end", libc::fallocate(sealed, keeps, 0, 1));
+        tell_end(
+            "a limit",
+            in_child(|| {
+                let limit = libc::rlimit {
+                    rlim_cur: PAGE as u64,
+                    rlim_max: PAGE as u64,
+                };
+                libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
+                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+                let limited = file();
+                tell("within", libc::fallocate(limited, keeps, 0, PAGE as i64));
+                tell(
+                    "beyond",
+                    libc::fallocate(limited, keeps, 0, PAGE as i64 + 1),
+                );
+            }),
+        );
     }
 }
 

@@ -38,8 +38,8 @@ unsafe fn many_descriptors() {
         };
         tell("limit", libc::setrlimit(libc::RLIMIT_NOFILE, &limit));
         let is_open = |fd| libc::fcntl(fd, libc::F_GETFD);
-        // More than Stile allocates in one piece.
-        let places = [65_535, 65_536, 262_144, 700_000, MOST - 1];
+        // More than Stile allocates in one piece; several in one of its parts.
+        let places = [65_535, 65_536, 65_600, 131_071, 262_144, 700_000, MOST - 1];
         for fd in places {
             println!("dup to {fd}: {}", libc::dup2(0, fd) == fd);
         }

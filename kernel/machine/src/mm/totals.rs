@@ -14,6 +14,8 @@ pub struct Totals {
     pub accounted: usize,
     /// In those that are locked (`locked_vm`).
     pub locked: usize,
+    /// In those that may be emptied where memory is short (MAP_DROPPABLE).
+    pub droppable: usize,
     /// In private ones that may be written, stacks (`data_vm`, `stack_vm`), what is executed
     /// (`exec_vm`), and others.
     by_kind: [usize; 4],
@@ -70,6 +72,7 @@ impl Totals {
             most: 0,
             accounted: 0,
             locked: 0,
+            droppable: 0,
             by_kind: [0; 4],
         }
     }
@@ -101,6 +104,7 @@ impl Totals {
         self.all += bytes;
         self.accounted += of(Flags::ACCOUNT);
         self.locked += of(Flags::LOCKED);
+        self.droppable += of(Flags::DROPPABLE);
         self.by_kind[kind(vma.flags, vma.rights)] += bytes;
     }
 
@@ -112,6 +116,7 @@ impl Totals {
         self.all -= bytes;
         self.accounted -= of(Flags::ACCOUNT);
         self.locked -= of(Flags::LOCKED);
+        self.droppable -= of(Flags::DROPPABLE);
         self.by_kind[kind(vma.flags, vma.rights)] -= bytes;
     }
 

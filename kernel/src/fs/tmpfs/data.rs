@@ -335,11 +335,8 @@ impl Data {
             .checked_add(len)
             .filter(|&end| end <= i64::MAX as u64)
             .ok_or(Errno::EFBIG)?;
-        self.check_resize(if grow {
-            end.max(self.size())
-        } else {
-            self.size()
-        })?;
+        // Also where it keeps its size, as on Linux.
+        self.check_resize(end.max(self.size()))?;
         let indices = (offset / PAGE_SIZE as u64) as usize..super::pages(end) as usize;
         // What cannot be is refused before any page is looked for.
         self.check_room(indices.len().saturating_sub(self.occupied() as usize))?;

@@ -567,7 +567,7 @@ impl FileOps for Node {
         match mode & !FALLOC_FL_KEEP_SIZE {
             0 => {
                 let end = offset.saturating_add(len);
-                if !keep && end > data.size() {
+                if end > data.size() {
                     check_limit(end)?;
                 }
                 data.allocate(offset, len, !keep)?;
