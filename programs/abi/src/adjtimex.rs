@@ -307,6 +307,8 @@ pub fn run_leaps() {
         }
         let (state, told) = found;
         let (second, leapt) = (told.time.tv_sec.rem_euclid(DAY), told.tai - tai);
+        // The clocks themselves leap a moment later.
+        thread::sleep(Duration::from_millis(50));
         let ahead = now(CLOCK_TAI) - now(CLOCK_REALTIME);
         let ahead = (ahead + SECOND / 2).div_euclid(SECOND);
         println!("{what}: {state} at {second}, TAI {leapt:+}, ahead by {ahead}");
