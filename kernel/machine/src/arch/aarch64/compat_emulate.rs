@@ -79,15 +79,14 @@ pub(super) const HOOKS: [Hook; 5] = [
     hook(2, [0x0fb0_0ff0, 0x0100_0090], ARM, swap),
 ];
 
-/// The instruction that a 32-bit program came to: in Thumb's of 32 bits the first half is the upper
-/// one.
-pub(super) fn instruction(frame: &Frame) -> Result<u32, Faulted> {
+/// The instruction at `pc`, of Thumb's set or Arm's as `state` (PSTATE) says: in Thumb's of 32 bits
+/// the first half is the upper one.
+pub(super) fn instruction(pc: usize, state: usize) -> Result<u32, Faulted> {
     let half = |at: usize| {
         let word = uaccess::load_instruction(at & !3)?;
         Ok(word >> (8 * (at & 2)) & 0xffff)
     };
-    let pc = frame.pc();
-    if frame.pstate & pstate::THUMB == 0 {
+    if state & pstate::THUMB == 0 {
         return if pc.is_multiple_of(4) {
             uaccess::load_u32(pc)
         } else {

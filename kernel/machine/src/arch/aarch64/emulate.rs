@@ -133,13 +133,14 @@ impl Hook {
 
 /// An undefined instruction. Returns false if it stays undefined.
 pub(super) fn undefined(frame: &mut Frame) -> bool {
+    let (pc, state) = (frame.pc(), frame.pstate);
     if frame.is_compat() {
-        return undefined_compat(frame);
+        return undefined_compat(pc, state, frame);
     }
-    if !frame.pc().is_multiple_of(4) {
+    if !pc.is_multiple_of(4) {
         return false;
     }
-    match uaccess::load_instruction(frame.pc()) {
+    match uaccess::load_instruction(pc) {
         Ok(word) => look_up(frame, u32::from_le(word)),
         Err(_) => false,
     }
@@ -148,9 +149,9 @@ pub(super) fn undefined(frame: &mut Frame) -> bool {
 /// The same of a 32-bit program. Apart, so that the others' way needs no stack for it.
 #[cold]
 #[inline(never)]
-fn undefined_compat(frame: &mut Frame) -> bool {
+fn undefined_compat(pc: usize, state: usize, frame: &mut Frame) -> bool {
     // The instruction may be executed but not read, or is gone meanwhile.
-    compat_emulate::instruction(frame).is_ok_and(|word| look_up(frame, word))
+    compat_emulate::instruction(pc, state).is_ok_and(|word| look_up(frame, word))
 }
 
 #[cfg(feature = "selftest")]
