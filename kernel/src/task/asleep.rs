@@ -36,21 +36,19 @@ impl Thread {
         // Stopped, its way into the kernel and what it came for are noted; so where it ends.
         let is_noted = how & (state::STOPPED | state::TRACED) != 0 || self.must_die();
         let watched = self.is_watched() || self.process().is_traced();
-        self.arch.with_saved_frame(|frame| {
-            let call = if is_noted {
-                frame.stopped_call()
-            } else {
-                frame.sleeping_call(watched)
-            };
-            Sleep {
-                call,
-                sp: frame.sp(),
-            }
-        })
+        let frame = self.arch.saved_frame();
+        let call = match is_noted {
+            true => frame.stopped_call(),
+            false => frame.sleeping_call(watched),
+        };
+        Sleep {
+            call,
+            sp: frame.sp(),
+        }
     }
 
-    /// Whom the code that it sleeps in returns to, the innermost first, as many as there is room
-    /// for; how many.
+    /// Fills `room` with the return addresses on the stack that it sleeps on, the innermost first;
+    /// one of a call that has returned may be among them. Returns their number.
     pub fn callers(&self, room: &mut [usize]) -> usize {
         let found = self.while_asleep(|| self.arch.callers(room));
         found.unwrap_or(0)

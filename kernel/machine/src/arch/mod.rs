@@ -19,6 +19,7 @@ mod lang;
 pub mod mmio;
 #[cfg(not(all(target_arch = "aarch64", target_os = "none")))]
 mod numbered_frame;
+mod owner;
 mod prot;
 #[cfg(target_os = "none")]
 mod sites;

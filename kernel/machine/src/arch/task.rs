@@ -90,9 +90,10 @@ pub fn adopt<T: Task>(thread: Arc<T>) {
     unsafe { thread::adopt(state) };
 }
 
-/// Switches from the current thread to `next`, another one that no other CPU will switch to.
-/// Returns when something switches back, maybe on another CPU, with the thread that this CPU ran
-/// before. The CPU owns one count of the thread that it runs.
+/// Switches from the current thread to `next`, another one, which the scheduler gives to this CPU
+/// alone: while another CPU runs it, this waits. Returns when something switches back, maybe on
+/// another CPU, with the thread that this CPU ran before. The CPU owns one count of the thread that
+/// it runs.
 #[inline(always)]
 pub fn switch<T: Task>(next: Arc<T>) -> Arc<T> {
     let next = Arc::into_raw(next).cast::<ThreadState>();

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use super::mmu::VMALLOC;
-use super::{KERNEL_STACK_SIZE, boot_stack, ends_in_call};
+use super::{KERNEL_STACK_SIZE, ThreadState, boot_stack, ends_in_call};
 use crate::kallsyms::Return;
 
 /// Return addresses that are printed at most.
@@ -77,11 +77,30 @@ pub fn log_callers(sp: usize) {
         .for_each(|address| crate::log!("  called by {}", Return(address)));
 }
 
+impl ThreadState {
+    /// Fills `room` with the return addresses on the stack of a thread that sleeps, the innermost
+    /// first; one of a call that has returned may be among them. Returns their number.
+    ///
+    /// # Panics
+    /// If a CPU runs it, or looks into it already.
+    pub fn callers(&self, room: &mut [usize]) -> usize {
+        self.owner.look(|| {
+            // SAFETY: no CPU runs the thread, so that nobody writes its stack.
+            let callers = unsafe {
+                let (at, in_use) = self.place_in_kernel();
+                core::iter::once(at).chain(callers(in_use))
+            };
+            let filled = room.iter_mut().zip(callers);
+            filled.map(|(to, at)| *to = at).count()
+        })
+    }
+}
+
 /// The words of a stack that point behind a call.
 ///
 /// # Safety
 /// Nobody writes them meanwhile but what logs its own end.
-pub(super) unsafe fn callers(words: Range<usize>) -> impl Iterator<Item = usize> {
+unsafe fn callers(words: Range<usize>) -> impl Iterator<Item = usize> {
     let words = words.start.next_multiple_of(size_of::<usize>())..words.end;
     words.step_by(size_of::<usize>()).filter_map(|at| {
         // SAFETY: the caller's promise.

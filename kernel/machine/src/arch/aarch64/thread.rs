@@ -4,19 +4,21 @@ use alloc::boxed::Box;
 use core::arch::{asm, naked_asm};
 use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
 
 use super::branch::is_taken;
 use super::cpu::{self, Cpu};
 use super::entry;
 use super::fp::{self, FpState};
-use super::frame::{Frame, StackTop};
+use super::frame::{Frame, StackTop, pstate};
 use super::pauth::{self, Authentication};
 use super::points::{self, Points};
 use super::sve::{self, Image, Lengths};
 use super::sysreg::{read, write};
 use crate::arch::branch::Key;
-use crate::arch::{task, text};
+use crate::arch::owner::Owner;
+use crate::arch::task;
 use crate::errno::Result;
 use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep;
@@ -56,8 +58,7 @@ struct Context {
 pub struct ThreadState {
     /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
     pub work: AtomicU32,
-    /// Whether a CPU runs the thread, or has not yet saved its context.
-    running: AtomicBool,
+    pub(in crate::arch) owner: Owner,
     /// Bits of [`moved`].
     moved: AtomicU8,
     context: UnsafeCell<Context>,
@@ -82,8 +83,8 @@ pub struct ThreadState {
     _stack: Option<KernelStack>,
 }
 
-// SAFETY: the cells are touched by the CPU that runs the thread, which `running` makes one at a
-// time, or through `&mut`.
+// SAFETY: the cells are touched by the CPU that runs the thread, which `owner` makes one at a
+// time, by one that looks into it while none does, or through `&mut`.
 unsafe impl Sync for ThreadState {}
 // SAFETY: as above; nothing in it belongs to a CPU.
 unsafe impl Send for ThreadState {}
@@ -96,7 +97,7 @@ impl ThreadState {
         (x[0], x[1]) = (x19, x20);
         ThreadState {
             work: AtomicU32::new(0),
-            running: AtomicBool::new(false),
+            owner: Owner::nobody(),
             moved: AtomicU8::new(moved::NOT_FP),
             context: UnsafeCell::new(Context { x, lr, sp: top }),
             top,
@@ -164,8 +165,8 @@ impl ThreadState {
     /// The thread that this CPU has been running since it started, on the stack that it started on.
     /// Once per CPU.
     pub fn adopt_cpu() -> Self {
-        let state = Self::at(None, stack_top(cpu::this().start_stack.get()), 0, 0, 0);
-        state.running.store(true, Relaxed);
+        let mut state = Self::at(None, stack_top(cpu::this().start_stack.get()), 0, 0, 0);
+        state.owner = Owner::runs();
         state
     }
 
@@ -195,9 +196,9 @@ impl ThreadState {
         &self,
         f: impl FnOnce(&mut Authentication) -> R,
     ) -> R {
-        assert!(!self.is_running());
-        // SAFETY: as in `with_stopped_frame`.
-        f(unsafe { &mut *self.authentication() })
+        // SAFETY: inside the thread's stack; as in `with_stopped_frame`.
+        self.owner
+            .look(|| f(unsafe { &mut *self.authentication() }))
     }
 
     /// Loads what the current thread signs with after somebody else's keys were in this CPU.
@@ -207,9 +208,21 @@ impl ThreadState {
         }
     }
 
-    /// Whether a CPU runs the thread, or has not saved its context yet.
-    pub fn is_running(&self) -> bool {
-        self.running.load(Acquire)
+    /// Where the user registers are kept: at the top of the thread's stack, above all that is in
+    /// use.
+    pub(in crate::arch) fn frame_place(&self) -> *mut Frame {
+        // SAFETY: inside the thread's stack, which lives as long as it.
+        unsafe { &raw mut (*(self.top as *mut StackTop)).frame }
+    }
+
+    /// Where the thread goes on, and the part of its stack that is in use.
+    ///
+    /// # Safety
+    /// No CPU runs it: inside [`Owner::look`].
+    pub(in crate::arch) unsafe fn place_in_kernel(&self) -> (usize, Range<usize>) {
+        // SAFETY: only its switch writes the context.
+        let context = unsafe { &*self.context.get() };
+        (context.lr, context.sp..self.top)
     }
 
     /// The thread pointer of a thread that is not running, or of the current one.
@@ -232,8 +245,11 @@ impl ThreadState {
 
     /// Whether the program of a thread that does not run, or of the current one, has 32 bits.
     pub fn is_compat(&self) -> bool {
-        // SAFETY: the frame lies at the top of the stack, and nothing changes it meanwhile.
-        unsafe { (*(self.top as *const StackTop)).frame.is_compat() }
+        assert!(self.is_current() || !self.is_running());
+        // SAFETY: the frame lies at the top of the stack. One word is copied, which changes its
+        // width with another program only.
+        let pstate = unsafe { (&raw const (*(self.top as *const StackTop)).frame.pstate).read() };
+        pstate & pstate::AARCH32 != 0
     }
 
     /// The thread pointer of a 32-bit program.
@@ -352,9 +368,8 @@ impl ThreadState {
         &self,
         f: impl FnOnce(&mut Option<Box<Points>>) -> R,
     ) -> R {
-        assert!(!self.is_running());
         // SAFETY: as in `with_stopped_frame`.
-        f(unsafe { &mut *self.points.get() })
+        self.owner.look(|| f(unsafe { &mut *self.points.get() }))
     }
 
     /// Calls `f` with the current thread's image, whose registers are in this CPU. It must not
@@ -367,11 +382,13 @@ impl ThreadState {
 
     /// The lengths that a thread that does not run, or the current one, asked for.
     pub(super) fn sve_lengths(&self) -> Lengths {
+        assert!(self.is_current() || !self.is_running());
         self.sve_lengths.get()
     }
 
     /// Sets them.
     pub(super) fn set_sve_lengths(&self, lengths: Lengths) {
+        assert!(self.is_current() || !self.is_running());
         self.sve_lengths.set(lengths);
     }
 
@@ -387,59 +404,13 @@ impl ThreadState {
         self.fault.get()
     }
 
-    /// Calls `f` with the user registers of a thread that is stopped: the tracer holds the lock
-    /// without which nobody wakes it.
-    ///
-    /// # Panics
-    /// If it is running.
-    pub fn with_stopped_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
-        assert!(!self.is_running());
-        // SAFETY: the thread stays stopped, and its frame at the top of its stack is whole, since
-        // it stopped on its way to or from its program; whoever else looks into it takes the same
-        // lock.
-        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
-    }
-
-    /// Calls `f` with the user registers of the current thread, or of one that nobody lets run
-    /// meanwhile, as far as its way into the kernel saved them: what a call keeps is of no meaning.
-    ///
-    /// # Panics
-    /// If it runs elsewhere.
-    pub fn with_saved_frame<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
-        assert!(self.is_current() || !self.is_running());
-        // SAFETY: the frame lies at the top of the thread's stack, and who changes it is the thread
-        // itself or holds the lock that the caller has.
-        f(unsafe { &(*(self.top as *const StackTop)).frame })
-    }
-
-    /// Whom the code returns to in which a thread sleeps that nobody lets run meanwhile, the
-    /// innermost first; now and then also one of a call that has returned. As many as there is
-    /// room for; how many.
-    ///
-    /// # Panics
-    /// If it runs.
-    pub fn callers(&self, room: &mut [usize]) -> usize {
-        assert!(!self.is_running());
-        // SAFETY: the thread's own context and stack, which only it and its switch write.
-        let callers = unsafe {
-            let context = &*self.context.get();
-            let words = context.sp..self.top;
-            core::iter::once(context.lr).chain(text::callers(words))
-        };
-        room.iter_mut()
-            .zip(callers)
-            .map(|(to, at)| *to = at)
-            .count()
-    }
-
     /// As [`ThreadState::with_stopped_frame`], with the floating-point registers, which its next
     /// switch loads.
     pub(super) fn with_stopped_fp<R>(&self, f: impl FnOnce(&mut FpState) -> R) -> R {
-        assert!(!self.is_running());
-        self.fp_cpu.store(NO_CPU, Relaxed);
-        // SAFETY: as in `with_stopped_frame`.
-        let fp = unsafe { &mut *self.fp() };
-        self.with_stopped_sve(|image| {
+        self.owner.look(|| {
+            self.fp_cpu.store(NO_CPU, Relaxed);
+            // SAFETY: as in `with_stopped_frame`.
+            let (fp, image) = unsafe { (&mut *self.fp(), &mut *self.sve.get()) };
             if image.is_none() {
                 return f(fp);
             }
@@ -453,14 +424,15 @@ impl ThreadState {
     /// As [`ThreadState::with_stopped_frame`], with the registers of SVE: it uses them from now on
     /// if there are any.
     pub(super) fn with_stopped_sve<R>(&self, f: impl FnOnce(&mut Image) -> R) -> R {
-        assert!(!self.is_running());
-        // SAFETY: as in `with_stopped_frame`.
-        let image = unsafe { &mut *self.sve.get() };
-        let result = f(image);
-        let sve = if image.is_none() { 0 } else { moved::SVE };
-        self.moved
-            .store(self.moved.load(Relaxed) & !moved::SVE | sve, Relaxed);
-        result
+        self.owner.look(|| {
+            // SAFETY: as in `with_stopped_frame`.
+            let image = unsafe { &mut *self.sve.get() };
+            let result = f(image);
+            let sve = if image.is_none() { 0 } else { moved::SVE };
+            self.moved
+                .store(self.moved.load(Relaxed) & !moved::SVE | sve, Relaxed);
+            result
+        })
     }
 
     /// Saves what the program has in this CPU, which the thread leaves.
@@ -551,18 +523,8 @@ impl ThreadState {
         };
     }
 
-    /// Calls `f` with the current thread's user registers. They must be whole: in a system call
-    /// entered by `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
-    pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
-        assert!(self.is_current());
-        // SAFETY: the frame lies at the top of the current thread's stack, above all that is in
-        // use, and is this thread's alone; the closure cannot reach it a second time but through
-        // this function, which takes no reference of it out.
-        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
-    }
-
     #[inline(always)]
-    fn is_current(&self) -> bool {
+    pub(in crate::arch) fn is_current(&self) -> bool {
         core::ptr::eq(self, cpu::this().current.get())
     }
 }
@@ -578,42 +540,33 @@ fn stack_top(end: usize) -> usize {
 /// It is one of the kernel's [`Task`](task::Task)s, whole, which lives until the CPU leaves it.
 pub(in crate::arch) unsafe fn adopt(state: *const ThreadState) {
     let cpu = cpu::this();
-    cpu.current.set(state);
     // SAFETY: the caller's promise.
-    unsafe { &*state }.enter(cpu);
+    let thread = unsafe { &*state };
+    assert!(thread.is_running() && thread.top == stack_top(cpu.start_stack.get()));
+    cpu.current.set(state);
+    thread.enter(cpu);
 }
 
 /// Saves what the current thread has in this CPU, and goes on as `to`; returns when something
 /// switches back.
 ///
 /// # Safety
-/// Both are the kernel's [`Task`](task::Task)s, whole, which live until the switch is
-/// complete, and no other CPU switches to `to`.
+/// Both are the kernel's [`Task`](task::Task)s, whole, which live until the switch is complete.
 #[inline(always)]
 pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     let cpu = cpu::this();
     let previous = cpu.current.get();
-    assert!(!previous.is_null() && !core::ptr::eq(previous, to));
+    assert!(!previous.is_null());
     cpu.previous.set(previous);
     // SAFETY: the CPU still owns its count of the one, and the caller promises the other.
     let (previous, next) = unsafe { (&*previous, &*to) };
-    // The CPU that `next` ran on last may still be saving it.
-    while next.running.load(Acquire) {
-        core::hint::spin_loop();
-    }
-    next.running.store(true, Relaxed);
+    next.owner.run();
     previous.leave();
     cpu.current.set(to);
     next.enter(cpu);
     // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `at` or by this very
     // call.
-    unsafe {
-        switch_context(
-            previous.context.get(),
-            next.context.get(),
-            &previous.running,
-        )
-    }
+    unsafe { switch_context(previous.context.get(), next.context.get(), &previous.owner) }
 }
 
 /// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the
@@ -622,7 +575,7 @@ pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
 unsafe extern "C" fn switch_context(
     previous: *mut Context,
     next: *const Context,
-    running: *const AtomicBool,
+    owner: *const Owner,
 ) {
     naked_asm!(
         "mov x9, sp",
@@ -641,7 +594,7 @@ unsafe extern "C" fn switch_context(
         "ldp x29, x30, [x1, {x} + 80]",
         "ldr x9, [x1, {sp}]",
         "mov sp, x9",
-        "stlrb wzr, [x2]",
+        "stlr wzr, [x2]",
         "ret",
         x = const offset_of!(Context, x),
         sp = const offset_of!(Context, sp),

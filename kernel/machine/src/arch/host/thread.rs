@@ -6,12 +6,13 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use core::cell::{Cell, UnsafeCell};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::AtomicU32;
 
 use super::baton::{Baton, NoUnwind};
 use super::cpu;
 use super::frame::Frame;
 use super::program;
+use crate::arch::owner::Owner;
 use crate::arch::task;
 use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep;
@@ -33,8 +34,7 @@ enum Start {
 pub struct ThreadState {
     /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
     pub work: AtomicU32,
-    /// Whether a CPU runs the thread.
-    running: AtomicBool,
+    pub(in crate::arch) owner: Owner,
     start: Cell<Start>,
     baton: Arc<Baton>,
     frame: UnsafeCell<Frame>,
@@ -53,7 +53,7 @@ impl ThreadState {
     fn with(stack: Option<KernelStack>, start: Start) -> Self {
         ThreadState {
             work: AtomicU32::new(0),
-            running: AtomicBool::new(false),
+            owner: Owner::nobody(),
             start: Cell::new(start),
             baton: Arc::new(Baton::new()),
             frame: UnsafeCell::new(Frame::user(0, 0, 0)),
@@ -78,7 +78,7 @@ impl ThreadState {
     /// The thread that this CPU has been running since it started. Once.
     pub fn adopt_cpu() -> Self {
         let mut state = Self::with(None, Start::Begun);
-        *state.running.get_mut() = true;
+        state.owner = Owner::runs();
         state
     }
 
@@ -105,56 +105,26 @@ impl ThreadState {
 
     /// Sets the thread pointer of a thread that is not running yet, or of the current one.
     pub fn set_tls(&self, tls: usize) {
-        assert!(self.is_current() || !self.running.load(Relaxed));
-        // SAFETY: the frame is this thread's, and it is ours or does not run.
-        unsafe { (*self.frame.get()).set_tls(tls) };
+        match self.is_current() {
+            true => self.with_frame(|frame| frame.set_tls(tls)),
+            false => self.with_stopped_frame(|frame| frame.set_tls(tls)),
+        }
     }
 
     /// Zeroes the current thread's registers that a `Frame` does not hold: there are none.
     pub fn reset_user(&self) {}
 
-    /// Calls `f` with the user registers of a thread that is stopped: `task::ptrace` holds the lock
-    /// without which nobody wakes it.
-    ///
-    /// # Panics
-    /// If it is running.
-    pub fn with_stopped_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
-        assert!(!self.is_running());
-        // SAFETY: the thread stays stopped; whoever else looks into its frame takes the same lock.
-        f(unsafe { &mut *self.frame.get() })
-    }
-
-    /// Calls `f` with the user registers of the current thread, or of one that nobody lets run
-    /// meanwhile, as far as its way into the kernel saved them: what a call keeps is of no meaning.
-    ///
-    /// # Panics
-    /// If it runs elsewhere.
-    pub fn with_saved_frame<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
-        assert!(self.is_current() || !self.is_running());
-        // SAFETY: who changes it is the thread
-        // itself or holds the lock that the caller has.
-        f(unsafe { &*self.frame.get() })
-    }
-
-    /// Whom the code returns to in which a thread sleeps, which the host's debugger knows.
+    /// The return addresses on its stack, which the host's debugger knows: none.
     pub fn callers(&self, _room: &mut [usize]) -> usize {
         0
     }
 
-    /// Calls `f` with the current thread's user registers.
-    pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
-        assert!(self.is_current());
-        // SAFETY: the current thread's own; the closure cannot reach it a second time but through
-        // this function, which takes no reference of it out.
-        f(unsafe { &mut *self.frame.get() })
+    /// Where the user registers are kept.
+    pub(in crate::arch) fn frame_place(&self) -> *mut Frame {
+        self.frame.get()
     }
 
-    /// Whether a CPU runs the thread.
-    pub fn is_running(&self) -> bool {
-        self.running.load(Acquire)
-    }
-
-    fn is_current(&self) -> bool {
+    pub(in crate::arch) fn is_current(&self) -> bool {
         core::ptr::eq(self, cpu::this().current.get())
     }
 }
@@ -165,6 +135,8 @@ impl ThreadState {
 /// # Safety
 /// It is one of the kernel's [`Task`](task::Task)s, whole, which lives until the CPU leaves it.
 pub(in crate::arch) unsafe fn adopt(state: *const ThreadState) {
+    // SAFETY: the caller's promise.
+    assert!(unsafe { &*state }.is_running());
     cpu::this().current.set(state);
 }
 
@@ -177,11 +149,11 @@ pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     let previous = task::state();
     // SAFETY: the caller's promise.
     let next = unsafe { &*to };
-    next.running.store(true, Relaxed);
+    next.owner.run();
     cpu.previous.set(cpu.current.replace(to));
     // The thread may end before this call returns, or without that.
     let own = previous.baton.clone();
-    previous.running.store(false, Release);
+    previous.owner.leave();
     match next.start.replace(Start::Begun) {
         Start::Begun => next.baton.give(),
         start => host_thread(move || begin(start)),

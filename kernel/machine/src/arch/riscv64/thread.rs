@@ -5,12 +5,14 @@ extern crate alloc;
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::ops::Range;
+use core::sync::atomic::AtomicU32;
 
 use super::cpu::{self, Cpu};
 use super::frame::{Frame, StackTop};
 use super::{entry, units};
-use crate::arch::{task, text};
+use crate::arch::owner::Owner;
+use crate::arch::task;
 use crate::mm::vmalloc::KernelStack;
 use crate::sync::lockdep;
 use crate::upcall;
@@ -33,8 +35,7 @@ struct Context {
 pub struct ThreadState {
     /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
     pub work: AtomicU32,
-    /// Whether a CPU runs the thread, or has not yet saved its context.
-    running: AtomicBool,
+    pub(in crate::arch) owner: Owner,
     context: UnsafeCell<Context>,
     /// Address of the `StackTop`.
     top: usize,
@@ -45,20 +46,20 @@ pub struct ThreadState {
     _stack: Option<KernelStack>,
 }
 
-// SAFETY: the cells are touched by the CPU that runs the thread, which `running` makes one at a
-// time, or through `&mut`.
+// SAFETY: the cells are touched by the CPU that runs the thread, which `owner` makes one at a
+// time, by one that looks into it while none does, or through `&mut`.
 unsafe impl Sync for ThreadState {}
 // SAFETY: as above; nothing in it belongs to a CPU.
 unsafe impl Send for ThreadState {}
 
 impl ThreadState {
     fn with(stack: Option<KernelStack>, end: usize, entry: usize, argument: usize) -> Self {
-        let top = end - size_of::<StackTop>();
+        let top = stack_top(end);
         let mut s = [0; 12];
         (s[1], s[2]) = (entry, argument);
         ThreadState {
             work: AtomicU32::new(0),
-            running: AtomicBool::new(false),
+            owner: Owner::nobody(),
             context: UnsafeCell::new(Context {
                 ra: start as *const () as usize,
                 sp: top,
@@ -104,7 +105,7 @@ impl ThreadState {
     /// Once per CPU.
     pub fn adopt_cpu() -> Self {
         let mut state = Self::with(None, cpu::this().start_stack.get(), 0, 0);
-        *state.running.get_mut() = true;
+        state.owner = Owner::runs();
         state
     }
 
@@ -131,9 +132,10 @@ impl ThreadState {
 
     /// Sets the thread pointer of a thread that is not running yet, or of the current one.
     pub fn set_tls(&self, tls: usize) {
-        assert!(self.is_current() || !self.running.load(Relaxed));
-        // SAFETY: the frame is this thread's, and it is ours or does not run.
-        unsafe { (*(self.top as *mut StackTop)).frame.set_tls(tls) };
+        match self.is_current() {
+            true => self.with_frame(|frame| frame.set_tls(tls)),
+            false => self.with_stopped_frame(|frame| frame.set_tls(tls)),
+        }
     }
 
     /// Zeroes the current thread's registers that a `Frame` does not hold: for execve.
@@ -141,67 +143,11 @@ impl ThreadState {
         self.own_units(units::State::reset);
     }
 
-    /// Calls `f` with the user registers of a thread that is stopped: `task::ptrace` holds the lock
-    /// without which nobody wakes it.
-    ///
-    /// # Panics
-    /// If it is running.
-    pub fn with_stopped_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
-        assert!(!self.is_running());
-        // SAFETY: the thread stays stopped, and its frame at the top of its stack is whole, since
-        // it stopped on its way to or from its program; whoever else looks into it takes the same
-        // lock.
-        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
-    }
-
-    /// Calls `f` with the user registers of the current thread, or of one that nobody lets run
-    /// meanwhile, as far as its way into the kernel saved them: what a call keeps is of no meaning.
-    ///
-    /// # Panics
-    /// If it runs elsewhere.
-    pub fn with_saved_frame<R>(&self, f: impl FnOnce(&Frame) -> R) -> R {
-        assert!(self.is_current() || !self.is_running());
-        // SAFETY: the frame lies at the top of the thread's stack, and who changes it is the thread
-        // itself or holds the lock that the caller has.
-        f(unsafe { &(*(self.top as *const StackTop)).frame })
-    }
-
-    /// Whom the code returns to in which a thread sleeps that nobody lets run meanwhile, the
-    /// innermost first; now and then also one of a call that has returned. As many as there is
-    /// room for; how many.
-    ///
-    /// # Panics
-    /// If it runs.
-    pub fn callers(&self, room: &mut [usize]) -> usize {
-        assert!(!self.is_running());
-        // SAFETY: the thread's own context and stack, which only it and its switch write.
-        let callers = unsafe {
-            let context = &*self.context.get();
-            let words = context.sp..self.top;
-            core::iter::once(context.ra).chain(text::callers(words))
-        };
-        room.iter_mut()
-            .zip(callers)
-            .map(|(to, at)| *to = at)
-            .count()
-    }
-
     /// As [`ThreadState::with_stopped_frame`], with the registers of units that may be off, which
     /// its next switch loads.
     pub(super) fn with_stopped_units<R>(&self, f: impl FnOnce(&mut units::State) -> R) -> R {
-        assert!(!self.is_running());
         // SAFETY: as in `with_stopped_frame`.
-        f(unsafe { &mut *self.units.get() })
-    }
-
-    /// Calls `f` with the current thread's user registers. They must be whole: in a system call
-    /// entered by `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
-    pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
-        assert!(self.is_current());
-        // SAFETY: the frame lies at the top of the current thread's stack, above all that is in
-        // use, and is this thread's alone; the closure cannot reach it a second time but through
-        // this function, which takes no reference of it out.
-        f(unsafe { &mut (*(self.top as *mut StackTop)).frame })
+        self.owner.look(|| f(unsafe { &mut *self.units.get() }))
     }
 
     /// Calls `f` with what is kept of the current thread's units that may be off. It must not ask
@@ -213,9 +159,21 @@ impl ThreadState {
         f(unsafe { &mut *self.units.get() })
     }
 
-    /// Whether a CPU runs the thread, or has not yet saved its context.
-    pub fn is_running(&self) -> bool {
-        self.running.load(Acquire)
+    /// Where the user registers are kept: at the top of the thread's stack, above all that is in
+    /// use.
+    pub(in crate::arch) fn frame_place(&self) -> *mut Frame {
+        // SAFETY: inside the thread's stack, which lives as long as it.
+        unsafe { &raw mut (*(self.top as *mut StackTop)).frame }
+    }
+
+    /// Where the thread goes on, and the part of its stack that is in use.
+    ///
+    /// # Safety
+    /// No CPU runs it: inside [`Owner::look`].
+    pub(in crate::arch) unsafe fn place_in_kernel(&self) -> (usize, Range<usize>) {
+        // SAFETY: only its switch writes the context.
+        let context = unsafe { &*self.context.get() };
+        (context.ra, context.sp..self.top)
     }
 
     /// Makes this the thread that `cpu`, which is this CPU, runs.
@@ -226,9 +184,13 @@ impl ThreadState {
     }
 
     #[inline(always)]
-    fn is_current(&self) -> bool {
+    pub(in crate::arch) fn is_current(&self) -> bool {
         core::ptr::eq(self, cpu::this().current.get())
     }
+}
+
+fn stack_top(end: usize) -> usize {
+    end - size_of::<StackTop>()
 }
 
 /// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this
@@ -239,7 +201,9 @@ impl ThreadState {
 pub(in crate::arch) unsafe fn adopt(state: *const ThreadState) {
     let cpu = cpu::this();
     // SAFETY: the caller's promise.
-    unsafe { &*state }.enter(cpu);
+    let thread = unsafe { &*state };
+    assert!(thread.is_running() && thread.top == stack_top(cpu.start_stack.get()));
+    thread.enter(cpu);
     cpu.current.set(state);
 }
 
@@ -247,8 +211,7 @@ pub(in crate::arch) unsafe fn adopt(state: *const ThreadState) {
 /// switches back.
 ///
 /// # Safety
-/// Both are the kernel's [`Task`](task::Task)s, whole, which live until the switch is
-/// complete, and no other CPU switches to `to`.
+/// Both are the kernel's [`Task`](task::Task)s, whole, which live until the switch is complete.
 #[inline(always)]
 pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     let cpu = cpu::this();
@@ -256,11 +219,7 @@ pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     let previous = task::state();
     // SAFETY: the caller's promise.
     let next = unsafe { &*to };
-    // The CPU that `next` ran on last may still be saving it.
-    while next.running.load(Acquire) {
-        core::hint::spin_loop();
-    }
-    next.running.store(true, Relaxed);
+    next.owner.run();
     // SAFETY: `previous` runs here, and `next` runs here alone from now on.
     unsafe {
         (*previous.units.get()).leave();
@@ -270,13 +229,7 @@ pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     cpu.current.set(to);
     // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `with` or by this very
     // call.
-    unsafe {
-        switch_context(
-            previous.context.get(),
-            next.context.get(),
-            &previous.running,
-        )
-    };
+    unsafe { switch_context(previous.context.get(), next.context.get(), &previous.owner) };
 }
 
 /// Stores (`sd`) or loads (`ld`) a context at `$base`.
@@ -299,7 +252,7 @@ macro_rules! context {
 unsafe extern "C" fn switch_context(
     previous: *mut Context,
     next: *const Context,
-    running: *const AtomicBool,
+    owner: *const Owner,
 ) {
     naked_asm!(
         ".option push",
@@ -311,7 +264,7 @@ unsafe extern "C" fn switch_context(
         "sc.d t1, ra, (t0)",
         context!("ld", "a1"),
         "fence rw, w",
-        "sb zero, (a2)",
+        "sw zero, (a2)",
         "ret",
         ".option pop",
         ra = const offset_of!(Context, ra),
