@@ -125,6 +125,12 @@ impl FdBitmap {
         }
     }
 
+    /// How many are in use.
+    pub fn count(&self) -> usize {
+        let ones = self.high.iter().map(|word| word.count_ones() as usize);
+        self.low.count_ones() as usize + ones.sum::<usize>()
+    }
+
     #[cold]
     fn next_free_above(&self, from: usize) -> usize {
         let word = from / BITS;
@@ -186,6 +192,7 @@ crate::selftest! {
             assert_eq!(bitmap.next_used(from), next.map(|next| from + next));
             let last = used.iter().rposition(|used| *used);
             assert_eq!(bitmap.end(), last.map_or(0, |last| last + 1));
+            assert_eq!(bitmap.count(), used.iter().filter(|used| **used).count());
         }
     }
 }

@@ -5,6 +5,7 @@ use super::file::File;
 use super::file_lock;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
+use crate::random;
 use crate::sync::Mutex;
 use crate::task::sched::{cond_resched, cond_resched_killable};
 use alloc::sync::Arc;
@@ -24,6 +25,9 @@ const PART: usize = 1 << 16;
 
 /// Bytes that any open file holds, roughly.
 const FILE: usize = 1024;
+
+/// Files of a table that are asked what more they hold; it is the same of the others.
+const SAMPLE: usize = 256;
 
 #[derive(Clone)]
 struct Slot {
@@ -226,19 +230,29 @@ impl FdTable {
         }
     }
 
-    /// Bytes of kernel memory that the files hold, roughly. They are asked one by one: they may
-    /// take locks of their own.
+    /// Bytes of kernel memory that the files hold, roughly: of a large table by a sample at random,
+    /// so that the choice of what ends for want of memory does not look at each descriptor of each
+    /// process. They are asked one by one: they may take locks of their own.
     pub fn held(&self) -> usize {
-        let room = self.0.lock().room();
+        let (room, end, open) = {
+            let table = self.0.lock();
+            (table.room(), table.used.end(), table.used.count())
+        };
         let owner = core::ptr::from_ref(self) as usize;
-        let of = |file: Arc<File>| FILE + file.ops().held() + file_lock::memory(&file, owner);
-        let (mut from, mut held) = (0, room * size_of::<Option<Slot>>());
+        let of = |file: Arc<File>| file.ops().held() + file_lock::memory(&file, owner);
+        let step = if open > SAMPLE {
+            end.div_ceil(SAMPLE)
+        } else {
+            1
+        };
+        let (mut from, mut asked, mut held) = (random::u64() as usize % step, 0, 0);
         while let Some(fd) = self.next(from) {
             cond_resched();
             held += self.get(fd as i32).map_or(0, of);
-            from = fd + 1;
+            asked += 1;
+            from += (fd - from) / step * step + step;
         }
-        held
+        room * size_of::<Option<Slot>>() + open * FILE + held / asked.max(1) * open
     }
 
     /// Gives `file` the lowest free descriptor from `from` on, below `limit`.
@@ -458,6 +472,38 @@ impl Drop for FdShare {
         };
         if left == 0 {
             self.0.close_range(0, usize::MAX);
+        }
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn few_files_of_a_large_table_are_asked_what_they_hold() {
+        use super::file::{FileOps, OpenFlags};
+
+        struct Asked(AtomicUsize);
+        impl FileOps for Asked {
+            fn held(&self) -> usize {
+                self.0.fetch_add(1, Relaxed);
+                1 << 20
+            }
+        }
+        let ops = try_arc(Asked(AtomicUsize::new(0))).unwrap();
+        let files = FdShare::new().unwrap();
+        let (slots, mut open) = (size_of::<Option<Slot>>(), 0);
+        // Few, all; then many, without holes and with them.
+        for fds in [0..40, 40..4000, 70_000..70_040] {
+            for fd in fds {
+                let file = super::anonymous::file("test", ops.clone(), OpenFlags(0)).unwrap();
+                assert_eq!(files.table().add_from(fd, 100_000, file, false), Ok(fd as i32));
+                open += 1;
+            }
+            ops.0.store(0, Relaxed);
+            let held = files.table().held() - files.table().0.lock().room() * slots;
+            assert_eq!(held, open * (FILE + (1 << 20)));
+            let asked = ops.0.load(Relaxed);
+            assert!(asked == open || asked <= SAMPLE && open > SAMPLE);
+            assert!(asked > 0);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Memory that may be lost where there is little (MAP_DROPPABLE).
 
 use super::sched::cond_resched;
-use super::{current, pid_table};
+use super::{Thread, current, pid_table};
 use crate::errno::Errno;
 use crate::mm::AddressSpace;
 use crate::mm::vma::{Flags, Vma};
@@ -53,7 +53,7 @@ pub(super) fn drop_some() -> bool {
         if process.pid() != pid {
             (pid, at) = (process.pid(), 0);
         }
-        let thread = process.find_thread(|_| true);
+        let thread = process.find_thread(Thread::has_space);
         let space = thread.and_then(|thread| thread.space());
         let space = space.filter(|space| space.totals().droppable > 0);
         while let Some(space) = &space

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use linux_raw_sys::general::SIGKILL;
 
-use super::{Process, clock, current, droppable, oom_reaper, pid_table, wait_queue};
+use super::{Process, Thread, clock, current, droppable, oom_reaper, pid_table, wait_queue};
 use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
 use crate::errno::Errno;
 use crate::mm::{AddressSpace, PAGE_SIZE, frame};
@@ -195,7 +195,8 @@ fn largest() -> Option<(Arc<Process>, Arc<AddressSpace>)> {
 /// descriptors, moved by its adjustment (a thousandth of all memory each), and its memory; none if
 /// it has no memory or is never chosen.
 fn badness(process: &Process) -> Option<(isize, Arc<AddressSpace>)> {
-    let thread = process.find_thread(|_| true)?;
+    // The first thread may have ended before the others, or be on its way.
+    let thread = process.find_thread(Thread::has_space)?;
     let space = thread.space()?;
     let adjust = process.oom_adjust.get();
     if process.is_zombie() || adjust == NEVER {

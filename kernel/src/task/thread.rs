@@ -294,6 +294,11 @@ impl Thread {
         resources.space.as_ref().map(|space| Arc::clone(space))
     }
 
+    /// Whether it has an address space: it is no thread of the kernel's, and has not ended.
+    pub fn has_space(&self) -> bool {
+        self.resources.lock().space.is_some()
+    }
+
     /// A share of the address space for another thread (CLONE_VM).
     pub(super) fn share_space(&self) -> Option<SpaceUser> {
         let resources = self.resources.lock();

@@ -9,7 +9,7 @@ use crate::mm::{AddressSpace, PAGE_SIZE, Usage, page_up};
 use crate::put;
 use crate::task::process::Image;
 use crate::task::sched::cond_resched_killable;
-use crate::task::{Process, pid_table};
+use crate::task::{Process, Thread, pid_table};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -265,9 +265,8 @@ pub fn locked_pages() -> Result<usize> {
     let mut spaces = Vec::new();
     let mut enough = true;
     let add = |process: &Arc<Process>| {
-        let space = process
-            .find_thread(|_| true)
-            .and_then(|thread| thread.space());
+        let thread = process.find_thread(Thread::has_space);
+        let space = thread.and_then(|thread| thread.space());
         if let Some(space) = space.filter(|space| space.totals().locked > 0) {
             enough &= spaces.try_reserve(1).is_ok();
             if enough {
