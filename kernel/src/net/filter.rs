@@ -43,7 +43,7 @@ impl Filter {
         if inet && base.protocol == IPPROTO_TCP as u32 {
             return Err(Errno::EPERM);
         }
-        let program = filter_program::read(value)?;
+        let program = filter_program::Place::of(value)?.read()?;
         let mut room = Vec::new();
         let reserved = room.try_reserve_exact(program.len());
         reserved.map_err(|_| Errno::ENOMEM)?;

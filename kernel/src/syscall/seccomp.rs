@@ -63,7 +63,9 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let structure = UserPtr::<u8>::new(program).read_vec(filter_program::size())?;
-    let instructions = filter_program::read(&structure)?;
+    let place = filter_program::Place::of(&structure)?;
+    seccomp::may_filter()?;
+    let instructions = place.read()?;
     if !listens {
         return match seccomp::add(instructions, flags, None)? {
             0 => Ok(0),

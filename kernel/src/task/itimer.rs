@@ -94,6 +94,8 @@ struct State {
     /// Looks under way whether it is due. Nobody sets it meanwhile: the time that a look goes by
     /// may be that of another clock, and no signal comes once it is set.
     looks: u32,
+    /// It was deleted, or what had it has ended: it is never set again.
+    ended: bool,
 }
 
 impl State {
@@ -214,7 +216,7 @@ impl SignalTimer {
     /// clock.
     ///
     /// # Errors
-    /// ENOMEM.
+    /// EINVAL: it was deleted meanwhile. ENOMEM: it stays as it was.
     pub fn set(self: &Arc<Self>, new: Setting, absolute: bool) -> Result<Setting> {
         let wall = match self.base {
             Base::Wall(wall) if absolute => wall,
@@ -224,24 +226,39 @@ impl SignalTimer {
             let this: Weak<SignalTimer> = Arc::downgrade(self);
             self.following.begin(this)?;
         }
-        let mut state = self.lock_between_looks();
-        let old = self.left(&state);
-        let stale = state.armed.take();
-        *state = State {
+        let mut next = State {
             interval: new.interval,
             wall,
             ..State::default()
         };
+        let mut state = self.lock_between_looks();
+        if state.ended {
+            return Err(Errno::EINVAL);
+        }
+        let old = self.left(&state);
         if new.left != 0 {
-            let start = if absolute { 0 } else { self.now(state.wall) };
-            state.next = start.saturating_add(new.left);
+            let start = if absolute { 0 } else { self.now(wall) };
+            next.next = start.saturating_add(new.left);
             if !matches!(self.notice, Notice::None) {
-                state.armed = Some(Timer::call(self.look_at(&state), self.clone())?);
+                next.armed = Some(Timer::call(self.look_at(&next), self.clone())?);
             }
         }
+        let stale = core::mem::replace(&mut *state, next);
         drop(state);
         drop(stale);
         Ok(old)
+    }
+
+    /// Stops the timer for good: also a thread that found it before does not set it again.
+    fn end(&self) {
+        let mut state = self.lock_between_looks();
+        let ended = State {
+            ended: true,
+            ..State::default()
+        };
+        let stale = core::mem::replace(&mut *state, ended);
+        drop(state);
+        drop(stale);
     }
 
     /// The state, once no look is under way: each is an interrupt of another CPU, which ends soon
@@ -264,7 +281,7 @@ impl SignalTimer {
 
     /// Looks again when the timer expires, but not before `earliest`; not while a signal waits.
     fn arm(self: &Arc<Self>, state: &mut State, earliest: u64) {
-        if state.next != 0 && !state.queued {
+        if state.next != 0 && !state.queued && self.process.strong_count() > 0 {
             let at = self.look_at(state).max(earliest);
             // Without memory the timer stops.
             state.armed = Timer::call(at, self.clone()).ok();
@@ -532,8 +549,8 @@ impl Timers {
     /// EINVAL.
     pub fn delete(&self, id: i32) -> Result<()> {
         let gone = self.posix.lock().timers.remove(&id);
-        let gone = gone.ok_or(Errno::EINVAL)?;
-        gone.set(Setting::default(), false).map(|_| ())
+        gone.ok_or(Errno::EINVAL)?.end();
+        Ok(())
     }
 
     /// Exec: POSIX timers go.
@@ -545,7 +562,7 @@ impl Timers {
         let gone = core::mem::replace(&mut posix.timers, hash::new());
         drop(posix);
         for timer in gone.into_values() {
-            stop(&timer);
+            timer.end();
             cond_resched();
         }
     }
@@ -554,15 +571,26 @@ impl Timers {
     pub(super) fn clear(&self) {
         self.exec();
         let gone = core::mem::take(&mut *self.interval.lock());
-        gone.into_iter().flatten().for_each(|timer| stop(&timer));
+        gone.into_iter().flatten().for_each(|timer| timer.end());
         let limit = self.cpu_limit.lock().take();
-        limit.iter().for_each(stop);
+        limit.iter().for_each(|timer| timer.end());
     }
 }
 
-fn stop(timer: &Arc<SignalTimer>) {
-    // Stopping needs no memory.
-    _ = timer.set(Setting::default(), false);
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_timer_that_is_deleted_is_not_set_again() {
+        let timers = &current().process().timers;
+        let request = Request { clock: 0, kind: 0, signal: SIGALRM, value: 0, tid: 0 };
+        let notice = || Notice::Signal { number: SIGALRM, value: 0, thread: None };
+        let id = timers.create(Base::Wall(Wall::Monotonic), |_| (request, notice())).unwrap();
+        let found = timers.posix(id).unwrap();
+        let setting = Setting { left: 60 * clock::SECOND, interval: 0 };
+        assert!(found.set(setting, false).is_ok());
+        timers.delete(id).unwrap();
+        assert!(found.set(setting, false).is_err());
+        assert!(found.get().left == 0 && found.state.lock().armed.is_none());
+    }
 }
 
 /// The signal of a POSIX timer of the current process is delivered: it learns of the overruns.

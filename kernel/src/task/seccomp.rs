@@ -160,21 +160,25 @@ pub fn be_strict() -> Result<()> {
     Ok(())
 }
 
+/// Whether the current thread may have filters.
+///
+/// # Errors
+/// EACCES: they could make other programs of the user misbehave.
+pub fn may_filter() -> Result<()> {
+    let allowed = current().has_no_new_privileges() || super::can(CAP_SYS_ADMIN);
+    allowed.then_some(()).ok_or(Errno::EACCES)
+}
+
 /// Adds a filter to those of the current thread, or with SECCOMP_FILTER_FLAG_TSYNC of all threads
 /// of its process, which then have the same; then the number of one that cannot, 0 if all could.
 ///
 /// # Errors
-/// EINVAL (no filter, or strict already), EACCES (it could make other programs of the user
-/// misbehave), ENOMEM (too many), EBUSY (there is a listener already).
+/// EINVAL (no filter, or strict already), ENOMEM (too many), EBUSY (there is a listener already).
 pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>>) -> Result<i32> {
     let all = flags & SECCOMP_FILTER_FLAG_TSYNC != 0;
     let thread = current();
     if thread.seccomp.mode() == SECCOMP_MODE_STRICT {
         return Err(Errno::EINVAL);
-    }
-    let allowed = thread.has_no_new_privileges() || super::can(CAP_SYS_ADMIN);
-    if !allowed {
-        return Err(Errno::EACCES);
     }
     let mut room = Vec::new();
     room.try_reserve_exact(program.len())

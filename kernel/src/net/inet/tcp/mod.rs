@@ -325,7 +325,7 @@ impl Tcp {
             link.end.finish();
             let seconds = match linger {
                 0 => connections::FIN_TIMEOUT.load(Relaxed) as u64,
-                seconds => seconds as u64,
+                seconds => seconds.max(0) as u64,
             };
             link.end.leave(seconds, || self.keep_port(link.local.ip()));
         }
