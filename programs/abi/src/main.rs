@@ -31,6 +31,7 @@ mod counts;
 mod cut;
 mod doing;
 mod droppable;
+mod fatal;
 mod fault;
 mod files;
 mod futex;
@@ -130,6 +131,7 @@ fn main() {
         Some("options") => options::run(),
         Some("corked") => corked::run(),
         Some("counts") => counts::run(),
+        Some("fatal") => fatal::run(),
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),
         #[cfg(target_arch = "riscv64")]

@@ -45,7 +45,12 @@ impl Thread {
     /// Whether a signal of `set` would wait for the thread to ask for it, or waits to be asked for
     /// right now.
     pub fn keeps(&self, set: u64) -> bool {
-        (self.blocked() | self.signals.awaited.load(Relaxed)) & set != 0
+        self.blocked() & set != 0 || self.awaits(set)
+    }
+
+    /// Whether it waits for a signal of `set` (sigtimedwait(2)).
+    pub fn awaits(&self, set: u64) -> bool {
+        self.signals.awaited.load(Relaxed) & set != 0
     }
 
     /// Signals that came for the thread or its process, held back or not.

@@ -9,7 +9,7 @@ use linux_raw_sys::general::*;
 
 use super::mask::{STOPS, Set};
 use super::pending::{self, Charge, Room};
-use super::{Info, SIG_DFL};
+use super::{Default, Info, SIG_DFL, default_of};
 use crate::arch::{smp, work::SIGNAL};
 use crate::errno::{Errno, Result};
 use crate::task::pid_table::{self, Several};
@@ -47,13 +47,16 @@ fn is_traced(process: &Process, thread: Option<&Arc<Thread>>) -> bool {
     }
 }
 
+fn action_of(process: &Process, number: u32) -> usize {
+    let actions = &process.signals;
+    actions.with_actions(|actions| actions.get(number).handler)
+}
+
 /// Process 1 gets what it handles and nothing else: nobody can end it.
 fn is_kept_from_init(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
-    let handler = || {
-        let actions = &process.signals;
-        actions.with_actions(|actions| actions.get(number).handler)
-    };
-    process.pid() == 1 && handler() == SIG_DFL && (number == SIGKILL || !is_traced(process, thread))
+    process.pid() == 1
+        && action_of(process, number) == SIG_DFL
+        && (number == SIGKILL || !is_traced(process, thread))
 }
 
 fn is_ignored(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
@@ -122,14 +125,20 @@ fn post(
         room(process, number)
     };
     match thread {
+        Some(thread) => thread.signals.pending.lock().add(info, room)?,
+        None => process.signals.pending.lock().add(info, room)?,
+    }
+    if ends_at_once(process, thread, number) {
+        process.kill(number);
+        return Ok(());
+    }
+    match thread {
         Some(thread) => {
-            thread.signals.pending.lock().add(info, room)?;
             if thread.blocked() & bit == 0 {
                 notify(thread, state::INTERRUPTIBLE);
             }
         }
         None => {
-            process.signals.pending.lock().add(info, room)?;
             // A timer's goes to who runs, where that is one of the process: a CPU timer's signals
             // so spread over its threads.
             let own = current();
@@ -143,6 +152,27 @@ fn post(
     }
     process.signals.notify_sent();
     Ok(())
+}
+
+/// Whether a signal that is pending now ends the process, as a thread would take it that nobody
+/// traces or stopped: then it also ends what only a fatal signal interrupts (Linux's
+/// `complete_signal`).
+fn ends_at_once(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
+    let bit = Set::bit(number);
+    let is_taken = || match thread {
+        Some(thread) => !thread.keeps(bit),
+        None => {
+            let threads = process.threads();
+            let mut takers = threads.iter().filter(|thread| thread.blocked() & bit == 0);
+            takers.next().is_some() && !threads.iter().any(|thread| thread.awaits(bit))
+        }
+    };
+    default_of(number) == Default::Terminate
+        && action_of(process, number) == SIG_DFL
+        && !process.is_exiting()
+        && !process.signals.stop.is_stopped()
+        && is_taken()
+        && !is_traced(process, thread)
 }
 
 /// The room that a signal to `process` may take while it waits: of those that are queued
