@@ -34,12 +34,12 @@ pub fn wait(scope: Scope) {
     });
 }
 
-/// Waits until every CPU has settled which instructions of programs it executes.
-pub fn settle_instructions() {
-    emulation::settle();
+/// Waits until every CPU follows the modes of emulated instructions.
+pub fn sync_emulation_modes() {
+    emulation::apply_modes();
     wait_for_others(|_| true);
     // This thread may have come to another CPU meanwhile.
-    emulation::settle();
+    emulation::apply_modes();
 }
 
 /// Waits until every CPU that is `concerned` has passed a barrier. The one that this begins on
@@ -71,7 +71,7 @@ pub fn interrupt() {
         fence(SeqCst);
         current().disturb_rseq();
         count_groups::apply_current();
-        emulation::settle();
+        emulation::apply_modes();
         seen.set_barrier_seen(last);
     }
 }
@@ -80,7 +80,7 @@ pub fn interrupt() {
 crate::selftest! {
     fn every_cpu_online_passes_a_barrier() {
         let own = cpu::this().index();
-        settle_instructions();
+        sync_emulation_modes();
         let last = LAST.load(SeqCst);
         let all = (0..crate::arch::MAX_CPUS).filter_map(cpu::get);
         // One that the thread came to meanwhile passed the barrier so, and its interrupt may be due.

@@ -32,7 +32,7 @@ impl Emulation {
         }
     }
 
-    /// Who executes the instructions: 0 for nobody, 1 for the kernel, 2 for the CPU.
+    /// 0: undefined, 1: emulated, 2: executed by the CPU.
     pub fn mode(&self) -> usize {
         self.mode.load(Relaxed)
     }
@@ -42,15 +42,15 @@ impl Emulation {
         self.mode() == EMULATED
     }
 
-    /// Chooses who does; CPUs obey when they [`settle`].
+    /// Sets the mode; each CPU follows when it next calls [`apply_modes`].
     pub fn set_mode(&self, mode: usize) {
         self.mode.store(mode, Relaxed);
         (self.hook)();
     }
 }
 
-/// This CPU executes from now on what it is to execute.
-pub fn settle() {
+/// Lets this CPU execute the instructions whose mode says so, and no others.
+pub fn apply_modes() {
     for emulation in EMULATIONS {
         (emulation.allow)(emulation.mode() == BY_CPU);
     }

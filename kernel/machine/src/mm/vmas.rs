@@ -245,8 +245,8 @@ impl Vmas {
         self.touching(range.clone()).map(part).sum()
     }
 
-    /// Has `bytes` more promised, which the caller maps before it lets go of the lock, else
-    /// [`Vmas::settle`] gives them back.
+    /// Promises `bytes` more, which the caller maps before it lets go of the lock; else
+    /// [`Vmas::update_commitment`] takes the promise back.
     ///
     /// # Errors
     /// ENOMEM.

@@ -43,7 +43,7 @@ macro_rules! emulation {
                 |text| put!(text, "{}\n", EMULATIONS[$place].mode()),
                 |_, mode| {
                     EMULATIONS[$place].set_mode(mode as usize);
-                    membarrier::settle_instructions();
+                    membarrier::sync_emulation_modes();
                     Ok(())
                 },
                 sysctl(concat!("abi/", $name)),

@@ -254,7 +254,7 @@ pub(super) fn start_cpu() -> bool {
         write!("mdscr_el1", points::UNDEBUGGED);
     }
     isb();
-    crate::arch::emulation::settle();
+    crate::arch::emulation::apply_modes();
     if settled.system.pan() {
         // SAFETY: MSR PAN, #1 by its encoding.
         unsafe { core::arch::asm!(".inst 0xd500419f", options(nostack, preserves_flags)) };

@@ -95,9 +95,9 @@ pub(super) extern "C" fn other_cpu() -> ! {
     time::start_cpu();
     upcall::start_cpu();
     cpu::publish(cpu::this());
-    // Who changed what CPUs execute did not wait for this one before.
+    // A CPU that changed the modes before did not wait for this one.
     fence(SeqCst);
-    emulation::settle();
+    emulation::apply_modes();
     upcall::idle()
 }
 
