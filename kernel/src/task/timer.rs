@@ -109,23 +109,23 @@ impl Drop for Timer {
 }
 
 /// What happens at a deadline.
-pub enum Told {
+pub enum Expiry {
     /// A thread is woken.
     Wakes(Arc<Thread>),
-    /// Something of this type expires.
-    Expires(&'static str),
+    /// Something of this type is called.
+    Calls(&'static str),
 }
 
 /// The deadline, in ticks, that stands at a place among those of a CPU just now, and what happens
 /// then. They are in no order, and move as others come and go.
-pub fn told(cpu: &Cpu, at: usize) -> Option<(u64, Told)> {
+pub fn describe(cpu: &Cpu, at: usize) -> Option<(u64, Expiry)> {
     let due = cpu.timers().due.lock();
     let (deadline, action) = due.get(at)?;
-    let told = match action {
-        Action::Wake(thread) => Told::Wakes(thread.clone()),
-        Action::Call(target) => Told::Expires(target.what()),
+    let expiry = match action {
+        Action::Wake(thread) => Expiry::Wakes(thread.clone()),
+        Action::Call(target) => Expiry::Calls(target.what()),
     };
-    Some((deadline, told))
+    Some((deadline, expiry))
 }
 
 /// Makes this CPU's clock strike at `deadline` (in ticks) at the latest. It may strike earlier,

@@ -7,9 +7,9 @@ use crate::arch::{cpu, time};
 use crate::put;
 use crate::task::clock;
 use crate::task::sched::cond_resched_killable;
-use crate::task::timer::{self, Told};
+use crate::task::timer::{self, Expiry};
 
-/// The clock whose times are told: there is one, CLOCK_MONOTONIC.
+/// The clock of the times below: there is one, CLOCK_MONOTONIC.
 const CLOCK: &str = " clock 0:
   .base:       0000000000000000
   .index:      0
@@ -29,14 +29,14 @@ pub fn write(text: &mut Text) {
     for cpu in cpu::online() {
         put!(text, "cpu: {}\n{CLOCK}", cpu.index());
         let mut at = 0;
-        while let Some((deadline, told)) = timer::told(cpu, at) {
+        while let Some((deadline, expiry)) = timer::describe(cpu, at) {
             put!(text, " #{at}: <0000000000000000>, ");
-            match told {
-                Told::Wakes(thread) => {
+            match expiry {
+                Expiry::Wakes(thread) => {
                     text.push(trim(&thread.name()));
                     put!(text, "/{}", thread.tid());
                 }
-                Told::Expires(what) => put!(text, "{what}"),
+                Expiry::Calls(what) => put!(text, "{what}"),
             }
             let due = time::ticks_to_ns(deadline.saturating_sub(clock::boot_ticks()));
             let left = due as i64 - now as i64;
