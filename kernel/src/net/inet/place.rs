@@ -125,7 +125,7 @@ impl Place {
         let holder = self.holder(at.ip(), base);
         let claim = self.ports.claim(at.port(), range, holder, &socket)?;
         if base.options.prefers_cpu() {
-            self.ports.tell_apart(&claim);
+            self.ports.disable_hashing(&claim);
         }
         let local = SocketAddr::new(at.ip(), claim.port);
         self.take(Bound {
@@ -260,18 +260,18 @@ impl Place {
         }
     }
 
-    /// Its socket is not for every sender: it is connected.
-    pub fn tell_apart(&self) {
+    /// Its socket is connected, and no longer for every sender.
+    pub fn disable_hashing(&self) {
         let bound = self.bound.lock();
         if let Some(claim) = bound.as_ref().and_then(|bound| bound.claim.as_ref()) {
-            self.ports.tell_apart(claim);
+            self.ports.disable_hashing(claim);
         }
     }
 
     /// Its socket may prefer a CPU from now on.
-    pub fn told_apart(&self, base: &Base) {
+    pub fn cpu_preference_changed(&self, base: &Base) {
         if base.options.prefers_cpu() {
-            self.tell_apart();
+            self.disable_hashing();
         }
     }
 

@@ -133,15 +133,15 @@ struct Group {
     members: Tree<Member>,
     /// Ends of connections that were accepted, or that wait, which only keep others from the port.
     ends: usize,
-    /// Whether one of them was ever connected, or preferred a CPU, so that they are not all alike
-    /// to a sender.
-    told_apart: bool,
+    /// Whether one of them was ever connected, or preferred a CPU: then a hash of the sender does
+    /// not choose the receiver (Linux's `has_conns`).
+    hashing_disabled: bool,
 }
 
 impl Group {
-    /// Those that what `from` sends may be for: one, where they share the senders.
+    /// Candidate receivers for `from`: one, if the group is hashed.
     fn candidates(&self, from: SocketAddr) -> impl Iterator<Item = &Member> {
-        let shared = self.holder.shares_port && !self.told_apart;
+        let shared = self.holder.shares_port && !self.hashing_disabled;
         let one = shared.then(|| self.members.nth(spread(from) % self.members.len().max(1)));
         let all = (!shared).then(|| self.members.iter());
         one.flatten().into_iter().chain(all.into_iter().flatten())
@@ -199,7 +199,7 @@ fn enter(held: &mut Held, holder: Holder, entrant: Entrant) -> Result<()> {
         holder,
         members: Tree::new(),
         ends: 0,
-        told_apart: false,
+        hashing_disabled: false,
     };
     group.enter(entrant)?;
     held.groups.push(holder.ip, group)
@@ -522,13 +522,14 @@ impl Ports {
         self.keep(claim.port, Holder { ip, waits, ..own })
     }
 
-    /// The socket that has `claim` is not for every sender what others that share the port are.
-    pub fn tell_apart(&self, claim: &Claim) {
+    /// Ends hashing among the sockets that share a port with that of `claim`: they are no longer
+    /// alike to every sender.
+    pub fn disable_hashing(&self, claim: &Claim) {
         let mut ports = self.0.lock();
         if let Some(held) = ports.get_mut(claim.port.into()) {
             let mut groups = held.groups.of_mut(&claim.ip).iter_mut();
             if let Some(own) = groups.find(|group| group.members.get(&claim.number).is_some()) {
-                own.told_apart = true;
+                own.hashing_disabled = true;
             }
         }
     }

@@ -382,7 +382,7 @@ impl Socket for Udp {
         let (mut to, from) = self.route(SocketAddr::new(given.ip(), port))?;
         to.set_port(given.port());
         self.place.bind_any_to(from.ip());
-        self.place.tell_apart();
+        self.place.disable_hashing();
         *self.peer.lock() = Some(to);
         Ok(())
     }
@@ -506,7 +506,7 @@ impl Socket for Udp {
 
     fn set_incoming_cpu(&self) {
         self.mail.inbox.forget_cpu();
-        self.place.told_apart(&self.base);
+        self.place.cpu_preference_changed(&self.base);
     }
 
     fn options_changed(&self) {

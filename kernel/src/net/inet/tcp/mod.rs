@@ -662,7 +662,7 @@ impl Socket for Tcp {
         if let Some(link) = self.link() {
             link.incoming.forget_cpu();
         }
-        self.place.told_apart(&self.base);
+        self.place.cpu_preference_changed(&self.base);
     }
 
     fn is_at_mark(&self) -> bool {
