@@ -352,7 +352,7 @@ pub fn personality(new: u32) -> Result<usize> {
     if new == ASK {
         return Ok(old as usize);
     }
-    let compat = arch::ABIS.iter().find(|abi| !abi.wide);
+    let compat = arch::ABIS.iter().find(|abi| !abi.is_64bit);
     if new & personality::KIND == personality::LINUX32
         && compat.is_some_and(|abi| !(abi.available)())
     {

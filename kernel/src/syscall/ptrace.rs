@@ -194,14 +194,14 @@ fn stopped_space(tid: i32) -> Result<Arc<AddressSpace>> {
 fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Result<()> {
     let kind = u32::try_from(kind).map_err(|_| Errno::EINVAL)?;
     let [base, len] = L::words(data)?;
-    let is_narrow = |thread: &Thread| L::WORD < size_of::<usize>() || thread.arch.is_compat();
+    let wants_compat = |thread: &Thread| L::WORD < size_of::<usize>() || thread.arch.is_compat();
     let (whole, slot) = ptrace::with_stopped(tid, |thread, _| {
-        let narrow = is_narrow(thread);
-        if request == PTRACE_SETREGSET && regset::is_read_only(narrow, kind) {
+        let compat = wants_compat(thread);
+        if request == PTRACE_SETREGSET && regset::is_read_only(compat, kind) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let whole = regset::get(&thread.arch, narrow, kind)?;
-        Ok((whole, regset::slot(narrow, kind)))
+        let whole = regset::get(&thread.arch, compat, kind)?;
+        Ok((whole, regset::slot(compat, kind)))
     })?;
     // Debuggers find out by this how wide registers are.
     if len % slot != 0 {
@@ -214,7 +214,7 @@ fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Res
     } else {
         let bytes = UserPtr::<u8>::new(base).read_vec(len)?;
         ptrace::with_stopped(tid, |thread, _| {
-            regset::set(&thread.arch, is_narrow(thread), kind, 0, &bytes)?;
+            regset::set(&thread.arch, wants_compat(thread), kind, 0, &bytes)?;
             thread.registers_changed();
             Ok(())
         })?;

@@ -31,19 +31,19 @@ struct Place {
 }
 
 /// Writes an offset of 64 bits.
-fn put_wide(address: usize, position: u64) -> Result<()> {
+fn put_offset64(address: usize, position: u64) -> Result<()> {
     UserPtr::new(address).write(&position)
 }
 
 /// Writes an offset of 32 bits.
-fn put_narrow(address: usize, position: u64) -> Result<()> {
+fn put_offset32(address: usize, position: u64) -> Result<()> {
     UserPtr::new(address).write(&(position as u32))
 }
 
 impl Side {
     fn new(file: Arc<File>, offset: usize) -> Result<Self> {
         let position = UserPtr::<i64>::new(offset).read_opt()?;
-        Self::of(file, offset, position, put_wide)
+        Self::of(file, offset, position, put_offset64)
     }
 
     fn of(
@@ -174,7 +174,7 @@ pub fn sendfile64(out: i32, input: i32, offset: usize, count: usize) -> Result<u
     let position = UserPtr::<i64>::new(offset).read_opt()?;
     let (input, out) = (file(input)?, file(out)?);
     input.check_readable()?;
-    send(Side::of(input, offset, position, put_wide)?, out, count)
+    send(Side::of(input, offset, position, put_offset64)?, out, count)
 }
 
 /// sendfile(2) of 32-bit programs: no position is beyond what the offset can hold.
@@ -183,7 +183,7 @@ pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usi
     let position = UserPtr::<i32>::new(offset).read_opt()?.map(i64::from);
     let (input, out) = (file(input)?, file(out)?);
     input.check_readable()?;
-    let from = Side::of(input, offset, position, put_narrow)?;
+    let from = Side::of(input, offset, position, put_offset32)?;
     let count = match from.position {
         None => count,
         Some((_, at)) if at >= LAST && count > 0 => return Err(Errno::EOVERFLOW),

@@ -145,8 +145,8 @@ impl Program {
         let len = usize::try_from(property.p_filesz).unwrap_or(usize::MAX);
         let note = note.get_mut(..len).ok_or(Errno::ENOEXEC)?;
         let count = self.file.read_kernel(property.p_offset, note)?;
-        let wide = self.abi.wide;
-        let (align, wanted) = if wide { (8, Some(kind)) } else { (4, None) };
+        let is_64bit = self.abi.is_64bit;
+        let (align, wanted) = if is_64bit { (8, Some(kind)) } else { (4, None) };
         let bits = elf_property::bits(&note[..count], align, wanted)?;
         Ok(arch::has_guarded_pages() && bits & bit != 0)
     }
@@ -282,7 +282,7 @@ impl Program {
 
 /// Bytes of a program header.
 pub fn header_size(abi: &Abi) -> usize {
-    if abi.wide { 56 } else { 32 }
+    if abi.is_64bit { 56 } else { 32 }
 }
 
 fn parse_header(bytes: &[u8]) -> Result<(FileHeader<LittleEndian>, &'static Abi)> {
@@ -291,13 +291,13 @@ fn parse_header(bytes: &[u8]) -> Result<(FileHeader<LittleEndian>, &'static Abi)
         return Err(Errno::ENOEXEC);
     }
     let ident = parse_ident::<LittleEndian>(bytes).map_err(bad)?;
-    let wide = ident.1 == Class::ELF64;
-    if wide && bytes.len() < HEADER {
+    let is_64bit = ident.1 == Class::ELF64;
+    if is_64bit && bytes.len() < HEADER {
         return Err(Errno::ENOEXEC);
     }
     let header = FileHeader::parse_tail(ident, &bytes[elf::abi::EI_NIDENT..]).map_err(bad)?;
     let runs = |abi: &&Abi| {
-        abi.wide == wide
+        abi.is_64bit == is_64bit
             && abi.machine == header.e_machine
             && (abi.flags == 0 || abi.flags & header.e_flags != 0)
             && (abi.available)()

@@ -146,7 +146,7 @@ pub struct Extra<'a> {
     /// AT_RANDOM's bytes.
     pub random: [u8; 16],
     /// Whether words have 64 bits, or 32.
-    pub wide: bool,
+    pub is_64bit: bool,
 }
 
 /// Fills the stack of `space` from `top` down. `auxiliary` gets the addresses of the path, the
@@ -162,7 +162,7 @@ pub fn build(
     extra: &Extra,
     auxiliary: impl FnOnce(usize, usize, usize) -> Result<Vec<[usize; 2]>>,
 ) -> Result<Layout> {
-    let word = if extra.wide { WORD } else { WORD / 2 };
+    let word = if extra.is_64bit { WORD } else { WORD / 2 };
     let mut at = top - word;
     let mut put = |bytes: &[u8], zero: usize| {
         at -= bytes.len() + zero;

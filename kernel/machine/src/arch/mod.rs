@@ -60,7 +60,7 @@ pub use host::*;
 /// What programs of one instruction set are, and what they are given.
 pub struct Abi {
     /// Whether addresses have 64 bits (ELFCLASS64), or 32.
-    pub wide: bool,
+    pub is_64bit: bool,
     /// `e_machine`.
     pub machine: u16,
     /// Bits of `e_flags` of which one must be set; 0 for none.

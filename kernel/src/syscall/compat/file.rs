@@ -11,7 +11,7 @@ use crate::syscall::poll::{Deadline, poll_until};
 use crate::syscall::{dir, epoll, fd, file, inotify, memory, pipe, poll as waiting, stat};
 
 /// A number of 64 bits from the two registers that it comes in.
-fn wide(low: u32, high: u32) -> i64 {
+fn join(low: u32, high: u32) -> i64 {
     (u64::from(high) << 32 | u64::from(low)) as i64
 }
 
@@ -108,13 +108,13 @@ pub fn lseek(fd: i32, offset: i32, whence: u32) -> Result<usize> {
 }
 
 pub fn llseek(fd: i32, high: u32, low: u32, to: usize, whence: u32) -> Result<usize> {
-    let position = file::lseek(fd, wide(low, high), whence)?;
+    let position = file::lseek(fd, join(low, high), whence)?;
     UserPtr::new(to).write(&(position as u64))?;
     Ok(0)
 }
 
 pub fn pread64(fd: i32, to: usize, len: usize, _pair: u32, low: u32, high: u32) -> Result<usize> {
-    file::pread64(fd, to, len, wide(low, high))
+    file::pread64(fd, to, len, join(low, high))
 }
 
 pub fn pwrite64(
@@ -125,7 +125,7 @@ pub fn pwrite64(
     low: u32,
     high: u32,
 ) -> Result<usize> {
-    file::pwrite64(fd, from, len, wide(low, high))
+    file::pwrite64(fd, from, len, join(low, high))
 }
 
 pub fn truncate(path: usize, len: i32) -> Result<usize> {
@@ -137,11 +137,11 @@ pub fn ftruncate(fd: i32, len: i32) -> Result<usize> {
 }
 
 pub fn truncate64(path: usize, _pair: u32, low: u32, high: u32) -> Result<usize> {
-    file::truncate(path, wide(low, high))
+    file::truncate(path, join(low, high))
 }
 
 pub fn ftruncate64(fd: i32, _pair: u32, low: u32, high: u32) -> Result<usize> {
-    file::ftruncate(fd, wide(low, high))
+    file::ftruncate(fd, join(low, high))
 }
 
 pub fn fallocate(
@@ -152,7 +152,7 @@ pub fn fallocate(
     len_low: u32,
     len_high: u32,
 ) -> Result<usize> {
-    file::fallocate(fd, mode, wide(low, high), wide(len_low, len_high))
+    file::fallocate(fd, mode, join(low, high), join(len_low, len_high))
 }
 
 pub fn arm_fadvise64_64(
@@ -163,7 +163,7 @@ pub fn arm_fadvise64_64(
     len_low: u32,
     len_high: u32,
 ) -> Result<usize> {
-    file::fadvise64(fd, wide(low, high), wide(len_low, len_high), advice)
+    file::fadvise64(fd, join(low, high), join(len_low, len_high), advice)
 }
 
 pub fn arm_sync_file_range(
@@ -174,19 +174,19 @@ pub fn arm_sync_file_range(
     len_low: u32,
     len_high: u32,
 ) -> Result<usize> {
-    file::sync_file_range(fd, wide(low, high), wide(len_low, len_high), flags)
+    file::sync_file_range(fd, join(low, high), join(len_low, len_high), flags)
 }
 
 pub fn readahead(fd: i32, _pair: u32, low: u32, high: u32, count: usize) -> Result<usize> {
-    file::readahead(fd, wide(low, high), count)
+    file::readahead(fd, join(low, high), count)
 }
 
 pub fn preadv(fd: i32, vector: usize, count: usize, low: u32, high: u32) -> Result<usize> {
-    file::preadv::<Compat>(fd, vector, count, wide(low, high))
+    file::preadv::<Compat>(fd, vector, count, join(low, high))
 }
 
 pub fn pwritev(fd: i32, vector: usize, count: usize, low: u32, high: u32) -> Result<usize> {
-    file::pwritev::<Compat>(fd, vector, count, wide(low, high))
+    file::pwritev::<Compat>(fd, vector, count, join(low, high))
 }
 
 pub fn preadv2(
@@ -197,7 +197,7 @@ pub fn preadv2(
     high: u32,
     flags: u32,
 ) -> Result<usize> {
-    file::preadv2::<Compat>(fd, vector, count, wide(low, high), 0, flags)
+    file::preadv2::<Compat>(fd, vector, count, join(low, high), 0, flags)
 }
 
 pub fn pwritev2(
@@ -208,7 +208,7 @@ pub fn pwritev2(
     high: u32,
     flags: u32,
 ) -> Result<usize> {
-    file::pwritev2::<Compat>(fd, vector, count, wide(low, high), 0, flags)
+    file::pwritev2::<Compat>(fd, vector, count, join(low, high), 0, flags)
 }
 
 pub fn mmap2(

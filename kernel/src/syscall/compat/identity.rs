@@ -14,7 +14,7 @@ use crate::task::current;
 const OVERFLOW: u16 = 65534;
 
 /// The number that 16 bits mean: all ones leave an identity as it is.
-fn wide(id: u32) -> u32 {
+fn from_id16(id: u32) -> u32 {
     match id as u16 {
         u16::MAX => u32::MAX,
         id => id.into(),
@@ -22,24 +22,30 @@ fn wide(id: u32) -> u32 {
 }
 
 /// A number as 16 bits show it.
-pub fn narrow(id: u32) -> u16 {
+pub fn to_id16(id: u32) -> u16 {
     id.try_into().unwrap_or(OVERFLOW)
 }
 
 fn shown(id: Result<usize>) -> Result<usize> {
-    id.map(|id| narrow(id as u32).into())
+    id.map(|id| to_id16(id as u32).into())
 }
 
 pub fn chown(path: usize, user: u32, group: u32) -> Result<usize> {
-    stat::fchownat(AT_FDCWD, path, wide(user), wide(group), 0)
+    stat::fchownat(AT_FDCWD, path, from_id16(user), from_id16(group), 0)
 }
 
 pub fn lchown(path: usize, user: u32, group: u32) -> Result<usize> {
-    stat::fchownat(AT_FDCWD, path, wide(user), wide(group), AT_SYMLINK_NOFOLLOW)
+    stat::fchownat(
+        AT_FDCWD,
+        path,
+        from_id16(user),
+        from_id16(group),
+        AT_SYMLINK_NOFOLLOW,
+    )
 }
 
 pub fn fchown(fd: i32, user: u32, group: u32) -> Result<usize> {
-    stat::fchown(fd, wide(user), wide(group))
+    stat::fchown(fd, from_id16(user), from_id16(group))
 }
 
 pub fn getuid() -> Result<usize> {
@@ -59,27 +65,27 @@ pub fn getegid() -> Result<usize> {
 }
 
 pub fn setuid(id: u32) -> Result<usize> {
-    identity::setuid(wide(id))
+    identity::setuid(from_id16(id))
 }
 
 pub fn setgid(id: u32) -> Result<usize> {
-    identity::setgid(wide(id))
+    identity::setgid(from_id16(id))
 }
 
 pub fn setreuid(real: u32, effective: u32) -> Result<usize> {
-    identity::setreuid(wide(real), wide(effective))
+    identity::setreuid(from_id16(real), from_id16(effective))
 }
 
 pub fn setregid(real: u32, effective: u32) -> Result<usize> {
-    identity::setregid(wide(real), wide(effective))
+    identity::setregid(from_id16(real), from_id16(effective))
 }
 
 pub fn setresuid(real: u32, effective: u32, saved: u32) -> Result<usize> {
-    identity::setresuid(wide(real), wide(effective), wide(saved))
+    identity::setresuid(from_id16(real), from_id16(effective), from_id16(saved))
 }
 
 pub fn setresgid(real: u32, effective: u32, saved: u32) -> Result<usize> {
-    identity::setresgid(wide(real), wide(effective), wide(saved))
+    identity::setresgid(from_id16(real), from_id16(effective), from_id16(saved))
 }
 
 pub fn getresuid(real: usize, effective: usize, saved: usize) -> Result<usize> {
@@ -92,16 +98,16 @@ pub fn getresgid(real: usize, effective: usize, saved: usize) -> Result<usize> {
 
 fn write_three(to: [usize; 3], ids: [u32; 3]) -> Result<usize> {
     let mut pairs = to.iter().zip(ids);
-    pairs.try_for_each(|(&to, id)| UserPtr::new(to).write(&narrow(id)))?;
+    pairs.try_for_each(|(&to, id)| UserPtr::new(to).write(&to_id16(id)))?;
     Ok(0)
 }
 
 pub fn setfsuid(id: u32) -> Result<usize> {
-    identity::setfsuid(wide(id))
+    identity::setfsuid(from_id16(id))
 }
 
 pub fn setfsgid(id: u32) -> Result<usize> {
-    identity::setfsgid(wide(id))
+    identity::setfsgid(from_id16(id))
 }
 
 pub fn getgroups(count: i32, to: usize) -> Result<usize> {
@@ -116,7 +122,7 @@ pub fn getgroups(count: i32, to: usize) -> Result<usize> {
     let mut shown = Vec::new();
     let reserved = shown.try_reserve_exact(groups.len());
     reserved.map_err(|_| Errno::ENOMEM)?;
-    shown.extend(groups.iter().map(|&group| narrow(group)));
+    shown.extend(groups.iter().map(|&group| to_id16(group)));
     UserSlice::new(to, 2 * shown.len()).copy_out(shown.as_bytes())?;
     Ok(shown.len())
 }
@@ -127,7 +133,7 @@ pub fn setgroups(count: usize, from: usize) -> Result<usize> {
         let mut groups = Vec::new();
         let reserved = groups.try_reserve_exact(count);
         reserved.map_err(|_| Errno::ENOMEM)?;
-        groups.extend(given.iter().map(|&group| wide(group.into())));
+        groups.extend(given.iter().map(|&group| from_id16(group.into())));
         Ok(groups)
     })
 }

@@ -3,7 +3,7 @@
 use linux_raw_sys::general::*;
 use zerocopy::{Immutable, IntoBytes};
 
-use super::identity::narrow;
+use super::identity::to_id16;
 use crate::errno::{Errno, Result};
 use crate::fs::Path;
 use crate::fs::inode::{Attr, Time};
@@ -104,8 +104,8 @@ fn write_stat(attr: &Attr, to: usize) -> Result<usize> {
         inode: attr.inode.try_into().map_err(|_| Errno::EOVERFLOW)?,
         mode: attr.mode as u16,
         links: attr.links.try_into().map_err(|_| Errno::EOVERFLOW)?,
-        uid: narrow(attr.uid),
-        gid: narrow(attr.gid),
+        uid: to_id16(attr.uid),
+        gid: to_id16(attr.gid),
         rdev: attr.rdev as u32,
         size: size as u32,
         block_size: PAGE_SIZE as u32,

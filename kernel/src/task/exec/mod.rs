@@ -176,7 +176,7 @@ fn prepare(request: &Request) -> Result<Ready> {
         path: &request.path,
         platform: abi.platform,
         random: random::bytes(),
-        wide: abi.wide,
+        is_64bit: abi.is_64bit,
     };
     let layout = initial_stack::build(
         &space,
@@ -224,7 +224,7 @@ fn vector(
     let mut vector = Vec::new();
     vector.try_reserve(24).map_err(|_| Errno::ENOMEM)?;
     let mut add = |kind: u32, value: usize| vector.push([kind as usize, value]);
-    if abi.wide && vdso != 0 {
+    if abi.is_64bit && vdso != 0 {
         add(AT_SYSINFO_EHDR, vdso);
     }
     add(AT_HWCAP, hwcap as usize);
@@ -247,7 +247,7 @@ fn vector(
     add(AT_PLATFORM, platform);
     add(AT_RSEQ_FEATURE_SIZE, rseq::SIZE);
     add(AT_RSEQ_ALIGN, rseq::ALIGN);
-    if abi.wide {
+    if abi.is_64bit {
         add(AT_MINSIGSTKSZ, arch::signal::frame_size());
     }
     Ok(vector)

@@ -19,7 +19,7 @@ use crate::toolchain;
 /// Measures one kernel.
 pub fn measure(bench: &Bench, subject: &Subject) -> Column {
     let head = Head {
-        id: "entry-arm64-narrow".into(),
+        id: "entry-arm64-compat".into(),
         title: "entry: 32-bit programs, arm64".into(),
         unit: "instructions an operation, least of the batches".into(),
         note: "A static AArch32 program in EL0, by its own clock.".into(),

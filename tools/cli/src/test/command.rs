@@ -218,7 +218,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     if arch == Arch::Arm64 && report.wants(&name) {
         guest_hwaf(project, &name, report)?;
     }
-    let name = format!("command/{}/narrow", arch.debian());
+    let name = format!("command/{}/compat", arch.debian());
     if arch == Arch::Arm64 && report.wants(&name) {
         compat(project, &name, report)?;
     }

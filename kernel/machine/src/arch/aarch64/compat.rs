@@ -25,7 +25,7 @@ use crate::upcall;
 
 /// What 32-bit programs are.
 pub const ABI: Abi = Abi {
-    wide: false,
+    is_64bit: false,
     machine: 40,
     // EF_ARM_EABIMASK
     flags: 0xff00_0000,

@@ -106,11 +106,11 @@ pub(super) mod pstate {
     /// AArch32: greater-or-equal and saturation flags.
     const GE_Q: usize = 0xf << 16 | 1 << 27;
     /// AArch32: speculative store bypass is safe.
-    const NARROW_SSBS: usize = 1 << 23;
+    const COMPAT_SSBS: usize = 1 << 23;
     /// AArch32: data are big-endian.
     pub const BIG_ENDIAN: usize = 1 << 9;
     /// What a 32-bit program may set.
-    const COMPAT_FREE: usize = NZCV | GE_Q | IT | THUMB | NARROW_SSBS | 1 << 21;
+    const COMPAT_FREE: usize = NZCV | GE_Q | IT | THUMB | COMPAT_SSBS | 1 << 21;
 
     /// What a 32-bit program may have of the state `wanted`. None if that is not its mode with
     /// nothing masked.

@@ -114,7 +114,7 @@ pub const fn access_end() -> usize {
 /// What programs run here.
 pub static ABIS: &[super::Abi] = &[
     super::Abi {
-        wide: true,
+        is_64bit: true,
         machine: 183,
         flags: 0,
         end: user_end,

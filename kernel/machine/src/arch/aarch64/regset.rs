@@ -36,9 +36,9 @@ const VECTORS: usize = 512;
 const FLOATING_SIZE: usize = VECTORS + 16;
 
 /// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
-pub fn slot(narrow: bool, kind: u32) -> usize {
+pub fn slot(compat: bool, kind: u32) -> usize {
     match kind {
-        _ if narrow => 4,
+        _ if compat => 4,
         GENERAL | THREAD_POINTER => 8,
         pauth::note::MASK | pauth::note::ENABLED_KEYS => 8,
         SVE | pauth::note::ADDRESS_KEYS | pauth::note::GENERIC_KEYS => sve::QUAD,
@@ -86,9 +86,9 @@ pub fn own_others() -> Result<Vec<(u32, Vec<u8>)>> {
     Ok(sets)
 }
 
-/// Whether the set `kind` of a thread cannot be changed, also where there is nothing to tell of it.
-pub fn is_read_only(narrow: bool, kind: u32) -> bool {
-    kind == pauth::note::MASK && !narrow
+/// Whether the set `kind` of a thread cannot be changed, also where it has none.
+pub fn is_read_only(compat: bool, kind: u32) -> bool {
+    kind == pauth::note::MASK && !compat
 }
 
 /// Bytes of the set `kind` at most, which has `size` now.
@@ -99,21 +99,21 @@ pub fn room(kind: u32, size: usize) -> usize {
     }
 }
 
-/// The set `kind` of a stopped thread; `narrow`: as programs of 32 bits have it, which this thread
+/// The set `kind` of a stopped thread; `compat`: as programs of 32 bits have it, which this thread
 /// need not run.
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
-pub fn get(state: &ThreadState, narrow: bool, kind: u32) -> Result<Vec<u8>> {
+pub fn get(state: &ThreadState, compat: bool, kind: u32) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(FLOATING_SIZE)
         .map_err(|_| Errno::ENOMEM)?;
     match kind {
-        GENERAL if narrow => compat_regset::general(state, &mut bytes),
-        compat_regset::VFP if narrow => compat_regset::vfp(state, &mut bytes),
-        FLOATING | SVE if narrow => return Err(Errno::EINVAL),
-        THREAD_POINTER if narrow => {
+        GENERAL if compat => compat_regset::general(state, &mut bytes),
+        compat_regset::VFP if compat => compat_regset::vfp(state, &mut bytes),
+        FLOATING | SVE if compat => return Err(Errno::EINVAL),
+        THREAD_POINTER if compat => {
             let pointer = match state.is_compat() {
                 true => state.compat_tls(),
                 false => state.tls() as u32,
@@ -156,21 +156,21 @@ fn points_of(kind: u32) -> points::Kind {
 ///
 /// # Errors
 /// EINVAL (no such set, or a state that no program may have), EPERM, ENOSPC, ENOMEM.
-pub fn set(state: &ThreadState, narrow: bool, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
+pub fn set(state: &ThreadState, compat: bool, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
     match kind {
-        GENERAL if narrow => return compat_regset::set_general(state, from, bytes),
-        SVE if !narrow => return sve_set::set(state, bytes),
+        GENERAL if compat => return compat_regset::set_general(state, from, bytes),
+        SVE if !compat => return sve_set::set(state, bytes),
         BREAKPOINTS | WATCHPOINTS => {
             return state.with_stopped_points(|own| points::set(own, points_of(kind), bytes));
         }
         _ => {}
     }
-    let mut whole = get(state, narrow, kind)?;
+    let mut whole = get(state, compat, kind)?;
     let changed = whole.iter_mut().skip(from);
     changed.zip(bytes).for_each(|(old, new)| *old = *new);
     match kind {
-        compat_regset::VFP if narrow => compat_regset::set_vfp(state, &whole)?,
-        THREAD_POINTER if narrow => {
+        compat_regset::VFP if compat => compat_regset::set_vfp(state, &whole)?,
+        THREAD_POINTER if compat => {
             state.set_tls(u32::read_from_bytes(&whole).unwrap_or(0) as usize);
         }
         GENERAL => {

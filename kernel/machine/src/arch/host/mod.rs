@@ -57,7 +57,7 @@ pub const MAX_CPUS: usize = 64;
 pub const ELF_MACHINE: u16 = 0x5354;
 /// What programs run here.
 pub static ABIS: &[super::Abi] = &[super::Abi {
-    wide: true,
+    is_64bit: true,
     machine: ELF_MACHINE,
     flags: 0,
     end: user_end,

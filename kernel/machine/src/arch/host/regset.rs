@@ -13,7 +13,7 @@ use crate::errno::{Errno, Result};
 const GENERAL: u32 = 1;
 
 /// Whether the set `kind` of a thread cannot be changed: never.
-pub fn is_read_only(_narrow: bool, _kind: u32) -> bool {
+pub fn is_read_only(_compat: bool, _kind: u32) -> bool {
     false
 }
 
@@ -26,7 +26,7 @@ pub fn own_others() -> Result<Vec<(u32, Vec<u8>)>> {
 }
 
 /// Bytes of one slot of a set.
-pub fn slot(_narrow: bool, _kind: u32) -> usize {
+pub fn slot(_compat: bool, _kind: u32) -> usize {
     8
 }
 
@@ -49,7 +49,7 @@ pub fn room(_kind: u32, size: usize) -> usize {
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
-pub fn get(state: &ThreadState, _narrow: bool, kind: u32) -> Result<Vec<u8>> {
+pub fn get(state: &ThreadState, _compat: bool, kind: u32) -> Result<Vec<u8>> {
     if kind != GENERAL {
         return Err(Errno::EINVAL);
     }
@@ -66,8 +66,8 @@ pub fn get(state: &ThreadState, _narrow: bool, kind: u32) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
-pub fn set(state: &ThreadState, narrow: bool, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
-    let mut whole = get(state, narrow, kind)?;
+pub fn set(state: &ThreadState, compat: bool, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
+    let mut whole = get(state, compat, kind)?;
     let changed = whole.iter_mut().skip(from);
     changed.zip(bytes).for_each(|(old, new)| *old = *new);
     let registers = FromBytes::read_from_bytes(&whole).map_err(|_| Errno::EINVAL)?;

@@ -84,7 +84,7 @@ pub const KERNEL_STACK_SIZE: usize = 16 << 10;
 pub const MAX_CPUS: usize = 64;
 /// What programs run here.
 pub static ABIS: &[super::Abi] = &[super::Abi {
-    wide: true,
+    is_64bit: true,
     machine: 243,
     flags: 0,
     end: user_end,

@@ -19,7 +19,7 @@ const FLOATING: u32 = 2;
 const VECTOR: u32 = 0x901;
 
 /// Whether the set `kind` of a thread cannot be changed: never.
-pub fn is_read_only(_narrow: bool, _kind: u32) -> bool {
+pub fn is_read_only(_compat: bool, _kind: u32) -> bool {
     false
 }
 
@@ -39,7 +39,7 @@ const VECTOR_HEAD: usize = size_of::<Control>();
 const LONGEST: usize = 8192;
 
 /// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
-pub fn slot(_narrow: bool, kind: u32) -> usize {
+pub fn slot(_compat: bool, kind: u32) -> usize {
     if kind == VECTOR { 4 } else { 8 }
 }
 
@@ -68,7 +68,7 @@ pub fn room(kind: u32, size: usize) -> usize {
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
-pub fn get(state: &ThreadState, _narrow: bool, kind: u32) -> Result<Vec<u8>> {
+pub fn get(state: &ThreadState, _compat: bool, kind: u32) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let size = match kind {
         VECTOR => VECTOR_HEAD + vector::size(),
@@ -99,8 +99,8 @@ pub fn get(state: &ThreadState, _narrow: bool, kind: u32) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
-pub fn set(state: &ThreadState, narrow: bool, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
-    let mut whole = get(state, narrow, kind)?;
+pub fn set(state: &ThreadState, compat: bool, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
+    let mut whole = get(state, compat, kind)?;
     let changed = whole.iter_mut().skip(from);
     changed.zip(bytes).for_each(|(old, new)| *old = *new);
     match kind {
