@@ -2,10 +2,10 @@
 
 use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags, Record};
-use super::given_attr;
 use super::inode::{Attr, Inode, Kind, Link, SetAttr, Time, XattrChange};
 use super::io::{Sink, Source};
 use super::seq_records;
+use super::set_attr;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -474,7 +474,7 @@ impl Inode for Fixed {
             _ => self.leaf.permissions(),
         };
         let first = attr(self.device, self.number, kind, permissions, (0, 0));
-        given_attr::apply(self.tree, self.number, first)
+        set_attr::apply(self.tree, self.number, first)
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
@@ -483,26 +483,26 @@ impl Inode for Fixed {
         if self.tree == Tree::Settings && !only_times {
             return Err(Errno::EPERM);
         }
-        given_attr::give(self.tree, self.number, change)
+        set_attr::set(self.tree, self.number, change)
     }
 
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         match self.tree {
-            Tree::Sys => given_attr::xattr(self.number, name),
+            Tree::Sys => set_attr::xattr(self.number, name),
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
 
     fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
         match self.tree {
-            Tree::Sys => given_attr::set_xattr(self.number, name, change),
+            Tree::Sys => set_attr::set_xattr(self.number, name, change),
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
 
     fn xattrs(&self) -> Result<Vec<u8>> {
         match self.tree {
-            Tree::Sys => given_attr::xattrs(self.number),
+            Tree::Sys => set_attr::xattrs(self.number),
             _ => Ok(Vec::new()),
         }
     }

@@ -7,7 +7,7 @@ use super::filter::Filter;
 use super::inet;
 use super::interface::INDEX;
 use super::socket::Socket;
-use super::stamping::Stamping;
+use super::timestamping::Stamping;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::task::{can, current, pidfd, require};

@@ -5,12 +5,12 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
-use super::{PAGE_SIZE, frame, lasting};
+use super::{PAGE_SIZE, frame, shmem_account};
 use crate::errno::{Errno, Result};
 use crate::sync::Counter;
 use crate::upcall;
 
-/// Pages that were promised, but those of `lasting`. A CPU keeps some MiB for itself, so that few
+/// Pages that were promised, but those of `shmem_account`. A CPU keeps some MiB for itself, so that few
 /// mappings touch what all share.
 static COMMITTED: Counter<4096> = Counter::new();
 
@@ -70,7 +70,7 @@ pub fn limit() -> usize {
 
 /// Pages that were promised.
 pub fn committed() -> usize {
-    COMMITTED.exactly() + lasting::count()
+    COMMITTED.exactly() + shmem_account::count()
 }
 
 /// Whether nothing is promised beyond the limit.

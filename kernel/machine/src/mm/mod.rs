@@ -1,5 +1,6 @@
 //! Memory: frames, the heap, the kernel's vmalloc area, and the address spaces of programs.
 
+mod access_remote;
 pub mod active;
 mod age;
 mod archive;
@@ -9,13 +10,11 @@ mod buddy;
 pub mod commit;
 pub mod dma;
 pub mod fault;
-mod foreign;
 mod fork;
 pub mod frame;
 pub mod heap;
 pub mod huge_page;
 pub mod large;
-pub mod lasting;
 mod layout;
 pub mod map;
 mod mmu_gather;
@@ -29,6 +28,7 @@ mod rmap;
 mod selftests;
 pub mod send_queue;
 pub mod shared;
+pub mod shmem_account;
 mod smaps;
 pub mod space;
 mod space_lock;

@@ -12,7 +12,7 @@ use super::frame::{self, FrameRef};
 use super::heap::try_arc;
 use super::number::Number;
 use super::vma::PageSource;
-use super::{commit, lasting};
+use super::{commit, shmem_account};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::upcall::{cond_resched, cond_resched_killable};
@@ -71,12 +71,12 @@ impl Drop for SharedPages {
             true => self.len,
             false => pages.len(),
         };
-        let lasting = match self.is_segment() {
+        let counted = match self.is_segment() {
             true => pages.len(),
             false => 0,
         };
-        lasting::give(lasting);
-        commit::give(promised - lasting);
+        shmem_account::give(counted);
+        commit::give(promised - counted);
         while pages.len() > AT_ONCE
             && let Some(first) = pages.next_item(0)
         {
@@ -102,7 +102,7 @@ impl PageSource for SharedPages {
             return Ok(frame.clone());
         }
         if self.is_segment() {
-            lasting::check_room()?;
+            shmem_account::check_room()?;
         }
         let frame = frame::alloc_zeroed()?;
         if !self.reserved {
@@ -114,7 +114,7 @@ impl PageSource for SharedPages {
             Errno::ENOMEM
         })?;
         if self.is_segment() {
-            lasting::keep_promise();
+            shmem_account::keep_promise();
         }
         Ok(frame)
     }

@@ -1,7 +1,6 @@
 //! procfs: the processes, and what the kernel shows of itself.
 
 mod control;
-mod doing;
 mod fds;
 mod map_files;
 mod mem;
@@ -16,6 +15,7 @@ mod subject;
 pub mod system;
 mod sysvipc;
 mod timer_list;
+mod wchan;
 pub mod zones;
 
 use super::dentry::Dentry;

@@ -9,7 +9,7 @@ use super::super::seq_file::{self, Content, Text};
 use super::super::seq_records;
 use super::subject::{self, Subject, Task};
 use super::{
-    Options, control, doing, fds, map_files, mem, memory, namespaces, pagemap, parse, status,
+    Options, control, fds, map_files, mem, memory, namespaces, pagemap, parse, status, wchan,
 };
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
@@ -126,7 +126,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("stat", Text_(status::stat)),
     ("statm", Text_(memory::statm)),
     ("status", Text_(status::status)),
-    ("syscall", Traced(doing::call)),
+    ("syscall", Traced(wchan::call)),
     ("task", Member::Threads),
     ("timers", Text_(status::timers)),
     (
@@ -135,7 +135,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     ("trace", Setting(control::traced, control::set_traced)),
     ("uid_map", Text_(control::all_identities)),
-    ("wchan", Text_(doing::channel)),
+    ("wchan", Text_(wchan::channel)),
 ];
 
 /// Members that a thread's directory has not.
@@ -397,7 +397,7 @@ impl Inode for Leaf {
                 let space = subject.open_memory()?.unwrap_or_default();
                 seq_records::open(memory::Areas::new(space, show))
             }
-            Member::Stack => seq_file::open(doing::Stack::new(self.who)),
+            Member::Stack => seq_file::open(wchan::Stack::new(self.who)),
             Member::Memory => mem::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
             Member::Pages => pagemap::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
             _ => seq_file::open(*self),

@@ -8,7 +8,7 @@ use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::number::Number;
-use crate::mm::{PAGE_SIZE, PageSource, ReverseMap, lasting};
+use crate::mm::{PAGE_SIZE, PageSource, ReverseMap, shmem_account};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::oom;
 use crate::task::sched::{cond_resched, cond_resched_interruptible, cond_resched_killable};
@@ -146,7 +146,7 @@ impl Data {
     /// stack for it.
     #[inline(never)]
     fn page_for_hole(&self, index: usize, whole: bool, may_grow: bool) -> Result<FrameRef> {
-        lasting::check_room()?;
+        shmem_account::check_room()?;
         let fresh = if whole {
             frame::alloc()?
         } else {
@@ -177,7 +177,7 @@ impl Data {
     /// Counts one more page.
     fn take_page(&self) -> Result<()> {
         self.quota.take()?;
-        lasting::take().map_err(|_| {
+        shmem_account::take().map_err(|_| {
             self.quota.give(1);
             Errno::ENOSPC
         })
@@ -185,7 +185,7 @@ impl Data {
 
     fn give_pages(&self, count: u64) {
         self.quota.give(count);
-        lasting::give(count as usize);
+        shmem_account::give(count as usize);
     }
 
     /// Reads from `position` up to the end of the file.
@@ -360,7 +360,7 @@ impl Data {
     /// Refuses so many more pages where there is no room for them.
     fn check_room(&self, count: usize) -> Result<()> {
         self.quota.check_room(count as u64)?;
-        lasting::check_room_for(count)
+        shmem_account::check_room_for(count)
     }
 
     /// Makes a page of each hole among `indices`, and notes those that it `made`.
@@ -370,7 +370,7 @@ impl Data {
             if self.page(index).is_some() {
                 continue;
             }
-            lasting::check_room()?;
+            shmem_account::check_room()?;
             let fresh = frame::alloc_zeroed()?;
             made.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
             // A program that maps the file may have been quicker.

@@ -7,8 +7,8 @@ use crate::fs::io::Sink;
 use crate::fs::ring::Ring;
 use crate::net::address::Name;
 use crate::net::control_message::Ancillary;
+use crate::net::oob::Urgent;
 use crate::net::sending::Stall;
-use crate::net::urgent::Urgent;
 use alloc::collections::VecDeque;
 
 /// A stretch of bytes, counted from the first that was ever written, that is a record or has

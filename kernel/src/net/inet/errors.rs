@@ -9,7 +9,7 @@ use crate::net::address::{Address, Name};
 use crate::net::channel::Found;
 use crate::net::control_message::{Ancillary, Control};
 use crate::net::socket::{Base, Received};
-use crate::net::stamping::{Asked, Moment};
+use crate::net::timestamping::{Asked, Moment};
 use crate::sync::Mutex;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

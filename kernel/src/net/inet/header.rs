@@ -7,7 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::net::address::{Address, Name};
 use crate::net::control_message::Control;
 use crate::net::interface::INDEX;
-use crate::net::stamping;
+use crate::net::timestamping;
 use crate::task::can;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
@@ -144,7 +144,7 @@ impl Header {
                 self.mark = Some(mark);
             }
             (SOL_SOCKET, SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW) => {
-                self.stamps = Some(stamping::for_one(data)?);
+                self.stamps = Some(timestamping::for_one(data)?);
             }
             (IP | IPV6 | UDP | SOL_SOCKET, _) => return Err(Errno::EINVAL),
             _ => {}

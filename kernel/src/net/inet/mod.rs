@@ -4,6 +4,7 @@
 //! What stays of the protocols is what programs see: names, ports, connections, their ends and
 //! their errors. There are packets for raw and ping sockets alone.
 
+mod bind;
 pub mod connections;
 mod errors;
 mod header;
@@ -12,7 +13,6 @@ mod mailbox;
 mod options;
 mod packet;
 pub mod ping;
-mod place;
 pub mod ports;
 pub mod raw;
 pub mod tcp;

@@ -1,8 +1,8 @@
 //! Options of levels IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP and IPPROTO_UDP: most are kept and
 //! returned, as where no packet is they have nothing to change.
 
+use super::bind::{Binding, Place};
 use super::connections;
-use super::place::{Binding, Place};
 use crate::errno::{Errno, Result};
 use crate::net::options::{bytes, number};
 use crate::net::socket::Base;

@@ -1,12 +1,12 @@
 //! Raw sockets, which send and see whole packets of a protocol, and ping sockets, which anybody
 //! whom `ping_group_range` names sends echo requests through.
 
+use super::bind::Place;
 use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report, Sent};
 use super::icmp::{self, Why};
 use super::mailbox::{Mailbox, copied};
 use super::options::{IP, IPV6, Options};
 use super::packet::{ICMP, ICMP_V6, MOST, Packet, Route, add, fold, pseudo};
-use super::place::Place;
 use super::{Header, is_local, ports, reached, source};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};

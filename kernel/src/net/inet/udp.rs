@@ -1,11 +1,11 @@
 //! UDP: datagrams, which are lost where there is no room for them.
 
+use super::bind::Place;
 use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report, Sent};
 use super::icmp::{self, Why};
 use super::mailbox::{Mailbox, copied};
 use super::options::{IP, IPV6, IPV6_MTU, Options, UDP};
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
-use super::place::Place;
 use super::ports::{self, Ports};
 use super::{Header, raw, reached, source};
 use crate::errno::{Errno, Result};

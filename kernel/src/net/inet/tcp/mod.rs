@@ -4,10 +4,10 @@ mod link;
 
 use link::{Deferred, Later, Link};
 
+use super::bind::Place;
 use super::connections::{self, End, Port, Tuple};
 use super::errors::{Errors, Sent};
 use super::options::{self, LINGER2, MAXSEG, Options};
-use super::place::Place;
 use super::ports::{self, Holder, Kept};
 use super::{Header, reached, source};
 use crate::arch::time;
@@ -23,8 +23,8 @@ use crate::net::control_message::Control;
 use crate::net::mib::{self, Event};
 use crate::net::options::{bytes, number};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
-use crate::net::stamping::Asked;
 use crate::net::stream::{self, ReadMode};
+use crate::net::timestamping::Asked;
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once, SleepMutex};
 use crate::task::clock;

@@ -1,6 +1,6 @@
 //! What a thread is doing in the kernel: `syscall`, `stack` and `wchan`.
 //!
-//! They tell of threads that are asleep, which nobody wakes while they are looked at.
+//! They describe threads that are asleep, which nothing wakes while they are looked at.
 
 use super::super::seq_file::{Content, Text};
 use super::subject::{Subject, Task};
@@ -31,7 +31,7 @@ pub fn call(subject: &Subject, text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// Callers that are told at most (MAX_STACK_TRACE_DEPTH).
+/// Callers that are shown at most (MAX_STACK_TRACE_DEPTH).
 const DEPTH: usize = 64;
 
 /// Calls `f` with each caller of what a thread sleeps in, the innermost first, until it returns

@@ -1,5 +1,5 @@
 //! The times of messages: which of them a socket's options ask for (SO_TIMESTAMP and its like,
-//! SO_TIMESTAMPING), and how programs are told (Linux's Documentation/networking/timestamping.rst).
+//! SO_TIMESTAMPING), and how they are reported (Linux's Documentation/networking/timestamping.rst).
 
 use super::control_message::Control;
 use super::inet::tcp::{CLOSED, LISTENS};
@@ -30,7 +30,7 @@ const KNOWN: u32 = 0x3_ffff & !OPT_STATS;
 /// What a control message can ask for one message (`SOF_TIMESTAMPING_TX_RECORD_MASK`).
 const FOR_ONE: u32 = TX_HARDWARE | TX_SOFTWARE | TX_SCHED | TX_ACK;
 
-/// What `asked` has: the time of arrival is told, in ns, by the newer name (Linux's SOCK_RCVTSTAMP,
+/// Bits of `asked`: report the time of arrival, in ns, by the newer name (Linux's SOCK_RCVTSTAMP,
 /// SOCK_RCVTSTAMPNS and SOCK_TSTAMP_NEW).
 const ARRIVAL: u32 = 1;
 const NANOSECONDS: u32 = 2;

@@ -1,4 +1,5 @@
-//! Pages that outlive the process that made them: those of files and of System V shared memory.
+//! The count of pages that outlive the process that made them: those of files and of System V
+//! shared memory.
 
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
@@ -10,12 +11,12 @@ use crate::upcall;
 /// How many there are. A CPU keeps some MiB for itself, so that few pages touch what all share.
 static COUNT: Counter<4096> = Counter::new();
 
-/// How many there are; all were promised.
+/// How many there are; all count as promised.
 pub fn count() -> usize {
     COUNT.exactly()
 }
 
-/// One more, which was not promised yet.
+/// Promises and counts one more.
 ///
 /// # Errors
 /// ENOMEM.
@@ -26,13 +27,13 @@ pub fn take() -> Result<()> {
     Ok(())
 }
 
-/// A page that was promised is there.
+/// Counts a page that was promised, and now is there.
 pub(super) fn keep_promise() {
     commit::give(1);
     COUNT.add(1);
 }
 
-/// So many go.
+/// Releases `pages`.
 pub fn give(pages: usize) {
     COUNT.add(-(pages as isize));
 }

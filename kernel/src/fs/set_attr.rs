@@ -1,4 +1,4 @@
-//! Attributes that files of a fixed tree were given. They are the tree's, whatever mount shows it,
+//! Attributes that were set on files of a fixed tree. They are the tree's, whatever mount shows it,
 //! and stay, as in Linux's `proc_dir_entry` and `kernfs_node`.
 
 use super::inode::{Attr, SetAttr, XattrChange};
@@ -22,7 +22,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 /// ENOMEM.
-pub fn give(tree: Tree, number: u64, change: &SetAttr) -> Result<()> {
+pub fn set(tree: Tree, number: u64, change: &SetAttr) -> Result<()> {
     let mut given = GIVEN.lock();
     given.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     let all = given.get_or_insert_with((tree, number), SetAttr::default);
