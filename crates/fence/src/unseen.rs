@@ -35,7 +35,7 @@ impl<const WORDS: usize> Unseen<WORDS> {
         Unseen(core::array::from_fn(|_| AtomicU64::new(0)))
     }
 
-    /// Tells CPUs 0 to `cpus` − 1 of new mappings; only as many words are written as these CPUs
+    /// Notifies CPUs 0 to `cpus` − 1 of new mappings; only as many words are written as these CPUs
     /// need.
     ///
     /// Call it after the entries were stored and before anybody learns an address that they map.

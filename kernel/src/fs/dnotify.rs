@@ -45,7 +45,7 @@ const KINDS: [(u32, u32); 5] = [
     (IN_ATTRIB, DN_ATTRIB),
 ];
 
-/// Makes the directory that `file` is send signals, telling descriptor `fd`, for more kinds of
+/// Makes the directory that `file` is send signals, with descriptor `fd`, for more kinds of
 /// events; for none at all with 0.
 ///
 /// # Errors

@@ -67,7 +67,7 @@ impl EventFd {
         taken
     }
 
-    /// Tells `watcher` when something was added, until what this returns goes.
+    /// Notifies `watcher` when something was added, until what this returns is dropped.
     #[cfg(guests)]
     pub fn watch(&self, watcher: Arc<dyn Watcher>) -> Result<Watch> {
         self.readable.watch(watcher)

@@ -184,8 +184,8 @@ pub trait FileOps: Send + Sync + Any {
         Events::IN | Events::OUT
     }
 
-    /// Whether a signal may tell that it became ready (O_ASYNC). Not of what signals make ready:
-    /// that would be told of what it told.
+    /// Whether a signal may report that it became ready (O_ASYNC). Not for what signals make ready:
+    /// each such signal would cause the next.
     fn has_async(&self) -> bool {
         false
     }

@@ -149,7 +149,7 @@ impl WaitSource {
         }
     }
 
-    /// Tells everybody that the readiness changed.
+    /// Notifies all watchers that the readiness changed.
     #[inline]
     pub fn notify(&self) {
         self.waiters.wake_all();
@@ -173,7 +173,7 @@ impl WaitSource {
         }
     }
 
-    /// Tells each watcher that was there when this began, without the lock: one that goes away
+    /// Notifies each watcher that was there when this began, without the lock: one that goes away
     /// thereby wants it too.
     #[cold]
     fn notify_all(&self) {
@@ -203,7 +203,7 @@ impl WaitSource {
         }
     }
 
-    /// Tells `watcher` of changes until what this returns goes.
+    /// Notifies `watcher` of changes until what this returns is dropped.
     ///
     /// # Errors
     /// ENOMEM.

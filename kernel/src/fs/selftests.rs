@@ -418,8 +418,8 @@ impl Drop for Last {
     }
 }
 
-/// Lets a file change that only the one who is told has open then, under a spin lock, and waits
-/// until it is closed.
+/// Lets a file change that only the watcher has open then, under a spin lock, and waits until it is
+/// closed.
 fn change_last(watch: impl FnOnce(&Arc<File>)) {
     let (changed, others) = (WaitSource::new().unwrap(), Arc::new(Mutex::new(None)));
     let new = |path: Path| {

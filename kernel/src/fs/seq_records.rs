@@ -22,7 +22,7 @@ pub trait Records: Send + Sync + 'static {
     fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>>;
 }
 
-/// What tells of a record as [`Records::next`] does.
+/// Writes a record as [`Records::next`] does.
 pub type Next = fn(u64, &mut Text) -> Result<Option<u64>>;
 
 impl Records for Next {

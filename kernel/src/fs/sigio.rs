@@ -154,7 +154,7 @@ impl Watcher for Listener {
     }
 }
 
-/// Tells the file's owner what can be done, if anything can.
+/// Notifies the file's owner of what can be done, if anything can.
 fn notify_ready(file: &File) -> bool {
     let ready = file.poll(None);
     let code = match ready {
@@ -167,8 +167,8 @@ fn notify_ready(file: &File) -> bool {
     true
 }
 
-/// Tells the file's owner that there is a message: somebody wants what it holds a lease of, or
-/// changed the directory.
+/// Notifies the file's owner of an event: somebody wants what it holds a lease of, or changed the
+/// directory.
 pub fn notify_message(file: &File) {
     let band = Events::IN.with_normal().bits() | MESSAGE_BIT;
     notify(file, MESSAGE, band);
@@ -183,7 +183,7 @@ fn notify(file: &File, code: i32, band: u32) {
     send(&owner, info);
 }
 
-/// Tells the file's owner that there is a byte out of band.
+/// Notifies the file's owner that there is a byte out of band.
 pub fn notify_urgent(file: &File) {
     if let Ok(owner) = owner(file) {
         send(&owner, Info::kernel(SIGURG));

@@ -364,7 +364,7 @@ impl Queue {
         }
     }
 
-    /// Tells the caller's process of the next message to the empty queue.
+    /// Notifies the caller's process of the next message to the empty queue.
     ///
     /// # Errors
     /// EBUSY: another is registered.
@@ -388,7 +388,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Tells the caller's process nothing any more.
+    /// Removes the notification of the caller's process, if it has it.
     pub fn cancel_notify(&self) {
         let mut state = self.state.lock();
         let own = |notice: &mut Notice| Arc::ptr_eq(&notice.process, current().process());

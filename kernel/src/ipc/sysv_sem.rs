@@ -84,7 +84,7 @@ pub struct Set {
     state: Mutex<State>,
     _charge: Charge,
     _counted: Counted,
-    /// Told of every change.
+    /// Notified of every change.
     changed: WaitQueue,
 }
 
@@ -191,7 +191,7 @@ impl UndoList {
         UndoList(Mutex::new(Vec::new()))
     }
 
-    /// Takes in a set, of which it is told once.
+    /// Adds a set, which the caller does once.
     fn add(&self, set: Weak<Set>) -> Result<()> {
         let mut sets = self.0.lock();
         if sets.len() == sets.capacity() {

@@ -8,7 +8,7 @@ use crate::put;
 use crate::task::{clock, current, sched};
 use alloc::sync::Arc;
 
-/// Tells of the next key of which the reader may know; places are numbers of keys.
+/// Writes the line of the next key that the reader may see; places are numbers of keys.
 pub fn keys(place: u64, text: &mut Text) -> Result<Option<u64>> {
     let rings = super::rings(current());
     let mut from = place as i32;
@@ -70,7 +70,7 @@ fn put_time(time: u64, text: &mut Text) {
     }
 }
 
-/// Tells of the next user how many keys and bytes it has, and the limits of both.
+/// Writes the line of the next user: how many keys and bytes it has, and the limits of both.
 pub fn users(place: u64, text: &mut Text) -> Result<Option<u64>> {
     let Ok(from) = u32::try_from(place) else {
         return Ok(None);

@@ -55,11 +55,11 @@ pub struct VcpuConfig {
 
 /// The result of an access to the controller's registers.
 pub enum Done {
-    /// It is to something else.
+    /// Not an access to the controller.
     Elsewhere,
     /// It was done.
     Here,
-    /// It is to be done when no other CPU of the guest runs.
+    /// Needs all other vCPUs stopped.
     Halts,
 }
 

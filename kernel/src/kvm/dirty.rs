@@ -69,8 +69,7 @@ impl Machine {
         Ok((slot, log))
     }
 
-    /// Tells which pages were written; they count as not written from now on, unless the VMM says
-    /// which by itself.
+    /// Reports which pages were written, and clears them, unless the VMM clears them by itself.
     pub fn notify_log(&self, request: &DirtyLog) -> Result<usize> {
         let _changing = self.changing.lock_killable()?;
         let (slot, log) = self.logged(request.slot)?;

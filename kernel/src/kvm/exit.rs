@@ -67,8 +67,7 @@ pub enum Exit {
     Reset2,
 }
 
-/// Answers a trap, or says what is to be done. Those that cost nothing but the exit stand first, in
-/// the open.
+/// Handles a trap, or returns what is to be done. The cheapest exits are tested first, inline.
 #[inline(always)]
 pub fn handle_exit(context: &mut Context, registers: &mut Registers) -> Exit {
     let syndrome = registers.syndrome;

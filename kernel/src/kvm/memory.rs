@@ -108,8 +108,8 @@ impl Machine {
             .memory
             .translation
             .map(page, frame, writable, generation)?;
-        // Behind the map: a log that is told in between would forget a page that can be written
-        // still.
+        // After the map: a log that is read in between would forget a page that can still be
+        // written.
         match &slot.log {
             Some(log) if mapped && writable => log.mark(slot.page(address)),
             None if mapped && writable => self.map_around(&space, &slot, page, generation),

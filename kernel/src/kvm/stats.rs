@@ -1,5 +1,5 @@
 //! How often a virtual CPU left its guest, by kind: for `--count`, and for KVM_GET_STATS_FD, which
-//! tells of machines too.
+//! also reports on machines.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -19,17 +19,17 @@ pub struct Stolen {
     seen: u64,
 }
 
-/// The guest asks where it is told (PV_TIME_ST): of what is stolen from now on. Nowhere unless the
-/// VMM said.
+/// PV_TIME_ST: the address at which the guest finds the time that is stolen from now on, if the VMM
+/// gave one.
 pub fn begin(machine: &Machine, state: &mut State) -> Option<u64> {
     let address = state.stolen.address?;
     state.stolen.seen = current().sched.run_delay();
-    // Memory that the VMM took away is not told.
+    // Memory that the VMM took away is not written.
     _ = machine.write_guest(address, &[0; LEN]);
     Some(address)
 }
 
-/// Tells the guest, before it runs again, by how much the thread's waits have grown.
+/// Reports to the guest, before it runs again, by how much the thread's waits have grown.
 #[inline]
 pub fn notify(machine: &Machine, state: &mut State) {
     let Some(address) = state.stolen.address else {

@@ -20,9 +20,9 @@ struct Queue<T> {
 pub struct Backlog<T> {
     queue: Mutex<Queue<T>>,
     max: AtomicUsize,
-    /// Told when a connection comes.
+    /// Notified when a connection comes.
     arrived: Arc<WaitSource>,
-    /// Told when there is room for one more.
+    /// Notified when there is room for one more.
     room: Arc<WaitSource>,
 }
 

@@ -314,7 +314,7 @@ impl Control {
         Ok(())
     }
 
-    /// Tells when a message arrived, as the option `kind` asks for it.
+    /// Reports when a message arrived, as the option `kind` asks for it.
     pub fn put_time(&mut self, kind: u32, arrived: Time) -> Result<()> {
         let whole = matches!(kind, SO_TIMESTAMPNS_OLD | SO_TIMESTAMPNS_NEW);
         let part = arrived.nanoseconds / if whole { 1 } else { 1000 };
@@ -337,7 +337,7 @@ impl Control {
         self.put(SOL_SOCKET, kind, narrow[..longs.len()].as_bytes())
     }
 
-    /// Tells when a message arrived, as the option `kind` (SO_TIMESTAMPING) asks for it: by the
+    /// Reports when a message arrived, as the option `kind` (SO_TIMESTAMPING) asks for it: by the
     /// software's clock, and by none of hardware.
     pub fn put_stamping(&mut self, kind: u32, arrived: Time) -> Result<()> {
         let times: [i64; MOST_LONGS] = [arrived.seconds, arrived.nanoseconds.into(), 0, 0, 0, 0];

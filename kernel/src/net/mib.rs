@@ -18,9 +18,9 @@ pub enum Event {
     /// Echo requests, and echoes.
     Requests,
     Echoes,
-    /// That nobody has a port, or for IPv4 a protocol.
+    /// Port unreachable, or for IPv4 protocol unreachable.
     Unreachable,
-    /// That there is no such protocol, for IPv6.
+    /// IPv6: unknown next header.
     Problems,
     /// Other messages of ICMP.
     Others,

@@ -96,7 +96,7 @@ impl Channel {
         })
     }
 
-    /// Tells the reader's owner that a byte is urgent (SIGURG).
+    /// Notifies the reader's owner that a byte is urgent (SIGURG).
     pub fn notify_urgent(&self) {
         if let Some(file) = self.reader().file() {
             sigio::notify_urgent(&file);

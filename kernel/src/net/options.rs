@@ -123,7 +123,7 @@ pub struct Options {
     txrehash: AtomicU32,
     /// It is bound to `lo`.
     device: AtomicBool,
-    /// The times of messages that are told.
+    /// The times of messages that are reported.
     pub stamping: Stamping,
     /// Which buffers a program has set: SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK.
     buffers_set: AtomicU32,
@@ -381,7 +381,7 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         if on && name == SO_REUSEPORT && socket.base().domain == AF_UNIX {
             return Err(Errno::EOPNOTSUPP);
         }
-        // Who finds the filter not locked changes it before it is.
+        // Under the filter's lock, so that nobody changes the filter after it is locked.
         let filter = (name == SO_LOCK_FILTER).then(|| socket.base().reader.filter.lock());
         match on {
             true => options.switches.fetch_or(bit, AcqRel),

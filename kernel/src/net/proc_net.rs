@@ -196,7 +196,7 @@ fn protocols(text: &mut Text) {
 /// Bits of a place that are a socket's number; those above count lines.
 const NUMBER: u32 = 40;
 
-/// Tells of the next socket of which `show` writes a line, to which it says how many there were
+/// Writes the line of the next socket for which `show` writes one; `show` gets the number of lines
 /// before. Before the first is the line that names the columns, which `head` writes.
 fn socket_line(
     place: u64,
@@ -257,8 +257,7 @@ pub fn established() -> u64 {
     count
 }
 
-/// How many sockets there are of a family, kind and protocol; the second: of those that anybody is
-/// told of.
+/// How many sockets there are of a family, kind and protocol; second, how many of those are shown.
 fn count([domain, kind, protocol]: [u32; 3]) -> [usize; 2] {
     let mut counts = [0; 2];
     socket_table::each(|socket| {
@@ -376,7 +375,7 @@ fn tcp(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
     })?;
     match next {
         Some(next) => Ok(Some(next)),
-        // None is left to be told of: the number of the line that is next stays.
+        // None is left: the number of the next line stays.
         None => left_line((place - 1) >> NUMBER << NUMBER, text, domain, width),
     }
 }
@@ -384,7 +383,7 @@ fn tcp(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
 /// The place of an end without a socket; those of sockets come before.
 const LEFT: u64 = 1 << 63;
 
-/// Tells of the next end of a connection that waits without a socket.
+/// Writes the line of the next end of a connection that waits without a socket.
 fn left_line(place: u64, text: &mut Text, domain: u32, width: usize) -> Result<Option<u64>> {
     let (lines, mut next) = (place >> NUMBER, place & ((1 << NUMBER) - 1));
     while let Some((left, behind)) = connections::left_from(next) {

@@ -44,9 +44,9 @@ impl Bytes {
     }
 }
 
-/// Learns that a writer lacks room.
+/// Notified when a writer lacks room.
 pub trait Stalled: Send + Sync {
-    /// One does, and is about to wait or to be told so.
+    /// One does, and is about to wait or to get EAGAIN.
     fn stalled(self: Arc<Self>);
 }
 
@@ -62,7 +62,7 @@ pub struct Sending {
     unsent: AtomicUsize,
     /// Since when there are such, in ticks.
     since: AtomicU64,
-    /// Who wants to know of writers that lack room.
+    /// Notified when a writer lacks room.
     watcher: Once<Weak<dyn Stalled>>,
 }
 
@@ -109,7 +109,7 @@ impl Sending {
         unsent == 0 || unsent * 2 < self.low_water.load(Acquire)
     }
 
-    /// Tells those who look without the lock.
+    /// Publishes what is read without the lock.
     pub fn publish(&self, bytes: &Bytes) {
         self.unsent.store(bytes.unsent, Release);
     }

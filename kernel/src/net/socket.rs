@@ -70,9 +70,9 @@ pub struct Base {
     pub reader: Arc<Reader>,
     /// Options of level SOL_SOCKET.
     pub options: Options,
-    /// Told when something can be read or accepted.
+    /// Notified when something can be read or accepted.
     pub readable: Arc<WaitSource>,
-    /// Told when something can be written.
+    /// Notified when something can be written.
     pub writable: Arc<WaitSource>,
 }
 
@@ -248,7 +248,7 @@ pub trait Socket: Send + Sync + Any {
         None
     }
 
-    /// Tells what options ask for of the header of a message that was received.
+    /// Reports what options ask for of the header of a message that was received.
     fn put_header(&self, _header: &Header, _control: &mut Control) -> Result<()> {
         Ok(())
     }

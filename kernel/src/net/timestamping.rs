@@ -124,7 +124,7 @@ impl Stamping {
         }
     }
 
-    /// SO_TIMESTAMP and its like: times of arrival are told, or no more.
+    /// SO_TIMESTAMP and its like: turns the report of times of arrival on or off.
     pub fn set_arrival(&self, name: u32, on: bool) {
         let nanoseconds = matches!(name, SO_TIMESTAMPNS_OLD | SO_TIMESTAMPNS_NEW);
         let new = matches!(name, SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW);
@@ -177,7 +177,7 @@ impl Stamping {
         Ok(())
     }
 
-    /// The flags, as the option `name` tells them.
+    /// The flags, as the option `name` reads them.
     pub fn get(&self, name: u32) -> u32 {
         let told = name == SO_TIMESTAMPING_OLD || self.asked.load(Acquire) & NEW != 0;
         if told { self.flags.load(Acquire) } else { 0 }
@@ -229,7 +229,7 @@ impl Stamping {
         }
     }
 
-    /// Tells a program when a message arrived; `sent` says that it is a report of one that was sent
+    /// Reports when a message arrived; `sent` says that it is a report of one that was sent
     /// (Linux's `__sock_recv_timestamp` and `tcp_recv_timestamp`).
     pub fn put(
         &self,

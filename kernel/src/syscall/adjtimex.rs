@@ -34,17 +34,17 @@ pub struct Timex {
     pub constant: i64,
     /// In us.
     pub precision: i64,
-    /// Of the frequency.
+    /// Tolerance of the frequency.
     pub tolerance: i64,
     /// The time of day, or a step.
     pub time: Pair,
     /// us between ticks.
     pub tick: i64,
-    /// Of a pulse each second, which nothing gives.
+    /// PPS fields; always zero.
     pub pulse: [u64; 8],
     /// The TAI offset, in s.
     pub tai: u64,
-    /// Of no use.
+    /// Unused.
     pub rest: [u64; 5],
 }
 

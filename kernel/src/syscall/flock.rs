@@ -44,15 +44,15 @@ pub struct Flock {
     pub kind: i16,
     /// From where `start` counts: SEEK_*.
     pub whence: i16,
-    /// Of no use.
+    /// Unused.
     pub pad: u32,
     /// The first byte.
     pub start: i64,
     /// How many bytes; 0 for all that follow.
     pub len: i64,
-    /// Who holds it.
+    /// The process that holds it.
     pub process: i32,
-    /// Of no use.
+    /// Unused.
     pub pad2: u32,
 }
 

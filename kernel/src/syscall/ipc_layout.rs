@@ -1,4 +1,4 @@
-//! How programs lay out what System V IPC tells of its objects.
+//! The layouts of the status of System V IPC's objects.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -18,11 +18,11 @@ pub struct SegmentStatus {
     pub size: u64,
     /// When it was used, by the kinds of use, and changed; in s.
     pub times: [u64; 3],
-    /// Who made and used it, or sent and received last.
+    /// The processes that made it and used it last, or sent and received last.
     pub users: [i32; 2],
     /// How often it is mapped.
     pub attached: u64,
-    /// Of no use.
+    /// Unused.
     pub unused: [u64; 2],
 }
 
@@ -40,9 +40,9 @@ pub struct QueueStatus {
     pub count: u64,
     /// Bytes in it at most.
     pub capacity: u64,
-    /// Who made and used it, or sent and received last.
+    /// The processes that made it and used it last, or sent and received last.
     pub users: [i32; 2],
-    /// Of no use.
+    /// Unused.
     pub unused: [u64; 2],
 }
 
@@ -56,7 +56,7 @@ pub struct SetStatus {
     pub times: [u64; 2],
     /// How many are in it.
     pub count: u64,
-    /// Of no use.
+    /// Unused.
     pub unused: [u64; 2],
 }
 

@@ -298,7 +298,7 @@ fn set_mode(mode: u32, on: bool) {
     process().set_modes(mode, if on { mode } else { 0 });
 }
 
-/// Whether a process has a mode, of whom nothing else is asked.
+/// Returns a mode of the process; the other arguments must be zero.
 fn mode(arguments: Arguments, mode: u32) -> Result<usize> {
     expect_zeros(&arguments)?;
     Ok(process().mode(mode).into())

@@ -159,7 +159,7 @@ pub fn set_option(socket: &dyn Socket, level: u32, name: u32, value: &[u8]) -> R
 }
 
 /// A socket's filter (SO_GET_FILTER), for which there is `room`: both in instructions. Without
-/// room only their number is told.
+/// room only their number is written.
 fn write_filter(bytes: &[u8], room: usize, value: usize, len: usize) -> Result<usize> {
     let count = bytes.len() / bpf::packet::STEP;
     if room > 0 && room < count {

@@ -193,7 +193,7 @@ pub struct StatFs {
     pub fragment: u64,
     /// ST_*.
     pub flags: u64,
-    /// Of no use.
+    /// Unused.
     pub spare: [u64; 4],
 }
 

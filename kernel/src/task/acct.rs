@@ -1,7 +1,7 @@
 //! Process accounting (acct(2)): each process that ends leaves a record in a file.
 //!
-//! The kernel's thread writes it, whom no signal and no limit of the process stops, and the process
-//! waits for that before its parent learns of its end.
+//! A kernel thread writes it, which the process's signals and limits do not affect, and the process
+//! waits for that before its parent is notified of its end.
 
 use super::rusage::user_hz;
 use super::thread::short_name;
@@ -87,7 +87,7 @@ fn float(value: u64) -> u32 {
 }
 
 impl Record {
-    /// What is told of the current process at any time.
+    /// What is recorded of the current process at any time.
     fn new(process: &Process) -> Self {
         let thread: &Thread = current();
         let lasted = user_hz(clock::monotonic_ns().saturating_sub(process.started()));
@@ -109,7 +109,7 @@ impl Record {
         }
     }
 
-    /// What is told of one that ended, with the memory that it had.
+    /// What is recorded of one that ended, with the memory that it had.
     fn of_ended(process: &Process, space: Option<&AddressSpace>) -> Self {
         let (status, usage) = (process.exit_status().unwrap_or(0), process.usage());
         let flags = [

@@ -23,7 +23,7 @@ pub const SECOND: u64 = 1_000_000_000;
 static BOOT: AtomicU64 = AtomicU64::new(0);
 /// The time of day less CLOCK_MONOTONIC, in ns.
 static OFFSET: AtomicI64 = AtomicI64::new(0);
-/// How fast that grows at most, before it is told ([`ntp`]).
+/// How fast that grows at most without a notification ([`ntp`]).
 static FASTEST: AtomicI64 = AtomicI64::new(0);
 /// CLOCK_TAI's offset to CLOCK_MONOTONIC, in ns: a leap second does not change it.
 static TAI_OFFSET: AtomicI64 = AtomicI64::new(0);
@@ -115,7 +115,7 @@ pub(super) fn publish(offset: i64, fastest: i64, tai: i64) {
 
 /// Deadlines are to be computed again.
 pub(super) fn notify_followers() {
-    TIMES_TOLD.fetch_add(1, Relaxed);
+    TIMES_NOTIFIED.fetch_add(1, Relaxed);
     let (mut from, end) = (0, FOLLOWERS.lock().end());
     while let Some((number, follower)) = next_follower(from).filter(|next| next.0 < end) {
         from = number + 1;
@@ -150,7 +150,7 @@ impl Following {
         Following(AtomicU64::new(0))
     }
 
-    /// Tells `follower`, whose part this is, from here on, as long as it lives.
+    /// Notifies `follower`, whose part this is, from here on, as long as it lives.
     ///
     /// # Errors
     /// ENOMEM.
@@ -192,8 +192,8 @@ pub fn times_set() -> u64 {
 }
 
 static TIMES_SET: AtomicU64 = AtomicU64::new(0);
-/// How often followers were told.
-static TIMES_TOLD: AtomicU64 = AtomicU64::new(0);
+/// How often followers were notified.
+static TIMES_NOTIFIED: AtomicU64 = AtomicU64::new(0);
 
 /// When a wait ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -258,9 +258,9 @@ pub fn wait_in(
 ) -> Result<core::result::Result<(), WaitError>> {
     let _sleeper = deadline.follow()?;
     loop {
-        let told = TIMES_TOLD.load(Relaxed);
-        let is_told = || TIMES_TOLD.load(Relaxed) != told;
-        let woken = queue.wait_interruptible(|| ready() || is_told(), Some(deadline.ticks()));
+        let before = TIMES_NOTIFIED.load(Relaxed);
+        let is_notified = || TIMES_NOTIFIED.load(Relaxed) != before;
+        let woken = queue.wait_interruptible(|| ready() || is_notified(), Some(deadline.ticks()));
         let is_early = woken == Err(WaitError::TimedOut) && deadline.ticks() > time::now_ticks();
         if !is_early && (woken.is_err() || ready()) {
             return Ok(woken);

@@ -1,4 +1,4 @@
-//! What each CPU did since the machine's start, as `/proc/stat` tells. The time in which it had
+//! What each CPU did since the machine's start, as `/proc/stat` shows. The time in which it had
 //! nothing to do is measured; the rest divides as the samples of its tick do.
 
 use super::CpuParts;

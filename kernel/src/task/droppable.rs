@@ -33,8 +33,8 @@ const LOOKS: usize = 4096;
 /// Where the last look ended: a process, and an address in its memory.
 static NEXT: Mutex<(i32, usize)> = Mutex::new((1, 0));
 
-/// Empties what it comes to of all that there is, for one caller at a time; whether that gave
-/// memory back. It may let others run.
+/// Drops the next droppable pages, for one caller at a time; true if any were freed. It may let
+/// others run.
 pub(super) fn drop_some() -> bool {
     if !ANY.load(Relaxed) {
         return false;

@@ -72,7 +72,7 @@ pub fn exit_thread() -> ! {
     unreachable!("a dead thread was scheduled")
 }
 
-/// Tells other threads, through the memory that is shared with them, that this one ends.
+/// Notifies other threads, through the memory that is shared with them, that this one ends.
 pub(super) fn leave_memory(thread: &Thread) {
     thread.rseq.clear();
     let clear_tid = thread.own.with(|own| core::mem::take(&mut own.clear_tid));
@@ -121,8 +121,8 @@ fn end_process(process: &Process) {
     process.set_end_notified();
 }
 
-/// Tells `child`, whose parent the current process was, by the signals that its threads asked for
-/// (PR_SET_PDEATHSIG).
+/// Notifies `child`, whose parent the current process was, by the signals that its threads asked
+/// for (PR_SET_PDEATHSIG).
 fn notify_parent_of_death(child: &Process) {
     // Sending a signal takes the lock of the receiver's threads, so the signals are collected
     // first.

@@ -252,7 +252,7 @@ pub struct Cloned {
 }
 
 impl Cloned {
-    /// Tells a tracer, and waits for a child that borrows memory; returns the child's number.
+    /// Notifies a tracer, and waits for a child that borrows memory; returns the child's number.
     pub fn finish(self) -> usize {
         let message = self.tid as usize;
         if let Some((option, event)) = self.event {

@@ -42,8 +42,8 @@ pub fn sync_emulation_modes() {
     emulation::apply_modes();
 }
 
-/// Waits until every CPU that is `concerned` has passed a barrier. The one that this begins on
-/// passes it here, and so does each that the thread comes to meanwhile.
+/// Waits until every CPU that is `concerned` has passed a barrier. The CPUs that this thread runs
+/// on meanwhile pass it by running this.
 fn wait_for_others(concerned: impl Fn(&cpu::Cpu) -> bool) {
     fence(SeqCst);
     let number = LAST.fetch_add(1, SeqCst) + 1;

@@ -7,8 +7,8 @@
 //!
 //! A deadline on CLOCK_REALTIME becomes one in ticks by the fastest rate that is to be expected
 //! ([`realtime_deadline`](super::clock::realtime_deadline)). What strikes too early, as the clock
-//! went slower, looks at the clock and waits for the rest. So no move needs to tell anybody: only a
-//! change to a faster rate is told, as a new time of day is, by the thread that makes it.
+//! went slower, looks at the clock and waits for the rest. So a move needs no notification: only a
+//! change to a faster rate is notified, as a new time of day is, by the thread that makes it.
 
 extern crate alloc;
 
@@ -41,7 +41,8 @@ impl State {
     }
 }
 
-/// The work that moves the clock; where that leaps, it is queued to tell so, which may wait.
+/// The work that moves the clock; where that leaps, it is queued to notify followers, which may
+/// wait.
 struct Mover(work_queue::Link);
 
 impl Expire for Mover {

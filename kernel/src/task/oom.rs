@@ -114,9 +114,9 @@ pub fn make_room() -> bool {
     (frame::is_ample() || free_some(false)) && pause()
 }
 
-/// Ends the process that holds most memory, unless sockets that nobody can receive had some, or
-/// what may be lost, or one dies already; `more`: also where there is some, but not enough. False
-/// if there is none.
+/// Frees memory: that of sockets nobody can receive, droppable memory, else it kills the largest
+/// process, unless one dies already. `more`: also where some is free, but not enough. True if some
+/// may come.
 fn free_some(more: bool) -> bool {
     if current().must_die() || inflight::collect_for_memory() {
         return true;
@@ -139,7 +139,7 @@ fn choose(more: bool) -> bool {
         // Its memory came back, perhaps after the caller looked.
         return true;
     }
-    // So it may where another caller found that.
+    // Also if another caller found a dying victim.
     let waits = is_ending
         || !more && frame::is_ample()
         || match largest() {

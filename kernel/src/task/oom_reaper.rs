@@ -89,8 +89,7 @@ fn reap(process: &Process, space: &AddressSpace) {
     }
 }
 
-/// Unmaps what is private; how many pages less that makes. Who still wants it in a system call gets
-/// EFAULT.
+/// Unmaps private memory; returns the pages freed. System calls that still use it get EFAULT.
 fn take_memory(space: &AddressSpace) -> usize {
     let before = space.size().resident;
     for vma in space.vmas() {

@@ -315,10 +315,10 @@ pub fn add_thread(thread: Arc<Thread>) {
     }
 }
 
-/// Enters a new process by its number: as a child of `maker`, or of the parent that this has by now
-/// if they are `siblings`, and in the group and the session that it is in by now, with the signals
-/// to several that `maker` is sent since its `fork` began. False, and it is not entered, where
-/// `maker` must die.
+/// Enters a new process by its number, as a child of `maker`, or of its parent if they are
+/// `siblings`; in the group and the session that `maker` is in by now. It gets the signals to
+/// several processes that `maker` was sent since its `fork` began. False, and it is not entered,
+/// if `maker` must die.
 pub fn add_process(process: Arc<Process>, maker: &Thread, siblings: bool, fork: &Fork) -> bool {
     let mut tree = TREE.lock();
     let above = maker.process();

@@ -62,7 +62,7 @@ impl SharedSignals {
         self.sent.try_call_once(WaitSource::new)
     }
 
-    /// Tells signalfds that a signal was sent, or that what they wait for changed.
+    /// Notifies signalfds that a signal was sent, or that what they wait for changed.
     #[inline]
     pub fn notify_sent(&self) {
         if let Some(sent) = self.sent.get() {
@@ -442,7 +442,7 @@ impl Process {
         Ok(self.ended.lock().get_or_insert(fresh).clone())
     }
 
-    /// Tells those who poll that it, or a thread of it, ended.
+    /// Notifies pollers that it, or a thread of it, ended.
     pub(super) fn notify_ended(&self) {
         let ended = self.ended.lock().clone();
         if let Some(ended) = ended {

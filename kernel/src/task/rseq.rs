@@ -141,12 +141,12 @@ fn write_ids(address: usize, start: u32, id: u32) -> Result<()> {
     UserPtr::new(address + 20).write(&[0, start])
 }
 
-/// Tells the program its CPU, and ends the critical section that it was disturbed in.
+/// Stores the CPU for the program, and ends the critical section that it was disturbed in.
 pub fn resume() {
     store_cpu_after(restart);
 }
 
-/// Tells the program its CPU, while the thread is in a system call.
+/// Stores the CPU for the program, while the thread is in a system call.
 #[cfg(guests)]
 pub fn store_cpu() {
     store_cpu_after(|_| Ok(()));

@@ -415,8 +415,8 @@ impl Listener {
         result.map(|fd| fd as usize)
     }
 
-    /// Gives a file to the thread that asks, which is to be woken. One that is the answer too is
-    /// that from here on.
+    /// Installs a file in the notifying thread, which is to be woken; with
+    /// SECCOMP_ADDFD_FLAG_SEND its number is the reply.
     ///
     /// # Errors
     /// ENOENT, EINPROGRESS (there is an answer, or it was not received), EBUSY (it were the answer,

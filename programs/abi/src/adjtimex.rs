@@ -504,7 +504,7 @@ fn beside_another(work: impl FnOnce()) {
     }
 }
 
-/// Who waits for a time of day is woken at it, however fast it comes.
+/// A sleeper until a time of day is woken at it, however fast it comes.
 fn waits(what: &str, wait_until: Wait) {
     for (kind, tick) in [("slow", 9_000), ("fast", 11_000)] {
         set_rate(tick, 0);
@@ -523,7 +523,7 @@ fn waits(what: &str, wait_until: Wait) {
     set_rate(10_000, 0);
 }
 
-/// Who waits already when the rate changes.
+/// A thread that waits already when the rate changes.
 fn begun_before() {
     for (what, wait_until) in WAITS {
         let good = (0..10).any(|_| {

@@ -203,7 +203,7 @@ unsafe fn twice(may_wait: bool) {
     }
 }
 
-/// Who is refused gives its port back, and may be bound.
+/// A socket that is refused gives its port back, and may be bound.
 unsafe fn given_back() {
     unsafe {
         let file = socket();

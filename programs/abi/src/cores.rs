@@ -111,7 +111,7 @@ fn list(folder: &str) {
     }
 }
 
-/// Who acts as another than began the program, by `suid_dumpable`.
+/// A process that acts as another user than began the program, by `suid_dumpable`.
 fn strangers() {
     let _ = fs::set_permissions(".", fs::Permissions::from_mode(0o777));
     for dumpable in ["0", "1", "2"] {

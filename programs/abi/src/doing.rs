@@ -208,7 +208,7 @@ unsafe fn watch() {
     }
 }
 
-/// Who may read them: what is open is asked again when it is read.
+/// The permission to read them is checked again at each read of an open file.
 unsafe fn rights() {
     unsafe {
         let child = begin(|| {

@@ -492,7 +492,7 @@ unsafe fn requeued_in_a_circle() {
     tell_end("requeue", in_child(act));
 }
 
-/// Who waits where it already waited counts as moved; nobody else is woken.
+/// A waiter that is requeued to where it waits counts as moved; nobody else is woken.
 unsafe fn requeued_to_itself() {
     let (word, other) = (AtomicU32::new(0), AtomicU32::new(0));
     let woken = AtomicU32::new(0);

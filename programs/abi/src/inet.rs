@@ -521,7 +521,7 @@ unsafe fn kept() {
             tell("bound again", bind(again, AF_INET, LOCAL, port));
             tell("and any", bind(any, AF_INET, 0, port));
             tell("listens again", libc::listen(again, 1));
-            // Who closes first waits, and that is not at the port.
+            // The end that closes first waits, and that is not at the port.
             libc::close(client);
             libc::close(accepted);
             for file in [again, any] {

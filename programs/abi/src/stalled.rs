@@ -123,7 +123,7 @@ unsafe fn inherited() {
     }
 }
 
-/// Who waits for room gets the error, not the end.
+/// A writer that waits for room gets the error, not the end.
 unsafe fn blocked() {
     unsafe {
         for _ in 0..3 {
@@ -180,7 +180,7 @@ unsafe fn idle() {
     }
 }
 
-/// Who waits until little is unsent learns that a whole segment was sent.
+/// A writer that waits until little is unsent is woken when a whole segment was sent.
 unsafe fn sent() {
     unsafe {
         for more in [928, 930] {

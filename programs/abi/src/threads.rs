@@ -214,7 +214,7 @@ unsafe fn of_other() {
         tell_found("any", children[0], wait(-1, WNOHANG | WNOTHREAD));
         end.send(()).unwrap();
         other.join().unwrap();
-        // Who is joined may not have ended for the kernel.
+        // A thread that is joined may not have ended for the kernel.
         while wait(-1, WNOHANG | WNOTHREAD | WALL) == -1 {
             thread::yield_now();
         }

@@ -162,7 +162,7 @@ unsafe fn shared() {
     }
 }
 
-/// Who may bind to the port of an end that waits.
+/// Which sockets may bind to the port of an end that waits.
 unsafe fn binding() {
     unsafe {
         for reuse in [0, 1] {

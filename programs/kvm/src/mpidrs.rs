@@ -77,7 +77,7 @@ fn shape(kvm: &Kvm, what: &str, affinities: &[u64]) {
     println!("{what}, reset: {:x?}", get(&vcpus[1], MPIDR));
 }
 
-/// Who of the CPUs with these affinities has the SGI that `sender` sends by `value`; nobody keeps
+/// Which of the CPUs with these affinities has the SGI that `sender` sends by `value`; nobody keeps
 /// it.
 fn receivers(sender: &mut VcpuFd, controller: &DeviceFd, of: &[u64], value: u64) -> String {
     set(sender, X0, value).expect("x0");

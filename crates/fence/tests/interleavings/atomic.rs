@@ -135,7 +135,7 @@ impl State {
                 let new = match act {
                     Act::Load => None,
                     Act::Store(new) => Some((new, View::new())),
-                    // Who acquires from this one acquires from those before as well.
+                    // An acquire of this one acquires those before as well.
                     Act::Or(bits) => Some((old | bits, released.clone())),
                     Act::Xor(bits) => Some((old ^ bits, released.clone())),
                 };

@@ -5,7 +5,7 @@ use crate::mm::vma::Rights;
 
 /// Whether tables of system calls hold those of 32-bit programs.
 pub const COMPAT_CALLS: bool = false;
-/// Instructions that the kernel executes for programs where it is told to.
+/// Instructions that the kernel may execute for programs.
 pub static EMULATIONS: &[super::emulation::Emulation] = &[];
 
 /// Those of mmap(2)'s bits of protection that only this architecture has: none.

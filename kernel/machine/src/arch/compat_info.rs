@@ -27,7 +27,7 @@ pub enum InfoKind {
 }
 
 /// What the `siginfo_t` of a signal with this code carries (Linux's `siginfo_layout`): signals have
-/// so many codes of their own, and any other can be told what a file is ready for.
+/// so many codes of their own, and any other can report what a file is ready for.
 pub fn info_kind(signal: u32, code: i32) -> InfoKind {
     const KERNEL: i32 = SI_KERNEL as i32;
     const READY: i32 = NSIGPOLL as i32;

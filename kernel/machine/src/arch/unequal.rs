@@ -18,7 +18,7 @@ pub(super) fn is_late(index: usize) -> bool {
     parameters(index).any(|(name, _)| name == LATE)
 }
 
-/// Tells of parameters that apply to none of `possible` CPUs; the first, which settles what all
+/// Warns of parameters that apply to none of `possible` CPUs; the first, which decides what all
 /// have, is never late.
 pub(super) fn warn(possible: usize) {
     for (cpu, name, _) in numbered() {

@@ -10,8 +10,8 @@ use crate::errno::{Errno, Result};
 use crate::sync::Counter;
 use crate::upcall;
 
-/// Pages that were promised, but those of `shmem_account`. A CPU keeps some MiB for itself, so that few
-/// mappings touch what all share.
+/// Pages that were promised, but those of `shmem_account`. A CPU keeps some MiB for itself, so that
+/// few /// mappings touch what all share.
 static COMMITTED: Counter<4096> = Counter::new();
 
 /// What is refused (`/proc/sys/vm/overcommit_memory`): 0, single requests beyond all memory;

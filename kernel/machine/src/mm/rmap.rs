@@ -127,8 +127,8 @@ impl ReverseMap {
         self.any(|space| space.lock().vmas.iter().any(writes))
     }
 
-    /// Whether `f` says so of any of the spaces that were there when this began. Those that came
-    /// later have no page that was in none of these, and find the seals.
+    /// Whether `f` holds for any of the spaces that were there when this began. Spaces added later
+    /// have only pages that were in one of these, and see the seals.
     fn any(&self, f: impl Fn(&Arc<AddressSpace>) -> bool) -> bool {
         let (mut next, end) = (0, self.0.lock().next);
         loop {
@@ -237,7 +237,7 @@ impl ReverseMap {
 
 impl AddressSpace {
     /// Drops what a range of this space has of pages that files are losing just now, before it is
-    /// moved, or copied for a child: who unmaps them may have passed the place that it comes to.
+    /// moved, or copied for a child: the truncating thread may already have passed the destination.
     /// Between parts it does what `pause` does.
     #[cold]
     pub(super) fn drop_truncated<'a>(

@@ -101,7 +101,7 @@ impl AddressSpace {
         &self.context
     }
 
-    /// PR_GET_DUMPABLE: 1 if others of the same user may look into it, and a core file may tell of
+    /// PR_GET_DUMPABLE: 1 if others of the same user may look into it, and a core file may show
     /// it.
     pub fn dumpable(&self) -> u32 {
         self.dumpable.load(Relaxed)

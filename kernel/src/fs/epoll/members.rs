@@ -21,7 +21,7 @@ const IDLE: u32 = u32::MAX - 1;
 const NOWHERE: u32 = u32::MAX;
 
 impl Standing {
-    /// That of an item which is not a member yet.
+    /// The standing of an item that is not a member yet.
     pub const fn new() -> Self {
         Standing(AtomicU32::new(OUT))
     }

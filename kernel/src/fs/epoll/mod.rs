@@ -123,7 +123,7 @@ impl Watcher for Item {
 }
 
 /// A set of files, as long as it is open. Its members go with it, while the set itself may be kept
-/// by those who are telling it of a change.
+/// by a notification in progress.
 pub struct Epoll(Arc<Set>);
 
 /// A set of files.

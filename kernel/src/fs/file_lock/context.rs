@@ -50,7 +50,7 @@ pub struct Context {
     held: Mutex<Held>,
     /// The locks that are waited for, by the numbers of those who wait.
     waits: Mutex<BTreeMap<u64, Lock>>,
-    /// Told when a lock is given up, or becomes shared.
+    /// Notified when a lock is given up, or becomes shared.
     pub changed: Arc<WaitSource>,
 }
 

@@ -115,7 +115,7 @@ impl Subject {
             .map_or(self.process.pid(), |thread| thread.tid())
     }
 
-    /// The signal that tells its parent of its end; −1 for a thread that is not the first.
+    /// The signal that its parent gets at its end; −1 for a thread that is not the first.
     pub fn exit_signal(&self) -> i32 {
         match self.tid() == self.process.pid() {
             true => self.process.exit_signal.load(Relaxed) as i32,

@@ -103,7 +103,7 @@ fn filesystems(text: &mut Text) {
     }
 }
 
-/// Interrupts of each kind on each CPU: those of devices are not told apart.
+/// Interrupts of each kind on each CPU: those of devices are counted together.
 fn interrupts(text: &mut Text) {
     let cpus = || arch::cpu::online().map(Cpu::index);
     put!(text, "{:11}", "");

@@ -41,7 +41,7 @@ pub fn session_ended(session: i32) {
     }
 }
 
-/// Tells a process group of a session, if any, that its terminal is gone.
+/// Notifies a process group of a session, if any, that its terminal is gone.
 fn hang_up(session: i32, group: i32) {
     send_group(session, group, SIGHUP);
     send_group(session, group, SIGCONT);

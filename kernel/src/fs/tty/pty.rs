@@ -28,7 +28,7 @@ pub const MAX: u32 = 4096;
 /// What a terminal that is one end of a pair has besides.
 #[derive(Default)]
 pub struct State {
-    /// Told of output and of room for input.
+    /// Notified of output and of room for input.
     master: Option<Arc<WaitSource>>,
     slaves: usize,
     /// What the master reads begins with a byte that says what it is (TIOCPKT).
@@ -42,7 +42,7 @@ pub struct State {
 }
 
 impl State {
-    /// Tells a master that reads packets what happened: of the bits `of`, those of `bits`.
+    /// Reports to a master that reads packets what happened: of the bits `of`, those of `bits`.
     pub(super) fn report(&mut self, of: u32, bits: u32) {
         if self.packets {
             self.status = self.status & !of | bits;
@@ -149,7 +149,7 @@ impl super::State {
         }
     }
 
-    /// Tells the master whether the output is stopped.
+    /// Reports to the master whether the output is stopped.
     pub(super) fn report_flow(&mut self) {
         let now = if self.discipline.stopped() {
             TIOCPKT_STOP

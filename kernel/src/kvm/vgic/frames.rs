@@ -123,7 +123,7 @@ pub fn access(frame: Frame, shared: &Shared, directory: &Directory, access: &Acc
 }
 
 /// Whether an access concerns the state of interrupts that other CPUs than `own` may hold in their
-/// list registers, where it could not be changed, or told.
+/// list registers, where it can be neither changed nor read.
 pub fn is_held_elsewhere(
     frame: &Frame,
     shared: &Shared,
@@ -162,8 +162,8 @@ pub fn access_alone(machine: &Machine, at: &Trapped, state: &mut State) {
     }
 }
 
-/// Tells those of these virtual CPUs whom an access concerns to look at their interrupts; `whose`
-/// is the one whose redistributor it was to. Most accesses concern nobody.
+/// Notifies those of these virtual CPUs whose interrupts an access changes; `whose` is the one
+/// whose redistributor it was to. Most accesses concern none.
 #[inline]
 pub fn notify(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
     if !matches!(effect, Effect::Nothing) {

@@ -172,7 +172,7 @@ pub fn access_by_memory(
         (offset < its::LEN).then_some((unit, offset as u32))
     })?;
     let access = access(offset)?;
-    // Whoever is killed while it waits does no more in its guest.
+    // A killed thread does not return to its guest.
     let mut its = unit.its.lock_killable().ok()?;
     Some(its.access(&unit.injector, &bus, &access))
 }

@@ -1,4 +1,5 @@
-//! The ends of a channel: who reads or writes no more, and the error that the reader is told.
+//! The ends of a channel: whether the reader and the writer are gone, and the error that the reader
+//! gets.
 
 use super::{Bytes, Channel, Kind};
 use crate::errno::{Errno, Result};
@@ -13,7 +14,7 @@ const UNHEARD: u32 = 2;
 const DEAD: u32 = 4;
 /// The connection was reset by the writer.
 const RESET: u32 = 8;
-/// The writer is gone, and the reader was not told.
+/// The writer is gone, and the reader was not notified.
 const ABANDONED: u32 = 16;
 
 impl Channel {
@@ -75,7 +76,7 @@ impl Channel {
         self.writable.notify();
     }
 
-    /// Drops what waits. Writers that wait for room are not told.
+    /// Drops what waits. Writers that wait for room are not woken.
     ///
     /// # Errors
     /// Those of [`Self::lock`].
@@ -111,7 +112,7 @@ impl Channel {
         (error != 0).then_some(Errno(error as u16))
     }
 
-    /// The same for a read, which is told of the end rather than that nothing can be sent.
+    /// The same for a read, which gets the end rather than that nothing can be sent.
     pub fn take_read_error(&self) -> Option<Errno> {
         let of_sending = self.error.load(Acquire) == Errno::EPIPE.0.into();
         if of_sending { None } else { self.take_error() }

@@ -122,7 +122,7 @@ pub struct Channel {
     cpu: AtomicU32,
     /// When bytes are sent.
     pub sending: Sending,
-    /// Told when there is something to read, and when there is room.
+    /// Notified when there is something to read, and when there is room.
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
 }
@@ -441,7 +441,7 @@ impl Channel {
         self.cpu.load(Relaxed).checked_sub(1)
     }
 
-    /// Tells those who look without the lock.
+    /// Publishes what is read without the lock.
     pub fn publish(&self, bytes: &Bytes) {
         self.at_mark.store(bytes.is_at_mark(), Release);
         self.len.store(bytes.sent(), Release);

@@ -42,7 +42,7 @@ const LINK_HEAD: usize = 14;
 pub struct Report {
     /// The family of the socket that gets it.
     domain: u32,
-    /// Who reports it, where that is told.
+    /// The reporting address, if known.
     by: Option<IpAddr>,
     error: Errno,
     origin: u8,
@@ -114,12 +114,12 @@ impl Report {
     }
 }
 
-/// The datagram that a report is about, or what is told of it.
+/// The datagram that a report is about, or what is reported of it.
 struct Waiting {
     report: Report,
     /// Where it was to go.
     to: Name,
-    /// The fields of its header that are told.
+    /// The fields of its header that are reported.
     header: Header,
     /// When it was sent.
     at: Option<Time>,
@@ -190,7 +190,7 @@ impl Errors {
     pub fn push_sent(&self, base: &Base, sent: &Sent) {
         let connection = base.kind == STREAM;
         let packet = sent.packet.filter(|_| sent.asked.quotes());
-        // IPv6 tells of the header whether it was asked or not, as on Linux.
+        // IPv6 reports the header whether it was asked to or not, as on Linux.
         let [from, to] = sent.ends;
         let told = packet.is_some() && (from.is_ipv6() || sent.asked.tells_header());
         for moment in sent.asked.moments(connection) {

@@ -190,7 +190,7 @@ impl Header {
         options.is_on(UDP, UDP_GRO)
     }
 
-    /// Tells a program the fields that its options ask for.
+    /// Reports the fields that the program's options ask for.
     pub fn put(&self, options: &Options, control: &mut Control) -> Result<()> {
         match self.to {
             Some(SocketAddr::V4(_)) => self.put_v4(options, control)?,

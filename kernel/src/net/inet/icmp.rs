@@ -72,7 +72,7 @@ fn reply(packet: &Packet, kind: u8) {
     send(route, packet.header.class(), &mut head, &body[HEAD..]);
 }
 
-/// Tells the sender of a packet that nobody took it, and why.
+/// Reports to the sender of a packet that nobody took it, and why.
 pub fn refuse(packet: &Packet, why: Why) {
     raw::refused(packet, why);
     let Route { from, to, .. } = packet.route;

@@ -101,7 +101,7 @@ const KEPT: [(u32, u32, i32, Rule); 75] = [
     (IPV6, 19, 1, Bit),                // IPV6_MULTICAST_LOOP
     (IPV6, 22, 0, Told),               // IPV6_ROUTER_ALERT
     (IPV6, 23, 1, Within(0, 5)),       // IPV6_MTU_DISCOVER
-    (IPV6, IPV6_MTU, 0, Packet),       // what a path takes is told instead
+    (IPV6, IPV6_MTU, 0, Packet),       // what a path takes is read instead
     (IPV6, 25, 0, Switch),             // IPV6_RECVERR
     (IPV6, 29, 1, Switch),             // IPV6_MULTICAST_ALL
     (IPV6, 31, 0, Bit),                // IPV6_RECVERR_RFC4884
@@ -395,7 +395,7 @@ impl Options {
         Ok(())
     }
 
-    /// Tells one; `state` is that of the connection, for TCP_INFO.
+    /// Reads one; `state` is that of the connection, for TCP_INFO.
     pub fn get(
         &self,
         base: &Base,

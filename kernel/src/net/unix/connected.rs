@@ -169,7 +169,7 @@ impl Socket for Connected {
             return Err(Errno::EISCONN);
         }
         let listener = server.listener.get().ok_or(Errno::ECONNREFUSED)?.clone();
-        // Who waits for room does not keep the listener open.
+        // While it waits for room, it holds no reference to the listener.
         let listening = Arc::downgrade(&server);
         drop(server);
         if self.base.options.wants_credentials() {

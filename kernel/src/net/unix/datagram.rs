@@ -110,8 +110,8 @@ impl Datagram {
         Ok(())
     }
 
-    /// What waited from a peer is lost, which the peer is told if it is connected to this socket
-    /// (Linux's `unix_dgram_disconnected`).
+    /// What waited from a peer is lost, which is reported to the peer if it is connected to this
+    /// socket (Linux's `unix_dgram_disconnected`).
     fn disconnect_from(&self, peer: &Inbox) -> Result<()> {
         let channel = &self.inbox.channel;
         if channel.records() == 0 {

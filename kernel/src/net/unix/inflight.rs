@@ -24,11 +24,11 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use inflight::{Graph, Pace};
 use linux_raw_sys::net::AF_UNIX;
 
-/// So many on their way are too many to wait for a close (`UNIX_INFLIGHT_TRIGGER_GC`).
+/// The number of sockets in flight that triggers a collection (`UNIX_INFLIGHT_TRIGGER_GC`).
 const TOO_MANY: usize = 16000;
-/// When there are too many again.
+/// When the next collection is due.
 static PACE: Pace = Pace::new(TOO_MANY);
-/// So many of one user's are many then (`UNIX_INFLIGHT_SANE_USER`).
+/// From this number of its own on, a user waits for it (`UNIX_INFLIGHT_SANE_USER`).
 const MANY_OF_A_USER: usize = 8 * MAX_FILES;
 
 /// Which file waits in which. A file sent over a connection that is not accepted yet waits in the
@@ -37,8 +37,8 @@ static GRAPH: SleepMutex<Graph<Weak<File>, Keyed>> = SleepMutex::new(Graph::new(
 /// There may be a circle.
 static CIRCLES: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// How often a look was asked for, and how many of these are done by one that began later; the
-/// thread that looks, and who waits for that.
+/// How many collections were asked for, and how many of these are done by one that began later; the
+/// thread that collects, and those that wait for it.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 static DONE: AtomicU64 = AtomicU64::new(0);
 static COLLECTOR: WaitQueue = WaitQueue::new();

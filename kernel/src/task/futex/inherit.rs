@@ -58,7 +58,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// That `thread`.
+    /// `thread`, as an owner.
     pub fn new(thread: &Thread) -> Self {
         Owner {
             tid: thread.tid(),

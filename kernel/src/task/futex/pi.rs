@@ -544,7 +544,7 @@ impl Requeue {
 }
 
 impl Moved {
-    /// Tells the waiters, without any lock; how many there are.
+    /// Wakes the waiters, without any lock; returns how many there are.
     fn finish(self, target: Key, address: usize) -> Result<usize> {
         let count = self.others.len() + usize::from(self.first.is_some());
         fence(SeqCst);
@@ -579,7 +579,7 @@ fn has_lock(owner: &Arc<Thread>, address: usize) -> bool {
 }
 
 impl Waiter {
-    /// Tells a waiter that no bucket holds any more.
+    /// Wakes a waiter that no bucket holds any more.
     fn wake_with(self, slot: u32) {
         self.slot.store(slot, Release);
         sched::wake(self.thread);

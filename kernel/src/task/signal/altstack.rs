@@ -51,7 +51,7 @@ impl Altstack {
         [self.start, self.flags as usize, self.size]
     }
 
-    /// The same, as sigaltstack(2) tells.
+    /// The same, as sigaltstack(2) shows it.
     pub const fn shown(self, sp: usize) -> [usize; 3] {
         let state = if self.size == 0 {
             SS_DISABLE

@@ -137,7 +137,7 @@ impl Info {
         info
     }
 
-    /// Tells how often the timer expired beyond once.
+    /// Sets how often the timer expired beyond once.
     pub fn set_overrun(&mut self, overrun: i32) {
         self.data[0] = pair(self.data[0] as i32, overrun);
     }

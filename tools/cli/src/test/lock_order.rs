@@ -187,8 +187,8 @@ impl Orders {
         }
     }
 
-    /// Adds what was learned, and tells of what contradicts what is here; of classes that are not
-    /// here too, unless they are welcome.
+    /// Adds what was learned; returns what contradicts what is here, and classes that are not here
+    /// unless they are welcome.
     fn add(&mut self, learned: &Self, welcome: bool) -> Vec<String> {
         let mut complaints = Vec::new();
         for class in learned.0.keys() {

@@ -132,7 +132,7 @@ struct StretchText {
     text: String,
 }
 
-/// Tells of the stretches of the cases' machine.
+/// Reports the stretches of the cases' machine.
 fn report_stretches(
     project: &Project,
     arch: Arch,

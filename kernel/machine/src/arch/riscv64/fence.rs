@@ -62,7 +62,7 @@ pub(super) fn init(svvptc: bool) {
     }
 }
 
-/// Tells `cpu` where its bit for new kernel mappings is.
+/// Stores in `cpu` where its bit for new kernel mappings is.
 pub(super) fn init_cpu(cpu: &Cpu) {
     let words = (&raw const UNSEEN).cast::<AtomicU64>();
     // SAFETY: an `Unseen` is an array of words, and has one for each CPU that there can be.

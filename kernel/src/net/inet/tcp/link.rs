@@ -135,7 +135,7 @@ impl Link {
         let Some(until) = self.outgoing.unsent_until() else {
             return;
         };
-        // Who has the bytes just now may have them for a while.
+        // Another thread may hold the bytes for a while.
         let until = until.max(clock::deadline_in(PAUSE));
         match Later::call(until, self, Link::send_held) {
             Ok(timer) => {

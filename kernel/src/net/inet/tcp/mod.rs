@@ -170,7 +170,7 @@ impl Tcp {
             .and_then(|socket| socket.downcast::<Tcp>())
             .ok_or(Errno::ECONNREFUSED)?;
         let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?.clone();
-        // Who waits for room does not keep the listener open.
+        // While it waits for room, it holds no reference to the listener.
         let listener = Arc::downgrade(&server);
         drop(server);
         loop {
@@ -718,7 +718,7 @@ impl Socket for Tcp {
 }
 
 impl Tcp {
-    /// EINVAL for what only a socket without a connection can be told.
+    /// EINVAL for an option that only a socket without a connection can set.
     fn check_state(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
         let idle = match (level, name) {
             (TCP, FASTOPEN) => self.link().is_none(),
