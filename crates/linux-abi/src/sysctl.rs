@@ -124,7 +124,7 @@ pub const SYSCTLS: &[Sysctl] = &[
     one("vm/user_reserve_kbytes", Long, 0, ANY_LONG),
 ];
 
-/// So many numbers of any value.
+/// `count` numbers of any value.
 const fn any_int(path: &'static str, count: usize) -> Sysctl {
     Sysctl {
         count,

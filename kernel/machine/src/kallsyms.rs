@@ -17,7 +17,7 @@ pub struct Return(pub usize);
 pub struct Frame(Symbol);
 
 impl Frame {
-    /// That of a return address, if it is in a function.
+    /// The frame of a return address, if it is in a function.
     pub fn of(address: usize) -> Option<Self> {
         let inside = address.checked_sub(text::start() + 1)?;
         symbols::find(text::symbols(), inside).map(Frame)

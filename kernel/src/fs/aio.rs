@@ -79,7 +79,7 @@ pub fn create(space: &AddressSpace, address: usize, asked: usize) -> Result<()> 
     contexts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     let of_space = contexts.get_or_insert_with(key(space), HashMap::default);
     of_space.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    // One of a name whose memory the program has unmapped is found no more.
+    // This may replace a context whose memory the program has unmapped.
     let before = of_space.insert(address, context);
     drop(contexts);
     drop(before);

@@ -18,7 +18,7 @@ struct State {
     places: Arc<Places>,
     /// Threads that have the context.
     users: usize,
-    /// One of them begins a program, whose directory no other is to share.
+    /// One of them is in execve(2), and no other may come to share the context (Linux's `in_exec`).
     executing: bool,
 }
 
@@ -154,7 +154,7 @@ impl Executing {
             if users <= own {
                 return Some(executing);
             }
-            // One may have ended in between: there are never more again.
+            // A user may have ended in between; none can come.
             let before = core::mem::replace(&mut users, executing.count_users());
             if users == before {
                 return None;

@@ -479,7 +479,7 @@ impl Inotify {
         Ok(())
     }
 
-    /// So many watches are gone.
+    /// Returns the charge of `watches`.
     fn uncharge(&self, watches: usize) {
         uncharge(self.user, 0, watches);
     }

@@ -21,7 +21,7 @@ pub fn changes() -> u64 {
     CHANGES.load(Acquire)
 }
 
-/// One more is about to be.
+/// Counts a change of the tree that is about to be made.
 pub fn tree_changes() {
     CHANGES.fetch_add(1, AcqRel);
 }

@@ -134,7 +134,7 @@ impl Uses {
         })
     }
 
-    /// Has these instead, where there are any.
+    /// Takes over the times of `newer` that are set.
     fn keep(&self, newer: &Uses) {
         for (mine, newer) in [(&self.read, &newer.read), (&self.written, &newer.written)] {
             match newer.load(Relaxed) {

@@ -31,8 +31,8 @@ impl Writers {
         }
     }
 
-    /// One more does; ETXTBSY where others do the other. A claim looks for leases after that, and
-    /// whoever takes a lease looks for claims after that: one of them sees the other.
+    /// Counts a claim; ETXTBSY if there are conflicting ones. After that the caller looks for
+    /// leases, and a caller that takes a lease looks for claims after it: one sees the other.
     pub fn claim(&self, claim: Claim) -> Result<()> {
         if claim == Claim::Read {
             self.readers.fetch_add(1, SeqCst);
@@ -46,7 +46,7 @@ impl Writers {
         }
     }
 
-    /// One does no longer.
+    /// Ends a claim.
     pub fn release(&self, claim: Claim) {
         match claim {
             Claim::Read => self.readers.fetch_sub(1, AcqRel) as i32,

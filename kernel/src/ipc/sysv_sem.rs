@@ -94,7 +94,7 @@ impl Object for Set {
     }
 }
 
-/// So many of all semaphores.
+/// A share of the system's limit of semaphores.
 struct Counted(i32);
 
 impl Counted {

@@ -284,7 +284,7 @@ impl Machine {
         let mut vcpus = self.vcpus.lock();
         vcpus.list.retain(|known| !Arc::ptr_eq(known, vcpu));
         let before = match before {
-            // One ran meanwhile, perhaps: then the directory is made without it.
+            // If a vCPU ran meanwhile, the directory is made without it.
             None if vcpus.ran => Directory::new(&vcpus.list).ok(),
             before => before,
         };

@@ -66,7 +66,7 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
         i32::MIN => Err(Errno::ESRCH),
         -1 => {
             let is_other = |process: &Process| process.pid() > 1 && process.pid() != own;
-            // That it may not be sent to some of them, or to any, is no error here.
+            // It is no error that some of them, or all, may not be sent it.
             match send_to_each(number, &info, Several::All(&is_other)) {
                 Err(Errno::EPERM) => Ok(0),
                 other => other,

@@ -214,7 +214,7 @@ impl Work for Entry {
 }
 
 impl Entry {
-    /// One for `accounting`. Without memory the record is lost.
+    /// An entry for `accounting`. Without memory the record is lost.
     fn new(accounting: Arc<Accounting>, record: Record) -> Option<Arc<Self>> {
         let entry = Entry {
             link: Link::default(),
@@ -226,7 +226,7 @@ impl Entry {
         try_arc(entry).ok()
     }
 
-    /// Has it written, and waits for that.
+    /// Queues the record, and waits until it is written.
     #[cold]
     pub(super) fn write(self: Arc<Self>) {
         work_queue::queue(self.clone());

@@ -11,7 +11,7 @@ const ONE: u64 = 1 << SHIFT;
 const STEP: u64 = 5 * SECOND;
 /// What is kept of an average in a step: e to the power of -5 s over 1, 5 and 15 minutes.
 const KEPT: [u64; 3] = [1884, 2014, 2037];
-/// So many steps are counted one by one; longer pauses count as that many.
+/// Steps that are counted one by one; longer pauses count as this many.
 const MOST_STEPS: u64 = 720;
 
 static AVERAGES: Mutex<([u64; 3], u64)> = Mutex::new(([0; 3], 0));

@@ -18,7 +18,7 @@ pub struct OomAdjust {
 }
 
 impl OomAdjust {
-    /// That of a child.
+    /// A child's adjustment.
     pub fn fork(&self) -> Self {
         OomAdjust {
             value: AtomicI32::new(self.get()),

@@ -77,7 +77,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// That of a policy (SCHED_*), its priority, and a nice value.
+    /// The class of a policy (SCHED_*), its priority, and a nice value.
     pub fn new(policy: u32, priority: u32, nice: i32) -> Self {
         match policy {
             SCHED_FIFO | SCHED_RR => Class::RealTime(priority),

@@ -72,7 +72,7 @@ impl Several {
         }))
     }
 
-    /// One begins, in the phase that this returns. The tree is locked.
+    /// A signal to several processes begins, in the phase that this returns. The tree is locked.
     pub(super) fn begin(&self, number: u32) -> usize {
         let mut forks = self.0.lock();
         let phase = forks.phase;
@@ -89,7 +89,7 @@ impl Several {
         phase
     }
 
-    /// One of a phase has reached the process, whose `changed` is notified.
+    /// A signal of this phase has reached the process, whose `changed` is notified.
     pub(super) fn end(&self, phase: usize, changed: &WaitQueue) {
         let mut forks = self.0.lock();
         forks.due[phase] -= 1;

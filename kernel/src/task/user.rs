@@ -29,7 +29,7 @@ pub struct User {
 }
 
 impl User {
-    /// One more process or further thread.
+    /// Counts a process or further thread.
     #[inline]
     pub fn add_task(&self) {
         if self.uid != 0 {
@@ -37,7 +37,7 @@ impl User {
         }
     }
 
-    /// One less.
+    /// Counts one less.
     #[inline]
     pub fn remove_task(&self) {
         if self.uid != 0 {

@@ -25,7 +25,7 @@ impl AddressSpace {
         self.change_flags(range, |old| old.set(flags, on), all_may)
     }
 
-    /// Has a range of pages stay, with its rights (mseal). Waits if the range is large.
+    /// Seals pages (mseal): they stay mapped, with their rights. Waits if the range is large.
     ///
     /// # Errors
     /// ENOMEM, also where not all is mapped, or some is just being taken away.

@@ -27,7 +27,7 @@ pub struct Own {
 pub type Slot = rwlock::Slot<Own>;
 
 impl Own {
-    /// One that counted nothing.
+    /// A counter at zero.
     pub const fn new() -> Self {
         Own {
             hint: AtomicUsize::new(0),

@@ -257,7 +257,7 @@ impl Vmas {
         self.commitment.raise(pages, bytes / PAGE_SIZE, mapped)
     }
 
-    /// Has promised what the VMAs in `range` need more when they may be written.
+    /// Promises what the VMAs in `range` need more when they may be written.
     ///
     /// # Errors
     /// ENOMEM.
@@ -363,7 +363,7 @@ impl Vmas {
         Ok(child)
     }
 
-    /// Has promised what a child needs that inherits these many by [`Vmas::inherit`].
+    /// Promises what a child needs that inherits these by [`Vmas::inherit`].
     ///
     /// # Errors
     /// ENOMEM.

@@ -77,13 +77,13 @@ fn no_locks(NoMemory: NoMemory) -> Errno {
 }
 
 impl Context {
-    /// That of an inode, if it has one.
+    /// The context of an inode, if it has one.
     pub fn find(key: Key) -> Option<Used> {
         let context = shard(key).lock().get(&key).cloned();
         Some(Used(Some(context?)))
     }
 
-    /// That of an inode, which may be new.
+    /// The context of an inode, made if there is none.
     ///
     /// # Errors
     /// ENOLCK.
@@ -144,8 +144,8 @@ impl Context {
             drop(held);
             self.keep(promise, wanted)
         };
-        // One that became shared may let others in, and a new one is what others wait for from now
-        // on.
+        // A lock that became shared may let others in, and a new one may be what waiters wait for
+        // from now on.
         self.changed.notify();
         kept.map(|()| None)
     }

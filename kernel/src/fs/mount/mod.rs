@@ -126,7 +126,7 @@ impl Mount {
         Err(Errno::EROFS)
     }
 
-    /// That is over.
+    /// Ends such a write.
     pub fn end_write(&self) {
         self.writers.fetch_sub(1, SeqCst);
     }

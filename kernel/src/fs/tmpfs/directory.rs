@@ -16,7 +16,7 @@ pub struct Child {
 
 enum Slot {
     Dentry(Arc<Dentry>),
-    /// So many slots on there may be a dentry, and before that there is none.
+    /// This slot and the following ones are free, up to this distance.
     Hole(usize),
 }
 
@@ -34,7 +34,7 @@ pub struct Directory {
 
 /// Positions below this one are `.` and `..`.
 const FIRST: u64 = 2;
-/// So many holes may always be left.
+/// Holes that may be left in any directory.
 const FEW: usize = 16;
 
 impl Directory {

@@ -223,7 +223,7 @@ impl Node {
         meta.changed = meta.modified;
     }
 
-    /// One of the inode's names is gone or new; returns how many links it has now.
+    /// Adds `links` to the count of the inode's links; returns the new count.
     pub(super) fn linked(&self, links: i32) -> u32 {
         let mut meta = self.meta();
         meta.links = meta.links.saturating_add_signed(links);
@@ -238,7 +238,7 @@ impl Node {
         }
     }
 
-    /// Its content changed: a program that somebody wrote to acts as nobody else any more.
+    /// Its content changed: sets the times and clears set-user-ID, set-group-ID and capabilities.
     fn modified(&self) {
         let mut meta = self.meta();
         meta.modified = Time::now();

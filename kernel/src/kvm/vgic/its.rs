@@ -39,7 +39,7 @@ pub struct Link(Once<Arc<Unit>>);
 const MOST: usize = 1000;
 
 impl Drop for Link {
-    /// One after the other, as there may be more than the stack has room for.
+    /// In a loop: recursion would exhaust the stack.
     fn drop(&mut self) {
         let mut rest = self.take();
         while let Some(mut unit) = rest.and_then(Arc::into_inner) {

@@ -103,7 +103,7 @@ pub struct Channel {
     error: AtomicU32,
     /// The socket that reads it.
     reader: Arc<Reader>,
-    /// That of the socket in whose backlog the reader waits to be accepted; 0 is none.
+    /// The number of the socket in whose backlog the reader waits to be accepted; 0 for none.
     listener: AtomicU64,
     /// Unix sockets were sent through it.
     carried: AtomicBool,

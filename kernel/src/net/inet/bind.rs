@@ -135,7 +135,7 @@ impl Place {
         })
     }
 
-    /// Has a port from now on. The first of two claims stays; the other is given back without the
+    /// Stores the claim on a port. The first of two claims stays; the other is dropped without the
     /// lock.
     fn take(&self, fresh: Bound) -> Result<()> {
         let mut bound = self.bound.lock();

@@ -141,7 +141,8 @@ pub fn closed() {
     collect();
 }
 
-/// Has the sockets end soon that nobody can receive any more. Under any lock that may sleep.
+/// Starts a collection of the sockets that nobody can receive any more. The caller may hold any
+/// lock that may sleep.
 pub fn collect() {
     if CIRCLES.load(Acquire) {
         ASKED.fetch_add(1, AcqRel);

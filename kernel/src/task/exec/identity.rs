@@ -32,7 +32,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// That of a program in `file`, for the current thread.
+    /// The identity of a program in `file`, for the current thread.
     ///
     /// # Errors
     /// ENOMEM; EPERM and EINVAL by the file's capabilities.

@@ -447,7 +447,7 @@ fn transfer(
             Some(waiter) if waits(&&waiter) && woken.len() < wakes => {
                 let slot = &waiter.slot;
                 let settled = slot.compare_exchange(WAITING, waiter.index, AcqRel, Relaxed);
-                // One that another word has woken meanwhile is about to go.
+                // A waiter that was woken through another word meanwhile is about to leave.
                 if settled.is_ok() {
                     woken.push(waiter);
                 }

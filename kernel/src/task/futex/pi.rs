@@ -162,7 +162,7 @@ impl Place {
             // Moved to another word, or about to be settled.
             found = TABLE.iter().find_map(|bucket| bucket.remove(&self.slot));
             if found.is_none() {
-                // Whoever settles it may be of a lesser priority.
+                // The thread that settles it may have a lower priority.
                 wait_queue::sleep_killable(clock::deadline_in(SETTLES));
                 sched::yield_now();
             }

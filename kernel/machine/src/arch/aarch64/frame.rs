@@ -70,7 +70,8 @@ pub(super) mod pstate {
     pub const AARCH32: usize = 1 << 4;
     /// Branch type: a landing pad is due.
     pub const BTYPE: usize = 3 << 10;
-    /// That of a call by a register: a handler in a guarded page begins with a landing pad.
+    /// The branch type of a call by a register: a handler in a guarded page begins with a landing
+    /// pad.
     pub const BTYPE_CALL: usize = 2 << 10;
     /// Single step is active, not yet pending.
     pub const SS: usize = 1 << 21;

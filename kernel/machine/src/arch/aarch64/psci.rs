@@ -12,7 +12,7 @@ use crate::fdt;
 
 /// The hypervisor's name for itself (Arm DEN 0028, section 6).
 const VENDOR_UID: u32 = 0x8600_ff01;
-/// That of KVM's interface (Linux, Documentation/virt/kvm/arm/hypercalls.rst).
+/// The same of KVM's interface (Linux, Documentation/virt/kvm/arm/hypercalls.rst).
 const KVM_UID: [u64; 4] = [0xb66f_b428, 0xe911_c52e, 0x564b_caa9, 0x743a_004d];
 
 const NONE: u32 = 0;

@@ -272,7 +272,7 @@ impl Policy {
         self.current() == PR_RISCV_V_VSTATE_CTRL_ON
     }
 
-    /// That of the next program.
+    /// The control of the next program.
     pub fn after_exec(self) -> Self {
         let current = match self.next() {
             PR_RISCV_V_VSTATE_CTRL_DEFAULT => PR_RISCV_V_VSTATE_CTRL_ON,

@@ -126,7 +126,8 @@ impl Link {
         Ok(())
     }
 
-    /// Has what waits for more be sent in time; at once where that cannot be made sure.
+    /// Arms a timer that sends what waits for more; sends it at once where there is no memory for
+    /// the timer.
     #[cold]
     pub(super) fn send_later(self: &Arc<Self>) {
         if self.held.lock().is_some() {

@@ -634,7 +634,7 @@ impl Socket for Tcp {
 
     fn written(&self) -> [u64; 2] {
         let written = |link: Arc<Link>| {
-            // One that is killed asks nothing any more.
+            // A killed thread needs no answer.
             let bytes = link.outgoing.lock().ok()?;
             Some([bytes.written(), bytes.unsent as u64])
         };
