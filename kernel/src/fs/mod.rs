@@ -45,7 +45,7 @@ pub mod tmpfs;
 pub mod trace;
 pub mod tty;
 pub mod walk;
-mod watched;
+mod weak_file;
 pub mod writers;
 
 pub use dentry::Dentry;

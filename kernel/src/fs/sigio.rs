@@ -4,7 +4,7 @@
 
 use super::file::File;
 use super::poll::{Events, PollTable, Watcher};
-use super::watched::Watched;
+use super::weak_file::WeakFile;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -127,7 +127,7 @@ pub fn own(file: &File, fd: i32) -> Result<()> {
 /// Begins or ends signals about what can be read or written, for descriptor `fd`.
 pub fn watch(file: &Arc<File>, fd: i32, on: bool) -> Result<()> {
     let table = if on {
-        let mut table = PollTable::new(try_arc(Listener(Watched::new(file)?))?);
+        let mut table = PollTable::new(try_arc(Listener(WeakFile::new(file)?))?);
         file.poll(Some(&mut table));
         table.check()?;
         Some(table)
@@ -142,7 +142,7 @@ pub fn watch(file: &Arc<File>, fd: i32, on: bool) -> Result<()> {
 }
 
 /// Watches a file with O_ASYNC.
-struct Listener(Watched);
+struct Listener(WeakFile);
 
 impl Watcher for Listener {
     fn changed(&self) -> bool {

@@ -16,7 +16,7 @@ pub use self::watch::{MAX_WATCHES, init};
 use super::file::{File, FileOps, OpenFlags};
 use super::poll::{Events, PollTable, WaitSource, Watcher};
 use super::sequence::Sequence;
-use super::watched::Watched;
+use super::weak_file::WeakFile;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -67,7 +67,7 @@ struct Item {
     key: Key,
     file: Weak<File>,
     /// The file again, where a change asks it.
-    exclusive: Option<Watched>,
+    exclusive: Option<WeakFile>,
     set: Arc<Set>,
     /// The events asked for, with the EPOLLET and EPOLLONESHOT bits; 0 once a one-shot was
     /// reported.
@@ -214,7 +214,7 @@ impl Set {
             return Err(Errno::EEXIST);
         }
         let exclusive = event.events & EPOLLEXCLUSIVE != 0;
-        let exclusive = exclusive.then(|| Watched::new(file)).transpose()?;
+        let exclusive = exclusive.then(|| WeakFile::new(file)).transpose()?;
         let watch = Watch::new(&self.user).or_else(|_| {
             self.remove_closed();
             Watch::new(&self.user)

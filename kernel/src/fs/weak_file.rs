@@ -1,4 +1,5 @@
-//! Files that are looked at where nobody may sleep: in interrupts, and under spin locks.
+//! Weak references to files that are looked at where nobody may sleep: in interrupts, and under
+//! spin locks.
 
 use super::file::File;
 use crate::errno::Result;
@@ -7,9 +8,9 @@ use crate::sync::Mutex;
 use crate::task::work_queue::{self, Link, Work};
 use alloc::sync::{Arc, Weak};
 
-/// A file that is watched. A watcher that examines it holds a reference, which may be the last one.
-/// Closing a file may sleep, so it is left to a kernel thread then (Linux's delayed_fput).
-pub struct Watched {
+/// A reference that does not keep the file open. Whoever looks at it holds it meanwhile, perhaps
+/// last. Closing a file may sleep, so it is left to a kernel thread then (Linux's delayed_fput).
+pub struct WeakFile {
     file: Weak<File>,
     end: Arc<End>,
 }
@@ -21,8 +22,8 @@ struct End {
     last: Mutex<Option<(File, Weak<File>)>>,
 }
 
-impl Watched {
-    /// Watches `file`.
+impl WeakFile {
+    /// A reference to `file`.
     ///
     /// # Errors
     /// ENOMEM.
@@ -31,7 +32,7 @@ impl Watched {
             link: Link::default(),
             last: Mutex::new(None),
         };
-        Ok(Watched {
+        Ok(WeakFile {
             file: Arc::downgrade(file),
             end: try_arc(end)?,
         })
