@@ -15,7 +15,7 @@ pub mod owed;
 /// A change of one entry of a page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Invalid to valid, an address of a program: a fault on it is cured by trying again.
+    /// Invalid to valid, an address of a program: a fault on it is resolved by trying again.
     FillUser,
     /// Invalid to valid, an address of the kernel: nobody expects a fault on it.
     FillKernel,

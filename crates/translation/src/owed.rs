@@ -26,7 +26,7 @@ pub trait Kind {
 
 /// A kind of change that may stay unpaid: a CPU that has not seen it faults, and that fault's
 /// handler pays for this CPU.
-pub trait Curable: Kind {}
+pub trait Resolvable: Kind {}
 
 macro_rules! kinds {
     ($($kind:ident)*) => {
@@ -43,8 +43,8 @@ macro_rules! kinds {
 
 kinds!(FillUser FillKernel Clear Replace Protect Widen Touch Age LinkTable UnlinkTable Resize);
 
-impl Curable for FillUser {}
-impl Curable for Touch {}
+impl Resolvable for FillUser {}
+impl Resolvable for Touch {}
 
 /// What a change of an entry owes.
 #[must_use = "a change of an entry is paid for"]
@@ -106,7 +106,7 @@ impl Owed<FillUser> {
     }
 }
 
-impl<C: Curable> Owed<C> {
+impl<C: Resolvable> Owed<C> {
     /// Leaves it to the fault of the CPU that needs the change.
     #[inline(always)]
     pub fn leave_to_fault(self) {

@@ -11,8 +11,8 @@ use crate::mm::{AddressSpace, active};
 use core::ops::Range;
 use crossings::Kind;
 
-/// Cures a fault of the current program on `address` of the user half, whether it or the kernel on
-/// its behalf wanted `access`; or says which signal it earns.
+/// Resolves a fault of the current program on `address` of the user half, whether it or the kernel
+/// on its behalf wanted `access`; or says which signal it earns.
 #[inline]
 pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result<(), Signal> {
     match active::fault(address, access) {
@@ -24,8 +24,8 @@ pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result
     }
 }
 
-/// What is left to be done about a fault that was not cured at once. Apart, so that those that were
-/// need no stack for it.
+/// What is left to be done about a fault that was not resolved at once. Apart, so that those that
+/// were need no stack for it.
 #[cold]
 #[inline(never)]
 fn handle_failure(

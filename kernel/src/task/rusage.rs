@@ -20,7 +20,7 @@ pub struct Usage {
     pub preemptions: u64,
     /// Ticks that a thread waited for a CPU, being ready to run.
     pub run_delay: u64,
-    /// Page faults that were cured: all without a disk.
+    /// Page faults that were resolved: all without a disk.
     pub faults: u64,
     /// The most pages that a process had, in memory that it has left.
     pub peak: usize,

@@ -150,7 +150,7 @@ pub struct Thread {
     end_status: AtomicU32,
     /// Bytes that it read and wrote.
     pub transfers: Transfers,
-    /// Page faults that were cured.
+    /// Page faults that were resolved.
     faults: AtomicU64,
     counted: bool,
     /// Counted for its user by itself: the first thread of a process is counted with that.
@@ -615,12 +615,12 @@ impl Thread {
         self.sched.runtime() + since
     }
 
-    /// How many page faults it had that were cured.
+    /// How many page faults it had that were resolved.
     pub fn faults(&self) -> u64 {
         self.faults.load(Relaxed)
     }
 
-    /// A page fault of the current thread, which this is, was cured.
+    /// A page fault of the current thread, which this is, was resolved.
     #[inline(always)]
     pub fn count_fault(&self) {
         self.faults.store(self.faults() + 1, Relaxed);

@@ -30,7 +30,7 @@ pub enum Access {
     Execute = 4,
 }
 
-/// The signal that an incurable fault earns.
+/// The signal that an unresolved fault earns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signal {
     /// SIGSEGV, SIGBUS or SIGKILL.
@@ -39,7 +39,7 @@ pub struct Signal {
     pub code: u32,
 }
 
-/// Why a fault is not cured.
+/// Why a fault is not resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// No VMA there.

@@ -1,7 +1,7 @@
 //! Futexes: threads that wait for a word of memory to change.
 //!
 //! A thread enters its bucket first, and then looks at the word: whoever changes the word and wakes
-//! finds it there. With a bucket locked no fault on a program's memory is cured.
+//! finds it there. With a bucket locked no fault on a program's memory is resolved.
 
 extern crate alloc;
 
@@ -402,7 +402,7 @@ pub fn requeue(
         match user::load_present_u32(from.0) {
             Some(found) if found == expected => break locked,
             Some(_) => return Err(Errno::EAGAIN),
-            // No fault can be cured with a bucket locked.
+            // No fault can be resolved with a bucket locked.
             None => drop(locked),
         }
         user::load_u32(from.0)?;

@@ -391,7 +391,7 @@ pub fn requeue_to_lock(
     loop {
         match requeue.attempt()? {
             Attempt::Done(moved) => return moved.finish(target, to),
-            // No fault can be cured with a bucket locked.
+            // No fault can be resolved with a bucket locked.
             Attempt::Absent => {
                 user::load_u32(from)?;
                 let word = user::load_u32(to)?;

@@ -90,7 +90,7 @@ fn untagged(address: usize) -> usize {
     ((address as isize) << 8 >> 8) as usize
 }
 
-/// Whether a translation can cure an abort (ESR ISS bits 5 to 0): translation, Access flag and
+/// Whether a translation can resolve an abort (ESR ISS bits 5 to 0): translation, Access flag and
 /// permission faults, TLB conflicts, and translation faults above the first level.
 fn is_curable(syndrome: usize) -> bool {
     matches!(syndrome & 0x3f, 0b000100..=0b001111 | 0b101011 | 0b110000)
@@ -218,13 +218,13 @@ pub(super) extern "C" fn kernel_sync(syndrome: usize, address: usize, frame: &mu
         && let Some(target) = uaccess::fixup(frame.pc)
     {
         let address = untagged(address);
-        let curable = target & uaccess::INCURABLE == 0 && address < USER_END;
-        let cured = syndrome >> class::SHIFT == class::DATA_ABORT && curable && {
+        let resolvable = target & uaccess::UNRESOLVED == 0 && address < USER_END;
+        let resolved = syndrome >> class::SHIFT == class::DATA_ABORT && resolvable && {
             count(Kind::FaultUaccess);
             resolve(syndrome, address, access(syndrome)).is_ok()
         };
-        if !cured {
-            frame.pc = target & !uaccess::INCURABLE;
+        if !resolved {
+            frame.pc = target & !uaccess::UNRESOLVED;
         }
         return;
     }

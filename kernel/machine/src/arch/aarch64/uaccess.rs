@@ -3,7 +3,7 @@
 //! Plain copies use LDTR and STTR, which access with EL0's rights whatever PSTATE.PAN says (Arm ARM
 //! C3.2.9): so the kernel's own memory cannot be reached through a program's pointer on any CPU,
 //! and PAN never has to be lifted. Each such instruction has an entry in the table of fix-ups: a
-//! fault that `mm` cannot cure goes on there.
+//! fault that `mm` cannot resolve goes on there.
 
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use super::USER_END;
 use super::sysreg::{isb, read};
 use crate::upcall;
 
-/// A fault that could not be cured.
+/// A fault that could not be resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Faulted;
 
@@ -29,8 +29,8 @@ unsafe extern "C" {
     static __fixups_end: Fixup;
 }
 
-/// Where to go on after an incurable fault of the instruction at `pc`, if it is one that may fault;
-/// one more ([`INCURABLE`]) where none is to be cured.
+/// Where to go on after an unresolved fault of the instruction at `pc`, if that may fault;
+/// one more ([`UNRESOLVED`]) where none is to be resolved.
 pub(super) fn fixup(pc: usize) -> Option<usize> {
     let start = &raw const __fixups_start;
     let count = (&raw const __fixups_end as usize - start as usize) / size_of::<Fixup>();
@@ -44,8 +44,8 @@ pub(super) fn fixup(pc: usize) -> Option<usize> {
         .map(|entry| absolute(&entry.target))
 }
 
-/// Added to where to go on, which is even: the fault is not cured.
-pub(super) const INCURABLE: usize = 1;
+/// Added to where to go on, which is even: the fault is not resolved.
+pub(super) const UNRESOLVED: usize = 1;
 
 /// An entry of the table of fix-ups, for the labels of an instruction and of where to go on.
 macro_rules! fixup_entry {

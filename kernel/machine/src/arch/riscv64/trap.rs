@@ -131,8 +131,8 @@ pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, valu
             },
         )
     };
-    if fixup & uaccess::INCURABLE != 0 {
-        frame.x[0] = fixup & !uaccess::INCURABLE;
+    if fixup & uaccess::UNRESOLVED != 0 {
+        frame.x[0] = fixup & !uaccess::UNRESOLVED;
         return;
     }
     cpu::this().crossings().add(Kind::FaultUaccess);

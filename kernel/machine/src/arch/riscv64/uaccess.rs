@@ -1,7 +1,7 @@
 //! The kernel's accesses to a program's memory (privileged manual, section 12.1.1.2: SUM).
 //!
 //! Only the instructions between setting SUM and clearing it can touch pages of programs. Each that
-//! may fault has an entry in the exception table: where to go on when the fault is not cured.
+//! may fault has an entry in the exception table: where to go on when the fault is not resolved.
 
 use core::arch::{asm, naked_asm};
 
@@ -36,7 +36,7 @@ unsafe extern "C" {
     static FIXUPS_END: Fixup;
 }
 
-/// Where to go on after an incurable fault of the instruction at `pc`, if it is one that may fault.
+/// Where to go on after an unresolved fault of the instruction at `pc`, if that may fault.
 pub(super) fn fixup(pc: usize) -> Option<usize> {
     let start = &raw const FIXUPS_START;
     // SAFETY: the linker script sets the two symbols around the entries, which nobody writes.
@@ -50,8 +50,8 @@ pub(super) fn fixup(pc: usize) -> Option<usize> {
         .map(|entry| absolute(&entry.target))
 }
 
-/// Added to where to go on, which is even: the fault is not cured.
-pub(super) const INCURABLE: usize = 1;
+/// Added to where to go on, which is even: the fault is not resolved.
+pub(super) const UNRESOLVED: usize = 1;
 
 /// The instruction at label 9 may fault, and then goes to `$target`.
 macro_rules! may_fault {
