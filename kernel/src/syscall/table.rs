@@ -84,7 +84,7 @@ pub static TABLE: SyscallTable = table(true);
 dispatch! {
     abi::CALLS, 0, SPECIFIC_FIRST..SPECIFIC_END;
     plain {
-        process_madvise => memory::process_madvise::<Native>,
+        process_madvise => madvise::process_madvise::<Native>,
         cachestat => memory::cachestat,
         mseal => memory::mseal,
         io_setup => aio::io_setup::<Native>,
@@ -165,7 +165,7 @@ dispatch! {
         statx => stat::statx,
         sync => file::sync,
         syncfs => file::syncfs,
-        remap_file_pages => memory::remap_file_pages,
+        remap_file_pages => mmap::remap_file_pages,
         name_to_handle_at => file_handle::name_to_handle_at,
         open_by_handle_at => file_handle::open_by_handle_at,
         fsync => file::fsync,
@@ -212,12 +212,12 @@ dispatch! {
         sendmmsg => sendmsg::sendmmsg::<Native>,
         recvmmsg => sendmsg::recvmmsg::<Native>,
 
-        mmap => memory::mmap,
+        mmap => mmap::mmap,
         munmap => memory::munmap,
         mprotect => memory::mprotect,
-        mremap => memory::mremap,
-        brk => memory::brk,
-        madvise => memory::madvise,
+        mremap => mremap::mremap,
+        brk => mremap::brk,
+        madvise => madvise::madvise,
         mincore => memory::mincore,
         msync => memory::msync,
         mlock => mlock::mlock,

@@ -8,7 +8,7 @@ use crate::mm::user::UserPtr;
 use crate::syscall::layout::{Compat, Layout, given};
 use crate::syscall::path::file as file_of;
 use crate::syscall::poll::{Deadline, poll_until};
-use crate::syscall::{dir, epoll, fd, file, inotify, memory, pipe, poll as waiting, stat};
+use crate::syscall::{dir, epoll, fd, file, inotify, mmap, pipe, poll as waiting, stat};
 
 /// A number of 64 bits from the two registers that it comes in.
 fn join(low: u32, high: u32) -> i64 {
@@ -219,7 +219,7 @@ pub fn mmap2(
     fd: i32,
     page: usize,
 ) -> Result<usize> {
-    memory::mmap(address, len, protection, flags, fd, page * PAGE_SIZE)
+    mmap::mmap(address, len, protection, flags, fd, page * PAGE_SIZE)
 }
 
 pub fn poll(fds: usize, count: usize, milliseconds: i32) -> Result<usize> {

@@ -1,0 +1,269 @@
+//! mmap(2), and remap_file_pages(2).
+
+use alloc::sync::Arc;
+
+use abi::options;
+use linux_raw_sys::general::*;
+
+use super::memory::{
+    check_data, gave_up_executable, implied, is_never_executed, own_space, with_specific,
+};
+use super::mlock;
+use super::path::opened;
+use crate::arch;
+use crate::arch::user_end;
+use crate::errno::{Errno, Result};
+use crate::fs::{File, tmpfs};
+use crate::ipc::sysv_shm;
+use crate::mm::active::NewLock;
+use crate::mm::shared::SharedPages;
+use crate::mm::vma::{Flags, Label, Rights, Source, Vma};
+use crate::mm::{
+    MapRequest, PAGE_SIZE, PageSource, Place, Removed, active, commit, page_down, page_up,
+};
+use crate::task;
+use crate::task::limits::INFINITY;
+
+/// Where a file's bytes end at the latest (MAX_LFS_FILESIZE).
+const MAX_OFFSET: usize = i64::MAX as usize;
+
+/// mmap(2).
+pub fn mmap(
+    addr: usize,
+    len: usize,
+    prot: u32,
+    flags: u32,
+    fd: i32,
+    offset: usize,
+) -> Result<usize> {
+    map::<false>(addr, len, prot, flags, fd, offset)
+}
+
+/// mmap(2) without a file of the kind that is left: memory that may be lost, which is neither a
+/// stack nor locked.
+#[cold]
+fn map_droppable(addr: usize, len: usize, prot: u32, flags: u32) -> Result<usize> {
+    let is_it = flags & MAP_TYPE == MAP_DROPPABLE;
+    if !is_it || flags & (MAP_GROWSDOWN | MAP_HUGETLB | MAP_LOCKED) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    task::droppable::announce();
+    let flags = flags & !MAP_TYPE | MAP_PRIVATE;
+    map::<true>(addr, len, prot, flags, -1, 0)
+}
+
+#[inline(always)]
+fn map<const DROPPABLE: bool>(
+    addr: usize,
+    len: usize,
+    prot: u32,
+    flags: u32,
+    fd: i32,
+    offset: usize,
+) -> Result<usize> {
+    if !offset.is_multiple_of(PAGE_SIZE) {
+        return Err(Errno::EINVAL);
+    }
+    let file = if flags & MAP_ANONYMOUS == 0 {
+        Some(opened(fd)?)
+    } else {
+        None
+    };
+    if len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut rights = implied(Rights::from_prot(prot), file.as_deref());
+    let specific = arch::specific_prot(prot);
+    if specific != 0 {
+        // As on Linux, bits that nobody knows are of no meaning here.
+        rights = with_specific(rights, specific).unwrap_or(rights);
+    }
+    let shared = match flags & MAP_TYPE {
+        MAP_PRIVATE => false,
+        MAP_SHARED => true,
+        MAP_SHARED_VALIDATE if file.is_none() => return Err(Errno::EINVAL),
+        MAP_SHARED_VALIDATE if u64::from(flags) & !options::MMAP.mask() == 0 => true,
+        MAP_SHARED_VALIDATE => return Err(Errno::EOPNOTSUPP),
+        _ if file.is_none() && !DROPPABLE => return map_droppable(addr, len, prot, flags),
+        _ => return Err(Errno::EINVAL),
+    };
+    if flags & MAP_HUGETLB != 0 {
+        // No pages are set aside, and no file is made of them.
+        return Err(if file.is_none() {
+            Errno::ENOMEM
+        } else {
+            Errno::EINVAL
+        });
+    }
+    let mut behaviour = Flags::default().set(Flags::SHARED, shared);
+    let grows = flags & MAP_GROWSDOWN != 0;
+    behaviour = behaviour.set(Flags::GROWS_DOWN, grows);
+    behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
+    let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
+    behaviour = behaviour.set(Flags::NO_RESERVE, unreserved);
+    if DROPPABLE {
+        behaviour = behaviour.with(task::droppable::FLAGS);
+    }
+    let mapping = match &file {
+        Some(file) => {
+            if offset > MAX_OFFSET.saturating_sub(len) {
+                return Err(Errno::EOVERFLOW);
+            }
+            file_mapping(file, rights, &mut behaviour)?
+        }
+        None if shared && grows => return Err(Errno::EINVAL),
+        None => None,
+    };
+    let source = match mapping {
+        Some(mapping) => Source::File { mapping, offset },
+        None if shared => {
+            let reserve = !behaviour.has(Flags::NO_RESERVE);
+            let mapping = SharedPages::new(page_up(len.min(user_end())) / PAGE_SIZE, reserve)?;
+            Source::File { mapping, offset: 0 }
+        }
+        None => Source::Anonymous,
+    };
+    let place = place_of(addr, flags);
+    let limits = &task::current().process().limits;
+    let (limit, data) = (limits.soft(RLIMIT_AS), limits.soft(RLIMIT_DATA));
+    let private = !shared && rights.has(Rights::WRITE);
+    if private && rights.has(Rights::EXECUTE) && gave_up_executable() {
+        return Err(Errno::EACCES);
+    }
+    if data != INFINITY && private {
+        check_new_data(place, page_up(len.min(user_end())), data)?;
+    }
+    let mut request = MapRequest {
+        place,
+        len,
+        rights,
+        flags: behaviour,
+        source,
+        label: Label::None,
+        limit,
+    };
+    let lock = NewLock {
+        asked: flags & MAP_LOCKED != 0,
+        limit: mlock::limit,
+    };
+    let (start, locked) = active::map(&mut request, lock, &mut Removed::new())?;
+    let populated = flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
+    if (populated || locked.has(Flags::LOCKED))
+        && !locked.has(Flags::LOCK_ON_FAULT)
+        && !rights.is_none()
+    {
+        // Linux too keeps the mapping when not all of it could be made present.
+        let _ = task::fault::populate(&*own_space()?, start..start + page_up(len), false);
+    }
+    Ok(start)
+}
+
+/// What a file gives to map with `rights`, and what that adds to `behaviour`.
+///
+/// # Errors
+/// EACCES, EPERM: the file, its mount or its seals do not allow it. EINVAL: a mapping of a file does
+/// not grow. ENODEV.
+#[inline(always)]
+fn file_mapping(
+    file: &Arc<File>,
+    rights: Rights,
+    behaviour: &mut Flags,
+) -> Result<Option<Arc<dyn PageSource>>> {
+    let shared = behaviour.has(Flags::SHARED);
+    let writable = file.flags().writable();
+    if !file.flags().readable() || shared && rights.has(Rights::WRITE) && !writable {
+        return Err(Errno::EACCES);
+    }
+    let never_executes = is_never_executed(file);
+    if rights.has(Rights::EXECUTE) && never_executes {
+        return Err(Errno::EPERM);
+    }
+    let mapping = file.mapping()?;
+    if behaviour.has(Flags::GROWS_DOWN) {
+        return Err(Errno::EINVAL);
+    }
+    let sealed = shared && writable && tmpfs::is_sealed(file);
+    if sealed && rights.has(Rights::WRITE) {
+        return Err(Errno::EPERM);
+    }
+    *behaviour = behaviour
+        .set(Flags::NEVER_EXECUTE, never_executes)
+        .set(Flags::NEVER_WRITE, shared && (!writable || sealed));
+    Ok(mapping)
+}
+
+/// Where `flags` want a mapping, for which `addr` was given.
+#[inline(always)]
+fn place_of(addr: usize, flags: u32) -> Place {
+    if flags & MAP_FIXED_NOREPLACE != 0 {
+        Place::Free(addr)
+    } else if flags & MAP_FIXED != 0 {
+        Place::Fixed(addr)
+    } else {
+        Place::Hint(addr)
+    }
+}
+
+/// [`check_data`] of a new mapping.
+#[cold]
+fn check_new_data(place: Place, len: usize, limit: usize) -> Result<()> {
+    let space = own_space()?;
+    let replaced = match place {
+        Place::Fixed(at) => space.bytes_in(at..at.saturating_add(len)),
+        _ => 0,
+    };
+    check_data(&space, len.saturating_sub(replaced), limit)
+}
+
+/// remap_file_pages(2): other pages of the file, from page `first` on, in a part of a shared
+/// mapping. As on Linux, the part becomes a mapping of its own.
+pub fn remap_file_pages(
+    start: usize,
+    len: usize,
+    prot: u32,
+    first: usize,
+    _flags: u32,
+) -> Result<usize> {
+    let (start, len) = (page_down(start), page_down(len));
+    let end = start.checked_add(len).filter(|&end| end > start);
+    let end = end.filter(|_| prot == 0).ok_or(Errno::EINVAL)?;
+    let offset = first.checked_mul(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+    let last = offset.checked_add(len).ok_or(Errno::EINVAL)?;
+    if last > MAX_OFFSET {
+        return Err(Errno::EOVERFLOW);
+    }
+    let space = own_space()?;
+    let mut vmas = space.vmas_from(start);
+    let vma = vmas.next().filter(|vma| vma.start <= start);
+    let vma = vma.ok_or(Errno::EINVAL)?;
+    let of_file = |vma: &Vma| match &vma.source {
+        Source::File { mapping, .. } if vma.is_shared() => Some(mapping.clone()),
+        _ => None,
+    };
+    let mapping = of_file(&vma).ok_or(Errno::EINVAL)?;
+    let mut covered = vma.end;
+    for next in vmas.take_while(|next| next.start < end) {
+        let same = of_file(&next).is_some_and(|other| other.object() == mapping.object());
+        if next.start != covered || !same {
+            return Err(Errno::EINVAL);
+        }
+        covered = next.end;
+    }
+    if covered < end {
+        return Err(Errno::EINVAL);
+    }
+    if sysv_shm::of(&mapping).is_some_and(|part| part.segment().is_removed()) {
+        return Err(Errno::EIDRM);
+    }
+    let request = MapRequest {
+        place: Place::Fixed(start),
+        len,
+        rights: vma.rights,
+        flags: vma.flags,
+        source: Source::File { mapping, offset },
+        label: vma.label,
+        limit: task::rlimit(RLIMIT_AS),
+    };
+    space.map(request, &mut Removed::new())?;
+    Ok(0)
+}
