@@ -4,237 +4,31 @@ use super::dentry::Dentry;
 use super::dnotify;
 use super::epoll::Holders;
 use super::file_lock;
+pub use super::file_ops::{FileOps, Memory, Record, Whence, seek_in};
+use super::file_table::Counted;
 use super::inode::{Kind, Time};
 use super::inotify;
 use super::io::{Sink, Source};
 use super::lease;
-use super::mount::Mount;
+pub use super::open_flags::OpenFlags;
 use super::path::{Path, TOO_LONG};
 use super::poll::{Events, PollTable};
 use super::seq_file::Text;
 use super::sequence::Sequence;
 use super::sigio::Sigio;
-use super::writers::Claim;
 use crate::errno::{Errno, Result};
-use crate::mm::frame::{self, FrameRef};
+use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
-use crate::mm::{PAGE_SIZE, PageSource, ReverseMap};
-use crate::sync::{Counter, Mutex, SleepMutex};
+use crate::mm::{PageSource, ReverseMap};
+use crate::sync::{Mutex, SleepMutex};
+use crate::task;
 use crate::task::credentials::Credentials;
-use crate::task::{self, require};
 use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use linux_raw_sys::general::*;
-
-/// The flags of open(2) and fcntl(F_SETFL).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpenFlags(pub u32);
-
-impl OpenFlags {
-    /// The kernel's own: this open made the file.
-    const CREATED: u32 = 1 << 31;
-    /// The kernel's own: to run it as a program, so that nobody may write it.
-    const EXECUTES: u32 = 1 << 30;
-    /// The kernel's own: nobody was notified that it was opened, nor will be of its end.
-    const UNREPORTED: u32 = 1 << 29;
-    /// The kernel's own: the file was moved, to end elsewhere, and its position is where it was.
-    const MOVED: u32 = 1 << 28;
-
-    /// To run a program.
-    pub fn executing() -> Self {
-        OpenFlags(O_RDONLY | Self::EXECUTES)
-    }
-
-    /// The same for the open that made the file.
-    pub fn creating(self) -> Self {
-        OpenFlags(self.0 | Self::CREATED)
-    }
-
-    /// True when the open made the file.
-    pub fn created(self) -> bool {
-        self.has(Self::CREATED)
-    }
-
-    /// As programs see them.
-    pub fn visible(self) -> u32 {
-        self.0 & !(Self::CREATED | Self::EXECUTES | Self::UNREPORTED | Self::MOVED)
-    }
-
-    /// True when all of `flags` (not the access mode) are set.
-    pub fn has(self, flags: u32) -> bool {
-        self.0 & flags == flags
-    }
-
-    /// The access mode allows reading.
-    pub fn readable(self) -> bool {
-        matches!(self.0 & O_ACCMODE, O_RDONLY | O_RDWR) && !self.has(O_PATH)
-    }
-
-    /// The access mode allows writing.
-    pub fn writable(self) -> bool {
-        matches!(self.0 & O_ACCMODE, O_WRONLY | O_RDWR) && !self.has(O_PATH)
-    }
-
-    /// What the file is open for; none where that is its name alone.
-    pub(super) fn claim(self) -> Option<Claim> {
-        if self.writable() {
-            Some(Claim::Write)
-        } else if self.has(Self::EXECUTES) {
-            Some(Claim::Execute)
-        } else {
-            self.readable().then_some(Claim::Read)
-        }
-    }
-
-    /// The mount that counts its writers.
-    fn writes_through(self, path: &Path) -> Option<&Arc<Mount>> {
-        path.mount()
-            .filter(|_| self.writable() && path.kind() == Kind::Regular)
-    }
-
-    /// An operation shall fail with EAGAIN where it would wait.
-    pub fn nonblocking(self) -> bool {
-        self.has(O_NONBLOCK)
-    }
-}
-
-/// Where lseek(2) counts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whence {
-    /// The start.
-    Set,
-    /// The present position.
-    Current,
-    /// The end.
-    End,
-    /// The next byte that is not in a hole.
-    Data,
-    /// The next hole.
-    Hole,
-}
-
-/// One record of a directory.
-pub struct Record<'a> {
-    /// Number of the inode.
-    pub inode: u64,
-    /// What it is.
-    pub kind: Kind,
-    /// The name.
-    pub name: &'a [u8],
-    /// The position from which reading goes on after this record.
-    pub next: u64,
-}
-
-/// The memory of a file that can be mapped.
-pub enum Memory<'a> {
-    /// Nothing: ENODEV.
-    None,
-    /// Fresh zeroed memory, as of /dev/zero.
-    Zeroes,
-    /// These pages.
-    Pages(&'a dyn PageSource),
-}
-
-/// The operations of a file on which open(2) succeeded.
-pub trait FileOps: Send + Sync + Any {
-    /// True for what has no position: pipes, terminals. Asked once, at open.
-    fn is_stream(&self) -> bool {
-        false
-    }
-
-    /// Whether a place in a stream may be asked for, though all are alike: in /dev/zero.
-    fn has_places(&self) -> bool {
-        false
-    }
-
-    /// Bytes of kernel memory that are freed when it is closed for good, roughly. Takes no lock
-    /// that sleeps.
-    fn held(&self) -> usize {
-        0
-    }
-
-    /// Reads from `position` on; 0 is end-of-file.
-    fn read(&self, file: &File, _to: &mut Sink, _position: u64) -> Result<usize> {
-        match file.dentry().kind() {
-            Kind::Directory => Err(Errno::EISDIR),
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    /// Writes at `position`.
-    fn write(&self, _file: &File, _from: &mut Source, _position: u64) -> Result<usize> {
-        Err(Errno::EINVAL)
-    }
-
-    /// Writes at the end and returns the position after it too (`O_APPEND`).
-    fn append(&self, file: &File, from: &mut Source) -> Result<(usize, u64)> {
-        Ok((self.write(file, from, 0)?, 0))
-    }
-
-    /// Whether there is anything to wait for.
-    fn can_poll(&self, file: &File) -> bool {
-        !matches!(file.path.kind(), Kind::Regular | Kind::Directory)
-    }
-
-    /// Which operations would not wait now. With `table`, the poll is notified when that changes.
-    fn poll(&self, _file: &File, _table: Option<&mut PollTable>) -> Events {
-        Events::IN | Events::OUT
-    }
-
-    /// Whether a signal may report that it became ready (O_ASYNC). Not for what signals make ready:
-    /// each such signal would cause the next.
-    fn has_async(&self) -> bool {
-        false
-    }
-
-    /// A descriptor of it is closed by the current process, which may have others.
-    fn flush(&self) {}
-
-    /// Writes what `/proc/PID/fdinfo` shows of it beside what it shows of every file.
-    fn describe(&self, _text: &mut Text) {}
-
-    /// A control operation; `argument` is a number or a user address.
-    fn ioctl(&self, _file: &File, _request: u32, _argument: usize) -> Result<usize> {
-        Err(Errno::ENOTTY)
-    }
-
-    /// Hands a directory's records from `position` on to `emit` until that returns false.
-    fn read_dir(
-        &self,
-        _file: &File,
-        _position: u64,
-        _emit: &mut dyn FnMut(Record) -> bool,
-    ) -> Result<()> {
-        Err(Errno::ENOTDIR)
-    }
-
-    /// The new position for lseek(2).
-    fn seek(&self, file: &File, position: u64, offset: i64, whence: Whence) -> Result<u64> {
-        let size = file.path.inode().attr().size;
-        seek_in(size, position, offset, whence)
-    }
-
-    /// Makes room from `offset` on (fallocate(2)), with its mode bits.
-    fn allocate(&self, _file: &File, _mode: u32, _offset: u64, _len: u64) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    /// Whether it can be read and written past a cache (O_DIRECT) where it was opened by `path`.
-    fn has_direct(&self, _path: &Path) -> bool {
-        false
-    }
-
-    /// It is mapped: that counts as reading it.
-    fn mapped(&self, _file: &File) {}
-
-    /// The memory of it that mmap can map.
-    fn memory(&self) -> Memory<'_> {
-        Memory::None
-    }
-}
 
 /// EINVAL where a transfer at `position` would end beyond the last position that there is.
 fn check_end(position: u64, len: usize) -> Result<()> {
@@ -242,28 +36,6 @@ fn check_end(position: u64, len: usize) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     Ok(())
-}
-
-/// lseek(2) in a file of `size` bytes without holes.
-pub fn seek_in(size: u64, position: u64, offset: i64, whence: Whence) -> Result<u64> {
-    let base = match whence {
-        Whence::Set => 0,
-        Whence::Current => position,
-        Whence::End => size,
-        Whence::Data | Whence::Hole => {
-            return match u64::try_from(offset) {
-                Ok(offset) if offset < size => {
-                    Ok(if whence == Whence::Data { offset } else { size })
-                }
-                _ => Err(Errno::ENXIO),
-            };
-        }
-    };
-    match base.checked_add_signed(offset) {
-        Some(position) if position <= i64::MAX as u64 => Ok(position),
-        Some(_) => Err(Errno::EOVERFLOW),
-        None => Err(Errno::EINVAL),
-    }
 }
 
 /// An open file.
@@ -678,54 +450,6 @@ impl Drop for File {
                 },
             );
         }
-    }
-}
-
-/// Open files.
-static OPEN: Counter = Counter::new();
-
-/// The most open files without CAP_SYS_ADMIN (`/proc/sys/fs/file-max`); 0 as long as nobody has
-/// said, and it is what takes some tenth of memory.
-static MOST_OPEN: AtomicUsize = AtomicUsize::new(0);
-/// The fewest that this is (NR_FILE).
-const LEAST_OPEN: usize = 8192;
-
-/// How many files are open.
-pub fn open_files() -> usize {
-    OPEN.exactly()
-}
-
-/// The most that may be without CAP_SYS_ADMIN.
-pub fn most_open() -> usize {
-    match MOST_OPEN.load(Relaxed) {
-        0 => LEAST_OPEN.max(frame::total() * (PAGE_SIZE / 1024) / 10),
-        most => most,
-    }
-}
-
-/// Changes that.
-pub fn set_most_open(most: usize) {
-    MOST_OPEN.store(most.max(1), Relaxed);
-}
-
-/// One of the open files, as long as it lives.
-struct Counted;
-
-impl Counted {
-    /// Counts one more; ENFILE where there are too many.
-    fn new() -> Result<Self> {
-        let most = most_open();
-        if OPEN.approximate() >= most && OPEN.exactly() >= most {
-            require(CAP_SYS_ADMIN).map_err(|_| Errno::ENFILE)?;
-        }
-        OPEN.add(1);
-        Ok(Counted)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        OPEN.add(-1);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `/proc/sys`: what can be set, and what is shown as if it could be.
 
 use super::super::seq_file::{Node, Text};
-use super::super::{epoll, fdtable, file, inotify, lease, pipe, protected};
+use super::super::{epoll, fdtable, file_table, inotify, lease, pipe, protected};
 use crate::arch::{self, COMPAT_CALLS, EMULATIONS};
 use crate::errno::{Errno, Result};
 use crate::fs::aio;
@@ -97,14 +97,21 @@ const ALL: &[(&str, Node)] = &[
             (
                 "file-max",
                 Numbers(
-                    |text| put!(text, "{}\n", file::most_open()),
-                    |_, most| Ok(file::set_most_open(most as usize)),
+                    |text| put!(text, "{}\n", file_table::most_open()),
+                    |_, most| Ok(file_table::set_most_open(most as usize)),
                     sysctl("fs/file-max"),
                 ),
             ),
             (
                 "file-nr",
-                File(|text| put!(text, "{}\t0\t{}\n", file::open_files(), file::most_open())),
+                File(|text| {
+                    put!(
+                        text,
+                        "{}\t0\t{}\n",
+                        file_table::open_files(),
+                        file_table::most_open()
+                    )
+                }),
             ),
             (
                 "nr_open",

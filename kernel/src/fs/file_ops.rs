@@ -1,0 +1,168 @@
+//! The operations of an open file.
+
+use super::file::File;
+use super::inode::Kind;
+use super::io::{Sink, Source};
+use super::path::Path;
+use super::poll::{Events, PollTable};
+use super::seq_file::Text;
+use crate::errno::{Errno, Result};
+use crate::mm::PageSource;
+use core::any::Any;
+
+/// Where lseek(2) counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// The start.
+    Set,
+    /// The present position.
+    Current,
+    /// The end.
+    End,
+    /// The next byte that is not in a hole.
+    Data,
+    /// The next hole.
+    Hole,
+}
+
+/// One record of a directory.
+pub struct Record<'a> {
+    /// Number of the inode.
+    pub inode: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// The name.
+    pub name: &'a [u8],
+    /// The position from which reading goes on after this record.
+    pub next: u64,
+}
+
+/// The memory of a file that can be mapped.
+pub enum Memory<'a> {
+    /// Nothing: ENODEV.
+    None,
+    /// Fresh zeroed memory, as of /dev/zero.
+    Zeroes,
+    /// These pages.
+    Pages(&'a dyn PageSource),
+}
+
+/// The operations of a file on which open(2) succeeded.
+pub trait FileOps: Send + Sync + Any {
+    /// True for what has no position: pipes, terminals. Asked once, at open.
+    fn is_stream(&self) -> bool {
+        false
+    }
+
+    /// Whether a place in a stream may be asked for, though all are alike: in /dev/zero.
+    fn has_places(&self) -> bool {
+        false
+    }
+
+    /// Bytes of kernel memory that are freed when it is closed for good, roughly. Takes no lock
+    /// that sleeps.
+    fn held(&self) -> usize {
+        0
+    }
+
+    /// Reads from `position` on; 0 is end-of-file.
+    fn read(&self, file: &File, _to: &mut Sink, _position: u64) -> Result<usize> {
+        match file.dentry().kind() {
+            Kind::Directory => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Writes at `position`.
+    fn write(&self, _file: &File, _from: &mut Source, _position: u64) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Writes at the end and returns the position after it too (`O_APPEND`).
+    fn append(&self, file: &File, from: &mut Source) -> Result<(usize, u64)> {
+        Ok((self.write(file, from, 0)?, 0))
+    }
+
+    /// Whether there is anything to wait for.
+    fn can_poll(&self, file: &File) -> bool {
+        !matches!(file.path().kind(), Kind::Regular | Kind::Directory)
+    }
+
+    /// Which operations would not wait now. With `table`, the poll is notified when that changes.
+    fn poll(&self, _file: &File, _table: Option<&mut PollTable>) -> Events {
+        Events::IN | Events::OUT
+    }
+
+    /// Whether a signal may report that it became ready (O_ASYNC). Not for what signals make ready:
+    /// each such signal would cause the next.
+    fn has_async(&self) -> bool {
+        false
+    }
+
+    /// A descriptor of it is closed by the current process, which may have others.
+    fn flush(&self) {}
+
+    /// Writes what `/proc/PID/fdinfo` shows of it beside what it shows of every file.
+    fn describe(&self, _text: &mut Text) {}
+
+    /// A control operation; `argument` is a number or a user address.
+    fn ioctl(&self, _file: &File, _request: u32, _argument: usize) -> Result<usize> {
+        Err(Errno::ENOTTY)
+    }
+
+    /// Hands a directory's records from `position` on to `emit` until that returns false.
+    fn read_dir(
+        &self,
+        _file: &File,
+        _position: u64,
+        _emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
+        Err(Errno::ENOTDIR)
+    }
+
+    /// The new position for lseek(2).
+    fn seek(&self, file: &File, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        let size = file.path().inode().attr().size;
+        seek_in(size, position, offset, whence)
+    }
+
+    /// Makes room from `offset` on (fallocate(2)), with its mode bits.
+    fn allocate(&self, _file: &File, _mode: u32, _offset: u64, _len: u64) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Whether it can be read and written past a cache (O_DIRECT) where it was opened by `path`.
+    fn has_direct(&self, _path: &Path) -> bool {
+        false
+    }
+
+    /// It is mapped: that counts as reading it.
+    fn mapped(&self, _file: &File) {}
+
+    /// The memory of it that mmap can map.
+    fn memory(&self) -> Memory<'_> {
+        Memory::None
+    }
+}
+
+/// lseek(2) in a file of `size` bytes without holes.
+pub fn seek_in(size: u64, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+    let base = match whence {
+        Whence::Set => 0,
+        Whence::Current => position,
+        Whence::End => size,
+        Whence::Data | Whence::Hole => {
+            return match u64::try_from(offset) {
+                Ok(offset) if offset < size => {
+                    Ok(if whence == Whence::Data { offset } else { size })
+                }
+                _ => Err(Errno::ENXIO),
+            };
+        }
+    };
+    match base.checked_add_signed(offset) {
+        Some(position) if position <= i64::MAX as u64 => Ok(position),
+        Some(_) => Err(Errno::EOVERFLOW),
+        None => Err(Errno::EINVAL),
+    }
+}
