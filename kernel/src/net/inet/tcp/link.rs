@@ -6,7 +6,7 @@ use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::net::channel::Channel;
-use crate::net::inet::connections::End;
+use crate::net::inet::connections::{End, Tuple};
 use crate::net::sending::Stalled;
 use crate::sync::Mutex;
 use crate::task::clock;
@@ -38,11 +38,11 @@ pub(super) struct Link {
     /// (TCP_DEFER_ACCEPT).
     pub(super) deferred: Mutex<Option<Deferred>>,
     /// Sends what waits for more.
-    pub(super) held: Mutex<Option<Timer>>,
+    held: Mutex<Option<Timer>>,
     /// Ends the connection unless something is read (TCP_USER_TIMEOUT).
-    pub(super) stalled: Mutex<Option<Timer>>,
+    stalled: Mutex<Option<Timer>>,
     /// After how many ticks it does; 0 is never.
-    pub(super) patience: AtomicU64,
+    patience: AtomicU64,
 }
 
 pub(super) struct Deferred {
@@ -91,6 +91,34 @@ impl Work for Later {
 }
 
 impl Link {
+    /// The connection as `end` has it, which reads `incoming` and writes `outgoing`.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(super) fn new(
+        end: &Arc<End>,
+        incoming: &Arc<Channel>,
+        outgoing: &Arc<Channel>,
+        segment: i32,
+    ) -> Result<Arc<Self>> {
+        let Tuple { local, peer } = end.tuple();
+        try_arc(Link {
+            end: end.clone(),
+            incoming: incoming.clone(),
+            outgoing: outgoing.clone(),
+            local,
+            peer,
+            deaf: AtomicBool::new(false),
+            reported: AtomicBool::new(true),
+            broken: AtomicBool::new(false),
+            segment,
+            deferred: Mutex::new(None),
+            held: Mutex::new(None),
+            stalled: Mutex::new(None),
+            patience: AtomicU64::new(0),
+        })
+    }
+
     pub(super) fn reads_no_more(&self) -> bool {
         self.incoming.is_ended() || self.deaf.load(Acquire)
     }

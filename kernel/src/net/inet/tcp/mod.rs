@@ -1,15 +1,16 @@
-//! TCP: connections of bytes.
+//! TCP sockets. What connects them is in `connect`, what ends a connection in `close`.
 
+mod close;
+mod connect;
 mod link;
 
-use link::{Deferred, Later, Link};
+use link::Link;
 
+use super::Header;
 use super::bind::Place;
-use super::connections::{self, End, Port, Tuple};
 use super::errors::{Errors, Sent};
-use super::options::{self, LINGER2, MAXSEG, Options};
-use super::ports::{self, Holder, Kept};
-use super::{Header, reached, source};
+use super::options::{LINGER2, MAXSEG, Options};
+use super::ports::{self, Kept};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
@@ -18,9 +19,8 @@ use crate::mm::heap::try_arc;
 use crate::net::STREAM;
 use crate::net::address::{Address, Name, unspecified};
 use crate::net::backlog::Backlog;
-use crate::net::channel::{Channel, Kind, Writing};
+use crate::net::channel::Writing;
 use crate::net::control_message::Control;
-use crate::net::mib::{self, Event};
 use crate::net::options::{bytes, number};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream::{self, ReadMode};
@@ -30,8 +30,7 @@ use crate::sync::{Mutex, Once, SleepMutex};
 use crate::task::clock;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use linux_raw_sys::net::*;
 use zerocopy::IntoBytes;
 
@@ -105,252 +104,10 @@ impl Tcp {
         self.link.lock().clone()
     }
 
-    /// A channel that this socket reads and `writer` writes.
-    fn channel_from(&self, writer: &Self) -> Result<Arc<Channel>> {
-        let limit = self.base.options.receive_buffer();
-        let channel = Channel::new(
-            &self.base.reader,
-            Kind::Tcp,
-            limit,
-            &self.base.readable,
-            &writer.base.writable,
-        )?;
-        channel.set_inline(self.base.options.is_on(SO_OOBINLINE));
-        channel.set_wants_times(self.base.options.stamping.wants_arrival());
-        Ok(channel)
-    }
-
-    /// Both ends of a connection from this socket: its own, and that of a new one.
-    fn connection(&self, other: &Self, [own, others]: [&Arc<End>; 2]) -> Result<[Arc<Link>; 2]> {
-        let (there, back) = (other.channel_from(self)?, self.channel_from(other)?);
-        let link = |incoming: &Arc<Channel>, outgoing: &Arc<Channel>, end: &Arc<End>| {
-            let Tuple { local, peer } = end.tuple();
-            try_arc(Link {
-                end: end.clone(),
-                incoming: incoming.clone(),
-                outgoing: outgoing.clone(),
-                local,
-                peer,
-                deaf: AtomicBool::new(false),
-                reported: AtomicBool::new(true),
-                broken: AtomicBool::new(false),
-                segment: options::segment([&self.options, &other.options], peer.is_ipv6()),
-                deferred: Mutex::new(None),
-                held: Mutex::new(None),
-                stalled: Mutex::new(None),
-                patience: AtomicU64::new(0),
-            })
-        };
-        let ends = [link(&back, &there, own)?, link(&there, &back, others)?];
-        for (link, writer) in ends.iter().zip([self, other]) {
-            let channel = &link.outgoing;
-            channel.set_segment(HALF_WINDOW.min(link.segment as usize));
-            let most = writer.options.value(TCP, NOTSENT_LOWAT);
-            if most != 0 {
-                channel.set_low_water(most as u32);
-            }
-            if writer.options.is_on(TCP, CORK) {
-                channel.set_corked(true)?;
-            }
-        }
-        Ok(ends)
-    }
-
-    /// Connects to what listens at the other side of `end`.
-    fn join(&self, end: End, wait: &Wait) -> Result<()> {
-        let Tuple { local, peer: to } = end.tuple();
-        let end = try_arc(end)?;
-        let server = ports::TCP
-            .find(
-                to,
-                local,
-                |holder| holder.listens,
-                |socket| Some(socket.base().options.prefers_this_cpu()),
-            )
-            .and_then(|socket| socket.downcast::<Tcp>())
-            .ok_or(Errno::ECONNREFUSED)?;
-        let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?.clone();
-        // While it waits for room, it holds no reference to the listener.
-        let listener = Arc::downgrade(&server);
-        drop(server);
-        loop {
-            if !wait.nonblocking {
-                backlog.wait_for_room(wait)?;
-            }
-            let server = listener.upgrade().ok_or(Errno::ECONNREFUSED)?;
-            let accepted = Tcp::new(server.base.domain)?;
-            accepted.base.options.inherit_all(&server.base.options);
-            accepted.options.inherit(&server.options);
-            let holder = Holder {
-                ip: to.ip(),
-                only_v6: false,
-                shares_address: accepted.base.options.is_on(SO_REUSEADDR),
-                shares_port: accepted.base.options.is_on(SO_REUSEPORT),
-                user: server.base.user(),
-                listens: false,
-                waits: false,
-            };
-            let kept = ports::TCP.keep(to.port(), holder)?;
-            accepted.kept.call_once(|| kept);
-            let others = try_arc(End::enter(
-                end.tuple().reversed(),
-                Port::Listener,
-                server.base.domain,
-            )?)?;
-            let [own, other] = self.connection(&accepted, [&end, &others])?;
-            own.reported.store(!wait.nonblocking, Release);
-            let seconds = server.options.value(TCP, DEFER_ACCEPT);
-            let defers = seconds > 0;
-            if defers {
-                let until = clock::deadline_in(seconds as u64 * clock::SECOND);
-                *own.deferred.lock() = Some(Deferred {
-                    server: Arc::downgrade(&server),
-                    accepted: accepted.clone(),
-                    _until: Later::call(until, &own, |link| _ = link.arrive())?,
-                });
-            }
-            // A program notified of the connection finds this end connected.
-            let join = || {
-                *accepted.link.lock() = Some(other);
-                *self.link.lock() = Some(own);
-            };
-            if defers {
-                join();
-            } else {
-                match backlog.push(accepted.clone(), wait.nonblocking, join) {
-                    Err(Errno::EAGAIN) if !wait.nonblocking => continue,
-                    done => done?,
-                }
-            }
-            accepted.option_changed(USER_TIMEOUT)?;
-            return self.option_changed(USER_TIMEOUT);
-        }
-    }
-
-    /// Keeps other calls from connecting it or having it listen, unless one connects it already.
-    fn begin(&self) -> Result<Option<Connecting<'_>>> {
-        let _becoming = self.becoming.lock_killable()?;
-        let begins = !self.connecting.swap(true, AcqRel);
-        Ok(begins.then(|| Connecting(self)))
-    }
-
-    /// The same, or waits for the one that does.
-    ///
-    /// # Errors
-    /// EALREADY: it may not wait for so long. ECONNABORTED: nothing came of it.
-    fn begin_or_wait(&self, wait: &Wait) -> Result<Option<Connecting<'_>>> {
-        let begun = self.begin()?;
-        if begun.is_some() {
-            return Ok(begun);
-        }
-        let done = || !self.connecting.load(Acquire);
-        match wait.until(&self.base.writable, done) {
-            Err(Errno::EAGAIN) => Err(Errno::EALREADY),
-            Err(error) => Err(error),
-            Ok(()) if self.link().is_some() => Ok(None),
-            Ok(()) => Err(Errno::ECONNABORTED),
-        }
-    }
-
-    /// The result of connect for a socket that is not idle.
-    fn check_idle(&self) -> Result<bool> {
-        if self.listener.get().is_some() {
-            return Err(Errno::EISCONN);
-        }
-        if let Some(error) = self.take_error() {
-            return Err(error);
-        }
-        match self.link() {
-            Some(link) if link.reported.swap(true, AcqRel) => Err(Errno::EISCONN),
-            Some(_) => Ok(false),
-            None => Ok(true),
-        }
-    }
-
-    /// Ends the connection: `reset` gives the other end an error.
-    fn disconnect(&self, reset: bool) {
-        let link = self.link.lock().take();
-        if let Some(link) = link {
-            let closes = [
-                |channel: &Channel| Ok(channel.die()),
-                |channel: &Channel| Ok(channel.finish()),
-            ];
-            // These do not fail.
-            _ = self.end_link(&link, reset, closes);
-        }
-    }
-
-    /// The same from a system call that does not close the socket.
-    ///
-    /// # Errors
-    /// EINTR: the caller is killed. The connection ends with the socket.
-    fn drop_connection(&self) -> Result<()> {
-        let Some(link) = self.link.lock().take() else {
-            return Ok(());
-        };
-        let ended = self.end_link(&link, true, [Channel::kill_reader, Channel::shut_writer]);
-        ended.inspect_err(|_| _ = self.link.lock().get_or_insert(link))
-    }
-
-    /// Ends a connection by what the reader of a channel and the writer of one do at their end.
-    fn end_link(
-        &self,
-        link: &Link,
-        reset: bool,
-        [die, finish]: [fn(&Channel) -> Result<()>; 2],
-    ) -> Result<()> {
-        link.arrive();
-        if link.outgoing.is_abandoned() {
-            die(&link.incoming)?;
-            link.end.reset();
-            return Ok(());
-        }
-        let resets = reset || !link.incoming.is_empty();
-        if resets {
-            link.outgoing.fail(Errno::ECONNRESET);
-            mib::add(Event::Reset, false, 1);
-        }
-        let stays = !link.incoming.is_finished();
-        let comes = link.incoming.sending.unsent() > 0 && !link.incoming.sending.is_corked();
-        let linger = self.options.value(TCP, LINGER2);
-        die(&link.incoming)?;
-        finish(&link.outgoing)?;
-        if !resets && (stays && linger < 0 || comes) {
-            // Nobody is left to wait for the other end's end, or for what it had not sent.
-            link.outgoing.fail(Errno::EPIPE);
-            link.end.reset();
-        } else if resets {
-            link.end.reset();
-        } else {
-            link.end.finish();
-            let seconds = match linger {
-                0 => connections::FIN_TIMEOUT.load(Relaxed) as u64,
-                seconds => seconds.max(0) as u64,
-            };
-            link.end.leave(seconds, || self.keep_port(link.local.ip()));
-        }
-        Ok(())
-    }
-
-    /// Keeps its port for the end of its connection that waits.
-    fn keep_port(&self, ip: IpAddr) -> Option<Kept> {
-        match self.kept.get() {
-            Some(kept) => kept.waiting().ok(),
-            None => self.place.keep(ip),
-        }
-    }
-
     /// Bytes of memory that its connection has.
     fn waits(&self) -> usize {
         let link = self.link.lock();
         link.as_ref().map_or(0, |link| link.incoming.held())
-    }
-
-    fn stop_listening(&self) {
-        if let Some(backlog) = self.listener.get() {
-            let waiting = backlog.close();
-            waiting.iter().for_each(|one| one.disconnect(true));
-        }
     }
 
     fn state(&self) -> u8 {
@@ -412,46 +169,7 @@ impl Socket for Tcp {
             }
             return Ok(());
         }
-        let given = address.inet(self.base.domain)?;
-        let Some(_connecting) = self.begin_or_wait(wait)? else {
-            return Ok(());
-        };
-        if !self.check_idle()? {
-            return Ok(());
-        }
-        let to = SocketAddr::new(reached(given.ip()), given.port());
-        self.place
-            .check_family(to.ip(), &self.base, Errno::ENETUNREACH)?;
-        let from = source(to.ip())?;
-        let weak = Arc::downgrade(&self);
-        let how = self.options.binding();
-        let ends = [from, to.ip()];
-        let end = self
-            .place
-            .begin_connection(ends, to.port(), &self.base, how, weak)?;
-        let local = end.tuple().local;
-        let joined = self.join(end, wait);
-        count_connect(&joined);
-        match joined {
-            Ok(()) => self.place.bind_any_to(local.ip()),
-            Err(_) => self.place.disconnect(true),
-        }
-        match joined {
-            Err(Errno::EAGAIN) => Err(Errno::ETIMEDOUT),
-            Err(Errno::ECONNREFUSED) if wait.nonblocking => {
-                let error = Errno::ECONNREFUSED.0.into();
-                self.error.store(error, Release);
-                self.base.writable.lack();
-                self.base.writable.notify();
-                Err(Errno::EINPROGRESS)
-            }
-            Ok(()) if wait.nonblocking => {
-                self.base.writable.lack();
-                self.base.writable.notify();
-                Err(Errno::EINPROGRESS)
-            }
-            done => done,
-        }
+        self.connect_to(address.inet(self.base.domain)?, wait)
     }
 
     fn accept(&self, wait: &Wait) -> Result<Arc<dyn Socket>> {
@@ -776,33 +494,5 @@ impl Tcp {
         }
         let error = self.error.swap(0, AcqRel);
         (error != 0).then_some(Errno(error as u16))
-    }
-}
-
-/// A call that connects a socket, until this goes.
-struct Connecting<'a>(&'a Tcp);
-
-impl Drop for Connecting<'_> {
-    fn drop(&mut self) {
-        self.0.connecting.store(false, Release);
-        self.0.base.writable.notify();
-    }
-}
-
-/// Counts a connection that was tried.
-fn count_connect(joined: &Result<()>) {
-    let event = match joined {
-        Ok(()) => Event::Passive,
-        Err(Errno::EAGAIN) => Event::Refused,
-        Err(_) => Event::Failed,
-    };
-    mib::add(Event::Active, false, 1);
-    mib::add(event, false, 1);
-}
-
-impl Drop for Tcp {
-    fn drop(&mut self) {
-        self.stop_listening();
-        self.disconnect(self.base.options.resets());
     }
 }

@@ -1,0 +1,100 @@
+//! The end of a connection.
+
+use super::link::Link;
+use super::{LINGER2, TCP, Tcp};
+use crate::errno::{Errno, Result};
+use crate::net::channel::Channel;
+use crate::net::inet::connections;
+use crate::net::inet::ports::Kept;
+use crate::net::mib::{self, Event};
+use core::net::IpAddr;
+use core::sync::atomic::Ordering::*;
+
+impl Tcp {
+    /// Ends the connection: `reset` gives the other end an error.
+    pub(super) fn disconnect(&self, reset: bool) {
+        let link = self.link.lock().take();
+        if let Some(link) = link {
+            let closes = [
+                |channel: &Channel| Ok(channel.die()),
+                |channel: &Channel| Ok(channel.finish()),
+            ];
+            // These do not fail.
+            _ = self.end_link(&link, reset, closes);
+        }
+    }
+
+    /// The same from a system call that does not close the socket.
+    ///
+    /// # Errors
+    /// EINTR: the caller is killed. The connection ends with the socket.
+    pub(super) fn drop_connection(&self) -> Result<()> {
+        let Some(link) = self.link.lock().take() else {
+            return Ok(());
+        };
+        let ended = self.end_link(&link, true, [Channel::kill_reader, Channel::shut_writer]);
+        ended.inspect_err(|_| _ = self.link.lock().get_or_insert(link))
+    }
+
+    /// Ends a connection by what the reader of a channel and the writer of one do at their end.
+    fn end_link(
+        &self,
+        link: &Link,
+        reset: bool,
+        [die, finish]: [fn(&Channel) -> Result<()>; 2],
+    ) -> Result<()> {
+        link.arrive();
+        if link.outgoing.is_abandoned() {
+            die(&link.incoming)?;
+            link.end.reset();
+            return Ok(());
+        }
+        let resets = reset || !link.incoming.is_empty();
+        if resets {
+            link.outgoing.fail(Errno::ECONNRESET);
+            mib::add(Event::Reset, false, 1);
+        }
+        let stays = !link.incoming.is_finished();
+        let comes = link.incoming.sending.unsent() > 0 && !link.incoming.sending.is_corked();
+        let linger = self.options.value(TCP, LINGER2);
+        die(&link.incoming)?;
+        finish(&link.outgoing)?;
+        if !resets && (stays && linger < 0 || comes) {
+            // Nobody is left to wait for the other end's end, or for what it had not sent.
+            link.outgoing.fail(Errno::EPIPE);
+            link.end.reset();
+        } else if resets {
+            link.end.reset();
+        } else {
+            link.end.finish();
+            let seconds = match linger {
+                0 => connections::FIN_TIMEOUT.load(Relaxed) as u64,
+                seconds => seconds.max(0) as u64,
+            };
+            link.end.leave(seconds, || self.keep_port(link.local.ip()));
+        }
+        Ok(())
+    }
+
+    /// Keeps its port for the end of its connection that waits.
+    fn keep_port(&self, ip: IpAddr) -> Option<Kept> {
+        match self.kept.get() {
+            Some(kept) => kept.waiting().ok(),
+            None => self.place.keep(ip),
+        }
+    }
+
+    pub(super) fn stop_listening(&self) {
+        if let Some(backlog) = self.listener.get() {
+            let waiting = backlog.close();
+            waiting.iter().for_each(|one| one.disconnect(true));
+        }
+    }
+}
+
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        self.stop_listening();
+        self.disconnect(self.base.options.resets());
+    }
+}

@@ -1,0 +1,244 @@
+//! connect(2): a socket and a new one in the listener's backlog become the ends of a connection.
+
+use super::link::{Deferred, Later, Link};
+use super::{CORK, DEFER_ACCEPT, HALF_WINDOW, NOTSENT_LOWAT, TCP, Tcp, USER_TIMEOUT};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::net::channel::{Channel, Kind};
+use crate::net::inet::connections::{End, Port, Tuple};
+use crate::net::inet::ports::{self, Holder};
+use crate::net::inet::{options, reached, source};
+use crate::net::mib::{self, Event};
+use crate::net::socket::Socket;
+use crate::net::wait::Wait;
+use crate::task::clock;
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::sync::atomic::Ordering::*;
+use linux_raw_sys::net::*;
+
+impl Tcp {
+    /// connect(2) to `given`.
+    pub(super) fn connect_to(self: &Arc<Self>, given: SocketAddr, wait: &Wait) -> Result<()> {
+        let Some(_connecting) = self.begin_or_wait(wait)? else {
+            return Ok(());
+        };
+        if !self.check_idle()? {
+            return Ok(());
+        }
+        let to = SocketAddr::new(reached(given.ip()), given.port());
+        self.place
+            .check_family(to.ip(), &self.base, Errno::ENETUNREACH)?;
+        let from = source(to.ip())?;
+        let weak = Arc::downgrade(self);
+        let how = self.options.binding();
+        let ends = [from, to.ip()];
+        let end = self
+            .place
+            .begin_connection(ends, to.port(), &self.base, how, weak)?;
+        let local = end.tuple().local;
+        let joined = self.join(end, wait);
+        count_connect(&joined);
+        match joined {
+            Ok(()) => self.place.bind_any_to(local.ip()),
+            Err(_) => self.place.disconnect(true),
+        }
+        match joined {
+            Err(Errno::EAGAIN) => Err(Errno::ETIMEDOUT),
+            Err(Errno::ECONNREFUSED) if wait.nonblocking => {
+                let error = Errno::ECONNREFUSED.0.into();
+                self.error.store(error, Release);
+                self.base.writable.lack();
+                self.base.writable.notify();
+                Err(Errno::EINPROGRESS)
+            }
+            Ok(()) if wait.nonblocking => {
+                self.base.writable.lack();
+                self.base.writable.notify();
+                Err(Errno::EINPROGRESS)
+            }
+            done => done,
+        }
+    }
+
+    /// A channel that this socket reads and `writer` writes.
+    fn channel_from(&self, writer: &Self) -> Result<Arc<Channel>> {
+        let limit = self.base.options.receive_buffer();
+        let channel = Channel::new(
+            &self.base.reader,
+            Kind::Tcp,
+            limit,
+            &self.base.readable,
+            &writer.base.writable,
+        )?;
+        channel.set_inline(self.base.options.is_on(SO_OOBINLINE));
+        channel.set_wants_times(self.base.options.stamping.wants_arrival());
+        Ok(channel)
+    }
+
+    /// Both ends of a connection from this socket: its own, and that of a new one.
+    fn connection(&self, other: &Self, [own, others]: [&Arc<End>; 2]) -> Result<[Arc<Link>; 2]> {
+        let (there, back) = (other.channel_from(self)?, self.channel_from(other)?);
+        let link = |incoming: &Arc<Channel>, outgoing: &Arc<Channel>, end: &Arc<End>| {
+            let segment =
+                options::segment([&self.options, &other.options], end.tuple().peer.is_ipv6());
+            Link::new(end, incoming, outgoing, segment)
+        };
+        let ends = [link(&back, &there, own)?, link(&there, &back, others)?];
+        for (link, writer) in ends.iter().zip([self, other]) {
+            let channel = &link.outgoing;
+            channel.set_segment(HALF_WINDOW.min(link.segment as usize));
+            let most = writer.options.value(TCP, NOTSENT_LOWAT);
+            if most != 0 {
+                channel.set_low_water(most as u32);
+            }
+            if writer.options.is_on(TCP, CORK) {
+                channel.set_corked(true)?;
+            }
+        }
+        Ok(ends)
+    }
+
+    /// Connects to what listens at the other side of `end`.
+    fn join(&self, end: End, wait: &Wait) -> Result<()> {
+        let Tuple { local, peer: to } = end.tuple();
+        let end = try_arc(end)?;
+        let server = listener(to, local)?;
+        let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?.clone();
+        // While it waits for room, it holds no reference to the listener.
+        let listener = Arc::downgrade(&server);
+        drop(server);
+        loop {
+            if !wait.nonblocking {
+                backlog.wait_for_room(wait)?;
+            }
+            let server = listener.upgrade().ok_or(Errno::ECONNREFUSED)?;
+            let accepted = child(&server, to)?;
+            let others = try_arc(End::enter(
+                end.tuple().reversed(),
+                Port::Listener,
+                server.base.domain,
+            )?)?;
+            let [own, other] = self.connection(&accepted, [&end, &others])?;
+            own.reported.store(!wait.nonblocking, Release);
+            let seconds = server.options.value(TCP, DEFER_ACCEPT);
+            let defers = seconds > 0;
+            if defers {
+                let until = clock::deadline_in(seconds as u64 * clock::SECOND);
+                *own.deferred.lock() = Some(Deferred {
+                    server: Arc::downgrade(&server),
+                    accepted: accepted.clone(),
+                    _until: Later::call(until, &own, |link| _ = link.arrive())?,
+                });
+            }
+            // A program notified of the connection finds this end connected.
+            let join = || {
+                *accepted.link.lock() = Some(other);
+                *self.link.lock() = Some(own);
+            };
+            if defers {
+                join();
+            } else {
+                match backlog.push(accepted.clone(), wait.nonblocking, join) {
+                    Err(Errno::EAGAIN) if !wait.nonblocking => continue,
+                    done => done?,
+                }
+            }
+            accepted.option_changed(USER_TIMEOUT)?;
+            return self.option_changed(USER_TIMEOUT);
+        }
+    }
+
+    /// Keeps other calls from connecting it or having it listen, unless one connects it already.
+    pub(super) fn begin(&self) -> Result<Option<Connecting<'_>>> {
+        let _becoming = self.becoming.lock_killable()?;
+        let begins = !self.connecting.swap(true, AcqRel);
+        Ok(begins.then(|| Connecting(self)))
+    }
+
+    /// The same, or waits for the one that does.
+    ///
+    /// # Errors
+    /// EALREADY: it may not wait for so long. ECONNABORTED: nothing came of it.
+    fn begin_or_wait(&self, wait: &Wait) -> Result<Option<Connecting<'_>>> {
+        let begun = self.begin()?;
+        if begun.is_some() {
+            return Ok(begun);
+        }
+        let done = || !self.connecting.load(Acquire);
+        match wait.until(&self.base.writable, done) {
+            Err(Errno::EAGAIN) => Err(Errno::EALREADY),
+            Err(error) => Err(error),
+            Ok(()) if self.link().is_some() => Ok(None),
+            Ok(()) => Err(Errno::ECONNABORTED),
+        }
+    }
+
+    /// The result of connect for a socket that is not idle.
+    fn check_idle(&self) -> Result<bool> {
+        if self.listener.get().is_some() {
+            return Err(Errno::EISCONN);
+        }
+        if let Some(error) = self.take_error() {
+            return Err(error);
+        }
+        match self.link() {
+            Some(link) if link.reported.swap(true, AcqRel) => Err(Errno::EISCONN),
+            Some(_) => Ok(false),
+            None => Ok(true),
+        }
+    }
+}
+
+/// The listener at `to`, for what comes from `local`.
+fn listener(to: SocketAddr, local: SocketAddr) -> Result<Arc<Tcp>> {
+    ports::TCP
+        .find(
+            to,
+            local,
+            |holder| holder.listens,
+            |socket| Some(socket.base().options.prefers_this_cpu()),
+        )
+        .and_then(|socket| socket.downcast::<Tcp>())
+        .ok_or(Errno::ECONNREFUSED)
+}
+
+/// A socket for a connection that `server` accepts at `to`.
+fn child(server: &Tcp, to: SocketAddr) -> Result<Arc<Tcp>> {
+    let accepted = Tcp::new(server.base.domain)?;
+    accepted.base.options.inherit_all(&server.base.options);
+    accepted.options.inherit(&server.options);
+    let holder = Holder {
+        ip: to.ip(),
+        only_v6: false,
+        shares_address: accepted.base.options.is_on(SO_REUSEADDR),
+        shares_port: accepted.base.options.is_on(SO_REUSEPORT),
+        user: server.base.user(),
+        listens: false,
+        waits: false,
+    };
+    let kept = ports::TCP.keep(to.port(), holder)?;
+    accepted.kept.call_once(|| kept);
+    Ok(accepted)
+}
+
+/// A call that connects a socket, until this goes.
+pub(super) struct Connecting<'a>(&'a Tcp);
+
+impl Drop for Connecting<'_> {
+    fn drop(&mut self) {
+        self.0.connecting.store(false, Release);
+        self.0.base.writable.notify();
+    }
+}
+
+/// Counts a connection that was tried.
+fn count_connect(joined: &Result<()>) {
+    let event = match joined {
+        Ok(()) => Event::Passive,
+        Err(Errno::EAGAIN) => Event::Refused,
+        Err(_) => Event::Failed,
+    };
+    mib::add(Event::Active, false, 1);
+    mib::add(event, false, 1);
+}
