@@ -2,13 +2,20 @@
 
 extern crate alloc;
 
+mod credentials;
+mod io_context;
+mod resources;
+
+pub use io_context::IoContext;
+pub use resources::Resources;
+use resources::address_of;
+
 use crate::task::CpuParts;
 use alloc::sync::Arc;
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
 
-use super::coredump::SUID_DUMPABLE;
 use super::count_groups::Mode;
 use super::credentials::Credentials;
 use super::io_accounting::Transfers;
@@ -17,33 +24,14 @@ use super::process::Process;
 use super::rusage::{PrevCputime, Times, Usage};
 use super::sched::{Entity, state};
 use super::signal::{Altstack, ThreadSignals};
-use super::{futex, ptrace, rseq, sched, seccomp, user, with_space};
+use super::{futex, ptrace, rseq, sched, seccomp};
 use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
-use crate::errno::{Errno, Result};
-use crate::fs::file::File;
-use crate::fs::fs_context::FsShare;
-use crate::fs::{FdShare, FdTable, FsContext};
-use crate::ipc::sysv_sem::{self, UndoList};
+use crate::errno::Result;
 use crate::keyring::Key;
-use crate::mm::heap::try_arc;
-use crate::mm::{AddressSpace, SpaceUser};
 use crate::sync::Mutex;
 use crate::sync::Once;
-use linux_raw_sys::general::{RLIMIT_NOFILE, RLIMIT_NPROC, SCHED_RESET_ON_FORK};
-
-/// The resources that a thread may share with others.
-#[derive(Default)]
-pub struct Resources {
-    /// Memory.
-    pub space: Option<SpaceUser>,
-    /// Descriptors.
-    pub files: Option<FdShare>,
-    /// Root, directory, umask.
-    pub fs: Option<FsShare>,
-    /// Changes of semaphores that the end of the last user undoes.
-    pub undo_list: Option<Arc<UndoList>>,
-}
+use linux_raw_sys::general::{RLIMIT_NOFILE, SCHED_RESET_ON_FORK};
 
 /// Writes seconds and nanoseconds into a program's memory, as it lays them out.
 pub type PutTime = fn(usize, [i64; 2]) -> Result<()>;
@@ -87,9 +75,6 @@ pub mod inherited {
 
 /// abi.tagged_addr_disabled: nobody may ask for [`inherited::TAGGED_ADDRESSES`] any more.
 pub static TAGS_DISABLED: AtomicUsize = AtomicUsize::new(0);
-
-/// The context of input and output: a priority (ioprio_set(2)).
-pub struct IoContext(AtomicU32);
 
 /// A thread.
 #[repr(C)]
@@ -287,246 +272,6 @@ impl Thread {
         self.process.session()
     }
 
-    /// The address space; none for the kernel's own threads and ended ones.
-    #[inline]
-    pub fn space(&self) -> Option<Arc<AddressSpace>> {
-        let resources = self.resources.lock();
-        resources.space.as_ref().map(|space| Arc::clone(space))
-    }
-
-    /// Whether it has an address space: it is no thread of the kernel's, and has not ended.
-    pub fn has_space(&self) -> bool {
-        self.resources.lock().space.is_some()
-    }
-
-    /// A share of the address space for another thread (CLONE_VM).
-    pub(super) fn share_space(&self) -> Option<SpaceUser> {
-        let resources = self.resources.lock();
-        resources.space.as_ref().map(SpaceUser::share)
-    }
-
-    /// The descriptors.
-    ///
-    /// # Panics
-    /// If the thread is the kernel's own or has ended.
-    #[inline]
-    pub fn files(&self) -> Arc<FdTable> {
-        self.try_files().expect("a thread with a program")
-    }
-
-    /// The descriptors, unless it has ended.
-    #[inline]
-    pub fn try_files(&self) -> Option<Arc<FdTable>> {
-        let resources = self.resources.lock();
-        resources.files.as_ref().map(|share| share.table().clone())
-    }
-
-    /// A share of the descriptors for another thread (CLONE_FILES).
-    pub(super) fn share_files(&self) -> Option<FdShare> {
-        self.resources.lock().files.as_ref().map(FdShare::share)
-    }
-
-    /// The file of a descriptor.
-    ///
-    /// # Panics
-    /// As [`Thread::files`].
-    #[inline]
-    pub fn file(&self, fd: i32) -> Result<Arc<File>> {
-        let resources = self.resources.lock();
-        let files = resources.files.as_ref();
-        files.expect("a thread with a program").table().get(fd)
-    }
-
-    /// Root, directory and umask.
-    ///
-    /// # Panics
-    /// As [`Thread::files`].
-    #[inline]
-    pub fn fs(&self) -> Arc<FsContext> {
-        self.try_fs().expect("a thread with a program")
-    }
-
-    /// Root, directory and umask, unless it has ended.
-    #[inline]
-    pub fn try_fs(&self) -> Option<Arc<FsContext>> {
-        let resources = self.resources.lock();
-        resources.fs.as_ref().map(|share| share.context().clone())
-    }
-
-    /// Whether it has just this root, directory and umask.
-    pub fn has_fs(&self, context: &Arc<FsContext>) -> bool {
-        let resources = self.resources.lock();
-        let share = resources.fs.as_ref();
-        share.is_some_and(|share| Arc::ptr_eq(share.context(), context))
-    }
-
-    /// A share of root, directory and umask for another thread (CLONE_FS).
-    ///
-    /// # Errors
-    /// EAGAIN: a thread that has them begins a program.
-    pub(super) fn share_fs(&self) -> Result<Option<FsShare>> {
-        let resources = self.resources.lock();
-        resources.fs.as_ref().map(FsShare::share).transpose()
-    }
-
-    /// Gives descriptors of its own to the current thread, if it shares them.
-    pub fn unshare_files(&self) -> Result<()> {
-        let shared = |files: &FdShare| files.is_shared();
-        if self.resources.lock().files.as_ref().is_some_and(shared) {
-            let own = self.files().fork()?;
-            let old = self.resources.lock().files.replace(own);
-            drop(old);
-        }
-        Ok(())
-    }
-
-    /// Gives a root, directory and umask of its own to the current thread, if it shares them.
-    pub fn unshare_fs(&self) -> Result<()> {
-        let fs = self.fs();
-        if fs.is_shared() {
-            let own = fs.fork()?;
-            let old = self.resources.lock().fs.replace(own);
-            drop(old);
-        }
-        Ok(())
-    }
-
-    /// What the end of the current thread, and of those that share it, undoes of semaphores.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    pub fn undo_list(&self) -> Result<Arc<UndoList>> {
-        if let Some(list) = &self.resources.lock().undo_list {
-            return Ok(list.clone());
-        }
-        let list = try_arc(UndoList::new())?;
-        self.resources.lock().undo_list = Some(list.clone());
-        Ok(list)
-    }
-
-    /// By which kcmp(2) compares it; 0 for none. Nobody else holds the list itself.
-    pub fn undo_address(&self) -> usize {
-        let resources = self.resources.lock();
-        let list = resources.undo_list.as_ref();
-        list.map_or(0, |list| Arc::as_ptr(list).addr())
-    }
-
-    /// Undoes now what the end of the current thread would undo of semaphores.
-    pub fn unshare_semaphores(&self) {
-        let list = self.resources.lock().undo_list.take();
-        if let Some(list) = list {
-            sysv_sem::leave(list);
-        }
-    }
-
-    /// Gives the current thread another address space; returns the old one, which is not active any
-    /// more.
-    pub(super) fn replace_space(&self, space: Option<SpaceUser>) -> Option<SpaceUser> {
-        self.sched.set_space(address_of(&space));
-        let old = core::mem::replace(&mut self.resources.lock().space, space);
-        sched::reload_space();
-        old
-    }
-
-    /// Lets go of semaphores, the descriptors, the root and the directory.
-    pub(super) fn drop_files(&self) {
-        let mut resources = self.resources.lock();
-        let undo_list = resources.undo_list.take();
-        let files = resources.files.take();
-        let fs = resources.fs.as_ref().map(|share| share.context().clone());
-        // Another thread finds either that this one has the context, or that the context has one
-        // user less. The context itself is dropped later.
-        drop(resources.fs.take());
-        drop(resources);
-        if let Some(list) = undo_list {
-            sysv_sem::leave(list);
-        }
-        drop((files, fs));
-    }
-
-    /// Calls `f` with the identities that the thread acts as.
-    #[inline]
-    pub fn with_credentials<T>(&self, f: impl FnOnce(&Credentials) -> T) -> T {
-        f(&self.credentials.lock())
-    }
-
-    /// The identities that the thread acts as.
-    pub fn credentials(&self) -> Arc<Credentials> {
-        self.credentials.lock().clone()
-    }
-
-    /// Changes the identities that the current thread, which this is, acts as; not at all when `f`
-    /// fails.
-    ///
-    /// # Errors
-    /// ENOMEM, and what `f` fails with.
-    pub fn change_credentials(&self, f: impl FnOnce(&mut Credentials) -> Result<()>) -> Result<()> {
-        let old = self.credentials();
-        let mut new = Credentials::clone(&old);
-        f(&mut new)?;
-        if new.uid != old.uid {
-            new.user = user::of(new.uid)?;
-            self.over_limit.store(self.exceeds_limit(&new), Relaxed);
-        }
-        new.adjust_capabilities(&old);
-        if new.has_foreign_ids(&old) {
-            self.process.use_privilege();
-        }
-        let new = try_arc(new)?;
-        if new.is_guarded_from(&old) {
-            // Before the identity, for whoever looks at both (access.rs).
-            let dumpable = SUID_DUMPABLE.load(Relaxed);
-            with_space(|space| space.set_dumpable(dumpable));
-            self.set_death_signal(0);
-        }
-        self.set_credentials(new);
-        Ok(())
-    }
-
-    /// Makes files as root from now on, with no further privileges: what ends writes its core file.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    pub(super) fn act_as_root(&self) -> Result<()> {
-        let mut new = Credentials::clone(&self.credentials());
-        new.fsuid = 0;
-        self.set_credentials(try_arc(new)?);
-        Ok(())
-    }
-
-    /// Whether the user of `who` has more processes and further threads than RLIMIT_NPROC allows.
-    fn exceeds_limit(&self, who: &Credentials) -> bool {
-        who.user.tasks() > self.process.limits.soft(RLIMIT_NPROC)
-    }
-
-    /// Checks before execve(2): it fails while the process's user is over RLIMIT_NPROC because of
-    /// an earlier set*uid call. Otherwise clears the mark of that call.
-    ///
-    /// # Errors
-    /// EAGAIN.
-    pub fn check_over_limit(&self) -> Result<()> {
-        if self.over_limit.load(Relaxed) && self.with_credentials(|who| self.exceeds_limit(who)) {
-            return Err(Errno::EAGAIN);
-        }
-        self.over_limit.store(false, Relaxed);
-        Ok(())
-    }
-
-    pub(super) fn set_credentials(&self, new: Arc<Credentials>) {
-        if self.tid() == self.process_id() {
-            self.process.set_credentials(new.clone());
-        }
-        let further = self.further.load(Relaxed);
-        if further {
-            new.user.add_task();
-        }
-        let old = core::mem::replace(&mut *self.credentials.lock(), new);
-        if further {
-            old.user.remove_task();
-        }
-        drop(old);
-    }
-
     /// PR_GET_NO_NEW_PRIVS.
     pub fn has_no_new_privileges(&self) -> bool {
         self.inherited() & inherited::NO_NEW_PRIVILEGES != 0
@@ -663,44 +408,6 @@ impl Thread {
         futex::reclassify(self);
     }
 
-    /// The context that threads cloned with CLONE_IO share.
-    pub fn io_context(&self) -> Option<&Arc<IoContext>> {
-        self.io.get()
-    }
-
-    /// Priority of input and output (ioprio_set(2)), which nothing uses; 0 for none.
-    pub fn io_priority(&self) -> u32 {
-        self.io_context().map_or(0, |io| io.0.load(Relaxed))
-    }
-
-    /// Sets the priority of input and output, of all threads that share the context.
-    pub fn set_io_priority(&self, priority: u32) -> Result<()> {
-        let fresh = match self.io_context() {
-            Some(_) => None,
-            None => Some(try_arc(IoContext(AtomicU32::new(priority)))?),
-        };
-        if let Some(fresh) = fresh {
-            self.io.call_once(|| fresh);
-        }
-        if let Some(io) = self.io_context() {
-            io.0.store(priority, Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Takes over the context of its parent: the same (CLONE_IO), or one of its own with the
-    /// same priority.
-    pub fn copy_io(&self, parent: &Thread, shares: bool) -> Result<()> {
-        match parent.io_context() {
-            Some(io) if shares => {
-                self.io.call_once(|| io.clone());
-                Ok(())
-            }
-            Some(io) => self.set_io_priority(io.0.load(Relaxed)),
-            None => Ok(()),
-        }
-    }
-
     /// Signal for the thread when its parent ends; 0 for none.
     pub fn death_signal(&self) -> u32 {
         self.death_signal.load(Relaxed)
@@ -775,10 +482,6 @@ impl Drop for Thread {
         }
         self.uncount();
     }
-}
-
-fn address_of(space: &Option<SpaceUser>) -> usize {
-    space.as_ref().map_or(0, |space| Arc::as_ptr(space).addr())
 }
 
 /// The first 15 bytes of a name.
