@@ -45,6 +45,7 @@ pub mod real_time;
 pub mod rseq;
 pub mod rusage;
 pub mod sched;
+mod sched_entity;
 pub mod seccomp;
 pub mod seccomp_notify;
 #[cfg(feature = "selftest")]
