@@ -2,22 +2,23 @@
 
 extern crate alloc;
 
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::mem::{self, ManuallyDrop};
+mod grow;
+mod inherit;
+mod removed;
+
+pub use removed::Removed;
+
+use core::mem;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use spans::{Leaf, NoMemory, Span, Spans};
 
+use super::PAGE_SIZE;
 use super::commit::Commitment;
-use super::heap;
-use super::map::bottom;
 use super::totals::Totals;
-use super::vma::{Flags, PageSource, Source, Vma};
-use super::{PAGE_SIZE, page_down};
+use super::vma::{Flags, Source, Vma};
 use crate::errno::{Errno, Result};
-use crate::sync::might_sleep;
 use crate::upcall::cond_resched;
 
 /// Pages that stay free below a stack.
@@ -55,90 +56,6 @@ pub struct Vmas {
     totals: Totals,
     commitment: Commitment,
     searched: Searched,
-}
-
-/// The files of VMAs that were removed. With the last that has a file it ends, which may take long,
-/// wait, or want the space: so who removes VMAs says where their files go, and lets go of those
-/// when the space's lock is free.
-pub struct Removed(ManuallyDrop<Files>);
-
-#[derive(Default)]
-struct Files {
-    first: Option<Arc<dyn PageSource>>,
-    others: Vec<Arc<dyn PageSource>>,
-}
-
-impl Files {
-    fn last(&self) -> Option<&Arc<dyn PageSource>> {
-        self.others.last().or(self.first.as_ref())
-    }
-}
-
-impl Removed {
-    /// None.
-    #[inline]
-    pub const fn new() -> Self {
-        Removed(ManuallyDrop::new(Files {
-            first: None,
-            others: Vec::new(),
-        }))
-    }
-
-    /// Makes room for the files of `vmas`.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    #[cold]
-    fn reserve<'v>(&mut self, vmas: impl Iterator<Item = &'v Vma>) -> Result<()> {
-        let (mut count, mut last) = (0_usize, self.0.last());
-        for vma in vmas {
-            if let Source::File { mapping, .. } = &vma.source
-                && !last.is_some_and(|last| Arc::ptr_eq(last, mapping))
-            {
-                (count, last) = (count + 1, Some(mapping));
-            }
-        }
-        let one = usize::from(self.0.first.is_none());
-        let room = self.0.others.try_reserve_exact(count.saturating_sub(one));
-        room.map_err(|_| Errno::ENOMEM)
-    }
-
-    /// Takes over what a VMA had: the first file, or one that there is room for.
-    #[inline]
-    fn add(&mut self, vma: Vma) {
-        let Source::File { mapping, .. } = vma.source else {
-            return;
-        };
-        match self.0.last() {
-            None => self.0.first = Some(mapping),
-            Some(last) if Arc::ptr_eq(last, &mapping) => {}
-            Some(_) => self.0.others.push(mapping),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn drop_files(&mut self) {
-        let Files { first, others } = mem::take(&mut *self.0);
-        if let Some(first) = first {
-            might_sleep();
-            drop(first);
-        }
-        for file in others {
-            drop(file);
-            cond_resched();
-        }
-    }
-}
-
-impl Drop for Removed {
-    /// Mostly there are none, which is all that is asked in line.
-    #[inline]
-    fn drop(&mut self) {
-        if self.0.first.is_some() || self.0.others.capacity() > 0 {
-            self.drop_files();
-        }
-    }
 }
 
 /// What a search for room has found: between `from` and `top` no gap has `len` bytes or more.
@@ -343,74 +260,6 @@ impl Vmas {
         at.min(range.end)
     }
 
-    /// The VMAs that a child inherits.
-    pub fn for_child(&self) -> Result<Vmas> {
-        heap::check_room_for(self.tree.len() * size_of::<Vma>())?;
-        let mut child = Vmas::new();
-        let mut largest = 0;
-        let tree = self.tree.try_copy(Vma::is_inherited, |vma| {
-            let vma = vma.inherited();
-            child.totals.add(&vma, vma.end - vma.start);
-            largest = largest.max(vma.accounted(&vma.range()));
-            vma
-        });
-        child.tree = tree.map_err(no_memory)?;
-        let (pages, mapped) = (
-            child.totals.accounted / PAGE_SIZE,
-            self.totals.all / PAGE_SIZE,
-        );
-        child.commitment.raise(pages, largest / PAGE_SIZE, mapped)?;
-        Ok(child)
-    }
-
-    /// Promises what a child needs that inherits these by [`Vmas::inherit`].
-    ///
-    /// # Errors
-    /// ENOMEM.
-    #[cold]
-    pub fn promise_child(&self, child: &mut Vmas) -> Result<()> {
-        heap::check_room_for(self.tree.len() * size_of::<Vma>())?;
-        let (mut all, mut largest) = (0, 0);
-        for vma in self.iter().filter(|vma| vma.is_inherited()) {
-            let bytes = vma.accounted(&vma.range());
-            (all, largest) = (all + bytes, largest.max(bytes));
-        }
-        let [all, largest, mapped] = [all, largest, self.totals.all].map(|bytes| bytes / PAGE_SIZE);
-        child.commitment.raise(all, largest, mapped)
-    }
-
-    /// Adds what a child inherits of some VMAs that end above `address`, the highest that `child`
-    /// has so far, and calls `see` with each. Returns the end of the last of them; none after the
-    /// last of all.
-    ///
-    /// # Errors
-    /// ENOMEM, and those of `see`.
-    #[cold]
-    pub fn inherit(
-        &self,
-        child: &mut Vmas,
-        address: usize,
-        see: impl Fn(&Vma) -> Result<()>,
-    ) -> Result<Option<usize>> {
-        /// How many lists of the tree are copied while the space is locked.
-        const AT_ONCE: usize = 8;
-        let (mut end, mut seen) = (Some(address), Ok(()));
-        for _ in 0..AT_ONCE {
-            let Some(address) = end else { break };
-            let copy = |vma: &Vma| {
-                let vma = vma.inherited();
-                child.totals.add(&vma, vma.end - vma.start);
-                seen = seen.and_then(|()| see(&vma));
-                vma
-            };
-            let copied =
-                (self.tree).try_copy_list(address, &mut child.tree, Vma::is_inherited, copy);
-            end = copied.map_err(no_memory)?;
-            seen?;
-        }
-        Ok(end)
-    }
-
     /// Adds a VMA where none is, joined with its neighbours if they are of the same kind.
     ///
     /// # Errors
@@ -491,7 +340,7 @@ impl Vmas {
         let Some(vma) = list.get_mut(at).filter(|vma| {
             let (head, tail) = (vma.start < range.start, range.end < vma.end);
             let edge = vma.start <= range.start && range.end <= vma.end && !(head && tail);
-            edge && gone.0.first.is_none() && !vma.flags.has(Flags::SEALED)
+            edge && gone.is_empty() && !vma.flags.has(Flags::SEALED)
         }) else {
             return self.remove_each(range, gone);
         };
@@ -632,67 +481,6 @@ impl Vmas {
             self.join_lists(range.end);
         }
         Ok(())
-    }
-
-    /// Moves the end of the VMA that ends at `end` up to `new_end`, if nothing is in the way.
-    pub fn extend(&mut self, end: usize, new_end: usize) -> bool {
-        let (vma, next) = self.tree.around(end);
-        let room = next.map_or(usize::MAX, |next| next.start);
-        let vma = vma.filter(|vma| vma.end == end && end < new_end && new_end <= room);
-        let Some(grows) = vma.map(|vma| vma.flags.has(Flags::ACCOUNT)) else {
-            return false;
-        };
-        self.grow(end - 1, new_end - end, grows, |vma| vma.end = new_end)
-    }
-
-    /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes
-    /// then, all VMAs together are no longer than `all`, and enough room stays below it.
-    pub fn grow_down(&mut self, address: usize, limit: usize, all: usize) -> bool {
-        let (below, vma) = self.tree.around(address);
-        // A growing stack cannot overwrite a stack or an inaccessible mapping, so neither needs a
-        // guard gap.
-        let gapless = |vma: &Vma| vma.flags.has(Flags::GROWS_DOWN) || vma.rights.is_none();
-        let floor = below.map_or(0, |vma| match gapless(vma) {
-            true => vma.end,
-            false => vma.end + STACK_GAP,
-        });
-        let floor = floor.max(bottom());
-        let start = page_down(address);
-        let Some(vma) = vma else {
-            return false;
-        };
-        let grown = vma.start.saturating_sub(start);
-        let fits = vma.flags.has(Flags::GROWS_DOWN)
-            && vma.end - start <= limit
-            && self.totals.all.saturating_add(grown) <= all
-            && start >= floor;
-        let Some(source) = vma.source.receded(grown).filter(|_| fits) else {
-            return false;
-        };
-        let grows = vma.flags.has(Flags::ACCOUNT);
-        self.grow(address, grown, grows, |vma| {
-            (vma.start, vma.source) = (start, source);
-        })
-    }
-
-    /// Lets `change` make the first VMA that ends above `address` longer by `bytes`, `promised` or
-    /// not; false where so much cannot be promised.
-    fn grow(
-        &mut self,
-        address: usize,
-        bytes: usize,
-        promised: bool,
-        change: impl FnOnce(&mut Vma),
-    ) -> bool {
-        let accounted = if promised { bytes } else { 0 };
-        if self.commit(accounted).is_err() {
-            return false;
-        }
-        let (list, count) = self.tree.edit(address);
-        change(&mut list[count - 1]);
-        self.totals.add(&list[count - 1], bytes);
-        self.tree.rebalance(address);
-        true
     }
 
     /// The lowest free place for `len` bytes inside `window`, aligned to `align`.

@@ -1,0 +1,69 @@
+//! VMAs that become longer: heaps, mappings, stacks.
+
+use super::{STACK_GAP, Vmas};
+use crate::mm::map::bottom;
+use crate::mm::page_down;
+use crate::mm::vma::{Flags, Vma};
+
+impl Vmas {
+    /// Moves the end of the VMA that ends at `end` up to `new_end`, if nothing is in the way.
+    pub fn extend(&mut self, end: usize, new_end: usize) -> bool {
+        let (vma, next) = self.tree.around(end);
+        let room = next.map_or(usize::MAX, |next| next.start);
+        let vma = vma.filter(|vma| vma.end == end && end < new_end && new_end <= room);
+        let Some(grows) = vma.map(|vma| vma.flags.has(Flags::ACCOUNT)) else {
+            return false;
+        };
+        self.grow(end - 1, new_end - end, grows, |vma| vma.end = new_end)
+    }
+
+    /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes
+    /// then, all VMAs together are no longer than `all`, and enough room stays below it.
+    pub fn grow_down(&mut self, address: usize, limit: usize, all: usize) -> bool {
+        let (below, vma) = self.tree.around(address);
+        // A growing stack cannot overwrite a stack or an inaccessible mapping, so neither needs a
+        // guard gap.
+        let gapless = |vma: &Vma| vma.flags.has(Flags::GROWS_DOWN) || vma.rights.is_none();
+        let floor = below.map_or(0, |vma| match gapless(vma) {
+            true => vma.end,
+            false => vma.end + STACK_GAP,
+        });
+        let floor = floor.max(bottom());
+        let start = page_down(address);
+        let Some(vma) = vma else {
+            return false;
+        };
+        let grown = vma.start.saturating_sub(start);
+        let fits = vma.flags.has(Flags::GROWS_DOWN)
+            && vma.end - start <= limit
+            && self.totals.all.saturating_add(grown) <= all
+            && start >= floor;
+        let Some(source) = vma.source.receded(grown).filter(|_| fits) else {
+            return false;
+        };
+        let grows = vma.flags.has(Flags::ACCOUNT);
+        self.grow(address, grown, grows, |vma| {
+            (vma.start, vma.source) = (start, source);
+        })
+    }
+
+    /// Lets `change` make the first VMA that ends above `address` longer by `bytes`, `promised` or
+    /// not; false where so much cannot be promised.
+    fn grow(
+        &mut self,
+        address: usize,
+        bytes: usize,
+        promised: bool,
+        change: impl FnOnce(&mut Vma),
+    ) -> bool {
+        let accounted = if promised { bytes } else { 0 };
+        if self.commit(accounted).is_err() {
+            return false;
+        }
+        let (list, count) = self.tree.edit(address);
+        change(&mut list[count - 1]);
+        self.totals.add(&list[count - 1], bytes);
+        self.tree.rebalance(address);
+        true
+    }
+}
