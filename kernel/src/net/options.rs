@@ -377,17 +377,7 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     let options = &socket.base().options;
     check_privilege(socket, name, value)?;
     if let Some(bit) = Options::bit(name) {
-        let on = number(value)? != 0;
-        if on && name == SO_REUSEPORT && socket.base().domain == AF_UNIX {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        // Under the filter's lock, so that nobody changes the filter after it is locked.
-        let filter = (name == SO_LOCK_FILTER).then(|| socket.base().reader.filter.lock());
-        match on {
-            true => options.switches.fetch_or(bit, AcqRel),
-            false => options.switches.fetch_and(!bit, AcqRel),
-        };
-        drop(filter);
+        set_switch(socket, name, bit, number(value)? != 0)?;
         socket.options_changed();
         return Ok(());
     }
@@ -424,26 +414,11 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         SO_SNDTIMEO_OLD | SO_SNDTIMEO_NEW => {
             options.send_timeout.store(timeout(value)?, Release);
         }
-        SO_LINGER => {
-            let ([on, seconds], _) =
-                <[i32; 2]>::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
-            let linger = if on == 0 {
-                0
-            } else {
-                seconds as u32 as u64 + 1
-            };
-            options.linger.store(linger, Release);
-        }
+        SO_LINGER => options.linger.store(linger(value)?, Release),
         SO_BSDCOMPAT => {}
         SO_RCVLOWAT => {
-            let least = match number(value)? {
-                0 => 1,
-                least if least < 0 => i32::MAX,
-                least => least,
-            };
-            let tcp = socket.base().protocol == IPPROTO_TCP as u32;
-            let least = if tcp { least.min(MAX_LOW_WATER) } else { least };
-            options.low_water.store(least as u32, Release);
+            let least = low_water(socket, number(value)?);
+            options.low_water.store(least, Release);
         }
         SO_TIMESTAMP_OLD | SO_TIMESTAMPNS_OLD | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
             options.stamping.set_arrival(name, number(value)? != 0);
@@ -463,18 +438,22 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         }
         SO_BINDTODEVICE => {
             let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
-            match name {
-                b"" => options.device.store(false, Release),
-                b"lo" => options.device.store(true, Release),
+            let bound = match name {
+                b"" => false,
+                b"lo" => true,
                 _ => return Err(Errno::ENODEV),
-            }
+            };
+            options.device.store(bound, Release);
         }
-        SO_BINDTOIFINDEX => match number(value)? {
-            ..0 => return Err(Errno::EINVAL),
-            0 => options.device.store(false, Release),
-            index if index as u32 == INDEX => options.device.store(true, Release),
-            _ => return Err(Errno::ENODEV),
-        },
+        SO_BINDTOIFINDEX => {
+            let bound = match number(value)? {
+                ..0 => return Err(Errno::EINVAL),
+                0 => false,
+                index if index as u32 == INDEX => true,
+                _ => return Err(Errno::ENODEV),
+            };
+            options.device.store(bound, Release);
+        }
         SO_DETACH_FILTER | SO_ATTACH_FILTER if options.is_on(SO_LOCK_FILTER) => {
             return Err(Errno::EPERM);
         }
@@ -491,6 +470,44 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     }
     socket.options_changed();
     Ok(())
+}
+
+/// Sets an option that is on or off, of which `bit` is that.
+fn set_switch(socket: &dyn Socket, name: u32, bit: u32, on: bool) -> Result<()> {
+    let base = socket.base();
+    if on && name == SO_REUSEPORT && base.domain == AF_UNIX {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    // Under the filter's lock, so that nobody changes the filter after it is locked.
+    let filter = (name == SO_LOCK_FILTER).then(|| base.reader.filter.lock());
+    match on {
+        true => base.options.switches.fetch_or(bit, AcqRel),
+        false => base.options.switches.fetch_and(!bit, AcqRel),
+    };
+    drop(filter);
+    Ok(())
+}
+
+/// What a `struct linger` says: 0 for off, else its seconds and one.
+fn linger(value: &[u8]) -> Result<u64> {
+    let ([on, seconds], _) = <[i32; 2]>::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
+    Ok(if on == 0 {
+        0
+    } else {
+        u64::from(seconds as u32) + 1
+    })
+}
+
+/// From how many bytes on a socket can be read, where a program sets `least`.
+fn low_water(socket: &dyn Socket, least: i32) -> u32 {
+    let least = match least {
+        0 => 1,
+        ..0 => i32::MAX,
+        least => least,
+    };
+    let tcp = socket.base().protocol == IPPROTO_TCP as u32;
+    let least = if tcp { least.min(MAX_LOW_WATER) } else { least };
+    least as u32
 }
 
 /// Gives a socket another filter, unless that is locked: what it had.

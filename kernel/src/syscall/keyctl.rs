@@ -230,17 +230,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
     let number = a as i32;
     match operation {
         GET_KEYRING_ID => Ok(allowed(number, b != 0, right::SEARCH)?.serial as usize),
-        JOIN_SESSION_KEYRING => {
-            let name = if a == 0 {
-                try_vec(b"_ses")?
-            } else {
-                read_description(a)?
-            };
-            if name.first() == Some(&b'.') {
-                return Err(Errno::EPERM);
-            }
-            Ok(join(&name, a != 0)?.serial as usize)
-        }
+        JOIN_SESSION_KEYRING => join_session(a),
         UPDATE => {
             if c > PAGE_SIZE {
                 return Err(Errno::EINVAL);
@@ -289,47 +279,9 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
             ring.check_ring()?;
             ring.unlink(&key).map(|()| 0)
         }
-        SEARCH => {
-            let (name, description) = (read_kind(b)?, read_description(c)?);
-            let ring = allowed(number, false, right::SEARCH)?;
-            ring.check_ring()?;
-            let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
-            let key = ring.search(kind, &description, &rings(current()));
-            let key = key.map_err(|error| match error {
-                Errno::EAGAIN => Errno::ENOKEY,
-                error => error,
-            })?;
-            if d as i32 != 0 {
-                allowed(d as i32, true, right::WRITE)?.link(key.clone())?;
-            }
-            Ok(key.serial as usize)
-        }
-        READ => {
-            let key = key(number, false)?;
-            key.check_valid()?;
-            let rings = rings(current());
-            // A process that may search its own keyrings for a key may read it too.
-            if key.check(right::READ, &rings).is_err() && !key.is_found(&rings)? {
-                return Err(Errno::EACCES);
-            }
-            put(&key.read()?, b, c, false)
-        }
-        SET_REQKEY_KEYRING => {
-            let old = current().with_credentials(|who| who.request_keyring);
-            match number {
-                NO_CHANGE => {}
-                1 | 2 => _ = key(-number, true)?,
-                DEFAULT | 3..=5 => {}
-                _ => return Err(Errno::EINVAL),
-            }
-            if number != NO_CHANGE {
-                current().change_credentials(|who| {
-                    who.request_keyring = number;
-                    Ok(())
-                })?;
-            }
-            Ok(old as usize)
-        }
+        SEARCH => search(number, b, c, d as i32),
+        READ => read(number, b, c),
+        SET_REQKEY_KEYRING => set_request_keyring(number),
         SET_TIMEOUT => {
             allowed_any(number, true, right::SET_ATTRIBUTES)?.set_timeout(b as u32);
             Ok(0)
@@ -340,6 +292,66 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
         }
         _ => Err(Errno::EOPNOTSUPP),
     }
+}
+
+/// KEYCTL_JOIN_SESSION_KEYRING: the keyring whose name is at `name`, or a new one for 0.
+fn join_session(name: usize) -> Result<usize> {
+    let description = if name == 0 {
+        try_vec(b"_ses")?
+    } else {
+        read_description(name)?
+    };
+    if description.first() == Some(&b'.') {
+        return Err(Errno::EPERM);
+    }
+    Ok(join(&description, name != 0)?.serial as usize)
+}
+
+/// KEYCTL_SEARCH: below a keyring; `to` is the keyring that gets what is found, or 0.
+fn search(ring: i32, kind: usize, description: usize, to: i32) -> Result<usize> {
+    let (name, description) = (read_kind(kind)?, read_description(description)?);
+    let ring = allowed(ring, false, right::SEARCH)?;
+    ring.check_ring()?;
+    let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
+    let key = ring.search(kind, &description, &rings(current()));
+    let key = key.map_err(|error| match error {
+        Errno::EAGAIN => Errno::ENOKEY,
+        error => error,
+    })?;
+    if to != 0 {
+        allowed(to, true, right::WRITE)?.link(key.clone())?;
+    }
+    Ok(key.serial as usize)
+}
+
+/// KEYCTL_READ: into `room` bytes at `to`.
+fn read(number: i32, to: usize, room: usize) -> Result<usize> {
+    let key = key(number, false)?;
+    key.check_valid()?;
+    let rings = rings(current());
+    // A process that may search its own keyrings for a key may read it too.
+    if key.check(right::READ, &rings).is_err() && !key.is_found(&rings)? {
+        return Err(Errno::EACCES);
+    }
+    put(&key.read()?, to, room, false)
+}
+
+/// KEYCTL_SET_REQKEY_KEYRING: the keyring for requested keys; returns the old one.
+fn set_request_keyring(number: i32) -> Result<usize> {
+    let old = current().with_credentials(|who| who.request_keyring);
+    match number {
+        NO_CHANGE => {}
+        1 | 2 => _ = key(-number, true)?,
+        DEFAULT | 3..=5 => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    if number != NO_CHANGE {
+        current().change_credentials(|who| {
+            who.request_keyring = number;
+            Ok(())
+        })?;
+    }
+    Ok(old as usize)
 }
 
 /// Writes as much as there is room for, or with `whole` all or nothing; how much there is.

@@ -95,12 +95,8 @@ fn map<const DROPPABLE: bool>(
             Errno::EINVAL
         });
     }
-    let mut behaviour = Flags::default().set(Flags::SHARED, shared);
     let grows = flags & MAP_GROWSDOWN != 0;
-    behaviour = behaviour.set(Flags::GROWS_DOWN, grows);
-    behaviour = behaviour.set(Flags::NO_HUGE, flags & MAP_STACK != 0);
-    let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
-    behaviour = behaviour.set(Flags::NO_RESERVE, unreserved);
+    let mut behaviour = behaviour_of(flags, shared);
     if DROPPABLE {
         behaviour = behaviour.with(task::droppable::FLAGS);
     }
@@ -156,6 +152,17 @@ fn map<const DROPPABLE: bool>(
         let _ = task::fault::populate(&*own_space()?, start..start + page_up(len), false);
     }
     Ok(start)
+}
+
+/// The flags of a new VMA, by those of mmap(2).
+#[inline(always)]
+fn behaviour_of(flags: u32, shared: bool) -> Flags {
+    let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
+    Flags::default()
+        .set(Flags::SHARED, shared)
+        .set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0)
+        .set(Flags::NO_HUGE, flags & MAP_STACK != 0)
+        .set(Flags::NO_RESERVE, unreserved)
 }
 
 /// What a file gives to map with `rights`, and what that adds to `behaviour`.

@@ -176,33 +176,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
             0
         },
     }));
-    if request.has(CLONE_SETTLS) {
-        child.arch.set_tls(request.tls);
-    }
-    if !request.has(CLONE_VM) {
-        child.copy_rseq(parent);
-    }
-    if parent.reset_on_fork() != 0 {
-        let real_time = matches!(parent.policy().0, SCHED_FIFO | SCHED_RR);
-        child.set_nice(if real_time { 0 } else { parent.nice().max(0) });
-    } else {
-        let (policy, priority) = parent.policy();
-        if policy != 0 {
-            child.set_policy(policy, priority);
-        }
-    }
-    child.copy_io(parent, request.has(CLONE_IO))?;
-    if request.has(CLONE_CHILD_SETTID) {
-        // As on Linux, a bad address is the child's affair.
-        let space = child.space();
-        space.map_or(Ok(0), |space| {
-            space.write(request.child_tid, &tid.to_ne_bytes())
-        })?;
-    }
-    if request.has(CLONE_PARENT_SETTID) {
-        // Here too: the parent sees the number anyway.
-        _ = user::store_u32(request.parent_tid, tid as u32);
-    }
+    set_up(&child, parent, request)?;
     let pidfd = open_pidfd(request, &process, &child)?;
     process.add_thread(child.clone())?;
     if !request.has(CLONE_THREAD) {
@@ -220,6 +194,56 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     if let Some(pidfd) = pidfd {
         pidfd.keep();
     }
+    let event = trace(&child, parent, request);
+    sched::start(child);
+    Ok(Cloned {
+        tid,
+        event,
+        borrower: request.has(CLONE_VFORK).then_some(process),
+    })
+}
+
+/// Gives a child that nobody knows yet its thread pointer, what it inherits, and its number.
+///
+/// # Errors
+/// ENOMEM.
+#[inline(always)]
+fn set_up(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Result<()> {
+    if request.has(CLONE_SETTLS) {
+        child.arch.set_tls(request.tls);
+    }
+    if !request.has(CLONE_VM) {
+        child.copy_rseq(parent);
+    }
+    if parent.reset_on_fork() != 0 {
+        let real_time = matches!(parent.policy().0, SCHED_FIFO | SCHED_RR);
+        child.set_nice(if real_time { 0 } else { parent.nice().max(0) });
+    } else {
+        let (policy, priority) = parent.policy();
+        if policy != 0 {
+            child.set_policy(policy, priority);
+        }
+    }
+    child.copy_io(parent, request.has(CLONE_IO))?;
+    let tid = child.tid();
+    if request.has(CLONE_CHILD_SETTID) {
+        // As on Linux, a bad address is the child's affair.
+        let space = child.space();
+        space.map_or(Ok(0), |space| {
+            space.write(request.child_tid, &tid.to_ne_bytes())
+        })?;
+    }
+    if request.has(CLONE_PARENT_SETTID) {
+        // Here too: the parent sees the number anyway.
+        _ = user::store_u32(request.parent_tid, tid as u32);
+    }
+    Ok(())
+}
+
+/// Copies filters of system calls, and the tracer where that follows the child; returns what is
+/// reported to it: an option (PTRACE_O_*) and an event.
+#[inline(always)]
+fn trace(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Option<(u32, u32)> {
     let event = if parent.is_traced() && !request.has(CLONE_UNTRACED) {
         request.event()
     } else {
@@ -232,14 +256,9 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         event.is_some_and(|(option, _)| parent.reports(option)) || request.has(CLONE_PTRACE);
     if traced {
         // Without memory the child goes on untraced.
-        _ = ptrace::inherit(parent, &child);
+        _ = ptrace::inherit(parent, child);
     }
-    sched::start(child);
-    Ok(Cloned {
-        tid,
-        event,
-        borrower: request.has(CLONE_VFORK).then_some(process),
-    })
+    event
 }
 
 /// A thread or a process that was just made.
