@@ -37,194 +37,199 @@ fn all_bytes() -> Vec<u8> {
     (0..512).map(|byte| byte as u8).collect()
 }
 
-/// Runs the command as users do and compares.
-pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
-    let bytes = all_bytes();
-    let zeroes = vec![0; 1 << 24];
-    let runs = [
-        Run {
-            name: "status",
-            arguments: &["--", "sh", "-c", "exit 7"],
-            status: 7,
-            ..PLAIN
-        },
-        Run {
-            name: "signal",
-            arguments: &["--", "sh", "-c", "kill -9 $$"],
-            status: 137,
-            ..PLAIN
-        },
-        Run {
-            name: "not-found",
-            arguments: &["--", "nosuch"],
-            status: 127,
-            stderr: "nosuch",
-            ..PLAIN
-        },
-        Run {
-            name: "no-host-file",
-            arguments: &["./nosuch"],
-            status: 127,
-            stderr: "not found",
-            ..PLAIN
-        },
-        Run {
-            name: "not-executable",
-            arguments: &["./Cargo.toml"],
-            status: 126,
-            stderr: "not executable",
-            ..PLAIN
-        },
-        Run {
-            name: "wrong-machine",
-            arguments: &["/proc/self/exe"],
-            status: 126,
-            stderr: "x86-64",
-            ..PLAIN
-        },
-        Run {
-            name: "unknown-policy",
-            arguments: &["--set", "idreg=x", "true"],
-            status: 125,
-            stderr: "locked",
-            ..PLAIN
-        },
-        Run {
-            name: "bad-option",
-            arguments: &["--smp", "65", "true"],
-            status: 125,
-            stderr: "64",
-            ..PLAIN
-        },
-        Run {
-            name: "misspelt-option",
-            arguments: &["--packge", "x", "--", "true"],
-            status: 125,
-            stderr: "'--package'",
-            ..PLAIN
-        },
-        Run {
-            name: "unknown-option",
-            arguments: &["--disk", "x", "--", "true"],
-            status: 125,
-            stderr: "--disk is an option of 'stile vm'",
-            ..PLAIN
-        },
-        Run {
-            name: "options-of-the-program",
-            arguments: &["echo", "--smp", "-n", "--", "x"],
-            stdout: Some(b"--smp -n -- x\n"),
-            ..PLAIN
-        },
-        Run {
-            name: "in-a-package",
-            arguments: &["--", "python3"],
-            status: 127,
-            stderr: "--package python3",
-            ..PLAIN
-        },
-        Run {
-            name: "in-another-package",
-            arguments: &["--", "redis-cli"],
-            status: 127,
-            stderr: "--package redis-tools",
-            ..PLAIN
-        },
-        Run {
-            name: "timeout",
-            arguments: &["--timeout", "3", "--", "sleep", "1000"],
-            status: 124,
-            stderr: "time",
-            ..PLAIN
-        },
-        Run {
-            name: "stdin",
-            arguments: &["--", "wc", "-l"],
-            stdin: b"a\nb\n",
-            stdout: Some(b"2\n"),
-            ..PLAIN
-        },
+/// Runs with short input and output.
+const RUNS: &[Run] = &[
+    Run {
+        name: "status",
+        arguments: &["--", "sh", "-c", "exit 7"],
+        status: 7,
+        ..PLAIN
+    },
+    Run {
+        name: "signal",
+        arguments: &["--", "sh", "-c", "kill -9 $$"],
+        status: 137,
+        ..PLAIN
+    },
+    Run {
+        name: "not-found",
+        arguments: &["--", "nosuch"],
+        status: 127,
+        stderr: "nosuch",
+        ..PLAIN
+    },
+    Run {
+        name: "no-host-file",
+        arguments: &["./nosuch"],
+        status: 127,
+        stderr: "not found",
+        ..PLAIN
+    },
+    Run {
+        name: "not-executable",
+        arguments: &["./Cargo.toml"],
+        status: 126,
+        stderr: "not executable",
+        ..PLAIN
+    },
+    Run {
+        name: "wrong-machine",
+        arguments: &["/proc/self/exe"],
+        status: 126,
+        stderr: "x86-64",
+        ..PLAIN
+    },
+    Run {
+        name: "unknown-policy",
+        arguments: &["--set", "idreg=x", "true"],
+        status: 125,
+        stderr: "locked",
+        ..PLAIN
+    },
+    Run {
+        name: "bad-option",
+        arguments: &["--smp", "65", "true"],
+        status: 125,
+        stderr: "64",
+        ..PLAIN
+    },
+    Run {
+        name: "misspelt-option",
+        arguments: &["--packge", "x", "--", "true"],
+        status: 125,
+        stderr: "'--package'",
+        ..PLAIN
+    },
+    Run {
+        name: "unknown-option",
+        arguments: &["--disk", "x", "--", "true"],
+        status: 125,
+        stderr: "--disk is an option of 'stile vm'",
+        ..PLAIN
+    },
+    Run {
+        name: "options-of-the-program",
+        arguments: &["echo", "--smp", "-n", "--", "x"],
+        stdout: Some(b"--smp -n -- x\n"),
+        ..PLAIN
+    },
+    Run {
+        name: "in-a-package",
+        arguments: &["--", "python3"],
+        status: 127,
+        stderr: "--package python3",
+        ..PLAIN
+    },
+    Run {
+        name: "in-another-package",
+        arguments: &["--", "redis-cli"],
+        status: 127,
+        stderr: "--package redis-tools",
+        ..PLAIN
+    },
+    Run {
+        name: "timeout",
+        arguments: &["--timeout", "3", "--", "sleep", "1000"],
+        status: 124,
+        stderr: "time",
+        ..PLAIN
+    },
+    Run {
+        name: "stdin",
+        arguments: &["--", "wc", "-l"],
+        stdin: b"a\nb\n",
+        stdout: Some(b"2\n"),
+        ..PLAIN
+    },
+    Run {
+        name: "copy",
+        arguments: &[
+            "--copy",
+            "LICENSE-MIT:/etc/x",
+            "--",
+            "head",
+            "-n1",
+            "/etc/x",
+        ],
+        stdout: Some(b"MIT License\n"),
+        ..PLAIN
+    },
+    Run {
+        name: "count",
+        arguments: &["--count", "--", "true"],
+        stderr: "execve",
+        ..PLAIN
+    },
+    Run {
+        name: "trace",
+        arguments: &["--trace", "--", "true"],
+        stderr: "exit_group(0",
+        ..PLAIN
+    },
+    Run {
+        name: "tour",
+        arguments: &[],
+        stdout: None,
+        stderr: "system calls",
+        ..PLAIN
+    },
+];
+
+/// Runs with `bytes` and `zeroes` through them.
+fn transfers<'a>(bytes: &'a [u8], zeroes: &'a [u8]) -> [Run<'a>; 3] {
+    [
         Run {
             name: "binary",
             arguments: &["--", "cat"],
-            stdin: &bytes,
-            stdout: Some(&bytes),
+            stdin: bytes,
+            stdout: Some(bytes),
             ..PLAIN
         },
         Run {
             name: "much-output",
             arguments: &["--", "head", "-c", "16777216", "/dev/zero"],
-            stdout: Some(&zeroes),
+            stdout: Some(zeroes),
             ..PLAIN
         },
         Run {
             name: "icount-stdin",
             arguments: &["--icount", "--", "cat"],
-            stdin: &bytes,
-            stdout: Some(&bytes),
+            stdin: bytes,
+            stdout: Some(bytes),
             ..PLAIN
         },
-        Run {
-            name: "copy",
-            arguments: &[
-                "--copy",
-                "LICENSE-MIT:/etc/x",
-                "--",
-                "head",
-                "-n1",
-                "/etc/x",
-            ],
-            stdout: Some(b"MIT License\n"),
-            ..PLAIN
-        },
-        Run {
-            name: "count",
-            arguments: &["--count", "--", "true"],
-            stderr: "execve",
-            ..PLAIN
-        },
-        Run {
-            name: "trace",
-            arguments: &["--trace", "--", "true"],
-            stderr: "exit_group(0",
-            ..PLAIN
-        },
-        Run {
-            name: "tour",
-            arguments: &[],
-            stdout: None,
-            stderr: "system calls",
-            ..PLAIN
-        },
-    ];
-    for run in runs {
+    ]
+}
+
+/// A test that is more than a run.
+type Case = fn(&Project, Arch, &str, &mut Report) -> Result<()>;
+
+/// By name, with the architecture that has it, if it is one alone.
+const CASES: [(&str, Option<Arch>, Case); 5] = [
+    ("icount-repeats", None, repeats),
+    ("no-mirror", None, no_mirror),
+    ("guest-hwaf", Some(Arch::Arm64), guest_hwaf),
+    ("compat", Some(Arch::Arm64), compat),
+    ("recoveries", Some(Arch::Riscv64), recoveries),
+];
+
+/// Runs the command as users do and compares.
+pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
+    let (bytes, zeroes) = (all_bytes(), vec![0; 1 << 24]);
+    for run in RUNS.iter().chain(&transfers(&bytes, &zeroes)) {
         let name = format!("command/{}/{}", arch.debian(), run.name);
         if report.wants(&name) {
-            match check(&run, &start(project, arch, &run)?) {
+            match check(run, &start(project, arch, run)?) {
                 None => report.passed(1),
                 Some(how) => report.failed(&name, &how),
             }
         }
     }
-    let name = format!("command/{}/icount-repeats", arch.debian());
-    if report.wants(&name) {
-        repeats(project, arch, &name, report)?;
-    }
-    let name = format!("command/{}/no-mirror", arch.debian());
-    if report.wants(&name) {
-        no_mirror(project, arch, &name, report)?;
-    }
-    let name = format!("command/{}/guest-hwaf", arch.debian());
-    if arch == Arch::Arm64 && report.wants(&name) {
-        guest_hwaf(project, &name, report)?;
-    }
-    let name = format!("command/{}/compat", arch.debian());
-    if arch == Arch::Arm64 && report.wants(&name) {
-        compat(project, &name, report)?;
-    }
-    let name = format!("command/{}/recoveries", arch.debian());
-    if arch == Arch::Riscv64 && report.wants(&name) {
-        recoveries(project, arch, &name, report)?;
+    for (name, only, case) in CASES {
+        let name = format!("command/{}/{name}", arch.debian());
+        if only.is_none_or(|only| only == arch) && report.wants(&name) {
+            case(project, arch, &name, report)?;
+        }
     }
     super::semihosting::test(project, arch, report)
 }
@@ -288,7 +293,7 @@ fn check(run: &Run, output: &Output) -> Option<String> {
 /// Stile as a guest of itself runs its tour, and reads a trapped register on the fault path only
 /// where `hwaf` says so: else there are only the exits of its start. The host's instructions follow
 /// from that.
-fn guest_hwaf(project: &Project, name: &str, report: &mut Report) -> Result<()> {
+fn guest_hwaf(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let (mut exits, mut executed) = (Vec::new(), Vec::new());
     for policy in ["hwaf=cached", "hwaf=reread"] {
         let output = command(project)?
@@ -325,7 +330,7 @@ fn guest_hwaf(project: &Project, name: &str, report: &mut Report) -> Result<()> 
 }
 
 /// A program for 32-bit Arm runs by its name alone, and is refused where nothing executes it.
-fn compat(project: &Project, name: &str, report: &mut Report) -> Result<()> {
+fn compat(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let program = toolchain::compat_program(project, "arm32")?;
     let ways: [(&[&str], i32, &str); 3] = [
         (&[], 0, ""),
