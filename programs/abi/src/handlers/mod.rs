@@ -1,6 +1,9 @@
 //! How handlers are entered and left: the flags of sigaction(2), alternate stacks, what restarts,
 //! signalfd(2).
 
+mod signalfd;
+mod stacks;
+
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::{mem, ptr};
 
@@ -25,13 +28,13 @@ pub fn run() {
     unsafe {
         tell_end("flags", in_child(|| flags()));
         tell_end("masks", in_child(|| masks()));
-        tell_end("stacks", in_child(|| stacks()));
-        tell_end("armed stacks", in_child(|| armed()));
+        tell_end("stacks", in_child(|| stacks::stacks()));
+        tell_end("armed stacks", in_child(|| stacks::armed()));
         tell_end("polled", in_child(|| polled()));
         tell_end("children", in_child(|| children()));
         tell_end("codes", in_child(|| codes()));
         tell_end("restarts", in_child(|| restarts()));
-        tell_end("descriptor", in_child(|| descriptor()));
+        tell_end("descriptor", in_child(|| signalfd::descriptor()));
         tell_end("context", in_child(|| context()));
     }
 }
@@ -164,179 +167,6 @@ extern "C" fn place(_: c_int) {
             "taken away on it",
             libc::sigaltstack(&none, ptr::null_mut()),
         );
-    }
-}
-
-unsafe fn stacks() {
-    unsafe {
-        let mut room = vec![0u8; 1 << 16];
-        let start = room.as_mut_ptr();
-        let within = || {
-            let at = PLACE.load(SeqCst);
-            (start.addr()..start.addr() + (1 << 16)).contains(&at)
-        };
-        let mut stack: libc::stack_t = mem::zeroed();
-        tell("none", libc::sigaltstack(ptr::null(), &mut stack));
-        println!("flags {:#x}", stack.ss_flags);
-        stack = libc::stack_t {
-            ss_sp: start.cast(),
-            ss_flags: 0,
-            ss_size: 1 << 16,
-        };
-        let set = |what: &str, flags: c_int, size: usize| {
-            let new = libc::stack_t {
-                ss_flags: flags,
-                ss_size: size,
-                ..stack
-            };
-            tell(what, libc::sigaltstack(&new, ptr::null_mut()));
-        };
-        set("too small", 0, 1024);
-        set("odd flags", 1 << 8, 1 << 16);
-        set("a stack", 0, 1 << 16);
-        act(SIGUSR1, place as *const () as usize, SA_ONSTACK, &[]);
-        libc::raise(SIGUSR1);
-        println!("on it {}", within());
-        act(SIGUSR1, place as *const () as usize, 0, &[]);
-        libc::raise(SIGUSR1);
-        println!("not asked for: {}", within());
-        set("another", 0, 1 << 15);
-        set("disarms itself", SS_AUTODISARM, 1 << 16);
-        act(SIGUSR1, place as *const () as usize, SA_ONSTACK, &[]);
-        libc::raise(SIGUSR1);
-        println!("on it {}", within());
-        libc::sigaltstack(ptr::null(), &mut stack);
-        println!("flags {:#x} size {}", stack.ss_flags, stack.ss_size);
-        tell_end(
-            "a child has it",
-            in_child(|| {
-                let mut now: libc::stack_t = mem::zeroed();
-                libc::sigaltstack(ptr::null(), &mut now);
-                println!("flags {:#x} size {}", now.ss_flags, now.ss_size);
-            }),
-        );
-        let place = start.addr();
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                let mut now: libc::stack_t = mem::zeroed();
-                libc::sigaltstack(ptr::null(), &mut now);
-                // Rust gives its threads a stack for overflows.
-                println!("a thread's is its own: {}", now.ss_sp.addr() != place);
-            });
-        });
-        tell("nowhere", libc::syscall(libc::SYS_sigaltstack, 1, 0));
-        tell("told nowhere", libc::syscall(libc::SYS_sigaltstack, 0, 1));
-        // A handler whose stack has no room.
-        tell_end(
-            "no room",
-            in_child(|| {
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                let hole = libc::mmap(ptr::null_mut(), 1 << 16, libc::PROT_NONE, flags, -1, 0);
-                let new = libc::stack_t {
-                    ss_sp: hole,
-                    ss_flags: 0,
-                    ss_size: 1 << 16,
-                };
-                libc::sigaltstack(&new, ptr::null_mut());
-                libc::raise(SIGUSR1);
-            }),
-        );
-    }
-}
-
-const SS_AUTODISARM: c_int = 1 << 31;
-
-/// What the context of a handler says of the alternate stack, and sigaltstack(2) in it.
-extern "C" fn inner(signal: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives the context, and writes a stack's description.
-    unsafe {
-        let kept = (*context.cast::<libc::ucontext_t>()).uc_stack;
-        let mut now: libc::stack_t = mem::zeroed();
-        libc::sigaltstack(ptr::null(), &mut now);
-        println!(
-            "signal {signal}: kept {:#x} size {}, flags {:#x} size {}",
-            kept.ss_flags, kept.ss_size, now.ss_flags, now.ss_size
-        );
-    }
-    place(signal);
-}
-
-/// Arms the stack that it runs on again, which disarms itself, and is interrupted there.
-extern "C" fn outer(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: as above; the second handler does not come back.
-    unsafe {
-        let kept = (*context.cast::<libc::ucontext_t>()).uc_stack;
-        tell("armed on it", libc::sigaltstack(&kept, ptr::null_mut()));
-        tell("and again", libc::sigaltstack(&kept, ptr::null_mut()));
-        let mut now: libc::stack_t = mem::zeroed();
-        libc::sigaltstack(ptr::null(), &mut now);
-        println!("flags {:#x}", now.ss_flags);
-        PLACE.store((&raw const now).expose_provenance(), SeqCst);
-        libc::raise(SIGUSR2);
-        libc::_exit(1);
-    }
-}
-
-extern "C" fn innermost(_: c_int) {
-    let local = 0u8;
-    let above = (&raw const local).addr() > PLACE.load(SeqCst);
-    println!("began at the top again: {above}");
-    // SAFETY: ends the process.
-    unsafe { libc::_exit(0) };
-}
-
-/// What becomes of an alternate stack while handlers run, by its flags.
-unsafe fn armed() {
-    unsafe {
-        let mut room = vec![0u8; 1 << 16];
-        let stack = |flags: c_int| libc::stack_t {
-            ss_sp: room.as_ptr().cast_mut().cast(),
-            ss_flags: flags,
-            ss_size: room.len(),
-        };
-        // C libraries refuse SS_ONSTACK themselves.
-        let set = |flags: c_int| libc::syscall(libc::SYS_sigaltstack, &stack(flags), 0);
-        let disabled = libc::SS_DISABLE;
-        for flags in [0, libc::SS_ONSTACK, SS_AUTODISARM, SS_AUTODISARM | 1] {
-            for asked in [0, SA_ONSTACK] {
-                tell(
-                    &format!("flags {flags:#x}, asked {}", asked != 0),
-                    set(flags),
-                );
-                act(
-                    SIGUSR1,
-                    inner as *const () as usize,
-                    asked | SA_SIGINFO,
-                    &[],
-                );
-                libc::raise(SIGUSR1);
-                let mut now: libc::stack_t = mem::zeroed();
-                libc::sigaltstack(ptr::null(), &mut now);
-                println!("after it {:#x} size {}", now.ss_flags, now.ss_size);
-            }
-        }
-        for flags in [disabled, SS_AUTODISARM | disabled] {
-            tell(&format!("flags {flags:#x}"), set(flags));
-            let mut now: libc::stack_t = mem::zeroed();
-            libc::sigaltstack(ptr::null(), &mut now);
-            println!("shown {:#x} size {}", now.ss_flags, now.ss_size);
-            libc::raise(SIGUSR1);
-        }
-        act(
-            SIGUSR1,
-            outer as *const () as usize,
-            SA_ONSTACK | SA_SIGINFO,
-            &[],
-        );
-        act(SIGUSR2, innermost as *const () as usize, SA_ONSTACK, &[]);
-        tell_end(
-            "on it",
-            in_child(|| {
-                set(SS_AUTODISARM);
-                libc::raise(SIGUSR1);
-            }),
-        );
-        room.fill(0);
     }
 }
 
@@ -630,109 +460,6 @@ fn asleep(process: c_int) {
 fn handled_once(process: c_int) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     status.contains("ShdPnd:\t0000000000000000")
-}
-
-unsafe fn descriptor() {
-    unsafe {
-        let mut set: libc::sigset_t = mem::zeroed();
-        libc::sigaddset(&mut set, SIGUSR1);
-        libc::sigaddset(&mut set, QUEUED);
-        libc::sigaddset(&mut set, libc::SIGKILL);
-        libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
-        let file = libc::signalfd(-1, &set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
-        tell("odd flags", libc::signalfd(-1, &set, 1));
-        tell("of what is none", libc::signalfd(0, &set, 0));
-        tell("of nothing", libc::signalfd(99, &set, 0));
-        tell(
-            "a short set",
-            libc::syscall(libc::SYS_signalfd4, -1, &set, 4, 0),
-        );
-        let info = fdinfo(file);
-        println!(
-            "{}",
-            info.lines()
-                .find(|line| line.starts_with("sigmask"))
-                .unwrap_or("no mask")
-        );
-        let mut got: [libc::signalfd_siginfo; 3] = mem::zeroed();
-        let size = mem::size_of::<libc::signalfd_siginfo>();
-        let mut read = |what: &str, bytes: usize| {
-            tell(
-                what,
-                libc::read(file, got.as_mut_ptr().cast(), bytes) as i64,
-            )
-        };
-        read("nothing", size);
-        read("too little", size - 1);
-        libc::sigqueue(
-            libc::getpid(),
-            QUEUED,
-            libc::sigval {
-                sival_ptr: ptr::without_provenance_mut(5),
-            },
-        );
-        libc::raise(SIGUSR1);
-        libc::kill(libc::getpid(), SIGUSR1);
-        read("three at most", size * 3);
-        for one in &got {
-            println!(
-                "{} code {} own {} value {}",
-                one.ssi_signo == SIGUSR1 as u32,
-                one.ssi_code,
-                one.ssi_pid == libc::getpid() as u32,
-                one.ssi_int
-            );
-        }
-        libc::sigdelset(&mut set, SIGUSR1);
-        tell(
-            "changed",
-            libc::c_int::from(libc::signalfd(file, &set, 0) == file),
-        );
-        libc::raise(SIGUSR1);
-        tell(
-            "not asked for",
-            libc::read(file, got.as_mut_ptr().cast(), size) as i64,
-        );
-        let mut poll = libc::pollfd {
-            fd: file,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        tell("nothing there", libc::poll(&mut poll, 1, 0));
-        ready(file);
-    }
-}
-
-/// Any signal can say what a file is ready for.
-unsafe fn ready(file: c_int) {
-    const F_SETSIG: c_int = 10;
-    unsafe {
-        let mut ends = [0; 2];
-        libc::pipe(ends.as_mut_ptr());
-        libc::fcntl(ends[0], F_SETSIG, QUEUED);
-        libc::fcntl(ends[0], libc::F_SETOWN, libc::getpid());
-        libc::fcntl(ends[0], libc::F_SETFL, libc::O_ASYNC);
-        libc::write(ends[1], c"x".as_ptr().cast(), 1);
-        let mut got: libc::signalfd_siginfo = mem::zeroed();
-        let size = mem::size_of_val(&got);
-        let count = libc::read(file, (&raw mut got).cast(), size);
-        tell("ready", count as i64);
-        println!(
-            "code {} band {:#x} file {} pid {} value {} address {}",
-            got.ssi_code,
-            got.ssi_band,
-            got.ssi_fd == ends[0],
-            got.ssi_pid,
-            got.ssi_int,
-            got.ssi_addr
-        );
-        ends.iter().for_each(|&end| _ = libc::close(end));
-    }
-}
-
-/// What /proc shows of an open file.
-fn fdinfo(file: c_int) -> String {
-    std::fs::read_to_string(format!("/proc/self/fdinfo/{file}")).unwrap_or_default()
 }
 
 /// A handler changes where the program goes on, and with which mask.

@@ -1,6 +1,9 @@
 //! Timers and clocks: which thread is notified and how often, clocks of processes and threads,
 //! timerfd(2).
 
+mod clock_set;
+mod timerfd;
+
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use std::{hint, mem, ptr, thread};
@@ -21,9 +24,9 @@ pub fn run() {
         tell_end("by processor time", in_child(|| processor()));
         tell_end("interval timers", in_child(|| intervals()));
         tell_end("clocks", in_child(|| clocks()));
-        tell_end("descriptors", in_child(|| descriptors()));
-        tell_end("cancelled", in_child(|| cancelled()));
-        tell_end("the time of day", in_child(|| follows()));
+        tell_end("descriptors", in_child(|| timerfd::descriptors()));
+        tell_end("cancelled", in_child(|| timerfd::cancelled()));
+        tell_end("the time of day", in_child(|| clock_set::follows()));
         tell_end("overruns", in_child(|| overruns()));
         tell_end("forged", in_child(|| forged()));
         tell_end("numbers", in_child(|| numbers()));
@@ -491,119 +494,6 @@ unsafe fn clocks() {
     }
 }
 
-unsafe fn descriptors() {
-    unsafe {
-        tell(
-            "no such clock",
-            libc::timerfd_create(CLOCK_PROCESS_CPUTIME_ID, 0),
-        );
-        tell("odd flags", libc::timerfd_create(CLOCK_MONOTONIC, 1));
-        let file = libc::timerfd_create(CLOCK_MONOTONIC, libc::TFD_NONBLOCK);
-        let mut count = 0u64;
-        let at = (&raw mut count).cast();
-        tell("not set", libc::read(file, at, 8) as i64);
-        tell("too little", libc::read(file, at, 7) as i64);
-        tell("write", libc::write(file, at, 8) as i64);
-        tell(
-            "set",
-            libc::timerfd_settime(file, 0, &ONCE, ptr::null_mut()),
-        );
-        let mut poll = libc::pollfd {
-            fd: file,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        tell("ready", libc::poll(&mut poll, 1, -1));
-        tell("read", libc::read(file, at, 8) as i64);
-        println!("{count}");
-        tell(
-            "every",
-            libc::timerfd_settime(file, 0, &EVERY, ptr::null_mut()),
-        );
-        let mut left = NEVER;
-        tell("left", libc::timerfd_gettime(file, &mut left));
-        println!(
-            "{} {}",
-            left.it_interval.tv_nsec,
-            left.it_value.tv_nsec <= 1_000_000
-        );
-        tell(
-            "odd flags",
-            libc::timerfd_settime(file, 8, &ONCE, ptr::null_mut()),
-        );
-        let odd = libc::itimerspec {
-            it_value: libc::timespec {
-                tv_sec: 0,
-                tv_nsec: 1 << 31,
-            },
-            ..NEVER
-        };
-        tell(
-            "an odd time",
-            libc::timerfd_settime(file, 0, &odd, ptr::null_mut()),
-        );
-        tell(
-            "of another",
-            libc::timerfd_settime(0, 0, &ONCE, ptr::null_mut()),
-        );
-        tell("of nothing", libc::timerfd_gettime(99, &mut left));
-        tell("stop", libc::timerfd_settime(file, 0, &NEVER, &mut left));
-        println!("{}", left.it_interval.tv_nsec);
-        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{file}")).unwrap_or_default();
-        for line in info
-            .lines()
-            .filter(|line| !line.starts_with("ino") && !line.starts_with("mnt_id"))
-        {
-            println!("{line}");
-        }
-        tell("set ticks", libc::ioctl(file, 0x4008_5400, &7u64));
-        tell("read", libc::read(file, at, 8) as i64);
-        println!("{count}");
-    }
-}
-
-/// A change of the time of day ends timers that ask for it.
-unsafe fn cancelled() {
-    unsafe {
-        let file = libc::timerfd_create(CLOCK_REALTIME, libc::TFD_NONBLOCK);
-        let far = libc::itimerspec {
-            it_value: libc::timespec {
-                tv_sec: 1 << 40,
-                tv_nsec: 0,
-            },
-            ..NEVER
-        };
-        let cancel = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
-        tell(
-            "set",
-            libc::timerfd_settime(file, cancel, &far, ptr::null_mut()),
-        );
-        let mut poll = libc::pollfd {
-            fd: file,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        tell("ready", libc::poll(&mut poll, 1, 0));
-        let mut now: libc::timespec = mem::zeroed();
-        libc::clock_gettime(CLOCK_REALTIME, &mut now);
-        tell("the time of day", libc::clock_settime(CLOCK_REALTIME, &now));
-        tell("ready", libc::poll(&mut poll, 1, 0));
-        let mut count = 0u64;
-        tell("read", libc::read(file, (&raw mut count).cast(), 8) as i64);
-        tell("once", libc::read(file, (&raw mut count).cast(), 8) as i64);
-        tell(
-            "set",
-            libc::timerfd_settime(file, libc::TFD_TIMER_ABSTIME, &far, ptr::null_mut()),
-        );
-        libc::clock_gettime(CLOCK_REALTIME, &mut now);
-        libc::clock_settime(CLOCK_REALTIME, &now);
-        tell(
-            "not asked for",
-            libc::read(file, (&raw mut count).cast(), 8) as i64,
-        );
-    }
-}
-
 fn after(time: libc::timespec, seconds: i64) -> libc::timespec {
     libc::timespec {
         tv_sec: time.tv_sec + seconds,
@@ -627,80 +517,6 @@ unsafe fn wait_for(set: &libc::sigset_t) -> c_int {
             tv_nsec: 0,
         };
         libc::sigtimedwait(set, ptr::null_mut(), &long)
-    }
-}
-
-unsafe fn sleeps(until: &libc::timespec) -> c_int {
-    unsafe { libc::clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, until, ptr::null_mut()) }
-}
-
-/// Whether a call did not end for lack of time.
-fn is_other(result: c_long) -> c_int {
-    let timed_out = result == -1 && crate::error() == "ETIMEDOUT";
-    (!timed_out).into()
-}
-
-unsafe fn waits(until: &libc::timespec) -> c_int {
-    let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_CLOCK_REALTIME;
-    let (word, nowhere, all) = (0u32, ptr::null::<u32>(), u32::MAX);
-    is_other(unsafe { libc::syscall(libc::SYS_futex, &word, operation, 0, until, nowhere, all) })
-}
-
-unsafe fn receives(until: &libc::timespec) -> c_int {
-    unsafe {
-        let (name, flags) = (c"follows".as_ptr(), libc::O_CREAT | libc::O_RDWR);
-        let attributes = ptr::null::<u8>();
-        let queue = libc::syscall(libc::SYS_mq_open, name, flags, 0o600, attributes);
-        libc::syscall(libc::SYS_mq_unlink, name);
-        let (mut message, none) = ([0u8; 8192], ptr::null_mut::<u32>());
-        let (at, len) = (message.as_mut_ptr(), message.len());
-        let call = libc::SYS_mq_timedreceive;
-        is_other(libc::syscall(call, queue, at, len, none, until))
-    }
-}
-
-/// Sleeps until a time of day while the clock is set.
-unsafe fn follows() {
-    unsafe {
-        let set = blocked(&[QUEUED]);
-        let then = libc::itimerspec {
-            it_value: after(time_of_day(), 100),
-            ..NEVER
-        };
-        let none = ptr::null_mut();
-        let file = libc::timerfd_create(CLOCK_REALTIME, 0);
-        libc::timerfd_settime(file, libc::TFD_TIMER_ABSTIME, &then, none);
-        let relative = libc::timerfd_create(CLOCK_REALTIME, 0);
-        let later = libc::itimerspec {
-            it_value: after(ONCE.it_value, 100),
-            ..NEVER
-        };
-        libc::timerfd_settime(relative, 0, &later, none);
-        let timer = create("timer", CLOCK_REALTIME, libc::SIGEV_SIGNAL, QUEUED, 0);
-        set_timer(timer, TIMER_ABSTIME, &then);
-        let sleepers = [sleeps, waits, receives].map(|sleeper| {
-            let child = libc::fork();
-            if child == 0 {
-                libc::_exit(sleeper(&then.it_value));
-            }
-            child
-        });
-        libc::usleep(100_000);
-        libc::clock_settime(CLOCK_REALTIME, &after(time_of_day(), 200));
-        let mut poll = [file, relative].map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        tell("descriptor", libc::poll(&mut poll[0], 1, 20_000));
-        tell("signal", wait_for(&set));
-        for (what, child) in ["sleeper", "futex", "queue"].into_iter().zip(sleepers) {
-            let mut status = 0;
-            libc::waitpid(child, &mut status, 0);
-            println!("{what}: {}", libc::WEXITSTATUS(status) == 0);
-        }
-        tell("a span", libc::poll(&mut poll[1], 1, 0));
-        libc::clock_settime(CLOCK_REALTIME, &after(time_of_day(), -200));
     }
 }
 

@@ -1,6 +1,9 @@
 //! Futexes: locks that the kernel hands on, those whose owner died, waits with bits and deadlines,
 //! futex2's calls.
 
+mod locks;
+mod requeue;
+
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
@@ -31,14 +34,14 @@ const PAST: libc::timespec = libc::timespec {
 pub fn run() {
     // SAFETY: the words outlive the threads that wait for them, which are joined.
     unsafe {
-        locks();
-        handed_on();
-        owner_gone();
-        robust();
-        requeued();
-        requeued_at_once();
-        requeued_in_a_circle();
-        requeued_to_itself();
+        locks::locks();
+        locks::handed_on();
+        locks::owner_gone();
+        locks::robust();
+        requeue::requeued();
+        requeue::requeued_at_once();
+        requeue::requeued_in_a_circle();
+        requeue::requeued_to_itself();
         bits_and_clocks();
         futex2();
         by_two_opens();
@@ -226,303 +229,11 @@ fn held(word: &AtomicU32) -> String {
     )
 }
 
-unsafe fn locks() {
-    unsafe {
-        let word = AtomicU32::new(0);
-        tell("lock", futex(&word, LOCK_PI, 0, ptr::null()));
-        println!("has it: {}", held(&word));
-        tell("lock again", futex(&word, LOCK_PI, 0, ptr::null()));
-        tell("try again", futex(&word, TRYLOCK_PI, 0, ptr::null()));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                tell("another's try", futex(&word, TRYLOCK_PI, 0, ptr::null()));
-                tell("another's unlock", futex(&word, UNLOCK_PI, 0, ptr::null()));
-                tell("another's lock, in time", futex(&word, LOCK_PI, 0, &PAST));
-                tell("by the other clock", futex(&word, LOCK_PI2, 0, &PAST));
-            });
-        });
-        tell("unlock", futex(&word, UNLOCK_PI, 0, ptr::null()));
-        println!("has it: {}", held(&word));
-        tell("unlock again", futex(&word, UNLOCK_PI, 0, ptr::null()));
-        word.store(0x3f_fff0, SeqCst);
-        tell("of nobody who lives", futex(&word, LOCK_PI, 0, ptr::null()));
-        tell("by no clock", futex(&word, LOCK_PI | REALTIME, 0, &PAST));
-        let odd = &*word.as_ptr().cast::<u8>().add(1).cast::<AtomicU32>();
-        tell(
-            "misaligned",
-            libc::syscall(libc::SYS_futex, ptr::from_ref(odd), LOCK_PI, 0, 0usize),
-        );
-    }
-}
-
 /// Waits until the word says that somebody waits for the lock.
 fn until_waited_for(word: &AtomicU32) {
     while word.load(SeqCst) & WAITERS == 0 {
         thread::yield_now();
     }
-}
-
-unsafe fn handed_on() {
-    unsafe {
-        let (word, inside) = (AtomicU32::new(0), AtomicU32::new(0));
-        futex(&word, LOCK_PI, 0, ptr::null());
-        thread::scope(|scope| {
-            let waiters: Vec<_> = (0..4)
-                .map(|_| {
-                    scope.spawn(|| {
-                        let result = futex(&word, LOCK_PI, 0, ptr::null());
-                        let alone = inside.fetch_add(1, SeqCst) == 0;
-                        let own = word.load(SeqCst) & TID == libc::gettid() as u32;
-                        inside.fetch_sub(1, SeqCst);
-                        result == 0 && alone && own && futex(&word, UNLOCK_PI, 0, ptr::null()) == 0
-                    })
-                })
-                .collect();
-            until_waited_for(&word);
-            tell("hand it on", futex(&word, UNLOCK_PI, 0, ptr::null()));
-            let got = waiters.into_iter().map(|waiter| waiter.join().unwrap());
-            println!("got it: {}", got.filter(|got| *got).count());
-        });
-        println!("has it: {}", held(&word));
-    }
-}
-
-/// A thread ends with a lock that another waits for.
-unsafe fn owner_gone() {
-    unsafe {
-        let (word, taken) = (AtomicU32::new(0), AtomicU32::new(0));
-        thread::scope(|scope| {
-            let owner = scope.spawn(|| {
-                futex(&word, LOCK_PI, 0, ptr::null());
-                taken.store(1, SeqCst);
-                until_waited_for(&word);
-            });
-            let heir = scope.spawn(|| {
-                while taken.load(SeqCst) == 0 {
-                    thread::yield_now();
-                }
-                // The lock may be nobody's between the owner's last look and its end.
-                let result = futex(&word, LOCK_PI, 0, ptr::null());
-                let own = word.load(SeqCst) & TID == libc::gettid() as u32;
-                if result == 0 {
-                    println!("of the dead: {own} {}", held(&word));
-                    futex(&word, UNLOCK_PI, 0, ptr::null());
-                } else {
-                    println!("of the dead: true this thread, died");
-                }
-            });
-            owner.join().unwrap();
-            heir.join().unwrap();
-        });
-    }
-}
-
-/// A lock in a robust list, with the list's links.
-#[repr(C)]
-struct Entry {
-    next: AtomicUsize,
-    word: AtomicU32,
-}
-
-/// `struct robust_list_head`.
-#[repr(C)]
-struct Head {
-    first: AtomicUsize,
-    offset: usize,
-    pending: AtomicUsize,
-}
-
-unsafe fn robust() {
-    unsafe {
-        let entry = Entry {
-            next: AtomicUsize::new(0),
-            word: AtomicU32::new(0),
-        };
-        let head = Head {
-            first: AtomicUsize::new(0),
-            offset: std::mem::offset_of!(Entry, word),
-            pending: AtomicUsize::new(0),
-        };
-        let (head_at, entry_at) = ((&raw const head) as usize, (&raw const entry) as usize);
-        for (what, mark) in [("a robust futex", 0), ("a robust lock", 1)] {
-            entry.word.store(0, SeqCst);
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    entry.next.store(head_at, SeqCst);
-                    head.first.store(entry_at | mark, SeqCst);
-                    let size = size_of::<Head>();
-                    libc::syscall(libc::SYS_set_robust_list, head_at, size);
-                    let (mut list, mut len) = (0usize, 0usize);
-                    libc::syscall(libc::SYS_get_robust_list, 0, &mut list, &mut len);
-                    println!("the list: {} {len}", list == head_at);
-                    entry.word.store(libc::gettid() as u32, SeqCst);
-                });
-            });
-            // The thread is joined before the kernel has let go of it.
-            while entry.word.load(SeqCst) & OWNER_DIED == 0 {
-                thread::yield_now();
-            }
-            println!("{what} of the dead: {}", held(&entry.word));
-        }
-        tell("taken", futex(&entry.word, LOCK_PI, 0, ptr::null()));
-        println!("has it: {}", held(&entry.word));
-        tell(
-            "odd size",
-            libc::syscall(libc::SYS_set_robust_list, head_at, 8),
-        );
-        let list = libc::syscall(libc::SYS_get_robust_list, 0x3f_ffff, ptr::null::<u8>(), 0);
-        tell("the list of nobody", list);
-    }
-}
-
-unsafe fn requeued() {
-    unsafe {
-        let (word, lock) = (AtomicU32::new(0), AtomicU32::new(0));
-        futex(&lock, LOCK_PI, 0, ptr::null());
-        let requeue = |value: u32, wakes: u32, to: &AtomicU32| {
-            let moves = ptr::without_provenance(5);
-            futex6(&word, CMP_REQUEUE_PI, wakes, moves, to, value)
-        };
-        tell("requeue, another value", requeue(1, 1, &lock));
-        tell("requeue, two wakes", requeue(0, 2, &lock));
-        tell("requeue to itself", requeue(0, 1, &word));
-        tell("requeue of nobody", requeue(0, 1, &lock));
-        let wait = |value, timeout| futex6(&word, WAIT_REQUEUE_PI, value, timeout, &lock, u32::MAX);
-        tell("wait, another value", wait(1, ptr::null()));
-        let no_bits = futex6(&word, WAIT_REQUEUE_PI, 1, ptr::null(), &lock, 0);
-        tell("wait, no bits", no_bits);
-        tell("wait, in time", wait(0, &PAST));
-        thread::scope(|scope| {
-            let waiters: Vec<_> = (0..2)
-                .map(|_| {
-                    scope.spawn(|| {
-                        let result = wait(0, ptr::null());
-                        let own = lock.load(SeqCst) & TID == libc::gettid() as u32;
-                        result == 0 && own && futex(&lock, UNLOCK_PI, 0, ptr::null()) == 0
-                    })
-                })
-                .collect();
-            let mut moved = 0;
-            while moved < 2 {
-                moved += requeue(0, 1, &lock).max(0);
-                thread::yield_now();
-            }
-            println!("moved: {moved}");
-            tell("unlock", futex(&lock, UNLOCK_PI, 0, ptr::null()));
-            let got = waiters.into_iter().map(|waiter| waiter.join().unwrap());
-            println!("got it: {}", got.filter(|got| *got).count());
-        });
-        println!("has it: {}", held(&lock));
-    }
-}
-
-/// A call moves those that waited when it looked at the word, and not the one that got the lock
-/// thereby and waits again with another value.
-unsafe fn requeued_at_once() {
-    const THREADS: usize = 300;
-    static WORD: AtomicU32 = AtomicU32::new(0);
-    static LOCK: AtomicU32 = AtomicU32::new(0);
-    let wait = |value| unsafe {
-        let none = ptr::null();
-        futex6(&WORD, WAIT_REQUEUE_PI, value, none, &LOCK, 0)
-    };
-    let requeue = |value| unsafe {
-        let moves = ptr::without_provenance(THREADS);
-        futex6(&WORD, CMP_REQUEUE_PI, 1, moves, &LOCK, value)
-    };
-    let waits = move || {
-        wait(0);
-        WORD.store(1, SeqCst);
-        wait(1);
-        thread::park();
-    };
-    let act = move || {
-        for _ in 0..THREADS {
-            let thread = thread::Builder::new().stack_size(1 << 14);
-            drop(thread.spawn(waits).expect("a thread"));
-        }
-        while sleepers() < THREADS {
-            thread::sleep(Duration::from_millis(1));
-        }
-        tell("all at once", requeue(0));
-        while WORD.load(SeqCst) == 0 {
-            thread::yield_now();
-        }
-        tell("with the old value", requeue(0));
-    };
-    tell_end("requeue", in_child(act));
-}
-
-/// How many threads of this process sleep.
-fn sleepers() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("a folder");
-    let stats = tasks.map(|task| {
-        let path = task.expect("a thread").path().join("stat");
-        std::fs::read_to_string(path).unwrap_or_default()
-    });
-    stats.filter(|stat| stat.contains(") S ")).count()
-}
-
-/// Nobody is moved to a lock whose owner waits for a lock of his.
-unsafe fn requeued_in_a_circle() {
-    static WORDS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
-    let [word, first, second] = &WORDS;
-    let act = || unsafe {
-        thread::spawn(|| {
-            futex(first, LOCK_PI, 0, ptr::null());
-            until_waited_for(first);
-            futex6(word, WAIT_REQUEUE_PI, 0, ptr::null(), second, 0);
-        });
-        thread::spawn(|| {
-            futex(second, LOCK_PI, 0, ptr::null());
-            while first.load(SeqCst) == 0 {
-                thread::yield_now();
-            }
-            futex(first, LOCK_PI, 0, ptr::null());
-        });
-        let moves = ptr::without_provenance(1);
-        let requeue = || futex6(word, CMP_REQUEUE_PI, 1, moves, second, 0);
-        until_waited_for(first);
-        let ends = (0..).find_map(|_| {
-            thread::yield_now();
-            Some(requeue()).filter(|&ends| ends != 0)
-        });
-        tell("in a circle", ends.unwrap_or(0));
-    };
-    tell_end("requeue", in_child(act));
-}
-
-/// A waiter that is requeued to where it waits counts as moved; nobody else is woken.
-unsafe fn requeued_to_itself() {
-    let (word, other) = (AtomicU32::new(0), AtomicU32::new(0));
-    let woken = AtomicU32::new(0);
-    let requeue = |value: u32, wakes: u32, moves: usize, to: &AtomicU32| unsafe {
-        let moves = ptr::without_provenance(moves);
-        futex6(&word, libc::FUTEX_CMP_REQUEUE, wakes, moves, to, value)
-    };
-    tell("another value", requeue(1, 1, 1, &other));
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| unsafe {
-                futex(&word, libc::FUTEX_WAIT, 0, ptr::null());
-                woken.fetch_add(1, SeqCst);
-            });
-        }
-        let mut wait = 0;
-        while wait < 4 {
-            thread::sleep(Duration::from_millis(20));
-            wait = requeue(0, 0, 9, &word);
-        }
-        tell("to itself", wait);
-        tell("one woken, to itself", requeue(0, 1, 2, &word));
-        tell("one woken, one moved", requeue(0, 1, 1, &other));
-        tell("the rest moved", requeue(0, 0, 9, &other));
-        tell("nobody is left", requeue(0, 9, 9, &other));
-        tell("woken where they were moved", unsafe {
-            futex(&other, libc::FUTEX_WAKE, 9, ptr::null())
-        });
-    });
-    println!("all came back: {}", woken.load(SeqCst));
 }
 
 unsafe fn bits_and_clocks() {

@@ -1,0 +1,145 @@
+//! Locks: PI futexes, and robust ones.
+
+use super::*;
+
+pub unsafe fn locks() {
+    unsafe {
+        let word = AtomicU32::new(0);
+        tell("lock", futex(&word, LOCK_PI, 0, ptr::null()));
+        println!("has it: {}", held(&word));
+        tell("lock again", futex(&word, LOCK_PI, 0, ptr::null()));
+        tell("try again", futex(&word, TRYLOCK_PI, 0, ptr::null()));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                tell("another's try", futex(&word, TRYLOCK_PI, 0, ptr::null()));
+                tell("another's unlock", futex(&word, UNLOCK_PI, 0, ptr::null()));
+                tell("another's lock, in time", futex(&word, LOCK_PI, 0, &PAST));
+                tell("by the other clock", futex(&word, LOCK_PI2, 0, &PAST));
+            });
+        });
+        tell("unlock", futex(&word, UNLOCK_PI, 0, ptr::null()));
+        println!("has it: {}", held(&word));
+        tell("unlock again", futex(&word, UNLOCK_PI, 0, ptr::null()));
+        word.store(0x3f_fff0, SeqCst);
+        tell("of nobody who lives", futex(&word, LOCK_PI, 0, ptr::null()));
+        tell("by no clock", futex(&word, LOCK_PI | REALTIME, 0, &PAST));
+        let odd = &*word.as_ptr().cast::<u8>().add(1).cast::<AtomicU32>();
+        tell(
+            "misaligned",
+            libc::syscall(libc::SYS_futex, ptr::from_ref(odd), LOCK_PI, 0, 0usize),
+        );
+    }
+}
+
+pub unsafe fn handed_on() {
+    unsafe {
+        let (word, inside) = (AtomicU32::new(0), AtomicU32::new(0));
+        futex(&word, LOCK_PI, 0, ptr::null());
+        thread::scope(|scope| {
+            let waiters: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let result = futex(&word, LOCK_PI, 0, ptr::null());
+                        let alone = inside.fetch_add(1, SeqCst) == 0;
+                        let own = word.load(SeqCst) & TID == libc::gettid() as u32;
+                        inside.fetch_sub(1, SeqCst);
+                        result == 0 && alone && own && futex(&word, UNLOCK_PI, 0, ptr::null()) == 0
+                    })
+                })
+                .collect();
+            until_waited_for(&word);
+            tell("hand it on", futex(&word, UNLOCK_PI, 0, ptr::null()));
+            let got = waiters.into_iter().map(|waiter| waiter.join().unwrap());
+            println!("got it: {}", got.filter(|got| *got).count());
+        });
+        println!("has it: {}", held(&word));
+    }
+}
+
+/// A thread ends with a lock that another waits for.
+pub unsafe fn owner_gone() {
+    unsafe {
+        let (word, taken) = (AtomicU32::new(0), AtomicU32::new(0));
+        thread::scope(|scope| {
+            let owner = scope.spawn(|| {
+                futex(&word, LOCK_PI, 0, ptr::null());
+                taken.store(1, SeqCst);
+                until_waited_for(&word);
+            });
+            let heir = scope.spawn(|| {
+                while taken.load(SeqCst) == 0 {
+                    thread::yield_now();
+                }
+                // The lock may be nobody's between the owner's last look and its end.
+                let result = futex(&word, LOCK_PI, 0, ptr::null());
+                let own = word.load(SeqCst) & TID == libc::gettid() as u32;
+                if result == 0 {
+                    println!("of the dead: {own} {}", held(&word));
+                    futex(&word, UNLOCK_PI, 0, ptr::null());
+                } else {
+                    println!("of the dead: true this thread, died");
+                }
+            });
+            owner.join().unwrap();
+            heir.join().unwrap();
+        });
+    }
+}
+
+/// A lock in a robust list, with the list's links.
+#[repr(C)]
+struct Entry {
+    next: AtomicUsize,
+    word: AtomicU32,
+}
+
+/// `struct robust_list_head`.
+#[repr(C)]
+struct Head {
+    first: AtomicUsize,
+    offset: usize,
+    pending: AtomicUsize,
+}
+
+pub unsafe fn robust() {
+    unsafe {
+        let entry = Entry {
+            next: AtomicUsize::new(0),
+            word: AtomicU32::new(0),
+        };
+        let head = Head {
+            first: AtomicUsize::new(0),
+            offset: std::mem::offset_of!(Entry, word),
+            pending: AtomicUsize::new(0),
+        };
+        let (head_at, entry_at) = ((&raw const head) as usize, (&raw const entry) as usize);
+        for (what, mark) in [("a robust futex", 0), ("a robust lock", 1)] {
+            entry.word.store(0, SeqCst);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    entry.next.store(head_at, SeqCst);
+                    head.first.store(entry_at | mark, SeqCst);
+                    let size = size_of::<Head>();
+                    libc::syscall(libc::SYS_set_robust_list, head_at, size);
+                    let (mut list, mut len) = (0usize, 0usize);
+                    libc::syscall(libc::SYS_get_robust_list, 0, &mut list, &mut len);
+                    println!("the list: {} {len}", list == head_at);
+                    entry.word.store(libc::gettid() as u32, SeqCst);
+                });
+            });
+            // The thread is joined before the kernel has let go of it.
+            while entry.word.load(SeqCst) & OWNER_DIED == 0 {
+                thread::yield_now();
+            }
+            println!("{what} of the dead: {}", held(&entry.word));
+        }
+        tell("taken", futex(&entry.word, LOCK_PI, 0, ptr::null()));
+        println!("has it: {}", held(&entry.word));
+        tell(
+            "odd size",
+            libc::syscall(libc::SYS_set_robust_list, head_at, 8),
+        );
+        let list = libc::syscall(libc::SYS_get_robust_list, 0x3f_ffff, ptr::null::<u8>(), 0);
+        tell("the list of nobody", list);
+    }
+}
