@@ -5,39 +5,31 @@ use super::super::file::{File, FileOps, OpenFlags, Record, Whence};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::seq_file::{self, Content, Text};
 use super::parse;
-use super::subject::{self, Subject, Task};
+use super::subject::{self, ProcInode, Subject};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::put;
-use crate::task::current;
 use alloc::sync::Arc;
 use linux_raw_sys::general::O_CLOEXEC;
 
 /// The directory of the descriptors: of links to the files, or of what is known of them.
 pub struct Directory {
-    who: Task,
-    device: u64,
-    inode: u64,
+    own: ProcInode,
     infos: bool,
 }
 
 impl Directory {
-    /// The directory for `who`.
-    pub fn new(who: Task, device: u64, inode: u64, infos: bool) -> Self {
-        Directory {
-            who,
-            device,
-            inode,
-            infos,
-        }
+    /// The directory with the inode `own`.
+    pub fn new(own: ProcInode, infos: bool) -> Self {
+        Directory { own, infos }
     }
 
     /// The process whose descriptors they are; their details are for those who may look into it.
     fn subject(&self) -> Result<Subject> {
         if self.infos {
-            self.who.find_open()
+            self.own.who.find_open()
         } else {
-            self.who.find()
+            self.own.who.find()
         }
     }
 
@@ -57,13 +49,12 @@ impl Inode for Directory {
 
     fn attr(&self) -> Attr {
         let permissions = if self.infos { 0o555 } else { 0o500 };
-        let owner = self.who.owner(Kind::Directory, permissions);
-        seq_file::attr(self.device, self.inode, Kind::Directory, permissions, owner)
+        self.own.attr(Kind::Directory, permissions)
     }
 
     /// A process finds its own descriptors, whatever the owner of its files.
     fn permits(&self) -> bool {
-        self.who.pid == current().process_id()
+        self.own.is_own()
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
@@ -81,18 +72,12 @@ impl Inode for Directory {
             .files()?
             .get(fd)
             .map_err(|_| Errno::ENOENT)?;
-        let inode = seq_file::number(self.inode, name);
-        seq_file::dentry(
-            here,
-            name,
-            Descriptor {
-                who: self.who,
-                fd,
-                device: self.device,
-                inode,
-                kind: self.member_kind(),
-            },
-        )
+        let descriptor = Descriptor {
+            own: self.own.member(name),
+            fd,
+            kind: self.member_kind(),
+        };
+        seq_file::dentry(here, name, descriptor)
     }
 }
 
@@ -112,13 +97,8 @@ impl FileOps for Directory {
         let mut from = (position as usize).saturating_sub(2);
         while let Some(fd) = files.next(from) {
             let name = try_format(format_args!("{fd}"))?;
-            let inode = seq_file::number(self.inode, name.as_bytes());
-            if !emit(Record {
-                inode,
-                kind: self.member_kind(),
-                name: name.as_bytes(),
-                next: fd as u64 + 3,
-            }) {
+            let (kind, next) = (self.member_kind(), fd as u64 + 3);
+            if !self.own.emit(emit, kind, name.as_bytes(), next) {
                 break;
             }
             from = fd + 1;
@@ -130,16 +110,15 @@ impl FileOps for Directory {
 /// One descriptor.
 #[derive(Clone, Copy)]
 struct Descriptor {
-    who: Task,
+    own: ProcInode,
     fd: i32,
-    device: u64,
-    inode: u64,
     kind: Kind,
 }
 
 impl Descriptor {
     fn file(&self) -> Result<Arc<File>> {
-        self.who
+        self.own
+            .who
             .find()?
             .files()?
             .get(self.fd)
@@ -163,10 +142,9 @@ impl Inode for Descriptor {
             }
             _ => 0o444,
         };
-        let owner = self.who.owner(self.kind, permissions);
         Attr {
             size: 64,
-            ..seq_file::attr(self.device, self.inode, self.kind, permissions, owner)
+            ..self.own.attr(self.kind, permissions)
         }
     }
 
@@ -177,7 +155,7 @@ impl Inode for Descriptor {
     fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match self.kind {
             Kind::Regular => {
-                self.who.find_open()?;
+                self.own.who.find_open()?;
                 seq_file::open(*self)
             }
             _ => Err(Errno::ELOOP),
@@ -187,7 +165,7 @@ impl Inode for Descriptor {
     fn link(&self) -> Result<Link> {
         match self.kind {
             Kind::Symlink => {
-                self.who.find_open()?;
+                self.own.who.find_open()?;
                 Ok(Link::Jump(self.file()?.path().clone()))
             }
             _ => Err(Errno::EINVAL),
@@ -200,6 +178,7 @@ impl Content for Descriptor {
         let file = self.file()?;
         let position = file.seek(0, Whence::Current).unwrap_or(0);
         let close = self
+            .own
             .who
             .find()?
             .files()?

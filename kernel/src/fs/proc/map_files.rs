@@ -4,12 +4,12 @@ use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::seq_file;
-use super::subject::{self, Task};
+use super::subject::{self, ProcInode};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_format;
 use crate::mm::vma::{Source, Vma};
-use crate::task::{can, current};
+use crate::task::can;
 use alloc::sync::Arc;
 use core::any::Any;
 use core::ops::Range;
@@ -18,18 +18,7 @@ use linux_raw_sys::general::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN};
 const PERMISSIONS: u32 = 0o500;
 
 /// The directory: a link for each VMA that shows a file, by its addresses.
-pub struct Directory {
-    who: Task,
-    device: u64,
-    inode: u64,
-}
-
-impl Directory {
-    /// The directory for `who`.
-    pub fn new(who: Task, device: u64, inode: u64) -> Self {
-        Directory { who, device, inode }
-    }
-}
+pub struct Directory(pub ProcInode);
 
 /// The file that a VMA shows.
 fn file(vma: &Vma) -> Option<Arc<File>> {
@@ -61,13 +50,12 @@ impl Inode for Directory {
     }
 
     fn attr(&self) -> Attr {
-        let owner = self.who.owner(Kind::Directory, PERMISSIONS);
-        seq_file::attr(self.device, self.inode, Kind::Directory, PERMISSIONS, owner)
+        self.0.attr(Kind::Directory, PERMISSIONS)
     }
 
     /// A process finds its own files, whatever the owner of the directory.
     fn permits(&self) -> bool {
-        self.who.pid == current().process_id()
+        self.0.is_own()
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
@@ -80,14 +68,8 @@ impl Inode for Directory {
 
     fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         let range = range(name).ok_or(Errno::ENOENT)?;
-        let inode = seq_file::number(self.inode, name);
-        let (who, device) = (self.who, self.device);
-        let link = Mapped {
-            who,
-            range,
-            device,
-            inode,
-        };
+        let own = self.0.member(name);
+        let link = Mapped { own, range };
         link.file()?;
         seq_file::dentry(here, name, link)
     }
@@ -100,7 +82,7 @@ impl FileOps for Directory {
         position: u64,
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
-        let subject = self.who.find_open()?;
+        let subject = self.0.who.find_open()?;
         if !seq_file::dots(file.dentry(), position, emit) {
             return Ok(());
         }
@@ -116,12 +98,8 @@ impl FileOps for Directory {
                 continue;
             }
             let name = try_format(format_args!("{:x}-{:x}", vma.start, vma.end))?;
-            if !emit(Record {
-                inode: seq_file::number(self.inode, name.as_bytes()),
-                kind: Kind::Symlink,
-                name: name.as_bytes(),
-                next: (vma.end / PAGE_SIZE) as u64 + 2,
-            }) {
+            let next = (vma.end / PAGE_SIZE) as u64 + 2;
+            if !self.0.emit(emit, Kind::Symlink, name.as_bytes(), next) {
                 break;
             }
         }
@@ -131,15 +109,13 @@ impl FileOps for Directory {
 
 /// A link to a file that is mapped.
 struct Mapped {
-    who: Task,
+    own: ProcInode,
     range: Range<usize>,
-    device: u64,
-    inode: u64,
 }
 
 impl Mapped {
     fn file(&self) -> Result<Arc<File>> {
-        let space = self.who.find_open()?.space().ok_or(Errno::ENOENT)?;
+        let space = self.own.who.find_open()?.space().ok_or(Errno::ENOENT)?;
         let vma = space.vma_after(self.range.start);
         let vma = vma.filter(|vma| vma.range() == self.range);
         vma.as_ref().and_then(file).ok_or(Errno::ENOENT)
@@ -156,10 +132,9 @@ impl Inode for Mapped {
         let flags = self.file().map(|file| file.flags()).unwrap_or_default();
         let right = |has: bool, bit: u32| if has { bit } else { 0 };
         let permissions = right(flags.readable(), 0o400) | right(flags.writable(), 0o200);
-        let owner = self.who.owner(Kind::Symlink, permissions);
         Attr {
             size: 64,
-            ..seq_file::attr(self.device, self.inode, Kind::Symlink, permissions, owner)
+            ..self.own.attr(Kind::Symlink, permissions)
         }
     }
 

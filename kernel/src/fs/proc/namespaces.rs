@@ -6,7 +6,7 @@ use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
 use super::super::path::Path;
 use super::super::seq_file;
-use super::subject::{self, Task};
+use super::subject::{self, ProcInode};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{try_arc, try_format};
 use crate::mm::user::UserPtr;
@@ -111,21 +111,7 @@ pub fn of(file: &File) -> Option<&'static Namespace> {
 }
 
 /// The directory of the links.
-pub struct Directory {
-    who: Task,
-    device: u64,
-    inode: u64,
-}
-
-/// Its permissions.
-const PERMISSIONS: u32 = 0o511;
-
-impl Directory {
-    /// The directory for `who`.
-    pub fn new(who: Task, device: u64, inode: u64) -> Self {
-        Directory { who, device, inode }
-    }
-}
+pub struct Directory(pub ProcInode);
 
 impl Inode for Directory {
     fn kind(&self) -> Kind {
@@ -133,8 +119,7 @@ impl Inode for Directory {
     }
 
     fn attr(&self) -> Attr {
-        let owner = self.who.owner(Kind::Directory, PERMISSIONS);
-        seq_file::attr(self.device, self.inode, Kind::Directory, PERMISSIONS, owner)
+        self.0.attr(Kind::Directory, 0o511)
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
@@ -146,17 +131,11 @@ impl Inode for Directory {
     }
 
     fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
-        self.who.find().map_err(|_| Errno::ENOENT)?;
+        self.0.who.find().map_err(|_| Errno::ENOENT)?;
         let found = MEMBERS.iter().find(|(known, _)| known.as_bytes() == name);
         let (_, namespace) = found.ok_or(Errno::ENOENT)?;
-        let (who, device) = (self.who, self.device);
-        let inode = seq_file::number(self.inode, name);
-        let link = Member {
-            who,
-            namespace,
-            device,
-            inode,
-        };
+        let own = self.0.member(name);
+        let link = Member { own, namespace };
         seq_file::dentry(here, name, link)
     }
 }
@@ -168,18 +147,14 @@ impl FileOps for Directory {
         position: u64,
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
-        self.who.find().map_err(|_| Errno::ENOENT)?;
+        self.0.who.find().map_err(|_| Errno::ENOENT)?;
         if !seq_file::dots(file.dentry(), position, emit) {
             return Ok(());
         }
         let rest = (position as usize).saturating_sub(2);
         for (at, (name, _)) in MEMBERS.iter().enumerate().skip(rest) {
-            if !emit(Record {
-                inode: seq_file::number(self.inode, name.as_bytes()),
-                kind: Kind::Symlink,
-                name: name.as_bytes(),
-                next: at as u64 + 3,
-            }) {
+            let next = at as u64 + 3;
+            if !self.0.emit(emit, Kind::Symlink, name.as_bytes(), next) {
                 break;
             }
         }
@@ -189,10 +164,8 @@ impl FileOps for Directory {
 
 /// A link to a namespace.
 struct Member {
-    who: Task,
+    own: ProcInode,
     namespace: &'static Namespace,
-    device: u64,
-    inode: u64,
 }
 
 impl Inode for Member {
@@ -201,8 +174,7 @@ impl Inode for Member {
     }
 
     fn attr(&self) -> Attr {
-        let owner = self.who.owner(Kind::Symlink, 0o777);
-        seq_file::attr(self.device, self.inode, Kind::Symlink, 0o777, owner)
+        self.own.attr(Kind::Symlink, 0o777)
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
@@ -214,7 +186,7 @@ impl Inode for Member {
     }
 
     fn link(&self) -> Result<Link> {
-        let subject = self.who.find_open()?;
+        let subject = self.own.who.find_open()?;
         // A process that has ended is in none.
         subject.thread.ok_or(Errno::ENOENT)?;
         Ok(Link::Jump(self.namespace.path()?))

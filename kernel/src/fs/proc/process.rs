@@ -7,7 +7,7 @@ use super::super::mount;
 use super::super::path::Path;
 use super::super::seq_file::{self, Content, Text};
 use super::super::seq_records;
-use super::subject::{self, Subject, Task};
+use super::subject::{self, ProcInode, Subject, Task};
 use super::{
     Options, control, fds, map_files, mem, memory, namespaces, pagemap, parse, status, wchan,
 };
@@ -189,24 +189,27 @@ pub fn number(who: Task) -> u64 {
 
 /// The directory of a process or thread.
 pub struct Directory {
-    who: Task,
-    device: u64,
+    own: ProcInode,
     options: Arc<Options>,
 }
 
 impl Directory {
     /// The directory of `who`.
     pub fn new(who: Task, device: u64, options: Arc<Options>) -> Self {
+        let number = number(who);
         Directory {
-            who,
-            device,
+            own: ProcInode {
+                who,
+                device,
+                number,
+            },
             options,
         }
     }
 
     /// EPERM where the mount's options keep the caller out.
     fn enter(&self) -> Result<()> {
-        if self.options.admits(&self.who.find()?) {
+        if self.options.admits(&self.own.who.find()?) {
             Ok(())
         } else {
             Err(Errno::EPERM)
@@ -215,12 +218,12 @@ impl Directory {
 
     /// The process; ESRCH when it is gone.
     pub fn process(&self) -> Result<Arc<Process>> {
-        Ok(self.who.find()?.process)
+        Ok(self.own.who.find()?.process)
     }
 
     /// Members that this directory has.
     fn members(&self) -> impl Iterator<Item = &'static (&'static str, Member)> {
-        let whole = self.who.tid.is_none();
+        let whole = self.own.who.tid.is_none();
         MEMBERS
             .iter()
             .filter(move |(name, _)| whole || !OF_PROCESSES.contains(name))
@@ -233,8 +236,7 @@ impl Inode for Directory {
     }
 
     fn attr(&self) -> Attr {
-        let owner = self.who.owner(Kind::Directory, 0o555);
-        seq_file::attr(self.device, number(self.who), Kind::Directory, 0o555, owner)
+        self.own.attr(Kind::Directory, 0o555)
     }
 
     /// It is immutable, as its attributes are.
@@ -253,41 +255,17 @@ impl Inode for Directory {
             .members()
             .find(|(known, _)| known.as_bytes() == name)
             .ok_or(Errno::ENOENT)?;
-        let inode = seq_file::number(number(self.who), name);
-        let (who, device) = (self.who, self.device);
+        let own = self.own.member(name);
         match *member {
-            Member::Descriptors => {
-                seq_file::dentry(here, name, fds::Directory::new(who, device, inode, false))
-            }
-            Member::DescriptorInfos => {
-                seq_file::dentry(here, name, fds::Directory::new(who, device, inode, true))
-            }
-            Member::MappedFiles => {
-                seq_file::dentry(here, name, map_files::Directory::new(who, device, inode))
-            }
-            Member::Namespaces => {
-                seq_file::dentry(here, name, namespaces::Directory::new(who, device, inode))
-            }
+            Member::Descriptors => seq_file::dentry(here, name, fds::Directory::new(own, false)),
+            Member::DescriptorInfos => seq_file::dentry(here, name, fds::Directory::new(own, true)),
+            Member::MappedFiles => seq_file::dentry(here, name, map_files::Directory(own)),
+            Member::Namespaces => seq_file::dentry(here, name, namespaces::Directory(own)),
             Member::Threads => {
                 let options = self.options.clone();
-                let threads = Threads {
-                    who,
-                    device,
-                    inode,
-                    options,
-                };
-                seq_file::dentry(here, name, threads)
+                seq_file::dentry(here, name, Threads { own, options })
             }
-            member => seq_file::dentry(
-                here,
-                name,
-                Leaf {
-                    who,
-                    member,
-                    device,
-                    inode,
-                },
-            ),
+            member => seq_file::dentry(here, name, Leaf { own, member }),
         }
     }
 }
@@ -299,7 +277,7 @@ impl FileOps for Directory {
         position: u64,
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
-        self.who.find().map_err(|_| Errno::ENOENT)?;
+        self.own.who.find().map_err(|_| Errno::ENOENT)?;
         if !seq_file::dots(file.dentry(), position, emit) {
             return Ok(());
         }
@@ -308,13 +286,8 @@ impl FileOps for Directory {
             .enumerate()
             .skip((position as usize).saturating_sub(2))
         {
-            let inode = seq_file::number(number(self.who), name.as_bytes());
-            if !emit(Record {
-                inode,
-                kind: member.kind(),
-                name: name.as_bytes(),
-                next: at as u64 + 3,
-            }) {
+            let (kind, next) = (member.kind(), at as u64 + 3);
+            if !self.own.emit(emit, kind, name.as_bytes(), next) {
                 break;
             }
         }
@@ -325,22 +298,20 @@ impl FileOps for Directory {
 /// A file or link in the directory.
 #[derive(Clone, Copy)]
 struct Leaf {
-    who: Task,
+    own: ProcInode,
     member: Member,
-    device: u64,
-    inode: u64,
 }
 
 impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
         match self.member {
             Text_(write) | Setting(write, _) | OpenSetting(write, _) => {
-                write(&self.who.find()?, text)
+                write(&self.own.who.find()?, text)
             }
-            Traced(write) => self.who.find()?.look(|subject| write(subject, text)),
+            Traced(write) => self.own.who.find()?.look(|subject| write(subject, text)),
             // By now it may be another's program.
             Private(write) => {
-                let subject = self.who.find()?;
+                let subject = self.own.who.find()?;
                 let _held = subject.process.hold_program()?;
                 if !subject.may_look() {
                     return Err(Errno::EACCES);
@@ -354,7 +325,7 @@ impl Content for Leaf {
     fn accept(&self, bytes: &[u8]) -> Result<()> {
         match self.member {
             Setting(_, accept) | OpenSetting(_, accept) | Command(accept) => {
-                accept(&self.who.find()?, bytes)
+                accept(&self.own.who.find()?, bytes)
             }
             _ => Err(Errno::EACCES),
         }
@@ -368,8 +339,7 @@ impl Inode for Leaf {
 
     fn attr(&self) -> Attr {
         let (kind, permissions) = (self.kind(), self.member.permissions());
-        let owner = self.who.owner(kind, permissions);
-        seq_file::attr(self.device, self.inode, kind, permissions, owner)
+        self.own.attr(kind, permissions)
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
@@ -381,7 +351,7 @@ impl Inode for Leaf {
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
-        let subject = self.who.find()?;
+        let subject = self.own.who.find()?;
         match self.member {
             Private(_) if !subject.may_look() => Err(Errno::EACCES),
             OfMemory(show, permissions) => {
@@ -397,7 +367,7 @@ impl Inode for Leaf {
                 let space = subject.open_memory()?.unwrap_or_default();
                 seq_records::open(memory::Areas::new(space, show))
             }
-            Member::Stack => seq_file::open(wchan::Stack::new(self.who)),
+            Member::Stack => seq_file::open(wchan::Stack::new(self.own.who)),
             Member::Memory => mem::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
             Member::Pages => pagemap::open(subject.open_memory()?.ok_or(Errno::ESRCH)?),
             _ => seq_file::open(*self),
@@ -408,7 +378,7 @@ impl Inode for Leaf {
         match self.member {
             Link_(target) => {
                 // A process that has ended has none of them.
-                let dentry = target(&self.who.find_open()?).map_err(|_| Errno::ENOENT)?;
+                let dentry = target(&self.own.who.find_open()?).map_err(|_| Errno::ENOENT)?;
                 Ok(Link::Jump(dentry))
             }
             _ => Err(Errno::EINVAL),
@@ -418,9 +388,7 @@ impl Inode for Leaf {
 
 /// The directory of a process's threads.
 struct Threads {
-    who: Task,
-    device: u64,
-    inode: u64,
+    own: ProcInode,
     options: Arc<Options>,
 }
 
@@ -431,9 +399,8 @@ impl Inode for Threads {
 
     fn attr(&self) -> Attr {
         let threads = |subject: Subject| subject.process.threads().len() as u32;
-        let links = 2 + self.who.find().map_or(0, threads);
-        let owner = self.who.owner(Kind::Directory, 0o555);
-        let attr = seq_file::attr(self.device, self.inode, Kind::Directory, 0o555, owner);
+        let links = 2 + self.own.who.find().map_or(0, threads);
+        let attr = self.own.attr(Kind::Directory, 0o555);
         Attr { links, ..attr }
     }
 
@@ -449,10 +416,10 @@ impl Inode for Threads {
         let tid = parse(name).ok_or(Errno::ENOENT)?;
         let who = Task {
             tid: Some(tid),
-            ..self.who
+            ..self.own.who
         };
         who.find().map_err(|_| Errno::ENOENT)?;
-        let directory = Directory::new(who, self.device, self.options.clone());
+        let directory = Directory::new(who, self.own.device, self.options.clone());
         seq_file::dentry(here, name, directory)
     }
 }
@@ -464,7 +431,7 @@ impl FileOps for Threads {
         position: u64,
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
-        let process = self.who.find()?.process;
+        let process = self.own.who.find()?.process;
         if !seq_file::dots(file.dentry(), position, emit) {
             return Ok(());
         }
@@ -482,7 +449,7 @@ impl FileOps for Threads {
                 try_format(format_args!("{tid}"))?,
                 number(Task {
                     tid: Some(tid),
-                    ..self.who
+                    ..self.own.who
                 }),
             );
             if !emit(Record {

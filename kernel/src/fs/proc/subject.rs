@@ -1,13 +1,15 @@
 //! The process or thread that a directory of procfs is of.
 
-use super::super::inode::{Kind, SetAttr};
+use super::super::file::Record;
+use super::super::inode::{Attr, Kind, SetAttr};
+use super::super::seq_file;
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::task::credentials::Credentials;
 use crate::task::ptrace_access::{self, By};
 use crate::task::rusage::{Times, Usage};
 use crate::task::sched::state;
-use crate::task::{Process, Thread, pid_table};
+use crate::task::{Process, Thread, current, pid_table};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -80,6 +82,52 @@ impl Task {
     pub fn owner(self, kind: Kind, permissions: u32) -> (u32, u32) {
         let owner = |subject: Subject| subject.owner(kind, permissions);
         self.find().map_or((0, 0), owner)
+    }
+}
+
+/// An inode of procfs that belongs to a process or thread.
+#[derive(Clone, Copy)]
+pub struct ProcInode {
+    /// The process or thread.
+    pub who: Task,
+    /// The device of the file system.
+    pub device: u64,
+    /// The inode's number.
+    pub number: u64,
+}
+
+impl ProcInode {
+    /// The attributes of an inode of this kind with these permissions.
+    pub fn attr(&self, kind: Kind, permissions: u32) -> Attr {
+        let owner = self.who.owner(kind, permissions);
+        seq_file::attr(self.device, self.number, kind, permissions, owner)
+    }
+
+    /// The inode called `name` in this directory.
+    pub fn member(&self, name: &[u8]) -> Self {
+        let number = seq_file::number(self.number, name);
+        ProcInode { number, ..*self }
+    }
+
+    /// Hands the record of the member called `name` to `emit`; false if that takes no more.
+    pub fn emit(
+        &self,
+        emit: &mut dyn FnMut(Record) -> bool,
+        kind: Kind,
+        name: &[u8],
+        next: u64,
+    ) -> bool {
+        emit(Record {
+            inode: self.member(name).number,
+            kind,
+            name,
+            next,
+        })
+    }
+
+    /// Whether it belongs to the caller's process.
+    pub fn is_own(&self) -> bool {
+        self.who.pid == current().process_id()
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a socket of datagrams has received: messages, errors, and whether it receives and sends at
 //! all.
 
-use super::errors::{Errors, Report, Sent};
+use super::errors::{Errors, IP_RECVERR, IPV6_RECVERR, Report, Sent};
+use super::options::{IP, IPV6, Options};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
@@ -76,9 +77,13 @@ impl Mailbox {
         self.inbox.held() + self.errors.held()
     }
 
-    /// Clears the queue of errors.
-    pub fn clear_error_queue(&self) {
-        self.errors.clear();
+    /// An option of the socket was set: without IP_RECVERR there is no queue of errors.
+    pub fn option_set(&self, options: &Options, level: u32, name: u32) {
+        if matches!((level, name), (IP, IP_RECVERR) | (IPV6, IPV6_RECVERR))
+            && !options.is_on(level, name)
+        {
+            self.errors.clear();
+        }
     }
 
     /// The error that a send or receive has to report first; EPIPE after SHUT_WR.

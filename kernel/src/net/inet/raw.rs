@@ -486,11 +486,7 @@ impl Socket for Raw {
         }
         let (base, place) = (&self.base, &self.place);
         self.options.set(base, place, level, name, value)?;
-        if matches!((level, name), (IP, IP_RECVERR) | (IPV6, IPV6_RECVERR))
-            && !self.options.is_on(level, name)
-        {
-            self.mail.clear_error_queue();
-        }
+        self.mail.option_set(&self.options, level, name);
         Ok(())
     }
 

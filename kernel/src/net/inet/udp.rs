@@ -521,11 +521,7 @@ impl Socket for Udp {
     fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
         let (base, place) = (&self.base, &self.place);
         self.options.set(base, place, level, name, value)?;
-        if matches!((level, name), (IP, IP_RECVERR) | (IPV6, IPV6_RECVERR))
-            && !self.options.is_on(level, name)
-        {
-            self.mail.clear_error_queue();
-        }
+        self.mail.option_set(&self.options, level, name);
         if (level, name) == (UDP, CORK) && self.options.value(UDP, CORK) == 0 {
             let begun = self.begun.lock_killable()?.take();
             self.finish(begun)?;
