@@ -36,3 +36,23 @@ pub const GUARD_PROPERTY: Option<(u32, u32)> = None;
 pub fn set_enabled_keys(_which: usize, _enabled: usize) -> Result<usize> {
     Err(Errno::EINVAL)
 }
+
+/// Whether the heap of `brk` may be executed where all that can be read may (READ_IMPLIES_EXEC).
+pub const HEAP_MAY_EXECUTE: bool = false;
+/// Whether a program's addresses have a byte that the CPU passes over.
+pub const ADDRESS_TAGS: bool = false;
+/// The bits of a personality that no program begins with.
+pub const LOST_PERSONALITY: u32 = 0;
+
+/// Bytes of the vectors that a program finds, where it may ask for others: it may not.
+pub fn default_vector_length() -> Option<usize> {
+    None
+}
+
+/// Sets that.
+///
+/// # Errors
+/// EINVAL.
+pub fn set_default_vector_length(_length: i32) -> Result<()> {
+    Err(Errno::EINVAL)
+}

@@ -73,26 +73,6 @@ pub const CLOCK_SOURCE: &str = "host";
 pub const UTS_MACHINE: &str = "host";
 /// The same as a 32-bit Linux reports it: there are no 32-bit programs.
 pub const UTS_MACHINE_32: &str = UTS_MACHINE;
-/// Whether the heap of `brk` may be executed where all that can be read may (READ_IMPLIES_EXEC).
-pub const HEAP_MAY_EXECUTE: bool = false;
-
-/// Bytes of the vectors that a program finds, where it may ask for others: it may not.
-pub fn default_vector_length() -> Option<usize> {
-    None
-}
-
-/// Sets that.
-///
-/// # Errors
-/// EINVAL.
-pub fn set_default_vector_length(_length: i32) -> crate::errno::Result<()> {
-    Err(crate::errno::Errno::EINVAL)
-}
-
-/// Whether a program's addresses have a byte that the CPU passes over.
-pub const ADDRESS_TAGS: bool = false;
-/// What of a personality no program begins with.
-pub const LOST_PERSONALITY: u32 = 0;
 
 /// The first address above those of programs.
 pub const fn user_end() -> usize {

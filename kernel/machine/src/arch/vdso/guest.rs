@@ -20,6 +20,11 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
 
 const SECOND: u64 = 1_000_000_000;
 
+/// System calls (`include/uapi/asm-generic/unistd.h`).
+const CLOCK_GETTIME: usize = 113;
+const CLOCK_GETRES: usize = 114;
+const GETTIMEOFDAY: usize = 169;
+
 /// Clocks that count from the time of day: CLOCK_REALTIME and its coarse kin.
 const REAL: [i32; 2] = [0, 5];
 /// Clocks that count from boot: CLOCK_MONOTONIC, its raw and coarse kin, CLOCK_BOOTTIME.
@@ -32,10 +37,6 @@ const COARSE_RESOLUTION: i64 = 4_000_000;
 #[cfg(target_arch = "aarch64")]
 mod machine {
     use super::*;
-
-    pub const CLOCK_GETTIME: usize = 113;
-    pub const CLOCK_GETRES: usize = 114;
-    pub const GETTIMEOFDAY: usize = 169;
 
     pub fn counter() -> u64 {
         let ticks;
@@ -96,10 +97,6 @@ mod machine {
 #[cfg(target_arch = "riscv64")]
 mod machine {
     use super::*;
-
-    pub const CLOCK_GETTIME: usize = 113;
-    pub const CLOCK_GETRES: usize = 114;
-    pub const GETTIMEOFDAY: usize = 169;
 
     pub fn counter() -> u64 {
         let ticks;
@@ -184,7 +181,7 @@ fn nanoseconds(real: bool) -> u64 {
 pub unsafe extern "C" fn clock_gettime(clock: i32, time: *mut [i64; 2]) -> i32 {
     let real = REAL.contains(&clock);
     if !real && !SINCE_BOOT.contains(&clock) {
-        return machine::call(machine::CLOCK_GETTIME, clock as isize as usize, time as usize);
+        return machine::call(CLOCK_GETTIME, clock as isize as usize, time as usize);
     }
     let ns = nanoseconds(real);
     // SAFETY: the program's own memory, by its own pointer: a bad one is its own fault.
@@ -201,7 +198,7 @@ pub unsafe extern "C" fn clock_gettime(clock: i32, time: *mut [i64; 2]) -> i32 {
 #[cfg_attr(target_arch = "riscv64", unsafe(export_name = "__vdso_gettimeofday"))]
 pub unsafe extern "C" fn gettimeofday(time: *mut [i64; 2], zone: *mut [i32; 2]) -> i32 {
     if !zone.is_null() {
-        return machine::call(machine::GETTIMEOFDAY, time as usize, zone as usize);
+        return machine::call(GETTIMEOFDAY, time as usize, zone as usize);
     }
     if !time.is_null() {
         let us = nanoseconds(true) / 1000;
@@ -220,7 +217,7 @@ pub unsafe extern "C" fn gettimeofday(time: *mut [i64; 2], zone: *mut [i32; 2]) 
 #[cfg_attr(target_arch = "riscv64", unsafe(export_name = "__vdso_clock_getres"))]
 pub unsafe extern "C" fn clock_getres(clock: i32, resolution: *mut [i64; 2]) -> i32 {
     if !REAL.contains(&clock) && !SINCE_BOOT.contains(&clock) {
-        return machine::call(machine::CLOCK_GETRES, clock as isize as usize, resolution as usize);
+        return machine::call(CLOCK_GETRES, clock as isize as usize, resolution as usize);
     }
     if !resolution.is_null() {
         let ns = if COARSE.contains(&clock) { COARSE_RESOLUTION } else { 1 };
