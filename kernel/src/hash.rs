@@ -1,5 +1,5 @@
-//! Hash tables. Their hash is keyed: programs choose names and numbers, and shall not choose who
-//! shares a bucket.
+//! Hash tables. Their hash is keyed: programs choose names and numbers, and shall not choose
+//! which of them share a bucket.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};

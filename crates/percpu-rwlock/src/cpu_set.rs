@@ -12,8 +12,8 @@ impl<const WORDS: usize> CpuSet<WORDS> {
         CpuSet(array!(AtomicU64::new(0)))
     }
 
-    /// Adds a CPU. What it does after a full fence is seen by whoever does not find it here after
-    /// another.
+    /// Adds a CPU. What it does after a full fence is seen by a CPU that does not find it here
+    /// after another fence.
     pub fn insert(&self, cpu: usize) {
         self.0[cpu / CPUS_PER_WORD].fetch_or(1 << (cpu % CPUS_PER_WORD), Relaxed);
     }

@@ -43,7 +43,7 @@ pub struct File {
     path: Path,
     ops: Arc<dyn FileOps>,
     flags: AtomicU32,
-    /// As whom it was opened.
+    /// The credentials of its opener.
     opener: Arc<Credentials>,
     stream: bool,
     position: SleepMutex<u64>,
@@ -139,7 +139,7 @@ impl File {
         &self.path
     }
 
-    /// Whether the calling thread opened it, and acts as the same since.
+    /// Whether the calling thread still has the credentials that opened it.
     pub fn is_openers(&self) -> bool {
         task::current().with_credentials(|who| core::ptr::eq(who, &*self.opener))
     }
@@ -417,7 +417,7 @@ impl File {
     }
 }
 
-/// The same for what is mounted so, and is no directory.
+/// The same for a file other than a directory, on a mount with the flags `mounted`.
 pub fn access_time(mounted: u32, accessed: Time, modified: Time) -> Option<Time> {
     const DAY: i64 = 24 * 60 * 60;
     if mounted & (MS_RDONLY | MS_NOATIME) != 0 {

@@ -18,7 +18,7 @@ impl OpenFlags {
     const EXECUTES: u32 = 1 << 30;
     /// The kernel's own: nobody was notified that it was opened, nor will be of its end.
     pub(super) const UNREPORTED: u32 = 1 << 29;
-    /// The kernel's own: the file was moved, to end elsewhere, and its position is where it was.
+    /// The kernel's own: the file was moved, to end elsewhere; its position holds its old address.
     pub(super) const MOVED: u32 = 1 << 28;
 
     /// To run a program.
@@ -56,7 +56,7 @@ impl OpenFlags {
         matches!(self.0 & O_ACCMODE, O_WRONLY | O_RDWR) && !self.has(O_PATH)
     }
 
-    /// What the file is open for; none where that is its name alone.
+    /// What the file is open for; none for O_PATH.
     pub(super) fn claim(self) -> Option<Claim> {
         if self.writable() {
             Some(Claim::Write)

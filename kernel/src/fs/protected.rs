@@ -10,8 +10,8 @@ use crate::task::current;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::general::{S_ISGID, S_ISUID, S_ISVTX, S_IWGRP, S_IWOTH, S_IXGRP};
 
-/// Hard links are made by the file's owner, or one who may read and write it and does not gain a
-/// program's rights.
+/// Hard links are made by the file's owner, or a user that may read and write it and does not gain
+/// a program's rights.
 pub static HARD_LINKS: AtomicUsize = AtomicUsize::new(1);
 /// Symbolic links in a sticky folder of everybody's are followed by their owner, or where they are
 /// the folder's owner's.

@@ -250,8 +250,8 @@ impl Machine {
         shared.report_ends(|line| self.routes.of_line(line).any(|gsi| table.is_resampled(gsi)));
     }
 
-    /// The guest ended a shared interrupt: the lines that are asked for again fall, and whoever set
-    /// them is notified, under no lock.
+    /// The guest ended a shared interrupt: the lines that are asked for again fall, and their
+    /// eventfds are signalled, under no lock.
     pub fn ended(&self, number: u32) {
         for gsi in self.routes.of_line(number) {
             let next = |key| {

@@ -450,8 +450,8 @@ impl Vcpu {
             self.presence.leave();
             return Exit::Again;
         }
-        // Published when the first virtual CPU ran. Read while this one is seen to run: whoever
-        // publishes another has all of them leave first.
+        // Published when the first virtual CPU ran. Read while this one is seen to run: before
+        // another is published, all of them leave.
         let Some(directory) = state.reader.get(&machine.directory) else {
             self.presence.leave();
             return Exit::Again;

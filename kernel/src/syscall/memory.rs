@@ -29,8 +29,8 @@ pub(super) fn pages(start: usize, len: usize) -> Result<Range<usize>> {
     }
 }
 
-/// What `call` does at an address without its tag, where one fails with `error` that has one: most
-/// calls on memory pass over it, whatever else takes tags (PR_SET_TAGGED_ADDR_CTRL).
+/// Calls `call` with `address` without its tag; `error` if it has none. Most calls on memory ignore
+/// a tag, also where others do not (PR_SET_TAGGED_ADDR_CTRL).
 #[cold]
 pub(super) fn without_tag(
     address: usize,
@@ -43,7 +43,7 @@ pub(super) fn without_tag(
     }
 }
 
-/// As `pages`, but what is no program's address is ENOMEM.
+/// As `pages`, but ENOMEM for addresses above those of programs.
 pub(super) fn pages_or_enomem(start: usize, len: usize) -> Result<Range<usize>> {
     if !start.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
@@ -68,8 +68,8 @@ pub(super) fn vmas_of(space: &AddressSpace, range: &Range<usize>) -> impl Iterat
         .take_while(move |vma| vma.start < end)
 }
 
-/// The address space of the caller, for what may wait, or stands in no program's way. Frequent
-/// calls go by [`active`].
+/// The address space of the caller, for calls that may wait or are rare. Frequent calls use
+/// [`active`].
 pub(super) fn own_space() -> Result<Arc<AddressSpace>> {
     task::current().space().ok_or(Errno::ENOMEM)
 }
@@ -81,12 +81,12 @@ fn implies_execute(rights: Rights) -> bool {
     rights.has(Rights::READ) && personality::has(personality::READ_IMPLIES_EXEC)
 }
 
-/// Whether a file's mount says that nothing there is executed.
+/// Whether the file's mount is MS_NOEXEC.
 pub(super) fn is_never_executed(file: &File) -> bool {
     file.path().mount_flags() & MS_NOEXEC != 0
 }
 
-/// The rights to new memory, of `file` where it is a file's, for a mapping with `rights`.
+/// `rights`, with that to execute where new memory, of `file` if any, implies it.
 #[inline]
 pub(super) fn implied(rights: Rights, file: Option<&File>) -> Rights {
     if implies_execute(rights) && !file.is_some_and(is_never_executed) {
@@ -96,8 +96,8 @@ pub(super) fn implied(rights: Rights, file: Option<&File>) -> Rights {
     }
 }
 
-/// `rights` with what bits of protection add that only this architecture has; none if it has not
-/// all of them. Where nothing is allowed there is nothing to add.
+/// `rights` with those that the architecture's own bits of `prot` add; none if it does not have all
+/// of these bits. They add nothing to PROT_NONE.
 #[cold]
 pub(super) fn with_specific(rights: Rights, prot: u32) -> Option<Rights> {
     let more = arch::specific_rights(prot)?;

@@ -39,8 +39,8 @@ pub fn mmap(
     map::<false>(addr, len, prot, flags, fd, offset)
 }
 
-/// mmap(2) without a file of the kind that is left: memory that may be lost, which is neither a
-/// stack nor locked.
+/// mmap(2) with MAP_DROPPABLE, the only type that is left: memory that may be lost, and is neither
+/// a stack nor locked.
 #[cold]
 fn map_droppable(addr: usize, len: usize, prot: u32, flags: u32) -> Result<usize> {
     let is_it = flags & MAP_TYPE == MAP_DROPPABLE;
@@ -75,7 +75,7 @@ fn map<const DROPPABLE: bool>(
     let mut rights = implied(Rights::from_prot(prot), file.as_deref());
     let specific = arch::specific_prot(prot);
     if specific != 0 {
-        // As on Linux, bits that nobody knows are of no meaning here.
+        // As on Linux, mmap(2) ignores unknown bits.
         rights = with_specific(rights, specific).unwrap_or(rights);
     }
     let shared = match flags & MAP_TYPE {
@@ -168,8 +168,8 @@ fn behaviour_of(flags: u32, shared: bool) -> Flags {
 /// What a file gives to map with `rights`, and what that adds to `behaviour`.
 ///
 /// # Errors
-/// EACCES, EPERM: the file, its mount or its seals do not allow it. EINVAL: a mapping of a file does
-/// not grow. ENODEV.
+/// EACCES, EPERM: the file, its mount or its seals do not allow it. EINVAL: a mapping of a file
+/// does not grow. ENODEV.
 #[inline(always)]
 fn file_mapping(
     file: &Arc<File>,

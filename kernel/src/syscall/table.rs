@@ -24,8 +24,8 @@ macro_rules! shim {
 pub(super) use shim;
 
 /// Makes `fill`, which puts handlers into a table by the numbers of their names among `$calls`,
-/// from `$first` on. `entry`: as the entry path calls them, not who has saved the whole frame
-/// already.
+/// from `$first` on. `entry`: as the entry path calls them, not a caller that has saved the whole
+/// frame already.
 macro_rules! dispatch {
     (
         $calls:path, $first:expr, $specific:expr;

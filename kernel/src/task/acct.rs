@@ -190,7 +190,7 @@ impl Accounting {
 pub(super) struct Entry {
     link: Link,
     record: Record,
-    /// Where, until it is written: who waits for that may take the file's mount away.
+    /// Where, until it is written: a waiter for that may take the file's mount away.
     accounting: Mutex<Option<Arc<Accounting>>>,
     done: AtomicBool,
     writes: WaitQueue,

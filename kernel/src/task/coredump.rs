@@ -26,8 +26,8 @@ use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, page_up};
 use crate::sync::Mutex;
 
-/// What becomes of a program that acts as somebody else than who began it (`suid_dumpable`): no
-/// file, one as of all programs, or one of root's.
+/// The core file of a program that acts as another user than began it (`suid_dumpable`): none, one
+/// as of all programs, or one of root's.
 pub static SUID_DUMPABLE: AtomicU32 = AtomicU32::new(0);
 /// The last of those (SUID_DUMP_ROOT).
 const OF_ROOT: u32 = 2;

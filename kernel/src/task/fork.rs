@@ -70,7 +70,7 @@ impl CloneRequest {
     }
 }
 
-/// Namespaces that only who may administer makes.
+/// Namespaces that only CAP_SYS_ADMIN makes.
 const PRIVILEGED: u32 =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET;
 

@@ -1,4 +1,4 @@
-//! The scheduler: on each CPU the runnable thread runs next that got least, by its weight.
+//! The scheduler: each CPU runs next the runnable thread that ran least, by its weight.
 //!
 //! A thread's virtual runtime grows as it runs, the slower the greater its weight (from its nice
 //! value). A CPU's queue holds its runnable threads in that order. A slice ends only where somebody
@@ -143,7 +143,7 @@ pub(super) fn wake_listed(thread: Arc<Thread>) -> bool {
     resume(thread, woken)
 }
 
-/// What `f` finds of a thread that is asleep, and stays so meanwhile; none if it is not.
+/// Calls `f` while `thread` is asleep and cannot be woken; none if it is awake.
 pub(super) fn while_asleep<T>(thread: &Thread, f: impl FnOnce() -> T) -> Option<T> {
     let sleeper = &thread.sched.sleeper;
     loop {

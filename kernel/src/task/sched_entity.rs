@@ -189,8 +189,8 @@ impl Entity {
         self.mode.swap(mode.0, AcqRel);
     }
 
-    /// As [`prepare`](super::sched::prepare) for this thread, which makes a fence of all accesses before it looks at the
-    /// condition.
+    /// As [`prepare`](super::sched::prepare) for this thread, which makes a fence of all accesses
+    /// before it looks at the condition.
     #[inline]
     pub(super) fn announce(&self, state: u8) {
         self.sleeper.announce(state.into());

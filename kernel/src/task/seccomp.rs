@@ -186,7 +186,7 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     room.resize(program.len(), 0);
     bpf::check(&program, &mut room).map_err(|_| Errno::EINVAL)?;
     drop(room);
-    // No thread is to begin a program meanwhile, as whom it has already decided, nor to give this
+    // No thread may begin a program meanwhile, whose credentials are decided already, nor give this
     // one filters.
     let guard = thread.process().guard_credentials()?;
     let previous = thread.seccomp.filter();

@@ -214,7 +214,7 @@ impl Listener {
         self.changed.notify();
     }
 
-    /// The first question of this number or a later one, and who waits for it.
+    /// The first question of this number or a later one, and the queue of its waiter.
     fn asker_from(&self, id: u64) -> Option<(u64, Arc<WaitQueue>)> {
         let questions = self.questions.lock();
         let question = questions.from(&id)?;

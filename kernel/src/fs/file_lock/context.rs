@@ -203,7 +203,7 @@ impl Context {
         self.waits.lock().remove(&number);
     }
 
-    /// The first who waits with this number or a higher one, and for what.
+    /// The first waiter with this number or a higher one, and the lock that it waits for.
     pub fn next_wait(&self, from: u64) -> Option<(u64, Lock)> {
         let waits = self.waits.lock();
         let (number, wanted) = waits.range(from..).next()?;

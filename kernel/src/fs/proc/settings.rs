@@ -513,7 +513,7 @@ const IPV4: &[(&str, Node)] = &[
     ("tcp_wmem", fixed!("4096\t16384\t4194304")),
 ];
 
-/// The first and the last port for who asks for any.
+/// The first and the last port that is chosen for a socket without one.
 fn local_ports(text: &mut Text) {
     let (first, last) = ports::ephemeral();
     put!(text, "{first}\t{last}\n");

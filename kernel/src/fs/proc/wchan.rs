@@ -79,7 +79,7 @@ impl Content for Stack {
     }
 }
 
-/// What puts threads to sleep, for whoever calls it.
+/// The functions that put their callers to sleep.
 const SLEEPS: [&str; 3] = ["::sched::", "::wait_queue::", "::arch::"];
 
 /// wchan: the function that sleeps.

@@ -87,7 +87,7 @@ impl Data {
         if self.seals() & F_SEAL_SEAL != 0 {
             return Err(Errno::EPERM);
         }
-        // Before anybody looks: who maps it later looks at the seals again.
+        // Before the look at mappings: a later mmap looks at the seals again.
         let new = seals & !self.seals.fetch_or(seals, AcqRel);
         if new & F_SEAL_WRITE != 0 && self.reverse_map.may_write() {
             self.seals.fetch_and(!new, AcqRel);

@@ -1,6 +1,6 @@
 //! ITSs: made and set up by the VMM (Documentation/virt/kvm/devices/arm-vgic-its.rst), used by the
-//! guest, and by whoever sends it a message. What the guest asks of one reads and writes the
-//! guest's memory, so that it is done outside of the guest's context.
+//! guest, and by devices that send it messages. The guest's commands to one read and write the
+//! guest's memory, so they are done outside of the guest's context.
 
 use alloc::sync::Arc;
 

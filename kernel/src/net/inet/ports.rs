@@ -17,13 +17,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use radix::Radix;
 use tree::Tree;
 
-/// The first and the last of the ports that are given to who asks for any.
+/// The first and the last of the ports that are chosen for sockets without one.
 static EPHEMERAL: AtomicU32 = AtomicU32::new(32768 << 16 | 60999);
 /// Below, ports need CAP_NET_BIND_SERVICE (`net.ipv4.ip_unprivileged_port_start`).
 static UNPRIVILEGED: AtomicU32 = AtomicU32::new(1024);
 const CAP_NET_BIND_SERVICE: u32 = 10;
 
-/// The first and the last of the ports that are given to who asks for any
+/// The first and the last of the ports that are chosen for sockets without one
 /// (`net.ipv4.ip_local_port_range`).
 pub fn ephemeral() -> (u16, u16) {
     let both = EPHEMERAL.load(Relaxed);
@@ -50,7 +50,7 @@ pub fn unprivileged() -> u32 {
 /// Sets it.
 ///
 /// # Errors
-/// EINVAL: who asks for any would get one below it.
+/// EINVAL: a port below it might be chosen for a socket without one.
 pub fn set_unprivileged(first: u32) -> Result<()> {
     if u32::from(ephemeral().0) < first {
         return Err(Errno::EINVAL);
@@ -163,7 +163,7 @@ enum For {
     Bind,
     /// connect(2), which shares it with other connections.
     Connect,
-    /// The end of a connection, beside whoever has it.
+    /// The end of a connection, which shares the port with all its holders.
     End,
 }
 
@@ -436,7 +436,7 @@ impl Ports {
         })
     }
 
-    /// Keeps a port for an end of a connection, beside whoever has it.
+    /// Keeps a port for an end of a connection, which shares it with all its holders.
     pub fn keep(&'static self, port: u16, holder: Holder) -> Result<Kept> {
         self.enter(port, holder, Entrant::End, For::End)?;
         Ok(Kept {

@@ -1,5 +1,5 @@
-//! Raw sockets, which send and see whole packets of a protocol, and ping sockets, which anybody
-//! whom `ping_group_range` names sends echo requests through.
+//! Raw sockets, which send and see whole packets of a protocol, and ping sockets, through which the
+//! groups of `ping_group_range` send echo requests.
 
 use super::bind::Place;
 use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report, Sent};

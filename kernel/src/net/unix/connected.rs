@@ -42,7 +42,7 @@ pub struct Connected {
 }
 
 impl Connected {
-    /// One that is connected to nothing.
+    /// A socket that is not connected.
     pub fn new(kind: u32) -> Result<Arc<Self>> {
         Self::named(kind, Name::Unnamed)
     }

@@ -60,7 +60,7 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// One that is connected to nothing.
+    /// A socket that is not connected.
     pub fn new() -> Result<Arc<Self>> {
         let base = Base::new(AF_UNIX, DATAGRAM, 0)?;
         let bound = Bound::new(DATAGRAM, Name::Unnamed)?;

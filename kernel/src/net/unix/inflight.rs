@@ -4,7 +4,7 @@
 //! A socket that is sent over itself, or a circle of them, stays open after every program has
 //! closed it. As on Linux such circles are looked for when a Unix socket is closed and when very
 //! many are on their way; what waits in them is let go of, and they end. A thread of the kernel
-//! does that: it closes files, and takes locks of sockets that whoever asks for it may hold.
+//! does that: it closes files, and takes locks of sockets that its callers may hold.
 
 use crate::arch::time;
 use crate::errno::{Errno, Result};
@@ -125,7 +125,7 @@ pub fn accept(listener: u64, accepted: u64) {
     GRAPH.lock().remove(listener, accepted);
 }
 
-/// Copies `files`. Nobody looks for circles meanwhile: who has a copy has it from a socket that was
+/// Copies `files`, while no collection runs: the holder of a copy has it from a socket that was
 /// open all the time.
 pub fn copy(files: &[Arc<File>]) -> Result<Vec<Arc<File>>> {
     let mut copy = Vec::new();
@@ -150,8 +150,8 @@ pub fn collect() {
     }
 }
 
-/// Before `files` are sent by a user who has `sent` on their way: where there are very many a look
-/// begins, and who sends further sockets although he has many waits for it (`wait_for_unix_gc`).
+/// Called before a user that has `sent` files in flight sends `files`: if very many sockets are in
+/// flight a collection begins, and a user with many waits for it (`wait_for_unix_gc`).
 ///
 /// # Errors
 /// EINTR: the caller is killed.

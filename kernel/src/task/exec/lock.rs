@@ -27,7 +27,7 @@ impl ExecLock {
     }
 }
 
-/// Nobody else begins to trace the process, or decides whom its program acts as.
+/// No other thread begins to trace the process, or decides the credentials of its program.
 pub struct CredentialsGuard<'a>(&'a Process);
 
 /// Memory and identity of the process belong together while this lives.
@@ -37,7 +37,7 @@ pub struct Held<'a>(&'a Process);
 pub struct Update<'a>(&'a Process);
 
 impl Process {
-    /// Keeps others from tracing the process, or deciding whom its program acts as.
+    /// Keeps others from tracing the process, or deciding the credentials of its program.
     ///
     /// # Errors
     /// ERESTARTNOINTR: a signal came.

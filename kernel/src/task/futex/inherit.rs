@@ -141,7 +141,7 @@ fn classify(thread: &Thread) {
     sched::classify(thread, class.at_least(thread.sched.real_time.inherited()));
 }
 
-/// Lets `owner`, and who it waits for, inherit from those who wait.
+/// Lets `owner`, and the owners that it waits for in turn, inherit from the waiters.
 fn inherit(donors: &mut Donors, mut owner: Arc<Thread>) {
     loop {
         let highest = highest_waiting(donors, &owner);

@@ -1,7 +1,7 @@
 //! Futexes: threads that wait for a word of memory to change.
 //!
-//! A thread enters its bucket first, and then looks at the word: whoever changes the word and wakes
-//! finds it there. With a bucket locked no fault on a program's memory is resolved.
+//! A thread enters its bucket first, and then looks at the word: a thread that changes the word and
+//! wakes finds it there. With a bucket locked no fault on a program's memory is resolved.
 
 extern crate alloc;
 
@@ -382,7 +382,7 @@ fn wake_many(bucket: &Bucket, key: Key, most: usize, bits: u32) -> Result<usize>
 
 /// Wakes up to `wakes` threads that wait for one word, and lets up to `moves` others wait for the
 /// second; returns how many were woken or moved. All at once, under the locks of both, as is the
-/// look at the word: who changes it and wakes, at one and then at the other, finds each of them.
+/// look at the word: a thread that changes it and wakes, at one and then at the other, finds each.
 ///
 /// # Errors
 /// EFAULT, EINVAL, EAGAIN (the word does not hold `expected`), ENOMEM.
@@ -418,8 +418,8 @@ pub fn requeue(
     Ok((count, moved))
 }
 
-/// Takes the first `wakes` of those that wait at `source` out, who are to be woken, and lets the
-/// next `moves` wait at `target`; returns those, and how many these are.
+/// Takes out the first `wakes` waiters at `source`, which the caller wakes, and moves the next
+/// `moves` to `target`; returns the former, and how many were moved.
 fn transfer(
     (own, others): &mut (Locked, Option<Locked>),
     source: Key,

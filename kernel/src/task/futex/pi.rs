@@ -45,8 +45,8 @@ pub fn others_wait() -> bool {
 /// Takes the lock at `address`, or with `waits` false only if nobody has it.
 ///
 /// # Errors
-/// EAGAIN (held, and not waited for), EDEADLK (the thread has it already, or who has it waits for a
-/// lock of the thread), ESRCH (held by nobody who lives), ETIMEDOUT, ERESTARTNOINTR, EFAULT,
+/// EAGAIN (held, and not waited for), EDEADLK (the thread has it already, or its owner waits for a
+/// lock of the thread), ESRCH (its owner has ended), ETIMEDOUT, ERESTARTNOINTR, EFAULT,
 /// EINVAL, ENOMEM.
 pub fn lock(address: usize, shared: bool, deadline: Option<Deadline>, waits: bool) -> Result<()> {
     let key = Key::of(address, shared)?;
@@ -369,7 +369,7 @@ impl Bucket {
 ///
 /// # Errors
 /// EAGAIN (`from` holds something else than `expected`), EINVAL (a waiter does not want that lock),
-/// EDEADLK (the first has it, or who has it waits for a lock of theirs), ESRCH, EFAULT, ENOMEM.
+/// EDEADLK (the first has it, or its owner waits for a lock of theirs), ESRCH, EFAULT, ENOMEM.
 pub fn requeue_to_lock(
     (from, expected): (usize, u32),
     to: usize,
@@ -429,7 +429,7 @@ struct Moved {
     /// Those that wait for the lock now, which `owner` has.
     others: Vec<(Arc<AtomicU32>, Arc<Thread>)>,
     owner: Option<Arc<Thread>>,
-    /// For whom that waits in the end.
+    /// The last owner in the chain that `owner` waits for.
     last: Option<Arc<Thread>>,
     /// Why no more were moved.
     error: Option<Errno>,

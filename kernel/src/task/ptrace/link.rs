@@ -90,8 +90,8 @@ pub fn trace_me() -> Result<()> {
     link(&crate::arch::current_arc(), tracer)
 }
 
-/// Checks PTRACE_O_* that a tracer asks for: only who may do everything, and has no filters itself,
-/// suspends another's.
+/// Checks PTRACE_O_* that a tracer asks for: only one that may do everything, and has no filters
+/// itself, suspends another's.
 ///
 /// # Errors
 /// EINVAL, EPERM.

@@ -54,7 +54,7 @@ pub struct Tracee {
     pub tracer: Arc<Process>,
     /// The thread of it that began to trace.
     pub tracer_tid: i32,
-    /// As whom that was allowed (ptracer_cred).
+    /// The credentials that allowed it (ptracer_cred).
     pub credentials: Arc<Credentials>,
     /// By PTRACE_SEIZE.
     pub seized: bool,

@@ -28,8 +28,8 @@ pub fn notify(thread: &Arc<Thread>, sleeps: u8) {
     }
 }
 
-/// Whether the current thread may send signal `number` to `target`, or to its thread `thread`: whom
-/// its own process acts as elsewhere does not matter.
+/// Whether the current thread may send signal `number` to `target`, or to its thread `thread`: the
+/// credentials of its process's other threads do not matter.
 pub fn may_send(target: &Process, thread: Option<&Thread>, number: u32) -> bool {
     if core::ptr::eq(target, &**current().process()) {
         return true;
@@ -139,8 +139,8 @@ fn post(
             }
         }
         None => {
-            // A timer's goes to who runs, where that is one of the process: a CPU timer's signals
-            // so spread over its threads.
+            // A timer's signal goes to the current thread if it is one of the process: so those of
+            // a CPU timer spread over its threads.
             let own = current();
             if is_timers && core::ptr::eq(&**own.process(), process) && own.blocked() & bit == 0 {
                 notify(&crate::arch::current_arc(), state::INTERRUPTIBLE);

@@ -50,7 +50,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Makes files as root from now on, with no further privileges: what ends writes its core file.
+    /// Creates files as root from now on, with no further privileges: for a core file.
     ///
     /// # Errors
     /// ENOMEM.

@@ -130,7 +130,8 @@ impl Thread {
         Ok(())
     }
 
-    /// What the end of the current thread, and of those that share it, undoes of semaphores.
+    /// The changes of semaphores that are undone when the current thread, and those that share the
+    /// list, have ended.
     ///
     /// # Errors
     /// ENOMEM.
@@ -143,7 +144,7 @@ impl Thread {
         Ok(list)
     }
 
-    /// By which kcmp(2) compares it; 0 for none. Nobody else holds the list itself.
+    /// The address by which kcmp(2) compares that list; 0 for none. The caller gets no reference.
     pub fn undo_address(&self) -> usize {
         let resources = self.resources.lock();
         let list = resources.undo_list.as_ref();

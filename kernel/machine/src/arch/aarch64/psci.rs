@@ -1,5 +1,4 @@
-//! The firmware's power services (Arm DEN 0022), and who the firmware is where a hypervisor takes
-//! its place.
+//! The firmware's power services (Arm DEN 0022), and the identity of a hypervisor in its place.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -74,7 +74,7 @@ pub fn prctl(option: u32, argument: usize) -> Result<usize> {
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
 /// The first address that no mode gives programs: Sv57's half. The hardware refuses those above the
-/// half of the mode that is on, so that who only keeps off the kernel's half compares with this.
+/// half of the mode that is on, so a check that only excludes the kernel's half compares with this.
 pub const USER_END: usize = mmu::Mode::Sv57.half();
 /// Below what mappings lie unless a program asks for more, as on Linux: Sv48's half.
 pub const MAP_WINDOW: usize = mmu::Mode::Sv48.half();

@@ -39,8 +39,8 @@ const BATCH: usize = 1 << BATCH_ORDER;
 /// without.
 pub(in crate::mm) const CHAINS: usize = 4;
 
-/// The most chains that there are: whoever wants a block may have to take all apart, with the pool
-/// locked.
+/// The most chains that there are: an allocation of a block may have to take all apart, with the
+/// pool locked.
 const MOST_CHAINS: usize = 256;
 
 /// What the CPUs share: the buddy allocator, and before it chains of BATCH single frames, which

@@ -515,7 +515,7 @@ fn room(below: Option<&Vma>, above: Option<&Vma>) -> Range<usize> {
     below.map_or(0, |vma| vma.end)..above.map_or(usize::MAX, |vma| vma.start)
 }
 
-/// What a gap has in which `len` bytes can be aligned.
+/// The size of a gap in which `len` bytes can always be aligned.
 fn with_align(len: usize, align: usize) -> Option<usize> {
     len.checked_add(align - PAGE_SIZE)
 }

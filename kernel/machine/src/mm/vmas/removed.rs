@@ -90,7 +90,7 @@ impl Removed {
 }
 
 impl Drop for Removed {
-    /// Mostly there are none, which is all that is asked in line.
+    /// Mostly there are none: only that is checked inline.
     #[inline]
     fn drop(&mut self) {
         if self.0.first.is_some() || self.0.others.capacity() > 0 {

@@ -1,5 +1,5 @@
-//! A kernel that learns no order of locks, but sees who sleeps where it must not: it counts what
-//! forbids that.
+//! In a kernel that learns no order of locks, but finds sleeps where none is allowed: counts of
+//! what forbids them.
 
 use super::no_sleep::{NoSleep, is_atomic};
 

@@ -69,20 +69,20 @@ pub struct Tcp {
     options: Options,
     link: Mutex<Option<Arc<Link>>>,
     listener: Once<Arc<Backlog<Tcp>>>,
-    /// Held while it is decided whether it becomes the one or the other.
+    /// Held while it becomes connected or listens.
     becoming: SleepMutex<()>,
     /// A call connects it.
     connecting: AtomicBool,
     /// The port of a connection that was accepted.
     kept: Once<Kept>,
-    /// Why a connection did not come about; 0 is nothing to report.
+    /// The error of a failed connection; 0 for none.
     error: AtomicU32,
-    /// When what was asked about was sent.
+    /// Reports of when bytes were sent.
     reports: Errors,
 }
 
 impl Tcp {
-    /// One that is connected to nothing.
+    /// A socket that is not connected.
     pub fn new(domain: u32) -> Result<Arc<Self>> {
         let base = Base::new(domain, STREAM, IPPROTO_TCP as u32)?;
         base.options.set_buffers(SEND_BUFFER, RECEIVE_BUFFER);
