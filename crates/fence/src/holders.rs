@@ -56,12 +56,12 @@ impl Word {
         stale
     }
 
-    /// Marks those that left; hands those that run the space, as `runs` says, to `tell`.
-    fn change(&self, except: u64, runs: impl Fn(u32) -> bool, mut tell: impl FnMut(u32)) {
+    /// Marks those that left; hands those that run the space, as `runs` says, to `notify`.
+    fn change(&self, except: u64, runs: impl Fn(u32) -> bool, mut notify: impl FnMut(u32)) {
         let mut left = 0;
         for cpu in bits(self.held.load(Relaxed) & !except) {
             if runs(cpu) {
-                tell(cpu);
+                notify(cpu);
             } else {
                 left |= 1 << cpu;
             }
@@ -73,7 +73,7 @@ impl Word {
             // Also for a mark that stood already: its CPU may have come before another change set
             // it.
             fence(SeqCst);
-            bits(left).filter(|&cpu| runs(cpu)).for_each(tell);
+            bits(left).filter(|&cpu| runs(cpu)).for_each(notify);
         }
     }
 }
@@ -102,21 +102,21 @@ impl<const WORDS: usize> Holders<WORDS> {
     }
 
     /// Entries of the space were changed, before a full fence: hands each CPU that must forget them
-    /// now to `tell`, but not `own`, the CPU that changed them and forgets by itself. `runs` says
+    /// now to `notify`, but not `own`, the CPU that changed them and forgets by itself. `runs` says
     /// whether a CPU runs the space, or may.
     ///
     /// Once those are done, no CPU uses an old entry.
-    pub fn change(&self, own: usize, runs: impl Fn(usize) -> bool, mut tell: impl FnMut(usize)) {
+    pub fn change(&self, own: usize, runs: impl Fn(usize) -> bool, mut notify: impl FnMut(usize)) {
         for (first, word) in (0..).step_by(CPUS_PER_WORD).zip(&self.0) {
             let except = match own.checked_sub(first) {
                 Some(own) if own < CPUS_PER_WORD => 1 << own,
                 _ => 0,
             };
-            let (runs, tell) = (
+            let (runs, notify) = (
                 |cpu| runs(first + cpu as usize),
-                |cpu| tell(first + cpu as usize),
+                |cpu| notify(first + cpu as usize),
             );
-            word.change(except, runs, tell);
+            word.change(except, runs, notify);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Errata for which programs are told less than the ID registers say, by MIDR_EL1: what Linux 6.12
+//! Errata for which programs are shown less than the ID registers say, by MIDR_EL1: what Linux 6.12
 //! hides from programs where any CPU is affected (`user_feature_fixup` in
 //! `arch/arm64/kernel/cpufeature.c`, `arch/arm64/kernel/cpu_errata.c`).
 

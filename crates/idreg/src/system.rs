@@ -124,7 +124,7 @@ impl System {
                 });
             }
         }
-        // Programs were told what a CPU with another erratum does not keep.
+        // Programs were shown what a CPU with another erratum does not keep.
         match self.errata.missing(cpu.errata()).hidden().next() {
             None => Ok(()),
             Some(place) => Err(Missing {

@@ -44,7 +44,7 @@ pub const CALLS: &[Call] = calls! {
     27 inotify_add_watch(Fd, Path, Hex) Whole;
     28 inotify_rm_watch(Fd, Int) Whole;
     29 ioctl(Fd, Hex, Hex) Partial("terminals, pipes, files, sockets");
-    30 ioprio_set(Int, Int, Hex) Partial("kept and told: files are in memory");
+    30 ioprio_set(Int, Int, Hex) Partial("stored and reported: files are in memory");
     31 ioprio_get(Int, Int) Whole;
     32 flock(Fd, Hex) Whole;
     33 mknodat(Fd, Path, Octal, Hex) Whole;

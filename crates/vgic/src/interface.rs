@@ -84,9 +84,9 @@ impl Interface {
         self.used == 0 && !self.spilled
     }
 
-    /// Takes back what the registers say: then the banks know all. Calls `tell` with the place of a
-    /// virtual CPU that meanwhile became the one that a shared interrupt goes to.
-    pub fn fold(&mut self, private: &Private, shared: &Shared, mut tell: impl FnMut(u16)) {
+    /// Takes back what the registers say: then the banks know all. Calls `notify` with the place of
+    /// a virtual CPU that meanwhile became the one that a shared interrupt goes to.
+    pub fn fold(&mut self, private: &Private, shared: &Shared, mut notify: impl FnMut(u16)) {
         for at in 0..self.used.min(MOST) {
             let entry = self.list[at];
             let (word, bit) = (entry.number() / 32, 1 << (entry.number() % 32));
@@ -115,7 +115,7 @@ impl Interface {
                 if let Some(elsewhere) = target.filter(|target| *target != self.place)
                     && bank.deliverable() & bit != 0
                 {
-                    tell(elsewhere);
+                    notify(elsewhere);
                 }
             }
         }

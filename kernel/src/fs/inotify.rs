@@ -366,8 +366,8 @@ fn notify(key: Key, mask: u32, cookie: u32, name: Option<&[u8]>) {
             if let (Some(name), None) = (name, &shared) {
                 shared = try_bytes(name).ok();
             }
-            let told = name.is_none() || shared.is_some();
-            instance.push(told.then(|| Event {
+            let reported = name.is_none() || shared.is_some();
+            instance.push(reported.then(|| Event {
                 watch,
                 mask: mask & !IN_EXCL_UNLINK,
                 cookie,

@@ -194,9 +194,9 @@ impl WaitSource {
             from = number + 1;
             let (exclusive, sparing) = (watcher.is_exclusive(), watcher.is_sparing());
             if !(idle && sparing || exclusive && one_woken) {
-                let told = watcher.changed();
-                one_woken |= told && exclusive;
-                if let Some(lacked) = lacked.filter(|_| told && sparing) {
+                let took = watcher.changed();
+                one_woken |= took && exclusive;
+                if let Some(lacked) = lacked.filter(|_| took && sparing) {
                     lacked.store(false, Release);
                 }
             }

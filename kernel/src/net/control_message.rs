@@ -383,8 +383,8 @@ impl Control {
             .ok_or(Errno::ESRCH)
             .and_then(|process| pidfd::file(process, None, 0))
             .and_then(|file| current().files().add(file, true));
-        let told = opened.unwrap_or_else(|error| error.result() as i32);
-        self.put(SOL_SOCKET, SCM_PIDFD, told.as_bytes())
+        let value = opened.unwrap_or_else(|error| error.result() as i32);
+        self.put(SOL_SOCKET, SCM_PIDFD, value.as_bytes())
     }
 
     /// SCM_RIGHTS: the program gets descriptors for files.

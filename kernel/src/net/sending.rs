@@ -206,15 +206,15 @@ impl Channel {
     }
 
     /// The writer goes without a word, and what it did not send with it, if the reader was waited
-    /// for so many ticks; `tell` comes before. Writers are not woken.
-    pub fn give_up(&self, patience: u64, tell: impl FnOnce()) -> bool {
+    /// for so many ticks; `end` comes before. Writers are not woken.
+    pub fn give_up(&self, patience: u64, end: impl FnOnce()) -> bool {
         let Some(bytes) = self.try_lock() else {
             return false;
         };
         let until = self.stall_ends(&bytes, patience);
         let ends = until.is_some_and(|until| until <= time::now_ticks());
         if ends {
-            tell();
+            end();
             self.abandon(bytes);
         }
         ends

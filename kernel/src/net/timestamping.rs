@@ -62,7 +62,7 @@ impl Asked {
     }
 
     /// Whether it also gets what its options ask for of a packet's header.
-    pub fn tells_header(&self) -> bool {
+    pub fn reports_header(&self) -> bool {
         self.flags & OPT_CMSG != 0
     }
 
@@ -179,8 +179,12 @@ impl Stamping {
 
     /// The flags, as the option `name` reads them.
     pub fn get(&self, name: u32) -> u32 {
-        let told = name == SO_TIMESTAMPING_OLD || self.asked.load(Acquire) & NEW != 0;
-        if told { self.flags.load(Acquire) } else { 0 }
+        let reported = name == SO_TIMESTAMPING_OLD || self.asked.load(Acquire) & NEW != 0;
+        if reported {
+            self.flags.load(Acquire)
+        } else {
+            0
+        }
     }
 
     /// Whether SO_TIMESTAMP or SO_TIMESTAMPNS asks when messages arrive.

@@ -165,8 +165,8 @@ fn to_timex(modes: u64, offset: i64, clock: &Ntp) -> Timex {
 
 /// adjtimex(2)
 pub fn adjtimex(buffer: usize) -> Result<usize> {
-    let (told, state) = adjust(&UserPtr::new(buffer).read()?)?;
-    UserPtr::new(buffer).write(&told)?;
+    let (timex, state) = adjust(&UserPtr::new(buffer).read()?)?;
+    UserPtr::new(buffer).write(&timex)?;
     Ok(state)
 }
 
@@ -198,8 +198,8 @@ pub fn adjust(asked: &Timex) -> Result<(Timex, usize)> {
     } else {
         readout.offset
     };
-    let told = to_timex(asked.modes, offset, &after);
-    Ok((told, readout.state() as usize))
+    let timex = to_timex(asked.modes, offset, &after);
+    Ok((timex, readout.state() as usize))
 }
 
 /// clock_adjtime(2)

@@ -165,8 +165,8 @@ fn filter_metadata(tid: i32, size: usize, data: usize) -> Result<usize> {
     }
     let number = UserPtr::<u64>::new(data).read()?;
     let filter = thread.seccomp.nth(number as usize)?;
-    let told = [number, filter.flags().into()];
-    UserSlice::new(data, size).copy_out(&told.as_bytes()[..size])?;
+    let metadata = [number, filter.flags().into()];
+    UserSlice::new(data, size).copy_out(&metadata.as_bytes()[..size])?;
     Ok(size)
 }
 

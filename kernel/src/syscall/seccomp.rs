@@ -57,9 +57,9 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
     check_flags(flags, FLAGS)?;
     let listens = flags & SECCOMP_FILTER_FLAG_NEW_LISTENER != 0;
     let is_killable = flags & SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0;
-    let told = flags & SECCOMP_FILTER_FLAG_TSYNC_ESRCH != 0;
+    let fails = flags & SECCOMP_FILTER_FLAG_TSYNC_ESRCH != 0;
     // A number could be a thread's or a descriptor.
-    if flags & FOR_ALL == FOR_ALL && !told || is_killable && !listens {
+    if flags & FOR_ALL == FOR_ALL && !fails || is_killable && !listens {
         return Err(Errno::EINVAL);
     }
     let structure = UserPtr::<u8>::new(program).read_vec(filter_program::size())?;
@@ -69,7 +69,7 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
     if !listens {
         return match seccomp::add(instructions, flags, None)? {
             0 => Ok(0),
-            _ if told => Err(Errno::ESRCH),
+            _ if fails => Err(Errno::ESRCH),
             tid => Ok(tid as usize),
         };
     }

@@ -239,14 +239,14 @@ fn statfs_flags(mounted: u32) -> u64 {
     const VALID: u32 = 0x20;
     const RELATIME: u32 = 0x1000;
     const NOSYMFOLLOW: u32 = 0x2000;
-    let mut told = mounted & SAME | VALID;
+    let mut flags = mounted & SAME | VALID;
     if mounted & (MS_NOATIME | MS_STRICTATIME) == 0 {
-        told |= RELATIME;
+        flags |= RELATIME;
     }
     if mounted & MS_NOSYMFOLLOW != 0 {
-        told |= NOSYMFOLLOW;
+        flags |= NOSYMFOLLOW;
     }
-    told.into()
+    flags.into()
 }
 
 /// statfs(2)

@@ -85,18 +85,18 @@ pub fn waitid<L: Layout>(
         found => found,
     };
     // As on Linux, what was found is written even when there was an error: nothing, then.
-    let mut told = Info::child(0, 0, 0, 0, 0, (0, 0));
+    let mut shown = Info::child(0, 0, 0, 0, 0, (0, 0));
     if let Ok(Some(found)) = found {
         given(usage, |to| {
             L::put_words(to, &resource_usage(found.usage, found.usage.times()))
         })?;
         let (code, status) = found.event;
-        told = Info::child(SIGCHLD, code, found.pid, found.uid, status, (0, 0));
+        shown = Info::child(SIGCHLD, code, found.pid, found.uid, status, (0, 0));
     }
     if info != 0 {
         // `si_signo` to `si_status`, and no more.
         let len = L::INFO_DATA + 3 * size_of::<i32>();
-        UserSlice::new(info, len).copy_out(&L::info_bytes(&told)[..len])?;
+        UserSlice::new(info, len).copy_out(&L::info_bytes(&shown)[..len])?;
     }
     found.map(|_| 0)
 }
@@ -130,7 +130,7 @@ pub fn times<L: Layout>(to: usize) -> Result<usize> {
     let process: &Process = current().process();
     let (user, system) = process.times().in_user_hz();
     let (children_user, children_system) = process.children_times().in_user_hz();
-    let told = [user, system, children_user, children_system].map(|ticks| ticks as usize);
-    given(to, |to| L::put_words(to, &told))?;
+    let times = [user, system, children_user, children_system].map(|ticks| ticks as usize);
+    given(to, |to| L::put_words(to, &times))?;
     Ok(user_hz(clock::monotonic_ns()) as usize)
 }

@@ -209,8 +209,12 @@ fn kept(vma: &Vma, filter: u32) -> usize {
         Source::File { .. } if vma.is_shared() => filter & SHARED != 0,
         Source::File { .. } => filter & OWN != 0 && vma.rights.has(Rights::WRITE),
     };
-    let told = vma.rights.has(Rights::READ) && !vma.flags.has(Flags::DONT_DUMP);
-    if wanted && told { vma.range().len() } else { 0 }
+    let dumped = vma.rights.has(Rights::READ) && !vma.flags.has(Flags::DONT_DUMP);
+    if wanted && dumped {
+        vma.range().len()
+    } else {
+        0
+    }
 }
 
 fn write(info: &Info, others: Vec<u8>, limit: u64) -> Result<()> {

@@ -156,8 +156,8 @@ pub const RESOLVE: Group = Group {
 
 /// The fields that statx(2) returns.
 pub const STATX_MASK: Group = Group {
-    title: "statx: what it tells",
-    refused: "not told, as of a tmpfs on Linux; STATX__RESERVED EINVAL",
+    title: "statx: what it reports",
+    refused: "not reported, as of a tmpfs on Linux; STATX__RESERVED EINVAL",
     choices: choices! {
         0x07ff STATX_BASIC_STATS Whole;
         0x0800 STATX_BTIME Whole;

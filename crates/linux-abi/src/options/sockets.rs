@@ -52,7 +52,7 @@ pub const SOCKET: Group = Group {
         44 SO_LOCK_FILTER Whole;
         45 SO_SELECT_ERR_QUEUE Whole;
         46 SO_BUSY_POLL Whole;
-        47 SO_MAX_PACING_RATE Partial("told: it cannot be set");
+        47 SO_MAX_PACING_RATE Partial("reported: it cannot be set");
         48 SO_BPF_EXTENSIONS Whole;
         49 SO_INCOMING_CPU Whole;
         50 SO_ATTACH_BPF Absent;
@@ -94,8 +94,8 @@ pub const IP: Group = Group {
         3 IP_HDRINCL Whole;
         4 IP_OPTIONS Absent;
         5 IP_ROUTER_ALERT Absent;
-        6 IP_RECVOPTS Partial("options come from IP_HDRINCL alone, and are not told");
-        7 IP_RETOPTS Partial("options come from IP_HDRINCL alone, and are not told");
+        6 IP_RECVOPTS Partial("options come from IP_HDRINCL alone, and are not reported");
+        7 IP_RETOPTS Partial("options come from IP_HDRINCL alone, and are not reported");
         8 IP_PKTINFO Whole;
         9 IP_PKTOPTIONS Absent;
         10 IP_MTU_DISCOVER Partial("whatever can be sent over IPv4 is short enough");
@@ -116,8 +116,8 @@ pub const IP: Group = Group {
         25 IP_RECVFRAGSIZE Absent;
         26 IP_RECVERR_RFC4884 Whole;
         32 IP_MULTICAST_IF Absent;
-        33 IP_MULTICAST_TTL Partial("kept and told: nothing is sent to many");
-        34 IP_MULTICAST_LOOP Partial("kept and told: nothing is sent to many");
+        33 IP_MULTICAST_TTL Partial("stored and reported: nothing is sent to many");
+        34 IP_MULTICAST_LOOP Partial("stored and reported: nothing is sent to many");
         35 IP_ADD_MEMBERSHIP Absent;
         36 IP_DROP_MEMBERSHIP Absent;
         37 IP_UNBLOCK_SOURCE Absent;
@@ -132,7 +132,7 @@ pub const IP: Group = Group {
         46 MCAST_JOIN_SOURCE_GROUP Absent;
         47 MCAST_LEAVE_SOURCE_GROUP Absent;
         48 MCAST_MSFILTER Absent;
-        49 IP_MULTICAST_ALL Partial("kept and told: nothing is sent to many");
+        49 IP_MULTICAST_ALL Partial("stored and reported: nothing is sent to many");
         50 IP_UNICAST_IF Absent;
         51 IP_LOCAL_PORT_RANGE Whole;
         52 IP_PROTOCOL Absent;
@@ -156,8 +156,8 @@ pub const IPV6: Group = Group {
         11 IPV6_FLOWINFO Absent;
         16 IPV6_UNICAST_HOPS Whole;
         17 IPV6_MULTICAST_IF Absent;
-        18 IPV6_MULTICAST_HOPS Partial("kept and told: nothing is sent to many");
-        19 IPV6_MULTICAST_LOOP Partial("kept and told: nothing is sent to many");
+        18 IPV6_MULTICAST_HOPS Partial("stored and reported: nothing is sent to many");
+        19 IPV6_MULTICAST_LOOP Partial("stored and reported: nothing is sent to many");
         20 IPV6_ADD_MEMBERSHIP Absent;
         21 IPV6_DROP_MEMBERSHIP Absent;
         22 IPV6_ROUTER_ALERT Whole;
@@ -167,7 +167,7 @@ pub const IPV6: Group = Group {
         26 IPV6_V6ONLY Whole;
         27 IPV6_JOIN_ANYCAST Absent;
         28 IPV6_LEAVE_ANYCAST Absent;
-        29 IPV6_MULTICAST_ALL Partial("kept and told: nothing is sent to many");
+        29 IPV6_MULTICAST_ALL Partial("stored and reported: nothing is sent to many");
         30 IPV6_ROUTER_ALERT_ISOLATE Absent;
         31 IPV6_RECVERR_RFC4884 Whole;
         32 IPV6_FLOWLABEL_MGR Absent;
@@ -185,7 +185,7 @@ pub const IPV6: Group = Group {
         57 IPV6_RTHDR Absent;
         58 IPV6_RECVDSTOPTS Partial("nothing sends options");
         59 IPV6_DSTOPTS Absent;
-        60 IPV6_RECVPATHMTU Partial("kept and told: no path has become narrower, and what is too long is EMSGSIZE alone");
+        60 IPV6_RECVPATHMTU Partial("stored and reported: no path has become narrower, and what is too long is EMSGSIZE alone");
         61 IPV6_PATHMTU Absent;
         62 IPV6_DONTFRAG Whole;
         66 IPV6_RECVTCLASS Whole;
@@ -215,7 +215,7 @@ pub const TCP: Group = Group {
         7 TCP_SYNCNT Whole;
         8 TCP_LINGER2 Whole;
         9 TCP_DEFER_ACCEPT Partial("a connection without data waits for the seconds said, not for rounds of SYN-ACKs");
-        10 TCP_WINDOW_CLAMP Partial("kept and told: it bounds nothing, as on Linux 6.12 once bytes arrived");
+        10 TCP_WINDOW_CLAMP Partial("stored and reported: it bounds nothing, as on Linux 6.12 once bytes arrived");
         11 TCP_INFO Partial("what a connection that lost nothing has");
         12 TCP_QUICKACK Whole;
         13 TCP_CONGESTION Partial("cubic and reno, which have nothing to do");

@@ -145,8 +145,8 @@ pub const IOPRIO: Group = Group {
     refused: "EINVAL",
     choices: choices! {
         0 IOPRIO_CLASS_NONE Whole;
-        1 IOPRIO_CLASS_RT Partial("kept, shared and told: files are in memory");
-        2 IOPRIO_CLASS_BE Partial("kept, shared and told: files are in memory");
-        3 IOPRIO_CLASS_IDLE Partial("kept, shared and told: files are in memory");
+        1 IOPRIO_CLASS_RT Partial("stored, shared and reported: files are in memory");
+        2 IOPRIO_CLASS_BE Partial("stored, shared and reported: files are in memory");
+        3 IOPRIO_CLASS_IDLE Partial("stored, shared and reported: files are in memory");
     },
 };

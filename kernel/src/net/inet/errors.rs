@@ -192,12 +192,12 @@ impl Errors {
         let packet = sent.packet.filter(|_| sent.asked.quotes());
         // IPv6 reports the header whether it was asked to or not, as on Linux.
         let [from, to] = sent.ends;
-        let told = packet.is_some() && (from.is_ipv6() || sent.asked.tells_header());
+        let reported = packet.is_some() && (from.is_ipv6() || sent.asked.reports_header());
         for moment in sent.asked.moments(connection) {
-            let by = told.then_some(from.ip());
+            let by = reported.then_some(from.ip());
             let report = Report::sent(base.domain, by, moment, sent.asked.key);
             let mut header = Header::of_report(report);
-            if told {
+            if reported {
                 header = sent.header.alone();
                 header.set_ends(from.ip(), to);
                 header.report = Some(report);

@@ -74,8 +74,8 @@ impl Timex32 {
 
 pub fn adjtimex(buffer: usize) -> Result<usize> {
     let asked = UserPtr::<Timex32>::new(buffer).read()?;
-    let (told, state) = adjtimex::adjust(&asked.to_wide())?;
-    UserPtr::new(buffer).write(&Timex32::of(&told))?;
+    let (timex, state) = adjtimex::adjust(&asked.to_wide())?;
+    UserPtr::new(buffer).write(&Timex32::of(&timex))?;
     Ok(state)
 }
 

@@ -195,12 +195,12 @@ pub fn end_of_thread(status: u32, last: bool) {
     let tracer = tracee.tracer.clone();
     let leads = thread.tid() == process.pid();
     // A process's end is reported as a whole: not that of its first thread while others live.
-    let told = leads && (!last || tracer.pid() == process.parent());
-    if !told {
+    let reported = leads && (!last || tracer.pid() == process.parent());
+    if !reported {
         tracee.ended = Some(status);
     }
     drop(slot);
-    if told {
+    if reported {
         unlink(&thread);
     } else {
         notify(&tracer, &thread, status & 0x7f);
@@ -248,7 +248,7 @@ pub fn look(
     options: u32,
 ) -> Result<Option<Found>> {
     let mut any = Err(Errno::ECHILD);
-    let mut told = None;
+    let mut reported = None;
     let found = process.tracees().iter().find_map(|thread| {
         let slot = thread.ptrace.tracee.lock();
         let tracer = slot.as_ref().map_or(0, |tracee| tracee.tracer_tid);
@@ -270,18 +270,18 @@ pub fn look(
             if options & WEXITED == 0 {
                 return None;
             }
-            told = Some((thread.clone(), options & WNOWAIT == 0));
+            reported = Some((thread.clone(), options & WNOWAIT == 0));
             return Some(found(status, exit::describe(status)));
         }
         let stop = tracee.stop.as_mut().filter(|stop| !stop.reported)?;
         stop.reported = options & WNOWAIT == 0;
-        told = Some((thread.clone(), false));
+        reported = Some((thread.clone(), false));
         Some(found(
             stop.code << 8 | 0x7f,
             (CLD_TRAPPED, stop.code as i32),
         ))
     });
-    let (Some(mut found), Some((thread, ended))) = (found, told) else {
+    let (Some(mut found), Some((thread, ended))) = (found, reported) else {
         return any;
     };
     if ended {

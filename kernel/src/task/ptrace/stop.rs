@@ -184,9 +184,9 @@ pub fn signal_stop(info: &mut Info) -> bool {
         return false;
     }
     let slot = thread.ptrace.tracee.lock();
-    let told = slot.as_ref().and_then(|tracee| tracee.info);
+    let own = slot.as_ref().and_then(|tracee| tracee.info);
     drop(slot);
-    *info = told.unwrap_or(*info);
+    *info = own.unwrap_or(*info);
     if info.number() != signal {
         *info = Info::user(signal);
     }

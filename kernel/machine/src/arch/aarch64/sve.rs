@@ -383,12 +383,12 @@ pub(super) fn set_vl(argument: usize) -> Result<usize> {
         state.end_sve();
     }
     state.set_sve_lengths(lengths);
-    let told = if argument & PR_SVE_SET_VL_ONEXEC != 0 {
+    let length = if argument & PR_SVE_SET_VL_ONEXEC != 0 {
         lengths.next.into()
     } else {
         lengths.now()
     };
-    Ok(told | lengths.inherits() as usize)
+    Ok(length | lengths.inherits() as usize)
 }
 
 /// PR_SVE_GET_VL

@@ -239,7 +239,7 @@ impl ThreadState {
         if self.is_compat() {
             self.set_compat_tls(tls);
         } else {
-            self.set_wide_tls(tls);
+            self.set_native_tls(tls);
         }
     }
 
@@ -257,7 +257,7 @@ impl ThreadState {
         self.compat_tls.load(Relaxed) as u32
     }
 
-    fn set_wide_tls(&self, tls: usize) {
+    fn set_native_tls(&self, tls: usize) {
         self.tls.store(tls, Relaxed);
         if self.is_current() {
             // SAFETY: the program's own register.
@@ -277,7 +277,7 @@ impl ThreadState {
     /// thread pointer.
     pub fn reset_user(&self) {
         assert!(self.is_current());
-        self.set_wide_tls(0);
+        self.set_native_tls(0);
         self.set_compat_tls(0);
         // SAFETY: the current thread's own cell, which a tracer borrows while the thread is
         // stopped.

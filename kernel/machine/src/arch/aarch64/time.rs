@@ -21,8 +21,8 @@ pub(super) fn init() {
     let node = fdt::find(fdt::tree(), &["arm,armv8-timer"])
         .next()
         .expect("a generic timer in the device tree");
-    let told = fdt::number(&node, "clock-frequency").map(|frequency| frequency as u64);
-    ticks::set_frequency(told.unwrap_or(read!("cntfrq_el0") as u64));
+    let given = fdt::number(&node, "clock-frequency").map(|frequency| frequency as u64);
+    ticks::set_frequency(given.unwrap_or(read!("cntfrq_el0") as u64));
     // The binding's order: secure physical, physical, virtual, EL2 physical.
     let which = if at_el2() { 3 } else { 2 };
     PHYSICAL.store(at_el2(), Relaxed);

@@ -53,7 +53,7 @@ pub(super) fn each(
 pub(super) fn each_other(kind: Kind, send: impl Fn(HartMask) -> SbiRet) {
     let own = cpu::this().index();
     let others = (0..cpu::possible()).filter(|&index| index != own);
-    each(kind, send, |tell| others.for_each(tell));
+    each(kind, send, |notify| others.for_each(notify));
 }
 
 fn is_empty(group: HartMask) -> bool {

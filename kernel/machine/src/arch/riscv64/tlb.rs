@@ -79,8 +79,8 @@ pub(super) struct RemoteHolders<'a, R>(pub &'a Holders, pub R);
 impl<R: Fn(usize) -> bool> RemoteHolders<'_, R> {
     fn each(self, kind: Kind, send: impl Fn(HartMask) -> SbiRet) {
         let RemoteHolders(holders, runs) = self;
-        smp::each(kind, send, |tell| {
-            holders.0.change(cpu::this().index(), runs, tell)
+        smp::each(kind, send, |notify| {
+            holders.0.change(cpu::this().index(), runs, notify)
         });
     }
 }
@@ -152,8 +152,8 @@ pub fn sync_icache(_start: usize, _len: usize) {
     // The instructions before the looks.
     atomic::fence(SeqCst);
     let runs = |index| cpu::get(index).is_some_and(upcall::runs_program);
-    smp::each(Kind::FenceInstruction, sbi_rt::remote_fence_i, |tell| {
-        RAN.change(cpu::this().index(), runs, tell)
+    smp::each(Kind::FenceInstruction, sbi_rt::remote_fence_i, |notify| {
+        RAN.change(cpu::this().index(), runs, notify)
     });
 }
 

@@ -105,7 +105,7 @@ fn first_use(value: usize, pc: usize) -> Result<Option<Kind>> {
     if vector::present() {
         let instruction = match value as u32 {
             0 => UserPtr::<u32>::new(pc).read().unwrap_or(0),
-            told => told,
+            other => other,
         };
         if vector::is_instruction(instruction) && units::begin_vector(thread)? {
             return Ok(Some(Kind::VectorTrap));

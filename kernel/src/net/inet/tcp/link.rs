@@ -224,8 +224,8 @@ impl Link {
             return;
         }
         // A writer that is woken looks for the error.
-        let tell = || self.incoming.end_by(Errno::ETIMEDOUT);
-        if self.outgoing.give_up(patience, tell) {
+        let end = || self.incoming.end_by(Errno::ETIMEDOUT);
+        if self.outgoing.give_up(patience, end) {
             self.outgoing.writable().notify();
             self.incoming.notify();
         } else {

@@ -275,8 +275,8 @@ impl Socket for Tcp {
             && let Some(link) = self.link()
         {
             let left = link.incoming.waiting_bytes();
-            let told = left.max(link.reads_no_more().into());
-            control.put(TCP, INQ, (told as u32).as_bytes())?;
+            let reported = left.max(link.reads_no_more().into());
+            control.put(TCP, INQ, (reported as u32).as_bytes())?;
         }
         Ok(())
     }
@@ -323,8 +323,8 @@ impl Socket for Tcp {
         let failed = self.error.load(Acquire) != 0 || !self.reports.is_empty();
         let Some(link) = self.link() else {
             let ended = Events::IN | Events::READ_HANG_UP | Events::ERROR;
-            let told = if failed { ended } else { Events::empty() };
-            return Events::OUT | Events::HANG_UP | told;
+            let reported = if failed { ended } else { Events::empty() };
+            return Events::OUT | Events::HANG_UP | reported;
         };
         let (deaf, mute) = (link.reads_no_more(), link.writes_no_more());
         let enough = link.incoming.has_enough(self.base.options.low_water());
