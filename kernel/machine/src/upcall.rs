@@ -126,7 +126,7 @@ functions! { $
     fn runs_program(cpu: &Cpu) -> bool;
     /// The timer of this CPU has struck.
     fn timer_interrupt(from: Interrupted) -> ();
-    /// What system calls the current thread is dispatched by has changed.
+    /// The table of system calls of the current thread has changed.
     fn syscalls_changed() -> ();
     /// Lets other threads run if they should.
     fn cond_resched() -> ();

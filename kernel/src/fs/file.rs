@@ -106,7 +106,7 @@ impl File {
             }
             return Err(error);
         }
-        // What fails from here on gives the claim back when it is dropped.
+        // From here on a failure drops the file, which ends the claim.
         try_arc(File {
             stream: ops.is_stream(),
             path,

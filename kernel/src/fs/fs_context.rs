@@ -14,7 +14,7 @@ struct Places {
 }
 
 struct State {
-    /// What a fork shares until one of the two changes it.
+    /// Shared with a forked child until one of the two changes it.
     places: Arc<Places>,
     /// Threads that have the context.
     users: usize,

@@ -172,7 +172,7 @@ pub const WHITEOUT: New<'static> = New::Node(S_IFCHR, 0);
 /// Flags of renameat2(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replace {
-    /// What has the new name goes away.
+    /// Replaces what has the new name.
     #[default]
     Yes,
     /// EEXIST when something has the new name.
@@ -183,7 +183,7 @@ pub enum Replace {
     Whiteout,
 }
 
-/// What becomes of an extended attribute.
+/// A change of an extended attribute.
 pub enum XattrChange<'a> {
     /// It has this value from now on.
     Set(&'a [u8]),

@@ -149,7 +149,7 @@ struct Watch {
     is_directory: bool,
 }
 
-/// What a user has.
+/// A user's counts.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     instances: usize,

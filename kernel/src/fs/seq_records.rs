@@ -12,7 +12,7 @@ use crate::sync::SleepMutex;
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 
-/// What is behind such a file.
+/// The source of such a file's records.
 pub trait Records: Send + Sync + 'static {
     /// Writes the record at `place`, or the next there is; returns the place behind it. None: there
     /// is no more.

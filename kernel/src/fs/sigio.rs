@@ -53,7 +53,7 @@ impl Owner {
     }
 }
 
-/// What an open file has of this, once it was asked for.
+/// An open file's part of this, once it was asked for.
 pub struct Sigio(Mutex<State>);
 
 struct State {

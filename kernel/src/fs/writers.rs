@@ -4,7 +4,7 @@
 use crate::errno::{Errno, Result};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 
-/// What somebody has a file open for.
+/// The purpose for which a file is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// Only to read it.

@@ -30,7 +30,8 @@ pub static MOST: AtomicUsize = AtomicUsize::new(256);
 /// (`msg_max`, `msgsize_max`).
 pub static MOST_MESSAGES: AtomicUsize = AtomicUsize::new(10);
 pub static LARGEST_MESSAGE: AtomicUsize = AtomicUsize::new(8192);
-/// What a queue has that nobody asks anything of, up to those (`msg_default`, `msgsize_default`).
+/// The size of a queue that is made without attributes, up to those limits (`msg_default`,
+/// `msgsize_default`).
 pub static USUAL_MESSAGES: AtomicUsize = AtomicUsize::new(10);
 pub static USUAL_MESSAGE: AtomicUsize = AtomicUsize::new(8192);
 /// The most of both that anybody may ask for.

@@ -230,7 +230,7 @@ impl Key {
         Self::of_user(kind, description, payload, owner, kind.permissions())
     }
 
-    /// What stands for a while for a key that somebody was asked for and nobody had.
+    /// A negative key: stands for a while for a requested key that was not found.
     ///
     /// # Errors
     /// EDQUOT, ENOMEM.

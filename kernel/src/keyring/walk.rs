@@ -12,7 +12,7 @@ use crate::task::{current, sched};
 /// How deep keyrings may lie in each other (Linux's KEYRING_SEARCH_MAX_DEPTH).
 const DEEPEST: usize = 6;
 
-/// What the last walk found of a key.
+/// The result of the last walk for a key.
 #[derive(Default)]
 pub(super) struct Mark {
     /// Which walk it was.

@@ -26,7 +26,7 @@ impl Counters {
         }
     }
 
-    /// What they are now.
+    /// The current offsets.
     pub fn offsets(&self) -> Offsets {
         Offsets {
             virt: self.virt.load(Relaxed),

@@ -53,7 +53,7 @@ impl Irqfd {
         self.trigger.as_ptr().addr()
     }
 
-    /// What those that are resampled are ordered by.
+    /// The key by which resampled ones are ordered.
     fn key(&self) -> (u32, usize) {
         (self.gsi, self.address())
     }
@@ -142,7 +142,7 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
             return Err(error);
         }
     }
-    // What was written before counts too.
+    // Values written before the assignment count too.
     made.changed();
     Ok(0)
 }

@@ -16,7 +16,7 @@ pub const MOST: usize = 4096;
 /// The one controller that entries name.
 const CONTROLLER: u32 = 0;
 
-/// What a number stands for.
+/// The target of a GSI.
 #[derive(Clone, Copy)]
 pub enum Route {
     /// A shared interrupt, by its number at the controller.
@@ -37,7 +37,7 @@ struct Table {
 }
 
 impl Routes {
-    /// What a number stands for.
+    /// The target of a GSI.
     fn get(&self, gsi: u32) -> Option<Route> {
         match &*self.0.lock() {
             None => gsi.checked_add(FIRST_SHARED).map(Route::Line),

@@ -162,7 +162,7 @@ impl Drop for Vm {
         // They hold the machine.
         self.0.irqfds.end_all();
         // The VMM ends, as a rule: its guest's memory goes here, where others can run meanwhile.
-        // What a virtual CPU that is left uses comes back.
+        // A virtual CPU that is left maps again what it uses.
         let all = 0..self.0.limit;
         self.0.memory.translation.unmap(all, sched::cond_resched);
     }

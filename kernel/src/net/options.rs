@@ -520,7 +520,7 @@ fn change_filter(socket: &dyn Socket, filter: Option<Arc<Filter>>) -> Result<Opt
     Ok(mem::replace(&mut *place, filter))
 }
 
-/// What needs the right to administer the network: EPERM, or EACCES to debug.
+/// Checks the right to set options that need one: EPERM, or EACCES for SO_DEBUG.
 fn check_privilege(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     let options = &socket.base().options;
     let admin = || can(CAP_NET_RAW) || can(CAP_NET_ADMIN);

@@ -120,7 +120,7 @@ pub struct Outgoing<'a, 'b> {
     pub data: &'a mut Source<'b>,
     /// Where to, when it is said.
     pub to: Option<Address>,
-    /// What goes with it.
+    /// Its control messages.
     pub ancillary: Ancillary,
     /// MSG_ flags.
     pub flags: u32,
@@ -133,7 +133,7 @@ pub struct Received {
     pub found: Found,
     /// MSG_ flags for the program.
     pub flags: u32,
-    /// What the call gives.
+    /// The call's result.
     pub count: usize,
 }
 
@@ -168,7 +168,7 @@ pub trait Socket: Send + Sync + Any {
     /// The name of what it is connected to; ENOTCONN.
     fn peer(&self) -> Result<Name>;
 
-    /// What it is connected to, if that has no port too, for tables.
+    /// Its peer's name, for tables; also without a port.
     fn destination(&self) -> Name {
         self.peer().unwrap_or_default()
     }

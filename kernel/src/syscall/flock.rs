@@ -125,8 +125,8 @@ fn lock_of(file: &Arc<File>, own: bool, flock: &Flock) -> Result<Lock> {
     })
 }
 
-/// What is in the way of a lock, which may be one of the open file's own (OFD); its kind is F_UNLCK
-/// where there is nothing.
+/// The lock that conflicts with a lock, which may be one of the open file's own (OFD); its kind is
+/// F_UNLCK if there is none.
 ///
 /// # Errors
 /// EINVAL, EOVERFLOW.

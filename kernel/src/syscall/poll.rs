@@ -225,7 +225,7 @@ struct Sets {
     len: usize,
 }
 
-/// What each set asks for, and what makes a descriptor a member of the result.
+/// By set: the events that make a descriptor a member of the result.
 const SET_EVENTS: [Events; 3] = [
     Events::IN
         .union(Events::IN_NORMAL)
@@ -289,7 +289,7 @@ impl Sets {
 }
 
 /// Waits for the descriptors below `count` in three sets; how many memberships are left in them.
-/// What the table of descriptors has no room for is left alone.
+/// Members beyond the table of descriptors are left as they are.
 pub fn select<L: Layout>(count: usize, addresses: [usize; 3], deadline: Deadline) -> Result<usize> {
     let count = count.min(current().files().size());
     let bytes = count.div_ceil(8 * L::WORD) * L::WORD;

@@ -204,7 +204,7 @@ fn send(from: Side, out: Arc<File>, count: usize) -> Result<usize> {
         let nonblocking = out.flags().nonblocking();
         return count_both(fill(from, &pipe, count, nonblocking));
     }
-    // What cannot be taken at a place would be lost where the other side takes less.
+    // Bytes of a stream that were read would be lost if the other side takes less.
     if !from.file.has_places() || out.flags().has(O_APPEND) {
         return Err(Errno::EINVAL);
     }

@@ -18,7 +18,7 @@ pub struct CpuTimes {
     pub idle: u64,
 }
 
-/// What was reported last.
+/// The times that were reported last.
 static REPORTED: [PrevCputime; MAX_CPUS] = [const { PrevCputime::new() }; MAX_CPUS];
 
 impl CpuTimes {

@@ -19,7 +19,7 @@ use crate::keyring::Key;
 pub struct Credentials {
     /// Real user.
     pub uid: u32,
-    /// What is counted for him.
+    /// The counts of that user.
     pub user: Arc<User>,
     /// Effective user.
     pub euid: u32,
@@ -282,12 +282,12 @@ impl Credentials {
     }
 }
 
-/// What exec withholds of a set-user-ID program's privileges (LSM_UNSAFE_*).
+/// The privileges of a set-user-ID program that exec withholds (LSM_UNSAFE_*).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Withheld {
     /// Nothing.
     Nothing,
-    /// What its caller could not take on itself: somebody traces it, or shares its directory.
+    /// Those that its caller does not have: it is traced, or its directory is shared.
     Gained,
     /// All (PR_SET_NO_NEW_PRIVS).
     All,

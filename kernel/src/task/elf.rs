@@ -163,7 +163,7 @@ impl Program {
         self.header.e_type == ET_DYN
     }
 
-    /// What it is, and what it is given.
+    /// The ABI of its instruction set.
     pub fn abi(&self) -> &'static Abi {
         self.abi
     }

@@ -24,7 +24,7 @@ pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result
     }
 }
 
-/// What is left to be done about a fault that was not resolved at once. Apart, so that those that
+/// Handles a fault that was not resolved at once. Apart, so that those that
 /// were need no stack for it.
 #[cold]
 #[inline(never)]

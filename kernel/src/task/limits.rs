@@ -12,7 +12,7 @@ use linux_raw_sys::general::*;
 pub struct Limit {
     /// In force.
     pub soft: usize,
-    /// What the soft one can be raised to.
+    /// The bound of the soft one.
     pub hard: usize,
 }
 
@@ -29,7 +29,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What the first process has, as on Linux.
+    /// The limits of the first process, as on Linux.
     pub fn initial() -> Self {
         let mut limits = [INFINITY; 2 * KINDS];
         let mut set = |kind: u32, soft, hard| {

@@ -23,11 +23,11 @@ impl PerCpu {
 
 /// A CPU's [`PerCpu`], by its parts.
 pub trait CpuParts {
-    /// What runs there next.
+    /// Its run queue.
     fn sched(&self) -> &RunQueue;
-    /// What is due there when.
+    /// Its deadlines.
     fn timers(&self) -> &timer::Queue;
-    /// When it looks next at what the running thread does.
+    /// Its samples of the running thread.
     fn tick(&self) -> &Tick;
 }
 

@@ -22,7 +22,7 @@ pub const NONBLOCK: u32 = O_NONBLOCK;
 /// PIDFD_THREAD: any thread, and that thread alone.
 pub const THREAD: u32 = O_EXCL;
 
-/// What the descriptor stands for.
+/// The process or thread that a pidfd refers to.
 pub struct PidFd {
     process: Arc<Process>,
     /// The thread, with PIDFD_THREAD.

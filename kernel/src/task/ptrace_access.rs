@@ -43,8 +43,8 @@ pub fn check(process: &Process, thread: Option<&Thread>, by: By) -> Result<()> {
     }
 }
 
-/// What `f` finds in `thread`, which the current thread may look into and which begins no other
-/// program meanwhile.
+/// Calls `f` with `thread`, if the current thread may look into it; it begins no other program
+/// meanwhile.
 ///
 /// # Errors
 /// EPERM, EINTR, and what `f` fails with.

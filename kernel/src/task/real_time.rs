@@ -66,7 +66,7 @@ pub fn set_turn_ms(ms: i32) {
     TURN.store(ticks_of(ms), Relaxed);
 }
 
-/// What is kept of a thread in the real-time policies.
+/// A thread's data of the real-time policies.
 pub struct State {
     /// Ticks of its turn that are over.
     turn: AtomicU32,

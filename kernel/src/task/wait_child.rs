@@ -22,7 +22,7 @@ pub enum Which {
     Process(i32),
     /// A process group.
     Group(i32),
-    /// What a pidfd stands for.
+    /// The process of a pidfd.
     Descriptor(Arc<PidFd>),
 }
 

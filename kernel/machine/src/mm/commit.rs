@@ -88,7 +88,7 @@ pub fn take(pages: usize) -> Result<()> {
     Ok(())
 }
 
-/// What was promised is no longer needed.
+/// Takes a promise back.
 pub fn give(pages: usize) {
     COMMITTED.add(-(pages as isize));
 }

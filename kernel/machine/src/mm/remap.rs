@@ -80,7 +80,7 @@ impl AddressSpace {
             true => len,
             false => len.saturating_sub(old.len()),
         };
-        // What the target replaces goes first.
+        // The mappings that the target replaces go first.
         let kind = (vma.flags, vma.rights);
         if !matches!(place, Move::To(_)) {
             space.vmas.totals().check(kind, more, limits)?;

@@ -27,7 +27,7 @@ const DATA: usize = 1;
 const STACK: usize = 2;
 const CODE: usize = 3;
 
-/// What a VMA counts as.
+/// The kind that a VMA counts as.
 #[inline]
 fn kind(flags: Flags, rights: Rights) -> usize {
     if flags.has(Flags::GROWS_DOWN) {

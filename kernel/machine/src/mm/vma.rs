@@ -186,7 +186,7 @@ impl Flags {
 
     /// MLOCK_ONFAULT, MCL_ONFAULT: locked, but not made present.
     pub const LOCK_ON_FAULT: Flags = Flags(4096);
-    /// What munlock takes away.
+    /// The flags that munlock clears.
     pub const UNLOCKED: Flags = Flags::LOCKED.with(Flags::LOCK_ON_FAULT);
     /// A file of a mount with MS_NOEXEC: PROT_EXEC is refused.
     pub const NEVER_EXECUTE: Flags = Flags(8192);

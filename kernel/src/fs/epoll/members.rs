@@ -173,7 +173,7 @@ impl Members {
         *self.before(after) = place;
     }
 
-    /// What stands after a place: the first after none.
+    /// The item after a place; the first after none.
     fn after(&mut self, place: u32) -> &mut u32 {
         match self.places.get_mut(place as usize) {
             Some(place) => &mut place.after,
@@ -181,7 +181,7 @@ impl Members {
         }
     }
 
-    /// What stands before a place: the last before none.
+    /// The item before a place; the last before none.
     fn before(&mut self, place: u32) -> &mut u32 {
         match self.places.get_mut(place as usize) {
             Some(place) => &mut place.before,

@@ -21,7 +21,7 @@ const PATH_LIMITS: [usize; MAX_NESTS + 1] = [1000, 500, 100, 50, 10];
 /// The sets that a file is a member of.
 pub type Holders = Mutex<Sequence<Weak<Set>>>;
 
-/// What the last look found of a set.
+/// The result of the last look at a set.
 #[derive(Default)]
 pub(super) struct Mark {
     /// Which look it was.

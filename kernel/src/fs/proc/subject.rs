@@ -196,8 +196,7 @@ impl Subject {
         ptrace_access::check(&self.process, self.thread.as_deref(), By::File).is_ok()
     }
 
-    /// What `f` writes of it, if the caller may look into it, which begins no other program
-    /// meanwhile (lock_trace).
+    /// Calls `f` if the caller may look into it. It begins no other program meanwhile (lock_trace).
     ///
     /// # Errors
     /// EPERM, EINTR, and what `f` fails with.

@@ -277,7 +277,7 @@ fn stat(text: &mut Text) {
     );
 }
 
-/// What processes used, those that were waited for included.
+/// The resources that processes used, including those that were waited for.
 fn usage() -> Usage {
     let mut sum = Usage::default();
     _ = pid_table::for_each(

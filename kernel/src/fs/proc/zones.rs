@@ -4,7 +4,7 @@ use super::super::seq_file::Text;
 use crate::mm::frame::{self, Held};
 use crate::put;
 
-/// What the only zone is called: memory that any device and the kernel can use.
+/// The name of the only zone: memory that any device and the kernel can use.
 const ZONE: &str = "Normal";
 
 /// buddyinfo: free blocks by size.

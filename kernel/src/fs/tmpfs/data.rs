@@ -36,7 +36,7 @@ pub struct Data {
     number: Number,
     /// When a program last began to write what it maps, in ticks; 0 once that was recorded.
     written: AtomicU64,
-    /// What its pages are counted in.
+    /// The count of its file system's pages.
     quota: Arc<Quota>,
 }
 

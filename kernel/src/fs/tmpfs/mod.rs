@@ -35,7 +35,7 @@ const MAGIC: u64 = 0x0102_1994;
 /// Bytes that an inode counts as (BOGO_INODE_SIZE).
 const INODE: u64 = 1024;
 
-/// What the root allows where nothing is said.
+/// The root's default permissions.
 const USUAL_PERMISSIONS: u32 = 0o1777;
 
 /// One tmpfs: what its inodes have in common.

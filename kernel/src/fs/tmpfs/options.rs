@@ -4,7 +4,7 @@ use super::super::mount::options::{number, parse, permissions};
 use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
 
-/// What was asked for. A limit of 0 is none.
+/// The options that were given. A limit of 0 is none.
 #[derive(Clone, Copy, Default)]
 pub struct Options {
     /// Pages that its files may take.
@@ -57,7 +57,7 @@ impl Options {
         Ok((options, flags))
     }
 
-    /// What files take where nothing was said, and inodes as well: half of memory, in pages.
+    /// The default limit of pages, and of inodes: half of memory, in pages.
     pub fn default_limit() -> u64 {
         frame::total() as u64 / 2
     }

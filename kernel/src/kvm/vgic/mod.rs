@@ -41,7 +41,7 @@ pub struct Vgic {
     its: its::Link,
 }
 
-/// What there is once no more is said.
+/// The controller once it is set up.
 struct Complete {
     shared: Shared,
     /// All virtual CPUs, by place.

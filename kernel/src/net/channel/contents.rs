@@ -161,7 +161,7 @@ pub(super) fn read_stream(
     let reached = at + count as u64;
     // A reader without room for a byte gets the control message of the first.
     let beyond = reached.max(at + 1);
-    // What came apart is one by now, as on Linux, and has the time of the last.
+    // Bytes that arrived apart are one message by now, as on Linux, with the time of the last.
     let mut ancillary = Ancillary {
         arrived: bytes.arrived,
         ..Ancillary::default()

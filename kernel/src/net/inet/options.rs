@@ -28,7 +28,7 @@ const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
 /// The state of a connection, as TCP_INFO has it; a UDP socket that is connected has it too.
 const ESTABLISHED: u8 = 1;
 
-/// What an option can be set to, and what it is then.
+/// The values that an option can be set to, and the value that it then has.
 #[derive(Clone, Copy)]
 enum Rule {
     /// On or off.
@@ -146,7 +146,7 @@ const KEPT: [(u32, u32, i32, Rule); 75] = [
     (UDP_LITE, 11, 0, Any),            // UDPLITE_RECV_CSCOV
 ];
 
-/// What is handled beside the table.
+/// Options that are not in the table.
 const OTHERS: [(u32, u32); 4] = [
     (IP, IP_MTU),
     (IPV6, IPV6_V6ONLY),
@@ -179,7 +179,7 @@ const _: () = assert!(is_documented(TCP, &abi::options::TCP));
 const _: () = assert!(is_documented(UDP, &abi::options::UDP));
 
 impl Rule {
-    /// What `given` makes of an option that was `default` at first.
+    /// The value that an option has after it was set to `given`; `default` is its first.
     fn apply(self, level: u32, given: i32, default: i32, stream: bool) -> Result<i32> {
         let within = |range: core::ops::RangeInclusive<i32>| {
             let known = range.contains(&given);

@@ -13,7 +13,7 @@ use crate::task::credentials::{Credentials, Withheld};
 use crate::task::file_capabilities::{self, FileCapabilities};
 use crate::task::{Thread, current};
 
-/// What a program that a more privileged user owns begins without (PER_CLEAR_ON_SETID):
+/// The personality that set-user-ID programs begin without (PER_CLEAR_ON_SETID):
 /// READ_IMPLIES_EXEC, ADDR_NO_RANDOMIZE, ADDR_COMPAT_LAYOUT and MMAP_PAGE_ZERO.
 const UNSAFE_PERSONALITY: u32 = 0x040_0000 | 0x004_0000 | 0x020_0000 | 0x010_0000;
 
@@ -86,8 +86,8 @@ fn capabilities(file: &File) -> Result<Option<FileCapabilities>> {
     }
 }
 
-/// What `thread` does not get of a program's privileges. `alone`: nobody else has its directory
-/// (check_unsafe_exec).
+/// The privileges of a program that `thread` does not get. `alone`: no other process shares its
+/// directory (check_unsafe_exec).
 fn withheld(thread: &Thread, alone: bool) -> Withheld {
     if thread.has_no_new_privileges() {
         Withheld::All

@@ -437,7 +437,7 @@ struct Moved {
 
 impl Requeue {
     fn attempt(&self) -> Result<Attempt> {
-        // What it holds goes after the locks.
+        // Dropped after the locks are released.
         let mut moved = Moved::default();
         // Nobody begins to wait for another meanwhile.
         let _held = inherit::CHAINS.lock();

@@ -8,7 +8,7 @@ use crate::errno::{Errno, Result};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Altstack {
     start: usize,
-    /// What the program said, kept as it is.
+    /// The program's flags, unchanged.
     flags: u32,
     size: usize,
 }
@@ -64,7 +64,7 @@ impl Altstack {
         [self.start, flags as usize, self.size]
     }
 
-    /// What comes in its place by the words of a `stack_t`, of at least so many bytes.
+    /// The stack that replaces it, from the words of a `stack_t`; it has at least `least` bytes.
     ///
     /// # Errors
     /// EPERM (it is used), EINVAL, ENOMEM (too small).

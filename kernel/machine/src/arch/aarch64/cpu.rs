@@ -23,7 +23,7 @@ pub struct Cpu {
     pub(in crate::arch) previous: Cell<*const ThreadState>,
     /// Where crossings are counted.
     pub(in crate::arch) crossings: Cell<&'static Table>,
-    /// What system calls are dispatched by.
+    /// The table of system calls.
     pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
     /// What programs read from ID registers here.
     pub(super) view: AtomicPtr<idreg::El0View>,

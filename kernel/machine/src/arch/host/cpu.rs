@@ -19,7 +19,7 @@ pub struct Cpu {
     pub(in crate::arch) previous: Cell<*const ThreadState>,
     /// Where crossings are counted.
     pub(in crate::arch) crossings: Cell<&'static Table>,
-    /// What system calls are dispatched by.
+    /// The table of system calls.
     pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
     /// Free frames.
     pub frames: CpuLocal<mm::frame::Cache>,

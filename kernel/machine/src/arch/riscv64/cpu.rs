@@ -22,7 +22,7 @@ pub struct Cpu {
     pub(in crate::arch) previous: Cell<*const ThreadState>,
     /// Where crossings are counted.
     pub(in crate::arch) crossings: Cell<&'static Table>,
-    /// What system calls are dispatched by.
+    /// The table of system calls.
     pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
     /// Where a trap from the kernel keeps registers before it may touch the stack.
     pub(super) spill: Cell<[usize; 4]>,

@@ -187,7 +187,7 @@ impl Vmas {
         if more > 0 { self.commit(more) } else { Ok(()) }
     }
 
-    /// What is promised is what the VMAs need.
+    /// Promises exactly what the VMAs need.
     #[inline]
     pub fn update_commitment(&mut self) {
         self.commitment.set(self.totals.accounted / PAGE_SIZE);
