@@ -82,14 +82,19 @@ pub const fn page_down(address: usize) -> usize {
     address & !(PAGE_SIZE - 1)
 }
 
-/// Takes over all memory: `ram` without `reserved`, both in bytes. Called once, on the boot CPU,
-/// when the linear map stands. Returns the initial archive, whose place is `archive`.
-pub fn init(
+/// Takes over all memory: `ram` without `reserved`, both in bytes. Returns the initial archive,
+/// whose place is `archive`.
+///
+/// # Safety
+/// Called once, on the boot CPU, when the linear map shows all of `ram`, of which only what is in
+/// `reserved` is in use.
+pub(crate) unsafe fn init(
     ram: &[Range<usize>],
     reserved: &[Range<usize>],
     archive: Range<usize>,
 ) -> Option<Archive> {
-    frame::init(ram, reserved);
+    // SAFETY: as the caller says.
+    unsafe { frame::init(ram, reserved) };
     commit::init();
     vmalloc::init();
     fault::init();
