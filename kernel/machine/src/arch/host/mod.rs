@@ -128,7 +128,7 @@ pub fn is_taken<const KEY: u32>() -> bool {
 }
 
 /// Makes all branches that test `key` jump.
-pub fn take(key: Key) {
+pub(crate) fn take(key: Key) {
     TAKEN.fetch_or(1 << key as u32, Relaxed);
 }
 
