@@ -13,7 +13,7 @@ use super::vcpu::Vcpu;
 use super::vgic::{self as controller, Frames};
 use super::vm::Machine;
 use crate::arch::cpu;
-use crate::arch::virt::interrupt::{self, Interrupt};
+use crate::arch::virt::interrupt::{self, Hosts, Interrupt};
 use crate::arch::virt::timer;
 use crate::arch::virt::{Next, Registers};
 use crate::task::current;
@@ -97,13 +97,13 @@ impl<'a> Context<'a> {
     }
 
     /// Deals with an interrupt that the guest was left for; returns one that is the host's.
-    pub fn interrupted(&mut self) -> Option<u32> {
+    pub fn interrupted(&mut self) -> Option<Hosts> {
         self.count(ExitKind::Interrupt);
         let mut timer = None;
         match interrupt::take() {
             Interrupt::Look => {}
             Interrupt::Timer(number) => timer = Some(number),
-            Interrupt::Hosts(number) => return Some(number),
+            Interrupt::Hosts(interrupt) => return Some(interrupt),
         }
         let private = &self.vcpu.private;
         match (&mut self.gic, timer) {

@@ -497,7 +497,7 @@ impl Vcpu {
         context.end();
         self.presence.leave();
         if let Some(interrupt) = hosts {
-            arch::irq::handle(interrupt, Interrupted::Program);
+            interrupt.handle();
             arch::irq::service(Interrupted::Program);
         }
         // A timer that the hardware misses is found when the guest is entered.
