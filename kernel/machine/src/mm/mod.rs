@@ -96,7 +96,7 @@ pub(crate) unsafe fn init(
     // SAFETY: as the caller says.
     unsafe { frame::init(ram, reserved) };
     commit::init();
-    vmalloc::init();
+    vmalloc::init(ram);
     fault::init();
     age::init();
     huge_page::init();
