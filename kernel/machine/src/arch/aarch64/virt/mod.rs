@@ -204,18 +204,8 @@ pub enum Next {
 impl Guest {
     /// At reset.
     pub fn new() -> Self {
-        let registers = Registers {
-            x: [0; 31],
-            sp: 0,
-            pc: 0,
-            pstate: 0x3c5,
-            syndrome: 0,
-            address: 0,
-            page: 0,
-            deadline: 0,
-        };
         Guest {
-            registers,
+            registers: Registers::new(),
             system: System::RESET,
             fp: FpState::new(),
             sve: None,
