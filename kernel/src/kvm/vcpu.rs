@@ -469,8 +469,17 @@ impl Vcpu {
                 })
             });
         state.guest.shares_cpu = arch::cpu::this().sched().waiting() != 0;
+        let thread = current();
         let mut run = Run {
-            context: Context::new(self, machine, directory, &mut state.events, gic, config),
+            context: Context::new(
+                &thread,
+                self,
+                machine,
+                directory,
+                &mut state.events,
+                gic,
+                config,
+            ),
             exit: Exit::Again,
             hosts: None,
         };
