@@ -83,7 +83,8 @@ crate::selftest! {
         settle_instructions();
         let last = LAST.load(SeqCst);
         let all = (0..crate::arch::MAX_CPUS).filter_map(cpu::get);
-        // One that the thread came to meanwhile passed the barrier so, and its interrupt may be due.
+        // One that the thread came to meanwhile passed the barrier so, and its interrupt may be
+        // due.
         all.filter(|other| other.index() != own).for_each(|other| {
             while other.index() != cpu::this().index() && other.sched().barrier_seen() < last {
                 sched::cond_resched();
