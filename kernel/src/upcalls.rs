@@ -2,6 +2,7 @@
 
 use crate::arch::cpu::Cpu;
 use crate::arch::irq::Interrupted;
+use crate::arch::task::Current;
 use crate::arch::task::Previous;
 use crate::arch::{self, SyscallTable};
 use crate::errno::Result;
@@ -103,7 +104,7 @@ impl Functions for Stile {
     }
 
     fn describe_current() -> Option<([u8; 16], i32)> {
-        let thread: &Thread = arch::try_current()?;
+        let thread: Current<Thread> = arch::try_current()?;
         Some((thread.try_name().unwrap_or_default(), thread.tid()))
     }
 }

@@ -17,17 +17,23 @@ mod cpu_set;
 
 use alloc::boxed::Box;
 
-use atomics::{AtomicBool, Ordering::*, const_fn, fence, spin_loop};
+use atomics::{AtomicBool, AtomicU8, Ordering::*, const_fn, fence, spin_loop};
 use cpu_set::CpuSet;
+
+/// The CPU does not read.
+const IDLE: u8 = 0;
+/// The CPU reads.
+const READS: u8 = 1;
+/// The CPU never read, and no writer looks at its line.
+const NEW: u8 = 2;
 
 /// A CPU's own line in a lock, with what else the CPU keeps there.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Slot<T> {
-    /// The CPU reads.
-    held: AtomicBool,
-    /// The CPU is among those that ever read.
-    known: AtomicBool,
+    /// One of the above. One test at the start of a read tells the first and the nested ones from
+    /// all others.
+    state: AtomicU8,
     /// Other data that it keeps.
     pub data: T,
 }
@@ -37,8 +43,7 @@ impl<T> Slot<T> {
         /// The line of a CPU that never read.
         pub fn new(data: T) -> Self {
             Slot {
-                held: AtomicBool::new(false),
-                known: AtomicBool::new(false),
+                state: AtomicU8::new(NEW),
                 data,
             }
         }
@@ -47,7 +52,7 @@ impl<T> Slot<T> {
     /// Its CPU reads no more.
     #[inline(always)]
     pub fn release(&self) {
-        self.held.store(false, Release);
+        self.state.store(IDLE, Release);
     }
 }
 
@@ -76,6 +81,9 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
     }
 
     /// CPU `cpu`, which calls this, reads until it [releases](Slot::release) its slot.
+    ///
+    /// # Panics
+    /// If it reads already: the first release would let writers in beside the other read.
     #[inline(always)]
     pub fn read(&self, cpu: usize) -> &Slot<T> {
         let slot = self.slot(cpu);
@@ -86,6 +94,9 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
     }
 
     /// The same, unless another CPU writes.
+    ///
+    /// # Panics
+    /// As there.
     #[inline]
     pub fn try_read(&self, cpu: usize) -> Option<&Slot<T>> {
         Some(self.slot(cpu)).filter(|slot| self.enter(slot))
@@ -94,7 +105,7 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
     #[inline(always)]
     fn slot(&self, cpu: usize) -> &Slot<T> {
         let slot = &self.slots[cpu];
-        if !slot.known.load(Relaxed) {
+        if slot.state.load(Relaxed) != IDLE {
             self.register_reader(cpu);
         }
         slot
@@ -103,15 +114,16 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
     #[cold]
     #[inline(never)]
     fn register_reader(&self, cpu: usize) {
+        let state = &self.slots[cpu].state;
+        assert!(state.load(Relaxed) == NEW, "a CPU reads twice");
         self.readers.insert(cpu);
-        self.slots[cpu].known.store(true, Relaxed);
+        state.store(IDLE, Relaxed);
     }
 
     #[inline(always)]
     fn enter(&self, slot: &Slot<T>) -> bool {
-        debug_assert!(!slot.held.load(Relaxed), "a CPU reads twice");
-        slot.held.store(true, Relaxed);
-        // Pairs with the writer's: either it sees `held` and the set, or this sees `writing`.
+        slot.state.store(READS, Relaxed);
+        // Pairs with the writer's: either it sees the state and the set, or this sees `writing`.
         fence(SeqCst);
         if self.writing.load(Acquire) {
             slot.release();
@@ -134,17 +146,27 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
         }
     }
 
-    /// Keeps readers out, and waits for those on all CPUs but `own`, which calls this and does not
-    /// read. With the writers' lock.
+    /// Keeps readers out, and waits for those on all CPUs. CPU `own` calls this, with the writers'
+    /// lock.
+    ///
+    /// # Panics
+    /// If `own` reads: it would wait for itself.
     #[inline]
     pub fn exclude(&self, own: usize) {
         self.writing.store(true, Relaxed);
         fence(SeqCst);
-        self.readers.each_other(own, |cpu| {
-            while self.slots[cpu].held.load(Acquire) {
+        self.readers.each(|cpu| {
+            while self.slots[cpu].state.load(Acquire) == READS {
+                assert!(cpu != own, "a CPU writes while it reads");
                 spin_loop();
             }
         });
+    }
+
+    /// Whether a CPU reads or writes.
+    pub fn is_held(&self) -> bool {
+        let reads = |slot: &Slot<T>| slot.state.load(Acquire) == READS;
+        self.writing.load(Acquire) || self.slots.iter().any(reads)
     }
 
     /// Lets readers in again. With the writers' lock.

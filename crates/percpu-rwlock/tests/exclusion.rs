@@ -132,3 +132,37 @@ fn a_writer_waits_for_the_cpus_that_read() {
     handshake.admit();
     assert_eq!(handshake.slots().len(), 100);
 }
+
+/// A CPU that reads twice would let writers in when it releases its slot for the first time.
+#[cfg(not(loom))]
+#[test]
+#[should_panic(expected = "a CPU reads twice")]
+fn a_nested_read_is_refused() {
+    let handshake = handshake(1);
+    handshake.read(0);
+    handshake.try_read(0);
+}
+
+#[cfg(not(loom))]
+#[test]
+#[should_panic(expected = "a CPU writes while it reads")]
+fn a_write_within_a_read_is_refused() {
+    let handshake = handshake(2);
+    handshake.read(1);
+    handshake.exclude(1);
+}
+
+#[cfg(not(loom))]
+#[test]
+fn it_is_held_while_one_reads_or_writes() {
+    let handshake = handshake(2);
+    assert!(!handshake.is_held());
+    let slot = handshake.read(1);
+    assert!(handshake.is_held());
+    slot.release();
+    assert!(!handshake.is_held());
+    handshake.exclude(0);
+    assert!(handshake.is_held());
+    handshake.admit();
+    assert!(!handshake.is_held());
+}

@@ -89,6 +89,10 @@ fn start() -> Mutex<(Sender<Job>, Receiver<()>)> {
     assert!(JOBS.set(Jobs { jobs, done }).is_ok(), "started twice");
     boot::start(Machine {
         memory: if cfg!(miri) { 16 << 20 } else { 256 << 20 },
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "bytes, which the process has for ever"
+        )]
         archive: image::archive().leak(),
         command_line: "",
         program: processes::program,

@@ -1,6 +1,7 @@
 //! The machine as the kernel above sees it: CPUs, memory, locks and the console. All of the
 //! kernel's `unsafe` is in here.
 #![no_std]
+#![allow(clippy::disallowed_methods, reason = "it leaks what stays for ever")]
 
 extern crate alloc;
 

@@ -5,6 +5,7 @@ use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::arch::{self, cpu, text};
+#[cfg(target_os = "none")]
 use crate::kallsyms::Code;
 use crate::upcall;
 
@@ -26,7 +27,8 @@ pub fn panic(info: &PanicInfo) -> ! {
 }
 
 /// An exception of the kernel's own code.
-pub struct Exception<'a> {
+#[cfg(target_os = "none")]
+pub(crate) struct Exception<'a> {
     /// Its program counter.
     pub pc: usize,
     /// Its stack pointer.
@@ -38,7 +40,11 @@ pub struct Exception<'a> {
 }
 
 /// Ends the kernel for an exception.
-pub fn exception(what: fmt::Arguments, exception: &Exception) -> ! {
+///
+/// # Safety
+/// The stack pointer is that of this CPU's thread, or of the code that failed.
+#[cfg(target_os = "none")]
+pub(crate) unsafe fn exception(what: fmt::Arguments, exception: &Exception) -> ! {
     let Exception {
         pc,
         sp,
@@ -53,7 +59,8 @@ pub fn exception(what: fmt::Arguments, exception: &Exception) -> ! {
     }
     crate::log!("registers:\n{registers}");
     crate::log!("  at {}", Code(pc));
-    text::log_callers(sp);
+    // SAFETY: as the caller says; the code that failed does not go on.
+    unsafe { text::log_callers(sp) };
     arch::power::off()
 }
 

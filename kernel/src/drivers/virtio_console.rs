@@ -2,56 +2,14 @@
 
 use crate::arch::irq;
 use crate::fdt;
-use crate::mm::dma::{self, KernelHal};
-use crate::mm::ordered::Ordered;
-use crate::mm::send_queue::SendQueue;
+use crate::mm::virtio::{BUFFER, Device, DeviceType, Stream};
 use crate::sync::Mutex;
-use bitflags::bitflags;
-use virtio_drivers::queue::{OwningQueue, VirtQueue};
-use virtio_drivers::transport::{DeviceType, Transport};
 
 /// The queues of the first port (virtio 1.2, 5.3.2).
 const RECEIVE: u16 = 0;
 const TRANSMIT: u16 = 1;
 
-/// Buffers that wait for input.
-const BUFFERS: usize = 4;
-/// Bytes that come in at a time.
-const BUFFER: usize = 512;
-
-bitflags! {
-    /// What is used of the device (virtio 1.2, 6).
-    #[derive(Clone, Copy, Debug)]
-    struct Features: u64 {
-        const VERSION_1 = 1 << 32;
-    }
-}
-
-struct Console {
-    transport: Ordered,
-    receive: OwningQueue<KernelHal, BUFFERS, BUFFER>,
-    send: SendQueue,
-}
-
-impl Console {
-    fn new(mut transport: Ordered) -> virtio_drivers::Result<Self> {
-        transport.begin_init(Features::VERSION_1);
-        let receive = VirtQueue::new(&mut transport, RECEIVE, false, false)?;
-        let receive = OwningQueue::new(receive)?;
-        let send = SendQueue::new(&mut transport, TRANSMIT)?;
-        transport.finish_init();
-        if receive.should_notify() {
-            transport.notify(RECEIVE);
-        }
-        Ok(Console {
-            transport,
-            receive,
-            send,
-        })
-    }
-}
-
-static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
+static CONSOLE: Mutex<Option<Stream>> = Mutex::new(None);
 static INPUT: Mutex<Option<Receiver>> = Mutex::new(None);
 
 /// What takes the bytes that arrive.
@@ -73,13 +31,13 @@ pub fn init() {
 /// Takes the device whose registers are at `base` if it is a console and the first one; whether it
 /// did.
 fn probe(base: usize, len: usize) -> bool {
-    let Some(transport) = dma::virtio_device(base, len) else {
+    let Some(device) = Device::find(base, len) else {
         return false;
     };
-    if transport.device_type() != DeviceType::Console || is_present() {
+    if device.device_type() != DeviceType::Console || is_present() {
         return false;
     }
-    match Console::new(transport) {
+    match Stream::start(device, RECEIVE, TRANSMIT) {
         Ok(console) => *CONSOLE.lock() = Some(console),
         Err(error) => {
             crate::log!("virtio console at {base:#x}: {error}");
@@ -96,10 +54,8 @@ pub fn is_present() -> bool {
 
 /// Sends bytes, which the device takes when it can.
 pub fn write(bytes: &[u8]) {
-    if let Some(Console {
-        transport, send, ..
-    }) = &mut *CONSOLE.lock()
-        && let Err(error) = send.send(transport, bytes)
+    if let Some(console) = &mut *CONSOLE.lock()
+        && let Err(error) = console.send(bytes)
     {
         crate::log!("virtio console: {error}");
     }
@@ -108,7 +64,7 @@ pub fn write(bytes: &[u8]) {
 /// Waits until the device has taken all bytes: before the machine ends.
 pub fn flush() {
     if let Some(console) = &mut *CONSOLE.lock()
-        && let Err(error) = console.send.flush()
+        && let Err(error) = console.flush()
     {
         crate::log!("virtio console: {error}");
     }
@@ -123,7 +79,7 @@ pub fn on_input(handler: fn(&[u8])) {
 /// Handles the device's interrupt.
 fn interrupt() {
     if let Some(console) = &mut *CONSOLE.lock() {
-        console.transport.ack_interrupt();
+        console.acknowledge();
     }
     receive();
 }
@@ -139,15 +95,8 @@ fn receive() {
 
 /// Copies what one buffer holds; how much that is.
 fn take(bytes: &mut [u8; BUFFER]) -> Option<usize> {
-    let console = &mut *CONSOLE.lock();
-    let Console {
-        transport, receive, ..
-    } = console.as_mut()?;
-    let copy = |input: &[u8]| {
-        bytes[..input.len()].copy_from_slice(input);
-        Ok(Some(input.len()))
-    };
-    receive.poll(transport, copy).unwrap_or_else(|error| {
+    let received = CONSOLE.lock().as_mut()?.receive(bytes);
+    received.unwrap_or_else(|error| {
         crate::log!("virtio console: {error}");
         None
     })

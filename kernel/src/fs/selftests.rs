@@ -414,7 +414,7 @@ impl FileOps for Last {
 impl Drop for Last {
     fn drop(&mut self) {
         might_sleep();
-        ENDED_IN.store(core::ptr::from_ref(current()).addr(), Release);
+        ENDED_IN.store(core::ptr::from_ref(&current()).addr(), Release);
     }
 }
 
@@ -447,7 +447,7 @@ fn change_last(watch: impl FnOnce(&Arc<File>)) {
         sched::schedule();
         irq::service(Interrupted::Kernel);
     }
-    let here = core::ptr::from_ref(current()).addr();
+    let here = core::ptr::from_ref(&current()).addr();
     assert_ne!(ENDED_IN.load(Acquire), here);
     let other = new(path);
     assert!(

@@ -2,7 +2,7 @@
 
 use super::file::{File, FileOps, OpenFlags};
 use super::io::Sink;
-use super::poll::{Events, PollTable, WaitSource};
+use super::poll::{Events, PollTable};
 use super::seq_file::Text;
 use crate::arch::{InfoKind, info_kind};
 use crate::errno::{Errno, Result};
@@ -78,12 +78,6 @@ pub struct SignalFd {
     set: AtomicU64,
 }
 
-/// The source that the current process's signalfds wait for: notified when it, or a thread of it,
-/// is sent any signal.
-fn sent() -> Result<&'static Arc<WaitSource>> {
-    current().process().signals.sent()
-}
-
 /// A new one for the signals in `set`, with the flags of signalfd4.
 pub fn new(set: u64, flags: u32) -> Result<Arc<File>> {
     let set = AtomicU64::new(set);
@@ -122,7 +116,11 @@ impl FileOps for SignalFd {
                 Some(info) => total += to.put(Record::new(&info).as_bytes())?,
                 None if total > 0 => break,
                 None if file.flags().nonblocking() => return Err(Errno::EAGAIN),
-                None => sent()?.wait(|| self.is_ready())?,
+                None => current()
+                    .process()
+                    .signals
+                    .sent()?
+                    .wait(|| self.is_ready())?,
             }
         }
         Ok(total)
@@ -134,7 +132,7 @@ impl FileOps for SignalFd {
 
     fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
         if let Some(table) = table {
-            match sent() {
+            match current().process().signals.sent() {
                 Ok(sent) => table.add(sent),
                 Err(_) => table.fail(),
             }

@@ -378,7 +378,8 @@ impl Queue {
         {
             return Err(Errno::EBUSY);
         }
-        let process = current().process();
+        let thread = current();
+        let process = thread.process();
         let old = state.notice.replace(Notice {
             process: process.clone(),
             program: process.exec_id(),

@@ -32,8 +32,6 @@ const EXTERNAL: u64 = 0x10;
 const LONG: u64 = 1 << 25;
 /// PSTATE.M of EL0 in 32-bit state.
 const AARCH32_USER: u64 = 0x10;
-/// PSTATE at an exception: EL1 with its own stack, everything masked.
-const MASKED: u64 = 0x3c5;
 
 /// The result of an access.
 pub enum Resolved {
@@ -194,7 +192,7 @@ pub fn undefined(guest: &mut Guest) {
 /// Takes an exception to EL1 (Arm ARM D1.3.1).
 fn raise(guest: &mut Guest, class: u64, details: u64) {
     let registers = &mut guest.registers;
-    let (vector, same) = match registers.pstate & 0x1f {
+    let (vector, same) = match registers.pstate() & 0x1f {
         0 => (0x400, 0),
         AARCH32_USER => (0x600, 0),
         4 => (0, SAME_LEVEL),
@@ -207,7 +205,6 @@ fn raise(guest: &mut Guest, class: u64, details: u64) {
     };
     guest.system.set(Name::Esr, class << 26 | LONG | details);
     guest.system.set(Name::Elr, registers.pc);
-    guest.system.set(Name::Spsr, registers.pstate);
-    registers.pc = guest.system.get(Name::Vbar).wrapping_add(vector);
-    registers.pstate = MASKED;
+    guest.system.set(Name::Spsr, registers.pstate());
+    registers.take_exception(guest.system.get(Name::Vbar).wrapping_add(vector));
 }

@@ -13,10 +13,10 @@ use super::vcpu::Vcpu;
 use super::vgic::{self as controller, Frames};
 use super::vm::Machine;
 use crate::arch::cpu;
-use crate::arch::virt::interrupt::{self, Interrupt};
+use crate::arch::virt::interrupt::{self, Hosts, Interrupt};
 use crate::arch::virt::timer;
 use crate::arch::virt::{Next, Registers};
-use crate::task::current;
+use crate::task::Thread;
 
 /// The running virtual CPU, and what it shares with others.
 pub struct Context<'a> {
@@ -33,7 +33,7 @@ pub struct Context<'a> {
     /// Where this CPU counts.
     crossings: &'static Table,
     /// Work of its thread before it continues.
-    work: &'static AtomicU32,
+    work: &'a AtomicU32,
     /// Its handle on the writes that are eventfds.
     events: &'a mut ioevents::Reader,
     /// Timers whose interrupts were taken for a guest without a controller, as bits.
@@ -74,8 +74,9 @@ pub struct Gic<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// For a virtual CPU that is about to run.
+    /// For a virtual CPU that the current thread is about to run.
     pub fn new(
+        thread: &'a Thread,
         vcpu: &'a Vcpu,
         machine: &'a Machine,
         directory: &'a Directory,
@@ -90,20 +91,20 @@ impl<'a> Context<'a> {
             gic,
             config,
             crossings: cpu::this().crossings(),
-            work: &current().arch.work,
+            work: &thread.arch.work,
             events,
             taken: 0,
         }
     }
 
     /// Deals with an interrupt that the guest was left for; returns one that is the host's.
-    pub fn interrupted(&mut self) -> Option<u32> {
+    pub fn interrupted(&mut self) -> Option<Hosts> {
         self.count(ExitKind::Interrupt);
         let mut timer = None;
         match interrupt::take() {
             Interrupt::Look => {}
             Interrupt::Timer(number) => timer = Some(number),
-            Interrupt::Hosts(number) => return Some(number),
+            Interrupt::Hosts(interrupt) => return Some(interrupt),
         }
         let private = &self.vcpu.private;
         match (&mut self.gic, timer) {

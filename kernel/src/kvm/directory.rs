@@ -16,7 +16,7 @@ use crate::{params, random};
 /// Settles the policy.
 pub fn init() {
     if params::choice("affinity", &[("index", false), ("scan", true)]) {
-        branch::take(Key::AffinityScan);
+        branch::take_affinity_scan();
     }
 }
 

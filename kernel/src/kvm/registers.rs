@@ -71,8 +71,8 @@ const KEPT: [u16; 6] = [
 
 /// MPIDR_EL1.
 const MPIDR: u64 = encoding(3, 0, 0, 0, 5) as u64;
-/// Modes that a guest's PSTATE may name: EL0, and EL1 with either stack; all in 64-bit state.
-const MODES: [u64; 3] = [0, 4, 5];
+/// PSTATE, which not every value fits.
+const PSTATE: u64 = ARM64 | U64 | CORE | word::PSTATE;
 
 /// Where a register of 64 bits is.
 fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
@@ -106,7 +106,6 @@ fn place(guest: &mut Guest, id: u64) -> Option<&mut u64> {
     match number {
         word::SP => Some(&mut guest.registers.sp),
         word::PC => Some(&mut guest.registers.pc),
-        word::PSTATE => Some(&mut guest.registers.pstate),
         word::SP_EL1 => guest.system.by_encoding(system(Name::Sp)),
         word::ELR_EL1 => guest.system.by_encoding(system(Name::Elr)),
         word::SPSR_EL1 => guest.system.by_encoding(system(Name::Spsr)),
@@ -191,6 +190,9 @@ pub fn get(machine: &Machine, state: &mut State, id: u64, address: usize) -> Res
             return UserPtr::new(address).write(&value);
         }
     }
+    if id == PSTATE {
+        return UserPtr::new(address).write(&guest.registers.pstate());
+    }
     UserPtr::new(address).write(place(guest, id).ok_or(absent(id))?)
 }
 
@@ -239,13 +241,11 @@ pub fn set(
         }
         return Ok(());
     }
-    let place = place(guest, id).ok_or(absent(id))?;
-    let value: u64 = UserPtr::new(address).read()?;
-    // A guest runs in 64-bit state, and never at a level above its own.
-    if id == ARM64 | U64 | CORE | word::PSTATE && !MODES.contains(&(value & 0x1f)) {
-        return Err(Errno::EINVAL);
+    if id == PSTATE {
+        return guest.registers.set_pstate(UserPtr::new(address).read()?);
     }
-    *place = value;
+    let place = place(guest, id).ok_or(absent(id))?;
+    *place = UserPtr::new(address).read()?;
     // A guest that is restored with breakpoints does not touch them again.
     guest.debug.give_if_on();
     Ok(())

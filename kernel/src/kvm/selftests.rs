@@ -161,14 +161,4 @@ selftest! {
         drop((child, threads, space));
         assert!(frames.iter().all(|frame| frame.meta().refs() == 1));
     }
-
-    fn a_virtual_cpu_knows_that_another_ran() {
-        if !virt::available() {
-            return;
-        }
-        let memory = Stage2::new(40).expect("memory");
-        assert!(!memory.others_ran(3) && !memory.others_ran(3));
-        assert!(memory.others_ran(0) && !memory.others_ran(0));
-        assert!(memory.others_ran(3));
-    }
 }

@@ -22,10 +22,9 @@ use super::uapi::{self, VcpuInit};
 use super::vgic as gic;
 use super::vm::Machine;
 use crate::arch::irq::Interrupted;
-use crate::arch::{
-    self, time,
-    virt::{Guest, Keys, Left, Next, Sve},
-};
+use crate::arch::virt::interrupt::Hosts;
+use crate::arch::virt::{ExitHandler, Guest, Keys, Left, Next, Registers, Sve};
+use crate::arch::{self, time};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
@@ -470,34 +469,31 @@ impl Vcpu {
                 })
             });
         state.guest.shares_cpu = arch::cpu::this().sched().waiting() != 0;
-        let mut context = Context::new(self, machine, directory, &mut state.events, gic, config);
-        let (mut exit, mut hosts) = (Exit::Again, None);
-        state.guest.run(
-            &machine.memory.translation,
-            self.id,
-            |registers, left| match left {
-                Left::Trap => match exit::handle_exit(&mut context, registers) {
-                    Exit::Again => context.next(),
-                    Exit::Fp => Next::GiveFp,
-                    other => {
-                        exit = other;
-                        Next::Leave
-                    }
-                },
-                Left::Interrupt => {
-                    hosts = context.interrupted();
-                    match hosts {
-                        Some(_) => Next::Leave,
-                        None => context.next(),
-                    }
-                }
-                Left::Error => Next::Leave,
-            },
-        );
+        let thread = current();
+        let mut run = Run {
+            context: Context::new(
+                &thread,
+                self,
+                machine,
+                directory,
+                &mut state.events,
+                gic,
+                config,
+            ),
+            exit: Exit::Again,
+            hosts: None,
+        };
+        let translation = &machine.memory.translation;
+        state.guest.run(translation, self.id, &mut run);
+        let Run {
+            context,
+            exit,
+            hosts,
+        } = run;
         context.end();
         self.presence.leave();
         if let Some(interrupt) = hosts {
-            arch::irq::handle(interrupt, Interrupted::Program);
+            interrupt.handle();
             arch::irq::service(Interrupted::Program);
         }
         // A timer that the hardware misses is found when the guest is entered.
@@ -509,6 +505,37 @@ impl Vcpu {
             tick::restart(arch::cpu::this());
         }
         exit
+    }
+}
+
+/// A virtual CPU on its way, and what it is left for.
+struct Run<'a> {
+    context: Context<'a>,
+    exit: Exit,
+    hosts: Option<Hosts>,
+}
+
+impl ExitHandler for Run<'_> {
+    #[inline(always)]
+    fn handle(&mut self, registers: &mut Registers, left: Left) -> Next {
+        match left {
+            Left::Trap => match exit::handle_exit(&mut self.context, registers) {
+                Exit::Again => self.context.next(),
+                Exit::Fp => Next::GiveFp,
+                other => {
+                    self.exit = other;
+                    Next::Leave
+                }
+            },
+            Left::Interrupt => {
+                self.hosts = self.context.interrupted();
+                match self.hosts {
+                    Some(_) => Next::Leave,
+                    None => self.context.next(),
+                }
+            }
+            Left::Error => Next::Leave,
+        }
     }
 }
 

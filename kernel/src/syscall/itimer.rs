@@ -100,7 +100,8 @@ pub fn timer_create<L: Layout>(clock: u32, event: usize, to: usize) -> Result<us
             thread,
         },
     };
-    let timers = &current().process().timers;
+    let thread = current();
+    let timers = &thread.process().timers;
     let id = timers.create(base, |id| (request(id), notice(request(id))))?;
     if let Err(error) = UserPtr::new(to).write(&id) {
         timers.delete(id)?;

@@ -82,7 +82,7 @@ fn allowed(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
 fn allowed_any(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
     let key = key(number, create)?;
     key.check_state()?;
-    key.check(rights, &rings(current()))?;
+    key.check(rights, &rings(&current()))?;
     Ok(key)
 }
 
@@ -162,7 +162,7 @@ pub fn add_key(
         && let Some(key) = ring.linked(kind, &description)
         && key.check_state().is_ok()
     {
-        key.check(right::WRITE, &rings(current()))?;
+        key.check(right::WRITE, &rings(&current()))?;
         key.update(payload)?;
         return Ok(key.serial as usize);
     }
@@ -185,7 +185,7 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
         Some(allowed(ring, true, right::WRITE)?)
     };
     let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
-    let rings = rings(current());
+    let rings = rings(&current());
     // As on Linux, the error of a negative key takes precedence, then that of none, then that of an
     // unusable one.
     let (mut is_negative, mut why) = (false, None);
@@ -258,7 +258,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
         }
         DESCRIBE => {
             let key = key(number, false)?;
-            key.check(right::VIEW, &rings(current()))?;
+            key.check(right::VIEW, &rings(&current()))?;
             put(&key.describe()?, b, c, true)
         }
         CLEAR => {
@@ -313,7 +313,7 @@ fn search(ring: i32, kind: usize, description: usize, to: i32) -> Result<usize> 
     let ring = allowed(ring, false, right::SEARCH)?;
     ring.check_ring()?;
     let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
-    let key = ring.search(kind, &description, &rings(current()));
+    let key = ring.search(kind, &description, &rings(&current()));
     let key = key.map_err(|error| match error {
         Errno::EAGAIN => Errno::ENOKEY,
         error => error,
@@ -328,7 +328,7 @@ fn search(ring: i32, kind: usize, description: usize, to: i32) -> Result<usize> 
 fn read(number: i32, to: usize, room: usize) -> Result<usize> {
     let key = key(number, false)?;
     key.check_valid()?;
-    let rings = rings(current());
+    let rings = rings(&current());
     // A process that may search its own keyrings for a key may read it too.
     if key.check(right::READ, &rings).is_err() && !key.is_found(&rings)? {
         return Err(Errno::EACCES);

@@ -120,7 +120,8 @@ fn map<const DROPPABLE: bool>(
         None => Source::Anonymous,
     };
     let place = place_of(addr, flags);
-    let limits = &task::current().process().limits;
+    let thread = task::current();
+    let limits = &thread.process().limits;
     let (limit, data) = (limits.soft(RLIMIT_AS), limits.soft(RLIMIT_DATA));
     let private = !shared && rights.has(Rights::WRITE);
     if private && rights.has(Rights::EXECUTE) && gave_up_executable() {

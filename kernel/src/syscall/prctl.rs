@@ -8,7 +8,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
-use crate::task::process::{Mode, Process};
+use crate::task::process::Mode;
 use crate::task::thread::TAGS_DISABLED;
 use crate::task::{current, personality, require, seccomp, signal, with_space};
 use alloc::vec::Vec;
@@ -54,10 +54,10 @@ dispatch! {
     PR_SET_TIMERSLACK => set_timer_slack,
     PR_GET_TIMERSLACK => |_| Ok(current().timer_slack()),
     PR_SET_CHILD_SUBREAPER => |[on, ..]| {
-        process().set_subreaper(on != 0);
+        current().process().set_subreaper(on != 0);
         Ok(0)
     },
-    PR_GET_CHILD_SUBREAPER => |[to, ..]| put(to, process().is_subreaper() as u32),
+    PR_GET_CHILD_SUBREAPER => |[to, ..]| put(to, current().process().is_subreaper() as u32),
     PR_SET_NO_NEW_PRIVS => set_no_new_privileges,
     PR_GET_NO_NEW_PRIVS => |arguments| {
         expect_zeros(&arguments)?;
@@ -99,7 +99,7 @@ dispatch! {
     PR_MCE_KILL => set_memory_failure,
     PR_MCE_KILL_GET => |arguments| {
         expect_zeros(&arguments)?;
-        let kept = process().modes() >> Mode::MEMORY_FAILURE_SHIFT & 3;
+        let kept = current().process().modes() >> Mode::MEMORY_FAILURE_SHIFT & 3;
         Ok((kept ^ PR_MCE_KILL_DEFAULT) as usize)
     },
     PR_CAP_AMBIENT => |[operation, capability, c, d]| ambient(operation as u32, capability, c, d),
@@ -150,10 +150,6 @@ fn set_tagged_addresses(mode: usize) -> Result<usize> {
     expect(!on || TAGS_DISABLED.load(Relaxed) == 0)?;
     current().set_tags_addresses(on);
     Ok(0)
-}
-
-fn process() -> &'static Process {
-    current().process()
 }
 
 /// EINVAL unless `fits`.
@@ -220,7 +216,13 @@ fn set_flusher([on, rest @ ..]: Arguments) -> Result<usize> {
 /// PR_GET_MDWE
 fn write_execute(arguments: Arguments) -> Result<usize> {
     expect_zeros(&arguments)?;
-    let set = |mode, bit: u32| if process().mode(mode) { bit } else { 0 };
+    let set = |mode, bit: u32| {
+        if current().process().mode(mode) {
+            bit
+        } else {
+            0
+        }
+    };
     let refuses = set(Mode::NO_WRITE_EXECUTE, PR_MDWE_REFUSE_EXEC_GAIN);
     Ok((refuses | set(Mode::WRITE_EXECUTE_FOR_CHILD, PR_MDWE_NO_INHERIT)) as usize)
 }
@@ -295,13 +297,15 @@ fn ambient(operation: u32, capability: usize, c: usize, d: usize) -> Result<usiz
 }
 
 fn set_mode(mode: u32, on: bool) {
-    process().set_modes(mode, if on { mode } else { 0 });
+    current()
+        .process()
+        .set_modes(mode, if on { mode } else { 0 });
 }
 
 /// Returns a mode of the process; the other arguments must be zero.
 fn mode(arguments: Arguments, mode: u32) -> Result<usize> {
     expect_zeros(&arguments)?;
-    Ok(process().mode(mode).into())
+    Ok(current().process().mode(mode).into())
 }
 
 /// PR_MCE_KILL: what is kept is how it differs from the default.
@@ -314,7 +318,7 @@ fn set_memory_failure([operation, policy, rest @ ..]: Arguments) -> Result<usize
     };
     let shift = Mode::MEMORY_FAILURE_SHIFT;
     let kept = (policy ^ PR_MCE_KILL_DEFAULT) << shift;
-    process().set_modes(3 << shift, kept);
+    current().process().set_modes(3 << shift, kept);
     Ok(0)
 }
 

@@ -73,7 +73,8 @@ const _: () = assert!(
 pub fn membarrier(command: u32, flags: u32, _cpu: i32) -> Result<usize> {
     let rseq = Command::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ as u32;
     check_flags(flags, if command == rseq { ONE_CPU } else { 0 })?;
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     let known = COMMANDS
         .iter()
         .find(|(number, ..)| *number as u32 == command);

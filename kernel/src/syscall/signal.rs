@@ -201,7 +201,8 @@ pub fn change_action(number: u32, wanted: Option<Action>) -> Result<Action> {
     if number.wrapping_sub(1) >= signal::LAST {
         return Err(Errno::EINVAL);
     }
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     Ok(match wanted {
         None => process.signals.with_actions(|actions| actions.get(number)),
         Some(_) if signal::UNBLOCKABLE & Set::bit(number) != 0 => return Err(Errno::EINVAL),

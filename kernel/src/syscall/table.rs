@@ -2,7 +2,7 @@
 
 use super::layout::Native;
 use super::*;
-use crate::arch::{COMPAT_CALLS, SyscallTable, specific_calls};
+use crate::arch::{COMPAT_CALLS, Entry, Handlers, Syscall, SyscallTable, specific_calls};
 use crate::errno::Errno;
 
 /// Numbers that each architecture uses as it likes (`include/uapi/asm-generic/unistd.h`).
@@ -23,23 +23,27 @@ macro_rules! shim {
 }
 pub(super) use shim;
 
-/// Makes `fill`, which puts handlers into a table by the numbers of their names among `$calls`,
-/// from `$first` on. `entry`: as the entry path calls them, not a caller that has saved the whole
-/// frame already.
+/// Makes `fill`, which puts handlers into the tables by the numbers of their names among `$calls`,
+/// from `$first` on.
 macro_rules! dispatch {
     (
         $calls:path, $first:expr, $specific:expr;
         plain { $($name:ident => $handler:path,)* }
         whole_frame { $($whole:ident => $stubbed:path,)* }
     ) => {
-        pub(super) const fn fill(table: &mut $crate::arch::SyscallTable, entry: bool) {
-            $(table[$first + abi::number_in($calls, stringify!($name))] = $crate::syscall::table::shim!($handler);)*
-            $(table[$first + abi::number_in($calls, stringify!($whole))] = {
+        pub(super) const fn fill(tables: &mut $crate::syscall::table::Tables) {
+            $({
+                let handler = $crate::syscall::table::shim!($handler);
+                let at = $first + abi::number_in($calls, stringify!($name));
+                tables.set(at, handler, $crate::arch::Entry::new(handler));
+            })*
+            $({
                 extern "C" fn shim(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
                     $crate::syscall::invoke($stubbed, [a, b, c, d, e, f])
                 }
-                if entry { machine::full_frame_stub!(shim) } else { shim }
-            };)*
+                let at = $first + abi::number_in($calls, stringify!($whole));
+                tables.set(at, shim, machine::full_frame_stub!(shim));
+            })*
         }
 
         /// `abi` calls a handler's call whole or partial, and no other.
@@ -61,25 +65,44 @@ macro_rules! dispatch {
 }
 pub(super) use dispatch;
 
-const fn table(entry: bool) -> SyscallTable {
-    let mut table: SyscallTable = [absent; _];
-    fill(&mut table, entry);
-    if COMPAT_CALLS {
-        compat::fill(&mut table, entry);
-    }
-    let specific = specific_calls(entry);
-    let mut at = 0;
-    while at < specific.len() {
-        table[specific[at].0] = specific[at].1;
-        at += 1;
-    }
-    table
+/// What is called for each number.
+pub(super) struct Tables {
+    handlers: Handlers,
+    entries: SyscallTable,
 }
 
+impl Tables {
+    /// Handles call `at`.
+    pub(super) const fn set(&mut self, at: usize, handler: Syscall, entry: Entry) {
+        self.handlers[at] = handler;
+        self.entries[at] = entry;
+    }
+
+    const fn filled() -> Self {
+        let mut tables = Tables {
+            handlers: [absent; _],
+            entries: [Entry::new(absent); _],
+        };
+        fill(&mut tables);
+        if COMPAT_CALLS {
+            compat::fill(&mut tables);
+        }
+        let specific = specific_calls();
+        let mut at = 0;
+        while at < specific.len() {
+            let (place, handler, entry) = specific[at];
+            tables.set(place, handler, entry);
+            at += 1;
+        }
+        tables
+    }
+}
+
+const TABLES: Tables = Tables::filled();
 /// The handlers themselves, by number: for callers that have saved the whole frame already.
-pub static HANDLERS: SyscallTable = table(false);
+pub static HANDLERS: Handlers = TABLES.handlers;
 /// What the entry path calls, by number.
-pub static TABLE: SyscallTable = table(true);
+pub static TABLE: SyscallTable = TABLES.entries;
 
 dispatch! {
     abi::CALLS, 0, SPECIFIC_FIRST..SPECIFIC_END;

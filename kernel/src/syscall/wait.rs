@@ -103,15 +103,16 @@ pub fn waitid<L: Layout>(
 
 /// getrusage(2)
 pub fn getrusage<L: Layout>(who: i32, to: usize) -> Result<usize> {
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     let (mut usage, times) = match who {
         RUSAGE_SELF => (process.usage(), process.times()),
         RUSAGE_CHILDREN => (process.children_usage(), process.children_times()),
-        RUSAGE_THREAD => (Usage::of(current()), current().times()),
+        RUSAGE_THREAD => (Usage::of(&thread), thread.times()),
         _ => return Err(Errno::EINVAL),
     };
     if who != RUSAGE_CHILDREN {
-        let now = current().space().map_or(0, |space| space.size().peak);
+        let now = thread.space().map_or(0, |space| space.size().peak);
         usage.peak = process.usage().peak.max(now);
     }
     L::put_words(to, &resource_usage(usage, times))?;
@@ -127,7 +128,8 @@ const RUSAGE_THREAD: i32 = 1;
 
 /// times(2)
 pub fn times<L: Layout>(to: usize) -> Result<usize> {
-    let process: &Process = current().process();
+    let thread = current();
+    let process: &Process = thread.process();
     let (user, system) = process.times().in_user_hz();
     let (children_user, children_system) = process.children_times().in_user_hz();
     let times = [user, system, children_user, children_system].map(|ticks| ticks as usize);

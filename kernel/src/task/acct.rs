@@ -89,7 +89,7 @@ fn float(value: u64) -> u32 {
 impl Record {
     /// What is recorded of the current process at any time.
     fn new(process: &Process) -> Self {
-        let thread: &Thread = current();
+        let thread: &Thread = &current();
         let lasted = user_hz(clock::monotonic_ns().saturating_sub(process.started()));
         let now = clock::realtime_ns() / clock::SECOND;
         let (terminal, _) = tty::of_process(process.session());

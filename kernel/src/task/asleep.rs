@@ -23,7 +23,7 @@ impl Thread {
     /// What it sleeps in; the current thread as if it slept. None for one that runs, or may go on
     /// at any time.
     pub fn sleep(&self) -> Option<Sleep> {
-        if core::ptr::eq(self, current()) {
+        if core::ptr::eq(self, &*current()) {
             return Some(self.call_of_sleeper(state::INTERRUPTIBLE));
         }
         if self.starves.load(Relaxed) {

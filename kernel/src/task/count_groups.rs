@@ -56,6 +56,10 @@ impl Group {
         let slot = &TABLES[number as usize];
         if slot.get().is_none() {
             let tables = Table::new_vec_zeroed(cpu::possible()).map_err(|_| Errno::ENOMEM)?;
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a table of counters stays for ever"
+            )]
             slot.call_once(|| Vec::leak(tables));
         }
         let mut group = Group {
@@ -118,7 +122,8 @@ fn take_number() -> Result<u32> {
 /// # Errors
 /// ENOMEM, EAGAIN.
 pub fn move_to_new_group() -> Result<()> {
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     process.set_counting(Group::new()?);
     process
         .threads()
@@ -130,7 +135,8 @@ pub fn move_to_new_group() -> Result<()> {
 
 /// Sets whether the current process and its later children are traced.
 pub fn set_traced(on: bool) {
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     process.set_traced(on);
     process
         .threads()

@@ -35,7 +35,7 @@ pub fn exit_alone(code: u32) -> ! {
 
 /// Ends the current thread. What ended the process is settled already if this is the last.
 pub fn exit_thread() -> ! {
-    let thread = current();
+    let thread: &Thread = &current();
     let process = thread.process();
     let status = thread.end_status();
     ptrace::event(PTRACE_O_TRACEEXIT, PTRACE_EVENT_EXIT, status as usize);
@@ -196,7 +196,7 @@ pub fn describe(status: u32) -> (u32, i32) {
 /// # Errors
 /// EAGAIN: the process ends, or another thread is doing the same.
 pub(super) fn end_other_threads() -> Result<()> {
-    let thread = current();
+    let thread: &Thread = &current();
     let process = thread.process();
     if process.threads().len() == 1 {
         return Ok(());

@@ -114,13 +114,13 @@ impl Drop for Number {
 /// EINVAL, EAGAIN (too many), ENOMEM, EFAULT.
 pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     request.check()?;
-    let process = current().process();
-    let fork = process.several.fork(current().tid(), &process.changed)?;
+    let parent: &Thread = &current();
+    let process = parent.process();
+    let fork = process.several.fork(parent.tid(), &process.changed)?;
     // A signal that came before is taken before, as on Linux.
-    if current().signal_due() || current().must_die() {
+    if parent.signal_due() || parent.must_die() {
         return Err(Errno::ERESTARTNOINTR);
     }
-    let parent = current();
     let credentials = parent.credentials();
     if credentials.uid != 0 {
         check_count(parent, &credentials)?;

@@ -467,7 +467,8 @@ impl Timers {
         if let Some(timer) = timer {
             return Ok(timer.clone());
         }
-        let process = current().process();
+        let thread = current();
+        let process = thread.process();
         let (base, number) = match which {
             0 => (Base::Wall(Wall::Monotonic), SIGALRM),
             1 => (Base::User, SIGVTALRM),
@@ -580,7 +581,8 @@ impl Timers {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn a_timer_that_is_deleted_is_not_set_again() {
-        let timers = &current().process().timers;
+        let thread = current();
+        let timers = &thread.process().timers;
         let request = Request { clock: 0, kind: 0, signal: SIGALRM, value: 0, tid: 0 };
         let notice = || Notice::Signal { number: SIGALRM, value: 0, thread: None };
         let id = timers.create(Base::Wall(Wall::Monotonic), |_| (request, notice())).unwrap();

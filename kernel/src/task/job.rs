@@ -44,7 +44,8 @@ pub(super) fn orphaned_by(process: &Process, child: &Process) {
 /// # Errors
 /// EPERM: it leads a group.
 pub fn new_session() -> Result<i32> {
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     let pid = process.pid();
     if pid_table::find_of_group(pid, |_| Some(())).is_some() {
         return Err(Errno::EPERM);
@@ -58,7 +59,8 @@ pub fn new_session() -> Result<i32> {
 /// # Errors
 /// EINVAL, ESRCH, EPERM, EACCES.
 pub fn set_group(pid: i32, group: i32) -> Result<()> {
-    let this = current().process();
+    let thread = current();
+    let this = thread.process();
     if group < 0 {
         return Err(Errno::EINVAL);
     }

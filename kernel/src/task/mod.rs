@@ -83,7 +83,7 @@ use crate::mm::AddressSpace;
 /// # Panics
 /// Before the first thread.
 #[inline(always)]
-pub fn current() -> &'static Thread {
+pub fn current() -> arch::task::Current<Thread> {
     arch::current()
 }
 

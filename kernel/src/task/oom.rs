@@ -220,7 +220,8 @@ pub fn score(process: &Process) -> usize {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn a_victim_is_waited_for_while_its_memory_comes_back() {
-        let process = current().process();
+        let thread = current();
+        let process = thread.process();
         let space = crate::mm::SpaceUser::new(crate::arch::user_end()).unwrap();
         let mut victim = Victim::new(process, (*space).clone());
         assert!(victim.is_ending());

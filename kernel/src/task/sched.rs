@@ -73,7 +73,7 @@ pub fn cancel() {
 pub fn schedule() {
     might_sleep();
     let cpu = cpu::this();
-    let previous = current();
+    let previous: &Thread = &current();
     previous.arch.work.fetch_and(!NEED_RESCHED, Relaxed);
     let next = RunQueue::next(cpu, previous);
     // Also where the thread goes on: its next slice has begun.
@@ -120,7 +120,7 @@ fn activate_space(cpu: &Cpu, next: &Thread) {
 
 /// Makes the current thread's address space, which has changed, the active one.
 pub fn reload_space() {
-    activate_space(cpu::this(), current());
+    activate_space(cpu::this(), &current());
 }
 
 /// Wakes a thread from any sleep, after what it waits for was changed; false if it is not asleep.
@@ -256,7 +256,7 @@ fn enqueue_in(target: &'static Cpu, mut queue: MutexGuard<Queue>, thread: Arc<Th
 #[inline(always)]
 fn resched_if_needed(cpu: &'static Cpu, queue: MutexGuard<Queue>, now: u64) {
     let current = current();
-    let preempts = cpu.sched().should_preempt(&queue, current, now);
+    let preempts = cpu.sched().should_preempt(&queue, &current, now);
     drop(queue);
     if preempts {
         current.arch.work.fetch_or(NEED_RESCHED, Relaxed);
@@ -297,7 +297,7 @@ pub fn start(thread: Arc<Thread>) {
 pub fn yield_now() {
     let cpu = cpu::this();
     if cpu.sched().waiting() != 0 {
-        cpu.sched().yield_turn(current());
+        cpu.sched().yield_turn(&current());
         schedule();
     }
 }

@@ -215,7 +215,7 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
             .set(SECCOMP_MODE_FILTER, Some(filter.clone()));
         thread.watch_calls();
     };
-    install(thread);
+    install(&thread);
     if all {
         thread.process().threads().iter().for_each(|other| {
             if thread.has_no_new_privileges() {

@@ -107,7 +107,7 @@ fn run_on_two(work: fn(usize, Arc<AddressSpace>)) -> Option<SpaceUser> {
 fn move_to(index: usize) {
     current().sched.allow(1 << index);
     while cpu::this().index() != index {
-        sched::leave_forbidden_cpu(current());
+        sched::leave_forbidden_cpu(&current());
         sched::cond_resched();
     }
 }

@@ -77,7 +77,7 @@ impl Tick {
         if now < self.due() {
             return;
         }
-        let thread = current();
+        let thread: &Thread = &current();
         if cpu.sched().is_idle(thread) {
             return self.due.store(u64::MAX, Relaxed);
         }
@@ -127,7 +127,7 @@ fn begin(cpu: &Cpu) {
     let inside = cpu.tick().inside.load(Relaxed);
     if inside != 0 {
         let (tick, passed) = (cpu.tick(), now - inside);
-        tick.add_samples(current(), Interrupted::Program, passed / period());
+        tick.add_samples(&current(), Interrupted::Program, passed / period());
         tick.guest.store(tick.guest() + passed, Relaxed);
         cpu.tick().inside.store(0, Relaxed);
     }

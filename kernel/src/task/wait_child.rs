@@ -47,7 +47,8 @@ pub struct Found {
 /// # Errors
 /// ECHILD, ERESTARTSYS.
 pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     if options & WNOHANG != 0 {
         return look_again(process, which, options);
     }
@@ -93,7 +94,7 @@ fn look(
     let traces = !process.tracees().is_empty();
     // The first thread has what those left that are gone.
     let own_alone = options & __WNOTHREAD != 0;
-    let first = own_alone && process.is_first(current());
+    let first = own_alone && process.is_first(&current());
     let own = |tid, is_thread: &dyn Fn(i32) -> bool| {
         !own_alone || tid == current().tid() || first && !is_thread(tid)
     };

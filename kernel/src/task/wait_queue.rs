@@ -134,7 +134,7 @@ impl WaitQueue {
         let mut waiters = self.waiters.lock();
         let Some(at) = waiters
             .iter()
-            .position(|waiter| core::ptr::eq(&**waiter, current()))
+            .position(|waiter| core::ptr::eq(&**waiter, &*current()))
         else {
             return false;
         };

@@ -2,9 +2,18 @@
 //! or jumps, and loads nothing.
 
 #[cfg(target_os = "none")]
-pub use super::sites::take;
+pub(crate) use super::sites::take;
 #[cfg(not(target_os = "none"))]
-pub use super::take;
+pub(crate) use super::take;
+
+/// Makes the branches of `affinity=scan` jump, which either way may take. Other keys say what the
+/// hardware has, and are the machine's to take.
+///
+/// # Panics
+/// If other CPUs run already.
+pub fn take_affinity_scan() {
+    take(Key::AffinityScan);
+}
 
 /// What a branch tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

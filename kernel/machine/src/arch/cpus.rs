@@ -72,10 +72,11 @@ pub(super) fn publish(cpu: &'static Cpu) {
 }
 
 impl Cpu {
-    /// The counters of the thread that runs here.
+    /// The counters of the thread that runs there.
     #[inline(always)]
     pub fn crossings(&self) -> &'static Table {
-        self.crossings.get()
+        // SAFETY: only `set_crossings` and `Cpu::new` store here, and tables live for ever.
+        unsafe { &*self.crossings.load(Relaxed) }
     }
 
     /// Counts into another table from now on: this CPU's of another counting group.
@@ -85,7 +86,8 @@ impl Cpu {
     #[inline]
     pub fn set_crossings(&self, table: &'static Table) {
         assert!(core::ptr::eq(self, cpu::this()));
-        self.crossings.set(table);
+        let table = core::ptr::from_ref(table).cast_mut();
+        self.crossings.store(table, Relaxed);
     }
 
     /// Dispatches system calls by another table from now on: the plain one or the tracing one.

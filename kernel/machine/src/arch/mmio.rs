@@ -10,7 +10,8 @@ use crate::arch::order;
 use crate::errno::Result;
 use crate::mm::vmalloc;
 
-/// The registers of a device, mapped for ever.
+/// The registers of a device, mapped for ever. The kernel above reads them only: what is written to
+/// a device may have that write memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
     base: usize,
@@ -22,7 +23,7 @@ impl Registers {
     /// Maps `len` bytes at physical address `base`.
     ///
     /// # Errors
-    /// ENOMEM.
+    /// EINVAL for what is no device, ENOMEM.
     pub fn map(base: usize, len: usize) -> Result<Self> {
         Ok(Registers {
             base: vmalloc::map_device(base, len)?,
@@ -39,7 +40,7 @@ impl Registers {
     }
 
     /// The address that the first register is mapped at.
-    pub fn base(self) -> usize {
+    pub(crate) fn base(self) -> usize {
         self.base
     }
 
@@ -58,7 +59,7 @@ impl Registers {
     }
 
     fn load<T: FromBytes + IntoBytes + 'static>(self, offset: usize) -> T {
-        // SAFETY: what the device does then is the caller's, whose device it is.
+        // SAFETY: a device's registers, and a device that is read writes no memory.
         let value = unsafe { self.register(offset).read_unsafe() };
         order::after_device_read();
         value
@@ -66,7 +67,8 @@ impl Registers {
 
     fn store<T: FromBytes + IntoBytes + Immutable + 'static>(self, offset: usize, value: T) {
         order::before_device_write();
-        // SAFETY: as in `load`.
+        // SAFETY: a device's registers, none of which names memory: only the drivers of this crate
+        // write any, those of consoles and of interrupt controllers.
         unsafe { self.register(offset).write_unsafe(value) };
         order::after_device_write();
     }
@@ -77,7 +79,7 @@ impl Registers {
     }
 
     /// Writes the byte at `offset`.
-    pub fn write_u8(self, offset: usize, value: u8) {
+    pub(crate) fn write_u8(self, offset: usize, value: u8) {
         self.store(offset, value);
     }
 
@@ -87,7 +89,7 @@ impl Registers {
     }
 
     /// Writes the word at `offset`.
-    pub fn write(self, offset: usize, value: u32) {
+    pub(crate) fn write(self, offset: usize, value: u32) {
         self.store(offset, value);
     }
 
@@ -97,7 +99,7 @@ impl Registers {
     }
 
     /// Writes the double word at `offset`.
-    pub fn write_u64(self, offset: usize, value: u64) {
+    pub(crate) fn write_u64(self, offset: usize, value: u64) {
         self.store(offset, value);
     }
 }

@@ -24,7 +24,7 @@ unsafe extern "C" {
 ///
 /// # Panics
 /// If they run already.
-pub fn take(key: Key) {
+pub(crate) fn take(key: Key) {
     assert!(
         !cpus::are_released(),
         "another CPU may execute the branches"

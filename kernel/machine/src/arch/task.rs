@@ -1,6 +1,7 @@
 //! The thread that a CPU runs, of the type that the kernel above gives it.
 
 use alloc::sync::Arc;
+use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::cpu;
@@ -33,7 +34,7 @@ macro_rules! task {
 
 /// The hardware's part of the thread that runs here, if one does yet.
 #[inline(always)]
-pub fn try_state() -> Option<&'static ThreadState> {
+pub(crate) fn try_state() -> Option<&'static ThreadState> {
     // SAFETY: `switch` and `adopt` store threads only, and a thread lives at least as long as it
     // runs.
     unsafe { cpu::this().current.get().as_ref() }
@@ -44,26 +45,41 @@ pub fn try_state() -> Option<&'static ThreadState> {
 /// # Panics
 /// Before the first thread.
 #[inline(always)]
-pub fn state() -> &'static ThreadState {
+pub(crate) fn state() -> &'static ThreadState {
     try_state().expect("no thread yet")
 }
 
-/// The thread that runs here. It lives at least as long as it runs: the reference must not be
-/// handed to other threads.
+/// The thread that runs here. It lives as long as it runs, hence as long as this, which stays on
+/// its stack: not for other threads, and never leaked (`kernel/clippy.toml`).
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Current<T>(NonNull<T>);
+
+impl<T: Task> Deref for Current<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: a thread lives at least as long as it runs, and this is on its stack or owned
+        // from there.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// The thread that runs here.
 ///
 /// # Panics
 /// Before the first thread.
 #[inline(always)]
-pub fn current<T: Task>() -> &'static T {
+pub fn current<T: Task>() -> Current<T> {
     try_current().expect("no thread yet")
 }
 
 /// The thread that runs here, if one does yet.
 #[inline(always)]
-pub fn try_current<T: Task>() -> Option<&'static T> {
+pub fn try_current<T: Task>() -> Option<Current<T>> {
     let state = cpu::this().current.get();
-    // SAFETY: as in `try_state`; the state is the first field of a `T`.
-    unsafe { state.cast::<T>().as_ref() }
+    NonNull::new(state.cast_mut().cast::<T>()).map(Current)
 }
 
 /// The thread that runs here, counted: for callers that keep it longer than it runs.

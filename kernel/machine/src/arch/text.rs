@@ -48,7 +48,7 @@ fn is_guard(address: usize) -> bool {
 
 /// Whether the thread whose stack pointer is `sp` needs more stack than it has, where an access to
 /// `address` failed.
-pub fn has_overflowed(sp: usize, address: usize) -> bool {
+pub(crate) fn has_overflowed(sp: usize, address: usize) -> bool {
     let slot = |address: usize| address / (2 * KERNEL_STACK_SIZE);
     is_guard(sp) || is_guard(address) && slot(address) == slot(sp)
 }
@@ -59,7 +59,10 @@ pub fn has_overflowed(sp: usize, address: usize) -> bool {
 /// Functions keep no frame records, which would cost each call on every hot path. Instead every
 /// word of the stack that points behind a call is shown: all callers, and now and then one of a
 /// call that has returned.
-pub fn log_callers(sp: usize) {
+///
+/// # Safety
+/// `sp` is, or was at an exception, the stack pointer of a thread that does not go on meanwhile.
+pub(crate) unsafe fn log_callers(sp: usize) {
     let here = &raw const sp as usize;
     let in_use = here..(here | (KERNEL_STACK_SIZE - 1)) + 1;
     let words = if in_use.contains(&sp) {
@@ -114,5 +117,6 @@ unsafe fn callers(words: Range<usize>) -> impl Iterator<Item = usize> {
 #[inline(never)]
 pub fn log_callers_here() {
     let here = 0usize;
-    log_callers(&raw const here as usize);
+    // SAFETY: the current stack.
+    unsafe { log_callers(&raw const here as usize) };
 }

@@ -21,6 +21,7 @@ use super::vmas::Removed;
 use crate::arch::{cpu, mmu, user_end};
 use crate::errno::{Errno, Result};
 use crate::sync::lockdep::NoSleep;
+use crate::sync::might_sleep;
 
 /// The address space that a CPU runs: the CPU's own count of it.
 pub struct Active(AtomicPtr<AddressSpace>);
@@ -47,6 +48,8 @@ impl AddressSpace {
     /// Makes this the address space of this CPU, which holds it until it leaves it.
     #[inline]
     pub fn activate(self: Arc<Self>) {
+        // The one before may be borrowed where nothing sleeps.
+        might_sleep();
         self.context.activate(|asid| {
             // SAFETY: the root lives as long as the space, which the CPU holds from now on.
             unsafe { mmu::activate(self.root.0, asid) };
@@ -65,7 +68,7 @@ pub(crate) fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);
     // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not
     // make, gives it back. What is above this crate and may be called by `f`, a `PageSource`, an
-    // `MmuNotifier` or an upcall, runs under the space's lock, where nothing waits.
+    // `MmuNotifier` or an upcall, runs under the space's lock, which panics if its space ends then.
     let space = unsafe { space.as_ref() }?;
     let _held = NoSleep::begin();
     // Not by `map`, to which what `f` holds would be copied.
@@ -235,6 +238,7 @@ pub fn discard(range: Range<usize>, without: Option<Flags>) -> Result<()> {
 /// Leaves this CPU without an address space: before it idles, and before the last thread that holds
 /// one lets go of it.
 pub fn deactivate() {
+    might_sleep();
     asid::leave(|| {
         // SAFETY: the empty root is never freed.
         unsafe { mmu::activate(mmu::empty_root(), 0) };

@@ -38,7 +38,8 @@ impl Archive {
 impl Drop for Archive {
     fn drop(&mut self) {
         if self.alone {
-            frame::add(page_up(self.bytes.start)..page_down(self.bytes.end));
+            // SAFETY: reserved for the archive alone, which goes.
+            unsafe { frame::add(page_up(self.bytes.start)..page_down(self.bytes.end)) };
         }
     }
 }

@@ -1,14 +1,12 @@
-//! Memory that virtio devices read and write, and their registers. The devices see physical
-//! addresses, and their accesses are coherent with the CPUs' (QEMU `virt` and every board whose
-//! device tree says `dma-coherent`).
+//! Memory that virtio devices read and write. The devices see physical addresses, and their
+//! accesses are coherent with the CPUs' (QEMU `virt` and every board whose device tree says
+//! `dma-coherent`).
 
 use core::ptr::NonNull;
 
-use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
 use virtio_drivers::{BufferDirection, Hal, PAGE_SIZE as VIRTIO_PAGE, PhysAddr as DeviceAddr};
 
-use super::ordered::Ordered;
-use super::{PAGE_SIZE, PhysAddr, frame, vmalloc};
+use super::{PAGE_SIZE, PhysAddr, frame};
 use crate::arch;
 
 /// What crate virtio-drivers asks of a kernel.
@@ -50,15 +48,4 @@ unsafe impl Hal for KernelHal {
     }
 
     unsafe fn unshare(_address: DeviceAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}
-}
-
-/// The virtio device whose registers are at `base`, from the device tree; `None` where there is
-/// none behind them. Called once for each.
-pub fn virtio_device(base: usize, len: usize) -> Option<Ordered> {
-    let registers = NonNull::new(vmalloc::map_device(base, len).ok()? as *mut VirtIOHeader)?;
-    // SAFETY: the device tree says that virtio registers are there; the mapping stays for ever and
-    // is used by this transport alone.
-    unsafe { MmioTransport::new(registers, len) }
-        .ok()
-        .map(Ordered)
 }

@@ -8,7 +8,7 @@ pub(crate) mod asid;
 pub mod aslr;
 mod buddy;
 pub mod commit;
-pub mod dma;
+mod dma;
 pub mod fault;
 mod fork;
 pub mod frame;
@@ -20,13 +20,13 @@ pub mod map;
 mod mmu_gather;
 pub mod mmu_notifier;
 pub mod number;
-pub mod ordered;
+mod ordered;
 mod protect;
 mod remap;
 mod rmap;
 #[cfg(feature = "selftest")]
 mod selftests;
-pub mod send_queue;
+mod send_queue;
 pub mod shared;
 pub mod shmem_account;
 mod smaps;
@@ -36,6 +36,7 @@ pub(crate) mod table;
 pub mod totals;
 mod unmap;
 pub mod user;
+pub mod virtio;
 pub mod vma;
 pub mod vmalloc;
 pub mod vmas;
@@ -82,16 +83,21 @@ pub const fn page_down(address: usize) -> usize {
     address & !(PAGE_SIZE - 1)
 }
 
-/// Takes over all memory: `ram` without `reserved`, both in bytes. Called once, on the boot CPU,
-/// when the linear map stands. Returns the initial archive, whose place is `archive`.
-pub fn init(
+/// Takes over all memory: `ram` without `reserved`, both in bytes. Returns the initial archive,
+/// whose place is `archive`.
+///
+/// # Safety
+/// Called once, on the boot CPU, when the linear map shows all of `ram`, of which only what is in
+/// `reserved` is in use.
+pub(crate) unsafe fn init(
     ram: &[Range<usize>],
     reserved: &[Range<usize>],
     archive: Range<usize>,
 ) -> Option<Archive> {
-    frame::init(ram, reserved);
+    // SAFETY: as the caller says.
+    unsafe { frame::init(ram, reserved) };
     commit::init();
-    vmalloc::init();
+    vmalloc::init(ram);
     fault::init();
     age::init();
     huge_page::init();

@@ -1,5 +1,5 @@
 //! A virtio queue of outgoing bytes: the sender does not wait for the device, and the queue owns
-//! what is on its way.
+//! what is on its way. It ends when the device has been reset.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -56,8 +56,8 @@ pub trait OnUnlock {
 /// A value that CPUs read side by side, each writing to its own line only, and that one changes
 /// alone.
 ///
-/// Kernel code is neither interrupted nor preempted, so a CPU holds at most one read, and not for
-/// long.
+/// Kernel code is neither interrupted nor preempted, so a CPU holds a read not for long. It holds
+/// one at most: another, or a write within a read, panics.
 pub struct SpaceLock<T: OnUnlock> {
     writer: Mutex<()>,
     handshake: Handshake<Own, { MAX_CPUS.div_ceil(64) }>,
@@ -101,7 +101,6 @@ impl<T: OnUnlock> SpaceLock<T> {
     pub fn write(&self) -> WriteGuard<'_, T> {
         let held = self.class.spin();
         let guard = self.writer.lock();
-        // This CPU reads nothing meanwhile.
         self.handshake.exclude(arch::cpu::this().index());
         WriteGuard {
             lock: self,
@@ -113,6 +112,14 @@ impl<T: OnUnlock> SpaceLock<T> {
     fn counted(&self) -> usize {
         let counts = self.handshake.slots().iter().map(|slot| slot.data.count());
         counts.fold(0, usize::wrapping_add)
+    }
+}
+
+impl<T: OnUnlock> Drop for SpaceLock<T> {
+    fn drop(&mut self) {
+        // No guard outlives a lock that it borrows, but what `mm::active` borrows from the CPU's
+        // own count, safe code that is called meanwhile could have the CPU give back.
+        assert!(!self.handshake.is_held(), "a lock ends while it is held");
     }
 }
 
@@ -141,7 +148,7 @@ impl<T: OnUnlock> Deref for ReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: no writer runs while this CPU's slot is held.
+        // SAFETY: no writer runs while this CPU's slot is held, which this guard alone holds.
         unsafe { &*self.lock.value.get() }
     }
 }

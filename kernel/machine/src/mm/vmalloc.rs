@@ -27,6 +27,8 @@ const FRAMES: usize = KERNEL_STACK_SIZE / PAGE_SIZE;
 
 struct Area {
     table: PageTable,
+    /// What is memory, and no device.
+    ram: Vec<Range<usize>>,
     free: Vec<Range<usize>>,
     /// Slots whose stacks are mapped and of no thread.
     stacks: Vec<usize>,
@@ -40,10 +42,12 @@ struct Area {
 
 static AREA: Mutex<Option<Area>> = Mutex::new(None);
 
-/// Makes the area's tables below the root, so that every address space can share them.
-pub(super) fn init() {
+/// Makes the area's tables below the root, so that every address space can share them. `ram` is all
+/// memory, in bytes.
+pub(super) fn init(ram: &[Range<usize>]) {
     let mut area = Area {
         table: PageTable::kernel(),
+        ram: ram.to_vec(),
         free: Vec::new(),
         stacks: Vec::with_capacity(SPARE_STACKS),
         slots: Vec::new(),
@@ -240,13 +244,17 @@ const DEVICE_MAX: usize = 64 << 20;
 /// first.
 ///
 /// # Errors
-/// EINVAL for what cannot be a device; ENOMEM.
-pub fn map_device(base: usize, len: usize) -> Result<usize> {
+/// EINVAL for what cannot be a device, as memory cannot; ENOMEM.
+pub(crate) fn map_device(base: usize, len: usize) -> Result<usize> {
     if len > DEVICE_MAX || base >> 48 != 0 {
         return Err(Errno::EINVAL);
     }
     let pages = page_down(base)..page_up(base + len);
     with(|area| {
+        let touches = |ram: &Range<usize>| ram.start < pages.end && pages.start < ram.end;
+        if area.ram.iter().any(touches) {
+            return Err(Errno::EINVAL);
+        }
         let start = area.take(pages.len(), PAGE_SIZE)?;
         let mut owed = Owed::new();
         let mapped = (0..pages.len()).step_by(PAGE_SIZE).try_for_each(|offset| {

@@ -17,7 +17,7 @@ pub fn personality(subject: &Subject, text: &mut Text) -> Result<()> {
 /// The thread whose slack is read or set: others' only with CAP_SYS_NICE.
 fn slack_of(subject: &Subject) -> Result<&Thread> {
     let thread = subject.thread.as_deref().ok_or(Errno::ESRCH)?;
-    if !core::ptr::eq(thread, current()) {
+    if !core::ptr::eq(thread, &*current()) {
         require(CAP_SYS_NICE)?;
     }
     Ok(thread)

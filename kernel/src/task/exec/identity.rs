@@ -37,7 +37,7 @@ impl Identity {
     /// # Errors
     /// ENOMEM; EPERM and EINVAL by the file's capabilities.
     pub fn decide(file: &File) -> Result<Self> {
-        let thread = current();
+        let thread: &Thread = &current();
         let (owner, group) = owners(file);
         let alone = Executing::begin(thread);
         let old = thread.credentials();

@@ -23,7 +23,7 @@ use super::limits::INFINITY;
 use super::personality::{self, ADDR_COMPAT_LAYOUT, ADDR_NO_RANDOMIZE, MMAP_PAGE_ZERO};
 use super::process::Image;
 use super::rusage::USER_HZ;
-use super::{current, exit, futex, pid_table, rseq, signal};
+use super::{Thread, current, exit, futex, pid_table, rseq, signal};
 use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
@@ -67,7 +67,8 @@ struct Ready {
 /// ENOEXEC, ENOENT, EACCES, E2BIG, ENOMEM, ELOOP …: the old program goes on.
 pub fn exec(mut request: Request) -> Result<Frame> {
     let name = try_vec(base_name(&request.path))?;
-    let _guard = current().process().guard_credentials()?;
+    let thread = current();
+    let _guard = thread.process().guard_credentials()?;
     resolve_scripts(&mut request)?;
     let ready = prepare(&request)?;
     exit::end_other_threads()?;
@@ -255,7 +256,7 @@ fn vector(
 
 /// The old program is given up: nothing fails from here on but what ends the process.
 fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
-    let thread = current();
+    let thread: &Thread = &current();
     let process = thread.process();
     // Handlers are the old program's. Without memory for that, nothing is lost yet.
     let actions = process.signals.actions().exec()?;

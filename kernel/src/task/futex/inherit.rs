@@ -119,7 +119,7 @@ pub fn place(donors: &mut Donors, thread: &Thread) {
 /// Whether the current thread would wait for itself if it waited for `owner`. [`CHAINS`] is held
 /// until it does.
 pub fn closes_circle(owner: &Arc<Thread>) -> bool {
-    last_of(owner).is_none_or(|last| core::ptr::eq(&*last, current()))
+    last_of(owner).is_none_or(|last| core::ptr::eq(&*last, &*current()))
 }
 
 /// The thread for which `owner` waits in the end: itself, where it waits for no lock; none where

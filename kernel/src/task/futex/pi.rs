@@ -151,7 +151,7 @@ impl Place {
         loop {
             if let Some(kind) = found {
                 if let Kind::Lock(owner) = kind {
-                    inherit::left(current(), owner);
+                    inherit::left(&current(), owner);
                 }
                 return WAITING;
             }
@@ -191,7 +191,7 @@ fn wait_for_lock(
         }
         Place::enter(key, Kind::Lock(Owner::new(owner)))?
     };
-    inherit::waits(current());
+    inherit::waits(&current());
     sched::prepare(state::INTERRUPTIBLE);
     let result = match user::load_u32(address) {
         Ok(word) if (word | OWNER_DIED) == (held | OWNER_DIED) && pid_table::is_living(owner) => {
@@ -310,7 +310,7 @@ pub fn release_locks() {
     if WAITING_FOR_LOCKS.load(Relaxed) == 0 {
         return;
     }
-    let own = Owner::new(current());
+    let own = Owner::new(&current());
     for bucket in &TABLE {
         while let Some(next) = bucket.next_owner(|waiter| waiter.kind == Kind::Lock(own)) {
             let tid = current().tid() as u32;

@@ -317,7 +317,7 @@ impl Thread {
                 break;
             }
         }
-        if core::ptr::eq(self, current()) {
+        if core::ptr::eq(self, &*current()) {
             count_groups::apply_current();
         }
     }

@@ -66,7 +66,7 @@ fn report(report: Report) -> u32 {
         slot.as_ref().is_some_and(|tracee| tracee.stop.is_some())
     };
     sched::prepare(state::TRACED);
-    notify(&tracer, thread, report.code & 0x7f);
+    notify(&tracer, &thread, report.code & 0x7f);
     drop(tracer);
     while is_stopped() && (!thread.must_die() || report.dying) {
         sched::schedule();
@@ -238,7 +238,8 @@ pub fn group_stop(signal: u32, count: u32) -> bool {
 
 /// If its tracer asked for that, the current thread stops.
 pub fn take_interrupt() -> bool {
-    let mut slot = current().ptrace.tracee.lock();
+    let thread = current();
+    let mut slot = thread.ptrace.tracee.lock();
     let due = slot
         .as_mut()
         .is_some_and(|tracee| core::mem::take(&mut tracee.interrupt));

@@ -68,7 +68,8 @@ pub fn deliver() {
 #[cold]
 #[inline(never)]
 fn act_by_default(info: &Info) {
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     let number = info.number();
     match default_of(number) {
         Default::Ignore | Default::Continue => {}

@@ -22,7 +22,7 @@ pub fn notify(thread: &Arc<Thread>, sleeps: u8) {
     // The fence of the wake-up lies before `is_running`, too.
     if !sched::wake_from(thread.clone(), sleeps)
         && thread.arch.is_running()
-        && !core::ptr::eq(&**thread, current())
+        && !core::ptr::eq(&**thread, &*current())
     {
         smp::kick(thread.sched.cpu());
     }
@@ -292,7 +292,8 @@ pub fn force_info(info: Info) {
 
 /// Ends the current process by SIGSEGV: its stack cannot take a signal.
 pub fn force_fatal(number: u32) {
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     process
         .signals
         .with_actions(|actions| actions.reset(number));

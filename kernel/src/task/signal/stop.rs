@@ -142,7 +142,8 @@ impl Process {
 /// Notifies the parent that the current process continued: the process does this itself, as on
 /// Linux, so that the sender of SIGCONT sees it take effect first.
 pub(super) fn notify_resumed() {
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     if process.signals.stop.resumed.swap(false, AcqRel) {
         process.notify_parent(CLD_CONTINUED, SIGCONT as i32);
     }
@@ -150,7 +151,8 @@ pub(super) fn notify_resumed() {
 
 /// Waits while the current process is stopped.
 pub(super) fn park() {
-    let process = current().process();
+    let thread = current();
+    let process = thread.process();
     while process.signals.stop.is_stopped() && !current().must_die() {
         sched::prepare(state::STOPPED);
         if process.signals.stop.is_stopped() && !current().must_die() {

@@ -13,10 +13,10 @@ use super::features::{compat_hwcap, features};
 use super::frame::{Frame, pstate};
 use super::{PAGE_SIZE, uaccess};
 use crate::arch::Abi;
-use crate::arch::Syscall;
 use crate::arch::syscall::UNKNOWN;
 use crate::arch::task;
 use crate::arch::vdso::{Pages, SIGRETURN, page};
+use crate::arch::{Entry, Syscall};
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::mm::vma::{Flags, Label, Rights, Source};
@@ -183,18 +183,13 @@ pub(super) fn is_breakpoint(frame: &Frame) -> bool {
 /// The last of Arm's private calls that are ENOSYS where there are none, not SIGILL.
 const PRIVATE_END: i32 = PRIVATE_FIRST as i32 + 0x800;
 
-/// Arm's private calls and those that no table has, by their place in the tables of system calls;
-/// `entry` as in `syscall::table`.
-pub const fn calls(entry: bool) -> [(usize, Syscall); 3] {
-    let unknown = if entry {
-        crate::full_frame_stub!(unknown_call)
-    } else {
-        unknown_call
-    };
+/// Arm's private calls and those that no table has, by their place in the tables of system calls.
+pub const fn calls() -> [(usize, Syscall, Entry); 3] {
+    let unknown = crate::full_frame_stub!(unknown_call);
     [
-        (PRIVATE + 2, cacheflush),
-        (PRIVATE + 5, set_tls),
-        (FIRST + UNKNOWN, unknown),
+        (PRIVATE + 2, cacheflush, Entry::new(cacheflush)),
+        (PRIVATE + 5, set_tls, Entry::new(set_tls)),
+        (FIRST + UNKNOWN, unknown_call, unknown),
     ]
 }
 const PRIVATE: usize = FIRST + abi::compat::PRIVATE;

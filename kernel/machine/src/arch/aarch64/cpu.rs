@@ -22,7 +22,7 @@ pub struct Cpu {
     /// The thread that was just switched from, whose count the next one takes over.
     pub(in crate::arch) previous: Cell<*const ThreadState>,
     /// Where crossings are counted.
-    pub(in crate::arch) crossings: Cell<&'static Table>,
+    pub(in crate::arch) crossings: AtomicPtr<Table>,
     /// The table of system calls.
     pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
     /// What programs read from ID registers here.
@@ -62,7 +62,7 @@ impl Cpu {
         Cpu {
             current: Cell::new(core::ptr::null()),
             previous: Cell::new(core::ptr::null()),
-            crossings: Cell::new(&NO_COUNTS),
+            crossings: AtomicPtr::new((&raw const NO_COUNTS).cast_mut()),
             syscalls: Cell::new(&crate::arch::syscall::NONE),
             view: AtomicPtr::new(core::ptr::null_mut()),
             fp_owner: Cell::new(core::ptr::null()),

@@ -237,15 +237,14 @@ pub(super) extern "C" fn fatal(syndrome: usize, address: usize, frame: &KernelFr
     let what =
         format_args!("exception of class {class:#x}, syndrome {syndrome:#x}, address {address:#x}");
     let (pc, sp) = (frame.pc, frame.sp);
-    panic::exception(
-        what,
-        &Exception {
-            pc,
-            sp,
-            address,
-            registers: frame,
-        },
-    )
+    let exception = Exception {
+        pc,
+        sp,
+        address,
+        registers: frame,
+    };
+    // SAFETY: the stack pointer that the entry stored.
+    unsafe { panic::exception(what, &exception) }
 }
 
 impl fmt::Display for KernelFrame {

@@ -64,7 +64,7 @@ pub(super) fn init(tree: Fdt) {
         .next()
         .expect("the interrupt controller's registers");
     let distributor =
-        Registers::map(registers.start, FRAME).expect("memory for the interrupt controller's map");
+        Registers::map(registers.start, FRAME).expect("the interrupt controller's registers");
     let mut redistributors = fdt::Ranges::new();
     let count = fdt::number(&node, "#redistributor-regions").unwrap_or(1);
     regions.take(count).for_each(|region| {

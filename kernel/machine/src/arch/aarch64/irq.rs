@@ -55,7 +55,7 @@ pub fn service(from: Interrupted) {
 }
 
 /// Handles an interrupt that was acknowledged.
-pub fn handle(interrupt: u32, from: Interrupted) {
+pub(super) fn handle(interrupt: u32, from: Interrupted) {
     let _no_sleep = NoSleep::begin();
     let crossings = cpu::this().crossings();
     if interrupt == IPI {

@@ -179,7 +179,9 @@ fn take_memory(
         bytes >> 20,
         mmu::virt_to_phys(image.start),
     );
-    mm::init(ram.as_slice(), reserved.as_slice(), memory.initrd)
+    // SAFETY: the boot CPU comes here once; the map was built above, and besides what the tree
+    // reserves only the image and the tree are in use.
+    unsafe { mm::init(ram.as_slice(), reserved.as_slice(), memory.initrd) }
 }
 
 /// Starts what there is beside memory, the other CPUs among it.

@@ -5,8 +5,8 @@
 use core::arch::{asm, naked_asm};
 
 use super::thread::ThreadState;
-use crate::arch::SyscallTable;
 use crate::arch::syscall::ENTRIES;
+use crate::arch::{Entry, SyscallTable};
 use crate::upcall::SYSCALLS;
 
 /// Zeroes Z0 to Z31 but for V0 to V31, whose writing does that, P0 to P15 and FFR.
@@ -31,13 +31,14 @@ macro_rules! drop_rest {
 
 /// What the entry path calls for a thread that uses SVE.
 pub fn dropping_table() -> &'static SyscallTable {
-    static DROPPING: SyscallTable = [dropping; ENTRIES];
+    // SAFETY: it goes on to the entry that the call has in the kernel's table.
+    static DROPPING: SyscallTable = [unsafe { Entry::of_stub(dropping) }; ENTRIES];
     &DROPPING
 }
 
 /// x9 holds the place of the call in its table.
 #[unsafe(naked)]
-extern "C" fn dropping(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
+unsafe extern "C" fn dropping(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
     naked_asm!(
         drop_rest!(),
         "adrp x10, {table}",

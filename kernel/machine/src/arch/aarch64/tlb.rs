@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use super::PAGE_SIZE;
 use super::cpu;
-use super::sysreg::isb;
+use super::sysreg::{at_el2, isb, read};
 use crossings::Kind;
 use translation::Invalidation;
 use translation::owed::{self, Clear, FillKernel, LinkTable, Owed};
@@ -49,6 +49,16 @@ macro_rules! maintain {
         // SAFETY: as above.
         unsafe { asm!(concat!($operation, ", {}"), in(reg) $operand, options(nostack, preserves_flags)) }
     };
+}
+
+/// Maintenance is about to be the kernel's: no guest is loaded, whose it would be (HCR_EL2.TGE).
+#[inline(always)]
+fn assert_own_regime() {
+    const TGE: usize = 1 << 27;
+    debug_assert!(
+        !at_el2() || read!("hcr_el2") & TGE != 0,
+        "translations change while a guest is loaded"
+    );
 }
 
 /// log2 of the number of address-space identifiers.
@@ -150,6 +160,7 @@ fn flush_pages(asid: u16, range: Range<usize>) {
     if range.len() >= MANY_PAGES * PAGE_SIZE {
         return flush_asid(asid);
     }
+    assert_own_regime();
     count(Kind::FenceBroadcastPage);
     for page in range.step_by(PAGE_SIZE) {
         maintain!("tlbi vale1is", operand(asid, page));
@@ -159,6 +170,7 @@ fn flush_pages(asid: u16, range: Range<usize>) {
 
 /// Forgets all of a program's translations, those of tables included, on all CPUs, after a DSB.
 fn flush_asid(asid: u16) {
+    assert_own_regime();
     count(Kind::FenceBroadcastAsid);
     maintain!("tlbi aside1is", operand(asid, 0));
     barrier!("dsb ish");
@@ -167,6 +179,7 @@ fn flush_asid(asid: u16) {
 /// Pays for entries of the kernel's vmalloc area that were taken out of a range: forgets it, on all
 /// CPUs.
 pub fn flush_kernel(owed: Owed<Clear>, range: Range<usize>) {
+    assert_own_regime();
     owed.pay();
     barrier!("dsb ishst");
     if range.len() >= MANY_PAGES * PAGE_SIZE {
@@ -184,6 +197,7 @@ pub fn flush_kernel(owed: Owed<Clear>, range: Range<usize>) {
 
 /// Forgets everything, on this CPU.
 pub fn flush_local_all() {
+    assert_own_regime();
     count(Kind::FenceLocalAll);
     barrier!("dsb nshst");
     maintain!("tlbi vmalle1");

@@ -84,7 +84,8 @@ fn run(machine: Machine) {
     params::set(machine.command_line);
     time::init(1_000_000_000);
     let kept = [memory::ROOT, archive.clone()];
-    let archive = mm::init(core::slice::from_ref(&ram), &kept, archive);
+    // SAFETY: once in a process; of the memory that was just borrowed, only what is kept is in use.
+    let archive = unsafe { mm::init(core::slice::from_ref(&ram), &kept, archive) };
     random::seed(b"the same in every run");
     cpu::publish(&BOOT);
     upcall::start_kernel(archive)

@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 use core::fmt;
+use core::sync::atomic::AtomicPtr;
 
 use super::cell::CpuLocal;
 use super::thread::ThreadState;
@@ -18,7 +19,7 @@ pub struct Cpu {
     /// The thread that ran here before it.
     pub(in crate::arch) previous: Cell<*const ThreadState>,
     /// Where crossings are counted.
-    pub(in crate::arch) crossings: Cell<&'static Table>,
+    pub(in crate::arch) crossings: AtomicPtr<Table>,
     /// The table of system calls.
     pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
     /// Free frames.
@@ -39,7 +40,7 @@ unsafe impl Sync for Cpu {}
 pub(super) static BOOT: Cpu = Cpu {
     current: Cell::new(core::ptr::null()),
     previous: Cell::new(core::ptr::null()),
-    crossings: Cell::new(&NO_COUNTS),
+    crossings: AtomicPtr::new((&raw const NO_COUNTS).cast_mut()),
     syscalls: Cell::new(&crate::arch::syscall::NONE),
     frames: CpuLocal::new(mm::frame::Cache::new()),
     tables: CpuLocal::new(mm::EmptyTables::new()),

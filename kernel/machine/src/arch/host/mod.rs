@@ -32,7 +32,7 @@ pub use thread::{ThreadState, enter_user};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::arch::branch::Key;
-use crate::arch::{Syscall, SyscallTable};
+use crate::arch::{Entry, Syscall, SyscallTable};
 use crate::errno::{Errno, Result};
 
 /// prctl(2) where it concerns the architecture.
@@ -90,7 +90,7 @@ pub fn dropping_table() -> &'static SyscallTable {
 }
 
 /// Calls that only this architecture has.
-pub const fn specific_calls(_entry: bool) -> [(usize, Syscall); 0] {
+pub const fn specific_calls() -> [(usize, Syscall, Entry); 0] {
     []
 }
 
@@ -108,7 +108,7 @@ pub fn is_taken<const KEY: u32>() -> bool {
 }
 
 /// Makes all branches that test `key` jump.
-pub fn take(key: Key) {
+pub(crate) fn take(key: Key) {
     TAKEN.fetch_or(1 << key as u32, Relaxed);
 }
 
@@ -117,6 +117,6 @@ pub fn take(key: Key) {
 #[macro_export]
 macro_rules! full_frame_stub {
     ($handler:path) => {
-        $handler as $crate::arch::Syscall
+        $crate::arch::Entry::new($handler)
     };
 }

@@ -82,8 +82,9 @@ fn enter_kernel() {
     });
     let cpu = cpu::this();
     cpu.crossings().syscall(call.place);
-    let [a, b, c, d, e, f] = call.arguments;
-    let result = cpu.syscalls.get()[call.place](a, b, c, d, e, f);
+    let entry = cpu.syscalls.get()[call.place];
+    // SAFETY: this is the way into the kernel.
+    let result = unsafe { entry.call(call.arguments) };
     state.with_frame(|frame| frame.set_result(result));
     leave_kernel();
 }

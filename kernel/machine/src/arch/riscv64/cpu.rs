@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::cell::Cell;
 use core::fmt;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::cell::CpuLocal;
 use super::thread::ThreadState;
@@ -21,7 +21,7 @@ pub struct Cpu {
     /// The thread that ran here before it.
     pub(in crate::arch) previous: Cell<*const ThreadState>,
     /// Where crossings are counted.
-    pub(in crate::arch) crossings: Cell<&'static Table>,
+    pub(in crate::arch) crossings: AtomicPtr<Table>,
     /// The table of system calls.
     pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
     /// Where a trap from the kernel keeps registers before it may touch the stack.
@@ -64,7 +64,7 @@ impl Cpu {
         Cpu {
             current: Cell::new(core::ptr::null()),
             previous: Cell::new(core::ptr::null()),
-            crossings: Cell::new(&NO_COUNTS),
+            crossings: AtomicPtr::new((&raw const NO_COUNTS).cast_mut()),
             syscalls: Cell::new(&crate::arch::syscall::NONE),
             spill: Cell::new([0; 4]),
             outer: Cell::new([0; 6]),

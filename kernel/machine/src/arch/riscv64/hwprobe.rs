@@ -4,14 +4,17 @@ use isa::hwprobe::{MAX_KEY, matches};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{MAX_CPUS, cpu, features, tlb};
-use crate::arch::Syscall;
 use crate::arch::vdso::data::PROBES;
+use crate::arch::{Entry, Syscall};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 
 /// System calls that only this architecture has, by number.
-pub const fn specific_calls(_entry: bool) -> [(usize, Syscall); 2] {
-    [(258, riscv_hwprobe), (259, riscv_flush_icache)]
+pub const fn specific_calls() -> [(usize, Syscall, Entry); 2] {
+    [
+        (258, riscv_hwprobe, Entry::new(riscv_hwprobe)),
+        (259, riscv_flush_icache, Entry::new(riscv_flush_icache)),
+    ]
 }
 
 /// `struct riscv_hwprobe`.

@@ -114,5 +114,7 @@ fn take_memory(memory: fdt::Memory, tree: Range<usize>) -> Option<mm::Archive> {
         bytes >> 20,
         kernel_map::image_phys().start,
     );
-    mm::init(ram.as_slice(), reserved.as_slice(), memory.initrd)
+    // SAFETY: the boot CPU comes here once; the map was built above, and besides what the tree
+    // reserves only the image and the tree are in use.
+    unsafe { mm::init(ram.as_slice(), reserved.as_slice(), memory.initrd) }
 }

@@ -2,13 +2,14 @@
 
 /// An entry of a [`SyscallTable`](crate::arch::SyscallTable) for a handler that needs the thread's
 /// whole `Frame` (fork, execve, sigreturn): saves the registers that ordinary calls leave alone,
-/// marks the frame as in a system call, and returns by the whole frame. The handler is a `Syscall`;
-/// its result is stored in the frame.
+/// marks the frame as in a system call, and returns by the whole frame. The result of the handler,
+/// a `Syscall`, is stored in the frame.
 #[macro_export]
 macro_rules! full_frame_stub {
     ($handler:path) => {{
+        const _: $crate::arch::Syscall = $handler;
         #[unsafe(naked)]
-        extern "C" fn stub(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
+        unsafe extern "C" fn stub(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
             core::arch::naked_asm!(
                 "lla t0, {handler}",
                 "tail {full}",
@@ -16,6 +17,7 @@ macro_rules! full_frame_stub {
                 full = sym $crate::arch::call_with_full_frame,
             )
         }
-        stub as $crate::arch::Syscall
+        // SAFETY: the whole frame is saved, then a `Syscall` is called.
+        unsafe { $crate::arch::Entry::of_stub(stub) }
     }};
 }

@@ -14,7 +14,7 @@ use super::{entry, units};
 use crate::arch::owner::Owner;
 use crate::arch::task;
 use crate::mm::vmalloc::KernelStack;
-use crate::sync::lockdep;
+use crate::sync::lockdep::{self, NoSleep};
 use crate::upcall;
 
 pub use crate::arch::work;
@@ -154,6 +154,7 @@ impl ThreadState {
     /// again.
     pub(super) fn own_units<R>(&self, f: impl FnOnce(&mut units::State) -> R) -> R {
         assert!(self.is_current());
+        let _no_sleep = NoSleep::begin();
         // SAFETY: the current thread's own cell, which only this and the switch borrow, and the
         // callers' closures neither switch nor wait.
         f(unsafe { &mut *self.units.get() })

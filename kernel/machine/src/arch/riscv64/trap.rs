@@ -121,15 +121,14 @@ pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, valu
     let (Some(access), Some(fixup), true) = (access(cause), fixup, value < USER_END) else {
         let what = format_args!("trap of cause {cause:#x}, stval {value:#x}");
         let (pc, sp) = (frame.x[0], frame.x[2]);
-        panic::exception(
-            what,
-            &Exception {
-                pc,
-                sp,
-                address: value,
-                registers: frame,
-            },
-        )
+        let exception = Exception {
+            pc,
+            sp,
+            address: value,
+            registers: frame,
+        };
+        // SAFETY: the stack pointer that the trap stored.
+        unsafe { panic::exception(what, &exception) }
     };
     if fixup & uaccess::UNRESOLVED != 0 {
         frame.x[0] = fixup & !uaccess::UNRESOLVED;

@@ -171,6 +171,7 @@ impl FrameRef {
     pub fn read(&self, offset: usize, target: &mut [u8]) {
         let source = self.range(offset, target.len());
         // SAFETY: the range lies in a frame that the handle keeps; `target` is the caller's alone.
+        // What others write there meanwhile: "Frames" in docs/soundness.md.
         unsafe { core::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) }
     }
 

@@ -9,7 +9,10 @@ use crate::mm::buddy::{self, Buddy, ORDERS};
 use crate::mm::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 
 /// Builds the metadata and gives all memory but `reserved` to the allocator. Ranges are in bytes.
-pub(in crate::mm) fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
+///
+/// # Safety
+/// As [`mm::init`](crate::mm::init).
+pub(in crate::mm) unsafe fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
     let usable = usable_ram(ram);
     let first = usable
         .clone()
@@ -55,7 +58,10 @@ pub(in crate::mm) fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
 }
 
 /// Gives whole frames that were reserved to the allocator; the range is in bytes.
-pub(in crate::mm) fn add(range: Range<usize>) {
+///
+/// # Safety
+/// They were reserved until now, and nobody uses them any more.
+pub(in crate::mm) unsafe fn add(range: Range<usize>) {
     let usable = FRAMES.first.load(Relaxed) as usize..FRAMES.end.load(Relaxed) as usize;
     let frames = range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT;
     if frames.start < frames.end && usable.start <= frames.start && frames.end <= usable.end {

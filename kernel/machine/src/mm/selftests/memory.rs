@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use super::super::frame::{self, FrameRef, Owner};
 use super::super::space::SpaceUser;
-use super::super::vmalloc::KernelStack;
+use super::super::vmalloc::{self, KernelStack};
 use super::super::{PAGE_SIZE, huge_page};
 use super::{BASE, Random, map, take_all};
 use crate::arch::{KERNEL_STACK_SIZE, cpu, mmu, user_end};
+use crate::errno::Errno;
 use crate::selftest;
 use crossings::Kind;
 
@@ -28,6 +29,16 @@ selftest! {
         copy.fill(100..105, b'x');
         copy.read(99, &mut read);
         assert_eq!(&read, b"\0xxxxx");
+    }
+}
+
+selftest! {
+    fn memory_is_mapped_as_no_device() {
+        let frame = frame::alloc().unwrap();
+        let at = frame.phys().0;
+        for (base, len) in [(at, 4), (at - 1, 2), (at - PAGE_SIZE, 3 * PAGE_SIZE)] {
+            assert_eq!(vmalloc::map_device(base, len), Err(Errno::EINVAL));
+        }
     }
 }
 

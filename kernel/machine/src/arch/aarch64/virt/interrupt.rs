@@ -3,16 +3,27 @@
 
 use super::super::{gic, irq};
 use super::timer;
+use crate::arch::interrupted::Interrupted;
 
 /// Why a guest was interrupted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interrupt {
     /// Another CPU has something for it, or its list registers want attention.
     Look,
     /// A timer of its own, which stays active until the guest has deactivated its interrupt.
     Timer(u32),
-    /// One of the host's, which [`irq::handle`](super::super::irq::handle) is owed.
-    Hosts(u32),
+    /// One of the host's.
+    Hosts(Hosts),
+}
+
+/// An interrupt of the host's, which was acknowledged.
+#[must_use = "it stays active until it is handled"]
+pub struct Hosts(u32);
+
+impl Hosts {
+    /// Handles it, once the host's context is back.
+    pub fn handle(self) {
+        irq::handle(self.0, Interrupted::Program);
+    }
 }
 
 /// Takes the interrupt that a guest was left for.
@@ -26,7 +37,7 @@ pub fn take() -> Interrupt {
             gic::end(own);
             Interrupt::Look
         }
-        Some(other) => Interrupt::Hosts(other),
+        Some(other) => Interrupt::Hosts(Hosts(other)),
         None => Interrupt::Look,
     }
 }

@@ -40,6 +40,7 @@ use super::fp::{self, FpState};
 use super::gic;
 use super::irq;
 use super::sysreg::{at_el2, isb, read, write};
+use crate::sync::lockdep::NoSleep;
 
 /// HCR_EL2 while a guest runs (Arm ARM D24.2.59): translation; set/way operations act on all;
 /// interrupts and system errors are the host's; maintenance reaches the inner-shareable domain;
@@ -201,21 +202,19 @@ pub enum Next {
     Leave,
 }
 
+/// Handles a guest's exits.
+pub trait ExitHandler {
+    /// Says what becomes of the guest, which was left. Its context is in this CPU still, so this
+    /// neither waits nor touches a program's memory, nor forgets translations of the kernel's. A
+    /// kernel that checks sleeps, or with debug assertions, panics where one does.
+    fn handle(&mut self, registers: &mut Registers, left: Left) -> Next;
+}
+
 impl Guest {
     /// At reset.
     pub fn new() -> Self {
-        let registers = Registers {
-            x: [0; 31],
-            sp: 0,
-            pc: 0,
-            pstate: 0x3c5,
-            syndrome: 0,
-            address: 0,
-            page: 0,
-            deadline: 0,
-        };
         Guest {
-            registers,
+            registers: Registers::new(),
             system: System::RESET,
             fp: FpState::new(),
             sve: None,
@@ -234,19 +233,12 @@ impl Guest {
         }
     }
 
-    /// Runs the guest. At each exit `answer` says whether it goes on at once. It runs with the
-    /// guest's context in this CPU, so it must not wait, touch a program's memory, or change
-    /// translations. `vcpu` is its number among those that have the same memory. Returns why the
-    /// guest was left last.
+    /// Runs the guest until `handler` has it left. `vcpu` is its number among those that have the
+    /// same memory. Returns why the guest was left last.
     ///
     /// FP and SIMD registers stay the program's until the guest uses its own: many a guest is left
     /// before it does.
-    pub fn run(
-        &mut self,
-        memory: &Stage2,
-        vcpu: u32,
-        mut answer: impl FnMut(&mut Registers, Left) -> Next,
-    ) -> Left {
+    pub fn run(&mut self, memory: &Stage2, vcpu: u32, handler: &mut impl ExitHandler) -> Left {
         // To programs this is a system call, which need not keep vectors.
         crate::arch::task::state().end_sve();
         let (thread, compat) = (read!("tpidr_el0"), read!("tpidrro_el0"));
@@ -292,8 +284,9 @@ impl Guest {
             configuration |= ERROR_PENDING;
             set_error_syndrome(syndrome);
         }
-        // SAFETY: nothing from here to the return of both touches a program's memory, and the
-        // vectors are those that leave a guest; interrupts are masked.
+        let no_sleep = NoSleep::begin();
+        // SAFETY: nothing from here to the return of both touches a program's memory, see
+        // `ExitHandler`, and the vectors are those that leave a guest; interrupts are masked.
         unsafe {
             write!("vbar_el1", guest_vectors);
             write!("hcr_el2", configuration);
@@ -306,7 +299,7 @@ impl Guest {
         let left = loop {
             // SAFETY: the guest's context, translation, vectors and configuration were set above.
             let left = unsafe { world::enter(&raw mut self.registers) };
-            match answer(&mut self.registers, left) {
+            match handler.handle(&mut self.registers, left) {
                 Next::Enter => {}
                 Next::GiveFp => {
                     let own = if self.sve.is_some() { sve::ON } else { 0 };
@@ -336,6 +329,7 @@ impl Guest {
             write!("cpacr_el1", features);
         }
         isb();
+        drop(no_sleep);
         if has_errors {
             self.deferred = read!("S3_4_C12_C1_1") as u64;
         }

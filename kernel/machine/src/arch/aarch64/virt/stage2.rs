@@ -113,7 +113,7 @@ impl Stage2 {
     /// Whether this CPU may hold translations of another virtual CPU than number `vcpu`, which runs
     /// here from now on: they share an identifier, and a guest may use an address space identifier
     /// for one thing on each.
-    pub fn others_ran(&self, vcpu: u32) -> bool {
+    pub(super) fn others_ran(&self, vcpu: u32) -> bool {
         let ran = &self.ran[cpu::this().index()];
         let last = ran.load(Relaxed);
         if last != vcpu + 1 {
@@ -423,4 +423,17 @@ pub(super) fn flush_local() {
         )
     };
     isb();
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_virtual_cpu_knows_that_another_ran() {
+        if !super::available() {
+            return;
+        }
+        let memory = Stage2::new(40).expect("memory");
+        assert!(!memory.others_ran(3) && !memory.others_ran(3));
+        assert!(memory.others_ran(0) && !memory.others_ran(0));
+        assert!(memory.others_ran(3));
+    }
 }

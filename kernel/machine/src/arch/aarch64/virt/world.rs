@@ -8,10 +8,11 @@ use core::mem::offset_of;
 use super::super::frame::Frame;
 use super::super::mops;
 use super::super::sysreg::read;
+use crate::errno::{Errno, Result};
 
 /// A guest's general registers, and what the hardware said at its last exit.
 #[repr(C)]
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Registers {
     /// x0 to x30.
     pub x: [u64; 31],
@@ -19,8 +20,8 @@ pub struct Registers {
     pub sp: u64,
     /// Where it goes on.
     pub pc: u64,
-    /// PSTATE.
-    pub pstate: u64,
+    /// PSTATE. Its mode is one of a guest's, or the guest would run at the kernel's level.
+    pstate: u64,
     /// ESR_EL2 of the exit.
     pub syndrome: u64,
     /// FAR_EL2 of the last abort or debug exception.
@@ -34,8 +35,51 @@ pub struct Registers {
 /// PSTATE.SS and PSTATE.BTYPE.
 const STEP: u64 = 1 << 21;
 const BRANCH_TYPE: u64 = 0b11 << 10;
+/// PSTATE.M, and what may be set there: EL0, and EL1 with either stack; all in 64-bit state.
+const MODE: u64 = 0x1f;
+const MODES: [u64; 3] = [0, 4, 5];
+/// EL1 with its own stack, everything masked.
+const MASKED: u64 = 0x3c5;
 
 impl Registers {
+    /// At reset.
+    pub(super) const fn new() -> Self {
+        Registers {
+            x: [0; 31],
+            sp: 0,
+            pc: 0,
+            pstate: MASKED,
+            syndrome: 0,
+            address: 0,
+            page: 0,
+            deadline: 0,
+        }
+    }
+
+    /// PSTATE.
+    #[inline(always)]
+    pub fn pstate(&self) -> u64 {
+        self.pstate
+    }
+
+    /// Sets PSTATE.
+    ///
+    /// # Errors
+    /// EINVAL: a guest runs in 64-bit state, and never at a level above its own.
+    pub fn set_pstate(&mut self, value: u64) -> Result<()> {
+        if !MODES.contains(&(value & MODE)) {
+            return Err(Errno::EINVAL);
+        }
+        self.pstate = value;
+        Ok(())
+    }
+
+    /// An exception to EL1, whose handler is at `vector` (Arm ARM D1.3.1).
+    pub fn take_exception(&mut self, vector: u64) {
+        self.pc = vector;
+        self.pstate = MASKED;
+    }
+
     /// The instruction was done on the guest's behalf: it goes on behind it, as after any
     /// instruction.
     #[inline(always)]
