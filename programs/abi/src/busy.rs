@@ -1,13 +1,15 @@
 //! Files that are written and run, and what names an inode beside its path.
 
 use std::ffi::CStr;
-use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering::*};
+use std::{fs, mem, ptr, thread};
 
 use libc::{O_CREAT, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_int};
 
 use crate::{in_child, path, tell, tell_end, tell_ok};
 
 const COPY: &CStr = c"running";
+const F_SEAL_EXEC: c_int = 32;
 
 /// Runs this part.
 pub fn run() {
@@ -16,6 +18,7 @@ pub fn run() {
         programs();
         handles();
         seals();
+        sealed_program();
         nobody_there();
     }
 }
@@ -44,11 +47,56 @@ unsafe fn seals() {
     }
 }
 
+/// What can be executed when it is sealed against a change of that is not written any more, though
+/// it could not be when the call began.
+unsafe fn sealed_program() {
+    unsafe {
+        let content = vec![1_u8; 8 << 20];
+        let mut written = 0;
+        for _ in 0..20 {
+            let file = libc::memfd_create(c"program".as_ptr(), libc::MFD_ALLOW_SEALING);
+            libc::fchmod(file, 0o666);
+            let sealer = AtomicI32::new(0);
+            thread::scope(|scope| {
+                // As long as this lasts nobody else changes the file.
+                scope.spawn(|| libc::write(file, content.as_ptr().cast(), content.len()));
+                let mut stat: libc::stat = mem::zeroed();
+                while stat.st_size == 0 {
+                    libc::fstat(file, &mut stat);
+                    thread::yield_now();
+                }
+                scope.spawn(|| {
+                    sealer.store(libc::gettid(), Release);
+                    libc::fcntl(file, libc::F_ADD_SEALS, F_SEAL_EXEC);
+                });
+                while sealer.load(Acquire) == 0 || is_running(sealer.load(Acquire)) {
+                    thread::yield_now();
+                }
+                libc::fchmod(file, 0o777);
+            });
+            let mut stat: libc::stat = mem::zeroed();
+            libc::fstat(file, &mut stat);
+            let writable = libc::pwrite(file, content.as_ptr().cast(), 1, 0) == 1;
+            written += i64::from(stat.st_mode & 0o111 != 0 && writable);
+            libc::close(file);
+        }
+        tell("programs that are written", written);
+    }
+}
+
+/// Whether a thread of this process is there and does not sleep.
+fn is_running(thread: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    stat.rsplit(") ")
+        .next()
+        .is_some_and(|rest| rest.starts_with('R'))
+}
+
 /// The buffer of a send without receiver is read all the same.
 unsafe fn nobody_there() {
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
-        let mut to: libc::sockaddr_in = std::mem::zeroed();
+        let mut to: libc::sockaddr_in = mem::zeroed();
         to.sin_family = libc::AF_INET as u16;
         to.sin_port = 9u16.to_be();
         to.sin_addr.s_addr = u32::to_be(0x7f00_0001);
@@ -61,7 +109,7 @@ unsafe fn nobody_there() {
 }
 
 fn copy() {
-    std::fs::copy("/proc/self/exe", "running").expect("there is room for a copy");
+    fs::copy("/proc/self/exe", "running").expect("there is room for a copy");
 }
 
 /// The result of execve of the copy while it does not run.
@@ -116,7 +164,7 @@ unsafe fn programs() {
         );
         libc::close(go[1]);
         // A zombie runs no more.
-        let mut info = std::mem::zeroed();
+        let mut info = mem::zeroed();
         libc::waitid(
             libc::P_PID,
             child as u32,

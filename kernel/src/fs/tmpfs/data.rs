@@ -80,15 +80,17 @@ impl Data {
         }
     }
 
-    /// Adds seals; EPERM when they were sealed themselves, EBUSY where a mapping may write what
-    /// nobody shall any more.
-    pub fn seal(&self, seals: u32) -> Result<()> {
+    /// Adds the seals that `choose` says, and lets go of what it holds only then; EPERM when they
+    /// were sealed themselves, EBUSY where a mapping may write what nobody shall any more.
+    pub fn seal<H>(&self, choose: impl FnOnce() -> (u32, H)) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
         if self.seals() & F_SEAL_SEAL != 0 {
             return Err(Errno::EPERM);
         }
+        let (seals, held) = choose();
         // Before the look at mappings: a later mmap looks at the seals again.
         let new = seals & !self.seals.fetch_or(seals, AcqRel);
+        drop(held);
         if new & F_SEAL_WRITE != 0 && self.reverse_map.may_write() {
             self.seals.fetch_and(!new, AcqRel);
             return Err(Errno::EBUSY);

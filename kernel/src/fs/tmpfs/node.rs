@@ -183,9 +183,13 @@ impl Node {
         if seals & !(UNCHANGED | F_SEAL_SEAL | F_SEAL_EXEC) != 0 {
             return Err(Errno::EINVAL);
         }
-        let executable = seals & F_SEAL_EXEC != 0 && self.meta().mode & 0o111 != 0;
-        let more = if executable { UNCHANGED } else { 0 };
-        self.data()?.seal(seals | more)
+        // Whether it can be executed changes no more from the look to the seal.
+        self.data()?.seal(|| {
+            let meta = self.meta();
+            let executable = seals & F_SEAL_EXEC != 0 && meta.mode & 0o111 != 0;
+            let more = if executable { UNCHANGED } else { 0 };
+            (seals | more, meta)
+        })
     }
 
     /// The content of a regular file.
