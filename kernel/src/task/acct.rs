@@ -1,20 +1,22 @@
 //! Process accounting (acct(2)): each process that ends leaves a record in a file.
 //!
 //! A kernel thread writes it, which the process's signals and limits do not affect, and the process
-//! waits for that before its parent is notified of its end.
+//! waits for that before its parent is notified of its end. The thread does nothing else, as a
+//! program that writes the file may keep it waiting.
 
 use super::rusage::user_hz;
 use super::thread::short_name;
 use super::wait_queue::WaitQueue;
-use super::work_queue::{self, Link, Work};
-use super::{Process, Thread, clock, current};
+use super::work_queue::{Link, Work, WorkQueue};
+use super::{Process, Thread, clock, current, spawn_kernel};
 use crate::arch::time;
+use crate::errno::Result;
 use crate::fs::io::Source as Bytes;
 use crate::fs::mount::{Mount, Super};
 use crate::fs::{File, tty};
 use crate::mm::heap::try_arc;
 use crate::mm::{AddressSpace, PAGE_SIZE};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Once};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
 use zerocopy::{Immutable, IntoBytes};
@@ -22,7 +24,7 @@ use zerocopy::{Immutable, IntoBytes};
 /// `struct acct_v3` (include/uapi/linux/acct.h).
 #[repr(C)]
 #[derive(Clone, Copy, Default, IntoBytes, Immutable)]
-struct Record {
+pub(super) struct Record {
     flags: u8,
     version: u8,
     terminal: u16,
@@ -109,8 +111,10 @@ impl Record {
         }
     }
 
-    /// What is recorded of one that ended, with the memory that it had.
-    fn of_ended(process: &Process, space: Option<&AddressSpace>) -> Self {
+    /// What is recorded of the current process, which has ended, with the memory that it had.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn of_ended(process: &Process, space: Option<&AddressSpace>) -> Self {
         let (status, usage) = (process.exit_status().unwrap_or(0), process.usage());
         let flags = [
             (!process.has_executed(), FORKED),
@@ -187,10 +191,11 @@ impl Accounting {
 }
 
 /// A record that is to be written.
-pub(super) struct Entry {
+struct Entry {
     link: Link,
     record: Record,
-    /// Where, until it is written: a waiter for that may take the file's mount away.
+    /// Where, from when it is queued until it is written: a waiter for that may take the file's
+    /// mount away.
     accounting: Mutex<Option<Arc<Accounting>>>,
     done: AtomicBool,
     writes: WaitQueue,
@@ -214,28 +219,42 @@ impl Work for Entry {
 }
 
 impl Entry {
-    /// An entry for `accounting`. Without memory the record is lost.
-    fn new(accounting: Arc<Accounting>, record: Record) -> Option<Arc<Self>> {
+    /// An entry that is in no queue yet. Without memory the record is lost.
+    fn new(record: Record) -> Option<Arc<Self>> {
         let entry = Entry {
             link: Link::default(),
             record,
-            accounting: Mutex::new(Some(accounting)),
+            accounting: Mutex::new(None),
             done: AtomicBool::new(false),
             writes: WaitQueue::new(),
         };
         try_arc(entry).ok()
     }
 
-    /// Queues the record, and waits until it is written.
-    #[cold]
-    pub(super) fn write(self: Arc<Self>) {
-        work_queue::queue(self.clone());
+    /// Queues the record, for a file.
+    fn queue(self: &Arc<Self>, accounting: Arc<Accounting>) {
+        *self.accounting.lock() = Some(accounting);
+        RECORDS.queue(self.clone());
+    }
+
+    /// Waits until it is written.
+    fn wait(&self) {
         self.writes.wait(|| self.done.load(Acquire));
     }
 }
 
+/// Where records go. They are queued while this is held: when the last record of a file is written,
+/// no other is left that would keep the file open.
 static CURRENT: Mutex<Option<Arc<Accounting>>> = Mutex::new(None);
 static ON: AtomicBool = AtomicBool::new(false);
+static RECORDS: WorkQueue = WorkQueue::new();
+
+/// Makes the thread that writes records, if there is none yet.
+fn start() -> Result<()> {
+    static THREAD: Once<()> = Once::new();
+    let write = || spawn_kernel("acct", |_| RECORDS.run(), 0).map(drop);
+    THREAD.try_call_once(write).map(drop)
+}
 
 /// Whether processes leave records.
 #[inline(always)]
@@ -243,21 +262,33 @@ pub(super) fn is_on() -> bool {
     ON.load(Relaxed)
 }
 
-/// The record of the current process, which has ended and had that memory. It is written when the
-/// memory is given back, for which others may wait.
-#[cold]
-#[inline(never)]
-pub(super) fn end_process(process: &Process, space: Option<&AddressSpace>) -> Option<Arc<Entry>> {
-    let accounting = CURRENT.lock().clone()?;
-    Entry::new(accounting, Record::of_ended(process, space))
+impl Record {
+    /// Queues it for the file that records go to now, and waits until it is written.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn write(self) {
+        let Some(entry) = Entry::new(self) else {
+            return;
+        };
+        let place = CURRENT.lock();
+        let Some(accounting) = place.clone() else {
+            return;
+        };
+        entry.queue(accounting);
+        drop(place);
+        entry.wait();
+    }
 }
 
 /// From now on records go to a file, found on a mount, or nowhere. The file that they went to gets
 /// one of the current process, as on Linux.
 ///
 /// # Errors
-/// ENOMEM.
-pub fn turn(file: Option<(Arc<File>, &Arc<Mount>)>) -> crate::errno::Result<()> {
+/// EAGAIN, ENOMEM.
+pub fn turn(file: Option<(Arc<File>, &Arc<Mount>)>) -> Result<()> {
+    if file.is_some() {
+        start()?;
+    }
     let state = Mutex::new(State {
         active: false,
         check: 0,
@@ -271,24 +302,39 @@ pub fn turn(file: Option<(Arc<File>, &Arc<Mount>)>) -> crate::errno::Result<()> 
 }
 
 /// Records go to `new` from now on, if what there is is `wanted` to go.
-fn replace(new: Option<Arc<Accounting>>, wanted: impl FnOnce(&Accounting) -> bool) {
+fn replace(new: Option<Arc<Accounting>>, wanted: impl Fn(&Accounting) -> bool) {
+    let last = Entry::new(Record::new(current().process()));
     let mut place = CURRENT.lock();
     if place.as_deref().is_some_and(|old| !wanted(old)) {
         return;
     }
     ON.store(new.is_some(), Relaxed);
     let old = core::mem::replace(&mut *place, new);
+    let queued = last.zip(old.clone()).map(|(last, old)| {
+        last.queue(old);
+        last
+    });
     drop(place);
-    let record = Record::new(current().process());
-    if let Some(entry) = old.and_then(|old| Entry::new(old, record)) {
-        entry.write();
+    drop(old);
+    if let Some(last) = queued {
+        last.wait();
     }
 }
 
-/// `mount` has ended: no records go to a file that was found there.
-pub fn leave_mount(mount: &Arc<Mount>) {
+/// Records go nowhere, if they go where it is `wanted` that none goes.
+#[cold]
+fn leave(wanted: impl Fn(&Accounting) -> bool) {
+    let goes = CURRENT.lock().as_deref().is_some_and(&wanted);
+    if goes {
+        replace(None, wanted);
+    }
+}
+
+/// Nobody uses `mount` any more: no records go to a file that was found there.
+#[inline]
+pub fn leave_mount(mount: &Mount) {
     if is_on() {
-        replace(None, |old| old.mount.as_ptr() == Arc::as_ptr(mount));
+        leave(|old| core::ptr::eq(old.mount.as_ptr(), mount));
     }
 }
 
@@ -299,7 +345,7 @@ pub fn leave_file_system(fs: &Super) {
         on.is_some_and(|on| core::ptr::eq(on.fs(), fs))
     };
     if is_on() {
-        replace(None, is_there);
+        leave(is_there);
     }
 }
 

@@ -48,10 +48,9 @@ pub fn exit_thread() -> ! {
     thread.drop_files();
     thread.seccomp.leave();
     let last = process.remove_thread(thread, space.as_deref().map(|space| &**space));
-    let record = match last && acct::is_on() {
-        true => acct::end_process(process, space.as_deref().map(|space| &**space)),
-        false => None,
-    };
+    // It is written when the memory is given back, for which others may wait.
+    let record = (last && acct::is_on())
+        .then(|| acct::Record::of_ended(process, space.as_deref().map(|space| &**space)));
     // With the last use the memory goes, while others can run.
     drop(space);
     pid_table::remove_thread(thread.tid());

@@ -49,7 +49,7 @@ mod sched_entity;
 pub mod seccomp;
 pub mod seccomp_notify;
 #[cfg(feature = "selftest")]
-mod selftests;
+pub(crate) mod selftests;
 pub mod signal;
 mod signal_groups;
 pub mod sleep_mutex;

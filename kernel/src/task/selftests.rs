@@ -13,14 +13,21 @@ use super::sched::{self, state};
 use super::signal_groups::Several;
 use super::timer::{Expire, Timer};
 use super::wait_queue::{WaitError, WaitQueue, sleep_until};
-use super::{clock, current, pid_table, spawn_kernel};
+use super::work_queue::{self, Link, Work};
+use super::{acct, clock, current, pid_table, spawn_kernel};
 use crate::arch::irq::Interrupted;
 use crate::arch::{self, cpu, irq, time, user_end};
+use crate::errno::Result;
+use crate::fs::file::FileOps;
+use crate::fs::io::Source;
+use crate::fs::tmpfs::{Options, Tmpfs};
+use crate::fs::{File, OpenFlags, mount};
 use crate::mm::fault::Access;
 use crate::mm::vma::Rights;
 use crate::mm::{self, AddressSpace, MapRequest, PAGE_SIZE, Place, Removed, SpaceUser, user};
 use crate::selftest;
 use crate::sync::{Mutex, SleepMutex};
+use linux_raw_sys::general::{O_APPEND, O_WRONLY};
 
 static DONE: AtomicUsize = AtomicUsize::new(0);
 static WORK: Mutex<Option<fn(usize)>> = Mutex::new(None);
@@ -35,7 +42,7 @@ fn begin(number: usize) -> ! {
 }
 
 /// Runs `work` in `count` threads of the kernel, each with its number, until all have returned.
-fn run(count: usize, work: fn(usize)) {
+pub(crate) fn run(count: usize, work: fn(usize)) {
     DONE.store(0, Relaxed);
     *WORK.lock() = Some(work);
     for number in 0..count {
@@ -130,6 +137,54 @@ fn keep_out() {
     let end = soon();
     while time::now_ticks() < end {
         assert_eq!(STEPS.load(Acquire), begun, "both have the space");
+    }
+}
+
+/// A file whose writer waits until the kernel's worker has done something.
+struct Stuck;
+
+static WRITING: AtomicUsize = AtomicUsize::new(0);
+static WORKED: AtomicUsize = AtomicUsize::new(0);
+
+impl FileOps for Stuck {
+    fn append(&self, _file: &File, from: &mut Source) -> Result<(usize, u64)> {
+        WRITING.store(1, Release);
+        QUEUE.wake_all();
+        QUEUE.wait(|| WORKED.load(Acquire) == 1);
+        Ok((from.left(), 0))
+    }
+}
+
+#[derive(Default)]
+struct Worked(Link);
+
+impl Work for Worked {
+    fn link(&self) -> &Link {
+        &self.0
+    }
+
+    fn run(self: Arc<Self>) {
+        WORKED.store(1, Release);
+        QUEUE.wake_all();
+    }
+}
+
+selftest! {
+    fn who_waits_for_a_record_keeps_the_worker_from_nothing() {
+        run(2, |number| {
+            if number == 1 {
+                QUEUE.wait(|| WRITING.load(Acquire) == 1);
+                return work_queue::queue(Arc::new(Worked::default()));
+            }
+            let root = Tmpfs::new_root(&Options::unlimited(0o755)).expect("a root");
+            let place = mount::init(root).expect("a mount");
+            let mount = place.mount().cloned().expect("a mount");
+            let flags = OpenFlags(O_WRONLY | O_APPEND);
+            let file = File::with_ops(place, Arc::new(Stuck), flags).expect("a file");
+            acct::turn(Some((file, &mount))).expect("memory");
+            acct::turn(None).expect("memory");
+            assert_eq!(WORKED.load(Acquire), 1);
+        });
     }
 }
 

@@ -19,32 +19,69 @@ pub trait Work: Send + Sync {
     fn run(self: Arc<Self>);
 }
 
-/// The work that came before this one, or after it once the thread has taken both.
+/// The work that came before this one in its queue, or after it once the thread has taken both.
 #[derive(Default)]
 pub struct Link(Mutex<Option<Arc<dyn Work>>>);
 
-/// The work that came last.
-static LAST: Mutex<Option<Arc<dyn Work>>> = Mutex::new(None);
-static QUEUED: WaitQueue = WaitQueue::new();
-
-/// Lets the kernel's thread do `work`, which does not wait yet. From anywhere.
-pub fn queue(work: Arc<dyn Work>) {
-    let mut last = LAST.lock();
-    *work.link().0.lock() = last.take();
-    *last = Some(work);
-    drop(last);
-    QUEUED.wake_all();
+/// What one thread of the kernel does, in the order in which it comes.
+pub struct WorkQueue {
+    /// The work that came last.
+    last: Mutex<Option<Arc<dyn Work>>>,
+    queued: WaitQueue,
 }
 
-/// All that waits, in the order in which it came.
-fn take_all() -> Option<Arc<dyn Work>> {
-    let mut left = LAST.lock().take();
-    let mut first = None;
-    while let Some(work) = left {
-        left = core::mem::replace(&mut *work.link().0.lock(), first);
-        first = Some(work);
+impl WorkQueue {
+    /// One that nothing waits in.
+    pub const fn new() -> Self {
+        WorkQueue {
+            last: Mutex::new(None),
+            queued: WaitQueue::new(),
+        }
     }
-    first
+
+    /// Lets its thread do `work`, which does not wait yet. From anywhere.
+    pub fn queue(&self, work: Arc<dyn Work>) {
+        let mut last = self.last.lock();
+        *work.link().0.lock() = last.take();
+        *last = Some(work);
+        drop(last);
+        self.queued.wake_all();
+    }
+
+    /// All that waits, in the order in which it came.
+    fn take_all(&self) -> Option<Arc<dyn Work>> {
+        let mut left = self.last.lock().take();
+        let mut first = None;
+        while let Some(work) = left {
+            left = core::mem::replace(&mut *work.link().0.lock(), first);
+            first = Some(work);
+        }
+        first
+    }
+
+    /// Does what is in it, for good.
+    pub fn run(&self) -> ! {
+        loop {
+            // Nobody sends it a signal.
+            _ = self
+                .queued
+                .wait_interruptible(|| self.last.lock().is_some(), None);
+            let mut next = self.take_all();
+            while let Some(work) = next {
+                next = work.link().0.lock().take();
+                work.run();
+                sched::cond_resched();
+            }
+        }
+    }
+}
+
+/// What waits for nobody's locks, but to end a file.
+static WORKER: WorkQueue = WorkQueue::new();
+
+/// Lets the kernel's worker do `work`, which does not wait yet. From anywhere.
+pub fn queue(work: Arc<dyn Work>) {
+    WORKER.queue(work);
 }
 
 /// Makes the thread.
@@ -56,14 +93,5 @@ pub(super) fn init() -> Result<()> {
 }
 
 fn run(_: usize) -> ! {
-    loop {
-        // Nobody sends it a signal.
-        _ = QUEUED.wait_interruptible(|| LAST.lock().is_some(), None);
-        let mut next = take_all();
-        while let Some(work) = next {
-            next = work.link().0.lock().take();
-            work.run();
-            sched::cond_resched();
-        }
-    }
+    WORKER.run()
 }

@@ -166,6 +166,12 @@ impl Mount {
     }
 }
 
+impl Drop for Mount {
+    fn drop(&mut self) {
+        acct::leave_mount(self);
+    }
+}
+
 /// Mounts the root of the tree.
 pub fn init(root: Arc<Dentry>) -> Result<Path> {
     let fs = Super::new("rootfs", root.clone())?;
@@ -405,8 +411,7 @@ pub fn unmount(path: Path, flags: u32) -> Result<()> {
     let below = below(&tree, mount)?;
     take_out(&mut tree, mount)?;
     drop(tree);
-    below.iter().chain([mount]).for_each(acct::leave_mount);
-    // The last reference to the file system may be dropped here, with no lock held.
+    // The last references to mounts and file systems may be dropped here, with no lock held.
     drop(path);
     for mount in below {
         drop(mount);
