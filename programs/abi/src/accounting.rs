@@ -1,12 +1,13 @@
 //! Records of processes that ended (acct(2)).
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::ptr;
 
-use libc::{c_char, c_int};
+use libc::{O_CREAT, O_WRONLY, c_char, c_int, c_ulong};
 
-use crate::{in_child, tell};
+use crate::{in_child, tell, tell_ok};
 
 const FILE: &str = "/tmp/accounts";
 const LIMITS: &str = "/proc/sys/kernel/acct";
@@ -24,6 +25,8 @@ pub fn run() {
         records();
         suspended();
         unmounted();
+        left_lazily();
+        remounted();
     }
 }
 
@@ -254,5 +257,122 @@ unsafe fn unmounted() {
         _ = fs::remove_dir("/tmp/there");
         _ = fs::remove_file(FILE);
         _ = fs::remove_file("/tmp/others");
+    }
+}
+
+const PLACE: &CStr = c"/tmp/place";
+const OTHER: &CStr = c"/tmp/other";
+const RECORDS: &str = "/tmp/place/file";
+
+/// A file system of one megabyte at two places.
+unsafe fn mount_twice() {
+    unsafe {
+        let (source, kind, size) = (c"none".as_ptr(), c"tmpfs".as_ptr(), c"size=1m".as_ptr());
+        for place in [PLACE, OTHER] {
+            libc::mkdir(place.as_ptr(), 0o755);
+        }
+        libc::mount(source, PLACE.as_ptr(), kind, 0, size.cast());
+        let bind = libc::MS_BIND;
+        libc::mount(
+            PLACE.as_ptr(),
+            OTHER.as_ptr(),
+            ptr::null(),
+            bind,
+            ptr::null(),
+        );
+        _ = fs::write(RECORDS, "");
+    }
+}
+
+unsafe fn unmount_both() {
+    unsafe {
+        for place in [PLACE, OTHER] {
+            libc::umount2(place.as_ptr(), libc::MNT_DETACH);
+            libc::rmdir(place.as_ptr());
+        }
+    }
+}
+
+fn len_there() -> usize {
+    fs::read("/tmp/other/file").unwrap_or_default().len()
+}
+
+/// Records go on until nobody uses the mount where their file was found.
+unsafe fn left_lazily() {
+    unsafe {
+        mount_twice();
+        for ends_with_it in [false, true] {
+            tell("on", acct(RECORDS));
+            let held = libc::open(PLACE.as_ptr(), libc::O_PATH);
+            tell("lazily", libc::umount2(PLACE.as_ptr(), libc::MNT_DETACH));
+            println!("goes on: {}", len_there());
+            in_child(|| ());
+            println!("goes on: {}", len_there());
+            if ends_with_it {
+                libc::close(held);
+                println!("ended: {}", len_there());
+                in_child(|| ());
+                println!("no more: {}", len_there());
+            } else {
+                tell("off", off());
+                println!("off: {}", len_there());
+                libc::close(held);
+                let (none, bind) = (ptr::null(), libc::MS_BIND);
+                libc::mount(OTHER.as_ptr(), PLACE.as_ptr(), none, bind, ptr::null());
+            }
+        }
+        tell("off", off());
+        unmount_both();
+    }
+}
+
+/// A change of a file system that fails changes nothing, but that records end where nobody shall
+/// write any more.
+unsafe fn remounted() {
+    unsafe {
+        mount_twice();
+        let told = || {
+            let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+            let mut of_both = mounts.lines().filter(|line| line.contains(" /tmp/"));
+            let [first, second] = [(); 2].map(|()| of_both.next().unwrap_or_default().to_owned());
+            println!("  {first}\n  {second}");
+            let before = len_there();
+            in_child(|| ());
+            println!("  of {before} bytes, {} more", len_there() - before);
+        };
+        let remount = |what: &str, flags, options: &CStr| {
+            let flags = libc::MS_REMOUNT | flags;
+            let data = options.as_ptr().cast();
+            let done = libc::mount(ptr::null(), OTHER.as_ptr(), ptr::null(), flags, data);
+            tell(what, done);
+            told();
+        };
+        const RDONLY: c_ulong = libc::MS_RDONLY;
+        tell("on", acct(RECORDS));
+        remount("no option", RDONLY, c"nonsense=1");
+        remount("no number", 0, c"size=0x");
+        let writer = libc::open(c"/tmp/place/other".as_ptr(), O_WRONLY | O_CREAT, 0o600);
+        remount("while one writes", RDONLY, c"size=2m");
+        tell("on", acct(RECORDS));
+        remount("the same in words", 0, c"ro,size=2m");
+        tell("on", acct(RECORDS));
+        remount("to be written", RDONLY, c"rw,size=3m");
+        tell(
+            "to be written",
+            libc::write(writer, c"x".as_ptr().cast(), 1) as i64,
+        );
+        remount("as it was", 0, c"");
+        // A writer by a mount that nobody can name.
+        tell("lazily", libc::umount2(PLACE.as_ptr(), libc::MNT_DETACH));
+        remount("while one still writes", RDONLY, c"size=4m");
+        libc::close(writer);
+        remount("too small", RDONLY, c"nr_inodes=1");
+        let written = libc::open(c"/tmp/other/other".as_ptr(), O_WRONLY);
+        tell_ok("written", written >= 0);
+        libc::close(written);
+        tell("on", acct("/tmp/other/file"));
+        remount("by none", RDONLY, c"size=4m");
+        tell("on", acct("/tmp/other/file"));
+        unmount_both();
     }
 }

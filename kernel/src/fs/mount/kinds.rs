@@ -8,10 +8,11 @@ use super::super::{device, inotify, proc, sysfs};
 use super::options::{parse, permissions};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, SleepMutex};
+use crate::task::acct;
 use alloc::sync::Arc;
 use core::fmt::{self, Display};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::*;
 
 /// A file system, at however many places it is mounted (Linux's super block). Its mounts hold it.
@@ -20,6 +21,8 @@ pub struct Super {
     root: Arc<Dentry>,
     /// How it may be used at all its places (MS_*).
     flags: AtomicU32,
+    /// Files open for writing at any place, also at one that nobody can name.
+    writers: AtomicUsize,
     own: Own,
 }
 
@@ -32,6 +35,22 @@ enum Own {
     Terminals(Arc<pts_options::Shared>),
     Processes(Arc<proc::Options>),
 }
+
+/// What a file system is asked to become: flags (MS_*) and options, read and not yet followed.
+struct Change {
+    flags: u32,
+    own: OwnChange,
+}
+
+enum OwnChange {
+    Nothing,
+    Files(Options),
+    Terminals(pts_options::Options),
+    Processes(proc::Change),
+}
+
+/// Held while a file system changes (Linux's s_umount, of each).
+static CHANGING: SleepMutex<()> = SleepMutex::new(());
 
 /// The flags that are a file system's, not a mount's.
 pub const FLAGS: u32 = MS_RDONLY | MS_SYNCHRONOUS | MS_MANDLOCK | MS_DIRSYNC | MS_LAZYTIME;
@@ -46,6 +65,7 @@ impl Super {
             kind,
             root,
             flags: AtomicU32::new(0),
+            writers: AtomicUsize::new(0),
             own: Own::Nothing,
         })
     }
@@ -76,19 +96,21 @@ impl Super {
             }
             "devtmpfs" => {
                 let fs = dev()?;
-                fs.set_flags(fs.configure(options, flags)?);
+                fs.reconfigure(options, flags)?;
                 return Ok(fs);
             }
             "devpts" => {
                 let terminals = try_arc(pts_options::Shared::new())?;
-                let flags = terminals.set(options, flags)?;
+                let (options, flags) = pts_options::Options::parse(options, flags)?;
+                terminals.set(options);
                 terminals.enter();
                 let root = tty::devpts(terminals.clone())?;
                 (root, Own::Terminals(terminals), flags)
             }
             "proc" => {
                 let processes = try_arc(proc::Options::default())?;
-                let flags = processes.set(options, flags)?;
+                let (change, flags) = proc::Change::parse(options, flags)?;
+                processes.set(&change);
                 let root = proc::root(processes.clone())?;
                 (root, Own::Processes(processes), flags)
             }
@@ -98,35 +120,79 @@ impl Super {
                 (sysfs::root()?, Own::Nothing, 0)
             }
         };
-        let fs = try_arc(Super {
+        try_arc(Super {
             kind: kind.ok_or(Errno::ENODEV)?,
             root,
-            flags: AtomicU32::new(0),
+            flags: AtomicU32::new(flags & FLAGS),
+            writers: AtomicUsize::new(0),
             own,
-        })?;
-        fs.set_flags(flags);
-        Ok(fs)
+        })
     }
 
-    /// Gives it other options; returns `flags` (MS_*) as they change them too.
+    /// Gives it other flags (MS_*) and options, all or none of them. Accounting to it ends first
+    /// where it is to be read alone, as on Linux, whatever comes of that.
     ///
     /// # Errors
-    /// EINVAL: it has no such option, or cannot change it.
-    pub fn configure(&self, options: &[u8], flags: u32) -> Result<u32> {
-        match &self.own {
+    /// EINVAL: it has no such option, or cannot change it. EBUSY: files are being written that
+    /// shall not be. EINTR: a signal kills the process.
+    pub fn reconfigure(&self, options: &[u8], flags: u32) -> Result<()> {
+        let change = self.parse(options, flags)?;
+        let ends = || change.flags & !self.flags() & MS_RDONLY != 0;
+        if ends() {
+            acct::leave_file_system(self);
+        }
+        let _alone = CHANGING.lock_killable()?;
+        let (old, ends) = (self.flags(), ends());
+        // As on Linux, what a change cannot change.
+        let new = change.flags & FLAGS & !MS_DIRSYNC | old & MS_DIRSYNC;
+        // Before the look: who begins to write later is refused.
+        self.flags.store(old | new & MS_RDONLY, SeqCst);
+        let done = match ends && self.writers.load(SeqCst) > 0 {
+            true => Err(Errno::EBUSY),
+            false => self.follow(change.own),
+        };
+        self.flags
+            .store(if done.is_ok() { new } else { old }, SeqCst);
+        done
+    }
+
+    fn parse(&self, list: &[u8], flags: u32) -> Result<Change> {
+        let (own, flags) = match &self.own {
             Own::Files => {
-                let (options, flags) = Options::parse(options, flags)?;
+                let (options, flags) = Options::parse(list, flags)?;
+                (OwnChange::Files(options), flags)
+            }
+            Own::Terminals(_) => {
+                let (options, flags) = pts_options::Options::parse(list, flags)?;
+                (OwnChange::Terminals(options), flags)
+            }
+            Own::Processes(_) => {
+                let (change, flags) = proc::Change::parse(list, flags)?;
+                (OwnChange::Processes(change), flags)
+            }
+            Own::Unlimited(_) => (OwnChange::Nothing, parse(list, flags, |_, _| Ok(()))?),
+            Own::Nothing => {
+                let flags = parse(list, flags, |_, _| Err(Errno::EINVAL))?;
+                (OwnChange::Nothing, flags)
+            }
+        };
+        Ok(Change { flags, own })
+    }
+
+    /// EINVAL where it cannot change so.
+    fn follow(&self, change: OwnChange) -> Result<()> {
+        match (&self.own, change) {
+            (Own::Files, OwnChange::Files(options)) => {
                 inotify::unmounted(self.root.inode().attr().device);
                 if let Some(node) = tmpfs::node_of(&self.root) {
                     node.fs().limit(&options)?;
                 }
-                Ok(flags)
             }
-            Own::Terminals(terminals) => terminals.set(options, flags),
-            Own::Processes(processes) => processes.set(options, flags),
-            Own::Unlimited(_) => parse(options, flags, |_, _| Ok(())),
-            Own::Nothing => parse(options, flags, |_, _| Err(Errno::EINVAL)),
+            (Own::Terminals(terminals), OwnChange::Terminals(options)) => terminals.set(options),
+            (Own::Processes(processes), OwnChange::Processes(change)) => processes.set(&change),
+            _ => {}
         }
+        Ok(())
     }
 
     /// Its options, as /proc/PID/mounts has them, each after a comma.
@@ -173,9 +239,15 @@ impl Super {
         self.flags.load(Relaxed)
     }
 
-    /// Changes that.
-    pub fn set_flags(&self, flags: u32) {
-        self.flags.store(flags & FLAGS, Relaxed);
+    /// A file is about to be written: false where nothing may be.
+    pub(super) fn begin_write(&self) -> bool {
+        self.writers.fetch_add(1, SeqCst);
+        self.flags.load(SeqCst) & MS_RDONLY == 0
+    }
+
+    /// That is over, or was refused.
+    pub(super) fn end_write(&self) {
+        self.writers.fetch_sub(1, SeqCst);
     }
 }
 
@@ -206,6 +278,7 @@ fn dev() -> Result<Arc<Super>> {
         kind: "devtmpfs",
         root,
         flags: AtomicU32::new(0),
+        writers: AtomicUsize::new(0),
         own: Own::Files,
     })?;
     Ok(DEV.lock().get_or_insert(fs).clone())

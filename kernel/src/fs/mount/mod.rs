@@ -119,7 +119,7 @@ impl Mount {
     /// A file is about to be written through it: EROFS where nothing may be.
     pub fn begin_write(&self) -> Result<()> {
         self.writers.fetch_add(1, SeqCst);
-        if self.flags.load(SeqCst) & MS_RDONLY == 0 && self.fs.flags() & MS_RDONLY == 0 {
+        if self.fs.begin_write() && self.flags.load(SeqCst) & MS_RDONLY == 0 {
             return Ok(());
         }
         self.end_write();
@@ -128,6 +128,7 @@ impl Mount {
 
     /// Ends such a write.
     pub fn end_write(&self) {
+        self.fs.end_write();
         self.writers.fetch_sub(1, SeqCst);
     }
 
@@ -139,8 +140,8 @@ impl Mount {
         }
     }
 
-    /// Gives it other flags; EBUSY where files are being written that shall not be.
-    fn change(&self, flags: u32) -> Result<()> {
+    /// Gives it other flags, and returns those it had.
+    fn set_flags(&self, flags: u32) -> u32 {
         let old = self.flags.load(SeqCst);
         // Without a word about access times they stay what they are.
         let stays = match flags & (ATIME | MS_RELATIME) {
@@ -148,6 +149,12 @@ impl Mount {
             _ => old & MS_UNBINDABLE,
         };
         self.flags.store(kept(flags) | stays, SeqCst);
+        old
+    }
+
+    /// The same; EBUSY where files are being written that shall not be.
+    fn change(&self, flags: u32) -> Result<()> {
+        let old = self.set_flags(flags);
         if flags & MS_RDONLY != 0 && old & MS_RDONLY == 0 && self.writers.load(SeqCst) > 0 {
             self.flags.store(old, SeqCst);
             return Err(Errno::EBUSY);
@@ -251,24 +258,13 @@ pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8
 }
 
 /// Gives the file system mounted at `path`, and this mount of it, other flags and options; EINVAL
-/// where none is.
+/// where none is, EBUSY where files are being written that shall not be.
 pub fn remount(path: &Path, flags: u32, options: &[u8]) -> Result<()> {
-    if flags & MS_RDONLY != 0 {
-        acct::leave_file_system(mounted_at(path)?.fs());
-    }
-    let tree = TREE.lock();
     let mount = mounted_at(path)?;
-    let all = mount.fs.configure(options, flags)?;
-    let mut same = tree
-        .iter()
-        .filter(|other| Arc::ptr_eq(&other.fs, &mount.fs));
-    if all & MS_RDONLY != 0 && same.any(|other| other.writers.load(SeqCst) > 0) {
-        return Err(Errno::EBUSY);
-    }
-    // As on Linux, what a change cannot change.
-    let kept = mount.fs.flags() & MS_DIRSYNC;
-    mount.fs.set_flags(all & !MS_DIRSYNC | kept);
-    mount.change(flags)
+    mount.fs.reconfigure(options, flags)?;
+    let _tree = TREE.lock();
+    mount.set_flags(flags);
+    Ok(())
 }
 
 /// Gives the mount at `path` other flags; the file system stays what it is elsewhere.

@@ -26,7 +26,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::task::{Process, pid_table};
 use alloc::sync::Arc;
-pub use options::Options;
+pub use options::{Change, Options};
 use process::Directory;
 use subject::Task;
 

@@ -30,32 +30,46 @@ pub struct Options {
     pid_only: AtomicBool,
 }
 
-impl Options {
+/// Those that a list says.
+#[derive(Default)]
+pub struct Change {
+    hidepid: Option<u32>,
+    gid: Option<u32>,
+    pid_only: bool,
+}
+
+impl Change {
     /// Reads a list of options; returns `flags` (MS_*) as it changes them too.
     ///
     /// # Errors
     /// EINVAL.
-    pub fn set(&self, list: &[u8], flags: u32) -> Result<u32> {
-        let (mut hidepid, mut gid, mut pid_only) = (None, None, None);
+    pub fn parse(list: &[u8], flags: u32) -> Result<(Self, u32)> {
+        let mut change = Change::default();
         let flags = parse(list, flags, |name, value| {
             match (name, value) {
-                ("hidepid", Some(value)) => hidepid = Some(level(value)?),
-                ("gid", value) => gid = Some(number(value)?),
-                ("subset", Some("pid")) => pid_only = Some(true),
+                ("hidepid", Some(value)) => change.hidepid = Some(level(value)?),
+                ("gid", value) => change.gid = Some(number(value)?),
+                ("subset", Some("pid")) => change.pid_only = true,
                 _ => return Err(Errno::EINVAL),
             }
             Ok(())
         })?;
-        if let Some(level) = hidepid {
+        Ok((change, flags))
+    }
+}
+
+impl Options {
+    /// Changes those that are said.
+    pub fn set(&self, change: &Change) {
+        if let Some(level) = change.hidepid {
             self.hidepid.store(level, Relaxed);
         }
-        if let Some(gid) = gid {
+        if let Some(gid) = change.gid {
             self.gid.store(gid, Relaxed);
         }
-        if let Some(pid_only) = pid_only {
-            self.pid_only.store(pid_only, Relaxed);
+        if change.pid_only {
+            self.pid_only.store(true, Relaxed);
         }
-        Ok(flags)
     }
 
     /// Whether the caller sees that there is this process.

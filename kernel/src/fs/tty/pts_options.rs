@@ -42,6 +42,30 @@ impl Options {
         let (uid, gid) = current().with_credentials(|who| (who.fsuid, who.fsgid));
         (self.uid.unwrap_or(uid), self.gid.unwrap_or(gid))
     }
+
+    /// Reads a list of options; returns `flags` (MS_*) as it changes them too.
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn parse(list: &[u8], flags: u32) -> Result<(Self, u32)> {
+        let mut options = DEFAULT;
+        let flags = parse(list, flags, |name, value| {
+            match name {
+                "uid" => options.uid = Some(number(value)?),
+                "gid" => options.gid = Some(number(value)?),
+                "mode" => options.mode = permissions(value)? & 0o7777,
+                "ptmxmode" => options.ptmxmode = permissions(value)? & 0o7777,
+                "max" => options.max = number(value)?,
+                "newinstance" if value.is_none() => {}
+                _ => return Err(Errno::EINVAL),
+            }
+            if options.max > super::pty::MAX {
+                return Err(Errno::EINVAL);
+            }
+            Ok(())
+        })?;
+        Ok((options, flags))
+    }
 }
 
 impl Shared {
@@ -69,29 +93,9 @@ impl Shared {
         *self.0.lock()
     }
 
-    /// Reads a list of options, which replaces all; returns `flags` (MS_*) as it changes them too.
-    ///
-    /// # Errors
-    /// EINVAL.
-    pub fn set(&self, list: &[u8], flags: u32) -> Result<u32> {
-        let mut options = DEFAULT;
-        let flags = parse(list, flags, |name, value| {
-            match name {
-                "uid" => options.uid = Some(number(value)?),
-                "gid" => options.gid = Some(number(value)?),
-                "mode" => options.mode = permissions(value)? & 0o7777,
-                "ptmxmode" => options.ptmxmode = permissions(value)? & 0o7777,
-                "max" => options.max = number(value)?,
-                "newinstance" if value.is_none() => {}
-                _ => return Err(Errno::EINVAL),
-            }
-            if options.max > super::pty::MAX {
-                return Err(Errno::EINVAL);
-            }
-            Ok(())
-        })?;
+    /// Replaces all of them.
+    pub fn set(&self, options: Options) {
         *self.0.lock() = options;
-        Ok(flags)
     }
 }
 
