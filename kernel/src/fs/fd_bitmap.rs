@@ -89,6 +89,15 @@ impl FdBitmap {
         }
     }
 
+    /// Whether a descriptor is in use.
+    pub fn has(&self, fd: usize) -> bool {
+        let word = match (fd / BITS).checked_sub(1) {
+            None => Some(&self.low),
+            Some(word) => self.high.get(word),
+        };
+        word.is_some_and(|word| word >> (fd % BITS) & 1 != 0)
+    }
+
     /// The lowest that is free from `from` on.
     #[inline]
     pub fn next_free(&self, from: usize) -> usize {
@@ -186,6 +195,7 @@ crate::selftest! {
                 used[fd] = set;
             }
             let from = (random >> 20) as usize % FDS;
+            assert_eq!(bitmap.has(from), used[from]);
             let free = used[from..].iter().position(|used| !used);
             assert_eq!(bitmap.next_free(from), from + free.unwrap_or(FDS - from));
             let next = used[from..].iter().position(|used| *used);

@@ -4,10 +4,11 @@ use super::fd_bitmap::FdBitmap;
 use super::file::File;
 use super::file_lock;
 use crate::errno::{Errno, Result};
-use crate::mm::heap::try_arc;
+use crate::mm::heap::{try_arc, try_box};
 use crate::random;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, SleepMutex};
 use crate::task::sched::{cond_resched, cond_resched_killable};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -44,6 +45,8 @@ struct Slots {
     used: FdBitmap,
     /// Threads that have the table.
     users: usize,
+    /// A copy that is being made, of the table as it was when that began.
+    copying: Option<Box<Slots>>,
 }
 
 impl Slots {
@@ -115,8 +118,50 @@ impl Slots {
         }
     }
 
+    /// A descriptor is about to change.
+    #[inline]
+    fn will_change(&mut self, fd: usize) {
+        if self.copying.is_some() {
+            self.keep(fd);
+        }
+    }
+
+    /// The copy that is being made gets a descriptor as it is now, unless it has it.
+    #[cold]
+    #[inline(never)]
+    fn keep(&mut self, fd: usize) {
+        let Some(mut copy) = self.copying.take() else {
+            return;
+        };
+        copy.take_over(fd, self);
+        self.copying = Some(copy);
+    }
+
+    /// Copies a descriptor that was in use in `table` when this copy of it was begun.
+    fn take_over(&mut self, fd: usize, table: &Slots) {
+        if self.used.has(fd)
+            && let Some(place @ None) = self.place(fd)
+        {
+            *place = table.get(fd).cloned();
+        }
+    }
+
+    /// Whether there is room for the descriptors that are in use in `table`, the last of which is
+    /// below `end`.
+    fn has_room_for(&mut self, table: &Slots, end: usize) -> bool {
+        let mut from = 0;
+        while let Some(fd) = table.used.next_used(from) {
+            if self.place(fd).is_none() {
+                return false;
+            }
+            from = (fd / PART + 1) * PART;
+        }
+        table.used.end() <= end
+    }
+
     /// Gives a descriptor, for which there is room, its file; returns what it was.
     fn put(&mut self, fd: usize, slot: Slot) -> Option<Slot> {
+        self.will_change(fd);
         self.used.set(fd);
         self.place(fd)?.replace(slot)
     }
@@ -124,6 +169,7 @@ impl Slots {
     /// Takes what there is of a descriptor, if it `matches`.
     #[inline]
     fn take_if(&mut self, fd: usize, matches: impl Fn(&Slot) -> bool) -> Option<Slot> {
+        self.will_change(fd);
         let slot = self.place(fd)?.take_if(|slot| matches(slot))?;
         self.used.clear(fd);
         Some(slot)
@@ -137,7 +183,10 @@ impl Slots {
 }
 
 /// The descriptors of a process, or of several that share them.
-pub struct FdTable(Mutex<Slots>);
+pub struct FdTable(Mutex<Slots>, Fork);
+
+/// Held while a large table is copied.
+struct Fork(SleepMutex<()>);
 
 impl FdTable {
     /// A copy, as fork makes it.
@@ -167,58 +216,65 @@ impl FdTable {
         })
     }
 
+    /// The same in parts. What others change meanwhile, they keep for the copy.
     #[cold]
     #[inline(never)]
     fn fork_large(&self) -> Result<FdShare> {
-        loop {
-            let mut copy = Slots {
-                users: 1,
-                ..Slots::default()
-            };
-            let end = self.0.lock().used.end();
-            copy.grow(end.saturating_sub(1))?;
-            let mut from = 0;
-            while let Some(fd) = self.next(from) {
-                let last = (fd / PART * PART + PART - 1)
-                    .min(end.saturating_sub(1))
-                    .max(fd);
-                copy.grow(last)?;
-                from = last + 1;
-                cond_resched_killable()?;
-            }
+        let share = FdShare::new()?;
+        let _alone = self.1.0.lock_killable()?;
+        while !self.begin_copy()? {
             cond_resched_killable()?;
-            if self.copy_to(&mut copy, end) {
-                return FdShare::with(copy);
-            }
         }
+        let mut from = 0;
+        let copy = loop {
+            if let Some(copy) = self.copy_some(&mut from) {
+                break copy;
+            }
+            cond_resched();
+        };
+        *share.0.0.lock() = *copy;
+        Ok(share)
     }
 
-    /// Copies all descriptors; false where there are some at `end` or above, or in a part that
-    /// `copy` has no room for.
-    fn copy_to(&self, copy: &mut Slots, end: usize) -> bool {
+    /// Begins a copy of the table as it is now; false where that has outgrown the room for it.
+    fn begin_copy(&self) -> Result<bool> {
+        let mut copy = try_box(Slots {
+            users: 1,
+            ..Slots::default()
+        })?;
+        let end = self.0.lock().used.end();
+        copy.grow(end.saturating_sub(1))?;
         let mut from = 0;
-        loop {
-            let table = self.0.lock();
-            // Another thread would change it between two looks.
-            let looks = if table.users > 1 {
-                usize::MAX
-            } else {
-                LOOKS_AT_ONCE
-            };
-            for _ in 0..looks {
-                let Some(fd) = table.used.next_used(from) else {
-                    return true;
-                };
-                let Some(place) = copy.place(fd).filter(|_| fd < end) else {
-                    return false;
-                };
-                *place = table.get(fd).cloned();
-                copy.used.set(fd);
-                from = fd + 1;
-            }
-            drop(table);
-            cond_resched();
+        while let Some(fd) = self.next(from) {
+            let last = (fd / PART * PART + PART - 1)
+                .min(end.saturating_sub(1))
+                .max(fd);
+            copy.grow(last)?;
+            from = last + 1;
+            cond_resched_killable()?;
         }
+        let mut table = self.0.lock();
+        let fits = copy.has_room_for(&table, end);
+        if fits {
+            copy.used.copy_from(&table.used);
+            table.copying = Some(copy);
+        }
+        Ok(fits)
+    }
+
+    /// Copies some descriptors from `from` on; returns the copy once it has all.
+    fn copy_some(&self, from: &mut usize) -> Option<Box<Slots>> {
+        let mut table = self.0.lock();
+        let mut copy = table.copying.take()?;
+        for _ in 0..LOOKS_AT_ONCE {
+            let Some(fd) = copy.used.next_used(*from) else {
+                return Some(copy);
+            };
+            copy.take_over(fd, &table);
+            *from = fd + 1;
+        }
+        table.copying = Some(copy);
+        None
     }
 
     /// The file of descriptor `fd`.
@@ -340,7 +396,9 @@ impl FdTable {
 
     /// Says whether exec shall close the descriptor.
     pub fn set_close_on_exec(&self, fd: i32, value: bool) -> Result<()> {
-        match self.0.lock().place(fd as usize) {
+        let mut table = self.0.lock();
+        table.will_change(fd as usize);
+        match table.place(fd as usize) {
             Some(Some(slot)) => slot.close_on_exec = value,
             _ => return Err(Errno::EBADF),
         }
@@ -365,6 +423,7 @@ impl FdTable {
             for _ in 0..LOOKS_AT_ONCE {
                 let next = table.used.next_used(from).filter(|&fd| fd <= last);
                 let Some(fd) = next else { return };
+                table.will_change(fd);
                 if let Some(Some(slot)) = table.place(fd) {
                     slot.close_on_exec = true;
                 }
@@ -442,7 +501,8 @@ impl FdShare {
     }
 
     fn with(slots: Slots) -> Result<Self> {
-        Ok(FdShare(try_arc(FdTable(Mutex::new(slots)))?))
+        let fork = Fork(SleepMutex::new(()));
+        Ok(FdShare(try_arc(FdTable(Mutex::new(slots), fork))?))
     }
 
     /// The table.
@@ -505,5 +565,41 @@ crate::selftest! {
             assert!(asked == open || asked <= SAMPLE && open > SAMPLE);
             assert!(asked > 0);
         }
+    }
+
+    fn a_copy_in_parts_is_that_of_one_moment() {
+        const ALL: usize = 3 * LOOKS_AT_ONCE;
+        let [file, other] = [0, 1].map(|count| super::eventfd::new(count, 0).unwrap());
+        let share = FdShare::new().unwrap();
+        let table = share.table();
+        for _ in 0..ALL {
+            table.add_from(0, usize::MAX, file.clone(), false).unwrap();
+        }
+        assert!(table.begin_copy().unwrap());
+        let mut from = 0;
+        assert!(table.copy_some(&mut from).is_none());
+        // What it has, and what it has not yet.
+        for fd in [1, from + 1] {
+            table.close(fd as i32).unwrap();
+            table.set(fd + 1, other.clone(), false).unwrap();
+            table.set_close_on_exec(fd as i32 + 2, true).unwrap();
+            table.mark_range(fd + 3, fd + 3);
+            table.close_range(fd + 4, fd + 4);
+        }
+        // Back again, twice changed, and one that was not there.
+        for fd in [from + 1, from + 2, ALL + 1] {
+            table.set(fd, other.clone(), true).unwrap();
+        }
+        let copy = loop {
+            if let Some(copy) = table.copy_some(&mut from) {
+                break copy;
+            }
+        };
+        assert_eq!((copy.used.end(), copy.used.next_free(0)), (ALL, ALL));
+        for fd in 0..ALL {
+            let slot = copy.get(fd).expect("it was in use");
+            assert!(Arc::ptr_eq(&slot.file, &file) && !slot.close_on_exec, "descriptor {fd}");
+        }
+        assert!(table.get(ALL as i32 + 1).is_ok() && table.get(1).is_err());
     }
 }

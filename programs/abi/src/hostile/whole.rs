@@ -19,6 +19,9 @@ const PAGE: usize = 4096;
 const LEN: usize = 160 << 20;
 /// Objects of System V, and sockets.
 const MANY: usize = 3000;
+/// Descriptors, and how often they are copied.
+const COPIED: usize = 50_000;
+const CHILDREN: i32 = 6;
 /// Members of a set.
 const MEMBERS: usize = 10_000;
 
@@ -242,11 +245,46 @@ fn members() {
     }
 }
 
+/// A child's descriptors are those of one moment, while a thread moves one up and down.
+fn descriptors() {
+    static END: AtomicBool = AtomicBool::new(false);
+    // SAFETY: the descriptors are this part's.
+    unsafe {
+        let file = libc::eventfd(0, 0);
+        let all: Vec<_> = (0..COPIED).map(|_| libc::dup(file)).collect();
+        let (low, high) = (all[0], all[COPIED - 1]);
+        // At any moment there is one of both.
+        let mover = thread::spawn(move || {
+            while !END.load(Relaxed) {
+                libc::close(low);
+                libc::dup2(high, low);
+                libc::close(high);
+                libc::dup2(low, high);
+            }
+        });
+        let mut whole = 0;
+        for _ in 0..CHILDREN {
+            whole += i32::from(
+                in_child(|| {
+                    let is = |fd: &i32| libc::fcntl(*fd, libc::F_GETFD) == 0;
+                    let count = all.iter().filter(|fd| is(fd)).count();
+                    if count < COPIED - 1 {
+                        libc::_exit(1);
+                    }
+                }) == 0,
+            );
+        }
+        END.store(true, Relaxed);
+        mover.join().expect("the thread ends");
+        println!("of {CHILDREN} children have all: {whole}");
+    }
+}
+
 /// Runs this part.
 pub fn run() {
     let room = libc::rlimit {
-        rlim_cur: 20_000,
-        rlim_max: 20_000,
+        rlim_cur: COPIED as u64 + 100,
+        rlim_max: COPIED as u64 + 100,
     };
     // SAFETY: the limit lives.
     tell("descriptors", unsafe {
@@ -258,6 +296,7 @@ pub fn run() {
         ("objects", objects),
         ("sockets", sockets),
         ("members", members),
+        ("descriptors", descriptors),
     ] {
         let end = in_child(|| {
             become_user();
