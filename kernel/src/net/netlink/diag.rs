@@ -7,12 +7,17 @@ use crate::net::inet::connections::{self, Left};
 use crate::net::socket::Socket;
 use crate::net::{RAW, STREAM, options, proc_net, socket_table};
 use crate::task::clock;
+use crate::task::sched::cond_resched_killable;
 use core::net::{IpAddr, SocketAddr};
 use linux_raw_sys::net::{
     AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, IPPROTO_RAW, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE,
     IPV6_V6ONLY, SOL_IPV6, SOL_TCP, TCP_INFO,
 };
 use zerocopy::IntoBytes;
+#[cfg(feature = "selftest")]
+use {
+    crate::arch::work::NEED_RESCHED, crate::task::current, core::sync::atomic::Ordering::Relaxed,
+};
 
 /// SOCK_DIAG_BY_FAMILY
 pub const BY_FAMILY: u16 = 20;
@@ -130,7 +135,9 @@ impl Dump {
 
     /// The same for the ends of connections without a socket.
     fn continue_left(&mut self, reply: &mut Reply) -> bool {
-        while let Some((left, behind)) = connections::left_from(self.left) {
+        while cond_resched_killable().is_ok()
+            && let Some((left, behind)) = connections::left_from(self.left)
+        {
             self.left = behind;
             if left.domain == self.family && self.states >> left.state & 1 != 0 {
                 put_left(reply, &left);
@@ -294,4 +301,34 @@ fn put_netlink(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
         reply.attribute(0, options::memory(socket).as_bytes());
     }
     reply.end();
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn who_passes_over_ends_of_connections_lets_others_run() {
+        crate::task::selftests::run(1, |_| {
+            let [local, peer] = [7, 8].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+            let tuple = connections::Tuple { local, peer };
+            let ends = [tuple, tuple.reversed()].map(|tuple| {
+                connections::End::enter(tuple, connections::Port::Given, AF_INET).unwrap()
+            });
+            ends.iter().for_each(|end| _ = end.finish());
+            assert!(connections::left_from(0).is_some());
+            let mut request = [0; INET_REQUEST];
+            request[..2].copy_from_slice(&[AF_INET as u8, TCP as u8]);
+            let mut dump = Dump::new(&request).unwrap();
+            let header = super::Header {
+                len: 0,
+                kind: BY_FAMILY,
+                flags: 0,
+                sequence: 0,
+                port: 0,
+            };
+            let mut reply = Reply::new(header, 0).unwrap();
+            let work = &current().arch.work;
+            work.fetch_or(NEED_RESCHED, Relaxed);
+            assert!(!dump.continue_left(&mut reply) && reply.bytes.is_empty());
+            assert_eq!(work.load(Relaxed) & NEED_RESCHED, 0, "nobody else could run");
+        });
+    }
 }

@@ -156,10 +156,10 @@ impl Netlink {
         Ok(())
     }
 
-    /// Goes on with a dump while at least half of the room is free.
+    /// Goes on with a dump, by one message, if at least half of the room is free.
     fn continue_dump(&self) -> Result<()> {
         let mut current = self.dump.lock_killable()?;
-        while let Some((dump, request)) = &mut *current
+        if let Some((dump, request)) = &mut *current
             && self.inbox.has_half()
         {
             let mut reply = Reply::new(*request, self.port()?)?;
@@ -283,5 +283,41 @@ impl Socket for Netlink {
             return Err(Errno::ENOPROTOOPT);
         }
         number(value).map(|_| ())
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_dump_goes_on_by_one_message_at_a_time() {
+        crate::task::selftests::run(1, |_| {
+            let new = |_| crate::net::new(linux_raw_sys::net::AF_UNIX, DATAGRAM, 0).unwrap();
+            let sockets: Vec<_> = (0..300).map(new).collect();
+            for socket in &sockets {
+                crate::net::socket_table::enter(socket).unwrap();
+            }
+            let socket: Arc<dyn Any + Send + Sync> = super::netlink::new(RAW, DIAG).unwrap();
+            let Ok(socket) = socket.downcast::<Netlink>() else {
+                panic!("it is one");
+            };
+            let mut body = [u8::MAX; 24];
+            body[0] = linux_raw_sys::net::AF_UNIX as u8;
+            let request = Header {
+                len: (HEADER + body.len()) as u32,
+                kind: diag::BY_FAMILY,
+                flags: DUMP,
+                sequence: 0,
+                port: 0,
+            };
+            socket.handle(request, &body).unwrap();
+            let mut messages = 1;
+            while socket.dump.lock().is_some() {
+                socket.continue_dump().unwrap();
+                messages += 1;
+            }
+            assert!(messages > 1, "all was told at once");
+            for socket in &sockets {
+                crate::net::socket_table::leave(socket.base().number);
+            }
+        });
     }
 }
