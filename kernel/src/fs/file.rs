@@ -46,6 +46,7 @@ pub struct File {
     /// The credentials of its opener.
     opener: Arc<Credentials>,
     stream: bool,
+    written_in_order: bool,
     position: SleepMutex<u64>,
     /// The receiver of signals about it, if anybody asked.
     sigio: Mutex<Option<Arc<Sigio>>>,
@@ -109,6 +110,7 @@ impl File {
         // From here on a failure drops the file, which ends the claim.
         try_arc(File {
             stream: ops.is_stream(),
+            written_in_order: ops.is_written_in_order(),
             path,
             ops,
             flags: AtomicU32::new(flags.0 & KEPT),
@@ -229,6 +231,9 @@ impl File {
     /// The error, if any, of a write at a place in it.
     pub fn check_write_at(&self) -> Result<()> {
         self.check_position()?;
+        if self.written_in_order {
+            return Err(Errno::ESPIPE);
+        }
         self.check_writable()
     }
 
@@ -299,15 +304,19 @@ impl File {
     /// Writes at a place, or at the file's position and moves it, in spite of O_APPEND
     /// (RWF_NOAPPEND).
     pub fn write_over(&self, from: &mut Source, at: Option<u64>) -> Result<usize> {
-        self.check_writable()?;
         match at {
             Some(at) => {
-                self.check_position()?;
+                self.check_write_at()?;
                 check_end(at, from.left())?;
                 self.ops.write(self, from, at)
             }
-            None if self.stream => self.ops.write(self, from, 0),
-            None => self.write_here(from),
+            None => {
+                self.check_writable()?;
+                if self.stream {
+                    return self.ops.write(self, from, 0);
+                }
+                self.write_here(from)
+            }
         }
     }
 

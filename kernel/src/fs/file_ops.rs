@@ -59,6 +59,12 @@ pub trait FileOps: Send + Sync + Any {
         false
     }
 
+    /// Whether it cannot be written at a given position, as no seq_file of Linux's can. Asked once,
+    /// at open.
+    fn is_written_in_order(&self) -> bool {
+        false
+    }
+
     /// Bytes of kernel memory that are freed when it is closed for good, roughly. Takes no lock
     /// that sleeps.
     fn held(&self) -> usize {

@@ -174,12 +174,17 @@ pub trait Content: Send + Sync + 'static {
 
     /// Takes what a program writes, one call's bytes at a time.
     fn accept(&self, _bytes: &[u8]) -> Result<()> {
-        Err(Errno::EACCES)
+        Err(Errno::EINVAL)
     }
 
     /// The same where the place in the file counts; how many bytes it took.
     fn accept_at(&self, bytes: &[u8], _position: u64) -> Result<usize> {
         self.accept(bytes).map(|()| bytes.len())
+    }
+
+    /// Whether a place that a write asks for is none ([`FileOps::is_written_in_order`]).
+    fn is_written_in_order(&self) -> bool {
+        true
     }
 
     /// Whether reading ends after the first read, as that of numbers in `/proc/sys`.
@@ -296,9 +301,9 @@ pub enum Tree {
     Sys,
 }
 
-/// A file of a fixed tree, and the CPU in whose directory it is.
+/// A file of a fixed tree, the CPU in whose directory it is, and which tree that is.
 #[derive(Clone, Copy)]
-struct Leaf(Node, usize);
+struct Leaf(Node, usize, Tree);
 
 impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
@@ -327,7 +332,7 @@ impl Content for Leaf {
     fn accept(&self, bytes: &[u8]) -> Result<()> {
         match self.0 {
             Node::Setting(_, accept) => accept(bytes),
-            _ => Err(Errno::EACCES),
+            _ => Err(Errno::EIO),
         }
     }
 
@@ -357,6 +362,10 @@ impl Content for Leaf {
             Ok(())
         });
         used.map_err(|Refused(error)| error)
+    }
+
+    fn is_written_in_order(&self) -> bool {
+        self.2 != Tree::Settings && !matches!(self.0, Node::Setting(..))
     }
 
     fn is_read_once(&self) -> bool {
@@ -410,7 +419,6 @@ pub fn number(parent: u64, name: &[u8]) -> u64 {
 /// The inode of a member of a fixed tree.
 pub struct Fixed {
     leaf: Leaf,
-    tree: Tree,
     device: u64,
     number: u64,
 }
@@ -422,8 +430,7 @@ impl Fixed {
     /// The root of a tree.
     pub fn root(node: Node, tree: Tree, device: u64) -> Self {
         Fixed {
-            leaf: Leaf(node, 0),
-            tree,
+            leaf: Leaf(node, 0, tree),
             device,
             number: ROOT,
         }
@@ -469,39 +476,39 @@ impl Inode for Fixed {
 
     fn attr(&self) -> Attr {
         let kind = self.kind();
-        let permissions = match self.tree {
+        let permissions = match self.leaf.2 {
             Tree::Sys if kind == Kind::Directory && self.number != ROOT => 0o755,
             _ => self.leaf.permissions(),
         };
         let first = attr(self.device, self.number, kind, permissions, (0, 0));
-        set_attr::apply(self.tree, self.number, first)
+        set_attr::apply(self.leaf.2, self.number, first)
     }
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
         let only_times =
             change.permissions.is_none() && change.uid.is_none() && change.gid.is_none();
-        if self.tree == Tree::Settings && !only_times {
+        if self.leaf.2 == Tree::Settings && !only_times {
             return Err(Errno::EPERM);
         }
-        set_attr::set(self.tree, self.number, change)
+        set_attr::set(self.leaf.2, self.number, change)
     }
 
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
-        match self.tree {
+        match self.leaf.2 {
             Tree::Sys => set_attr::xattr(self.number, name),
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
 
     fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
-        match self.tree {
+        match self.leaf.2 {
             Tree::Sys => set_attr::set_xattr(self.number, name, change),
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
 
     fn xattrs(&self) -> Result<Vec<u8>> {
-        match self.tree {
+        match self.leaf.2 {
             Tree::Sys => set_attr::xattrs(self.number),
             _ => Ok(Vec::new()),
         }
@@ -512,8 +519,13 @@ impl Inode for Fixed {
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
-        if self.tree == Tree::Settings {
-            self.check_setting(flags)?;
+        match self.leaf.2 {
+            Tree::Settings => self.check_setting(flags)?,
+            // Whatever its permissions are now.
+            Tree::Sys if flags.writable() && !matches!(self.leaf.0, Node::Setting(..)) => {
+                return Err(Errno::EACCES);
+            }
+            _ => {}
         }
         match self.leaf.0 {
             Node::Records(next) => seq_records::open(next),
@@ -539,9 +551,13 @@ impl Inode for Fixed {
             _ => return Err(Errno::ENOENT),
         };
         let settings = matches!(node, Node::Settings(_));
+        let tree = if settings {
+            Tree::Settings
+        } else {
+            self.leaf.2
+        };
         let member = Fixed {
-            leaf: Leaf(node, cpu),
-            tree: if settings { Tree::Settings } else { self.tree },
+            leaf: Leaf(node, cpu, tree),
             device: self.device,
             number: number(self.number, name),
         };
@@ -652,6 +668,10 @@ struct Opened<C> {
 }
 
 impl<C: Content> FileOps for Opened<C> {
+    fn is_written_in_order(&self) -> bool {
+        self.content.is_written_in_order()
+    }
+
     fn read(&self, _file: &File, to: &mut Sink, position: u64) -> Result<usize> {
         if position != 0 && self.content.is_read_once() {
             return Ok(0);

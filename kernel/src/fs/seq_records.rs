@@ -3,7 +3,7 @@
 //! whatever changed meanwhile. What was made and found no room is kept for the next read.
 
 use super::file::{File, FileOps, Whence, seek_in};
-use super::io::Sink;
+use super::io::{Sink, Source};
 use super::seq_file::Text;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
@@ -20,6 +20,11 @@ pub trait Records: Send + Sync + 'static {
     /// # Errors
     /// Those of the file.
     fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>>;
+
+    /// The error of a write, which none of them takes: of procfs, where it is no process's.
+    fn write_error(&self) -> Errno {
+        Errno::EIO
+    }
 }
 
 /// Writes a record as [`Records::next`] does.
@@ -105,6 +110,14 @@ impl State {
 }
 
 impl<R: Records> FileOps for Opened<R> {
+    fn is_written_in_order(&self) -> bool {
+        true
+    }
+
+    fn write(&self, _file: &File, _from: &mut Source, _position: u64) -> Result<usize> {
+        Err(self.records.write_error())
+    }
+
     /// Nobody knows where the end is.
     fn seek(&self, _file: &File, position: u64, offset: i64, whence: Whence) -> Result<u64> {
         match whence {

@@ -422,13 +422,17 @@ pub fn pwritev2<L: Layout>(
             _ => pwritev::<L>(fd, vector, count, offset),
         };
     }
-    let file = file(fd)?;
-    let pieces = pieces::<L>(vector, count)?;
-    let mut source = Source::user(&pieces);
     let at = match offset {
         -1 => None,
         _ => Some(position(offset)?),
     };
+    let file = file(fd)?;
+    match at {
+        None => file.check_writable()?,
+        Some(_) => file.check_write_at()?,
+    }
+    let pieces = pieces::<L>(vector, count)?;
+    let mut source = Source::user(&pieces);
     let done = match flags & RWF_APPEND {
         0 => file.write_over(&mut source, at),
         _ => file.append(&mut source, at.is_none()),

@@ -2,6 +2,7 @@
 //! sysfs and devpts.
 
 use std::ffi::CString;
+use std::fs;
 use std::mem;
 use std::ptr;
 
@@ -10,6 +11,7 @@ use libc::c_int;
 use crate::{in_child, tell, tell_end};
 
 const USER: u32 = 1000;
+const RWF_NOAPPEND: c_int = 32;
 
 /// Runs this part.
 pub fn run() {
@@ -18,8 +20,66 @@ pub fn run() {
         pipes();
         anonymous();
         generated();
+        written();
         extended();
         terminals();
+    }
+}
+
+/// Which can be written at a place that is asked for, and what is said where none can be.
+unsafe fn written() {
+    unsafe {
+        for path in [
+            c"/proc/self/comm",
+            c"/proc/self/timerslack_ns",
+            c"/proc/self/oom_score_adj",
+            c"/proc/self/coredump_filter",
+            c"/proc/self/clear_refs",
+            c"/proc/self/status",
+            c"/proc/self/maps",
+            c"/proc/self/mounts",
+            c"/proc/sys/kernel/domainname",
+            c"/proc/sys/fs/protected_symlinks",
+            c"/proc/meminfo",
+            c"/proc/sysvipc/msg",
+            c"/sys/devices/system/cpu/online",
+        ] {
+            println!("{path:?}:");
+            let name = path.to_str().expect("ASCII");
+            let before = fs::read(name).unwrap_or_default();
+            for (what, flags) in [
+                ("to write", libc::O_WRONLY),
+                ("for both", libc::O_RDWR),
+                ("to read", libc::O_RDONLY),
+            ] {
+                let file = libc::open(path.as_ptr(), flags);
+                if file < 0 {
+                    tell(what, file);
+                    continue;
+                }
+                let piece = libc::iovec {
+                    iov_base: c"1".as_ptr().cast_mut().cast(),
+                    iov_len: 1,
+                };
+                let at = |place| libc::pwrite(file, piece.iov_base, 1, place) as i64;
+                let in_pieces = |flags| libc::pwritev2(file, &piece, 1, 0, flags) as i64;
+                println!(" {what}:");
+                let first = at(0);
+                let none = first < 0 && *libc::__errno_location() == libc::ESPIPE;
+                tell("  at a place", first);
+                if none {
+                    tell("  over", in_pieces(RWF_NOAPPEND));
+                }
+                tell("  further on", at(1));
+                tell("  nowhere", libc::pwrite(file, 8 as *const _, 1, 0) as i64);
+                tell("  in pieces", in_pieces(0));
+                tell("  on", libc::write(file, piece.iov_base, 1) as i64);
+                libc::close(file);
+            }
+            if name.starts_with("/proc/sys/") {
+                _ = fs::write(name, before);
+            }
+        }
     }
 }
 

@@ -202,6 +202,10 @@ impl Areas {
 }
 
 impl Records for Areas {
+    fn write_error(&self) -> Errno {
+        Errno::EINVAL
+    }
+
     fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>> {
         cond_resched_killable()?;
         let space = self.space.upgrade();

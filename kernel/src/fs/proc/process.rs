@@ -31,6 +31,11 @@ enum Member {
     OfMemory(memory::ShowSpace, u32),
     /// The same about each of its VMAs, for everybody.
     Areas(memory::ShowVma),
+    /// A number, which is set from any place in it.
+    Number(
+        fn(&Subject, &mut Text) -> Result<()>,
+        fn(&Subject, &[u8]) -> Result<()>,
+    ),
     Setting(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
@@ -53,7 +58,8 @@ enum Member {
 }
 
 use Member::{
-    Areas, Command, File as Text_, Link as Link_, OfMemory, OpenSetting, Private, Setting, Traced,
+    Areas, Command, File as Text_, Link as Link_, Number, OfMemory, OpenSetting, Private, Setting,
+    Traced,
 };
 
 const MEMBERS: &[(&str, Member)] = &[
@@ -68,7 +74,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     (
         "coredump_filter",
-        Setting(control::dump_filter, control::set_dump_filter),
+        Number(control::dump_filter, control::set_dump_filter),
     ),
     ("cwd", Link_(|subject| Ok(subject.fs()?.directory()))),
     ("environ", OfMemory(memory::environment, 0o400)),
@@ -112,7 +118,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     (
         "oom_score_adj",
-        Setting(control::oom_adjust, control::set_oom_adjust),
+        Number(control::oom_adjust, control::set_oom_adjust),
     ),
     ("pagemap", Member::Pages),
     ("personality", Traced(control::personality)),
@@ -133,7 +139,7 @@ const MEMBERS: &[(&str, Member)] = &[
         "timerslack_ns",
         OpenSetting(control::timer_slack, control::set_timer_slack),
     ),
-    ("trace", Setting(control::traced, control::set_traced)),
+    ("trace", Number(control::traced, control::set_traced)),
     ("uid_map", Text_(control::all_identities)),
     ("wchan", Text_(wchan::channel)),
 ];
@@ -156,6 +162,7 @@ impl Member {
             | Traced(_)
             | OfMemory(..)
             | Areas(_)
+            | Number(..)
             | Setting(..)
             | OpenSetting(..)
             | Member::Stack
@@ -171,7 +178,7 @@ impl Member {
         match self {
             Text_(_) | Areas(_) => 0o444,
             OfMemory(_, permissions) => permissions,
-            Setting(..) => 0o644,
+            Number(..) | Setting(..) => 0o644,
             OpenSetting(..) => 0o666,
             Command(_) => 0o200,
             Link_(_) => 0o777,
@@ -305,7 +312,7 @@ struct Leaf {
 impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
         match self.member {
-            Text_(write) | Setting(write, _) | OpenSetting(write, _) => {
+            Text_(write) | Number(write, _) | Setting(write, _) | OpenSetting(write, _) => {
                 write(&self.own.who.find()?, text)
             }
             Traced(write) => self.own.who.find()?.look(|subject| write(subject, text)),
@@ -324,11 +331,15 @@ impl Content for Leaf {
 
     fn accept(&self, bytes: &[u8]) -> Result<()> {
         match self.member {
-            Setting(_, accept) | OpenSetting(_, accept) | Command(accept) => {
+            Number(_, accept) | Setting(_, accept) | OpenSetting(_, accept) | Command(accept) => {
                 accept(&self.own.who.find()?, bytes)
             }
-            _ => Err(Errno::EACCES),
+            _ => Err(Errno::EINVAL),
         }
+    }
+
+    fn is_written_in_order(&self) -> bool {
+        !matches!(self.member, Number(..) | Command(_))
     }
 }
 
