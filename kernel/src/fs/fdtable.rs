@@ -45,7 +45,7 @@ struct Slots {
     used: FdBitmap,
     /// Threads that have the table.
     users: usize,
-    /// A copy that is being made, of the table as it was when that began.
+    /// A copy that fork is making, of the table as it was when the copy began.
     copying: Option<Box<Slots>>,
 }
 
@@ -118,7 +118,7 @@ impl Slots {
         }
     }
 
-    /// A descriptor is about to change.
+    /// To be called before a descriptor changes: a copy that is being made gets it as it was.
     #[inline]
     fn will_change(&mut self, fd: usize) {
         if self.copying.is_some() {
@@ -126,7 +126,7 @@ impl Slots {
         }
     }
 
-    /// The copy that is being made gets a descriptor as it is now, unless it has it.
+    /// Gives the copy that is being made a descriptor as it is now, unless it has it already.
     #[cold]
     #[inline(never)]
     fn keep(&mut self, fd: usize) {
@@ -137,7 +137,7 @@ impl Slots {
         self.copying = Some(copy);
     }
 
-    /// Copies a descriptor that was in use in `table` when this copy of it was begun.
+    /// Copies a descriptor, if it was in use in `table` when this copy began and is not copied yet.
     fn take_over(&mut self, fd: usize, table: &Slots) {
         if self.used.has(fd)
             && let Some(place @ None) = self.place(fd)
@@ -185,7 +185,7 @@ impl Slots {
 /// The descriptors of a process, or of several that share them.
 pub struct FdTable(Mutex<Slots>, Fork);
 
-/// Held while a large table is copied.
+/// Held while fork copies a large table.
 struct Fork(SleepMutex<()>);
 
 impl FdTable {
@@ -216,7 +216,7 @@ impl FdTable {
         })
     }
 
-    /// The same in parts. What others change meanwhile, they keep for the copy.
+    /// The same in parts. Threads that change a descriptor meanwhile keep it for the copy.
     #[cold]
     #[inline(never)]
     fn fork_large(&self) -> Result<FdShare> {
@@ -236,7 +236,7 @@ impl FdTable {
         Ok(share)
     }
 
-    /// Begins a copy of the table as it is now; false where that has outgrown the room for it.
+    /// Begins a copy of the table as it is now; false where the table outgrew the copy's room.
     fn begin_copy(&self) -> Result<bool> {
         let mut copy = try_box(Slots {
             users: 1,
@@ -262,7 +262,7 @@ impl FdTable {
         Ok(fits)
     }
 
-    /// Copies some descriptors from `from` on; returns the copy once it has all.
+    /// Copies some descriptors from `from` on; returns the copy once it is complete.
     fn copy_some(&self, from: &mut usize) -> Option<Box<Slots>> {
         let mut table = self.0.lock();
         let mut copy = table.copying.take()?;
@@ -578,7 +578,7 @@ crate::selftest! {
         assert!(table.begin_copy().unwrap());
         let mut from = 0;
         assert!(table.copy_some(&mut from).is_none());
-        // What it has, and what it has not yet.
+        // Descriptors that were copied, and some that were not yet.
         for fd in [1, from + 1] {
             table.close(fd as i32).unwrap();
             table.set(fd + 1, other.clone(), false).unwrap();
@@ -586,7 +586,7 @@ crate::selftest! {
             table.mark_range(fd + 3, fd + 3);
             table.close_range(fd + 4, fd + 4);
         }
-        // Back again, twice changed, and one that was not there.
+        // Opened again, changed twice, and one that was not in use.
         for fd in [from + 1, from + 2, ALL + 1] {
             table.set(fd, other.clone(), true).unwrap();
         }

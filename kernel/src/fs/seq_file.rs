@@ -182,7 +182,7 @@ pub trait Content: Send + Sync + 'static {
         self.accept(bytes).map(|()| bytes.len())
     }
 
-    /// Whether a place that a write asks for is none ([`FileOps::is_written_in_order`]).
+    /// Whether it cannot be written at a given position ([`FileOps::is_written_in_order`]).
     fn is_written_in_order(&self) -> bool {
         true
     }
@@ -521,7 +521,7 @@ impl Inode for Fixed {
     fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match self.leaf.2 {
             Tree::Settings => self.check_setting(flags)?,
-            // Whatever its permissions are now.
+            // Whatever chmod made of its permissions.
             Tree::Sys if flags.writable() && !matches!(self.leaf.0, Node::Setting(..)) => {
                 return Err(Errno::EACCES);
             }

@@ -21,7 +21,7 @@ pub trait Records: Send + Sync + 'static {
     /// Those of the file.
     fn next(&self, place: u64, text: &mut Text) -> Result<Option<u64>>;
 
-    /// The error of a write, which none of them takes: of procfs, where it is no process's.
+    /// The error of a write, which is always refused: EIO where it is no file of a process's.
     fn write_error(&self) -> Errno {
         Errno::EIO
     }

@@ -321,7 +321,7 @@ fn replace(new: Option<Arc<Accounting>>, wanted: impl Fn(&Accounting) -> bool) {
     }
 }
 
-/// Records go nowhere, if they go where it is `wanted` that none goes.
+/// Turns accounting off, if it goes where it is `wanted` off.
 #[cold]
 fn leave(wanted: impl Fn(&Accounting) -> bool) {
     let goes = CURRENT.lock().as_deref().is_some_and(&wanted);
@@ -330,7 +330,7 @@ fn leave(wanted: impl Fn(&Accounting) -> bool) {
     }
 }
 
-/// Nobody uses `mount` any more: no records go to a file that was found there.
+/// `mount` ends: accounting to a file that was found there does too.
 #[inline]
 pub fn leave_mount(mount: &Mount) {
     if is_on() {

@@ -23,7 +23,7 @@ pub trait Work: Send + Sync {
 #[derive(Default)]
 pub struct Link(Mutex<Option<Arc<dyn Work>>>);
 
-/// What one thread of the kernel does, in the order in which it comes.
+/// Work that one thread of the kernel does, in the order in which it was queued.
 pub struct WorkQueue {
     /// The work that came last.
     last: Mutex<Option<Arc<dyn Work>>>,
@@ -31,7 +31,7 @@ pub struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// One that nothing waits in.
+    /// An empty queue.
     pub const fn new() -> Self {
         WorkQueue {
             last: Mutex::new(None),
@@ -59,7 +59,7 @@ impl WorkQueue {
         first
     }
 
-    /// Does what is in it, for good.
+    /// Does the queue's work, for ever.
     pub fn run(&self) -> ! {
         loop {
             // Nobody sends it a signal.
@@ -76,7 +76,7 @@ impl WorkQueue {
     }
 }
 
-/// What waits for nobody's locks, but to end a file.
+/// The work of the kernel's worker, which waits for no sleeping lock but to end a file.
 static WORKER: WorkQueue = WorkQueue::new();
 
 /// Lets the kernel's worker do `work`, which does not wait yet. From anywhere.

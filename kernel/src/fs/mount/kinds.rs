@@ -21,7 +21,7 @@ pub struct Super {
     root: Arc<Dentry>,
     /// How it may be used at all its places (MS_*).
     flags: AtomicU32,
-    /// Files open for writing at any place, also at one that nobody can name.
+    /// Files open for writing through any mount, also through those that are in no tree.
     writers: AtomicUsize,
     own: Own,
 }
@@ -36,7 +36,7 @@ enum Own {
     Processes(Arc<proc::Options>),
 }
 
-/// What a file system is asked to become: flags (MS_*) and options, read and not yet followed.
+/// Flags (MS_*) and options that a file system is to get.
 struct Change {
     flags: u32,
     own: OwnChange,
@@ -49,7 +49,7 @@ enum OwnChange {
     Processes(proc::Change),
 }
 
-/// Held while a file system changes (Linux's s_umount, of each).
+/// Held while a file system is reconfigured (as Linux's s_umount of that one).
 static CHANGING: SleepMutex<()> = SleepMutex::new(());
 
 /// The flags that are a file system's, not a mount's.
@@ -129,12 +129,12 @@ impl Super {
         })
     }
 
-    /// Gives it other flags (MS_*) and options, all or none of them. Accounting to it ends first
-    /// where it is to be read alone, as on Linux, whatever comes of that.
+    /// Gives it other flags (MS_*) and options, all or none of them. As on Linux, accounting to a
+    /// file system that shall become read-only ends even if that fails then.
     ///
     /// # Errors
-    /// EINVAL: it has no such option, or cannot change it. EBUSY: files are being written that
-    /// shall not be. EINTR: a signal kills the process.
+    /// EINVAL: it has no such option, or cannot change it. EBUSY: it shall become read-only,
+    /// and files are open for writing. EINTR: a signal kills the process.
     pub fn reconfigure(&self, options: &[u8], flags: u32) -> Result<()> {
         let change = self.parse(options, flags)?;
         let ends = || change.flags & !self.flags() & MS_RDONLY != 0;
@@ -143,9 +143,9 @@ impl Super {
         }
         let _alone = CHANGING.lock_killable()?;
         let (old, ends) = (self.flags(), ends());
-        // As on Linux, what a change cannot change.
+        // As on Linux, MS_DIRSYNC stays.
         let new = change.flags & FLAGS & !MS_DIRSYNC | old & MS_DIRSYNC;
-        // Before the look: who begins to write later is refused.
+        // Before the look at the writers: a later one is refused.
         self.flags.store(old | new & MS_RDONLY, SeqCst);
         let done = match ends && self.writers.load(SeqCst) > 0 {
             true => Err(Errno::EBUSY),
@@ -179,7 +179,7 @@ impl Super {
         Ok(Change { flags, own })
     }
 
-    /// EINVAL where it cannot change so.
+    /// Changes its options; EINVAL where they cannot become these.
     fn follow(&self, change: OwnChange) -> Result<()> {
         match (&self.own, change) {
             (Own::Files, OwnChange::Files(options)) => {
@@ -239,13 +239,13 @@ impl Super {
         self.flags.load(Relaxed)
     }
 
-    /// A file is about to be written: false where nothing may be.
+    /// A file is to be opened for writing: false where the file system is read-only.
     pub(super) fn begin_write(&self) -> bool {
         self.writers.fetch_add(1, SeqCst);
         self.flags.load(SeqCst) & MS_RDONLY == 0
     }
 
-    /// That is over, or was refused.
+    /// The file was closed, or not opened.
     pub(super) fn end_write(&self) {
         self.writers.fetch_sub(1, SeqCst);
     }

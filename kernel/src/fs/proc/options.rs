@@ -30,7 +30,7 @@ pub struct Options {
     pid_only: AtomicBool,
 }
 
-/// Those that a list says.
+/// The options that a list names.
 #[derive(Default)]
 pub struct Change {
     hidepid: Option<u32>,
@@ -59,7 +59,7 @@ impl Change {
 }
 
 impl Options {
-    /// Changes those that are said.
+    /// Changes the options that a list named.
     pub fn set(&self, change: &Change) {
         if let Some(level) = change.hidepid {
             self.hidepid.store(level, Relaxed);

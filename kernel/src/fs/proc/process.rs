@@ -31,7 +31,7 @@ enum Member {
     OfMemory(memory::ShowSpace, u32),
     /// The same about each of its VMAs, for everybody.
     Areas(memory::ShowVma),
-    /// A number, which is set from any place in it.
+    /// A number, which may be written at any position.
     Number(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,

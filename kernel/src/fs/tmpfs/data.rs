@@ -80,8 +80,8 @@ impl Data {
         }
     }
 
-    /// Adds the seals that `choose` says, and lets go of what it holds only then; EPERM when they
-    /// were sealed themselves, EBUSY where a mapping may write what nobody shall any more.
+    /// Adds the seals that `choose` returns, and then drops the lock returned with them; EPERM when
+    /// the seals were sealed themselves, EBUSY where a mapping may write what shall not be.
     pub fn seal<H>(&self, choose: impl FnOnce() -> (u32, H)) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
         if self.seals() & F_SEAL_SEAL != 0 {

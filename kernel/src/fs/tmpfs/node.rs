@@ -183,7 +183,7 @@ impl Node {
         if seals & !(UNCHANGED | F_SEAL_SEAL | F_SEAL_EXEC) != 0 {
             return Err(Errno::EINVAL);
         }
-        // Whether it can be executed changes no more from the look to the seal.
+        // The attributes stay locked until the seals are set: chmod looks at these.
         self.data()?.seal(|| {
             let meta = self.meta();
             let executable = seals & F_SEAL_EXEC != 0 && meta.mode & 0o111 != 0;
