@@ -402,11 +402,11 @@ impl Set {
         Ok(taken)
     }
 
-    /// Waits until the queue is not empty; false when `deadline` (in ticks) passed first.
-    pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
-        let waited = self
-            .changed
-            .wait_until(|| self.members.lock().queued() > 0, deadline);
+    /// Waits until the queue is not empty; false when `deadline` (in ticks) passed first, up to
+    /// `slack` ticks ago.
+    pub fn wait(&self, deadline: Option<u64>, slack: u64) -> Result<bool> {
+        let ready = || self.members.lock().queued() > 0;
+        let waited = self.changed.wait_with_slack(ready, deadline, slack);
         waited.map_err(|error| {
             if error == Errno::ERESTARTSYS {
                 Errno::EINTR
@@ -429,7 +429,19 @@ impl Drop for Epoll {
     }
 }
 
+/// Requests of busy polling (include/uapi/linux/eventpoll.h).
+const EPIOCSPARAMS: u32 = 0x4008_8a01;
+const EPIOCGPARAMS: u32 = 0x8008_8a02;
+
 impl FileOps for Epoll {
+    /// As without CONFIG_NET_RX_BUSY_POLL.
+    fn ioctl(&self, _file: &File, request: u32, _argument: usize) -> Result<usize> {
+        match request {
+            EPIOCSPARAMS | EPIOCGPARAMS => Err(Errno::EOPNOTSUPP),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     fn held(&self) -> usize {
         self.members.lock().len() * watch::COST
     }

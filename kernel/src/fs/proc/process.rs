@@ -5,7 +5,7 @@ use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr, XattrChange};
 use super::super::mount;
 use super::super::path::Path;
-use super::super::seq_file::{self, Content, Text};
+use super::super::seq_file::{self, Content, Fixed, Node, Text, Tree};
 use super::super::seq_records;
 use super::subject::{self, ProcInode, Subject, Task};
 use super::{
@@ -54,6 +54,7 @@ enum Member {
     DescriptorInfos,
     MappedFiles,
     Namespaces,
+    Net,
     Threads,
 }
 
@@ -92,7 +93,10 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     ("fd", Member::Descriptors),
     ("fdinfo", Member::DescriptorInfos),
-    ("gid_map", Text_(control::all_identities)),
+    (
+        "gid_map",
+        Setting(control::all_identities, control::set_identities),
+    ),
     ("io", Private(status::io)),
     ("limits", Text_(status::limits)),
     ("loginuid", Text_(|_, text| Ok(text.push(b"4294967295")))),
@@ -111,6 +115,7 @@ const MEMBERS: &[(&str, Member)] = &[
         "mountstats",
         Private(|subject, text| mount::list_devices(&subject.fs()?.root(), text)),
     ),
+    ("net", Member::Net),
     ("ns", Member::Namespaces),
     (
         "oom_score",
@@ -122,10 +127,17 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     ("pagemap", Member::Pages),
     ("personality", Traced(control::personality)),
+    (
+        "projid_map",
+        Setting(control::all_identities, control::set_identities),
+    ),
     ("root", Link_(|subject| Ok(subject.fs()?.root()))),
     ("schedstat", Text_(status::schedstat)),
     ("sessionid", Text_(|_, text| Ok(text.push(b"4294967295")))),
-    ("setgroups", Text_(|_, text| Ok(text.push(b"allow\n")))),
+    (
+        "setgroups",
+        Setting(|_, text| Ok(text.push(b"allow\n")), control::set_setgroups),
+    ),
     ("smaps", Areas(memory::smaps)),
     ("smaps_rollup", OfMemory(memory::rollup, 0o444)),
     ("stack", Member::Stack),
@@ -140,9 +152,15 @@ const MEMBERS: &[(&str, Member)] = &[
         OpenSetting(control::timer_slack, control::set_timer_slack),
     ),
     ("trace", Number(control::traced, control::set_traced)),
-    ("uid_map", Text_(control::all_identities)),
+    (
+        "uid_map",
+        Setting(control::all_identities, control::set_identities),
+    ),
     ("wchan", Text_(wchan::channel)),
 ];
+
+/// The files of the one network, whoever asks.
+const NET: Node = Node::Directory(crate::net::proc_net::FILES);
 
 /// Members that a thread's directory has not.
 const OF_PROCESSES: [&str; 6] = [
@@ -268,6 +286,10 @@ impl Inode for Directory {
             Member::DescriptorInfos => seq_file::dentry(here, name, fds::Directory::new(own, true)),
             Member::MappedFiles => seq_file::dentry(here, name, map_files::Directory(own)),
             Member::Namespaces => seq_file::dentry(here, name, namespaces::Directory(own)),
+            Member::Net => {
+                let net = Fixed::branch(NET, Tree::Proc, own.device, own.number);
+                seq_file::dentry(here, name, net)
+            }
             Member::Threads => {
                 let options = self.options.clone();
                 seq_file::dentry(here, name, Threads { own, options })
