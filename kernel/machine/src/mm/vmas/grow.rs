@@ -3,6 +3,7 @@
 use super::{STACK_GAP, Vmas};
 use crate::mm::map::bottom;
 use crate::mm::page_down;
+use crate::mm::totals::Limits;
 use crate::mm::vma::{Flags, Vma};
 
 impl Vmas {
@@ -18,8 +19,8 @@ impl Vmas {
     }
 
     /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes
-    /// then, all VMAs together are no longer than `all`, and enough room stays below it.
-    pub fn grow_down(&mut self, address: usize, limit: usize, all: usize) -> bool {
+    /// then, all VMAs together are within `limits`, and enough room stays below it.
+    pub fn grow_down(&mut self, address: usize, limit: usize, limits: &Limits) -> bool {
         let (below, vma) = self.tree.around(address);
         // A growing stack cannot overwrite a stack or an inaccessible mapping, so neither needs a
         // guard gap.
@@ -36,8 +37,8 @@ impl Vmas {
         let grown = vma.start.saturating_sub(start);
         let fits = vma.flags.has(Flags::GROWS_DOWN)
             && vma.end - start <= limit
-            && self.totals.all.saturating_add(grown) <= all
-            && start >= floor;
+            && start >= floor
+            && (self.totals.check((vma.flags, vma.rights), grown, limits)).is_ok();
         let Some(source) = vma.source.receded(grown).filter(|_| fits) else {
             return false;
         };
