@@ -18,7 +18,7 @@ const MCL_ONFAULT: c_int = 4;
 
 /// Runs this part.
 pub fn run() {
-    let parts: [(&str, unsafe fn()); 11] = [
+    let parts: [(&str, unsafe fn()); 12] = [
         ("new mappings", future),
         ("on fault", on_fault),
         ("the heap", heap),
@@ -26,6 +26,7 @@ pub fn run() {
         ("segments", segments),
         ("a ring", ring),
         ("a limit", limited),
+        ("a stack", grown),
         ("no locks", forbidden),
         ("kinds", kinds),
         ("data", data),
@@ -254,6 +255,25 @@ unsafe fn limited() {
         tell_ok("mapped", map(8, BOTH, MAP_PRIVATE) != MAP_FAILED);
         tell_ok("mapped", map(1, BOTH, MAP_PRIVATE) != MAP_FAILED);
         tell("current", libc::mlockall(MCL_CURRENT));
+    }
+}
+
+/// A stack that is locked grows as far as may be locked.
+unsafe fn grown() {
+    unsafe {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | libc::MAP_FIXED_NOREPLACE;
+        let wish = ptr::with_exposed_provenance_mut(0x4000_0000);
+        let at = libc::mmap(wish, 16 * PAGE, BOTH, flags, -1, 0);
+        tell_ok("a stack", at == wish);
+        limit(libc::RLIMIT_MEMLOCK as u32, 17 * PAGE);
+        become_user();
+        tell("lock", libc::mlock(at, 16 * PAGE));
+        for pages in [1, 2] {
+            at.wrapping_byte_sub(pages * PAGE)
+                .cast::<u8>()
+                .write_volatile(1);
+            println!("it grew: {} kB are locked", status("VmLck:"));
+        }
     }
 }
 

@@ -2,13 +2,14 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use linux_raw_sys::general::RLIMIT_AS;
+use linux_raw_sys::general::{CAP_IPC_LOCK, RLIMIT_AS, RLIMIT_MEMLOCK};
 
 use super::asid::Context;
 use super::frame::{FRAMES, FrameRef, Owner};
 use super::space::{AddressSpace, Space};
 use super::space_lock::{Own, Slot};
 use super::table::{BUSY, Entry, Leaf, hidden};
+use super::totals::Limits;
 use super::vma::{PageSource, Rights, Source, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, age, page_down};
 use crate::arch;
@@ -130,6 +131,14 @@ impl AddressSpace {
     }
 }
 
+/// How much the current process may lock, in bytes.
+fn lock_limit() -> usize {
+    match upcall::capable(CAP_IPC_LOCK) {
+        true => usize::MAX,
+        false => upcall::rlimit(RLIMIT_MEMLOCK),
+    }
+}
+
 impl Space {
     /// As `resolve`, by the only user of the space, so that a stack may grow. When it returns,
     /// the translation allows the access.
@@ -141,8 +150,12 @@ impl Space {
     ) -> core::result::Result<(), Failure> {
         let page = page_down(address);
         if self.vmas.find(page).is_none() {
-            let all = upcall::rlimit(RLIMIT_AS);
-            if !self.vmas.grow_down(page, self.stack_limit, all) {
+            let limits = Limits {
+                all: upcall::rlimit(RLIMIT_AS),
+                data: usize::MAX,
+                locked: lock_limit,
+            };
+            if !self.vmas.grow_down(page, self.stack_limit, &limits) {
                 return Err(Failure::Unmapped);
             }
         }

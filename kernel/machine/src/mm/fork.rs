@@ -1,9 +1,10 @@
 //! fork: a child's copy of an address space.
 
 use core::cell::Cell;
+use core::mem;
 
 use super::asid::Context;
-use super::large::{PART, VMAS};
+use super::large::{PART, Pause, VMAS};
 use super::space::{AddressSpace, Space, SpaceUser};
 use super::space_lock::WriteGuard;
 use super::vma::Vma;
@@ -11,24 +12,55 @@ use super::vmas::Vmas;
 use crate::arch::mmu::Pte;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
-use crate::upcall::must_die;
+use crate::upcall::{cond_resched_killable, must_die};
 use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
     /// A copy of this space, which the current thread runs, for a child: private pages are shared
-    /// until one of both writes. Waits where the space is large, and no other thread runs it, whose
-    /// writes would be seen in one part of the copy and not in another: beside those it stays
-    /// locked, and only interrupts come in between.
+    /// until one of both writes. Waits where the space is large.
+    ///
+    /// Writes of other threads meanwhile are in the copy or not, as on Linux; a change of the VMAs
+    /// must not be seen in one part of the copy and not in another. Where one is made, the copy
+    /// begins anew, and the space stays locked: only interrupts come in between.
     ///
     /// # Errors
     /// ENOMEM; EINTR: the thread must die.
     pub fn fork(&self) -> Result<SpaceUser> {
-        let alone = self.users() == 1;
+        if self.users() == 1 {
+            return self.copy(&mut Pause::Alone);
+        }
+        self.fork_beside()
+    }
+
+    /// The same beside other threads.
+    #[cold]
+    #[inline(never)]
+    fn fork_beside(&self) -> Result<SpaceUser> {
+        self.lock().watch();
+        let mut pause = Pause::Watched { changed: false };
+        let child = self.copy(&mut pause);
+        self.lock().unwatch();
+        match pause {
+            Pause::Watched { changed: true } => {}
+            _ => return child,
+        }
+        drop(child);
+        self.copy(&mut Pause::Locked)
+    }
+
+    fn copy(&self, pause: &mut Pause) -> Result<SpaceUser> {
+        let alone = matches!(pause, Pause::Alone);
         // Before the locks, which are free when it ends.
         let child = SpaceUser::new(self.end())?;
         child.set_vdso(self.vdso());
         child.set_dumpable(self.dumpable());
         let mut parent = self.lock();
+        // A range that moves or goes in parts is copied afterwards.
+        while !parent.leaving.is_empty() {
+            drop(parent);
+            cond_resched_killable()?;
+            parent = self.lock();
+        }
         let many = parent.vmas.count() > VMAS;
         let losing = Cell::new(false);
         let add_to_file = |vma: &Vma| {
@@ -36,7 +68,7 @@ impl AddressSpace {
             Ok(())
         };
         if many {
-            parent = self.inherit(parent, &child, add_to_file, alone)?;
+            parent = self.inherit(parent, &child, add_to_file, pause)?;
         }
         let mut space = child.lock();
         if !many {
@@ -45,7 +77,7 @@ impl AddressSpace {
         }
         if losing.get() {
             drop(space);
-            parent = self.drop_truncated(parent, 0..user_end(), alone);
+            parent = self.drop_truncated(parent, 0..user_end(), pause);
             space = child.lock();
         }
         (space.heap, space.mmap_top) = (parent.heap.clone(), parent.mmap_top);
@@ -61,21 +93,22 @@ impl AddressSpace {
                 whole => break whole,
             }
             drop(space);
-            parent = self.pause(parent, alone);
+            if !alone {
+                // Another thread's copy on write must not leave stale entries behind.
+                let also = mem::replace(&mut owed, Owed::new());
+                self.context.pay_cpus(also, 0..user_end());
+            }
+            parent = self.pause(parent, pause);
             space = child.lock();
-            if must_die() {
+            if must_stop(pause) {
                 break Err(Errno::EINTR);
             }
         };
         // Flush the entries made read-only before anything relies on it, even if the copy failed.
         // Otherwise a guest's write through a stale entry would reach only one of the two spaces.
         self.context.pay_cpus(owed, 0..user_end());
-        let shown = self.context.notifiers.any();
-        if shown && !alone {
-            parent.protect_shared(&self.context);
-        }
         drop((space, parent));
-        if shown && alone {
+        if self.context.notifiers.any() {
             self.protect_shared();
         }
         shared.map(|_| child)
@@ -88,14 +121,14 @@ impl AddressSpace {
         mut parent: WriteGuard<'a, Space>,
         child: &AddressSpace,
         add_to_file: impl Fn(&Vma) -> Result<()>,
-        alone: bool,
+        pause: &mut Pause,
     ) -> Result<WriteGuard<'a, Space>> {
         let mut vmas = Vmas::new();
         let mut done = parent.vmas.promise_child(&mut vmas).map(|()| Some(0));
         while let Ok(Some(address)) = done {
             done = parent.vmas.inherit(&mut vmas, address, &add_to_file);
-            parent = self.pause(parent, alone);
-            if must_die() {
+            parent = self.pause(parent, pause);
+            if must_stop(pause) {
                 done = Err(Errno::EINTR);
             }
         }
@@ -103,6 +136,11 @@ impl AddressSpace {
         child.lock().vmas = vmas;
         done.map(|_| parent)
     }
+}
+
+/// Whether a copy is of no use any more.
+fn must_stop(pause: &Pause) -> bool {
+    must_die() || matches!(pause, Pause::Watched { changed: true })
 }
 
 impl Space {
@@ -121,6 +159,7 @@ impl Space {
         } = self;
         let mut left = PART;
         let mut owed = Owed::new();
+        let late = parent.late != 0;
         let small = parent.table.tables() + parent.table.huge_pages() <= PART;
         if small {
             parent.split(context, 0..parent.end);
@@ -138,7 +177,9 @@ impl Space {
                 end = parent.table.part_end(start..end, &mut left);
                 parent.split(context, start..end);
             }
-            parent.finish_pending(context, start..end);
+            if late {
+                parent.apply_rights(context, start..end);
+            }
             let mut failed = None;
             parent.table.visit(start..end, &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {

@@ -41,6 +41,19 @@ impl Drop for Leaving<'_> {
     }
 }
 
+/// The way from one part of a fork to the next.
+pub(super) enum Pause {
+    /// Others run. No other thread runs the space.
+    Alone,
+    /// The same, but threads of the space may change it then, which is noticed.
+    Watched {
+        /// One has changed it.
+        changed: bool,
+    },
+    /// The space stays locked.
+    Locked,
+}
+
 impl Space {
     /// Whether its end would take long.
     pub(super) fn is_large(&self) -> bool {
@@ -50,21 +63,25 @@ impl Space {
 }
 
 impl AddressSpace {
-    /// Between the parts of a change that is to look undivided to the threads that run the space.
-    /// Others run where there is but the current one (`alone`). Beside others the space stays
-    /// locked, for which they spin, so only what interrupts want is done: none of it needs a space.
+    /// Between the parts of a fork, which is to look undivided to the threads that run the space.
     pub(super) fn pause<'a>(
         &'a self,
-        space: WriteGuard<'a, Space>,
-        alone: bool,
+        mut space: WriteGuard<'a, Space>,
+        pause: &mut Pause,
     ) -> WriteGuard<'a, Space> {
-        if alone {
-            drop(space);
-            cond_resched();
-            return self.lock();
+        if let Pause::Locked = pause {
+            // Others spin for it, so only what interrupts want is done: none of it needs a space.
+            if irq::pending() {
+                irq::service(Interrupted::Kernel);
+            }
+            return space;
         }
-        if irq::pending() {
-            irq::service(Interrupted::Kernel);
+        let changes = space.changes + 1;
+        drop(space);
+        cond_resched();
+        space = self.lock();
+        if let Pause::Watched { changed } = pause {
+            *changed |= space.changes != changes;
         }
         space
     }
@@ -175,8 +192,23 @@ impl AddressSpace {
         let mut space = self.lock();
         space.leaving.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         space.vmas.cut_out_for_long(&range, gone)?;
-        space.leaving.push(range.clone());
-        Ok(Leaving { space: self, range })
+        let [leaving] = self.leaving(&mut space, [range])?;
+        Ok(leaving)
+    }
+
+    /// Nothing in these ranges is sealed, and no child made, while the result lives, which is
+    /// dropped without the lock.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(super) fn leaving<const N: usize>(
+        &self,
+        space: &mut Space,
+        ranges: [Range<usize>; N],
+    ) -> Result<[Leaving<'_>; N]> {
+        space.leaving.try_reserve(N).map_err(|_| Errno::ENOMEM)?;
+        space.leaving.extend(ranges.iter().cloned());
+        Ok(ranges.map(|range| Leaving { space: self, range }))
     }
 
     /// Lets go of the content of a range of pages, as far as `may` refuses none of its VMAs; what

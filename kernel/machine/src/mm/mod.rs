@@ -22,6 +22,7 @@ pub mod mmu_notifier;
 pub mod number;
 mod ordered;
 mod protect;
+mod relocate;
 mod remap;
 mod rmap;
 #[cfg(feature = "selftest")]

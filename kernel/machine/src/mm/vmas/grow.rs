@@ -1,8 +1,11 @@
 //! VMAs that become longer: heaps, mappings, stacks.
 
+use core::ops::Range;
+
 use super::{STACK_GAP, Vmas};
 use crate::mm::map::bottom;
 use crate::mm::page_down;
+use crate::mm::totals::Limits;
 use crate::mm::vma::{Flags, Vma};
 
 impl Vmas {
@@ -17,9 +20,20 @@ impl Vmas {
         self.grow(end - 1, new_end - end, grows, |vma| vma.end = new_end)
     }
 
+    /// Has the VMA that ends where `range` begins, which is free, go on to its end. What that needs
+    /// was promised to others just now.
+    pub fn lengthen(&mut self, range: Range<usize>) {
+        let (list, count) = self.tree.edit(range.start - 1);
+        let vma = &mut list[count - 1];
+        debug_assert!(vma.end == range.start);
+        vma.end = range.end;
+        self.totals.add(vma, range.len());
+        self.tree.rebalance(range.start - 1);
+    }
+
     /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes
-    /// then, all VMAs together are no longer than `all`, and enough room stays below it.
-    pub fn grow_down(&mut self, address: usize, limit: usize, all: usize) -> bool {
+    /// then, all VMAs together are within `limits`, and enough room stays below it.
+    pub fn grow_down(&mut self, address: usize, limit: usize, limits: &Limits) -> bool {
         let (below, vma) = self.tree.around(address);
         // A growing stack cannot overwrite a stack or an inaccessible mapping, so neither needs a
         // guard gap.
@@ -36,8 +50,8 @@ impl Vmas {
         let grown = vma.start.saturating_sub(start);
         let fits = vma.flags.has(Flags::GROWS_DOWN)
             && vma.end - start <= limit
-            && self.totals.all.saturating_add(grown) <= all
-            && start >= floor;
+            && start >= floor
+            && (self.totals.check((vma.flags, vma.rights), grown, limits)).is_ok();
         let Some(source) = vma.source.receded(grown).filter(|_| fits) else {
             return false;
         };
