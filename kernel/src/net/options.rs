@@ -10,7 +10,7 @@ use super::socket::Socket;
 use super::timestamping::Stamping;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
-use crate::task::{can, current, pidfd, require};
+use crate::task::{can, clock, current, pidfd, require};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
@@ -308,6 +308,12 @@ impl Options {
     pub fn prefers_this_cpu(&self) -> bool {
         let cpu = self.incoming_cpu.load(Relaxed);
         cpu >= 0 && cpu as usize == cpu::this().index()
+    }
+
+    /// For how long a close waits for what was sent, in nanoseconds (SO_LINGER).
+    pub fn linger(&self) -> Option<u64> {
+        let seconds = self.linger.load(Acquire).checked_sub(1)?;
+        (seconds > 0).then(|| seconds.saturating_mul(clock::SECOND))
     }
 
     /// SO_LINGER with no time: a close resets the connection.

@@ -21,7 +21,7 @@ pub const SOCKET: Group = Group {
         10 SO_OOBINLINE Whole;
         11 SO_NO_CHECK Partial("of what raw sockets see, no checksum is left out");
         12 SO_PRIORITY Partial("nothing queues to be sent");
-        13 SO_LINGER Whole;
+        13 SO_LINGER Partial("what was written has arrived: a close waits where there is no room for more");
         14 SO_BSDCOMPAT Whole;
         15 SO_REUSEPORT Whole;
         16 SO_PASSCRED Whole;

@@ -418,6 +418,10 @@ impl Socket for Tcp {
         }
         let (base, place) = (&self.base, &self.place);
         self.options.get(base, place, level, name, self.state())
+    fn closing(&self) {
+        self.linger();
+    }
+
     }
 
     fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
