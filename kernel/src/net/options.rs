@@ -321,6 +321,11 @@ impl Options {
         self.linger.load(Acquire) == 1
     }
 
+    /// Sets the priority of what it sends (SO_PRIORITY), whoever asks.
+    pub fn set_priority(&self, priority: u32) {
+        self.priority.store(priority, Release);
+    }
+
     /// The mark of what it sends (SO_MARK).
     pub fn mark(&self) -> u32 {
         self.mark.load(Acquire)
