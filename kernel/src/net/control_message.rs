@@ -53,6 +53,13 @@ impl Credentials {
     };
 
     /// Where there is no peer, as Linux shows it.
+    /// Those of the kernel.
+    pub const KERNEL: Credentials = Credentials {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+
     pub const NONE: Credentials = Credentials {
         pid: 0,
         uid: u32::MAX,

@@ -63,6 +63,7 @@ mod mlock;
 mod mount_options;
 mod mounted;
 mod net_tables;
+mod netlink;
 mod oom;
 mod options;
 mod packet;
@@ -152,6 +153,7 @@ fn main() {
         Some("sealed") => sealed::run(),
         Some("packet") => packet::run(),
         Some("pidfd") => pidfd::run(),
+        Some("netlink") => netlink::run(),
         Some("pipes") => pipes::run(),
         Some("pseudo") => pseudo::run(),
         #[cfg(target_arch = "aarch64")]
