@@ -1,7 +1,7 @@
 //! What travels beside the bytes: control messages, as sendmsg(2) takes and recvmsg(2) gives them.
 
 use super::STREAM;
-use super::inet::{self, Header};
+use super::inet::{self, Header, Over};
 use super::options::Options;
 use super::scm_rights::{MAX_FILES, Rights};
 use super::socket::Base;
@@ -189,7 +189,13 @@ impl Ancillary {
 
     /// Reads a program's control messages: files and credentials are for Unix sockets alone, fields
     /// of a header for the sockets of datagrams of IP. `word`: bytes of the program's words.
-    pub fn read(address: usize, len: usize, word: usize, socket: &Base) -> Result<Self> {
+    pub fn read(
+        address: usize,
+        len: usize,
+        word: usize,
+        socket: &Base,
+        over: Over,
+    ) -> Result<Self> {
         if len > MAX_CONTROL {
             return Err(Errno::ENOBUFS);
         }
@@ -209,7 +215,7 @@ impl Ancillary {
                 (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if socket.domain != AF_UNIX => {}
                 _ if inet::is_family(socket.domain) => {
                     if socket.kind != STREAM || level == SOL_SOCKET {
-                        header_fields.set(level, kind, data)?;
+                        header_fields.set(level, kind, data, over)?;
                     }
                 }
                 _ if socket.domain != AF_UNIX => {}
