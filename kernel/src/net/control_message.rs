@@ -5,6 +5,7 @@ use super::inet::{self, Header, Over};
 use super::options::Options;
 use super::scm_rights::{MAX_FILES, Rights};
 use super::socket::Base;
+use super::unix::Charge;
 use crate::errno::{Errno, Result};
 use crate::fs::FdTable;
 use crate::fs::inode::Time;
@@ -52,7 +53,6 @@ impl Credentials {
         gid: 65534,
     };
 
-    /// Where there is no peer, as Linux shows it.
     /// Those of the kernel.
     pub const KERNEL: Credentials = Credentials {
         pid: 0,
@@ -60,6 +60,7 @@ impl Credentials {
         gid: 0,
     };
 
+    /// Where there is no peer, as Linux shows it.
     pub const NONE: Credentials = Credentials {
         pid: 0,
         uid: u32::MAX,
@@ -168,6 +169,8 @@ pub struct Ancillary {
     pub arrived: Option<Time>,
     /// How many messages were lost before it.
     pub lost: u32,
+    /// Its part of the sender's buffer.
+    pub charge: Option<Charge>,
 }
 
 impl Ancillary {
@@ -184,6 +187,7 @@ impl Ancillary {
             header: self.header,
             arrived: self.arrived,
             lost: self.lost,
+            charge: None,
         })
     }
 
@@ -257,6 +261,7 @@ impl Ancillary {
             header: header_fields,
             arrived: None,
             lost: 0,
+            charge: None,
         })
     }
 }
