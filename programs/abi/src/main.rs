@@ -69,6 +69,7 @@ mod options;
 mod packet;
 #[cfg(target_arch = "aarch64")]
 mod pauth;
+mod pending;
 mod pidfd;
 mod pipes;
 #[cfg(target_arch = "aarch64")]
@@ -152,8 +153,9 @@ fn main() {
         Some("seccomp") => seccomp::run(),
         Some("sealed") => sealed::run(),
         Some("packet") => packet::run(),
-        Some("pidfd") => pidfd::run(),
         Some("netlink") => netlink::run(),
+        Some("pending") => pending::run(),
+        Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("pseudo") => pseudo::run(),
         #[cfg(target_arch = "aarch64")]
