@@ -25,8 +25,8 @@ pub enum Name {
     Unix(Arc<[u8]>),
     /// An address and a port.
     Inet(SocketAddr),
-    /// A netlink port.
-    Netlink(u32),
+    /// A netlink port, and the groups that its socket listens to.
+    Netlink(u32, u32),
 }
 
 /// An address: `struct sockaddr` of any family.
@@ -64,9 +64,10 @@ impl Address {
         match name {
             Name::Unix(path) => Self::new(domain, path),
             Name::Inet(socket) => Self::of_inet(*socket, domain),
-            Name::Netlink(port) => {
+            Name::Netlink(port, groups) => {
                 let mut rest = [0; 10];
                 rest[2..6].copy_from_slice(&port.to_ne_bytes());
+                rest[6..].copy_from_slice(&groups.to_ne_bytes());
                 Self::new(domain, &rest)
             }
             Name::Unnamed if domain == AF_UNIX => Self::new(domain, &[]),

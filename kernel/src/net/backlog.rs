@@ -3,7 +3,9 @@
 use super::wait::Wait;
 use crate::errno::{Errno, Result};
 use crate::fs::poll::WaitSource;
+use crate::fs::sequence::Sequence;
 use crate::sync::Mutex;
+use crate::task::work_queue::{self, Work};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -14,6 +16,8 @@ pub static MOST: AtomicUsize = AtomicUsize::new(4096);
 struct Queue<T> {
     waiting: VecDeque<Arc<T>>,
     open: bool,
+    /// Work to be done, one at a time, once there is room.
+    callers: Sequence<Arc<dyn Work>>,
 }
 
 /// The queue of a socket that listens.
@@ -33,6 +37,7 @@ impl<T> Backlog<T> {
             queue: Mutex::new(Queue {
                 waiting: VecDeque::new(),
                 open: true,
+                callers: Sequence::new(),
             }),
             max: AtomicUsize::new(max.min(MOST.load(Relaxed))),
             arrived: arrived.clone(),
@@ -44,10 +49,49 @@ impl<T> Backlog<T> {
     pub fn set_max(&self, max: usize) {
         self.max.store(max.min(MOST.load(Relaxed)), Release);
         self.room.notify();
+        self.admit();
     }
 
     fn is_full(&self, queue: &Queue<T>) -> bool {
         queue.open && queue.waiting.len() > self.max.load(Acquire)
+    }
+
+    /// Whether it can be tried to add a connection: there is room, or the queue is closed.
+    pub fn may_push(&self) -> bool {
+        !self.is_full(&self.queue.lock())
+    }
+
+    /// Has `work` done once there may be room, by the kernel's worker, which then calls
+    /// [`Self::admit`]; the number by which it can be forgotten. `None` if that is so now.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn call_later(&self, work: Arc<dyn Work>) -> Result<Option<u64>> {
+        let mut queue = self.queue.lock();
+        if !self.is_full(&queue) {
+            return Ok(None);
+        }
+        queue.callers.push(work).map(Some)
+    }
+
+    /// Takes such work back.
+    pub fn forget(&self, number: u64) {
+        let gone = self.queue.lock().callers.remove(number);
+        drop(gone);
+    }
+
+    /// Gives the first such work to the worker, if there is room.
+    pub fn admit(&self) {
+        let mut queue = self.queue.lock();
+        if self.is_full(&queue) {
+            return;
+        }
+        let first = queue.callers.first_from(0).map(|(number, _)| number);
+        let work = first.and_then(|number| queue.callers.remove(number));
+        drop(queue);
+        if let Some(work) = work {
+            work_queue::queue(work);
+        }
     }
 
     /// Waits until there is room, or the queue is closed.
@@ -80,8 +124,12 @@ impl<T> Backlog<T> {
             {
                 let mut queue = self.queue.lock();
                 if let Some(connection) = queue.waiting.pop_front() {
+                    let wanted = !queue.callers.is_empty();
                     drop(queue);
                     self.room.notify();
+                    if wanted {
+                        self.admit();
+                    }
                     return Ok(connection);
                 }
                 if !queue.open {
@@ -138,6 +186,7 @@ impl<T> Backlog<T> {
         };
         self.room.notify();
         self.arrived.notify();
+        self.admit();
         waiting
     }
 }

@@ -1,10 +1,11 @@
 //! What travels beside the bytes: control messages, as sendmsg(2) takes and recvmsg(2) gives them.
 
 use super::STREAM;
-use super::inet::{self, Header};
+use super::inet::{self, Header, Over};
 use super::options::Options;
 use super::scm_rights::{MAX_FILES, Rights};
 use super::socket::Base;
+use super::unix::Charge;
 use crate::errno::{Errno, Result};
 use crate::fs::FdTable;
 use crate::fs::inode::Time;
@@ -50,6 +51,13 @@ impl Credentials {
         pid: 0,
         uid: 65534,
         gid: 65534,
+    };
+
+    /// Those of the kernel.
+    pub const KERNEL: Credentials = Credentials {
+        pid: 0,
+        uid: 0,
+        gid: 0,
     };
 
     /// Where there is no peer, as Linux shows it.
@@ -161,6 +169,8 @@ pub struct Ancillary {
     pub arrived: Option<Time>,
     /// How many messages were lost before it.
     pub lost: u32,
+    /// Its part of the sender's buffer.
+    pub charge: Option<Charge>,
 }
 
 impl Ancillary {
@@ -177,12 +187,19 @@ impl Ancillary {
             header: self.header,
             arrived: self.arrived,
             lost: self.lost,
+            charge: None,
         })
     }
 
     /// Reads a program's control messages: files and credentials are for Unix sockets alone, fields
     /// of a header for the sockets of datagrams of IP. `word`: bytes of the program's words.
-    pub fn read(address: usize, len: usize, word: usize, socket: &Base) -> Result<Self> {
+    pub fn read(
+        address: usize,
+        len: usize,
+        word: usize,
+        socket: &Base,
+        over: Over,
+    ) -> Result<Self> {
         if len > MAX_CONTROL {
             return Err(Errno::ENOBUFS);
         }
@@ -202,7 +219,7 @@ impl Ancillary {
                 (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if socket.domain != AF_UNIX => {}
                 _ if inet::is_family(socket.domain) => {
                     if socket.kind != STREAM || level == SOL_SOCKET {
-                        header_fields.set(level, kind, data)?;
+                        header_fields.set(level, kind, data, over)?;
                     }
                 }
                 _ if socket.domain != AF_UNIX => {}
@@ -244,6 +261,7 @@ impl Ancillary {
             header: header_fields,
             arrived: None,
             lost: 0,
+            charge: None,
         })
     }
 }

@@ -10,7 +10,7 @@ use super::socket::Socket;
 use super::timestamping::Stamping;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
-use crate::task::{can, current, pidfd, require};
+use crate::task::{can, clock, current, pidfd, require};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
@@ -310,9 +310,20 @@ impl Options {
         cpu >= 0 && cpu as usize == cpu::this().index()
     }
 
+    /// For how long a close waits for what was sent, in nanoseconds (SO_LINGER).
+    pub fn linger(&self) -> Option<u64> {
+        let seconds = self.linger.load(Acquire).checked_sub(1)?;
+        (seconds > 0).then(|| seconds.saturating_mul(clock::SECOND))
+    }
+
     /// SO_LINGER with no time: a close resets the connection.
     pub fn resets(&self) -> bool {
         self.linger.load(Acquire) == 1
+    }
+
+    /// Sets the priority of what it sends (SO_PRIORITY), whoever asks.
+    pub fn set_priority(&self, priority: u32) {
+        self.priority.store(priority, Release);
     }
 
     /// The mark of what it sends (SO_MARK).

@@ -224,13 +224,13 @@ fn netlinks(place: u64, text: &mut Text) -> Result<Option<u64>> {
     };
     socket_line(place, text, head, |text, _, socket| {
         let base = socket.base();
-        let Name::Netlink(port) = socket.name() else {
+        let Name::Netlink(port, groups) = socket.name() else {
             return false;
         };
         let (received, _) = socket.waiting().unwrap_or_default();
         put!(
             text,
-            "0000000000000000 {:<3} {port:<10} 00000000 {received:<8} 0        0     2        {:<8} {:<8}\n",
+            "0000000000000000 {:<3} {port:<10} {groups:08x} {received:<8} 0        0     2        {:<8} {:<8}\n",
             base.protocol,
             socket.drops(),
             base.number

@@ -179,6 +179,9 @@ pub trait Socket: Send + Sync + Any {
     /// Receives a message or bytes, with MSG_ flags.
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received>;
 
+    /// Its file is closed.
+    fn closing(&self) {}
+
     /// Lets go of the files that wait in it, as nobody can receive them any more.
     fn discard_rights(&self) {}
 
@@ -302,6 +305,7 @@ pub struct SocketFile(Arc<dyn Socket>);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        self.0.closing();
         socket_table::leave(self.0.base().number);
     }
 }

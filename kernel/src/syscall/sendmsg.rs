@@ -10,6 +10,7 @@ use crate::fs::io::{IoVec, Sink, Source};
 use crate::mm::user::UserPtr;
 use crate::net::address::{Address, Name};
 use crate::net::control_message::{Ancillary, Control};
+use crate::net::inet::Over;
 use crate::net::socket::{Outgoing, Socket, send};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -138,7 +139,10 @@ fn send_one<L: Layout>((file, socket): &Target, message: usize, flags: u32) -> R
     let pieces = header.pieces::<L>()?;
     let ancillary = match (header.control, header.control_len) {
         (_, 0) => Ancillary::default(),
-        (control, len) => Ancillary::read(control, len, L::WORD, socket.base())?,
+        (control, len) => {
+            let over = Over::of(&**socket, to.as_ref());
+            Ancillary::read(control, len, L::WORD, socket.base(), over)?
+        }
     };
     let message = Outgoing {
         data: &mut Source::user(&pieces),

@@ -5,6 +5,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::net::address::{Address, Name};
+use crate::net::netlink::{LIST_MEMBERSHIPS, SOL_NETLINK};
 use crate::net::socket::{Socket, SocketFile, open};
 use crate::net::{self, options};
 use crate::task::current;
@@ -189,7 +190,29 @@ pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> R
         UserPtr::new(len).write(&(bytes.len() as u32))?;
         return Err(Errno::ERANGE);
     }
+    if level == SOL_NETLINK {
+        return put_netlink_option(&bytes, name, room, value, len);
+    }
     put_option(&bytes, room, value, len)
+}
+
+/// Writes an option of netlink, which is told whole: EINVAL without room for it. Of the groups as
+/// many words as there is room for, and how many bytes there are.
+fn put_netlink_option(
+    bytes: &[u8],
+    name: u32,
+    room: usize,
+    value: usize,
+    len: usize,
+) -> Result<usize> {
+    const WORD: usize = 4;
+    if name != LIST_MEMBERSHIPS && room < WORD {
+        return Err(Errno::EINVAL);
+    }
+    let count = bytes.len().min(room / WORD * WORD);
+    UserSlice::new(value, count).copy_out(&bytes[..count])?;
+    UserPtr::new(len).write(&(bytes.len() as u32))?;
+    Ok(0)
 }
 
 /// Writes as much of an option as the program has room for, and how much that is.

@@ -63,11 +63,13 @@ mod mlock;
 mod mount_options;
 mod mounted;
 mod net_tables;
+mod netlink;
 mod oom;
 mod options;
 mod packet;
 #[cfg(target_arch = "aarch64")]
 mod pauth;
+mod pending;
 mod pidfd;
 mod pipes;
 #[cfg(target_arch = "aarch64")]
@@ -151,6 +153,8 @@ fn main() {
         Some("seccomp") => seccomp::run(),
         Some("sealed") => sealed::run(),
         Some("packet") => packet::run(),
+        Some("netlink") => netlink::run(),
+        Some("pending") => pending::run(),
         Some("pidfd") => pidfd::run(),
         Some("pipes") => pipes::run(),
         Some("pseudo") => pseudo::run(),

@@ -334,9 +334,38 @@ unsafe fn beside(what: &str, file: c_int) {
 }
 
 /// Effects of options that only two ends can show.
+/// The priority that a type of service gives (SO_PRIORITY), when it changes.
+unsafe fn services() {
+    const IP_TOS: c_int = 1;
+    const IPV6_TCLASS: c_int = 67;
+    unsafe {
+        for (family, kind) in [
+            (AF_INET, SOCK_DGRAM),
+            (AF_INET, SOCK_STREAM),
+            (AF_INET6, SOCK_DGRAM),
+        ] {
+            let file = libc::socket(family, kind, 0);
+            let priority = || value(file, SOL_SOCKET, libc::SO_PRIORITY);
+            for service in [0x10, 0x08, 0x18, 0x1c, 0xff, 0x03, 0x20] {
+                tell("service", set(file, IPPROTO_IP, IP_TOS, service));
+                println!("  {}", priority());
+            }
+            tell("one byte", set(file, IPPROTO_IP, IP_TOS, 0x10u8));
+            println!("  {}", priority());
+            tell("priority", set(file, SOL_SOCKET, libc::SO_PRIORITY, 3));
+            tell("the same service", set(file, IPPROTO_IP, IP_TOS, 0x10));
+            println!("  {}", priority());
+            tell("class", set(file, IPPROTO_IPV6, IPV6_TCLASS, 8));
+            println!("  {}", priority());
+            libc::close(file);
+        }
+    }
+}
+
 unsafe fn effects() {
     const LOCAL: u32 = 0x7f00_0001;
     unsafe {
+        services();
         for family in [AF_INET, AF_INET6] {
             let [a, b] = [udp(family), udp(family)];
             inet::connect(a, family, LOCAL, own_port(b));

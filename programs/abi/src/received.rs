@@ -13,7 +13,7 @@ use crate::inet::{self, own_port, send_to};
 use crate::options::udp;
 use crate::pipes::ready;
 use crate::tell;
-use crate::unix::{option, pair, receive, send, set};
+use crate::unix::{option, pair, receive, send, send_with, set};
 
 const LOCAL: u32 = 0x7f00_0001;
 const ATTACH: c_int = 26;
@@ -57,6 +57,121 @@ pub fn run() {
         peeks(connection(), 0);
         numbers();
         cpu();
+        controls();
+        too_long();
+    }
+}
+
+/// Fields of a packet that control messages set: those of its own protocol.
+unsafe fn controls() {
+    const IP: c_int = 0;
+    const IPV6: c_int = 41;
+    const RECVTTL: c_int = 12;
+    const RECVTOS: c_int = 13;
+    const RECVHOPLIMIT: c_int = 51;
+    const RECVTCLASS: c_int = 66;
+    let number = |value: c_int| value.to_ne_bytes().to_vec();
+    let mut v4 = [0u8; 20];
+    v4[10..12].fill(0xff);
+    v4[12..16].copy_from_slice(&[127, 0, 0, 5]);
+    let mut v6 = [0u8; 20];
+    v6[15] = 1;
+    let mut elsewhere = v4;
+    elsewhere[12] = 9;
+    let given = [
+        (IP, 1, number(0x10)),
+        (IP, 2, number(9)),
+        (IP, 7, number(0)),
+        (IP, 7, vec![1, 1, 1, 0]),
+        (IP, 7, vec![1, 1, 0, 99]),
+        (IP, 7, vec![]),
+        (IP, 52, number(17)),
+        (IP, 52, number(0)),
+        (IP, 52, number(256)),
+        (IP, 52, vec![17]),
+        (IP, 99, number(1)),
+        (IPV6, 50, v4.to_vec()),
+        (IPV6, 50, v6.to_vec()),
+        (IPV6, 50, elsewhere.to_vec()),
+        (IPV6, 50, vec![0; 4]),
+        (IPV6, 52, number(9)),
+        (IPV6, 67, number(1)),
+        (IPV6, 67, number(256)),
+        (IPV6, 99, number(1)),
+    ];
+    unsafe {
+        for (what, family, ip) in [
+            ("IPv4", AF_INET, LOCAL),
+            ("IPv6", AF_INET6, LOCAL),
+            ("IPv4 from IPv6", AF_INET6, LOCAL + 1),
+        ] {
+            println!("{what}");
+            let to = libc::socket(family, SOCK_DGRAM, 0);
+            inet::bind(to, family, if what == "IPv6" { LOCAL } else { 0 }, 0);
+            for (level, name) in [
+                (IP, RECVTTL),
+                (IP, RECVTOS),
+                (IPV6, RECVHOPLIMIT),
+                (IPV6, RECVTCLASS),
+            ] {
+                set(to, level, name, 1);
+            }
+            let from = libc::socket(family, SOCK_DGRAM, 0);
+            inet::connect(from, family, ip, own_port(to));
+            for (level, kind, data) in &given {
+                let sent = send_with(from, b"xy", (*level, *kind), data);
+                tell(&format!("{level} {kind} {data:?}"), sent);
+                if sent >= 0 {
+                    fields(to);
+                }
+            }
+            libc::close(from);
+            libc::close(to);
+        }
+    }
+}
+
+/// Tells what comes beside a datagram.
+unsafe fn fields(file: c_int) {
+    unsafe {
+        let (mut bytes, mut control) = ([0u8; 16], [0u64; 32]);
+        let mut piece = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = mem::size_of_val(&control) as _;
+        let got = libc::recvmsg(file, &mut message, MSG_DONTWAIT);
+        let mut line = format!("  {got}");
+        let mut head = libc::CMSG_FIRSTHDR(&message);
+        while !head.is_null() {
+            let one = &*head;
+            let first = *libc::CMSG_DATA(head);
+            line += &format!(" [{} {}: {first}]", one.cmsg_level, one.cmsg_type);
+            head = libc::CMSG_NXTHDR(&message, head);
+        }
+        println!("{line}");
+    }
+}
+
+/// What is too long to be sent is refused before an error that waits is told.
+unsafe fn too_long() {
+    unsafe {
+        for family in [AF_INET, AF_INET6] {
+            let file = libc::socket(family, SOCK_DGRAM, 0);
+            set(file, SOL_SOCKET, SO_SNDBUF, 1 << 20);
+            inet::connect(file, family, LOCAL, 3);
+            let bytes = vec![0u8; 65_536];
+            let long = if family == AF_INET { 65_508 } else { 65_528 };
+            tell("to nobody", send(file, b"x", 0));
+            tell("too long", send(file, &bytes[..long], 0));
+            tell("far too long", send(file, &bytes, 0));
+            tell("refused", send(file, b"x", 0));
+            libc::close(file);
+        }
     }
 }
 

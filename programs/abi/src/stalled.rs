@@ -1,12 +1,12 @@
 //! For how long a connection of TCP waits for a peer that does not read (TCP_USER_TIMEOUT), and who
 //! is told that something was sent.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, mem, ptr, thread};
 
 use libc::{
     AF_INET, EPOLLET, EPOLLOUT, IPPROTO_TCP, MSG_DONTWAIT, MSG_NOSIGNAL, POLLIN, POLLOUT, SO_ERROR,
-    SOCK_STREAM, c_int,
+    SO_LINGER, SOCK_STREAM, SOL_SOCKET, c_int,
 };
 
 use crate::inet::{self, own_port};
@@ -30,6 +30,7 @@ pub fn run() {
         unread();
         idle();
         sent();
+        lingering();
     }
 }
 
@@ -197,6 +198,117 @@ unsafe fn sent() {
             tell("after", libc::epoll_wait(poll, &mut event, 1, 10_000));
             libc::close(poll);
             close([a, b]);
+        }
+    }
+}
+
+/// How close(2) waits for what is not sent (SO_LINGER), and for how long: less than a second, a
+/// second or more.
+unsafe fn lingering() {
+    unsafe {
+        let linger = |file: c_int, seconds: c_int| {
+            let given = libc::linger {
+                l_onoff: 1,
+                l_linger: seconds,
+            };
+            tell("linger", set(file, SOL_SOCKET, SO_LINGER, given));
+        };
+        for seconds in [1, 2] {
+            let [a, b] = pair(0);
+            fill(a);
+            linger(a, seconds);
+            let begun = Instant::now();
+            tell("close", libc::close(a));
+            let waited = begun.elapsed().as_secs() >= seconds as u64;
+            println!("waited for {seconds} seconds: {waited}");
+            println!("some came: {}", drain(b) > 0);
+            libc::close(b);
+        }
+        println!("read meanwhile");
+        let [a, b] = pair(0);
+        fill(a);
+        linger(a, 600);
+        thread::scope(|scope| {
+            let closed = scope.spawn(move || libc::close(a));
+            thread::sleep(Duration::from_millis(200));
+            println!("waits: {}", !closed.is_finished());
+            println!("some came: {}", drain(b) > 0);
+            tell("close", closed.join().unwrap_or(-1));
+        });
+        libc::close(b);
+
+        println!("closed meanwhile");
+        let [a, b] = pair(0);
+        fill(a);
+        linger(a, 600);
+        thread::scope(|scope| {
+            let closed = scope.spawn(move || libc::close(a));
+            thread::sleep(Duration::from_millis(200));
+            println!("waits: {}", !closed.is_finished());
+            libc::close(b);
+            tell("close", closed.join().unwrap_or(-1));
+        });
+
+        println!("another descriptor of it, and all sent");
+        let [a, b] = pair(0);
+        fill(a);
+        linger(a, 600);
+        let other = libc::dup(a);
+        tell("close", libc::close(a));
+        drain_some(b);
+        tell("close", libc::close(other));
+        libc::close(b);
+
+        println!("a process that ends");
+        let [a, b] = pair(0);
+        fill(a);
+        linger(a, 600);
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let child = libc::fork();
+        if child == 0 {
+            let mut byte = 0u8;
+            libc::read(ends[0], (&raw mut byte).cast(), 1);
+            libc::_exit(0);
+        }
+        // The child has it still, and ends then.
+        tell("close", libc::close(a));
+        tell(
+            "go on",
+            libc::write(ends[1], b"x".as_ptr().cast(), 1) as i64,
+        );
+        let mut status = 0;
+        libc::waitpid(child, &mut status, 0);
+        tell("ended", status);
+        for file in [b, ends[0], ends[1]] {
+            libc::close(file);
+        }
+    }
+}
+
+/// Reads until the end; how many bytes.
+unsafe fn drain(file: c_int) -> usize {
+    let (mut bytes, mut all) = ([0u8; 60_000], 0);
+    loop {
+        let got = unsafe { libc::read(file, bytes.as_mut_ptr().cast(), bytes.len()) };
+        match usize::try_from(got) {
+            Ok(got @ 1..) => all += got,
+            _ => return all,
+        }
+    }
+}
+
+/// Reads what there is, until nothing comes for a while.
+unsafe fn drain_some(file: c_int) {
+    let mut bytes = [0u8; 60_000];
+    let mut entry = libc::pollfd {
+        fd: file,
+        events: POLLIN,
+        revents: 0,
+    };
+    unsafe {
+        while libc::poll(&mut entry, 1, 500) == 1 {
+            libc::read(file, bytes.as_mut_ptr().cast(), bytes.len());
         }
     }
 }

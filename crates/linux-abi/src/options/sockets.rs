@@ -21,7 +21,7 @@ pub const SOCKET: Group = Group {
         10 SO_OOBINLINE Whole;
         11 SO_NO_CHECK Partial("of what raw sockets see, no checksum is left out");
         12 SO_PRIORITY Partial("nothing queues to be sent");
-        13 SO_LINGER Whole;
+        13 SO_LINGER Partial("what was written has arrived: a close waits where there is no room for more");
         14 SO_BSDCOMPAT Whole;
         15 SO_REUSEPORT Whole;
         16 SO_PASSCRED Whole;
@@ -262,5 +262,108 @@ pub const UDP: Group = Group {
         102 UDP_NO_CHECK6_RX Whole;
         103 UDP_SEGMENT Whole;
         104 UDP_GRO Whole;
+    },
+};
+
+/// Options of level SOL_NETLINK.
+pub const NETLINK: Group = Group {
+    title: "setsockopt, getsockopt: SOL_NETLINK",
+    refused: "ENOPROTOOPT",
+    choices: choices! {
+        1 NETLINK_ADD_MEMBERSHIP Partial("stored and reported: nothing is sent to groups");
+        2 NETLINK_DROP_MEMBERSHIP Partial("stored and reported: nothing is sent to groups");
+        3 NETLINK_PKTINFO Whole;
+        4 NETLINK_BROADCAST_ERROR Partial("stored and reported: nothing is sent to groups");
+        5 NETLINK_NO_ENOBUFS Partial("stored and reported: nothing is sent to groups");
+        6 NETLINK_RX_RING Absent;
+        7 NETLINK_TX_RING Absent;
+        8 NETLINK_LISTEN_ALL_NSID Absent;
+        9 NETLINK_LIST_MEMBERSHIPS Whole;
+        10 NETLINK_CAP_ACK Whole;
+        11 NETLINK_EXT_ACK Partial("no error has a text, or says which attribute it is about");
+        12 NETLINK_GET_STRICT_CHK Absent;
+    },
+};
+
+/// Requests of NETLINK_ROUTE about interfaces and addresses.
+pub const ROUTE: Group = Group {
+    title: "NETLINK_ROUTE: what changes interfaces, addresses and routes",
+    refused: "EOPNOTSUPP",
+    choices: choices! {
+        16 RTM_NEWLINK Partial("lo stays as it is: what asks for something else is EOPNOTSUPP");
+        17 RTM_DELLINK Absent;
+        19 RTM_SETLINK Partial("as RTM_NEWLINK");
+        20 RTM_NEWADDR Partial("those that lo has: others are EOPNOTSUPP");
+        21 RTM_DELADDR Absent;
+        24 RTM_NEWROUTE Absent;
+        25 RTM_DELROUTE Absent;
+        28 RTM_NEWNEIGH Absent;
+        29 RTM_DELNEIGH Absent;
+        32 RTM_NEWRULE Absent;
+        33 RTM_DELRULE Absent;
+        36 RTM_NEWQDISC Absent;
+        37 RTM_DELQDISC Absent;
+    },
+};
+
+/// Control operations on interfaces.
+pub const INTERFACE: Group = Group {
+    title: "ioctl: interfaces",
+    refused: "ENOTTY",
+    choices: choices! {
+        0x8910 SIOCGIFNAME Whole;
+        0x8911 SIOCSIFLINK Absent;
+        0x8912 SIOCGIFCONF Whole;
+        0x8913 SIOCGIFFLAGS Whole;
+        0x8914 SIOCSIFFLAGS Partial("lo stays as it is: other flags are EOPNOTSUPP");
+        0x8915 SIOCGIFADDR Whole;
+        0x8916 SIOCSIFADDR Partial("lo stays as it is: another address is EOPNOTSUPP");
+        0x8917 SIOCGIFDSTADDR Whole;
+        0x8918 SIOCSIFDSTADDR Absent;
+        0x8919 SIOCGIFBRDADDR Whole;
+        0x891a SIOCSIFBRDADDR Absent;
+        0x891b SIOCGIFNETMASK Whole;
+        0x891c SIOCSIFNETMASK Partial("lo stays as it is: another mask is EOPNOTSUPP");
+        0x891d SIOCGIFMETRIC Whole;
+        0x891e SIOCSIFMETRIC Absent;
+        0x891f SIOCGIFMEM Absent;
+        0x8920 SIOCSIFMEM Absent;
+        0x8921 SIOCGIFMTU Whole;
+        0x8922 SIOCSIFMTU Absent;
+        0x8923 SIOCSIFNAME Absent;
+        0x8924 SIOCSIFHWADDR Absent;
+        0x8925 SIOCGIFENCAP Absent;
+        0x8926 SIOCSIFENCAP Absent;
+        0x8927 SIOCGIFHWADDR Whole;
+        0x8929 SIOCGIFSLAVE Absent;
+        0x8930 SIOCSIFSLAVE Absent;
+        0x8931 SIOCADDMULTI Absent;
+        0x8932 SIOCDELMULTI Absent;
+        0x8933 SIOCGIFINDEX Whole;
+        0x8934 SIOCSIFPFLAGS Absent;
+        0x8935 SIOCGIFPFLAGS Absent;
+        0x8936 SIOCDIFADDR Absent;
+        0x8937 SIOCSIFHWBROADCAST Absent;
+        0x8938 SIOCGIFCOUNT Absent;
+        0x8940 SIOCGIFBR Absent;
+        0x8941 SIOCSIFBR Absent;
+        0x8942 SIOCGIFTXQLEN Whole;
+        0x8943 SIOCSIFTXQLEN Absent;
+        0x8946 SIOCETHTOOL Absent;
+        0x8970 SIOCGIFMAP Absent;
+        0x8971 SIOCSIFMAP Absent;
+    },
+};
+
+/// Control messages of level IPPROTO_IP that are sent.
+pub const IP_CONTROL: Group = Group {
+    title: "sendmsg: control messages of IPPROTO_IP",
+    refused: "EINVAL",
+    choices: choices! {
+        1 IP_TOS Whole;
+        2 IP_TTL Whole;
+        7 IP_RETOPTS Partial("without an option: others are EINVAL");
+        8 IP_PKTINFO Whole;
+        52 IP_PROTOCOL Whole;
     },
 };

@@ -34,7 +34,7 @@ const PAGES: usize = 64;
 /// The most bytes that can be asked to wait in a channel.
 const MAX_LIMIT: usize = PAGES * PAGE_SIZE;
 /// The overhead of a record against a channel's limit, as that of a small one on Linux.
-const OVERHEAD: usize = 767;
+pub const OVERHEAD: usize = 767;
 /// The most marks in a channel.
 const MAX_RECORDS: usize = 4096;
 

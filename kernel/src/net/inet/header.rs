@@ -7,6 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::net::address::{Address, Name};
 use crate::net::control_message::Control;
 use crate::net::interface::INDEX;
+use crate::net::socket::Socket;
 use crate::net::timestamping;
 use crate::task::can;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,10 +21,12 @@ use zerocopy::{FromBytes, IntoBytes};
 /// (`include/uapi/linux/{in,in6,udp}.h`).
 const IP_TOS: u32 = 1;
 const IP_TTL: u32 = 2;
+const IP_RETOPTS: u32 = 7;
 const IP_PKTINFO: u32 = 8;
 const IP_RECVTTL: u32 = 12;
 const IP_RECVTOS: u32 = 13;
 const IP_ORIGDSTADDR: u32 = 20;
+const IP_PROTOCOL: u32 = 52;
 const IPV6_2292PKTINFO: u32 = 2;
 const IPV6_2292HOPLIMIT: u32 = 8;
 const IPV6_UNICAST_HOPS: u32 = 16;
@@ -36,6 +39,14 @@ const IPV6_TCLASS: u32 = 67;
 const IPV6_ORIGDSTADDR: u32 = 74;
 const UDP_SEGMENT: u32 = 103;
 const UDP_GRO: u32 = 104;
+
+const _: () = assert!(abi::options::IP_CONTROL.is_handled_by(&[
+    IP_TOS as u64,
+    IP_TTL as u64,
+    IP_RETOPTS as u64,
+    IP_PKTINFO as u64,
+    IP_PROTOCOL as u64,
+]));
 
 /// Hops that a packet is allowed where nothing else is said.
 const HOPS: i32 = 64;
@@ -58,6 +69,46 @@ pub struct Header {
     pub stamps: Option<u32>,
     /// It is no packet, but reports what became of one.
     pub report: Option<Report>,
+}
+
+/// The protocol that carries a datagram, whose fields alone its header has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// IPv4.
+    V4,
+    /// The same from a socket of IPv6.
+    Mapped,
+    /// IPv6.
+    V6,
+}
+
+impl Over {
+    /// For what `socket` sends to `to`, or to where it is connected.
+    pub fn of(socket: &dyn Socket, to: Option<&Address>) -> Self {
+        if socket.base().domain != AF_INET6 {
+            return Over::V4;
+        }
+        let to = match to {
+            Some(to) => to.inet(AF_INET6).ok(),
+            None => match socket.destination() {
+                Name::Inet(to) => Some(to),
+                _ => None,
+            },
+        };
+        match to {
+            Some(SocketAddr::V4(_)) => Over::Mapped,
+            _ => Over::V6,
+        }
+    }
+}
+
+/// Whether there is nothing among the options of a packet but what fills it up: IPOPT_NOOP, and
+/// all that follows IPOPT_END.
+fn is_without_option(options: &[u8]) -> bool {
+    const END: u8 = 0;
+    const NO_OPERATION: u8 = 1;
+    let mut used = options.iter().skip_while(|&&option| option == NO_OPERATION);
+    used.next().is_none_or(|&option| option == END)
 }
 
 fn number(data: &[u8], least: i32, most: i32) -> Result<i32> {
@@ -113,8 +164,18 @@ impl Header {
 
     /// Takes a field that a control message sets, and -1 leaves it to the options. EINVAL for what
     /// is no field, or no value.
-    pub fn set(&mut self, level: u32, kind: u32, data: &[u8]) -> Result<()> {
+    pub fn set(&mut self, level: u32, kind: u32, data: &[u8], over: Over) -> Result<()> {
         match (level, kind) {
+            (IPV6, IPV6_PKTINFO) if over == Over::Mapped => {
+                let (ip, _) = <[u8; 16]>::read_from_prefix(data).map_err(|_| Errno::EINVAL)?;
+                let ip = Ipv6Addr::from(ip).to_ipv4_mapped().ok_or(Errno::EINVAL)?;
+                self.set_source(ip.into())?;
+            }
+            (IP, _) if over == Over::V6 => {}
+            (IPV6, _) if over != Over::V6 => {}
+            // What it chooses, the route of packets with a header of their own, is but one.
+            (IP, IP_PROTOCOL) => _ = number(data, 1, 255)?,
+            (IP, IP_RETOPTS) if is_without_option(data) => {}
             (IP, IP_TTL) => self.hops = Some(number(data, 1, 255)?),
             (IPV6, IPV6_HOPLIMIT) => self.hops = field(number(data, -1, 255)?),
             (IP, IP_TOS) => {
@@ -157,10 +218,12 @@ impl Header {
             return Ok(());
         }
         self.from = Some(ip);
-        if is_local(ip) {
-            Ok(())
-        } else {
-            Err(Errno::EINVAL)
+        match ip {
+            ip if is_local(ip) => Ok(()),
+            IpAddr::V4(ip) if !ip.is_multicast() && !ip.is_broadcast() && ip.octets()[0] != 0 => {
+                Err(Errno::ENETUNREACH)
+            }
+            _ => Err(Errno::EINVAL),
         }
     }
 

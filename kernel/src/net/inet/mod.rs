@@ -18,7 +18,7 @@ pub mod raw;
 pub mod tcp;
 mod udp;
 
-pub use header::Header;
+pub use header::{Header, Over};
 
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, STREAM};

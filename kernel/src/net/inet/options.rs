@@ -238,6 +238,7 @@ const FIRST_SEGMENT: i32 = 536;
 const TIMES: i32 = 12;
 const MTU_V4: u32 = 65535;
 const MTU_V6: u32 = 65536;
+const IP_TOS: u32 = 1;
 /// Options that change how a socket is bound.
 const IP_FREEBIND: u32 = 15;
 const IP_TRANSPARENT: u32 = 19;
@@ -281,6 +282,12 @@ pub fn segment(ends: [&Options; 2], v6: bool) -> i32 {
     let asked = ends.map(|options| options.value(TCP, MAXSEG));
     let asked = asked.into_iter().filter(|&asked| asked != 0);
     asked.fold(whole - heads, i32::min) - TIMES
+}
+
+/// The priority of what is sent with a type of service (Linux's `ip_tos2prio`): best effort, bulk,
+/// interactive, and interactive bulk.
+fn priority(service: u8) -> u32 {
+    [0, 2, 6, 4][usize::from(service >> 3 & 3)]
 }
 
 /// What TCP can be asked to judge the network by: nothing is lost here, so all are one. The first
@@ -391,7 +398,10 @@ impl Options {
         };
         let (_, _, default, rule) = KEPT[at];
         let value = rule.apply(level, given, default, base.kind == STREAM)?;
-        self.kept[at].store(value, Release);
+        let old = self.kept[at].swap(value, AcqRel);
+        if (level, name) == (IP, IP_TOS) && value != old {
+            base.options.set_priority(priority(value as u8));
+        }
         Ok(())
     }
 

@@ -411,7 +411,6 @@ impl Socket for Udp {
             (_, Some(address)) => address.inet(self.base.domain)?,
             _ => connected.ok_or(Errno::EDESTADDRREQ)?,
         };
-        self.mail.check_send()?;
         let (to, mut from) = self.route(to)?;
         let mut ancillary = message.ancillary;
         ancillary.header.complete(&self.options, to);
@@ -424,6 +423,8 @@ impl Socket for Udp {
             len + begun.as_ref().map_or(0, |begun| begun.bytes.len()),
             to,
         )?;
+        // As on Linux an error that waits stays where there is nothing to send.
+        self.mail.check_send()?;
         self.check_segments(&ancillary.header, len)?;
         if let Some(ip) = ancillary.header.from {
             from.set_ip(ip);

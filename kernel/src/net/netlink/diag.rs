@@ -282,7 +282,7 @@ fn put_unix(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
 fn put_netlink(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     let base = socket.base();
     let port = match socket.name() {
-        Name::Netlink(port) => port,
+        Name::Netlink(port, _) => port,
         _ => 0,
     };
     let mut message = [0; 28];

@@ -2,15 +2,19 @@
 //! sockets there are (NETLINK_SOCK_DIAG), and where they wait for devices to come and go
 //! (NETLINK_KOBJECT_UEVENT), of which none does.
 
+mod attributes;
 mod diag;
+mod link;
+mod options;
 mod port;
 mod reply;
 mod route;
 
 use diag::Dump;
+use options::Options;
+pub use options::{LIST_MEMBERSHIPS, SOL_NETLINK};
 use port::Claim;
-
-use reply::{ACKNOWLEDGE, DUMP, HEADER, Header, Reply};
+use reply::{ACKNOWLEDGE, Acknowledgement, DUMP, HEADER, Header, LEAST, REQUEST, Reply};
 
 use crate::errno::{Errno, Result};
 use crate::fs::File;
@@ -19,8 +23,8 @@ use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::net::address::{Address, Name};
 use crate::net::channel::{Channel, Kind};
-use crate::net::control_message::Ancillary;
-use crate::net::options::number;
+use crate::net::control_message::{Ancillary, Control, Credentials};
+use crate::net::inet;
 use crate::net::socket::{Base, Outgoing, Received, Socket, SocketFile};
 use crate::net::stream::{self, ReadMode};
 use crate::net::wait::Wait;
@@ -29,24 +33,20 @@ use crate::sync::{Once, SleepMutex};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use linux_raw_sys::net::{AF_NETLINK, MSG_OOB};
-use zerocopy::FromBytes;
+use linux_raw_sys::net::{AF_NETLINK, MSG_OOB, SCM_CREDENTIALS, SO_PASSCRED, SOL_SOCKET};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The protocols.
 const ROUTE: u32 = 0;
 const DIAG: u32 = 4;
 const UEVENT: u32 = 15;
-/// The level of netlink's options, and those there are: NETLINK_ADD_MEMBERSHIP,
-/// NETLINK_DROP_MEMBERSHIP, NETLINK_PKTINFO, NETLINK_BROADCAST_ERROR, NETLINK_NO_ENOBUFS,
-/// NETLINK_CAP_ACK, NETLINK_EXT_ACK and NETLINK_GET_STRICT_CHK.
-const SOL_NETLINK: u32 = 270;
-const OPTIONS: [u32; 8] = [1, 2, 3, 4, 5, 10, 11, 12];
 /// The most bytes of requests in one message.
 const MAX_REQUEST: usize = 4096;
 
 /// A socket.
 struct Netlink {
     base: Base,
+    options: Options,
     inbox: Arc<Channel>,
     /// Its port, once it has one.
     port: Once<Claim>,
@@ -68,6 +68,7 @@ pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
     let inbox = Channel::new(&base.reader, Kind::Records, limit, &base.readable, &room)?;
     Ok(try_arc(Netlink {
         base,
+        options: Options::default(),
         inbox,
         port: Once::new(),
         dump: SleepMutex::new(None),
@@ -104,9 +105,27 @@ impl Netlink {
         Ok(self.port.try_call_once(claim)?.port)
     }
 
+    /// Takes this port, or any for 0.
+    fn take_port(&self, port: u32) -> Result<()> {
+        if let Some(claim) = self.port.get() {
+            return match claim.port == port {
+                true => Ok(()),
+                false => Err(Errno::EINVAL),
+            };
+        }
+        if port == 0 {
+            return self.port().map(|_| ());
+        }
+        let claim = || Claim::new(self.base.protocol, port);
+        match self.port.try_call_once(claim)?.port == port {
+            true => Ok(()),
+            false => Err(Errno::EBUSY),
+        }
+    }
+
     fn post(&self, bytes: &[u8]) -> Result<()> {
         let mut data = Source::kernel(bytes);
-        let (name, all) = (Name::Netlink(0), usize::MAX);
+        let (name, all) = (Name::Netlink(0, 0), usize::MAX);
         self.inbox
             .write_record(&mut data, Ancillary::default(), name, all, &Wait::NEVER)
             .map(|_| ())
@@ -115,26 +134,28 @@ impl Netlink {
 
     fn handle(&self, request: Header, body: &[u8]) -> Result<()> {
         let mut reply = Reply::new(request, self.port()?)?;
-        let done = match self.base.protocol {
-            DIAG => self.begin_dump(request, body),
+        // What asks for nothing is acknowledged alone.
+        let asks = request.flags & REQUEST != 0 && request.kind >= LEAST;
+        let dumped = match self.base.protocol {
+            _ if !asks => Ok(false),
+            DIAG => match self.begin_dump(request, body) {
+                Ok(()) => return self.continue_dump(),
+                Err(error) => Err(error),
+            },
             _ => route::handle(&mut reply, request, body),
         };
-        if done.is_ok() && self.base.protocol == DIAG {
-            return self.continue_dump();
-        }
-        if let Err(error) = done {
-            reply.bytes.clear();
-            reply.result(error.0);
-            return self.post(&reply.bytes);
-        }
-        if !reply.bytes.is_empty() {
+        if dumped.is_ok() && !reply.bytes.is_empty() {
             self.post(&reply.bytes)?;
         }
         reply.bytes.clear();
-        match request.flags {
-            flags if flags & DUMP != 0 => reply.done(),
-            flags if flags & ACKNOWLEDGE != 0 => reply.result(0),
-            _ => return Ok(()),
+        match dumped {
+            Ok(true) => reply.done(),
+            Ok(false) if request.flags & ACKNOWLEDGE == 0 => return Ok(()),
+            Ok(false) => reply.acknowledge(Acknowledgement::Done),
+            Err(error) if self.options.is_on(options::CAP_ACK) => {
+                reply.acknowledge(Acknowledgement::Short(error));
+            }
+            Err(error) => reply.acknowledge(Acknowledgement::Failed(error, body)),
         }
         self.post(&reply.bytes)
     }
@@ -182,21 +203,15 @@ impl Socket for Netlink {
         if address.family() != AF_NETLINK || address.len() < 12 {
             return Err(Errno::EINVAL);
         }
-        let (port, _) = u32::read_from_prefix(&address.rest()[2..]).map_err(|_| Errno::EINVAL)?;
-        if let Some(claim) = self.port.get() {
-            return match claim.port == port {
-                true => Ok(()),
-                false => Err(Errno::EINVAL),
-            };
+        let ([port, groups], _) =
+            <[u32; 2]>::read_from_prefix(&address.rest()[2..]).map_err(|_| Errno::EINVAL)?;
+        if self.port.get().is_some_and(|claim| claim.port != port) {
+            return Err(Errno::EINVAL);
         }
-        if port == 0 {
-            return self.port().map(|_| ());
-        }
-        let claim = || Claim::new(self.base.protocol, port);
-        match self.port.try_call_once(claim)?.port == port {
-            true => Ok(()),
-            false => Err(Errno::EBUSY),
-        }
+        self.options.check(self.base.protocol, groups)?;
+        self.take_port(port)?;
+        self.options.listen(groups);
+        Ok(())
     }
 
     fn connect(self: Arc<Self>, _address: &Address, _wait: &Wait) -> Result<()> {
@@ -204,11 +219,12 @@ impl Socket for Netlink {
     }
 
     fn name(&self) -> Name {
-        Name::Netlink(self.port.get().map_or(0, |claim| claim.port))
+        let port = self.port.get().map_or(0, |claim| claim.port);
+        Name::Netlink(port, self.options.groups())
     }
 
     fn peer(&self) -> Result<Name> {
-        Ok(Name::Netlink(0))
+        Ok(Name::Netlink(0, 0))
     }
 
     fn send(self: Arc<Self>, message: Outgoing, _wait: &Wait) -> Result<usize> {
@@ -276,13 +292,29 @@ impl Socket for Netlink {
         self.inbox.filter_changed();
     }
 
-    /// Membership of groups, to which nothing is ever sent, and how replies are written
-    /// (SOL_NETLINK).
-    fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
-        if level != SOL_NETLINK || !OPTIONS.contains(&name) {
-            return Err(Errno::ENOPROTOOPT);
+    fn put_header(&self, _header: &inet::Header, control: &mut Control) -> Result<()> {
+        if self.options.is_on(options::PKTINFO) {
+            // It was sent to no group.
+            control.put(SOL_NETLINK, options::PKTINFO, &[0; 4])?;
         }
-        number(value).map(|_| ())
+        if self.base.options.is_on(SO_PASSCRED) {
+            control.put(SOL_SOCKET, SCM_CREDENTIALS, Credentials::KERNEL.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
+        match level {
+            SOL_NETLINK => self.options.set(self.base.protocol, name, value),
+            _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+
+    fn option(&self, level: u32, name: u32) -> Result<Vec<u8>> {
+        match level {
+            SOL_NETLINK => self.options.get(self.base.protocol, name),
+            _ => Err(Errno::ENOPROTOOPT),
+        }
     }
 }
 

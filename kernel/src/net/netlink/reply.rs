@@ -7,10 +7,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Kinds of messages: what came of a request, and the end of a dump.
 const ERROR: u16 = 2;
 pub const DONE: u16 = 3;
-/// Flags: the reply is in several parts; a reply is wanted; all of them are.
+/// The first kind that asks for something (NLMSG_MIN_TYPE).
+pub const LEAST: u16 = 0x10;
+/// Flags of a request; that a reply is in several parts; a reply is wanted; all of them are; of an
+/// acknowledgement, that it is without the body of what it answers.
+pub const REQUEST: u16 = 1;
 pub const MULTI: u16 = 2;
 pub const ACKNOWLEDGE: u16 = 4;
 pub const DUMP: u16 = 0x300;
+/// A request may replace what there is (NLM_F_REPLACE).
+pub const REPLACE: u16 = 0x100;
+const CAPPED: u16 = 0x100;
 
 /// `struct nlmsghdr`
 #[repr(C)]
@@ -36,6 +43,16 @@ const ROOM: usize = 2 * BATCH;
 
 /// Bytes of a header.
 pub const HEADER: usize = size_of::<Header>();
+
+/// The outcome of a request.
+pub enum Acknowledgement<'a> {
+    /// It was done.
+    Done,
+    /// It failed; the body of the request goes with the error.
+    Failed(Errno, &'a [u8]),
+    /// The same without its body (NETLINK_CAP_ACK).
+    Short(Errno),
+}
 
 /// Messages being written.
 pub struct Reply {
@@ -99,12 +116,20 @@ impl Reply {
         self.bytes[self.start..self.start + 4].copy_from_slice(&len.to_ne_bytes());
     }
 
-    /// What came of the request: 0, or an error.
-    pub fn result(&mut self, error: u16) {
+    /// Acknowledges the request.
+    pub fn acknowledge(&mut self, how: Acknowledgement) {
+        let (error, flags, body) = match how {
+            Acknowledgement::Done => (0, CAPPED, &[][..]),
+            Acknowledgement::Short(error) => (error.0, CAPPED, &[][..]),
+            Acknowledgement::Failed(error, body) => (error.0, 0, body),
+        };
         let mut fixed = [0; 4 + HEADER];
         fixed[..4].copy_from_slice(&(-i32::from(error)).to_ne_bytes());
         fixed[4..].copy_from_slice(self.request.as_bytes());
-        self.begin(ERROR, 0, &fixed);
+        self.begin(ERROR, flags, &fixed);
+        self.bytes.extend_from_slice(body);
+        let end = self.bytes.len().next_multiple_of(4);
+        self.bytes.resize(end, 0);
         self.end();
     }
 

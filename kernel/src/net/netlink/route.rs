@@ -1,5 +1,7 @@
 //! The interface, its addresses, and the routes to them (NETLINK_ROUTE).
 
+use super::attributes::find;
+use super::link::{self, Named};
 use super::reply::{DUMP, Header, MULTI, Reply};
 use crate::errno::{Errno, Result};
 use crate::net::inet::is_local;
@@ -13,6 +15,7 @@ use zerocopy::IntoBytes;
 
 /// Kinds of messages (`include/uapi/linux/rtnetlink.h`).
 const NEW_LINK: u16 = 16;
+const DELETE_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
 const SET_LINK: u16 = 19;
 const NEW_ADDRESS: u16 = 20;
@@ -21,6 +24,11 @@ const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
 const NEW_RULE: u16 = 32;
 const GET_RULE: u16 = 34;
+/// What changes something; the rest is EOPNOTSUPP.
+const _: () = {
+    let handled = [NEW_LINK as u64, SET_LINK as u64, NEW_ADDRESS as u64];
+    assert!(abi::options::ROUTE.is_handled_by(&handled));
+};
 /// The last kind that asks something of the routes; every fourth from 18 on only reads.
 const LAST: u16 = 0x7f;
 /// IFF_LOWER_UP
@@ -46,16 +54,21 @@ const FOUND_LOCAL: u32 = 0x8000_0000;
 const ROUTE: usize = 12;
 const DESTINATION: u16 = 1;
 
-/// Answers a request. EPERM without the right to change anything, EOPNOTSUPP for what cannot be
-/// changed.
-pub fn handle(reply: &mut Reply, request: Header, body: &[u8]) -> Result<()> {
-    let dump = request.flags & DUMP != 0;
+/// Answers a request; true if that was a dump, whose end is to follow. EPERM without the right to
+/// change anything, EOPNOTSUPP for what cannot be changed.
+pub fn handle(reply: &mut Reply, request: Header, body: &[u8]) -> Result<bool> {
+    // The flags mean something else where something is to be made.
+    let dump = request.kind % 4 == 2 && request.flags & DUMP != 0;
     let family = body.first().map_or(AF_UNSPEC, |&family| family.into());
     if request.kind % 4 != 2 {
         require(CAP_NET_ADMIN)?;
     }
     match request.kind {
-        GET_LINK => reply.link(if dump { MULTI } else { 0 }),
+        GET_LINK if dump => reply.link(MULTI),
+        GET_LINK => {
+            Named::read(body)?.check()?;
+            reply.link(0);
+        }
         GET_ADDRESS if dump => {
             if matches!(family, AF_UNSPEC | AF_INET) {
                 reply.address(AF_INET, 8, &Ipv4Addr::LOCALHOST.octets());
@@ -68,13 +81,17 @@ pub fn handle(reply: &mut Reply, request: Header, body: &[u8]) -> Result<()> {
         GET_ROUTE => reply.route_to(body)?,
         GET_RULE if dump => reply.rules(family),
         // There are no neighbours or the like.
-        NEW_LINK..=LAST if request.kind % 4 == 2 && dump => {}
-        // The interface is as it shall be already.
-        NEW_LINK | SET_LINK => {}
-        NEW_ADDRESS => return Err(Errno::EEXIST),
+        NEW_LINK..=LAST if dump => {}
+        NEW_LINK => Named::read(body)?.make(request)?,
+        SET_LINK => Named::read(body)?.set()?,
+        DELETE_LINK => {
+            Named::read(body)?.check()?;
+            return Err(Errno::EOPNOTSUPP);
+        }
+        NEW_ADDRESS => link::add_address(request, body)?,
         _ => return Err(Errno::EOPNOTSUPP),
     }
-    Ok(())
+    Ok(dump)
 }
 
 impl Reply {
@@ -213,16 +230,8 @@ impl Reply {
 
 /// The address that a request for a route names.
 fn destination(body: &[u8]) -> Option<IpAddr> {
-    let mut rest = body.get(ROUTE..)?;
-    while let Some((head, _)) = rest.split_first_chunk::<4>() {
-        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
-        let data = rest.get(4..len)?;
-        if u16::from_ne_bytes([head[2], head[3]]) == DESTINATION {
-            let v4 = || <[u8; 4]>::try_from(data).map(IpAddr::from);
-            let v6 = || <[u8; 16]>::try_from(data).map(IpAddr::from);
-            return v4().or_else(|_| v6()).ok();
-        }
-        rest = &rest[len.next_multiple_of(4).min(rest.len())..];
-    }
-    None
+    let data = find(body.get(ROUTE..)?, DESTINATION)?;
+    let v4 = || <[u8; 4]>::try_from(data).map(IpAddr::from);
+    let v6 = || <[u8; 16]>::try_from(data).map(IpAddr::from);
+    v4().or_else(|_| v6()).ok()
 }

@@ -2,6 +2,7 @@
 
 use super::bound::{Bound, find};
 use super::inflight;
+use super::sent::Sent;
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
 use crate::fs::new_anonymous_number;
@@ -52,6 +53,7 @@ pub struct Datagram {
     base: Base,
     bound: Bound,
     inbox: Arc<Inbox>,
+    sent: Arc<Sent>,
     peer: Mutex<Option<Arc<Inbox>>>,
     /// It sends no more.
     finished: AtomicBool,
@@ -77,6 +79,7 @@ impl Datagram {
             error: AtomicU32::new(0),
         })?;
         try_arc(Datagram {
+            sent: try_arc(Sent::new(&base.writable))?,
             base,
             bound,
             inbox,
@@ -141,6 +144,21 @@ impl Datagram {
         }
     }
 
+    /// Waits until the buffer has room for one more message.
+    fn wait_for_room(&self, wait: &Wait) -> Result<()> {
+        let finished = || self.finished.load(Acquire);
+        let has_room = || self.sent.bytes() < self.base.options.send_buffer();
+        if !has_room() {
+            self.base.writable.lack();
+            wait.until(&self.base.writable, || has_room() || finished())?;
+        }
+        if finished() {
+            Err(Errno::EPIPE)
+        } else {
+            Ok(())
+        }
+    }
+
     fn may_send(&self, to: &Inbox) -> Result<()> {
         let only = to.only.load(Acquire);
         if only == 0 || only == self.inbox.identity {
@@ -194,11 +212,10 @@ impl Socket for Datagram {
             Some(address) => self.find(address)?,
             None => connected.clone().ok_or(Errno::ENOTCONN)?,
         };
-        if self.finished.load(Acquire) {
-            return Err(Errno::EPIPE);
-        }
+        self.wait_for_room(wait)?;
         self.may_send(&to)?;
         let mut ancillary = message.ancillary;
+        ancillary.charge = Some(self.sent.charge(message.data.left()));
         if to.channel.wants_credentials() || self.base.options.wants_credentials() {
             ancillary
                 .credentials
@@ -304,7 +321,8 @@ impl Socket for Datagram {
             let few = peer.channel.records() < self.most_at(&peer);
             peer.channel.is_ended() || few && peer.channel.is_writable()
         });
-        events.set(Events::ROOM, room);
+        let little = self.sent.bytes() * 4 <= self.base.options.send_buffer();
+        events.set(Events::ROOM, room && little);
         events
     }
 
@@ -313,7 +331,7 @@ impl Socket for Datagram {
     }
 
     fn waiting(&self) -> Result<(usize, usize)> {
-        Ok((self.inbox.channel.first_len()?, 0))
+        Ok((self.inbox.channel.first_len()?, self.sent.bytes()))
     }
 
     fn take_error(&self) -> Option<Errno> {
@@ -328,6 +346,7 @@ impl Socket for Datagram {
         let (options, channel) = (&self.base.options, &self.inbox.channel);
         channel.set_wants_credentials(options.wants_credentials());
         channel.filter_changed();
+        self.base.writable.notify();
         // SO_TIMESTAMPING alone stamps nothing here, as on Linux.
         channel.set_wants_times(options.stamping.asks_arrival());
     }

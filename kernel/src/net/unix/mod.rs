@@ -4,6 +4,7 @@ mod bound;
 mod connected;
 pub mod datagram;
 pub mod inflight;
+mod sent;
 
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, SEQPACKET, STREAM};
@@ -11,6 +12,7 @@ use crate::errno::{Errno, Result};
 use alloc::sync::Arc;
 use connected::Connected;
 use datagram::Datagram;
+pub use sent::Charge;
 
 /// A new socket. As on Linux a raw one is one of datagrams.
 pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {

@@ -9,9 +9,9 @@ use std::ptr;
 
 use libc::{
     AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, POLLIN, POLLOUT,
-    POLLRDHUP, SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEERCRED, SO_RCVTIMEO, SO_TYPE,
-    SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_SEQPACKET, SOCK_STREAM, SOL_SOCKET, c_int,
-    sockaddr_un, socklen_t,
+    POLLRDHUP, SHUT_WR, SO_ACCEPTCONN, SO_ERROR, SO_PASSCRED, SO_PEERCRED, SO_RCVTIMEO, SO_SNDBUF,
+    SO_TYPE, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_SEQPACKET, SOCK_STREAM, SOL_SOCKET,
+    c_int, sockaddr_un, socklen_t,
 };
 
 use crate::pipes::ready;
@@ -31,6 +31,7 @@ pub fn run() {
         names();
         connections();
         datagrams();
+        room();
         disconnected();
         records();
         passed::rights();
@@ -422,6 +423,69 @@ unsafe fn disconnected() {
         receive("no error", a, 10, MSG_DONTWAIT);
         tell("refused", send(a, b"more", 0));
         tell("not connected", send(a, b"more", 0));
+    }
+}
+
+/// Many small datagrams fill the sender's buffer, whoever receives them.
+unsafe fn room() {
+    unsafe {
+        let [a, b] = pair(SOCK_DGRAM);
+        tell("buffer", set(a, SOL_SOCKET, SO_SNDBUF, 0));
+        let fill = |file: c_int| (0..1000).take_while(move |_| send(file, b"x", MSG_DONTWAIT) == 1);
+        let count = fill(a).count();
+        println!("few: {}", (2..20).contains(&count));
+        ready("full", a, POLLOUT);
+        let queued = || {
+            let mut number = 0;
+            libc::ioctl(a, libc::TIOCOUTQ as _, &mut number);
+            number
+        };
+        println!("with their heads: {}", queued() > 100 * count as c_int);
+        receive("one", b, 8, MSG_PEEK);
+        tell("a peek takes none", send(a, b"x", MSG_DONTWAIT));
+        receive("one", b, 8, 0);
+        println!("one more: {}", fill(a).count());
+        for _ in 0..count {
+            receive("one", b, 8, 0);
+        }
+        println!("left: {}", queued());
+        ready("empty", a, POLLOUT);
+        tell("one", send(a, b"x", MSG_DONTWAIT));
+        libc::close(b);
+        println!("of nobody: {}", queued());
+        libc::close(a);
+
+        let to = libc::socket(AF_UNIX, SOCK_DGRAM, 0);
+        bind(to, b"\0stile-room");
+        let from = [(); 2].map(|()| libc::socket(AF_UNIX, SOCK_DGRAM, 0));
+        for file in from {
+            tell("connect", connect(file, b"\0stile-room"));
+        }
+        println!(
+            "for all: {} {}",
+            fill(from[0]).count(),
+            fill(from[1]).count()
+        );
+        for file in [to, from[0], from[1]] {
+            libc::close(file);
+        }
+        let [a, b] = pair(SOCK_DGRAM);
+        set(a, SOL_SOCKET, SO_SNDBUF, 0);
+        fill(a).count();
+        std::thread::scope(|scope| {
+            let sent = scope.spawn(move || send(a, b"later", 0));
+            libc::usleep(200_000);
+            println!("waits: {}", !sent.is_finished());
+            for _ in 0..count {
+                receive("one", b, 8, 0);
+            }
+            tell("sent", sent.join().unwrap_or(-1));
+        });
+        fill(a).count();
+        tell("shut", libc::shutdown(a, SHUT_WR));
+        tell("none more", send(a, b"x", MSG_DONTWAIT | MSG_NOSIGNAL));
+        libc::close(a);
+        libc::close(b);
     }
 }
 

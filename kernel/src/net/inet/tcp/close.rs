@@ -7,6 +7,8 @@ use crate::net::channel::Channel;
 use crate::net::inet::connections;
 use crate::net::inet::ports::Kept;
 use crate::net::mib::{self, Event};
+use crate::net::wait::Wait;
+use crate::task::current;
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::*;
 
@@ -82,6 +84,25 @@ impl Tcp {
             Some(kept) => kept.waiting().ok(),
             None => self.place.keep(ip),
         }
+    }
+
+    /// The last close of its file waits until the other end has room for what was sent, for no
+    /// longer than SO_LINGER says. A signal ends that.
+    pub(super) fn linger(&self) {
+        let (Some(time), Some(link)) = (self.base.options.linger(), self.link()) else {
+            return;
+        };
+        // A thread that ends waits for nothing, nor does one of the kernel: they have no files.
+        let may_wait = current().try_files().is_some();
+        // Unread bytes are answered with a reset.
+        if !may_wait || !link.incoming.is_empty() {
+            return;
+        }
+        let sent = || {
+            let gone = link.outgoing.is_dead() || link.incoming.is_reset();
+            gone || link.outgoing.has_room()
+        };
+        _ = Wait::new(false, time).until(link.outgoing.writable(), sent);
     }
 
     pub(super) fn stop_listening(&self) {

@@ -1,9 +1,11 @@
 //! connect(2): a socket and a new one in the listener's backlog become the ends of a connection.
 
 use super::link::{Deferred, Later, Link};
+use super::pending::{DISSOLVED, Pending};
 use super::{CORK, DEFER_ACCEPT, HALF_WINDOW, NOTSENT_LOWAT, TCP, Tcp, USER_TIMEOUT};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
+use crate::net::backlog::Backlog;
 use crate::net::channel::{Channel, Kind};
 use crate::net::inet::connections::{End, Port, Tuple};
 use crate::net::inet::ports::{self, Holder};
@@ -13,14 +15,14 @@ use crate::net::socket::Socket;
 use crate::net::wait::Wait;
 use crate::task::clock;
 use alloc::sync::Arc;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering::*;
 use linux_raw_sys::net::*;
 
 impl Tcp {
     /// connect(2) to `given`.
     pub(super) fn connect_to(self: &Arc<Self>, given: SocketAddr, wait: &Wait) -> Result<()> {
-        let Some(_connecting) = self.begin_or_wait(wait)? else {
+        let Some(connecting) = self.begin_or_wait(wait)? else {
             return Ok(());
         };
         if !self.check_idle()? {
@@ -33,18 +35,28 @@ impl Tcp {
         let weak = Arc::downgrade(self);
         let how = self.options.binding();
         let ends = [from, to.ip()];
-        let end = self
-            .place
-            .begin_connection(ends, to.port(), &self.base, how, weak)?;
-        let local = end.tuple().local;
-        let joined = self.join(end, wait);
-        count_connect(&joined);
+        let end = try_arc(
+            self.place
+                .begin_connection(ends, to.port(), &self.base, how, weak)?,
+        )?;
+        mib::add(Event::Active, false, 1);
+        let local = end.tuple().local.ip();
+        let joined = match self.join(&end, !wait.nonblocking) {
+            Ok(Some(full)) => match Pending::begin(self, end, full) {
+                Ok(()) => {
+                    connecting.goes_on();
+                    return self.wait_connected(Errno::EINPROGRESS, wait);
+                }
+                Err(error) => Err(error),
+            },
+            Ok(None) => Ok(()),
+            Err(error) => {
+                drop(end);
+                Err(error)
+            }
+        };
+        self.joined(local, joined);
         match joined {
-            Ok(()) => self.place.bind_any_to(local.ip()),
-            Err(_) => self.place.disconnect(true),
-        }
-        match joined {
-            Err(Errno::EAGAIN) => Err(Errno::ETIMEDOUT),
             Err(Errno::ECONNREFUSED) if wait.nonblocking => {
                 let error = Errno::ECONNREFUSED.0.into();
                 self.error.store(error, Release);
@@ -99,53 +111,66 @@ impl Tcp {
         Ok(ends)
     }
 
-    /// Connects to what listens at the other side of `end`.
-    fn join(&self, end: End, wait: &Wait) -> Result<()> {
+    /// Connects to what listens at the other side of `end`; `reported`: the caller tells the
+    /// program. The listener's queue, if there is no room in it.
+    pub(super) fn join(&self, end: &Arc<End>, reported: bool) -> Result<Option<Arc<Backlog<Tcp>>>> {
         let Tuple { local, peer: to } = end.tuple();
-        let end = try_arc(end)?;
         let server = listener(to, local)?;
-        let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?.clone();
-        // While it waits for room, it holds no reference to the listener.
-        let listener = Arc::downgrade(&server);
-        drop(server);
-        loop {
-            if !wait.nonblocking {
-                backlog.wait_for_room(wait)?;
+        let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?;
+        let full = || {
+            mib::add(Event::Refused, false, 1);
+            Ok(Some(backlog.clone()))
+        };
+        if !backlog.may_push() {
+            return full();
+        }
+        let accepted = child(&server, to)?;
+        let others = try_arc(End::enter(
+            end.tuple().reversed(),
+            Port::Listener,
+            server.base.domain,
+        )?)?;
+        let [own, other] = self.connection(&accepted, [end, &others])?;
+        own.reported.store(reported, Release);
+        let seconds = server.options.value(TCP, DEFER_ACCEPT);
+        let defers = seconds > 0;
+        if defers {
+            let until = clock::deadline_in(seconds as u64 * clock::SECOND);
+            *own.deferred.lock() = Some(Deferred {
+                server: Arc::downgrade(&server),
+                accepted: accepted.clone(),
+                _until: Later::call(until, &own, |link| _ = link.arrive())?,
+            });
+        }
+        // A program notified of the connection finds this end connected.
+        let join = || {
+            *accepted.link.lock() = Some(other);
+            *self.link.lock() = Some(own);
+        };
+        if defers {
+            join();
+        } else {
+            match backlog.push(accepted.clone(), false, join) {
+                Err(Errno::EAGAIN) => return full(),
+                done => done?,
             }
-            let server = listener.upgrade().ok_or(Errno::ECONNREFUSED)?;
-            let accepted = child(&server, to)?;
-            let others = try_arc(End::enter(
-                end.tuple().reversed(),
-                Port::Listener,
-                server.base.domain,
-            )?)?;
-            let [own, other] = self.connection(&accepted, [&end, &others])?;
-            own.reported.store(!wait.nonblocking, Release);
-            let seconds = server.options.value(TCP, DEFER_ACCEPT);
-            let defers = seconds > 0;
-            if defers {
-                let until = clock::deadline_in(seconds as u64 * clock::SECOND);
-                *own.deferred.lock() = Some(Deferred {
-                    server: Arc::downgrade(&server),
-                    accepted: accepted.clone(),
-                    _until: Later::call(until, &own, |link| _ = link.arrive())?,
-                });
+        }
+        accepted.option_changed(USER_TIMEOUT)?;
+        self.option_changed(USER_TIMEOUT)?;
+        Ok(None)
+    }
+
+    /// Records the outcome of a connection from `local`.
+    pub(super) fn joined(&self, local: IpAddr, joined: Result<()>) {
+        match joined {
+            Ok(()) => {
+                mib::add(Event::Passive, false, 1);
+                self.place.bind_any_to(local);
             }
-            // A program notified of the connection finds this end connected.
-            let join = || {
-                *accepted.link.lock() = Some(other);
-                *self.link.lock() = Some(own);
-            };
-            if defers {
-                join();
-            } else {
-                match backlog.push(accepted.clone(), wait.nonblocking, join) {
-                    Err(Errno::EAGAIN) if !wait.nonblocking => continue,
-                    done => done?,
-                }
+            Err(_) => {
+                mib::add(Event::Failed, false, 1);
+                self.place.disconnect(true);
             }
-            accepted.option_changed(USER_TIMEOUT)?;
-            return self.option_changed(USER_TIMEOUT);
         }
     }
 
@@ -159,19 +184,44 @@ impl Tcp {
     /// The same, or waits for the one that does.
     ///
     /// # Errors
-    /// EALREADY: it may not wait for so long. ECONNABORTED: nothing came of it.
+    /// EALREADY: it may not wait for so long. Those of [`Self::wait_connected`].
     fn begin_or_wait(&self, wait: &Wait) -> Result<Option<Connecting<'_>>> {
-        let begun = self.begin()?;
-        if begun.is_some() {
-            return Ok(begun);
+        match self.begin()? {
+            Some(begun) => Ok(Some(begun)),
+            None => self.wait_connected(Errno::EALREADY, wait).map(|()| None),
         }
+    }
+
+    /// Waits for the outcome of the connection that was begun.
+    ///
+    /// # Errors
+    /// `early`: it may not wait for so long. ECONNABORTED: nothing came of it, for a reason that
+    /// another call told.
+    fn wait_connected(&self, early: Errno, wait: &Wait) -> Result<()> {
         let done = || !self.connecting.load(Acquire);
         match wait.until(&self.base.writable, done) {
-            Err(Errno::EAGAIN) => Err(Errno::EALREADY),
-            Err(error) => Err(error),
-            Ok(()) if self.link().is_some() => Ok(None),
-            Ok(()) => Err(Errno::ECONNABORTED),
+            Err(Errno::EAGAIN) => return Err(early),
+            done => done?,
         }
+        match self.link() {
+            Some(link) => link.reported.store(true, Release),
+            None => return Err(self.take_error().unwrap_or(Errno::ECONNABORTED)),
+        }
+        Ok(())
+    }
+
+    /// The connection; one that is pending is waited for.
+    pub(super) fn wait_for_link(&self, wait: &Wait) -> Result<Option<Arc<Link>>> {
+        if let Some(link) = self.link() {
+            return Ok(Some(link));
+        }
+        if self.is_pending() {
+            wait.until(&self.base.writable, || !self.is_pending())?;
+            if let Some(error) = self.take_error() {
+                return Err(error);
+            }
+        }
+        Ok(self.link())
     }
 
     /// The result of connect for a socket that is not idle.
@@ -179,6 +229,7 @@ impl Tcp {
         if self.listener.get().is_some() {
             return Err(Errno::EISCONN);
         }
+        _ = self.error.compare_exchange(DISSOLVED, 0, AcqRel, Relaxed);
         if let Some(error) = self.take_error() {
             return Err(error);
         }
@@ -225,20 +276,21 @@ fn child(server: &Tcp, to: SocketAddr) -> Result<Arc<Tcp>> {
 /// A call that connects a socket, until this goes.
 pub(super) struct Connecting<'a>(&'a Tcp);
 
+impl<'a> Connecting<'a> {
+    /// The same for the connection that is pending at a socket.
+    pub(super) fn pending(socket: &'a Tcp) -> Self {
+        Connecting(socket)
+    }
+
+    /// The call is over, and what it began is not.
+    fn goes_on(self) {
+        core::mem::forget(self);
+    }
+}
+
 impl Drop for Connecting<'_> {
     fn drop(&mut self) {
         self.0.connecting.store(false, Release);
         self.0.base.writable.notify();
     }
-}
-
-/// Counts a connection that was tried.
-fn count_connect(joined: &Result<()>) {
-    let event = match joined {
-        Ok(()) => Event::Passive,
-        Err(Errno::EAGAIN) => Event::Refused,
-        Err(_) => Event::Failed,
-    };
-    mib::add(Event::Active, false, 1);
-    mib::add(event, false, 1);
 }

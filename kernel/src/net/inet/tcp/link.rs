@@ -52,18 +52,18 @@ pub(super) struct Deferred {
     pub(super) _until: Timer,
 }
 
-/// What happens to an end of a connection at a time.
-pub(super) struct Later {
-    pub(super) link: Weak<Link>,
-    pub(super) act: fn(&Arc<Link>),
-    pub(super) work: work_queue::Link,
+/// What happens to an end of a connection, or to what may become one, at a time.
+pub(super) struct Later<T> {
+    target: Weak<T>,
+    act: fn(&Arc<T>),
+    work: work_queue::Link,
 }
 
-impl Later {
-    /// Does `act` with the link at `deadline` (absolute, in ticks), unless the timer goes before.
-    pub(super) fn call(deadline: u64, link: &Arc<Link>, act: fn(&Arc<Link>)) -> Result<Timer> {
+impl<T: Send + Sync + 'static> Later<T> {
+    /// Does `act` with the target at `deadline` (absolute, in ticks), unless the timer goes before.
+    pub(super) fn call(deadline: u64, target: &Arc<T>, act: fn(&Arc<T>)) -> Result<Timer> {
         let later = try_arc(Later {
-            link: Arc::downgrade(link),
+            target: Arc::downgrade(target),
             act,
             work: work_queue::Link::default(),
         })?;
@@ -71,21 +71,21 @@ impl Later {
     }
 }
 
-impl Expire for Later {
+impl<T: Send + Sync + 'static> Expire for Later<T> {
     /// A socket may end thereby, which sleeps.
     fn expire(self: Arc<Self>) {
         work_queue::queue(self);
     }
 }
 
-impl Work for Later {
+impl<T: Send + Sync + 'static> Work for Later<T> {
     fn link(&self) -> &work_queue::Link {
         &self.work
     }
 
     fn run(self: Arc<Self>) {
-        if let Some(link) = self.link.upgrade() {
-            (self.act)(&link);
+        if let Some(target) = self.target.upgrade() {
+            (self.act)(&target);
         }
     }
 }

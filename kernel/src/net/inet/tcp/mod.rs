@@ -3,8 +3,10 @@
 mod close;
 mod connect;
 mod link;
+mod pending;
 
 use link::Link;
+use pending::Pending;
 
 use super::Header;
 use super::bind::Place;
@@ -36,6 +38,7 @@ use zerocopy::IntoBytes;
 
 /// States as /proc/net/tcp and TCP_INFO show them.
 const ESTABLISHED: u8 = 1;
+const SYN_SENT: u8 = 2;
 const FIN_WAIT: u8 = 5;
 const CLOSE_WAIT: u8 = 8;
 /// Those in which nothing is sent.
@@ -45,6 +48,8 @@ pub const LISTENS: u8 = 10;
 /// The level of TCP's options, and some of them.
 const TCP: u32 = IPPROTO_TCP as u32;
 const NODELAY: u32 = 1;
+/// TCP_SYNCNT
+const SYN_COUNT: u32 = 7;
 const CORK: u32 = 3;
 const WINDOW_CLAMP: u32 = 10;
 const USER_TIMEOUT: u32 = 18;
@@ -73,6 +78,8 @@ pub struct Tcp {
     becoming: SleepMutex<()>,
     /// A call connects it.
     connecting: AtomicBool,
+    /// A connection that was begun and waits for room in a listener's queue.
+    pending: Mutex<Option<Arc<Pending>>>,
     /// The port of a connection that was accepted.
     kept: Once<Kept>,
     /// The error of a failed connection; 0 for none.
@@ -94,6 +101,7 @@ impl Tcp {
             listener: Once::new(),
             becoming: SleepMutex::new(()),
             connecting: AtomicBool::new(false),
+            pending: Mutex::new(None),
             kept: Once::new(),
             error: AtomicU32::new(0),
             reports: Errors::new(),
@@ -115,6 +123,7 @@ impl Tcp {
             return LISTENS;
         }
         match self.link() {
+            None if self.is_pending() => SYN_SENT,
             None => CLOSED,
             Some(link) => match (link.reads_no_more(), link.writes_no_more()) {
                 (true, true) => CLOSED,
@@ -162,6 +171,7 @@ impl Socket for Tcp {
     fn connect(self: Arc<Self>, address: &Address, wait: &Wait) -> Result<()> {
         if address.is_unspecified() {
             self.stop_listening();
+            self.cancel_pending();
             // A call that connects it just now goes on, and the port is that call's.
             if let Some(_connecting) = self.begin()? {
                 self.drop_connection()?;
@@ -188,6 +198,12 @@ impl Socket for Tcp {
         Ok(Name::Inet(link.peer))
     }
 
+    fn destination(&self) -> Name {
+        let pending = || Some(self.pending.lock().as_ref()?.tuple.peer);
+        let peer = self.link().map(|link| link.peer).or_else(pending);
+        peer.map_or(Name::Unnamed, Name::Inet)
+    }
+
     fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize> {
         let mut link = self.link();
         if let Some(error) = self.take_error_of(link.as_deref()) {
@@ -198,6 +214,9 @@ impl Socket for Tcp {
         {
             self.clone().connect(to, wait)?;
             link = self.link();
+        }
+        if link.is_none() {
+            link = self.wait_for_link(wait)?;
         }
         let link = link.ok_or(Errno::EPIPE)?;
         let urgent = message.flags & MSG_OOB != 0;
@@ -251,7 +270,7 @@ impl Socket for Tcp {
         if let Some(error) = self.take_own_error() {
             return Err(error);
         }
-        let link = self.link().ok_or(Errno::ENOTCONN)?;
+        let link = self.wait_for_link(wait)?.ok_or(Errno::ENOTCONN)?;
         let deaf = || link.deaf.load(Acquire);
         let mode = ReadMode {
             credentials: false,
@@ -289,6 +308,9 @@ impl Socket for Tcp {
             }
             return Ok(());
         }
+        if self.cancel_pending() {
+            return Ok(());
+        }
         let link = self.link().ok_or(Errno::ENOTCONN)?;
         if link.reads_no_more() && link.writes_no_more() {
             return Err(Errno::ENOTCONN);
@@ -322,6 +344,9 @@ impl Socket for Tcp {
         }
         let failed = self.error.load(Acquire) != 0 || !self.reports.is_empty();
         let Some(link) = self.link() else {
+            if self.is_pending() {
+                return Events::empty();
+            }
             let ended = Events::IN | Events::READ_HANG_UP | Events::ERROR;
             let reported = if failed { ended } else { Events::empty() };
             return Events::OUT | Events::HANG_UP | reported;
@@ -393,6 +418,10 @@ impl Socket for Tcp {
             .is_some_and(|listener| listener.is_open())
     }
 
+    fn closing(&self) {
+        self.linger();
+    }
+
     fn take_error(&self) -> Option<Errno> {
         self.take_error_of(self.link().as_deref())
     }
@@ -451,7 +480,11 @@ impl Tcp {
     fn option_changed(&self, name: u32) -> Result<()> {
         let value = self.options.value(TCP, name);
         let Some(link) = self.link() else {
-            return Ok(());
+            let pending = self.pending.lock().clone();
+            return match name {
+                SYN_COUNT | USER_TIMEOUT => pending.map_or(Ok(()), |pending| pending.arm(self)),
+                _ => Ok(()),
+            };
         };
         match name {
             CORK => link.outgoing.set_corked(value != 0)?,

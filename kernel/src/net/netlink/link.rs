@@ -1,0 +1,142 @@
+//! Requests that name an interface, or one of its addresses, and would change them: `lo` stays as
+//! it is, so that they are done where they ask for what is so.
+
+use super::attributes::{Attributes, find};
+use super::reply::{Header, REPLACE};
+use crate::errno::{Errno, Result};
+use crate::net::interface::{self, INDEX, MTU, NAME, QUEUE};
+use core::net::{Ipv4Addr, Ipv6Addr};
+use linux_raw_sys::net::{AF_INET, AF_INET6};
+use zerocopy::{FromBytes, Immutable};
+
+/// NLM_F_EXCL and NLM_F_CREATE.
+const EXCLUSIVE: u16 = 0x200;
+const CREATE: u16 = 0x400;
+/// IFLA_MTU, IFLA_IFNAME, IFLA_TXQLEN, IFLA_GROUP, IFLA_EXT_MASK.
+const IFLA_MTU: u16 = 4;
+const IFLA_NAME: u16 = 3;
+const IFLA_QUEUE: u16 = 13;
+const IFLA_GROUP: u16 = 27;
+const IFLA_EXT_MASK: u16 = 29;
+/// IFA_ADDRESS and IFA_LOCAL.
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+
+/// `struct ifinfomsg`
+#[repr(C)]
+#[derive(FromBytes, Immutable)]
+struct Info {
+    family: u16,
+    hardware: u16,
+    index: i32,
+    flags: u32,
+    change: u32,
+}
+
+/// An interface, as a request names it.
+pub struct Named<'a> {
+    info: Info,
+    attributes: &'a [u8],
+}
+
+impl<'a> Named<'a> {
+    /// EINVAL for what is too short.
+    pub fn read(body: &'a [u8]) -> Result<Self> {
+        let (info, attributes) = Info::read_from_prefix(body).map_err(|_| Errno::EINVAL)?;
+        Ok(Named { info, attributes })
+    }
+
+    /// Whether it is `lo`; `None` if none is named.
+    fn is_lo(&self) -> Option<bool> {
+        if self.info.index > 0 {
+            return Some(self.info.index as u32 == INDEX);
+        }
+        let name = find(self.attributes, IFLA_NAME)?;
+        Some(is_name(name))
+    }
+
+    /// ENODEV for another interface, EINVAL for none.
+    pub fn check(&self) -> Result<()> {
+        match self.is_lo() {
+            Some(true) => Ok(()),
+            Some(false) => Err(Errno::ENODEV),
+            None => Err(Errno::EINVAL),
+        }
+    }
+
+    /// RTM_SETLINK: EOPNOTSUPP for what is not so.
+    pub fn set(&self) -> Result<()> {
+        self.check()?;
+        let Info { flags, change, .. } = self.info;
+        if flags | change != 0 {
+            let change = if change == 0 { u32::MAX } else { change };
+            interface::check_flags(flags & change | interface::FLAGS & !change)?;
+        }
+        let is_so = |(kind, data): (u16, &[u8])| match kind {
+            IFLA_NAME => is_name(data),
+            IFLA_MTU => data == MTU.to_ne_bytes(),
+            IFLA_QUEUE => data == QUEUE.to_ne_bytes(),
+            IFLA_EXT_MASK => true,
+            _ => false,
+        };
+        match Attributes(self.attributes).all(is_so) {
+            true => Ok(()),
+            false => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// RTM_NEWLINK: the same for `lo`. EEXIST, where another was to be made; EOPNOTSUPP for
+    /// another, ENODEV where none was to be made.
+    pub fn make(&self, request: Header) -> Result<()> {
+        if self.info.index < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let named = self.is_lo();
+        if named == Some(true) {
+            return match request.flags {
+                flags if flags & EXCLUSIVE != 0 => Err(Errno::EEXIST),
+                flags if flags & REPLACE != 0 => Err(Errno::EOPNOTSUPP),
+                _ => self.set(),
+            };
+        }
+        let of_group = named.is_none() && find(self.attributes, IFLA_GROUP).is_some();
+        match request.flags & CREATE {
+            0 if !of_group => Err(Errno::ENODEV),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+}
+
+/// Whether an attribute, with or without the zero behind it, is the name of `lo`.
+fn is_name(given: &[u8]) -> bool {
+    let name = NAME.split(|&byte| byte == 0).next();
+    given.split(|&byte| byte == 0).next() == name
+}
+
+/// RTM_NEWADDR: EEXIST for an address that there is, unless it may be replaced; ENODEV for another
+/// interface; EOPNOTSUPP for another address.
+pub fn add_address(request: Header, body: &[u8]) -> Result<()> {
+    // `struct ifaddrmsg`
+    let ([family, bits, _, _], rest) =
+        <[u8; 4]>::read_from_prefix(body).map_err(|_| Errno::EINVAL)?;
+    let (index, attributes) = u32::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
+    let local = find(attributes, IFA_LOCAL);
+    let (own, whole, given) = match u32::from(family) {
+        AF_INET => (&Ipv4Addr::LOCALHOST.octets()[..], [8, 32], local),
+        AF_INET6 => {
+            let given = local.or_else(|| find(attributes, IFA_ADDRESS));
+            (&Ipv6Addr::LOCALHOST.octets()[..], [128, 128], given)
+        }
+        _ => return Err(Errno::EOPNOTSUPP),
+    };
+    let given = given.filter(|given| given.len() == own.len() && bits <= whole[1]);
+    let given = given.ok_or(Errno::EINVAL)?;
+    if index != INDEX {
+        return Err(Errno::ENODEV);
+    }
+    match given == own && bits == whole[0] {
+        false => Err(Errno::EOPNOTSUPP),
+        true if request.flags & (EXCLUSIVE | REPLACE) == REPLACE => Ok(()),
+        true => Err(Errno::EEXIST),
+    }
+}

@@ -1,0 +1,415 @@
+//! Netlink: requests about the interface, how they are acknowledged, and options of its sockets;
+//! and the control operations that do the same.
+
+use std::{fs, mem, ptr};
+
+use libc::{
+    AF_INET, AF_NETLINK, IFF_LOOPBACK, IFF_RUNNING, IFF_UP, MSG_DONTWAIT, SO_PASSCRED, SOCK_DGRAM,
+    SOCK_RAW, SOL_SOCKET, c_int, c_ulong, sockaddr_nl, socklen_t,
+};
+
+use crate::unix::set;
+use crate::{in_child, tell, tell_end};
+
+const SOL_NETLINK: c_int = 270;
+const ADD: c_int = 1;
+const DROP: c_int = 2;
+const LIST: c_int = 9;
+const CAP_ACK: c_int = 10;
+/// Flags of requests.
+const REQUEST: u16 = 1;
+const ACK: u16 = 4;
+const ASK: u16 = REQUEST | ACK;
+const REPLACE: u16 = 0x100;
+const EXCL: u16 = 0x200;
+const CREATE: u16 = 0x400;
+/// Kinds of requests.
+const NEW_LINK: u16 = 16;
+const DEL_LINK: u16 = 17;
+const GET_LINK: u16 = 18;
+const SET_LINK: u16 = 19;
+const NEW_ADDR: u16 = 20;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        links();
+        addresses();
+        acknowledged();
+        switches();
+        groups();
+        beside();
+        operations();
+        tell_end("user", in_child(|| user()));
+    }
+}
+
+unsafe fn socket() -> c_int {
+    unsafe { libc::socket(AF_NETLINK, SOCK_RAW, 0) }
+}
+
+/// A request's body: `struct ifinfomsg`, and the name of an interface if that is not empty.
+fn link(index: c_int, flags: u32, change: u32, name: &str) -> Vec<u8> {
+    let mut body = vec![0; 4];
+    for word in [index as u32, flags, change] {
+        body.extend(word.to_ne_bytes());
+    }
+    if !name.is_empty() {
+        put(&mut body, 3, format!("{name}\0").as_bytes());
+    }
+    body
+}
+
+fn put(body: &mut Vec<u8>, kind: u16, data: &[u8]) {
+    body.extend((4 + data.len() as u16).to_ne_bytes());
+    body.extend(kind.to_ne_bytes());
+    body.extend(data);
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+/// Sends a request, and tells the kinds of what is answered, and the error or the index in it.
+unsafe fn ask(file: c_int, what: &str, kind: u16, flags: u16, body: &[u8]) {
+    let mut bytes = Vec::new();
+    bytes.extend((16 + body.len() as u32).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend([7, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend(body);
+    unsafe { libc::send(file, bytes.as_ptr().cast(), bytes.len(), 0) };
+    let mut line = format!("{what}:");
+    let mut reply = [0u8; 8192];
+    loop {
+        let room = reply.len();
+        let to = reply.as_mut_ptr().cast();
+        let got = unsafe { libc::recv(file, to, room, MSG_DONTWAIT) };
+        let Ok(got) = usize::try_from(got) else { break };
+        let mut rest = &reply[..got];
+        while rest.len() >= 20 {
+            let half = |at: usize| u16::from_ne_bytes([rest[at], rest[at + 1]]);
+            let word = |at: usize| i32::from_ne_bytes(rest[at..at + 4].try_into().unwrap());
+            let (len, kind) = (word(0) as usize, half(4));
+            match kind {
+                2 => line += &format!(" [error {} length {len} flags {:x}]", word(16), half(6)),
+                3 => line += " [done]",
+                kind => line += &format!(" [kind {kind} index {}]", word(20)),
+            }
+            rest = &rest[len.clamp(16, rest.len())..];
+        }
+    }
+    println!("{line}");
+}
+
+/// What names the interface, names another or none.
+unsafe fn links() {
+    unsafe {
+        let file = socket();
+        for (what, index, name) in [
+            ("index 1", 1, ""),
+            ("index 77", 77, ""),
+            ("name lo", 0, "lo"),
+            ("name eth0", 0, "eth0"),
+            ("index 1 and a name", 1, "eth0"),
+            ("nothing", 0, ""),
+            ("below 0", -1, ""),
+        ] {
+            println!("{what}");
+            ask(file, "  get", GET_LINK, ASK, &link(index, 0, 0, name));
+            if name != "eth0" || index != 1 {
+                ask(file, "  set", SET_LINK, ASK, &link(index, 0, 0, name));
+                ask(file, "  new", NEW_LINK, ASK, &link(index, 0, 0, name));
+            }
+            ask(file, "  delete", DEL_LINK, ASK, &link(index, 0, 0, name));
+        }
+        ask(file, "short", GET_LINK, ASK, &[0; 8]);
+        ask(file, "up", NEW_LINK, ASK, &link(1, 1, 1, ""));
+        ask(file, "up alone", NEW_LINK, REQUEST, &link(1, 1, 1, ""));
+        ask(file, "set up", SET_LINK, ASK, &link(0, 1, 1, "lo"));
+        let exclusive = ASK | CREATE | EXCL;
+        ask(
+            file,
+            "lo once more",
+            NEW_LINK,
+            exclusive,
+            &link(1, 1, 1, ""),
+        );
+        ask(
+            file,
+            "in its place",
+            NEW_LINK,
+            ASK | REPLACE,
+            &link(1, 1, 1, ""),
+        );
+        let mut body = link(0, 0, 0, "eth7");
+        ask(file, "no kind", NEW_LINK, ASK | CREATE, &body);
+        let mut kind = Vec::new();
+        put(&mut kind, 1, b"nokind");
+        put(&mut body, 18, &kind);
+        ask(file, "an odd kind", NEW_LINK, exclusive, &body);
+        ask(file, "an odd kind alone", NEW_LINK, exclusive & !ACK, &body);
+        ask(file, "dump", GET_LINK, ASK | 0x300, &link(0, 0, 0, ""));
+        ask(
+            file,
+            "half a dump",
+            GET_LINK,
+            REQUEST | 0x200,
+            &link(0, 0, 0, ""),
+        );
+        libc::close(file);
+    }
+}
+
+/// An address that there is, at the interface or another.
+unsafe fn addresses() {
+    unsafe {
+        let file = socket();
+        let address = |bits: u8, index: u32, kinds: &[u16]| {
+            let mut body = vec![AF_INET as u8, bits, 0, 0];
+            body.extend(index.to_ne_bytes());
+            for &kind in kinds {
+                put(&mut body, kind, &[127, 0, 0, 1]);
+            }
+            body
+        };
+        let flags = ASK | CREATE | EXCL;
+        for (what, body) in [
+            ("the same", address(8, 1, &[1, 2])),
+            ("elsewhere", address(8, 99, &[1, 2])),
+            ("not local", address(8, 1, &[1])),
+            ("too many bits", address(33, 1, &[1, 2])),
+            ("short", vec![AF_INET as u8, 8, 0, 0]),
+        ] {
+            ask(file, what, NEW_ADDR, flags, &body);
+        }
+        libc::close(file);
+    }
+}
+
+/// Which requests are answered, and how much of them comes back.
+unsafe fn acknowledged() {
+    unsafe {
+        let file = socket();
+        ask(file, "no request", GET_LINK, 0, &link(1, 0, 0, ""));
+        ask(file, "no request, asked", GET_LINK, ACK, &link(1, 0, 0, ""));
+        ask(file, "control", 5, ASK, &[0; 4]);
+        for on in [0, 1, 0] {
+            tell("short", set(file, SOL_NETLINK, CAP_ACK, on));
+            ask(file, "done", SET_LINK, ASK, &link(1, 0, 0, ""));
+            ask(file, "failed", GET_LINK, ASK, &link(9, 0, 0, "odd"));
+        }
+        libc::close(file);
+    }
+}
+
+/// The value of an option in hexadecimal digits, cut to `room`.
+unsafe fn value(file: c_int, name: c_int, room: socklen_t) -> String {
+    let (mut bytes, mut length) = ([0xeeu8; 16], room);
+    let to = bytes.as_mut_ptr().cast();
+    match unsafe { libc::getsockopt(file, SOL_NETLINK, name, to, &mut length) } {
+        0 => {
+            let shown: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{length} {}", &shown[..16])
+        }
+        _ => crate::error().to_string(),
+    }
+}
+
+/// Options that are on or off.
+unsafe fn switches() {
+    unsafe {
+        let file = socket();
+        for name in [0, 3, 4, 5, 10, 11, 13, 99] {
+            println!("option {name}: {}", value(file, name, 4));
+            for given in [1, 7, -1, 0] {
+                tell("  set", set(file, SOL_NETLINK, name, given));
+                println!("  {given}: {}", value(file, name, 4));
+            }
+            set(file, SOL_NETLINK, name, 1);
+            tell("  set short", set(file, SOL_NETLINK, name, 1u8));
+            println!("  {}", value(file, name, 4));
+            println!("  room of 3: {}", value(file, name, 3));
+            println!("  room of 8: {}", value(file, name, 8));
+        }
+        tell("another level", set(file, 271, 3, 1));
+        let (mut byte, mut length) = (0u8, 4);
+        let got = libc::getsockopt(file, 271, 3, (&raw mut byte).cast(), &mut length);
+        tell("another level", got);
+        libc::close(file);
+    }
+}
+
+fn address(port: u32, groups: u32) -> sockaddr_nl {
+    // SAFETY: zeroes are an address.
+    let mut address: sockaddr_nl = unsafe { mem::zeroed() };
+    address.nl_family = AF_NETLINK as _;
+    address.nl_pid = port;
+    address.nl_groups = groups;
+    address
+}
+
+unsafe fn bind(file: c_int, port: u32, groups: u32) -> c_int {
+    let address = address(port, groups);
+    let length = mem::size_of_val(&address) as socklen_t;
+    unsafe { libc::bind(file, (&raw const address).cast(), length) }
+}
+
+/// The groups that a socket listens to, as three places tell them.
+unsafe fn tell_groups(file: c_int, protocol: c_int) {
+    let mut name = address(0, 0);
+    let mut length = mem::size_of_val(&name) as socklen_t;
+    unsafe { libc::getsockname(file, (&raw mut name).cast(), &mut length) };
+    let text = fs::read_to_string("/proc/net/netlink").unwrap_or_default();
+    let listed = text.lines().find_map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let own = words.get(1..3)? == [protocol.to_string(), name.nl_pid.to_string()];
+        own.then(|| words[3].to_string())
+    });
+    println!("  groups {:x} {listed:?}", name.nl_groups);
+    println!("  list {}", unsafe { value(file, LIST, 16) });
+}
+
+/// Membership of groups.
+unsafe fn groups() {
+    unsafe {
+        for protocol in [0, 4, 15] {
+            println!("protocol {protocol}");
+            let file = libc::socket(AF_NETLINK, SOCK_DGRAM, protocol);
+            println!("  list {}", value(file, LIST, 16));
+            tell("bind", bind(file, 0, 0x11));
+            tell_groups(file, protocol);
+            for group in [2, 30, 32, 33, 36, 37, 64, 65, 0] {
+                tell("add", set(file, SOL_NETLINK, ADD, group));
+            }
+            tell_groups(file, protocol);
+            for room in [0, 3, 4, 6, 8] {
+                println!("  room of {room}: {}", value(file, LIST, room));
+            }
+            for group in [1, 33, 34, 0] {
+                tell("drop", set(file, SOL_NETLINK, DROP, group));
+            }
+            tell_groups(file, protocol);
+            tell("bind elsewhere", bind(file, 77_777, 4));
+            let own = libc::getpid() as u32;
+            tell("bind", bind(file, own, 4));
+            tell_groups(file, protocol);
+            tell("bind", bind(file, own, 0));
+            tell_groups(file, protocol);
+            libc::close(file);
+        }
+    }
+}
+
+/// What comes beside a message.
+unsafe fn beside() {
+    unsafe {
+        let file = socket();
+        tell("information", set(file, SOL_NETLINK, 3, 1));
+        tell("credentials", set(file, SOL_SOCKET, SO_PASSCRED, 1));
+        let mut request = Vec::new();
+        request.extend(32u32.to_ne_bytes());
+        request.extend([GET_LINK as u8, 0, REQUEST as u8, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        request.extend(link(1, 0, 0, ""));
+        let sent = libc::send(file, request.as_ptr().cast(), request.len(), 0);
+        tell("sent", sent as i64);
+        let (mut bytes, mut control) = ([0u8; 4096], [0u64; 32]);
+        let mut piece = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut name = address(9, 9);
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_name = (&raw mut name).cast();
+        message.msg_namelen = mem::size_of_val(&name) as _;
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = mem::size_of_val(&control) as _;
+        let got = libc::recvmsg(file, &mut message, MSG_DONTWAIT);
+        println!("got: {}", got > 0);
+        println!("from {} {}", name.nl_pid, name.nl_groups);
+        let mut head = libc::CMSG_FIRSTHDR(&message);
+        while !head.is_null() {
+            let one = &*head;
+            let data = libc::CMSG_DATA(head);
+            let len = one.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+            let words: Vec<_> = (0..len / 4)
+                .map(|at| ptr::read_unaligned(data.cast::<i32>().add(at)))
+                .collect();
+            println!("{} {}: {words:?}", one.cmsg_level, one.cmsg_type);
+            head = libc::CMSG_NXTHDR(&message, head);
+        }
+        libc::close(file);
+    }
+}
+
+/// An operation on an interface, with 16 bytes behind its name.
+unsafe fn operation(what: &str, request: c_ulong, name: &str, given: [u8; 16]) {
+    unsafe {
+        let file = libc::socket(AF_INET, SOCK_DGRAM, 0);
+        let mut bytes = [0u8; 40];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        bytes[16..32].copy_from_slice(&given);
+        tell(what, libc::ioctl(file, request as _, bytes.as_mut_ptr()));
+        libc::close(file);
+    }
+}
+
+fn flags(flags: c_int) -> [u8; 16] {
+    let mut given = [0; 16];
+    given[..2].copy_from_slice(&(flags as u16).to_ne_bytes());
+    given
+}
+
+fn v4(family: c_int, address: [u8; 4]) -> [u8; 16] {
+    let mut given = [0; 16];
+    given[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+    given[4..8].copy_from_slice(&address);
+    given
+}
+
+/// Operations that say what is so.
+unsafe fn operations() {
+    const SIOCSIFFLAGS: c_ulong = 0x8914;
+    const SIOCSIFADDR: c_ulong = 0x8916;
+    const SIOCSIFNETMASK: c_ulong = 0x891c;
+    unsafe {
+        let up = flags(IFF_UP | IFF_LOOPBACK | IFF_RUNNING);
+        let own = v4(AF_INET, [127, 0, 0, 1]);
+        let mask = v4(AF_INET, [255, 0, 0, 0]);
+        for name in ["lo", "eth0"] {
+            println!("{name}");
+            operation("up", SIOCSIFFLAGS, name, up);
+            operation("address", SIOCSIFADDR, name, own);
+            operation("mask", SIOCSIFNETMASK, name, mask);
+            operation("odd address", SIOCSIFADDR, name, v4(7, [127, 0, 0, 1]));
+            operation("odd mask", SIOCSIFNETMASK, name, v4(7, [255, 0, 0, 0]));
+        }
+    }
+}
+
+/// The same by somebody who may change nothing.
+unsafe fn user() {
+    unsafe {
+        libc::setresuid(1000, 1000, 1000);
+        operations();
+        let file = socket();
+        ask(file, "get", GET_LINK, ASK, &link(1, 0, 0, ""));
+        ask(file, "set up", SET_LINK, ASK, &link(1, 1, 1, ""));
+        ask(file, "down", NEW_LINK, ASK, &link(1, 0, 1, ""));
+        ask(file, "down elsewhere", NEW_LINK, ASK, &link(99, 0, 1, ""));
+        ask(
+            file,
+            "new",
+            NEW_LINK,
+            ASK | CREATE | EXCL,
+            &link(0, 0, 0, "eth7"),
+        );
+        ask(file, "delete", DEL_LINK, ASK, &link(99, 0, 0, ""));
+        for group in [1, 29, 30, 31, 32] {
+            tell("add", set(file, SOL_NETLINK, ADD, group));
+        }
+        tell("bind", bind(file, 0, 1 << 29));
+        tell("bind", bind(file, 0, 1 << 28));
+        libc::close(file);
+    }
+}

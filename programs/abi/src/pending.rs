@@ -1,0 +1,268 @@
+//! Connections of TCP that a listener with a full queue does not answer: who waits, what is
+//! pending can do, and when it is given up.
+
+use std::time::Duration;
+use std::{fs, mem, ptr, thread};
+
+use libc::{
+    AF_INET, F_SETFL, IPPROTO_TCP, MSG_DONTWAIT, MSG_NOSIGNAL, POLLIN, POLLOUT, SHUT_RDWR,
+    SO_ERROR, SO_SNDTIMEO, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET, c_int, timeval,
+};
+
+use crate::inet::{self, name, own_port};
+use crate::pipes::ready;
+use crate::tell;
+use crate::unix::{option, receive, send, set};
+
+const LOCAL: u32 = 0x7f00_0001;
+const SYNCNT: c_int = 7;
+const USER_TIMEOUT: c_int = 18;
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: every pointer passed is that of a live value of the right kind.
+    unsafe {
+        many();
+        begun();
+        given_up();
+        shut();
+        waited_for();
+        closed();
+        timed_out();
+    }
+}
+
+unsafe fn socket(flags: c_int) -> c_int {
+    unsafe { libc::socket(AF_INET, SOCK_STREAM | flags, 0) }
+}
+
+unsafe fn connect(file: c_int, port: u16) -> c_int {
+    unsafe { inet::connect(file, AF_INET, LOCAL, port) }
+}
+
+/// One that listens, and its port.
+unsafe fn server(backlog: c_int) -> (c_int, u16) {
+    unsafe {
+        let file = socket(0);
+        inet::bind(file, AF_INET, LOCAL, 0);
+        tell("listen", libc::listen(file, backlog));
+        (file, own_port(file))
+    }
+}
+
+/// The same with a queue that one connection fills.
+unsafe fn full() -> (c_int, u16, c_int) {
+    unsafe {
+        let (listener, port) = server(0);
+        let first = socket(0);
+        tell("the first", connect(first, port));
+        (listener, port, first)
+    }
+}
+
+unsafe fn accept(listener: c_int) {
+    unsafe {
+        let accepted = libc::accept(listener, ptr::null_mut(), ptr::null_mut());
+        println!("accepted: {}", accepted >= 0);
+        libc::close(accepted);
+    }
+}
+
+/// Waits until something can be written or there is an error.
+unsafe fn wait(file: c_int, milliseconds: c_int) -> bool {
+    let mut entry = libc::pollfd {
+        fd: file,
+        events: POLLOUT,
+        revents: 0,
+    };
+    unsafe { libc::poll(&mut entry, 1, milliseconds) == 1 }
+}
+
+fn pause(ms: u64) {
+    thread::sleep(Duration::from_millis(ms));
+}
+
+fn state(file: c_int) -> u8 {
+    let (mut info, mut length) = ([0u8; 248], 248);
+    // SAFETY: pointer and length are the buffer's.
+    unsafe {
+        libc::getsockopt(
+            file,
+            IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    info[0]
+}
+
+/// Of many that do not wait, the queue takes as many as it has room for and one.
+unsafe fn many() {
+    unsafe {
+        let (listener, port) = server(1);
+        let files = [(); 8].map(|()| socket(SOCK_NONBLOCK));
+        for file in files {
+            tell("begun", connect(file, port));
+        }
+        let connected = files.iter().filter(|&&file| wait(file, 300)).count();
+        println!("connected: {connected}");
+        for file in files {
+            libc::close(file);
+        }
+        libc::close(listener);
+    }
+}
+
+/// What can be done with what is pending.
+unsafe fn begun() {
+    unsafe {
+        let (listener, port, first) = full();
+        let file = socket(SOCK_NONBLOCK);
+        tell("begun", connect(file, port));
+        ready("ready", file, POLLIN | POLLOUT);
+        println!("state {} error {}", state(file), option(file, SO_ERROR));
+        let own = own_port(file);
+        println!("has a port: {}", own != 0);
+        println!("listed: {}", listed(own, port));
+        name("peer", file, libc::getpeername);
+        tell("send", send(file, b"early", MSG_NOSIGNAL));
+        receive("receive", file, 8, 0);
+        tell("bind", inet::bind(file, AF_INET, LOCAL, 0));
+        tell("listen", libc::listen(file, 1));
+        tell("again", connect(file, port));
+        accept(listener);
+        println!("in the end: {}", wait(file, 20_000));
+        ready("ready", file, POLLIN | POLLOUT);
+        println!("state {} error {}", state(file), option(file, SO_ERROR));
+        println!("the same port: {}", own_port(file) == own);
+        tell("again", connect(file, port));
+        tell("again", connect(file, port));
+        tell("send", send(file, b"early", MSG_NOSIGNAL));
+        for file in [file, first, listener] {
+            libc::close(file);
+        }
+    }
+}
+
+/// Whether /proc/net/tcp has a connection between these ports that is not answered.
+fn listed(own: u16, port: u16) -> bool {
+    let text = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let line = format!(" 0100007F:{own:04X} 0100007F:{port:04X} 02 ");
+    text.contains(&line)
+}
+
+/// What is pending can be dissolved, and is no more.
+unsafe fn given_up() {
+    unsafe {
+        let (listener, port, first) = full();
+        let file = socket(SOCK_NONBLOCK);
+        tell("begun", connect(file, port));
+        let none: libc::sockaddr = mem::zeroed();
+        let length = mem::size_of_val(&none) as libc::socklen_t;
+        tell("dissolved", libc::connect(file, &none, length));
+        println!("state {} error {}", state(file), option(file, SO_ERROR));
+        tell("begun", connect(file, port));
+        tell("shut", libc::shutdown(file, SHUT_RDWR));
+        println!("state {} error {}", state(file), option(file, SO_ERROR));
+        ready("ready", file, POLLIN | POLLOUT);
+        tell("begun", connect(file, port));
+        libc::close(file);
+        accept(listener);
+        pause(1500);
+        ready("nothing comes", listener, POLLIN);
+        libc::close(first);
+        libc::close(listener);
+    }
+}
+
+/// The timeout of sends ends a call, and not what it began.
+unsafe fn shut() {
+    unsafe {
+        let (listener, port, first) = full();
+        let file = socket(0);
+        let time = |milliseconds: i64| timeval {
+            tv_sec: 0,
+            tv_usec: milliseconds * 1000,
+        };
+        set(file, SOL_SOCKET, SO_SNDTIMEO, time(100));
+        tell("connect", connect(file, port));
+        tell("again", connect(file, port));
+        set(file, SOL_SOCKET, SO_SNDTIMEO, time(0));
+        accept(listener);
+        tell("in the end", connect(file, port));
+        for file in [file, first, listener] {
+            libc::close(file);
+        }
+    }
+}
+
+/// Who sends and receives waits for the connection.
+unsafe fn waited_for() {
+    unsafe {
+        let (listener, port, first) = full();
+        let file = socket(SOCK_NONBLOCK);
+        tell("begun", connect(file, port));
+        libc::fcntl(file, F_SETFL, 0);
+        tell("send now", send(file, b"later", MSG_DONTWAIT));
+        thread::scope(|scope| {
+            let sent = scope.spawn(move || send(file, b"later", 0));
+            pause(200);
+            accept(listener);
+            tell("sent", sent.join().unwrap_or(-1));
+        });
+        let accepted = libc::accept(listener, ptr::null_mut(), ptr::null_mut());
+        receive("what came", accepted, 8, 0);
+        for file in [accepted, file, first, listener] {
+            libc::close(file);
+        }
+    }
+}
+
+/// A listener that closes answers, once it is asked again.
+unsafe fn closed() {
+    unsafe {
+        let (listener, port, first) = full();
+        let files = [(); 2].map(|()| socket(SOCK_NONBLOCK));
+        for file in files {
+            tell("begun", connect(file, port));
+        }
+        libc::close(listener);
+        for file in files {
+            println!("in the end: {}", wait(file, 20_000));
+            ready("ready", file, POLLIN | POLLOUT);
+            println!("refused: {}", option(file, SO_ERROR) == libc::ECONNREFUSED);
+            libc::close(file);
+        }
+        libc::close(first);
+    }
+}
+
+/// It is given up after as many tries as an option says, or as long.
+unsafe fn timed_out() {
+    unsafe {
+        let (listener, port, first) = full();
+        for (what, flags) in [("one try", SOCK_NONBLOCK), ("one try, waited for", 0)] {
+            let file = socket(flags);
+            tell(what, set(file, IPPROTO_TCP, SYNCNT, 1));
+            tell("connect", connect(file, port));
+            if flags != 0 {
+                println!("in the end: {}", wait(file, 60_000));
+                ready("ready", file, POLLIN | POLLOUT);
+                let error = option(file, SO_ERROR);
+                println!("timed out: {}", error == libc::ETIMEDOUT);
+            }
+            println!("state {}", state(file));
+            libc::close(file);
+        }
+        let file = socket(SOCK_NONBLOCK);
+        tell("begun", connect(file, port));
+        tell("two seconds", set(file, IPPROTO_TCP, USER_TIMEOUT, 2000));
+        println!("in the end: {}", wait(file, 60_000));
+        tell("connect", connect(file, port));
+        tell("begun anew", connect(file, port));
+        for file in [file, first, listener] {
+            libc::close(file);
+        }
+    }
+}
