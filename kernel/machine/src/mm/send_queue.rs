@@ -4,9 +4,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use virtio_drivers::Result;
 use virtio_drivers::queue::VirtQueue;
 use virtio_drivers::transport::Transport;
+use virtio_drivers::{Error, Result};
+use zerocopy::FromZeros;
 
 use super::dma::KernelHal;
 
@@ -31,16 +32,20 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// Queue `number` of a device. The device does not interrupt for it.
-    pub fn new(transport: &mut impl Transport, number: u16) -> Result<Self> {
+    /// Queue `number` of a device. The device does not interrupt for it. Boxed and not in line, as it
+    /// takes more than a kilobyte, which the boot stack has not for each function that hands it on.
+    #[inline(never)]
+    pub fn new(transport: &mut impl Transport, number: u16) -> Result<Box<Self>> {
         let mut queue = VirtQueue::new(transport, number, false, false)?;
         queue.set_dev_notify(false);
-        Ok(SendQueue {
+        // Made in the heap: `Box::new` may make its value on the stack first.
+        let buffer = |_| <[u8; BUFFER]>::new_box_zeroed().map_err(|_| Error::DmaError);
+        Ok(Box::new(SendQueue {
             queue,
             number,
-            free: (0..BUFFERS).map(|_| Box::new([0; BUFFER])).collect(),
+            free: (0..BUFFERS).map(buffer).collect::<Result<_>>()?,
             sending: [const { None }; BUFFERS],
-        })
+        }))
     }
 
     /// Sends bytes. Waits for the device only where all buffers are on their way.
@@ -80,7 +85,7 @@ impl SendQueue {
         while let Some(token) = self.queue.peek_used() {
             let sent = self.sending.get_mut(usize::from(token));
             let Some(Sending { buffer, len }) = sent.and_then(Option::take) else {
-                return Err(virtio_drivers::Error::WrongToken);
+                return Err(Error::WrongToken);
             };
             // SAFETY: these are the bytes that were added under this token.
             unsafe { self.queue.pop_used(token, &[&buffer[..len]], &mut []) }?;

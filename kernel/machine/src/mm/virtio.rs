@@ -1,6 +1,7 @@
 //! Virtio devices, as drivers have them: what they carry, and nothing that says where in memory a
 //! device reads and writes.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::spin_loop;
 use core::ops::Range;
@@ -59,7 +60,7 @@ impl Device {
 pub struct Stream {
     transport: Ordered,
     receive: OwningQueue<KernelHal, BUFFERS, BUFFER>,
-    send: SendQueue,
+    send: Box<SendQueue>,
 }
 
 impl Stream {
