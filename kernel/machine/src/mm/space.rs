@@ -82,7 +82,7 @@ impl OnUnlock for Space {
     fn on_unlock(&mut self, counted: impl FnOnce() -> usize) {
         self.vmas.update_commitment();
         if self.taken >= ROUGHLY {
-            self.settle(counted());
+            self.count_change(counted());
         }
     }
 }
@@ -91,7 +91,7 @@ impl Space {
     /// Notes what was taken, and changes that are watched.
     #[cold]
     #[inline(never)]
-    fn settle(&mut self, counted: usize) {
+    fn count_change(&mut self, counted: usize) {
         let watched = self.watchers * WATCHED;
         self.changes += self.watchers.min(1);
         self.taken -= watched;

@@ -336,7 +336,7 @@ crate::selftest! {
             let request = Header {
                 len: (HEADER + body.len()) as u32,
                 kind: diag::BY_FAMILY,
-                flags: DUMP,
+                flags: REQUEST | DUMP,
                 sequence: 0,
                 port: 0,
             };

@@ -149,7 +149,7 @@ impl Pending {
                 Err(error) => break Err(error),
             }
         };
-        self.settle(&socket, &mut end, joined);
+        self.end_attempt(&socket, &mut end, joined);
     }
 
     fn expire(self: &Arc<Self>) {
@@ -157,12 +157,12 @@ impl Pending {
         if let Some(socket) = self.socket.upgrade()
             && end.is_some()
         {
-            self.settle(&socket, &mut end, Err(Errno::ETIMEDOUT));
+            self.end_attempt(&socket, &mut end, Err(Errno::ETIMEDOUT));
         }
     }
 
-    /// It is a connection, or will be none.
-    fn settle(&self, socket: &Tcp, end: &mut Option<Arc<End>>, joined: Result<()>) {
+    /// The attempt is over: there is a connection, or will be none.
+    fn end_attempt(&self, socket: &Tcp, end: &mut Option<Arc<End>>, joined: Result<()>) {
         // A waiter may begin the same connection again.
         *end = None;
         self.leave();
