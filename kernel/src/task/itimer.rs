@@ -391,6 +391,7 @@ impl SignalTimer {
         };
         let sent = match self.notice {
             Notice::Signal { .. } => signal::send_timer(&process, thread.as_ref(), &info),
+            _ if !self.is_alarm() => signal::send_cpu_timer(&process, &info),
             _ => signal::send_info(&process, thread.as_ref(), &info),
         };
         if sent.is_err() {

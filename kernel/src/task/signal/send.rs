@@ -82,7 +82,7 @@ pub fn is_discarded(process: &Process, thread: Option<&Arc<Thread>>, number: u32
 /// # Errors
 /// EAGAIN: no room to queue it.
 pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -> Result<()> {
-    post(process, thread, info, false)
+    post(process, thread, info, Sender::Other)
 }
 
 /// The same for a POSIX timer's signal. Its code does not identify it: programs may send that too.
@@ -90,14 +90,29 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -
 /// # Errors
 /// EAGAIN: no room to queue it.
 pub fn send_timer(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -> Result<()> {
-    post(process, thread, info, true)
+    post(process, thread, info, Sender::PosixTimer)
+}
+
+/// The same for a signal about the CPU time of a process: ITIMER_VIRTUAL, ITIMER_PROF, RLIMIT_CPU.
+///
+/// # Errors
+/// EAGAIN: no room to queue it.
+pub fn send_cpu_timer(process: &Process, info: &Info) -> Result<()> {
+    post(process, None, info, Sender::CpuTimer)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sender {
+    PosixTimer,
+    CpuTimer,
+    Other,
 }
 
 fn post(
     process: &Process,
     thread: Option<&Arc<Thread>>,
     info: &Info,
-    is_timers: bool,
+    sender: Sender,
 ) -> Result<()> {
     let (number, bit) = (info.number(), Set::bit(info.number()));
     if process.is_zombie() {
@@ -119,10 +134,9 @@ fn post(
     if is_ignored(process, thread, number) {
         return Ok(());
     }
-    let room = if is_timers {
-        Room::Timer
-    } else {
-        room(process, number)
+    let room = match sender {
+        Sender::PosixTimer => Room::Timer,
+        _ => room(process, number),
     };
     match thread {
         Some(thread) => thread.signals.pending.lock().add(info, room)?,
@@ -142,7 +156,8 @@ fn post(
             // A timer's signal goes to the current thread if it is one of the process: so those of
             // a CPU timer spread over its threads.
             let own = current();
-            if is_timers && core::ptr::eq(&**own.process(), process) && own.blocked() & bit == 0 {
+            let is_own = core::ptr::eq(&**own.process(), process) && own.blocked() & bit == 0;
+            if is_own && sender != Sender::Other {
                 notify(&crate::arch::current_arc(), state::INTERRUPTIBLE);
                 process.signals.waited.wake_all();
             } else {

@@ -32,6 +32,52 @@ pub fn run() {
         tell_end("numbers", in_child(|| numbers()));
         tell_end("alarms", in_child(|| alarms()));
         tell_end("stopped elsewhere", in_child(|| stopped()));
+        tell_end("spread", in_child(|| spread()));
+    }
+}
+
+/// The signals of a process's CPU time come to each of its threads that runs.
+unsafe fn spread() {
+    const THREADS: usize = 3;
+    static HITS: [AtomicU32; THREADS] = [const { AtomicU32::new(0) }; THREADS];
+    std::thread_local! {
+        static WHICH: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+    extern "C" fn hit(_: c_int) {
+        HITS[WHICH.get()].fetch_add(1, SeqCst);
+    }
+    unsafe {
+        for (name, kind, signal) in [
+            ("virtual", libc::ITIMER_VIRTUAL, libc::SIGVTALRM),
+            ("prof", libc::ITIMER_PROF, libc::SIGPROF),
+        ] {
+            HITS.iter().for_each(|hits| hits.store(0, SeqCst));
+            libc::signal(signal, hit as *const () as usize);
+            let short = libc::timeval {
+                tv_sec: 0,
+                tv_usec: 5000,
+            };
+            let often = libc::itimerval {
+                it_interval: short,
+                it_value: short,
+            };
+            libc::setitimer(kind, &often, ptr::null_mut());
+            let all = || HITS.iter().all(|hits| hits.load(SeqCst) > 2);
+            let workers: Vec<_> = (0..THREADS)
+                .map(|which| {
+                    thread::spawn(move || {
+                        WHICH.set(which);
+                        while !all() {
+                            hint::spin_loop();
+                        }
+                    })
+                })
+                .collect();
+            // The first thread sleeps, and is sent none.
+            workers.into_iter().for_each(|worker| _ = worker.join());
+            libc::setitimer(kind, &mem::zeroed(), ptr::null_mut());
+            println!("{name}: all");
+        }
     }
 }
 
