@@ -19,9 +19,10 @@ use crate::task::{can, clock, current};
 
 /// IPC_PRIVATE: a new object that no key finds.
 const PRIVATE: __kernel_key_t = 0;
-/// IPC_CREAT and IPC_EXCL (include/uapi/linux/ipc.h).
-const CREATE: u32 = 0o1000;
-const EXCLUSIVE: u32 = 0o2000;
+/// IPC_CREAT (include/uapi/linux/ipc.h).
+pub const CREATE: u32 = 0o1000;
+/// IPC_EXCL.
+pub const EXCLUSIVE: u32 = 0o2000;
 /// Reading and writing, as permission bits of others.
 pub const READ: u32 = 4;
 /// See [`READ`].

@@ -32,6 +32,16 @@ const SHM_DEST: u32 = 0o1000;
 const SHM_LOCKED: u32 = 0o2000;
 /// shmget(2): pages are promised when they are made.
 const SHM_NORESERVE: u32 = 0o10000;
+/// shmget(2): of huge pages.
+const SHM_HUGETLB: u32 = 0o4000;
+const _: () = assert!(
+    abi::options::SHMGET.is_handled_by(&[
+        registry::CREATE as u64,
+        registry::EXCLUSIVE as u64,
+        SHM_NORESERVE as u64,
+    ]),
+    "abi and shmget disagree"
+);
 
 /// All segments.
 pub static SEGMENTS: Registry<Segment> = Registry::new(MOST);
@@ -143,11 +153,15 @@ impl Object for Segment {
 /// The number of the segment with `key`; see [`Registry::get`].
 ///
 /// # Errors
-/// EINVAL (too small or too large), and those of [`Registry::get`].
+/// EINVAL (too small or too large), ENOMEM (of huge pages, of which none are set aside), and those
+/// of [`Registry::get`].
 pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
     let make = |header: Header| {
         if size == 0 || size > LARGEST.load(Relaxed) {
             return Err(Errno::EINVAL);
+        }
+        if flags & SHM_HUGETLB != 0 {
+            return Err(Errno::ENOMEM);
         }
         let reserved = flags & SHM_NORESERVE == 0 || commit::is_strict();
         try_arc(Segment {

@@ -134,6 +134,9 @@ unsafe fn segments() {
     unsafe {
         tell("no segment", libc::shmget(KEY, 100, 0));
         tell("an empty one", libc::shmget(KEY, 0, NEW | 0o600));
+        let huge = NEW | libc::SHM_HUGETLB | 0o600;
+        tell("of huge pages", libc::shmget(KEY, 2 << 20, huge));
+        tell("none was made", libc::shmget(KEY, 0, 0));
         let id = libc::shmget(KEY, 10_000, NEW | 0o640);
         tell_ok("a segment", id >= 0);
         tell("again", libc::shmget(KEY, 10_000, NEW | 0o600));

@@ -116,3 +116,27 @@ pub const PROCESS_MADVISE: Group = Group {
         25 MADV_COLLAPSE Absent;
     },
 };
+
+/// Flags of shmget(2), beside the permissions.
+pub const SHMGET: Group = Group {
+    title: "shmget: flags",
+    refused: "ENOMEM, as where no huge pages are set aside; other bits are ignored",
+    choices: choices! {
+        0o1000 IPC_CREAT Whole;
+        0o2000 IPC_EXCL Whole;
+        0o4000 SHM_HUGETLB Absent;
+        0o10000 SHM_NORESERVE Whole;
+    },
+};
+
+/// Flags of shmat(2).
+pub const SHMAT: Group = Group {
+    title: "shmat: flags",
+    refused: "none is; other bits are ignored",
+    choices: choices! {
+        0o10000 SHM_RDONLY Whole;
+        0o20000 SHM_RND Whole;
+        0o40000 SHM_REMAP Whole;
+        0o100000 SHM_EXEC Whole;
+    },
+};
