@@ -64,10 +64,14 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
     }
     let thread = sched::thread(tid)?;
     let (old_policy, old_priority) = thread.policy();
-    let policy = if given.flags & KEEP_POLICY != 0 {
-        old_policy
+    let reset = match given.flags & RESET_ON_FORK {
+        0 => 0,
+        _ => SCHED_RESET_ON_FORK,
+    };
+    let (policy, reset) = if given.flags & KEEP_POLICY != 0 {
+        (old_policy, thread.reset_on_fork())
     } else {
-        given.policy
+        (given.policy, reset)
     };
     if given.flags & KEEP_PARAMETERS != 0 {
         given.priority = old_priority;
@@ -88,17 +92,13 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
         }
     }
     let nice = given.nice.clamp(-20, 19);
-    let reset = if given.flags & RESET_ON_FORK != 0 {
-        SCHED_RESET_ON_FORK
-    } else {
-        0
-    };
     sched::check_change(&thread, policy | reset, given.priority, Some(nice))?;
     if given.flags & CLAMPS != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     if given.flags & KEEP_PARAMETERS != 0 {
-        // As on Linux, the policy is among them.
+        // As on Linux, the policy is among them, but not what children get.
+        thread.set_policy(old_policy | reset, old_priority);
         return Ok(0);
     }
     if policy == SCHED_DEADLINE {
@@ -121,10 +121,13 @@ pub fn sched_getattr(tid: i32, to: usize, size: u32, flags: u32) -> Result<usize
     check_flags(flags, 0)?;
     let thread = sched::thread(tid)?;
     let (policy, priority) = thread.policy();
+    let is_real_time = matches!(policy, SCHED_FIFO | SCHED_RR);
+    let resets = thread.reset_on_fork() != 0;
     let shown = Attributes {
         size: size.min(WHOLE) as u32,
         policy,
-        nice: thread.nice(),
+        flags: if resets { RESET_ON_FORK } else { 0 },
+        nice: if is_real_time { 0 } else { thread.nice() },
         priority,
         ..Attributes::default()
     };

@@ -215,14 +215,15 @@ fn set_up(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Resul
     if !request.has(CLONE_VM) {
         child.copy_rseq(parent);
     }
-    if parent.reset_on_fork() != 0 {
-        let real_time = matches!(parent.policy().0, SCHED_FIFO | SCHED_RR);
-        child.set_nice(if real_time { 0 } else { parent.nice().max(0) });
-    } else {
-        let (policy, priority) = parent.policy();
-        if policy != 0 {
-            child.set_policy(policy, priority);
-        }
+    let (policy, priority) = parent.policy();
+    let resets = parent.reset_on_fork() != 0;
+    if resets && priority != 0 {
+        child.set_nice(0);
+    } else if policy != 0 {
+        child.set_policy(policy, priority);
+    }
+    if resets {
+        child.set_nice(child.nice().max(0));
     }
     child.copy_io(parent, request.has(CLONE_IO))?;
     let tid = child.tid();

@@ -185,6 +185,46 @@ unsafe fn attributes() {
                 ..plain
             },
         );
+        children(plain);
+    }
+}
+
+/// What children get of a policy, and what says that they get none of it.
+unsafe fn children(plain: Attributes) {
+    unsafe {
+        let tell_all = |what: &str| {
+            let mut now = Attributes::default();
+            libc::syscall(libc::SYS_sched_getattr, 0, &mut now, 48, 0);
+            let Attributes { policy, flags, .. } = now;
+            let whole = libc::syscall(libc::SYS_sched_getscheduler, 0);
+            let (nice, priority) = (now.nice, now.priority);
+            println!("{what}: {policy} {flags:#x} {nice} {priority}, {whole:#x}");
+        };
+        for (policy, nice, priority) in [(0, -5, 0), (3, -5, 0), (3, 5, 0), (5, 3, 0), (1, 0, 7)] {
+            for flags in [0, 1] {
+                let wanted = Attributes {
+                    policy,
+                    nice,
+                    priority,
+                    flags,
+                    ..plain
+                };
+                tell("set", libc::syscall(libc::SYS_sched_setattr, 0, &wanted, 0));
+                tell_all("its own");
+                tell_end("a child", in_child(|| tell_all("the child's")));
+            }
+            for (what, flags) in [("keep the policy", 8), ("keep all", 16), ("again", 17)] {
+                let kept = Attributes {
+                    policy,
+                    nice,
+                    priority,
+                    flags,
+                    ..plain
+                };
+                tell(what, libc::syscall(libc::SYS_sched_setattr, 0, &kept, 0));
+                tell_all("its own");
+            }
+        }
     }
 }
 
