@@ -10,7 +10,7 @@ use crate::mm::AddressSpace;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
-use crate::task::sched::cond_resched;
+use crate::task::{current, sched::cond_resched};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -181,7 +181,8 @@ impl Context {
     pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
         let gone = || self.gone.load(Acquire);
         let ready = || gone() || !self.queue.lock().is_empty();
-        let came = self.arrived.wait_until(ready, deadline)?;
+        let slack = deadline.map_or(0, |_| current().slack_ticks());
+        let came = self.arrived.wait_with_slack(ready, deadline, slack)?;
         if gone() {
             return Err(Errno::EINVAL);
         }

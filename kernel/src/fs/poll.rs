@@ -137,12 +137,26 @@ impl WaitSource {
         }
     }
 
-    /// The same until a deadline that the time of day may be.
+    /// The same, which may end up to `slack` ticks after the deadline.
+    pub fn wait_with_slack(
+        &self,
+        ready: impl FnMut() -> bool,
+        deadline: Option<u64>,
+        slack: u64,
+    ) -> Result<bool> {
+        match self.waiters.wait_with_slack(ready, deadline, slack) {
+            Ok(()) => Ok(true),
+            Err(WaitError::TimedOut) => Ok(false),
+            Err(WaitError::Interrupted) => Err(Errno::ERESTARTSYS),
+        }
+    }
+
+    /// The same until a deadline that the time of day may be, with no slack.
     pub fn wait_by(&self, ready: impl FnMut() -> bool, deadline: Option<Deadline>) -> Result<bool> {
         let Some(deadline) = deadline else {
             return self.wait_until(ready, None);
         };
-        match clock::wait_in(&self.waiters, ready, deadline)? {
+        match clock::wait_in(&self.waiters, ready, deadline, 0)? {
             Ok(()) => Ok(true),
             Err(WaitError::TimedOut) => Ok(false),
             Err(WaitError::Interrupted) => Err(Errno::ERESTARTSYS),
@@ -300,13 +314,11 @@ impl Poller {
         })
     }
 
-    /// Waits for a change since the last call. False when `deadline` (in ticks) passed first;
-    /// ERESTARTNOHAND on a signal.
-    pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
-        match self
-            .waiters
-            .wait_interruptible(|| self.changed.swap(false, AcqRel), deadline)
-        {
+    /// Waits for a change since the last call. False when `deadline` (in ticks) passed first, up to
+    /// `slack` ticks ago; ERESTARTNOHAND on a signal.
+    pub fn wait(&self, deadline: Option<u64>, slack: u64) -> Result<bool> {
+        let changed = || self.changed.swap(false, AcqRel);
+        match self.waiters.wait_with_slack(changed, deadline, slack) {
             Ok(()) => Ok(true),
             Err(WaitError::TimedOut) => Ok(false),
             Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),

@@ -332,7 +332,8 @@ impl Set {
                 true
             }
         };
-        let waited = self.changed.wait_interruptible(ready, deadline);
+        let slack = deadline.map_or(0, |_| current().slack_ticks());
+        let waited = self.changed.wait_with_slack(ready, deadline, slack);
         self.count_waiter(&mut waiting, None);
         match waited {
             Ok(()) => result,

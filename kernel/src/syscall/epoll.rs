@@ -52,7 +52,7 @@ fn wait(epoll: i32, events: usize, max: i32, deadline: Deadline) -> Result<usize
     let events = UserPtr::<Event>::new(events);
     loop {
         let count = epoll.take(max, &mut |at, event| events.add(at).write(&event))?;
-        if count > 0 || !epoll.wait(deadline.0)? {
+        if count > 0 || !epoll.wait(deadline.0, deadline.slack())? {
             return Ok(count);
         }
     }

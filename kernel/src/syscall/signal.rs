@@ -297,7 +297,8 @@ fn wait_for(wanted: u64, deadline: Option<u64>) -> Result<Info> {
             found = found.or_else(|| signal::take(!wanted));
             found.is_some()
         };
-        let waited = WaitQueue::new().wait_interruptible(ready, deadline);
+        let slack = deadline.map_or(0, |_| current().slack_ticks());
+        let waited = WaitQueue::new().wait_with_slack(ready, deadline, slack);
         (found.or_else(|| signal::take(!wanted)), waited)
     });
     match (found, waited) {

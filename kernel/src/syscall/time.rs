@@ -10,7 +10,7 @@ use crate::mm::user::UserPtr;
 use crate::task::clock::{self, Deadline, SECOND, Wall};
 use crate::task::futex::Wanted;
 use crate::task::thread::{PutTime, Restart};
-use crate::task::wait_queue::sleep_until;
+use crate::task::wait_queue::{sleep_until, sleep_with_slack};
 use crate::task::{Process, Thread, current, pid_table, require};
 use alloc::sync::Arc;
 
@@ -60,7 +60,7 @@ pub fn nanosleep<L: Layout>(span: usize, remaining: usize) -> Result<usize> {
 
 /// Sleeps; a signal may end it, and then it goes on with what is left.
 fn sleep(deadline: u64, remaining: usize, put_time: PutTime) -> Result<usize> {
-    if sleep_until(deadline).is_ok() {
+    if sleep_with_slack(deadline, current().slack_ticks()).is_ok() {
         return Ok(0);
     }
     let left = time::ticks_to_ns(deadline.saturating_sub(time::now_ticks()));
@@ -102,7 +102,7 @@ pub fn clock_nanosleep<L: Layout>(
         return sleep(clock::deadline_in(ns), remaining, L::put_time);
     }
     let slept = match wall {
-        Wall::Monotonic => sleep_until(clock::monotonic_deadline(ns)),
+        Wall::Monotonic => sleep_with_slack(clock::monotonic_deadline(ns), current().slack_ticks()),
         Wall::Realtime => clock::sleep_until_time(Deadline::TimeOfDay(ns))?,
         Wall::Tai => clock::sleep_until_time(Deadline::Tai(ns))?,
     };

@@ -13,7 +13,7 @@ use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
 use super::wait_queue::{WaitError, WaitQueue};
-use super::{Thread, ntp, require, sched};
+use super::{Thread, current, ntp, require, sched};
 use linux_raw_sys::general::{CAP_WAKE_ALARM, CLOCK_BOOTTIME_ALARM, CLOCK_REALTIME_ALARM};
 
 /// Nanoseconds in a second.
@@ -247,7 +247,8 @@ impl Follow for Sleeper {
     }
 }
 
-/// Waits in `queue` until `ready` holds, a signal comes, or `deadline` passes.
+/// Waits in `queue` until `ready` holds, a signal comes, or `deadline` passes, and up to `slack`
+/// ticks longer.
 ///
 /// # Errors
 /// ENOMEM.
@@ -255,12 +256,14 @@ pub fn wait_in(
     queue: &WaitQueue,
     mut ready: impl FnMut() -> bool,
     deadline: Deadline,
+    slack: u64,
 ) -> Result<core::result::Result<(), WaitError>> {
     let _sleeper = deadline.follow()?;
     loop {
         let before = TIMES_NOTIFIED.load(Relaxed);
         let is_notified = || TIMES_NOTIFIED.load(Relaxed) != before;
-        let woken = queue.wait_interruptible(|| ready() || is_notified(), Some(deadline.ticks()));
+        let looks = || ready() || is_notified();
+        let woken = queue.wait_with_slack(looks, Some(deadline.ticks()), slack);
         let is_early = woken == Err(WaitError::TimedOut) && deadline.ticks() > time::now_ticks();
         if !is_early && (woken.is_err() || ready()) {
             return Ok(woken);
@@ -268,12 +271,17 @@ pub fn wait_in(
     }
 }
 
-/// Sleeps until `deadline`, or a signal.
+/// Sleeps until `deadline`, with the slack of the current thread, or a signal.
 ///
 /// # Errors
 /// ENOMEM.
 pub fn sleep_until_time(deadline: Deadline) -> Result<core::result::Result<(), WaitError>> {
-    let woken = wait_in(&WaitQueue::new(), || false, deadline)?;
+    let woken = wait_in(
+        &WaitQueue::new(),
+        || false,
+        deadline,
+        current().slack_ticks(),
+    )?;
     Ok(woken.or_else(|error| match error {
         WaitError::TimedOut => Ok(()),
         error => Err(error),

@@ -12,7 +12,7 @@ use super::itimer::Setting;
 use super::sched::{self, state};
 use super::signal_groups::Several;
 use super::timer::{Expire, Timer};
-use super::wait_queue::{WaitError, WaitQueue, sleep_until};
+use super::wait_queue::{WaitError, WaitQueue, sleep_until, sleep_with_slack};
 use super::work_queue::{self, Link, Work};
 use super::{acct, clock, current, pid_table, spawn_kernel};
 use crate::arch::irq::Interrupted;
@@ -336,6 +336,20 @@ selftest! {
             assert_eq!(QUEUE.wait_interruptible(|| false, Some(deadline)), Err(WaitError::TimedOut));
             assert!(time::now_ticks() >= deadline);
             assert!(sleep_until(soon()).is_ok());
+        });
+    }
+
+    /// One with slack ends when the clock strikes for another, which is once nothing else comes
+    /// before it.
+    fn a_sleep_with_slack_ends_with_another() {
+        run(1, |_| {
+            let slack = time::ns_to_ticks(3_600_000_000_000);
+            let early = soon();
+            let late = clock::deadline_in(5_000_000);
+            let other = Timer::call(late, Arc::new(Note(late))).expect("a timer");
+            assert!(sleep_with_slack(early, slack).is_ok());
+            assert!(time::now_ticks() >= early);
+            drop(other);
         });
     }
 

@@ -27,8 +27,23 @@ pub trait Expire: Send + Sync {
 }
 
 enum Action {
-    Wake(Arc<Thread>),
+    /// Wakes a thread: with slack, it may be woken from `earliest` on, where the clock strikes for
+    /// something else.
+    Wake {
+        thread: Arc<Thread>,
+        earliest: u64,
+    },
     Call(Arc<dyn Expire>),
+}
+
+impl Action {
+    /// When it may come, if it must at `deadline`.
+    fn earliest(&self, deadline: u64) -> u64 {
+        match self {
+            Action::Wake { earliest, .. } => *earliest,
+            Action::Call(_) => deadline,
+        }
+    }
 }
 
 /// Limit of one timer interrupt, in ns: nothing new is started after it. A user may have thousands
@@ -53,9 +68,12 @@ impl Queue {
         }
     }
 
-    /// Takes what is due at `now`.
+    /// Takes what is due at `now`, and what may come already.
     fn pop(&self, now: u64) -> Option<Action> {
-        self.due.lock().take_due(now)
+        let mut due = self.due.lock();
+        let (deadline, action) = due.get(0)?;
+        let may_come = action.earliest(deadline) <= now;
+        may_come.then(|| due.take_due(deadline)).flatten()
     }
 
     fn first(&self) -> u64 {
@@ -76,12 +94,16 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Wakes `thread` at `deadline` (absolute, in ticks).
+    /// Wakes `thread` at `deadline` (absolute, in ticks), or up to `slack` ticks later.
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn wake(deadline: u64, thread: Arc<Thread>) -> Result<Timer> {
-        Self::add(deadline, Action::Wake(thread))
+    pub fn wake(deadline: u64, slack: u64, thread: Arc<Thread>) -> Result<Timer> {
+        let action = Action::Wake {
+            thread,
+            earliest: deadline,
+        };
+        Self::add(deadline.saturating_add(slack), action)
     }
 
     /// Lets `target` expire at `deadline` (absolute, in ticks).
@@ -116,16 +138,16 @@ pub enum Expiry {
     Calls(&'static str),
 }
 
-/// The deadline, in ticks, that stands at a place among those of a CPU just now, and what happens
-/// then. They are in no order, and move as others come and go.
-pub fn describe(cpu: &Cpu, at: usize) -> Option<(u64, Expiry)> {
+/// The deadline that stands at a place among those of a CPU just now, as its earliest and latest
+/// time in ticks, and what happens then. They are in no order, and move as others come and go.
+pub fn describe(cpu: &Cpu, at: usize) -> Option<([u64; 2], Expiry)> {
     let due = cpu.timers().due.lock();
     let (deadline, action) = due.get(at)?;
     let expiry = match action {
-        Action::Wake(thread) => Expiry::Wakes(thread.clone()),
+        Action::Wake { thread, .. } => Expiry::Wakes(thread.clone()),
         Action::Call(target) => Expiry::Calls(target.what()),
     };
-    Some((deadline, expiry))
+    Some(([action.earliest(deadline), deadline], expiry))
 }
 
 /// Makes this CPU's clock strike at `deadline` (in ticks) at the latest. It may strike earlier,
@@ -169,7 +191,7 @@ fn expire(cpu: &Cpu) -> (u64, Option<u64>) {
     while now - began <= longest {
         match cpu.timers().pop(now) {
             None => return (now, None),
-            Some(Action::Wake(thread)) => _ = sched::wake(thread),
+            Some(Action::Wake { thread, .. }) => _ = sched::wake(thread),
             Some(Action::Call(target)) => target.expire(),
         }
         now = time::now_ticks();

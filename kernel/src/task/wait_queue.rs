@@ -40,12 +40,12 @@ impl WaitQueue {
     /// Waits until `ready` holds, whatever comes.
     pub fn wait(&self, ready: impl FnMut() -> bool) {
         // Neither a signal nor a deadline can end this.
-        _ = self.wait_in(state::UNINTERRUPTIBLE, ready, None);
+        _ = self.wait_in(state::UNINTERRUPTIBLE, ready, None, 0);
     }
 
     /// Waits until `ready` holds, or a signal kills the process.
     pub fn wait_killable(&self, ready: impl FnMut() -> bool) -> Result<(), WaitError> {
-        self.wait_in(state::KILLABLE, ready, None)
+        self.wait_in(state::KILLABLE, ready, None, 0)
     }
 
     /// Waits until `ready` holds, a signal comes, or `deadline` (absolute, in ticks) passes.
@@ -55,7 +55,18 @@ impl WaitQueue {
         ready: impl FnMut() -> bool,
         deadline: Option<u64>,
     ) -> Result<(), WaitError> {
-        self.wait_in(state::INTERRUPTIBLE, ready, deadline)
+        self.wait_in(state::INTERRUPTIBLE, ready, deadline, 0)
+    }
+
+    /// The same; what ends at the deadline may end up to `slack` ticks later, where the clock
+    /// strikes for something else.
+    pub fn wait_with_slack(
+        &self,
+        ready: impl FnMut() -> bool,
+        deadline: Option<u64>,
+        slack: u64,
+    ) -> Result<(), WaitError> {
+        self.wait_in(state::INTERRUPTIBLE, ready, deadline, slack)
     }
 
     fn wait_in(
@@ -63,13 +74,14 @@ impl WaitQueue {
         kind: u8,
         mut ready: impl FnMut() -> bool,
         deadline: Option<u64>,
+        slack: u64,
     ) -> Result<(), WaitError> {
         might_sleep();
         if ready() {
             return Ok(());
         }
         // Without memory for a timer or a place in the queue, this looks again and again.
-        let timer = deadline.map(|deadline| Timer::wake(deadline, current_arc()));
+        let timer = deadline.map(|deadline| Timer::wake(deadline, slack, current_arc()));
         let sleeps = !matches!(timer, Some(Err(_)));
         let current = current();
         loop {
@@ -215,12 +227,17 @@ impl Default for WaitQueue {
 
 /// Sleeps until `deadline` (absolute, in ticks), unless the thread must die before.
 pub fn sleep_killable(deadline: u64) {
-    _ = WaitQueue::new().wait_in(state::KILLABLE, || false, Some(deadline));
+    _ = WaitQueue::new().wait_in(state::KILLABLE, || false, Some(deadline), 0);
 }
 
 /// Sleeps until `deadline` (absolute, in ticks) or a signal.
 pub fn sleep_until(deadline: u64) -> Result<(), WaitError> {
-    match WaitQueue::new().wait_interruptible(|| false, Some(deadline)) {
+    sleep_with_slack(deadline, 0)
+}
+
+/// The same, or up to `slack` ticks longer.
+pub fn sleep_with_slack(deadline: u64, slack: u64) -> Result<(), WaitError> {
+    match WaitQueue::new().wait_with_slack(|| false, Some(deadline), slack) {
         Err(WaitError::TimedOut) => Ok(()),
         other => other,
     }

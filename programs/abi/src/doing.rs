@@ -20,6 +20,7 @@ pub fn run() {
         stacks();
         timers();
         slack();
+        slackened();
     }
 }
 
@@ -304,6 +305,137 @@ unsafe fn timers() {
         tell_end("a user", in_child(work));
         end(child);
     }
+}
+
+/// By how much each call's timer may go off late.
+unsafe fn slackened() {
+    unsafe {
+        const LONG: libc::timespec = libc::timespec {
+            tv_sec: 1000,
+            tv_nsec: 0,
+        };
+        const OWN: u64 = 123_456_789;
+        let until = || {
+            let mut now = LONG;
+            libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
+            now.tv_sec += LONG.tv_sec;
+            now
+        };
+        let word = 0u32;
+        let futex = |operation: c_int, time: *const libc::timespec| {
+            libc::syscall(libc::SYS_futex, &word, operation, 0, time, 0, -1);
+        };
+        let null = ptr::null_mut::<libc::sigset_t>();
+        let set = libc::semget(libc::IPC_PRIVATE, 1, 0o600);
+        let epoll = libc::epoll_create1(0);
+        let select = || libc::syscall(libc::SYS_pselect6, 0, 0, 0, 0, &LONG, 0);
+        let held = libc::getpid() as u32;
+        let lock = |time: *const libc::timespec| {
+            libc::syscall(libc::SYS_futex, &held, libc::FUTEX_LOCK_PI, 0, time);
+        };
+        let day = || {
+            let mut now = LONG;
+            libc::clock_gettime(libc::CLOCK_REALTIME, &mut now);
+            now.tv_sec += LONG.tv_sec;
+            now
+        };
+        let calls: [(&str, &dyn Fn()); 12] = [
+            ("nanosleep", &|| _ = libc::nanosleep(&LONG, ptr::null_mut())),
+            ("clock_nanosleep", &|| {
+                let when = until();
+                libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 1, &when, ptr::null_mut());
+            }),
+            ("futex", &|| futex(libc::FUTEX_WAIT, &LONG)),
+            ("futex of bits", &|| {
+                futex(libc::FUTEX_WAIT_BITSET, &until())
+            }),
+            ("futex, a lock", &|| lock(&day())),
+            ("ppoll", &|| {
+                _ = libc::ppoll(ptr::null_mut(), 0, &LONG, null)
+            }),
+            ("pselect6", &|| _ = select()),
+            ("epoll_pwait", &|| {
+                let mut event: libc::epoll_event = std::mem::zeroed();
+                libc::epoll_pwait(epoll, &mut event, 1, 1_000_000, null);
+            }),
+            ("rt_sigtimedwait", &|| {
+                let mut signals: libc::sigset_t = std::mem::zeroed();
+                libc::sigaddset(&mut signals, libc::SIGUSR1);
+                libc::sigtimedwait(&signals, ptr::null_mut(), &LONG);
+            }),
+            ("semtimedop", &|| {
+                let mut down = libc::sembuf {
+                    sem_num: 0,
+                    sem_op: -1,
+                    sem_flg: 0,
+                };
+                libc::syscall(libc::SYS_semtimedop, set, &mut down, 1, &LONG);
+            }),
+            ("io_getevents", &|| {
+                let mut context = 0usize;
+                libc::syscall(libc::SYS_io_setup, 1, &mut context);
+                let mut event = [0u64; 4];
+                libc::syscall(libc::SYS_io_getevents, context, 1, 1, &mut event, &LONG);
+            }),
+            ("mq_timedreceive", &|| {
+                let mut attributes = [0i64; 8];
+                (attributes[1], attributes[2]) = (1, 8);
+                let flags = libc::O_CREAT | libc::O_RDWR;
+                let name = c"slack".as_ptr();
+                let queue = libc::syscall(libc::SYS_mq_open, name, flags, 0o600, &attributes);
+                libc::syscall(libc::SYS_mq_unlink, name);
+                let when = day();
+                let mut text = [0u8; 8];
+                libc::syscall(libc::SYS_mq_timedreceive, queue, &mut text, 8, 0, &when);
+            }),
+        ];
+        for (name, call) in calls {
+            let widths = [0, 1].map(|priority: i32| {
+                let child = begin(|| {
+                    libc::prctl(libc::PR_SET_TIMERSLACK, OWN as usize);
+                    if priority > 0 {
+                        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &priority);
+                    }
+                    call();
+                });
+                await_state(child, "S");
+                let found = width_of_late();
+                end(child);
+                // Of a counter's ticks some are longer than a microsecond is.
+                let near = |wanted: u64| found.is_some_and(|found| found.abs_diff(wanted) < 2000);
+                match () {
+                    () if near(OWN) => "its own",
+                    () if near(0) => "none",
+                    () => "another",
+                }
+            });
+            println!("{name}: {}, {} in real time", widths[0], widths[1]);
+        }
+        let child = begin(|| {
+            libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+            libc::poll(ptr::null_mut(), 0, 1_000_000);
+        });
+        await_state(child, "S");
+        let found = width_of_late().unwrap_or_default();
+        println!("poll's: {}", found.abs_diff(100_000_000) < 2000);
+        end(child);
+        libc::semctl(set, 0, libc::IPC_RMID);
+    }
+}
+
+/// How many ns lie between the ends of the deadline that is almost 1000 s away.
+fn width_of_late() -> Option<u64> {
+    let text = told("timer_list");
+    let number = |text: &str| text.parse::<u64>().ok();
+    text.lines().find_map(|line| {
+        let (range, left) = line
+            .strip_prefix(" # expires at ")?
+            .split_once(" nsecs [in ")?;
+        let (soft, hard) = range.split_once('-')?;
+        let left = number(left.split(' ').next()?)? / 1_000_000_000;
+        let is_late = (900..=1000).contains(&left);
+        is_late.then(|| Some(number(hard)? - number(soft)?))?
+    })
 }
 
 /// The clock's slack, of a thread and of others.

@@ -402,11 +402,11 @@ impl Set {
         Ok(taken)
     }
 
-    /// Waits until the queue is not empty; false when `deadline` (in ticks) passed first.
-    pub fn wait(&self, deadline: Option<u64>) -> Result<bool> {
-        let waited = self
-            .changed
-            .wait_until(|| self.members.lock().queued() > 0, deadline);
+    /// Waits until the queue is not empty; false when `deadline` (in ticks) passed first, up to
+    /// `slack` ticks ago.
+    pub fn wait(&self, deadline: Option<u64>, slack: u64) -> Result<bool> {
+        let ready = || self.members.lock().queued() > 0;
+        let waited = self.changed.wait_with_slack(ready, deadline, slack);
         waited.map_err(|error| {
             if error == Errno::ERESTARTSYS {
                 Errno::EINTR

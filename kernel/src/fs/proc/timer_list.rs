@@ -29,7 +29,7 @@ pub fn write(text: &mut Text) {
     for cpu in cpu::online() {
         put!(text, "cpu: {}\n{CLOCK}", cpu.index());
         let mut at = 0;
-        while let Some((deadline, expiry)) = timer::describe(cpu, at) {
+        while let Some((range, expiry)) = timer::describe(cpu, at) {
             put!(text, " #{at}: <0000000000000000>, ");
             match expiry {
                 Expiry::Wakes(thread) => {
@@ -38,11 +38,12 @@ pub fn write(text: &mut Text) {
                 }
                 Expiry::Calls(what) => put!(text, "{what}"),
             }
-            let due = time::ticks_to_ns(deadline.saturating_sub(clock::boot_ticks()));
-            let left = due as i64 - now as i64;
+            let [soft, hard] =
+                range.map(|at| time::ticks_to_ns(at.saturating_sub(clock::boot_ticks())));
+            let [first, last] = [soft, hard].map(|at| at as i64 - now as i64);
             put!(
                 text,
-                ", S:01\n # expires at {due}-{due} nsecs [in {left} to {left} nsecs]\n"
+                ", S:01\n # expires at {soft}-{hard} nsecs [in {first} to {last} nsecs]\n"
             );
             at += 1;
             if cond_resched_killable().is_err() {

@@ -264,7 +264,7 @@ fn is_woken(slot: &AtomicU32) -> Result<bool> {
 /// Sleeps, as announced, until somebody settles `slot`.
 fn sleep(slot: &AtomicU32, deadline: Option<Deadline>) -> Result<()> {
     if let Some(deadline) = deadline {
-        return sleep_until(slot, deadline);
+        return sleep_until(slot, deadline, current().slack_ticks());
     }
     while !is_woken(slot)? {
         sched::schedule();
@@ -274,7 +274,7 @@ fn sleep(slot: &AtomicU32, deadline: Option<Deadline>) -> Result<()> {
 }
 
 #[inline(never)]
-fn sleep_until(slot: &AtomicU32, deadline: Deadline) -> Result<()> {
+fn sleep_until(slot: &AtomicU32, deadline: Deadline, slack: u64) -> Result<()> {
     let _sleeper = deadline.follow()?;
     let mut timer: Option<(u64, Timer)> = None;
     loop {
@@ -286,7 +286,7 @@ fn sleep_until(slot: &AtomicU32, deadline: Deadline) -> Result<()> {
             return Ok(());
         }
         if timer.as_ref().is_none_or(|(of, _)| *of != due) {
-            timer = Some((due, Timer::wake(due, current_arc())?));
+            timer = Some((due, Timer::wake(due, slack, current_arc())?));
         }
         sched::schedule();
         sched::prepare(state::INTERRUPTIBLE);

@@ -195,7 +195,11 @@ fn wait_for_lock(
     sched::prepare(state::INTERRUPTIBLE);
     let result = match user::load_u32(address) {
         Ok(word) if (word | OWNER_DIED) == (held | OWNER_DIED) && pid_table::is_living(owner) => {
-            sleep(&place.slot, deadline)
+            // Of the waits with a deadline, this alone has no slack on Linux.
+            match deadline {
+                Some(deadline) => super::sleep_until(&place.slot, deadline, 0),
+                None => sleep(&place.slot, None),
+            }
         }
         Ok(_) => Ok(()),
         Err(error) => Err(error),

@@ -458,9 +458,14 @@ impl Thread {
         self.personality.store(value, Relaxed);
     }
 
-    /// The clock's slack in ns, which nothing uses.
+    /// The clock's slack in ns: by how much its sleeps may take longer.
     pub fn timer_slack(&self) -> usize {
         self.slack.load(Relaxed)
+    }
+
+    /// The same in ticks.
+    pub fn slack_ticks(&self) -> u64 {
+        time::ns_to_ticks(self.timer_slack() as u64)
     }
 
     /// Sets the clock's slack in ns; 0 for what it began with. Those of the real-time policies have
