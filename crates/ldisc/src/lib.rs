@@ -69,6 +69,8 @@ pub struct Discipline {
     editing: usize,
     /// The next byte is taken literally (`VLNEXT` came before it).
     literal: bool,
+    /// What is erased is being shown, after a backslash (`ECHOPRT`).
+    erasing: bool,
     stopped: bool,
     output: Output,
 }
@@ -84,6 +86,7 @@ impl Discipline {
             lines: 0,
             editing: 0,
             literal: false,
+            erasing: false,
             stopped: false,
             output: Output::default(),
         })
@@ -97,7 +100,7 @@ impl Discipline {
     /// Changes the settings. Typed text stays readable: on a change from or to lines the text
     /// so far counts as one.
     pub fn set_termios(&mut self, termios: Termios) {
-        if (self.termios.lflag ^ termios.lflag) & ICANON != 0 {
+        if (self.termios.lflag ^ termios.lflag) & (ICANON | EXTPROC) != 0 {
             if let Some(cell) = self.input.back_mut()
                 && termios.lflag & ICANON != 0
                 && !cell.has(Cell::END)
@@ -107,6 +110,7 @@ impl Discipline {
             }
             self.editing = 0;
             self.literal = false;
+            self.erasing = false;
         }
         self.stopped &= termios.input(IXON);
         self.termios = termios;
@@ -125,7 +129,10 @@ impl Discipline {
     /// How many more bytes of input can be taken in. In canonical mode never none, as long as no
     /// whole line waits: the line could not be ended otherwise.
     pub fn room(&self) -> usize {
-        let room = (CAPACITY - 1).saturating_sub(self.input.len());
+        let room = CAPACITY.saturating_sub(self.input.len());
+        // Each byte might take three, as Linux counts.
+        let marks = self.termios.input(PARMRK);
+        let room = room.div_ceil(if marks { 3 } else { 1 }).saturating_sub(1);
         if room == 0 && self.canonical() && self.lines == 0 {
             1
         } else {
@@ -133,8 +140,9 @@ impl Discipline {
         }
     }
 
-    fn canonical(&self) -> bool {
-        self.termios.local(ICANON)
+    /// Whether input is edited, and read, by lines: not where the other end does that (EXTPROC).
+    pub fn canonical(&self) -> bool {
+        self.termios.local(ICANON) && !self.termios.local(EXTPROC)
     }
 
     /// Takes in one byte from the line; `echo` gets what the screen shall show.
@@ -142,6 +150,10 @@ impl Discipline {
         let mut byte = self.stripped(byte);
         if self.termios.input(IUCLC) && self.termios.local(IEXTEN) {
             byte = byte.to_ascii_lowercase();
+        }
+        if self.termios.local(EXTPROC) {
+            self.push(byte, 0);
+            return Effect::default();
         }
         if self.literal {
             self.literal = false;
@@ -160,7 +172,7 @@ impl Discipline {
             if !self.termios.local(NOFLSH) {
                 self.flush_input();
             }
-            self.echo(byte, echo);
+            self.show(byte, echo);
             return Effect {
                 signal: Some(signal),
                 flow: core::mem::take(&mut self.stopped),
@@ -172,16 +184,20 @@ impl Discipline {
             signal: None,
             flow: restarted,
         };
+        let mut was_return = false;
         match byte {
             b'\r' if self.termios.input(IGNCR) => return effect,
-            b'\r' if self.termios.input(ICRNL) => byte = b'\n',
+            b'\r' if self.termios.input(ICRNL) => (byte, was_return) = (b'\n', true),
             b'\n' if self.termios.input(INLCR) => byte = b'\r',
             _ => {}
         }
-        if !self.canonical() {
-            self.take(byte, 0, echo);
-        } else {
+        if self.canonical() {
             self.receive_in_line(byte, echo);
+        } else if was_return {
+            // A return that became a newline is shown as one, a typed newline as a character.
+            self.take_newline(echo);
+        } else {
+            self.take(byte, 0, echo);
         }
         effect
     }
@@ -192,6 +208,7 @@ impl Discipline {
         let flow = self.termios.input(IXON)
             && (self.termios.is(VSTART, byte) || self.termios.is(VSTOP, byte));
         let plain = self.literal || flow || self.termios.local(NOFLSH);
+        let plain = plain || self.termios.local(EXTPROC);
         !plain && self.signal(self.stripped(byte)).is_some()
     }
 
@@ -208,13 +225,15 @@ impl Discipline {
         let termios = self.termios;
         let extended = termios.local(IEXTEN);
         if termios.is(VERASE, byte) {
-            self.erase_character(echo);
+            self.erase_character(true, echo);
+            self.finish_empty(echo);
         } else if termios.is(VKILL, byte) {
             self.kill_line(byte, echo);
         } else if extended && termios.is(VWERASE, byte) {
             self.erase_word(echo);
         } else if extended && termios.is(VLNEXT, byte) {
             self.literal = true;
+            self.finish_erasing(echo);
             if termios.local(ECHO | ECHOCTL) {
                 self.output.process(&termios, b"^\x08", echo);
             }
@@ -256,16 +275,38 @@ impl Discipline {
         .find_map(|(index, signal)| self.termios.is(index, byte).then_some(signal))
     }
 
-    /// Stores `byte` as text and echoes it; where there is no room, rings the bell instead.
+    /// Whether there is room for text; else the bell rings.
+    fn has_room(&self, echo: &mut dyn FnMut(&[u8])) -> bool {
+        let has = self.input.len() < CAPACITY - 1;
+        if !has && self.termios.input(IMAXBEL) {
+            echo(b"\x07");
+        }
+        has
+    }
+
+    /// Stores `byte` as text and echoes it.
     fn take(&mut self, byte: u8, marks: u16, echo: &mut dyn FnMut(&[u8])) {
-        if self.input.len() >= CAPACITY - 1 {
-            if self.termios.input(IMAXBEL) {
-                echo(b"\x07");
-            }
+        if !self.has_room(echo) {
             return;
         }
         self.echo(byte, echo);
+        if byte == 0xff && self.termios.input(PARMRK) {
+            // One alone would begin the mark of an error.
+            self.push(byte, 0);
+        }
         self.push(byte, marks);
+    }
+
+    /// Stores a newline outside of lines, and echoes it.
+    fn take_newline(&mut self, echo: &mut dyn FnMut(&[u8])) {
+        if !self.has_room(echo) {
+            return;
+        }
+        if self.termios.local(ECHO) {
+            self.finish_erasing(echo);
+            self.output.process(&self.termios, b"\n", echo);
+        }
+        self.push(b'\n', 0);
     }
 
     fn push(&mut self, byte: u8, marks: u16) {
@@ -282,15 +323,35 @@ impl Discipline {
     }
 
     fn echo(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) {
+        self.finish_erasing(echo);
+        self.show(byte, echo);
+    }
+
+    /// The same, which leaves what is erased being shown.
+    fn show(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) {
         if self.termios.local(ECHO) {
             let (text, len) = self.shown(byte);
             self.output.process(&self.termios, &text[..len], echo);
         }
     }
 
+    /// Ends what shows the erased.
+    fn finish_erasing(&mut self, echo: &mut dyn FnMut(&[u8])) {
+        if self.termios.local(ECHO) && core::mem::take(&mut self.erasing) {
+            self.output.process(&self.termios, b"/", echo);
+        }
+    }
+
+    /// The same, where nothing is left to erase.
+    fn finish_empty(&mut self, echo: &mut dyn FnMut(&[u8])) {
+        if self.editing == 0 {
+            self.finish_erasing(echo);
+        }
+    }
+
     /// How `byte` is echoed: control characters as `^X` where `ECHOCTL` asks for it.
     fn shown(&self, byte: u8) -> ([u8; 2], usize) {
-        let control = byte < b' ' && !matches!(byte, b'\n' | b'\t') || byte == 0x7f;
+        let control = byte < b' ' && byte != b'\t' || byte == 0x7f;
         if control && self.termios.local(ECHOCTL) {
             ([b'^', byte ^ 0x40], 2)
         } else {
@@ -298,24 +359,40 @@ impl Discipline {
         }
     }
 
-    /// Takes the last character (all its bytes, in UTF-8) off the line being edited.
-    fn pop_character(&mut self) -> Option<u8> {
+    /// Where the last character of the line being edited begins: all its bytes, in UTF-8.
+    fn last_character(&self) -> Option<usize> {
         let utf8 = self.termios.input(IUTF8);
-        loop {
-            if self.editing == 0 {
-                return None;
-            }
-            self.editing -= 1;
-            let byte = self.input.pop_back()?.byte();
-            if !(utf8 && byte & 0xc0 == 0x80) {
-                return Some(byte);
-            }
-        }
+        let mut line = self.input.len() - self.editing..self.input.len();
+        line.rfind(|&at| !(utf8 && self.input[at].byte() & 0xc0 == 0x80))
     }
 
-    fn erase_character(&mut self, echo: &mut dyn FnMut(&[u8])) {
-        if let Some(byte) = self.pop_character() {
-            self.rub_out(byte, echo);
+    /// Erases the last character; false if there is none. `one`: no more than this is to go.
+    fn erase_character(&mut self, one: bool, echo: &mut dyn FnMut(&[u8])) -> bool {
+        let Some(start) = self.last_character() else {
+            return false;
+        };
+        let shown = self.termios.local(ECHO | ECHOPRT);
+        if shown {
+            self.show_erased(start, echo);
+        }
+        let byte = self.input[start].byte();
+        self.editing -= self.input.len() - start;
+        self.input.truncate(start);
+        if !shown {
+            self.rub_out(byte, one, echo);
+        }
+        true
+    }
+
+    /// Shows the character at `start`, which is about to be erased.
+    fn show_erased(&mut self, start: usize, echo: &mut dyn FnMut(&[u8])) {
+        if !core::mem::replace(&mut self.erasing, true) {
+            self.output.process(&self.termios, b"\\", echo);
+        }
+        self.show(self.input[start].byte(), echo);
+        for at in start + 1..self.input.len() {
+            let byte = self.input[at].byte();
+            self.output.process(&self.termios, &[byte], echo);
         }
     }
 
@@ -330,30 +407,33 @@ impl Discipline {
                 break;
             }
             in_word |= word;
-            self.erase_character(echo);
+            if !self.erase_character(false, echo) {
+                break;
+            }
         }
+        self.finish_empty(echo);
     }
 
     fn kill_line(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) {
         if self.termios.local(ECHO | ECHOE | ECHOK | ECHOKE) {
-            while self.editing > 0 {
-                self.erase_character(echo);
-            }
-            return;
+            while self.erase_character(false, echo) {}
+            return self.finish_empty(echo);
         }
-        while self.pop_character().is_some() {}
+        self.input.truncate(self.input.len() - self.editing);
+        self.editing = 0;
         self.echo(byte, echo);
         if self.termios.local(ECHO | ECHOK) {
             self.output.process(&self.termios, b"\n", echo);
         }
     }
 
-    /// Removes the echo of `byte`, the last character, from the screen.
-    fn rub_out(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) {
+    /// Removes the echo of `byte`, the last character, from the screen. `one`: not a word's or a
+    /// line's.
+    fn rub_out(&mut self, byte: u8, one: bool, echo: &mut dyn FnMut(&[u8])) {
         if !self.termios.local(ECHO) {
             return;
         }
-        if !self.termios.local(ECHOE) {
+        if one && !self.termios.local(ECHOE) {
             return self.echo(self.termios.cc[VERASE as usize], echo);
         }
         let columns = match byte {
@@ -417,6 +497,13 @@ impl Discipline {
         if canonical && self.lines == 0 {
             return 0;
         }
+        if self.termios.local(ICANON | EXTPROC)
+            && let [Some(only), None] = [0, 1].map(|at| self.input.get(at))
+            && self.termios.is(VEOF, only.byte())
+        {
+            self.drop_front();
+            return 0;
+        }
         let mut count = 0;
         while let Some(&cell) = self.input.front() {
             if cell.has(Cell::EOF) {
@@ -464,6 +551,7 @@ impl Discipline {
         self.lines = 0;
         self.editing = 0;
         self.literal = false;
+        self.erasing = false;
     }
 
     /// Passes what a program writes to the screen; `sink` gets the processed bytes.

@@ -196,3 +196,66 @@ fn output_processing() {
         .write(b"a\n", &mut |bytes| shown.extend(bytes));
     assert_eq!(shown, b"a\n");
 }
+
+/// What a terminal with these modes shows and gives of `text`.
+fn told(change: impl FnOnce(&mut Termios), text: &str) -> (String, String) {
+    let mut tty = Tty::new(change);
+    tty.type_in(text);
+    (tty.screen(), tty.read(100))
+}
+
+#[test]
+fn what_is_erased_can_be_printed() {
+    let told = |text| told(|modes| modes.lflag |= ECHOPRT, text).0;
+    assert_eq!(told("abc\x7f\x7fd\n"), "abc\\cb/d\r\n");
+    assert_eq!(told("ab\x7f\x7fc\n"), "ab\\ba/c\r\n");
+    assert_eq!(told("one two\x17x\n"), "one two\\owt/x\r\n");
+    assert_eq!(told("xyz\x15u\n"), "xyz\\zyx/u\r\n");
+    assert_eq!(told("ab\x7f\x12c\n"), "ab\\b/^R\r\nac\r\n");
+    assert_eq!(told("ab\x7f\x16\x03c\n"), "ab\\b/^\x08^Cc\r\n");
+    // The next text ends it, wherever that is.
+    assert_eq!(told("ab\x7f\nc"), "ab\\b\r\n/c");
+}
+
+#[test]
+fn lines_that_the_other_end_edits() {
+    let modes = |modes: &mut Termios| modes.lflag |= EXTPROC;
+    let text = "ab\x7f\x03\x16\x13c\x04\r";
+    assert_eq!(told(modes, text), (String::new(), text.into()));
+    let mut tty = Tty::new(modes);
+    tty.type_in("\x04");
+    assert!(tty.discipline.readable(1));
+    assert_eq!((tty.read(9), tty.discipline.available()), ("".into(), 0));
+    tty.type_in("ab");
+    let usual = *Tty::new(|_| ()).discipline.termios();
+    tty.discipline.set_termios(usual);
+    assert_eq!((tty.discipline.available(), tty.read(9)), (2, "ab".into()));
+}
+
+#[test]
+fn newlines_outside_of_lines() {
+    let told = |modes: fn(&mut Termios), text| {
+        let (screen, read) = told(modes, text);
+        std::format!("{screen} {read}")
+    };
+    let plain = |modes: &mut Termios| modes.lflag &= !ICANON;
+    assert_eq!(told(plain, "a\nb\r"), "a^Jb\r\n a\nb\n");
+    let swapped = |modes: &mut Termios| {
+        modes.lflag &= !ICANON;
+        modes.iflag |= INLCR;
+    };
+    assert_eq!(told(swapped, "a\nb\r"), "a^Mb\r\n a\rb\n");
+    let bare = |modes: &mut Termios| modes.lflag &= !(ICANON | ECHOCTL);
+    assert_eq!(told(bare, "a\nb\r"), "a\r\nb\r\n a\nb\n");
+}
+
+#[test]
+fn a_byte_that_begins_marks_is_doubled() {
+    let mut tty = Tty::new(|modes| modes.iflag |= PARMRK);
+    for byte in *b"a\xff\n" {
+        tty.discipline.receive(byte, &mut |_| ());
+    }
+    let mut bytes = [0; 9];
+    let count = tty.discipline.read(&mut bytes);
+    assert_eq!(&bytes[..count], b"a\xff\xff\n");
+}

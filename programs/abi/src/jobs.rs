@@ -16,6 +16,7 @@ pub fn run() {
         tell_end("groups", in_child(|| with_terminal(groups)));
         tell_end("refused", in_child(|| with_terminal(refused)));
         tell_end("typed ahead", in_child(|| with_terminal(typed)));
+        tell_end("modes", in_child(|| with_terminal(modes)));
         tell_end("keys", in_child(|| with_terminal(keys)));
         tell_end("hung up", in_child(|| hung_up()));
         tell_end("given up", in_child(|| with_terminal(given_up)));
@@ -280,6 +281,96 @@ unsafe fn typed(_: c_int, slave: c_int) {
         println!("{:?}", std::str::from_utf8(&line[..read.max(0) as usize]));
         libc::setuid(1000);
         tell("a user's", libc::ioctl(slave, libc::TIOCSTI, b"x"));
+    }
+}
+
+/// What typed bytes are shown as and read as, by the modes of the terminal.
+unsafe fn modes(master: c_int, slave: c_int) {
+    unsafe {
+        let mut usual: libc::termios = mem::zeroed();
+        libc::tcgetattr(slave, &mut usual);
+        let all = |from: c_int, end: u8| {
+            let mut bytes = Vec::new();
+            let mut byte = 0u8;
+            while libc::read(from, (&raw mut byte).cast(), 1) == 1 {
+                bytes.push(byte);
+                if byte == end {
+                    break;
+                }
+            }
+            bytes
+        };
+        let (canonical, extproc) = (libc::ICANON, libc::EXTPROC);
+        for (name, input, on, off, text) in [
+            ("rubout", 0, libc::ECHOPRT, 0, &b"abc\x7f\x7fd\n"[..]),
+            ("all of it", 0, libc::ECHOPRT, 0, b"ab\x7f\x7fc\n"),
+            ("a word", 0, libc::ECHOPRT, 0, b"one two\x17x\n"),
+            ("the line", 0, libc::ECHOPRT, 0, b"xyz\x15u\n"),
+            ("killed", 0, libc::ECHOPRT, libc::ECHOKE, b"xyz\x7f\x15u\n"),
+            (
+                "UTF-8",
+                libc::IUTF8,
+                libc::ECHOPRT,
+                0,
+                "aß\x7f€\x7fb\n".as_bytes(),
+            ),
+            ("reprint", 0, libc::ECHOPRT, 0, b"ab\x7f\x12c\n"),
+            ("literal", 0, libc::ECHOPRT, 0, b"ab\x7f\x16\x03c\n"),
+            ("ended", 0, libc::ECHOPRT, 0, b"ab\x7f\n"),
+            ("erased", 0, 0, libc::ECHOE, b"one two\x7f\x17u\n"),
+            ("marks", libc::PARMRK, 0, 0, b"a\xffb\n"),
+            (
+                "marks outside of lines",
+                libc::PARMRK,
+                0,
+                canonical,
+                b"a\xffb#",
+            ),
+            ("no marks", 0, 0, 0, b"a\xffb\n"),
+            ("elsewhere", 0, extproc, 0, b"ab\x7f\x03\x16\x13c\x04\r#"),
+            ("elsewhere, lower", libc::IUCLC, extproc, 0, b"AB#"),
+            ("outside of lines", 0, 0, canonical, b"a\nb\rc\t\x01#"),
+            ("plainly", 0, 0, canonical | libc::ECHOCTL, b"a\nb\rc\x01#"),
+            ("returns", libc::INLCR, 0, canonical, b"a\nb\rc#"),
+        ] {
+            let mut modes = usual;
+            modes.c_iflag |= input;
+            modes.c_lflag = modes.c_lflag & !off | on;
+            libc::tcsetattr(slave, libc::TCSANOW, &modes);
+            libc::write(master, text.as_ptr().cast(), text.len());
+            let end = text[text.len() - 1];
+            let read = all(slave, end);
+            libc::write(slave, c"|".as_ptr().cast(), 1);
+            let shown = all(master, b'|');
+            println!("{name}: {} {}", read.escape_ascii(), shown.escape_ascii());
+        }
+        let mut modes = usual;
+        modes.c_lflag |= extproc;
+        libc::tcsetattr(slave, libc::TCSANOW, &modes);
+        libc::write(master, c"\x04".as_ptr().cast(), 1);
+        tell(
+            "the end",
+            libc::read(slave, [0u8; 4].as_mut_ptr().cast(), 4) as i64,
+        );
+        libc::write(master, c"ab".as_ptr().cast(), 2);
+        let mut watched = libc::pollfd {
+            fd: slave,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        tell("readable", libc::poll(&mut watched, 1, -1));
+        let mut count = 0;
+        while count < 2 {
+            libc::ioctl(slave, libc::FIONREAD, &mut count);
+        }
+        libc::tcsetattr(slave, libc::TCSANOW, &usual);
+        tell("counted", libc::ioctl(slave, libc::FIONREAD, &mut count));
+        println!("{count}");
+        let mut bytes = [0u8; 4];
+        tell(
+            "a line",
+            libc::read(slave, bytes.as_mut_ptr().cast(), 4) as i64,
+        );
     }
 }
 
