@@ -24,3 +24,21 @@ awk '$1 == "spanned" { spanned = $2 } $1 == "present" && $2 > spanned || $1 == "
 awk '{ print $1, NF }' /sys/devices/system/node/node0/numastat
 sed -n 1,4p /proc/pagetypeinfo
 awk '$5 == "type" { print $1, $3, $6, NF }' /proc/pagetypeinfo | grep -v -e CMA -e Isolate | sort -u
+# What udev finds a device by, and what it reads of it.
+for device in 1:3 1:11 5:0 5:1 5:2; do
+    cd -P "/sys/dev/char/$device" && pwd
+    cat dev uevent
+    readlink subsystem
+    readlink "subsystem/${PWD##*/}"
+done
+cat /sys/class/net/lo/uevent
+readlink /sys/class/net/lo/subsystem
+# The network is each process's own.
+readlink /proc/net
+stat -c '%a %F' /proc/self/net /proc/thread-self/net
+for place in net self/net 1/net thread-self/net; do
+    head -n 1 "/proc/$place/dev"
+done
+awk '{ print NF, $13 }' /proc/net/softnet_stat | head -n 1
+cat /proc/execdomains /proc/self/projid_map
+grep n_tty /proc/tty/ldiscs

@@ -436,6 +436,15 @@ impl Fixed {
         }
     }
 
+    /// A tree inside another directory of the same file system, where it has this number.
+    pub fn branch(node: Node, tree: Tree, device: u64, number: u64) -> Self {
+        Fixed {
+            leaf: Leaf(node, 0, tree),
+            device,
+            number,
+        }
+    }
+
     /// EACCES where the permissions of a setting do not let its owner read or write it: that goes
     /// for root too. Those who restore processes may set a number all the same.
     fn check_setting(&self, flags: OpenFlags) -> Result<()> {

@@ -1,4 +1,6 @@
-//! sysfs, as far as C libraries and language runtimes look.
+//! sysfs, as far as C libraries, language runtimes and udev look.
+
+mod devices;
 
 use super::dentry::Dentry;
 use super::proc::memory::list_bits;
@@ -14,15 +16,13 @@ use alloc::sync::Arc;
 const ROOT: &[(&str, Node)] = &[
     ("block", Directory(&[])),
     ("bus", Directory(&[])),
+    ("class", Directory(devices::CLASSES)),
     (
-        "class",
-        Directory(&[(
-            "net",
-            Directory(&[(
-                "lo",
-                Link(|text| text.push(b"../../devices/virtual/net/lo")),
-            )]),
-        )]),
+        "dev",
+        Directory(&[
+            ("block", Directory(&[])),
+            ("char", Directory(devices::BY_NUMBER)),
+        ]),
     ),
     (
         "devices",
@@ -38,10 +38,7 @@ const ROOT: &[(&str, Node)] = &[
                     ("node", Directory(NODES)),
                 ]),
             ),
-            (
-                "virtual",
-                Directory(&[("net", Directory(&[("lo", Directory(LOOPBACK))]))]),
-            ),
+            ("virtual", Directory(devices::VIRTUAL)),
         ]),
     ),
     ("fs", Directory(&[("cgroup", Directory(&[]))])),
@@ -105,10 +102,18 @@ const LOOPBACK: &[(&str, Node)] = &[
     ("mtu", File(|text| put!(text, "{}\n", interface::MTU))),
     ("operstate", File(|text| text.push(b"unknown\n"))),
     (
+        "subsystem",
+        Link(|text| text.push(b"../../../../class/net")),
+    ),
+    (
         "tx_queue_len",
         File(|text| put!(text, "{}\n", interface::QUEUE)),
     ),
     ("type", File(|text| put!(text, "{}\n", interface::HARDWARE))),
+    (
+        "uevent",
+        File(|text| put!(text, "INTERFACE=lo\nIFINDEX={}\n", interface::INDEX)),
+    ),
 ];
 
 fn zero(text: &mut Text) {

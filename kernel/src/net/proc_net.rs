@@ -60,6 +60,7 @@ pub const FILES: &[(&str, Node)] = &[
     ("route", Node::File(route)),
     ("snmp", Node::File(snmp::snmp)),
     ("snmp6", Node::File(snmp::snmp6)),
+    ("softnet_stat", Node::File(snmp::softnet_stat)),
     ("sockstat", Node::File(sockstat)),
     ("sockstat6", Node::File(sockstat6)),
     (

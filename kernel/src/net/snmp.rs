@@ -3,6 +3,7 @@
 
 use super::mib::{Event, of};
 use super::proc_net;
+use crate::arch::cpu::{self, Cpu};
 use crate::fs::seq_file::Text;
 use crate::put;
 use Event::*;
@@ -188,6 +189,22 @@ pub fn snmp6(text: &mut Text) {
             let left = 32 - group.len();
             put!(text, "{group}{name:<left$}\t{number}\n");
         }
+    }
+}
+
+/// How each CPU's queue of received packets did: a number of the CPU among zeroes, for here none is
+/// queued.
+pub fn softnet_stat(text: &mut Text) {
+    const COLUMNS: usize = 15;
+    const CPU: usize = 12;
+    for cpu in cpu::online().map(Cpu::index) {
+        let mut row = [0; COLUMNS];
+        row[CPU] = cpu;
+        for (column, number) in row.into_iter().enumerate() {
+            let gap = if column == 0 { "" } else { " " };
+            put!(text, "{gap}{number:08x}");
+        }
+        put!(text, "\n");
     }
 }
 

@@ -5,7 +5,7 @@ use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr, XattrChange};
 use super::super::mount;
 use super::super::path::Path;
-use super::super::seq_file::{self, Content, Text};
+use super::super::seq_file::{self, Content, Fixed, Node, Text, Tree};
 use super::super::seq_records;
 use super::subject::{self, ProcInode, Subject, Task};
 use super::{
@@ -54,6 +54,7 @@ enum Member {
     DescriptorInfos,
     MappedFiles,
     Namespaces,
+    Net,
     Threads,
 }
 
@@ -111,6 +112,7 @@ const MEMBERS: &[(&str, Member)] = &[
         "mountstats",
         Private(|subject, text| mount::list_devices(&subject.fs()?.root(), text)),
     ),
+    ("net", Member::Net),
     ("ns", Member::Namespaces),
     (
         "oom_score",
@@ -122,6 +124,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     ("pagemap", Member::Pages),
     ("personality", Traced(control::personality)),
+    ("projid_map", Text_(control::all_identities)),
     ("root", Link_(|subject| Ok(subject.fs()?.root()))),
     ("schedstat", Text_(status::schedstat)),
     ("sessionid", Text_(|_, text| Ok(text.push(b"4294967295")))),
@@ -143,6 +146,9 @@ const MEMBERS: &[(&str, Member)] = &[
     ("uid_map", Text_(control::all_identities)),
     ("wchan", Text_(wchan::channel)),
 ];
+
+/// The files of the one network, whoever asks.
+const NET: Node = Node::Directory(crate::net::proc_net::FILES);
 
 /// Members that a thread's directory has not.
 const OF_PROCESSES: [&str; 6] = [
@@ -268,6 +274,10 @@ impl Inode for Directory {
             Member::DescriptorInfos => seq_file::dentry(here, name, fds::Directory::new(own, true)),
             Member::MappedFiles => seq_file::dentry(here, name, map_files::Directory(own)),
             Member::Namespaces => seq_file::dentry(here, name, namespaces::Directory(own)),
+            Member::Net => {
+                let net = Fixed::branch(NET, Tree::Proc, own.device, own.number);
+                seq_file::dentry(here, name, net)
+            }
             Member::Threads => {
                 let options = self.options.clone();
                 seq_file::dentry(here, name, Threads { own, options })

@@ -25,6 +25,10 @@ pub const ROOT: &[(&str, Node)] = &[
     ("crossings", Setting(crossings, renew_crossings)),
     ("devices", File(devices)),
     ("diskstats", File(|_| {})),
+    (
+        "execdomains",
+        File(|text| text.push(b"0-0\tLinux           \t[kernel]\n")),
+    ),
     ("filesystems", File(filesystems)),
     ("interrupts", File(interrupts)),
     ("key-users", Records(keyring::list::users)),
@@ -36,7 +40,7 @@ pub const ROOT: &[(&str, Node)] = &[
     ("meminfo", File(meminfo)),
     ("modules", File(|_| {})),
     ("mounts", Link(|text| text.push(b"self/mounts"))),
-    ("net", Directory(crate::net::proc_net::FILES)),
+    ("net", Link(|text| text.push(b"self/net"))),
     ("pagetypeinfo", Private(zones::types)),
     (
         "partitions",
@@ -59,7 +63,13 @@ pub const ROOT: &[(&str, Node)] = &[
         Link(|text| put!(text, "{}/task/{}", current().process_id(), current().tid())),
     ),
     ("timer_list", Private(super::timer_list::write)),
-    ("tty", Directory(&[("drivers", File(|_| ()))])),
+    (
+        "tty",
+        Directory(&[
+            ("drivers", File(|_| ())),
+            ("ldiscs", File(|text| text.push(b"n_tty       0\n"))),
+        ]),
+    ),
     ("uptime", File(uptime)),
     ("version", File(version)),
     ("vmstat", File(vmstat)),
