@@ -10,7 +10,7 @@ use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
 use crate::task::process::Mode;
 use crate::task::thread::TAGS_DISABLED;
-use crate::task::{current, personality, require, seccomp, signal, with_space};
+use crate::task::{Thread, current, personality, require, seccomp, signal, with_space};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::{CAP_SETPCAP, CAP_SYS_RESOURCE};
@@ -123,7 +123,7 @@ dispatch! {
     },
     PR_SET_TAGGED_ADDR_CTRL => |[mode, rest @ ..]| {
         expect_zeros(&rest)?;
-        set_tagged_addresses(mode)
+        set_tagged_addresses(&current(), mode).map(|()| 0)
     },
     PR_GET_TAGGED_ADDR_CTRL => |arguments| {
         expect_zeros(&arguments)?;
@@ -144,12 +144,17 @@ fn has_tags() -> bool {
     arch::ADDRESS_TAGS && !current().arch.is_compat()
 }
 
-fn set_tagged_addresses(mode: usize) -> Result<usize> {
-    expect(has_tags() && mode & !(PR_TAGGED_ADDR_ENABLE as usize) == 0)?;
+/// Sets PR_TAGGED_ADDR_ENABLE of a thread.
+///
+/// # Errors
+/// EINVAL.
+pub fn set_tagged_addresses(thread: &Thread, mode: usize) -> Result<()> {
+    let has_tags = arch::ADDRESS_TAGS && !thread.arch.is_compat();
+    expect(has_tags && mode & !(PR_TAGGED_ADDR_ENABLE as usize) == 0)?;
     let on = mode != 0;
     expect(!on || TAGS_DISABLED.load(Relaxed) == 0)?;
-    current().set_tags_addresses(on);
-    Ok(0)
+    thread.set_tags_addresses(on);
+    Ok(())
 }
 
 /// EINVAL unless `fits`.

@@ -3,21 +3,24 @@
 use alloc::vec::Vec;
 
 use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_PTRACE, SIGKILL};
+use linux_raw_sys::prctl::PR_TAGGED_ADDR_ENABLE;
 use linux_raw_sys::ptrace::*;
 
 use super::layout::Layout;
 use super::path::check_flags;
-use crate::arch::regset;
+use super::prctl::set_tagged_addresses;
+use crate::arch::{self, regset};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{IoVec, MAX_COUNT};
 use crate::mm::AddressSpace;
+use crate::mm::heap::try_vec;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::ptrace::{self, Call, flag};
 use crate::task::ptrace_access::{self, By};
 use crate::task::signal::{self, Info};
 use crate::task::{Thread, can, current, pid_table};
 use alloc::sync::Arc;
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// ptrace(2)
 pub fn ptrace<L: Layout>(request: usize, tid: i32, address: usize, data: usize) -> Result<usize> {
@@ -92,6 +95,7 @@ pub fn ptrace<L: Layout>(request: usize, tid: i32, address: usize, data: usize) 
         PTRACE_SECCOMP_GET_FILTER => return filter(tid, address, data),
         PTRACE_SECCOMP_GET_METADATA => return filter_metadata(tid, address, data),
         PTRACE_GET_SYSCALL_INFO => return call_info(tid, address, data),
+        PTRACE_GET_RSEQ_CONFIGURATION => return rseq_configuration(tid, address, data),
         _ => {
             // An unknown request still checks that the caller traces the thread.
             ptrace::with_stopped(tid, |_, _| Ok(()))?;
@@ -197,6 +201,10 @@ fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Res
     let wants_compat = |thread: &Thread| L::WORD < size_of::<usize>() || thread.arch.is_compat();
     let (whole, slot) = ptrace::with_stopped(tid, |thread, _| {
         let compat = wants_compat(thread);
+        if has_tags(kind, compat) {
+            let mode = u64::from(thread.tags_addresses()) * u64::from(PR_TAGGED_ADDR_ENABLE);
+            return Ok((try_vec(&mode.to_ne_bytes())?, size_of::<u64>()));
+        }
         if request == PTRACE_SETREGSET && regset::is_read_only(compat, kind) {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -214,12 +222,53 @@ fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Res
     } else {
         let bytes = UserPtr::<u8>::new(base).read_vec(len)?;
         ptrace::with_stopped(tid, |thread, _| {
+            if has_tags(kind, wants_compat(thread)) {
+                let (mode, _) = usize::read_from_prefix(&bytes).unwrap_or_default();
+                return set_tagged_addresses(thread, mode);
+            }
             regset::set(&thread.arch, wants_compat(thread), kind, 0, &bytes)?;
             thread.registers_changed();
             Ok(())
         })?;
     }
     L::put_words(data, &[base, len])
+}
+
+/// NT_ARM_TAGGED_ADDR_CTRL: what PR_GET_TAGGED_ADDR_CTRL tells.
+const TAGGED_ADDRESSES: u32 = 0x409;
+
+/// Whether the set `kind` of a thread is that.
+fn has_tags(kind: u32, compat: bool) -> bool {
+    kind == TAGGED_ADDRESSES && arch::ADDRESS_TAGS && !compat
+}
+
+/// `struct ptrace_rseq_configuration`.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct RseqConfiguration {
+    address: u64,
+    len: u32,
+    signature: u32,
+    flags: u32,
+    pad: u32,
+}
+
+/// PTRACE_GET_RSEQ_CONFIGURATION: as much as there is room for; how much there is.
+fn rseq_configuration(tid: i32, room: usize, to: usize) -> Result<usize> {
+    let told = ptrace::with_stopped(tid, |thread, _| {
+        let [address, len, signature] = thread.rseq.told();
+        Ok(RseqConfiguration {
+            address: address as u64,
+            len: len as u32,
+            signature: signature as u32,
+            flags: 0,
+            pad: 0,
+        })
+    })?;
+    let bytes = told.as_bytes();
+    let count = room.min(bytes.len());
+    UserSlice::new(to, count).copy_out(&bytes[..count])?;
+    Ok(bytes.len())
 }
 
 /// `struct ptrace_syscall_info` (include/uapi/linux/ptrace.h).

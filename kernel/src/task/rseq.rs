@@ -51,6 +51,16 @@ impl Area {
         self.address.load(Relaxed) != 0
     }
 
+    /// Its address, how long it is, and its signature.
+    pub fn told(&self) -> [usize; 3] {
+        let signature = self.signature.load(Relaxed) as usize;
+        [
+            self.address.load(Relaxed),
+            self.len.load(Relaxed),
+            signature,
+        ]
+    }
+
     fn set(&self, address: usize, len: usize, signature: u32) {
         self.len.store(len, Relaxed);
         self.signature.store(signature, Relaxed);

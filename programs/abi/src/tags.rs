@@ -26,6 +26,44 @@ pub fn run() {
         calls();
         inherited();
         disabled();
+        traced_sets();
+    }
+}
+
+/// What a tracer sees, and sets, of it (NT_ARM_TAGGED_ADDR_CTRL), and how long the set of the
+/// thread's pointers is (NT_ARM_TLS).
+unsafe fn traced_sets() {
+    use crate::ptrace::{ptrace, traced, wait};
+    const GET_SET: u32 = 0x4204;
+    const SET_SET: u32 = 0x4205;
+    unsafe {
+        let child = traced(|| libc::_exit(libc::prctl(GET, 0, 0, 0, 0)));
+        println!("{}", wait(child));
+        let access = |what: &str, request: u32, kind: usize, words: &mut [u64], len: usize| {
+            let mut piece = [words.as_mut_ptr() as usize, len];
+            let at = (&raw mut piece) as usize;
+            tell(what, ptrace(request, child, kind, at));
+            println!("  {} bytes", piece[1]);
+        };
+        let mut mode = [9u64; 3];
+        access("mode", GET_SET, 0x409, &mut mode, 24);
+        println!("  {mode:?}");
+        access("half of it", GET_SET, 0x409, &mut mode, 4);
+        for value in [0, 2, u64::MAX, 1] {
+            access("set", SET_SET, 0x409, &mut [value], 8);
+            access("get", GET_SET, 0x409, &mut mode, 8);
+            println!("  {:?}", mode[0]);
+        }
+        let mut pointers = [9u64; 3];
+        access("pointers", GET_SET, 0x401, &mut pointers, 24);
+        println!("  {:?}", &pointers[1..]);
+        access("set them", SET_SET, 0x401, &mut pointers, 16);
+        access("set the first", SET_SET, 0x401, &mut pointers, 8);
+        let before = pointers[0];
+        access("again", GET_SET, 0x401, &mut pointers, 16);
+        println!("  {}", pointers[0] == before);
+        ptrace(libc::PTRACE_CONT as u32, child, 0, 0);
+        println!("{}", wait(child));
     }
 }
 

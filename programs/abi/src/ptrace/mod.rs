@@ -27,7 +27,45 @@ pub fn run() {
         seized();
         ended_tracer();
         memory();
+        areas();
         the_first();
+    }
+}
+
+/// PTRACE_GET_RSEQ_CONFIGURATION: the area of a stopped thread.
+unsafe fn areas() {
+    const CONFIGURATION: u32 = 0x420f;
+    const SIGNATURE: u32 = 0x1234_5678;
+    #[repr(align(32))]
+    struct Area {
+        _words: [u32; 8],
+    }
+    unsafe {
+        let area = Area { _words: [0; 8] };
+        let child = traced(|| {
+            libc::syscall(libc::SYS_rseq, &area, 32, 0, SIGNATURE);
+            libc::raise(libc::SIGUSR1);
+        });
+        let ask = |what: &str, room: usize| {
+            let mut told = [7u32; 8];
+            let to = (&raw mut told) as usize;
+            tell(what, ptrace(CONFIGURATION, child, room, to));
+            let address = u64::from(told[1]) << 32 | u64::from(told[0]);
+            let is_area = address == (&raw const area) as u64;
+            println!("  {is_area} {:x?}", &told[2..]);
+        };
+        println!("{}", wait(child));
+        ask("before", 24);
+        go_on(CONT, child, 0);
+        println!("{}", wait(child));
+        ask("whole", 24);
+        ask("more", 32);
+        ask("a part", 12);
+        ask("none", 0);
+        tell("nowhere", ptrace(CONFIGURATION, child, 24, 8));
+        tell("of itself", ptrace(CONFIGURATION, libc::getpid(), 24, 8));
+        libc::kill(child, libc::SIGKILL);
+        wait(child);
     }
 }
 

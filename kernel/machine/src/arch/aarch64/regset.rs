@@ -20,7 +20,7 @@ use abi::compat::FIRST;
 const GENERAL: u32 = 1;
 /// NT_PRFPREG: `struct user_fpsimd_state`, which holds FPSR and FPCR behind the registers.
 const FLOATING: u32 = 2;
-/// NT_ARM_TLS: TPIDR_EL0.
+/// NT_ARM_TLS: TPIDR_EL0, and TPIDR2_EL0, which is 0 without SME.
 const THREAD_POINTER: u32 = 0x401;
 /// NT_ARM_SVE: `struct user_sve_header`, and the registers.
 const SVE: u32 = 0x405;
@@ -127,7 +127,7 @@ pub fn get(state: &ThreadState, compat: bool, kind: u32) -> Result<Vec<u8>> {
             bytes.extend_from_slice(fp.v.as_bytes());
             bytes.extend_from_slice([fp.fpsr, fp.fpcr, 0, 0].as_bytes());
         }),
-        THREAD_POINTER => bytes.extend_from_slice(&state.tls().to_ne_bytes()),
+        THREAD_POINTER => bytes.extend_from_slice([state.tls(), 0].as_bytes()),
         SYSTEM_CALL => state.with_stopped_frame(|frame| {
             bytes.extend_from_slice(&frame.number().to_ne_bytes());
         }),
@@ -195,7 +195,7 @@ pub fn set(state: &ThreadState, compat: bool, kind: u32, from: usize, bytes: &[u
             state.with_stopped_sve(|image| image.set_alone(&new.v));
             state.with_stopped_fp(|fp| *fp = new);
         }
-        THREAD_POINTER => state.set_tls(usize::read_from_bytes(&whole).unwrap_or(0)),
+        THREAD_POINTER => state.set_tls(usize::read_from_prefix(&whole).map_or(0, |(tls, _)| tls)),
         _ if pauth::has_set(state, kind) => return pauth::set(state, kind, &whole),
         _ => {
             let number = i32::read_from_bytes(&whole).unwrap_or(-1);
