@@ -61,6 +61,33 @@ impl Default for Termios {
 }
 
 impl Termios {
+    /// Nothing set.
+    pub const ZERO: Termios = Termios {
+        iflag: 0,
+        oflag: 0,
+        cflag: 0,
+        lflag: 0,
+        line: 0,
+        cc: [0; NCCS],
+        ispeed: 0,
+        ospeed: 0,
+    };
+
+    /// These settings, but for what is `locked`: that stays as `old` has it.
+    pub fn kept(self, old: &Termios, locked: &Termios) -> Termios {
+        let flags = |new: u32, old: u32, locked: u32| new & !locked | old & locked;
+        let byte = |new: u8, old: u8, locked: u8| if locked == 0 { new } else { old };
+        Termios {
+            iflag: flags(self.iflag, old.iflag, locked.iflag),
+            oflag: flags(self.oflag, old.oflag, locked.oflag),
+            cflag: flags(self.cflag, old.cflag, locked.cflag),
+            lflag: flags(self.lflag, old.lflag, locked.lflag),
+            line: byte(self.line, old.line, locked.line),
+            cc: core::array::from_fn(|at| byte(self.cc[at], old.cc[at], locked.cc[at])),
+            ..self
+        }
+    }
+
     /// True when all of `flags` are set among the local modes.
     pub fn local(&self, flags: u32) -> bool {
         self.lflag & flags == flags

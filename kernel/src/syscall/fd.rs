@@ -7,13 +7,15 @@ use crate::fs::inode::Kind;
 use crate::fs::pipe::End;
 use crate::fs::tmpfs::Node;
 use crate::fs::{File, dnotify, lease, perm, sigio};
+use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::task::current;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::{
-    FIOASYNC, FIOCLEX, FIOGETOWN, FIONBIO, FIONCLEX, FIONREAD, FIOSETOWN, SIOCGPGRP, SIOCSPGRP,
+    FIGETBSZ, FIOASYNC, FIOCLEX, FIOGETOWN, FIONBIO, FIONCLEX, FIONREAD, FIOQSIZE, FIOSETOWN,
+    SIOCGPGRP, SIOCSPGRP,
 };
 
 /// dup(2)
@@ -259,7 +261,30 @@ pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
                 .saturating_sub(file.seek(0, crate::fs::file::Whence::Current)?);
             UserPtr::new(argument).write(&(left as i32))?;
         }
+        FIGETBSZ => UserPtr::new(argument).write(&block_size(&file))?,
+        FIOQSIZE if has_size(file.dentry().kind()) => {
+            let bytes = file.dentry().inode().attr().blocks * 512;
+            UserPtr::new(argument).write(&bytes)?;
+        }
         _ => return file.ops().ioctl(&file, request, argument),
     }
     Ok(0)
+}
+
+/// Whether FIOQSIZE tells of such files.
+fn has_size(kind: Kind) -> bool {
+    matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink)
+}
+
+/// The size of the blocks of the file system that a file is in (`s_blocksize`).
+fn block_size(file: &File) -> i32 {
+    let magic = file.path().mount().map(|mount| mount.fs().stat().magic);
+    if [PROC_SUPER_MAGIC, DEVPTS_SUPER_MAGIC]
+        .map(|magic| Some(magic.into()))
+        .contains(&magic)
+    {
+        1024
+    } else {
+        PAGE_SIZE as i32
+    }
 }

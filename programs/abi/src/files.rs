@@ -38,6 +38,7 @@ pub fn run() {
         mapped();
         vectors();
         descriptors();
+        sizes();
         only_a_place();
     }
 }
@@ -409,6 +410,41 @@ unsafe fn last_offsets(file: i32) {
         );
         tell("two", libc::readv(file, [long, long].as_ptr(), 2) as i64);
         libc::ftruncate(file, end);
+    }
+}
+
+/// What ioctl(2) tells of any file: the size of blocks, and the bytes that it takes.
+unsafe fn sizes() {
+    const BLOCK: u32 = 2;
+    const BYTES: u32 = 0x5460;
+    unsafe {
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let file = open(c"sized", O_RDWR | O_CREAT);
+        write(file, &[1; 5000]);
+        for (name, file) in [
+            ("file", file),
+            ("directory", open(c".", O_RDONLY)),
+            ("pipe", ends[0]),
+            ("socket", libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0)),
+            ("event", libc::eventfd(0, 0)),
+            ("/proc", open(c"/proc/self/status", O_RDONLY)),
+            ("/sys", open(c"/sys/kernel", O_RDONLY)),
+        ] {
+            let mut block = -1i32;
+            tell(name, libc::ioctl(file, BLOCK as _, &mut block));
+            println!("  {block}");
+            let mut bytes = -1i64;
+            let told = libc::ioctl(file, BYTES as _, &mut bytes);
+            tell("  bytes", told);
+            if name == "file" {
+                println!("  {bytes}");
+            }
+        }
+        tell("nowhere", libc::ioctl(file, BLOCK as _, 8));
+        tell("nowhere", libc::ioctl(file, BYTES as _, 8));
+        let epoll = libc::epoll_create1(0);
+        tell("epoll", libc::ioctl(epoll, 0x5678, 0));
     }
 }
 

@@ -244,6 +244,7 @@ unsafe fn refused(master: c_int, slave: c_int) {
             }),
         );
         tell("shared", libc::ioctl(slave, libc::TIOCNXCL as _));
+        locked(master, slave);
         let mut number: c_int = -1;
         tell(
             "number",
@@ -266,6 +267,80 @@ unsafe fn refused(master: c_int, slave: c_int) {
         tell("odd flow", libc::tcflow(slave, 9));
         tell("flush", libc::tcflush(slave, libc::TCIOFLUSH));
         tell("odd flush", libc::tcflush(slave, 9));
+    }
+}
+
+/// Settings that are locked (TIOCSLCKTRMIOS), and whether there is a carrier to mind.
+unsafe fn locked(master: c_int, slave: c_int) {
+    const GET_SOFT: u32 = 0x5419;
+    const SET_SOFT: u32 = 0x541a;
+    const GET_LOCKED: u32 = 0x5456;
+    const SET_LOCKED: u32 = 0x5457;
+    const GET_DEVICE: u32 = 0x8004_5432;
+    unsafe {
+        let mut name = [0; 64];
+        libc::ptsname_r(master, name.as_mut_ptr(), name.len());
+        let mut status: libc::stat = mem::zeroed();
+        libc::stat(name.as_ptr(), &mut status);
+        for (what, file) in [("slave", slave), ("master", master)] {
+            let mut number: c_int = -1;
+            let mut ask = |what: &str, request: u32| {
+                tell(what, libc::ioctl(file, request as _, &mut number));
+                number
+            };
+            println!("{what}: soft carrier {}", ask("get", GET_SOFT));
+            for soft in [7, 0] {
+                tell("set", libc::ioctl(file, SET_SOFT as _, &soft));
+                println!("{}", ask("get", GET_SOFT));
+            }
+            let device = ask("device", GET_DEVICE);
+            println!("{}", device as u64 == status.st_rdev);
+        }
+        tell("nowhere", libc::ioctl(slave, SET_SOFT as _, 8));
+        let mut usual: libc::termios = mem::zeroed();
+        libc::tcgetattr(slave, &mut usual);
+        // As the kernel has it, the first 19 control characters follow the line.
+        let mut all = [0xffu8; 64];
+        tell("locked", libc::ioctl(master, GET_LOCKED as _, &mut all));
+        println!("{:?} {:?}", &all[..36], &all[36..40]);
+        let mut some = [0u8; 64];
+        some[12] = libc::ECHO as u8;
+        some[17 + libc::VERASE] = 1;
+        tell("lock", libc::ioctl(slave, SET_LOCKED as _, &some));
+        let mut modes = usual;
+        modes.c_lflag &= !(libc::ECHO | libc::ECHOE);
+        modes.c_cc[libc::VERASE] = 1;
+        modes.c_cc[libc::VKILL] = 2;
+        tell("change", libc::tcsetattr(slave, libc::TCSANOW, &modes));
+        libc::tcgetattr(slave, &mut modes);
+        let [erase, kill] = [libc::VERASE, libc::VKILL].map(|at| modes.c_cc[at]);
+        println!("{:#x} {erase} {kill}", modes.c_lflag);
+        libc::ioctl(slave, GET_LOCKED as _, &mut all);
+        println!("{}", all[..36] == some[..36]);
+        tell_end(
+            "a user",
+            in_child(|| {
+                libc::setuid(1000);
+                tell("locked", libc::ioctl(slave, GET_LOCKED as _, &mut all));
+                tell("lock", libc::ioctl(slave, SET_LOCKED as _, &some));
+            }),
+        );
+        tell("unlock", libc::ioctl(slave, SET_LOCKED as _, &[0u8; 64]));
+        libc::tcsetattr(slave, libc::TCSANOW, &usual);
+        tell_end(
+            "by the master",
+            in_child(|| {
+                libc::setsid();
+                tell("its", libc::ioctl(master, libc::TIOCSCTTY as _, 0));
+                libc::ioctl(slave, libc::TIOCNOTTY as _);
+                let (master, _) = open_pair();
+                tell("a new one's", libc::ioctl(master, libc::TIOCSCTTY as _, 0));
+                tell(
+                    "it is there",
+                    i64::from(libc::open(path(c"/dev/tty"), O_RDWR) >= 0),
+                );
+            }),
+        );
     }
 }
 

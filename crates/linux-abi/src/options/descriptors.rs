@@ -116,3 +116,96 @@ pub const PIDFD_SIGNAL: Group = Group {
         4 PIDFD_SIGNAL_PROCESS_GROUP Whole;
     },
 };
+
+/// Requests of ioctl(2) that go for any file, and for those of file systems.
+pub const IOCTL: Group = Group {
+    title: "ioctl: requests of files",
+    refused: "ENOTTY, and of an epoll's EPIOCSPARAMS and EPIOCGPARAMS EOPNOTSUPP, as without\n\
+        CONFIG_NET_RX_BUSY_POLL. Nothing compares this list with the kernel",
+    choices: choices! {
+        0x0001 FIBMAP Absent;
+        0x0002 FIGETBSZ Whole;
+        0x541b FIONREAD Whole;
+        0x5421 FIONBIO Whole;
+        0x5450 FIONCLEX Whole;
+        0x5451 FIOCLEX Whole;
+        0x5452 FIOASYNC Whole;
+        0x5460 FIOQSIZE Whole;
+        0x4004_9409 FICLONE Absent;
+        0x4008_8a01 EPIOCSPARAMS Absent;
+        0x4008_6602 FS_IOC_SETFLAGS Absent;
+        0x4020_940d FICLONERANGE Absent;
+        0x8008_6601 FS_IOC_GETFLAGS Absent;
+        0x8008_8a02 EPIOCGPARAMS Absent;
+        0x8011_1500 FS_IOC_GETFSUUID Absent;
+        0x801c_581f FS_IOC_FSGETXATTR Absent;
+        0xc004_5877 FIFREEZE Absent;
+        0xc004_5878 FITHAW Absent;
+        0xc018_5879 FITRIM Absent;
+        0xc018_9436 FIDEDUPERANGE Absent;
+        0xc020_660b FS_IOC_FIEMAP Absent;
+    },
+};
+
+/// Requests of ioctl(2) on terminals.
+pub const IOCTL_TERMINAL: Group = Group {
+    title: "ioctl: requests of terminals",
+    refused: "ENOTTY. Nothing compares this list with the kernel",
+    choices: choices! {
+        0x5401 TCGETS Whole;
+        0x5402 TCSETS Whole;
+        0x5403 TCSETSW Whole;
+        0x5404 TCSETSF Whole;
+        0x5405 TCGETA Whole;
+        0x5406 TCSETA Whole;
+        0x5407 TCSETAW Whole;
+        0x5408 TCSETAF Whole;
+        0x5409 TCSBRK Whole;
+        0x540a TCXONC Whole;
+        0x540b TCFLSH Whole;
+        0x540c TIOCEXCL Whole;
+        0x540d TIOCNXCL Whole;
+        0x540e TIOCSCTTY Whole;
+        0x540f TIOCGPGRP Whole;
+        0x5410 TIOCSPGRP Whole;
+        0x5411 TIOCOUTQ Whole;
+        0x5412 TIOCSTI Whole;
+        0x5413 TIOCGWINSZ Whole;
+        0x5414 TIOCSWINSZ Whole;
+        0x5415 TIOCMGET Absent;
+        0x5416 TIOCMBIS Absent;
+        0x5417 TIOCMBIC Absent;
+        0x5418 TIOCMSET Absent;
+        0x5419 TIOCGSOFTCAR Whole;
+        0x541a TIOCSSOFTCAR Whole;
+        0x541b FIONREAD Whole;
+        0x541d TIOCCONS Absent;
+        0x541e TIOCGSERIAL Absent;
+        0x541f TIOCSSERIAL Absent;
+        0x5420 TIOCPKT Whole;
+        0x5422 TIOCNOTTY Whole;
+        0x5423 TIOCSETD Partial("N_TTY alone");
+        0x5424 TIOCGETD Whole;
+        0x5425 TCSBRKP Whole;
+        0x5427 TIOCSBRK Whole;
+        0x5428 TIOCCBRK Whole;
+        0x5429 TIOCGSID Whole;
+        0x5437 TIOCVHANGUP Absent;
+        0x5456 TIOCGLCKTRMIOS Whole;
+        0x5457 TIOCSLCKTRMIOS Whole;
+        0x545c TIOCMIWAIT Absent;
+        0x545d TIOCGICOUNT Absent;
+        0x802c_542a TCGETS2 Whole;
+        0x402c_542b TCSETS2 Whole;
+        0x402c_542c TCSETSW2 Whole;
+        0x402c_542d TCSETSF2 Whole;
+        0x8004_5430 TIOCGPTN Whole;
+        0x4004_5431 TIOCSPTLCK Whole;
+        0x8004_5432 TIOCGDEV Whole;
+        0x4004_5436 TIOCSIG Whole;
+        0x8004_5438 TIOCGPKT Whole;
+        0x8004_5439 TIOCGPTLCK Whole;
+        0x8004_5440 TIOCGEXCL Whole;
+        0x5441 TIOCGPTPEER Whole;
+    },
+};

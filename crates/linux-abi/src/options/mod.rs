@@ -15,7 +15,8 @@ mod system;
 mod threads;
 
 pub use descriptors::{
-    CLOSE_RANGE, EPOLL, EVENTFD, MEMFD, PIDFD, PIDFD_SIGNAL, PIPE, SPLICE, TIMERFD,
+    CLOSE_RANGE, EPOLL, EVENTFD, IOCTL, IOCTL_TERMINAL, MEMFD, PIDFD, PIDFD_SIGNAL, PIPE, SPLICE,
+    TIMERFD,
 };
 pub use files::{
     FADVISE, FALLOCATE, FCNTL, HANDLE, INOTIFY, MOUNT, OPEN, RENAME, RESOLVE, RWF, STATX,
@@ -71,6 +72,8 @@ pub const GROUPS: &[&Group] = &[
     &OPEN,
     &RESOLVE,
     &FCNTL,
+    &IOCTL,
+    &IOCTL_TERMINAL,
     &RWF,
     &FADVISE,
     &SYNC_FILE_RANGE,

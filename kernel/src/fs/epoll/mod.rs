@@ -429,7 +429,19 @@ impl Drop for Epoll {
     }
 }
 
+/// Requests of busy polling (include/uapi/linux/eventpoll.h).
+const EPIOCSPARAMS: u32 = 0x4008_8a01;
+const EPIOCGPARAMS: u32 = 0x8008_8a02;
+
 impl FileOps for Epoll {
+    /// As without CONFIG_NET_RX_BUSY_POLL.
+    fn ioctl(&self, _file: &File, request: u32, _argument: usize) -> Result<usize> {
+        match request {
+            EPIOCSPARAMS | EPIOCGPARAMS => Err(Errno::EOPNOTSUPP),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     fn held(&self) -> usize {
         self.members.lock().len() * watch::COST
     }

@@ -2,8 +2,9 @@
 
 use super::{Tty, WindowSize};
 use crate::errno::{Errno, Result};
+use crate::fs::device;
 use crate::mm::user::UserPtr;
-use crate::task::require;
+use crate::task::{can, require};
 use ldisc::{NCCS, Termios};
 use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::*;
@@ -134,6 +135,35 @@ impl Tty {
             TCFLSH => self.flush(argument as u32)?,
             TCXONC => self.flow(argument as u32)?,
             TCSBRK | TCSBRKP | TIOCSBRK | TIOCCBRK => self.check_change()?,
+            TIOCGSOFTCAR => {
+                let local = self.termios().cflag & CLOCAL != 0;
+                number.write(&i32::from(local))?;
+            }
+            TIOCSSOFTCAR => {
+                let local = if number.read()? != 0 { CLOCAL } else { 0 };
+                self.change_termios(|old| Termios {
+                    cflag: old.cflag & !CLOCAL | local,
+                    ..*old
+                });
+                if self.termios().cflag & CLOCAL != local {
+                    return Err(Errno::EINVAL);
+                }
+            }
+            TIOCGLCKTRMIOS => {
+                let locked = self.state.lock().locked;
+                UserPtr::new(argument).write(&Termios1::from(&locked))?;
+            }
+            TIOCSLCKTRMIOS => {
+                if !can(CAP_CHECKPOINT_RESTORE) {
+                    require(CAP_SYS_ADMIN)?;
+                }
+                let given = UserPtr::<Termios1>::new(argument).read()?;
+                self.state.lock().locked = given.settings(&Termios::ZERO);
+            }
+            TIOCGDEV => {
+                let (major, minor) = self.device;
+                UserPtr::new(argument).write(&(device::number(major, minor) as u32))?;
+            }
             TIOCGETD => number.write(&0)?,
             TIOCSETD if number.read()? == 0 => {}
             TIOCSETD => return Err(Errno::EINVAL),
@@ -156,11 +186,18 @@ impl Tty {
 
     fn set_termios(&self, settings: impl FnOnce(&Termios) -> Termios, flush: bool) -> Result<()> {
         self.check_change()?;
-        let mut state = self.state.lock();
         if flush {
-            state.flush_input();
+            self.state.lock().flush_input();
         }
-        let termios = settings(state.discipline.termios());
+        self.change_termios(settings);
+        Ok(())
+    }
+
+    /// Changes the settings, but for what is locked.
+    fn change_termios(&self, settings: impl FnOnce(&Termios) -> Termios) {
+        let mut state = self.state.lock();
+        let old = state.discipline.termios();
+        let termios = settings(old).kept(old, &state.locked);
         if self.is_pty() {
             state.set_pty_termios(termios);
         } else {
@@ -170,7 +207,6 @@ impl Tty {
         self.readable.notify();
         self.writable.notify();
         self.output_changed();
-        Ok(())
     }
 
     fn resize(&self, size: WindowSize) {

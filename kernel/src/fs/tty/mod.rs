@@ -22,7 +22,7 @@ use crate::task::require;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ldisc::{Discipline, Effect, Signal};
+use ldisc::{Discipline, Effect, Signal, Termios};
 use linux_raw_sys::general::{
     CAP_SYS_ADMIN, ICANON, O_NOCTTY, SIGINT, SIGQUIT, SIGTSTP, TIOCPKT_FLUSHREAD,
     TIOCPKT_FLUSHWRITE, VMIN, VTIME,
@@ -90,6 +90,8 @@ struct State {
     hung_up: bool,
     /// Only the privileged may open it (TIOCEXCL).
     exclusive: bool,
+    /// The settings that do not change, where these are not 0 (TIOCSLCKTRMIOS).
+    locked: Termios,
     /// Processed output for the master.
     output: VecDeque<u8>,
     pty: pty::State,
@@ -150,6 +152,7 @@ impl Tty {
             foreground: 0,
             hung_up: false,
             exclusive: false,
+            locked: Termios::ZERO,
             output,
             pty: pty::State::default(),
         };

@@ -344,7 +344,6 @@ impl FileOps for Master {
             TIOCGPKT => number.write(&self.tty.state.lock().pty.packets.into())?,
             TIOCGPTPEER => return self.open_peer(argument as u32),
             FIONREAD => number.write(&(self.tty.state.lock().output.len() as i32))?,
-            TIOCSCTTY => return Err(Errno::ENOTTY),
             TIOCGPGRP => number.write(&self.tty.foreground())?,
             TIOCGSID => number.write(&self.tty.session()?)?,
             TIOCSIG => self.tty.signal(argument)?,
