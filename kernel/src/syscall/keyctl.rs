@@ -333,6 +333,11 @@ fn read(number: i32, to: usize, room: usize) -> Result<usize> {
     if key.check(right::READ, &rings).is_err() && !key.is_found(&rings)? {
         return Err(Errno::EACCES);
     }
+    // Of a ring whole numbers are read; a buffer of more than a page is not looked at.
+    let odd = to != 0 && room <= PAGE_SIZE && !room.is_multiple_of(size_of::<i32>());
+    if key.kind == Kind::Keyring && odd {
+        return Err(Errno::EINVAL);
+    }
     put(&key.read()?, to, room, false)
 }
 

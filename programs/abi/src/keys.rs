@@ -200,6 +200,9 @@ unsafe fn states() {
         let key = add(c"user".as_ptr(), c"state".as_ptr(), b"first", THREAD);
         println!("{:?}", read(key, 16));
         println!("short {:?}", read(key, 3).0);
+        for room in [0, 1, 3, 4, 6, 8] {
+            println!("a ring in {room}: {}", read(THREAD.into(), room).0);
+        }
         let again = add(c"user".as_ptr(), c"state".as_ptr(), b"second", THREAD);
         println!("the same key {} {:?}", again == key, read(key, 16));
         let third = b"third";

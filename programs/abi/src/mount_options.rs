@@ -56,6 +56,8 @@ const OPTIONS: &[(&str, &[&str])] = &[
             "mpol=nonsense",
             "inode64",
             "noswap=1",
+            "noswap",
+            "size=1m,noswap,mode=700",
             "nonsense",
             "nonsense=1",
             "ro",

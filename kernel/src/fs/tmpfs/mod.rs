@@ -18,7 +18,7 @@ pub use xattr::Xattrs;
 use super::dentry::Dentry;
 use super::file::{File, OpenFlags};
 use super::inode::FsStat;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame;
 use crate::mm::heap::{try_arc, try_vec};
@@ -48,6 +48,7 @@ pub struct Tmpfs {
     /// The root's permissions and owner, as they were asked for.
     permissions: u32,
     owner: (u32, u32),
+    noswap: bool,
     /// Held while a name goes from one directory to another (Linux's s_vfs_rename_mutex).
     rename: SleepMutex<()>,
 }
@@ -65,6 +66,7 @@ impl Tmpfs {
             inodes: Quota::new(limit(options.inodes).map(bytes_of_inodes)),
             permissions: options.permissions.unwrap_or(USUAL_PERMISSIONS),
             owner: (options.uid.unwrap_or(0), options.gid.unwrap_or(0)),
+            noswap: options.noswap,
             rename: SleepMutex::new(()),
         })
     }
@@ -80,8 +82,11 @@ impl Tmpfs {
     /// Changes the limits that are said.
     ///
     /// # Errors
-    /// EINVAL: more is used, or there was no limit.
+    /// EINVAL: more is used, there was no limit, or `noswap` is not as it was.
     pub fn limit(&self, options: &Options) -> Result<()> {
+        if options.noswap != self.noswap {
+            return Err(Errno::EINVAL);
+        }
         let inodes = options.inodes.map(bytes_of_inodes);
         for (quota, limit) in [(&*self.pages, options.pages), (&self.inodes, inodes)] {
             limit.map_or(Ok(()), |limit| quota.check(limit))?;
@@ -168,7 +173,8 @@ impl fmt::Display for Tmpfs {
         if gid != 0 {
             write!(out, ",gid={gid}")?;
         }
-        out.write_str(",inode64")
+        out.write_str(",inode64")?;
+        out.write_str(if self.noswap { ",noswap" } else { "" })
     }
 }
 

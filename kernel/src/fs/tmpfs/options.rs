@@ -17,6 +17,8 @@ pub struct Options {
     pub uid: Option<u32>,
     /// The root's group.
     pub gid: Option<u32>,
+    /// Its pages are never to be swapped out, as they never are.
+    pub noswap: bool,
 }
 
 impl Options {
@@ -28,6 +30,7 @@ impl Options {
             permissions: Some(permissions),
             uid: None,
             gid: None,
+            noswap: false,
         }
     }
 
@@ -45,10 +48,10 @@ impl Options {
                 "mode" => options.permissions = Some(permissions(value)? & 0o7777),
                 "uid" => options.uid = Some(number(value)?),
                 "gid" => options.gid = Some(number(value)?),
-                // As it is: files have no huge pages, inodes have 64 bits, nothing is paged out,
-                // and memory is one node.
+                "noswap" if value.is_none() => options.noswap = true,
+                // As it is: files have no huge pages, inodes have 64 bits, and memory is one node.
                 "huge" if value == Some("never") => {}
-                "inode64" | "noswap" if value.is_none() => {}
+                "inode64" if value.is_none() => {}
                 "mpol" if value == Some("default") => {}
                 _ => return Err(Errno::EINVAL),
             }
