@@ -6,7 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::put;
 use crate::task::{Thread, count_groups, current, require};
 use core::num::{IntErrorKind, ParseIntError};
-use linux_raw_sys::general::CAP_SYS_NICE;
+use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_NICE};
 
 pub fn personality(subject: &Subject, text: &mut Text) -> Result<()> {
     let thread = subject.thread.as_ref().ok_or(Errno::ESRCH)?;
@@ -80,6 +80,21 @@ pub fn set_traced(subject: &Subject, bytes: &[u8]) -> Result<()> {
 pub fn all_identities(_subject: &Subject, text: &mut Text) -> Result<()> {
     put!(text, "{:>10} {:>10} {:>10}\n", 0, 0, u32::MAX);
     Ok(())
+}
+
+/// That namespace has its identities already.
+pub fn set_identities(_subject: &Subject, _bytes: &[u8]) -> Result<()> {
+    Err(Errno::EPERM)
+}
+
+/// Its processes may call setgroups(2), which cannot be denied once groups are mapped.
+pub fn set_setgroups(_subject: &Subject, bytes: &[u8]) -> Result<()> {
+    require(CAP_SYS_ADMIN).map_err(|_| Errno::EACCES)?;
+    match bytes.trim_ascii_end() {
+        b"allow" => Ok(()),
+        b"deny" => Err(Errno::EPERM),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 pub fn dump_filter(subject: &Subject, text: &mut Text) -> Result<()> {

@@ -93,7 +93,10 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     ("fd", Member::Descriptors),
     ("fdinfo", Member::DescriptorInfos),
-    ("gid_map", Text_(control::all_identities)),
+    (
+        "gid_map",
+        Setting(control::all_identities, control::set_identities),
+    ),
     ("io", Private(status::io)),
     ("limits", Text_(status::limits)),
     ("loginuid", Text_(|_, text| Ok(text.push(b"4294967295")))),
@@ -124,11 +127,17 @@ const MEMBERS: &[(&str, Member)] = &[
     ),
     ("pagemap", Member::Pages),
     ("personality", Traced(control::personality)),
-    ("projid_map", Text_(control::all_identities)),
+    (
+        "projid_map",
+        Setting(control::all_identities, control::set_identities),
+    ),
     ("root", Link_(|subject| Ok(subject.fs()?.root()))),
     ("schedstat", Text_(status::schedstat)),
     ("sessionid", Text_(|_, text| Ok(text.push(b"4294967295")))),
-    ("setgroups", Text_(|_, text| Ok(text.push(b"allow\n")))),
+    (
+        "setgroups",
+        Setting(|_, text| Ok(text.push(b"allow\n")), control::set_setgroups),
+    ),
     ("smaps", Areas(memory::smaps)),
     ("smaps_rollup", OfMemory(memory::rollup, 0o444)),
     ("stack", Member::Stack),
@@ -143,7 +152,10 @@ const MEMBERS: &[(&str, Member)] = &[
         OpenSetting(control::timer_slack, control::set_timer_slack),
     ),
     ("trace", Number(control::traced, control::set_traced)),
-    ("uid_map", Text_(control::all_identities)),
+    (
+        "uid_map",
+        Setting(control::all_identities, control::set_identities),
+    ),
     ("wchan", Text_(wchan::channel)),
 ];
 
