@@ -32,8 +32,29 @@ const TOOLS: [&str; 6] = [
     "perl-base",
 ];
 
-/// Commands for which a script is run: names of programs and files, PAM's services, PHP's modules.
-const RUN: [&str; 3] = ["update-alternatives", "pam-auth-update", "php_invoke"];
+/// Commands for which a script is run: names of programs and files, PAM's services, PHP's modules,
+/// GLib's settings and modules.
+const RUN: [&str; 5] = [
+    "update-alternatives",
+    "pam-auth-update",
+    "php_invoke",
+    "glib-compile-schemas",
+    "gio-querymodules",
+];
+
+/// Commands of scripts that are not run and not missed: byte code, services, and what an upgrade
+/// leaves behind.
+const NEEDLESS: [&str; 9] = [
+    "py3compile",
+    "deb-systemd-helper",
+    "deb-systemd-invoke",
+    "invoke-rc.d",
+    "update-rc.d",
+    "systemd-tmpfiles",
+    "dpkg-maintscript-helper",
+    "ldconfig",
+    "dpkg --compare-versions",
+];
 
 /// Effects of scripts that are not run, where they may be missed.
 const MISSED: [(&str, &str); 9] = [
@@ -66,6 +87,17 @@ pub fn install(
     let scripts = scripts(set.unpacked)?;
     for (name, does) in scripts.iter().filter_map(Script::missed) {
         progress(&format!("not configured: {name} (its postinst {does})"));
+    }
+    let dropped: Vec<&str> = scripts
+        .iter()
+        .filter(|script| script.is_dropped())
+        .map(|script| &*script.package)
+        .collect();
+    if !dropped.is_empty() {
+        let names = dropped.join(", ");
+        progress(&format!(
+            "not configured: {names} (no such postinst is run)"
+        ));
     }
     let run: Vec<&str> = scripts
         .iter()
@@ -109,6 +141,12 @@ struct Script {
 impl Script {
     fn runs(&self) -> bool {
         RUN.iter().any(|word| self.text.contains(word))
+    }
+
+    /// Whether nothing is known of what its script does, which is not run.
+    fn is_dropped(&self) -> bool {
+        let needless = || NEEDLESS.iter().any(|word| self.text.contains(word));
+        !self.runs() && self.missed().is_none() && !needless()
     }
 
     /// The package, and what its script would have done.
@@ -201,6 +239,11 @@ mod tests {
         assert!(!user.runs());
         assert_eq!(user.missed(), Some(("p", "adds a user")));
         let code = script("py3compile -p p");
-        assert!(!code.runs() && code.missed().is_none());
+        assert!(!code.runs() && code.missed().is_none() && !code.is_dropped());
+        let other = script("make-what-nobody-knows");
+        assert!(other.is_dropped());
+        assert!(!names.is_dropped() && !user.is_dropped());
+        let settings = script("glib-compile-schemas /usr/share/glib-2.0/schemas || true");
+        assert!(settings.runs());
     }
 }

@@ -77,8 +77,8 @@ impl Console {
                 Event::Closed => Some(state.broken()),
                 Event::TimedOut => {
                     state.raw = None;
-                    eprintln!("stile: the time ran out");
-                    eprintln!("{}", state.session.log_end());
+                    tell!("stile: the time ran out");
+                    tell!("{}", state.session.log_end());
                     Some(TIMED_OUT)
                 }
             };
@@ -111,7 +111,7 @@ impl Console {
             Some(Control::Killed(signal)) => 128 + signal,
             Some(Control::Failed(errno)) => {
                 let error = io::Error::from_raw_os_error(errno.into());
-                eprintln!("stile: {name}: {}", describe(&error));
+                tell!("stile: {name}: {}", describe(&error));
                 if error.kind() == io::ErrorKind::NotFound {
                     127
                 } else {
@@ -231,7 +231,7 @@ impl State {
 
     fn quit(&mut self, signal: i32) -> Option<u8> {
         self.raw = None;
-        eprintln!("stile: the machine was ended");
+        tell!("stile: the machine was ended");
         Some(128 + signal as u8)
     }
 
@@ -242,10 +242,8 @@ impl State {
             Ok(Some(status)) => format!("QEMU ended with {status}"),
             _ => "QEMU still runs".into(),
         };
-        eprintln!(
-            "stile: the machine stopped before the program ended ({how}); the end of its log:"
-        );
-        eprintln!("{}", self.session.log_end());
+        tell!("stile: the machine stopped before the program ended ({how}); the end of its log:");
+        tell!("{}", self.session.log_end());
         FAILURE
     }
 }

@@ -414,7 +414,7 @@ fn until_renewed(pause: Duration, ask: impl Fn() -> Result<()>) -> Result<()> {
         if !again {
             return answer;
         }
-        eprintln!("stile: the mirror is being renewed; asking again soon");
+        tell!("stile: the mirror is being renewed; asking again soon");
         sleep(pause);
     }
 }

@@ -17,8 +17,8 @@ pub fn doctor(project: &Project) -> Result<u8> {
     let mut line = |name: &str, found: Result<String, String>| {
         let ok = found.is_ok();
         match found {
-            Ok(what) => println!("ok       {name}: {what}"),
-            Err(what) => println!("missing  {name}: {what}"),
+            Ok(what) => show!("ok       {name}: {what}"),
+            Err(what) => show!("missing  {name}: {what}"),
         }
         missing += u32::from(!ok);
         ok
@@ -72,6 +72,6 @@ pub fn doctor(project: &Project) -> Result<u8> {
         };
         line(arch.qemu(), found);
     }
-    println!("cache    {}", project.cache.display());
+    show!("cache    {}", project.cache.display());
     Ok(u8::from(missing > 0))
 }

@@ -1,6 +1,22 @@
 //! The `stile` command: builds the kernel, boots it in QEMU with a program, and passes its input
 //! and output through.
 
+/// A line to the user on standard error. Where nobody reads it, it is lost: that is no failure.
+macro_rules! tell {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        _ = writeln!(std::io::stderr(), $($what)*);
+    }};
+}
+
+/// The same on standard output.
+macro_rules! show {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        _ = writeln!(std::io::stdout(), $($what)*);
+    }};
+}
+
 mod arch;
 mod bench;
 mod configure;
@@ -41,7 +57,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let _ = error.print();
             if let Some(hint) = options::known_elsewhere(&error) {
-                eprintln!("  tip: {hint}");
+                tell!("  tip: {hint}");
             }
             return ExitCode::from(if error.use_stderr() { FAILURE } else { 0 });
         }
@@ -49,7 +65,7 @@ fn main() -> ExitCode {
     match dispatch(options) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("stile: {error:#}");
+            tell!("stile: {error:#}");
             ExitCode::from(FAILURE)
         }
     }

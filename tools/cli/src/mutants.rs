@@ -61,7 +61,7 @@ const PROFILE: [(&str, &str); 4] = [
 pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     if options.check {
         let unfit = unfit(&project.root)?;
-        unfit.iter().for_each(|line| println!("{line}"));
+        unfit.iter().for_each(|line| show!("{line}"));
         return Ok(u8::from(!unfit.is_empty()));
     }
     let mut all = read_lists(&project.root.join("tests/mutants"))?;
@@ -81,14 +81,14 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     let mut folders: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
     for mutant in &all {
         let outcome = mutant.try_in(project, &copy)?;
-        println!("{}", mutant.line(outcome));
+        show!("{}", mutant.line(outcome));
         for folder in [folder(&mutant.file), "all".into()] {
             folders.entry(folder).or_default().push(outcome);
         }
     }
     for (folder, outcomes) in &folders {
         let count = |outcome| outcomes.iter().filter(|other| **other == outcome).count();
-        println!(
+        show!(
             "{folder}: {} of {} killed, {} explained, {} unfit",
             count(Outcome::Killed),
             outcomes.len(),

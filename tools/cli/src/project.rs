@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -110,7 +111,7 @@ pub fn progress(what: &str) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     if told.insert(what.to_owned()) {
-        eprintln!("stile: {what}");
+        tell!("stile: {what}");
     }
 }
 
@@ -141,7 +142,7 @@ pub fn output_and_warnings(command: &mut Command, what: &str) -> Result<()> {
         let name = Path::new(command.get_program()).display();
         bail!("{what}: {name} failed\n{}", output_text(&output).trim_end());
     }
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    _ = stderr().write_all(&output.stderr);
     Ok(())
 }
 

@@ -80,13 +80,13 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
     let plan = match plan(options, unnamed) {
         Ok(plan) => plan,
         Err(refusal) => {
-            eprintln!("stile: {}", refusal.reason);
+            tell!("stile: {}", refusal.reason);
             return Ok(refusal.status);
         }
     };
     let machine = machine(options, &kernel, plan.arch)?;
     if options.dry_run {
-        println!(
+        show!(
             "{}",
             qemu::shell_line(&guest::command_line(project, &machine))
         );
@@ -100,7 +100,7 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
     }
     fill(project, options, &plan, &mut tree)?;
     if let Some(name) = bare_name(options).filter(|name| !tree.has_program(name)) {
-        eprintln!("stile: {}", packages::missing(project, plan.arch, &name));
+        tell!("stile: {}", packages::missing(project, plan.arch, &name));
         return Ok(NOT_FOUND);
     }
     let mut job = guest::job(plan.arguments);
@@ -322,7 +322,7 @@ fn debugger_port() -> Result<u16> {
 
 fn explain_debugger(project: &Project, arch: Arch, port: u16) {
     let symbols = toolchain::kernel_place(project, arch);
-    eprintln!(
+    tell!(
         "stile: the machine waits for a debugger, and begins with its command 'continue':\n  \
          gdb-multiarch -cd {} {} -ex 'target remote localhost:{port}'",
         project.root.display(),

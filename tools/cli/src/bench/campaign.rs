@@ -165,7 +165,7 @@ fn publish(out: &Path, files: &[PathBuf], json: bool) -> Result<u8> {
     fs::write(out.join("report.json"), &as_json)?;
     fs::write(out.join("report.md"), markdown::render(&report))?;
     fs::write(out.join("report.html"), html::render(&report))?;
-    println!("{}", if json { as_json } else { text::render(&report) });
+    show!("{}", if json { as_json } else { text::render(&report) });
     progress(&format!(
         "the report is {}",
         out.join("report.html").display()

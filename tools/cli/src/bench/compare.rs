@@ -119,7 +119,7 @@ pub fn compare(project: &Project, options: &CompareOptions) -> Result<u8> {
     }
     let report = Report::new(columns);
     match options.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
+        true => show!("{}", serde_json::to_string_pretty(&report)?),
         false => print!("{}", text::render(&report)),
     }
     Ok(0)

@@ -64,7 +64,7 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
         columns.push(crossing.column(&subject, traced, path));
     }
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&documents)?);
+        show!("{}", serde_json::to_string_pretty(&documents)?);
     } else {
         print!("{listings}{}", text::render(&Report::new(columns)));
     }

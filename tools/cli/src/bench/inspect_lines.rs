@@ -40,7 +40,7 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
         };
         let booted = boot.run(bench)?;
         if let Some(failure) = &booted.failure {
-            println!("{}: {}\n{}", subject.label, failure.reason, failure.console);
+            show!("{}: {}\n{}", subject.label, failure.reason, failure.console);
             continue;
         }
         let parsed = Parsed::parse(&booted.console);
@@ -61,19 +61,19 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
                 documents.push(json!({ "kernel": subject.label, "row": name, "lines": lines }));
                 continue;
             }
-            println!(
+            show!(
                 "{}: {name}: {} lines in {} operations",
                 subject.label,
                 shared.len(),
                 operations
             );
             for (line, touched) in shared {
-                println!("  {}", describe(line, touched, &symbols));
+                show!("  {}", describe(line, touched, &symbols));
             }
         }
     }
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&documents)?);
+        show!("{}", serde_json::to_string_pretty(&documents)?);
     }
     Ok(0)
 }

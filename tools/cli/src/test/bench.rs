@@ -66,7 +66,7 @@ pub fn page(project: &Project, report: &mut Report) -> Result<()> {
     if report.wants("bench/page") {
         match page::browser() {
             Some(browser) => record(report, "bench/page", page::check(project, &browser)?),
-            None => println!("bench/page: no browser here to show it"),
+            None => show!("bench/page: no browser here to show it"),
         }
     }
     Ok(())

@@ -205,9 +205,10 @@ fn transfers<'a>(bytes: &'a [u8], zeroes: &'a [u8]) -> [Run<'a>; 3] {
 type Case = fn(&Project, Arch, &str, &mut Report) -> Result<()>;
 
 /// By name, with the architecture that has it, if it is one alone.
-const CASES: [(&str, Option<Arch>, Case); 5] = [
+const CASES: [(&str, Option<Arch>, Case); 6] = [
     ("icount-repeats", None, repeats),
     ("no-mirror", None, no_mirror),
+    ("unread", None, unread),
     ("guest-hwaf", Some(Arch::Arm64), guest_hwaf),
     ("compat", Some(Arch::Arm64), compat),
     ("recoveries", Some(Arch::Riscv64), recoveries),
@@ -386,6 +387,23 @@ fn no_mirror(project: &Project, arch: Arch, name: &str, report: &mut Report) -> 
         report.passed(1);
     } else {
         report.failed(name, &format!("{} and said:\n{said}", output.status));
+    }
+    Ok(())
+}
+
+/// What nobody reads any more is lost, and the status stays.
+fn unread(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Result<()> {
+    let (reader, writer) = std::io::pipe()?;
+    drop(reader);
+    let status = command(project)?
+        .args(["run", "--disk", "x", "--", "true"])
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .status()?;
+    match status.code() {
+        Some(125) => report.passed(1),
+        _ => report.failed(name, &status.to_string()),
     }
     Ok(())
 }

@@ -65,13 +65,13 @@ pub fn masked(project: &Project, arch: Arch, names: &[String]) -> Result<u8> {
     let mut longest: Option<(u64, String)> = None;
     measure(project, arch, wanted, |case, of_program| {
         for stretch in &of_program[..of_program.len().min(TOLD)] {
-            println!("{case}: {}", stretch.text);
+            show!("{case}: {}", stretch.text);
             let of_case = (case != BOOT).then(|| (stretch.masked, case.to_owned()));
             longest = longest.take().max(of_case);
         }
     })?;
     if let Some((masked, case)) = longest {
-        println!("longest but for the start: {masked}, in {case}");
+        show!("longest but for the start: {masked}, in {case}");
     }
     Ok(0)
 }
@@ -112,7 +112,7 @@ fn measure(
         for case in cases {
             progress(&case.name);
             if collect(&mut session, Instant::now() + LIMIT).end.is_err() {
-                println!("{}: lost with the machine", case.name);
+                show!("{}: lost with the machine", case.name);
                 break;
             }
         }

@@ -54,7 +54,7 @@ impl Report<'_> {
     /// A test failed; `how` is shown at once.
     pub fn failed(&mut self, name: &str, how: &str) {
         let how: String = how.lines().map(|line| format!("    {line}\n")).collect();
-        print!("FAILED {name}\n{how}");
+        show!("FAILED {name}\n{}", how.trim_end_matches('\n'));
         self.failed.push(name.to_owned());
     }
 
@@ -66,7 +66,7 @@ impl Report<'_> {
         }
         let (passed, failed) = (self.passed - passed, self.failed.len() - failed);
         if passed + failed > 0 {
-            println!(
+            show!(
                 "{name}: {passed} passed, {failed} failed, {:.0} s",
                 start.elapsed().as_secs_f64()
             );
@@ -105,9 +105,9 @@ pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
         failed.extend(report.failed);
     }
     for name in &failed {
-        println!("failed: {name}");
+        show!("failed: {name}");
     }
-    println!("{passed} passed, {} failed", failed.len());
+    show!("{passed} passed, {} failed", failed.len());
     Ok(u8::from(!failed.is_empty()))
 }
 

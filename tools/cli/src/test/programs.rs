@@ -81,13 +81,13 @@ pub fn record(project: &Project, options: &TestOptions, cases: Vec<Case>) -> Res
                 Ok(end) => fs::write(case.expected_file(), case.record(&result.stdout, end))?,
                 Err(how) => {
                     failures += 1;
-                    println!("FAILED {}: {how}", case.name);
+                    show!("FAILED {}: {how}", case.name);
                 }
             }
             Ok(())
         })?;
     }
-    println!("{} recorded, {failures} failed", cases.len() - failures);
+    show!("{} recorded, {failures} failed", cases.len() - failures);
     Ok(u8::from(failures > 0))
 }
 

@@ -205,10 +205,10 @@ fn print_instructions(counted: &Counted) {
     let parts = || counted.tags().filter(|tag| *tag != 0);
     for (name, kind) in kinds {
         let sum: u64 = parts().map(|tag| counted.phase(tag, &[kind])).sum();
-        eprintln!("{name} {sum}");
+        tell!("{name} {sum}");
         for tag in parts() {
             if let Some(phase) = tag.checked_sub(PHASES) {
-                eprintln!("phase {phase} {name} {}", counted.phase(tag, &[kind]));
+                tell!("phase {phase} {name} {}", counted.phase(tag, &[kind]));
             }
         }
     }
