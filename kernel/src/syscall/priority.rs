@@ -91,8 +91,10 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
             return Err(Errno::EINVAL);
         }
     }
-    let nice = given.nice.clamp(-20, 19);
-    sched::check_change(&thread, policy | reset, given.priority, Some(nice))?;
+    // Those of the other policies stay as they are.
+    let is_fair = matches!(policy, SCHED_NORMAL | SCHED_BATCH);
+    let nice = is_fair.then(|| given.nice.clamp(-20, 19));
+    sched::check_change(&thread, policy | reset, given.priority, nice)?;
     if given.flags & CLAMPS != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -106,7 +108,7 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
         return Err(Errno::EBUSY);
     }
     thread.set_policy(policy | reset, given.priority);
-    if most == 0 {
+    if let Some(nice) = nice {
         thread.set_nice(nice);
     }
     Ok(0)

@@ -47,6 +47,8 @@ unsafe fn spread() {
         HITS[WHICH.get()].fetch_add(1, SeqCst);
     }
     unsafe {
+        // They run by turns.
+        stay_on(0);
         for (name, kind, signal) in [
             ("virtual", libc::ITIMER_VIRTUAL, libc::SIGVTALRM),
             ("prof", libc::ITIMER_PROF, libc::SIGPROF),
