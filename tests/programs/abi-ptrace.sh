@@ -1,2 +1,3 @@
 #: program abi
-abi ptrace
+# A C library that has an area of its own is told not to.
+GLIBC_TUNABLES=glibc.pthread.rseq=0 abi ptrace
