@@ -32,8 +32,9 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// Queue `number` of a device. The device does not interrupt for it. Boxed and not in line, as it
-    /// takes more than a kilobyte, which the boot stack has not for each function that hands it on.
+    /// Queue `number` of a device. The device does not interrupt for it. Boxed and not in line, as
+    /// it takes more than a kilobyte, which the boot stack has not for each function that hands it
+    /// on.
     #[inline(never)]
     pub fn new(transport: &mut impl Transport, number: u16) -> Result<Box<Self>> {
         let mut queue = VirtQueue::new(transport, number, false, false)?;
