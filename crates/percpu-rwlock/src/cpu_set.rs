@@ -18,12 +18,15 @@ impl<const WORDS: usize> CpuSet<WORDS> {
         self.0[cpu / CPUS_PER_WORD].fetch_or(1 << (cpu % CPUS_PER_WORD), Relaxed);
     }
 
-    /// Those that are in it now. A loop within a loop, as chained iterators cost more than they
-    /// find.
+    /// Those that are in it now, but `own`. A loop within a loop, as chained iterators cost more
+    /// than they find.
     #[inline(always)]
-    pub fn each(&self, mut act: impl FnMut(usize)) {
+    pub fn each_other(&self, own: usize, mut act: impl FnMut(usize)) {
         for (index, word) in self.0.iter().enumerate() {
             let mut left = word.load(Relaxed);
+            if own / CPUS_PER_WORD == index {
+                left &= !(1 << (own % CPUS_PER_WORD));
+            }
             while left != 0 {
                 act(index * CPUS_PER_WORD + left.trailing_zeros() as usize);
                 left &= left - 1;

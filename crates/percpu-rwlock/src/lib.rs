@@ -155,9 +155,10 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
     pub fn exclude(&self, own: usize) {
         self.writing.store(true, Relaxed);
         fence(SeqCst);
-        self.readers.each(|cpu| {
+        let own_state = self.slots[own].state.load(Relaxed);
+        assert!(own_state != READS, "a CPU writes while it reads");
+        self.readers.each_other(own, |cpu| {
             while self.slots[cpu].state.load(Acquire) == READS {
-                assert!(cpu != own, "a CPU writes while it reads");
                 spin_loop();
             }
         });

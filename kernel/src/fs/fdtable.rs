@@ -500,6 +500,7 @@ impl FdShare {
         })
     }
 
+    #[inline(always)]
     fn with(slots: Slots) -> Result<Self> {
         let fork = Fork(SleepMutex::new(()));
         Ok(FdShare(try_arc(FdTable(Mutex::new(slots), fork))?))

@@ -128,6 +128,7 @@ impl AddressSpace {
     }
 
     /// For changing VMAs, or entries that hold something, alone.
+    #[inline(always)]
     pub(super) fn lock(&self) -> WriteGuard<'_, Space> {
         self.inner.write()
     }

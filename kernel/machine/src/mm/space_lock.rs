@@ -98,6 +98,7 @@ impl<T: OnUnlock> SpaceLock<T> {
     }
 
     /// Changes alone.
+    #[inline(always)]
     pub fn write(&self) -> WriteGuard<'_, T> {
         let held = self.class.spin();
         let guard = self.writer.lock();

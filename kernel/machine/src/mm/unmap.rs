@@ -24,17 +24,16 @@ impl AddressSpace {
             self.notify_of_end();
             self.context.notifiers.end();
         }
-        let mut vmas = Vmas::new();
-        self.empty_all(&mut vmas);
-        vmas.end();
+        self.empty_all().end();
     }
 
-    /// Empties all entries, and takes the VMAs out first: none is filled any more.
-    fn empty_all(&self, vmas: &mut Vmas) {
+    /// Empties all entries, and takes the VMAs out first: none is filled any more. They have no end
+    /// yet.
+    fn empty_all(&self) -> Vmas {
         let mut gather = Gather::dead();
         let mut space = self.lock();
         let large = space.is_large();
-        mem::swap(&mut space.vmas, vmas);
+        let vmas = mem::replace(&mut space.vmas, Vmas::new());
         // No CPU runs the space; when all have forgotten it, none can reach its tables or frames.
         self.context.pay(Owed::<UnlinkTable>::new(), 0..0);
         let mut left = PART;
@@ -60,6 +59,9 @@ impl AddressSpace {
             }
             left = left.saturating_sub(1);
         }
+        drop(rest);
+        drop(space);
+        vmas
     }
 }
 
