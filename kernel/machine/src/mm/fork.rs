@@ -12,7 +12,7 @@ use super::vmas::Vmas;
 use crate::arch::mmu::Pte;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
-use crate::upcall::{cond_resched_killable, must_die};
+use crate::upcall::must_die;
 use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
@@ -55,12 +55,6 @@ impl AddressSpace {
         child.set_vdso(self.vdso());
         child.set_dumpable(self.dumpable());
         let mut parent = self.lock();
-        // A range that moves or goes in parts is copied afterwards.
-        while !parent.leaving.is_empty() {
-            drop(parent);
-            cond_resched_killable()?;
-            parent = self.lock();
-        }
         let many = parent.vmas.count() > VMAS;
         let losing = Cell::new(false);
         let add_to_file = |vma: &Vma| {

@@ -192,23 +192,8 @@ impl AddressSpace {
         let mut space = self.lock();
         space.leaving.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         space.vmas.cut_out_for_long(&range, gone)?;
-        let [leaving] = self.leaving(&mut space, [range])?;
-        Ok(leaving)
-    }
-
-    /// Nothing in these ranges is sealed, and no child made, while the result lives, which is
-    /// dropped without the lock.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    pub(super) fn leaving<const N: usize>(
-        &self,
-        space: &mut Space,
-        ranges: [Range<usize>; N],
-    ) -> Result<[Leaving<'_>; N]> {
-        space.leaving.try_reserve(N).map_err(|_| Errno::ENOMEM)?;
-        space.leaving.extend(ranges.iter().cloned());
-        Ok(ranges.map(|range| Leaving { space: self, range }))
+        space.leaving.push(range.clone());
+        Ok(Leaving { space: self, range })
     }
 
     /// Lets go of the content of a range of pages, as far as `may` refuses none of its VMAs; what

@@ -22,7 +22,6 @@ pub mod mmu_notifier;
 pub mod number;
 mod ordered;
 mod protect;
-mod relocate;
 mod remap;
 mod rmap;
 #[cfg(feature = "selftest")]

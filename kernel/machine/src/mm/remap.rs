@@ -4,10 +4,10 @@ use core::ops::Range;
 
 use super::PAGE_SIZE;
 use super::asid::Context;
-use super::huge_page;
-use super::large::{Pause, is_large};
+use super::large::{PART, Pause, is_large};
 use super::map::Place;
 use super::space::{AddressSpace, Space};
+use super::space_lock::WriteGuard;
 use super::table::Entry;
 use super::totals::Limits;
 use super::vma::{Flags, Vma};
@@ -104,7 +104,7 @@ impl AddressSpace {
         if !space.vmas.has_room(4) {
             return Err(Errno::ENOMEM);
         }
-        if vma.add_to_file(&self.me)? && !large {
+        if vma.add_to_file(&self.me)? {
             space = self.drop_truncated(space, old.clone(), &mut Pause::Locked);
         }
         let target = match place {
@@ -120,18 +120,51 @@ impl AddressSpace {
                 start
             }
         };
-        let relocation = Relocation {
-            held: old.start..old.end.min(old.start + len),
-            old,
-            new: target..target + len,
-            keep,
-        };
-        if large {
-            self.relocate_by_parts(space, &vma, &relocation)?;
-        } else {
-            space.relocate(self.context(), &vma, &relocation, gone)?;
+        let new = target..target + len;
+        space.move_vma(&vma, &old, new.clone(), keep, gone)?;
+        let held = old.start..old.end.min(old.start + len);
+        let (mut space, moved) = self.move_held(space, held, target, keep);
+        match moved {
+            Err(_) => space.unmap(self.context(), new, gone)?,
+            Ok(()) if keep => {}
+            Ok(()) => space.unmap(self.context(), old, gone)?,
         }
-        Ok((target, vma.flags))
+        moved.map(|()| (target, vma.flags))
+    }
+
+    /// Moves what the range `old` of the space holds to the one at `target`; where that fails, all
+    /// is where it was. A large range goes part by part, for what interrupts want in between. The
+    /// space stays locked: others must find what it had at one place or the other.
+    fn move_held<'a>(
+        &'a self,
+        mut space: WriteGuard<'a, Space>,
+        old: Range<usize>,
+        target: usize,
+        keep: bool,
+    ) -> (WriteGuard<'a, Space>, Result<()>) {
+        let large = is_large(&old);
+        let distance = target.wrapping_sub(old.start);
+        for step in [Step::Make, Step::Move, Step::Leave] {
+            if step == Step::Leave && (keep || !large) {
+                continue;
+            }
+            let mut at = old.start;
+            while at < old.end {
+                let end = match large {
+                    true => space.table.part_end(at..old.end, &mut PART.clone()),
+                    false => old.end,
+                };
+                let done = space.move_part(self.context(), at..end, distance, step);
+                if done.is_err() {
+                    return (space, done);
+                }
+                at = end;
+                if large {
+                    space = self.pause(space, &mut Pause::Locked);
+                }
+            }
+        }
+        (space, Ok(()))
     }
 
     /// Unmaps what such a call takes away, as Linux does first: large ranges part by part. Waits.
@@ -183,193 +216,89 @@ fn target(end: usize, old: &Range<usize>, start: usize, len: usize) -> Result<Ra
     Ok(start..end)
 }
 
-/// A part of a VMA that gets another place.
-pub(super) struct Relocation {
-    /// Where it is.
-    pub old: Range<usize>,
-    /// The part of that which is moved.
-    pub held: Range<usize>,
-    /// Where it will be.
-    pub new: Range<usize>,
-    /// The old range stays mapped, emptied.
-    pub keep: bool,
-}
-
-impl Relocation {
-    /// The new place of a part of the old range.
-    pub fn to(&self, part: &Range<usize>) -> Range<usize> {
-        let start = self.new.start + (part.start - self.old.start);
-        start..start + part.len()
-    }
-
-    /// How far behind the old range, which wraps.
-    pub fn distance(&self) -> usize {
-        self.new.start.wrapping_sub(self.old.start)
-    }
-
-    /// A part of a VMA at its new place.
-    pub fn moved(&self, vma: &Vma, part: &Range<usize>) -> Vma {
-        let Range { start, end } = self.to(part);
-        let part = vma.part(part.clone());
-        Vma {
-            start,
-            end,
-            flags: part.flags.set(Flags::GROWS_DOWN.with(Flags::GOES), false),
-            ..part
-        }
-    }
-
-    /// The new VMA, longer or shorter than the old one.
-    pub fn whole(&self, vma: &Vma) -> Vma {
-        Vma {
-            end: self.new.end,
-            ..self.moved(vma, &self.held)
-        }
-    }
+/// What a move does with each part of what is moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Makes the tables that it needs, so that nothing else fails.
+    Make,
+    /// Moves the entries.
+    Move,
+    /// Takes the tables away that have nothing any more.
+    Leave,
 }
 
 impl Space {
-    /// Moves what is not large; where that fails, all is where it was.
-    fn relocate(
+    /// Maps at `new` what is mapped at `old`, cut there so that it can be unmapped, which cannot
+    /// fail then; or what is left is locked no more.
+    fn move_vma(
         &mut self,
-        context: &Context,
         vma: &Vma,
-        relocation: &Relocation,
+        old: &Range<usize>,
+        new: Range<usize>,
+        keep: bool,
         gone: &mut Removed,
     ) -> Result<()> {
-        let Relocation { old, held, new, .. } = relocation;
-        self.promise_moved(vma, relocation)?;
-        // Cut so that it can be unmapped, which cannot fail then.
-        if !relocation.keep {
+        let part = vma.part(old.clone());
+        if part.flags.has(Flags::ACCOUNT) {
+            let had = if keep { 0 } else { old.len() };
+            self.vmas.commit(new.len().saturating_sub(had))?;
+        }
+        let flags = part.flags.set(Flags::GROWS_DOWN, false);
+        if !keep {
             self.vmas.cut_out(old, gone)?;
-        } else {
-            self.unlock_left(vma, old)?;
+        } else if flags.has(Flags::LOCKED) {
+            self.vmas.change(old.clone(), |vma| {
+                vma.flags = vma.flags.set(Flags::UNLOCKED, false);
+            })?;
         }
-        self.vmas.insert(relocation.whole(vma))?;
-        let made = self.make_tables(context, held.clone(), relocation.distance());
-        if made.is_err() {
-            self.unmap(context, new.clone(), gone)?;
-            return made;
-        }
-        self.move_entries(context, held.clone(), relocation.distance());
-        if !relocation.keep {
-            self.unmap(context, old.clone(), gone)?;
-        }
-        Ok(())
-    }
-
-    /// Has promised what the new place needs beyond the old one.
-    pub(super) fn promise_moved(&mut self, vma: &Vma, relocation: &Relocation) -> Result<()> {
-        if !vma.flags.has(Flags::ACCOUNT) {
-            return Ok(());
-        }
-        let had = match relocation.keep {
-            true => 0,
-            false => relocation.old.len(),
-        };
-        self.vmas.commit(relocation.new.len().saturating_sub(had))
-    }
-
-    /// What is left behind is locked no more.
-    pub(super) fn unlock_left(&mut self, vma: &Vma, old: &Range<usize>) -> Result<()> {
-        if !vma.flags.has(Flags::LOCKED) {
-            return Ok(());
-        }
-        self.vmas.change(old.clone(), |vma| {
-            vma.flags = vma.flags.set(Flags::UNLOCKED, false);
+        self.vmas.insert(Vma {
+            start: new.start,
+            end: new.end,
+            flags,
+            ..part
         })
     }
 
-    /// Makes the tables that what a range holds needs `distance` further on. By tables that are
-    /// there, so that what was never touched costs nothing.
-    pub(super) fn make_tables(
+    fn move_part(
         &mut self,
         context: &Context,
-        range: Range<usize>,
+        part: Range<usize>,
         distance: usize,
+        step: Step,
     ) -> Result<()> {
-        self.finish_pending(context, range.clone());
-        let mut at = range.start;
-        while let Some((start, _)) = self.table.next_block(at..range.end) {
-            let block = start.max(at)..(start + huge_page::SIZE).min(range.end);
-            at = block.end;
-            let to = start.wrapping_add(distance);
-            let mut pay = |owed| context.pay(owed, to..to + PAGE_SIZE);
-            if moves_whole(&block, distance) {
-                self.table.above_leaf(to, &mut pay)?;
-                continue;
+        match step {
+            Step::Make => {
+                // By tables, so that what was never touched costs nothing.
+                let mut made = Ok(());
+                self.finish_pending(context, part.clone());
+                self.split(context, part.clone());
+                self.each_held(&part, |page, _| {
+                    if made.is_ok() {
+                        let page = page.wrapping_add(distance);
+                        let mut pay = |owed| context.pay(owed, page..page + PAGE_SIZE);
+                        made = self.table.make(page, &mut pay).map(drop);
+                    }
+                });
+                return made;
             }
-            self.split(context, block.clone());
-            let (mut made, mut last) = (Ok(()), None);
-            self.each_held(&block, |page, _| {
-                let page = page.wrapping_add(distance);
-                let table = Some(page / huge_page::SIZE);
-                if made.is_ok() && last != table {
-                    last = table;
-                    let mut pay = |owed| context.pay(owed, page..page + PAGE_SIZE);
-                    made = self.table.make(page, &mut pay).map(drop);
-                }
-            });
-            made?;
+            Step::Move => self.move_entries(context, part, distance),
+            Step::Leave => self.empty(context, part, true),
         }
         Ok(())
     }
 
-    /// Moves what a range holds, for which there are tables, to where nothing is.
-    pub(super) fn move_entries(&mut self, context: &Context, range: Range<usize>, distance: usize) {
+    fn move_entries(&mut self, context: &Context, part: Range<usize>, distance: usize) {
         let mut owed = Debts::<Clear>::new();
-        let mut at = range.start;
-        while let Some((start, slot)) = self.table.next_block(at..range.end) {
-            let block = start.max(at)..(start + huge_page::SIZE).min(range.end);
-            at = block.end;
-            if moves_whole(&block, distance) && self.move_block(context, slot, &block, distance) {
-                continue;
+        self.each_held(&part, |page, source| {
+            if let Some(target) = self.table.find(page.wrapping_add(distance)) {
+                let (pte, taken) = source.take();
+                owed.add(page..page + PAGE_SIZE, taken);
+                target.fill::<FillUser>(pte).leave_to_fault();
             }
-            self.split(context, block.clone());
-            self.each_held(&block, |page, source| {
-                let target = self.table.find(page.wrapping_add(distance));
-                if let Some(target) = target.filter(|target| target.load() == Pte::EMPTY) {
-                    let (pte, taken) = source.take();
-                    owed.add(page..page + PAGE_SIZE, taken);
-                    target.fill::<FillUser>(pte).leave_to_fault();
-                }
-            });
-        }
+        });
         if let Some((span, owed)) = owed.take() {
             context.pay(owed, span);
         }
-    }
-
-    /// Moves a whole last-level table, or a huge page, in one step; false where another is at its
-    /// place. What it owes is paid first, so that no CPU has it at two places.
-    fn move_block(
-        &self,
-        context: &Context,
-        slot: &Entry,
-        block: &Range<usize>,
-        distance: usize,
-    ) -> bool {
-        let start = block.start.wrapping_add(distance);
-        let to = start..start + huge_page::SIZE;
-        let mut pay = |owed| context.pay(owed, to.clone());
-        let Ok(target) = self.table.above_leaf(start, &mut pay) else {
-            return false;
-        };
-        if target.load() != Pte::EMPTY {
-            return false;
-        }
-        if slot.load().is_table() {
-            let (table, owed) = self.table.take_leaf(slot);
-            context.pay(owed, block.clone());
-            let owed = self.table.link(target, table);
-            context.pay(owed, to);
-        } else if let Some((_, _, pte, owed)) = self.table.take_huge_page(block.clone()) {
-            context.pay(owed, block.clone());
-            if let Some(owed) = self.table.try_fill_huge_page(target, pte.revealed()) {
-                context.pay(owed, to);
-            }
-        }
-        true
     }
 
     /// Calls `visit` with the entries in `range` that hold something.
@@ -382,9 +311,4 @@ impl Space {
             }
         });
     }
-}
-
-/// Whether what a last-level table covers stays together.
-fn moves_whole(block: &Range<usize>, distance: usize) -> bool {
-    block.len() == huge_page::SIZE && distance.is_multiple_of(huge_page::SIZE)
 }

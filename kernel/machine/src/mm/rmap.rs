@@ -236,25 +236,6 @@ impl ReverseMap {
 }
 
 impl AddressSpace {
-    /// Drops what the first part of a range has of such pages; returns where the next begins, if
-    /// there may be one.
-    pub(super) fn drop_truncated_part(
-        &self,
-        space: &mut Space,
-        range: Range<usize>,
-    ) -> Option<usize> {
-        let vma = space.vmas.touching(range.clone()).next()?;
-        let lost = vma
-            .reverse_map()
-            .and_then(|file| Some((file, file.0.lock().losing.clone()?)));
-        let (next, taken) = lost.map_or((None, 0), |(file, lost)| {
-            file.unmap_part(space, self.context(), range.start, &lost)
-        });
-        let next = next.map_or(vma.end, |next| next.min(vma.end));
-        space.taken += taken;
-        Some(next)
-    }
-
     /// Drops what a range of this space has of pages that files are losing just now, before it is
     /// moved, or copied for a child: the truncating thread may already have passed the destination.
     /// Between parts it does what `pause` does.
@@ -265,9 +246,20 @@ impl AddressSpace {
         range: Range<usize>,
         pause: &mut Pause,
     ) -> WriteGuard<'a, Space> {
+        let drop_part = |space: &Space, from| {
+            let vma = space.vmas.touching(from..range.end).next()?;
+            let lost = vma
+                .reverse_map()
+                .and_then(|file| Some((file, file.0.lock().losing.clone()?)));
+            let (next, taken) = lost.map_or((None, 0), |(file, lost)| {
+                file.unmap_part(space, self.context(), from, &lost)
+            });
+            Some((next.map_or(vma.end, |next| next.min(vma.end)), taken))
+        };
         let mut from = range.start;
-        while let Some(next) = self.drop_truncated_part(&mut space, from..range.end) {
+        while let Some((next, taken)) = drop_part(&space, from) {
             from = next;
+            space.taken += taken;
             space = self.pause(space, pause);
         }
         space

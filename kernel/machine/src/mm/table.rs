@@ -310,24 +310,7 @@ impl PageTable {
         if !self.has_huge_pages() || range.is_empty() {
             return None;
         }
-        find_above_leaf(self.root, mmu::levels() - 1, range, false)
-    }
-
-    /// The first last-level table or huge page that touches `range`: where it begins, and the entry
-    /// above it.
-    pub fn next_block(&self, range: Range<usize>) -> Option<(usize, &Entry)> {
-        if range.is_empty() {
-            return None;
-        }
-        find_above_leaf(self.root, mmu::levels() - 1, range, true)
-    }
-
-    /// Takes a last-level table out of the entry above it, with all that it holds, for
-    /// [`PageTable::link`] elsewhere.
-    pub fn take_leaf(&self, slot: &Entry) -> (PhysAddr, Owed<UnlinkTable>) {
-        self.tables.fetch_sub(1, Relaxed);
-        let (pte, owed) = slot.take();
-        (PhysAddr(pte.phys()), owed)
+        find_huge_page(self.root, mmu::levels() - 1, range)
     }
 
     /// Makes the tables below the root for a range.
@@ -585,12 +568,10 @@ fn visit_huge_page(huge: Pte, range: Range<usize>, visit: &mut dyn FnMut(usize, 
     }
 }
 
-/// The first huge page in `range`, or also table of the last level: where it begins, and its entry.
-fn find_above_leaf<'a>(
+fn find_huge_page<'a>(
     table: PhysAddr,
     level: usize,
     range: Range<usize>,
-    tables: bool,
 ) -> Option<(usize, &'a Entry)> {
     let mut start = range.start;
     for slot in &entries(table)[index(range.start, level)..=index(range.end - 1, level)] {
@@ -599,10 +580,10 @@ fn find_above_leaf<'a>(
         let pte = slot.load();
         if pte.is_table() && level > 1 {
             let part = start..next.min(range.end);
-            if let Some(found) = find_above_leaf(PhysAddr(pte.phys()), level - 1, part, tables) {
+            if let Some(found) = find_huge_page(PhysAddr(pte.phys()), level - 1, part) {
                 return Some(found);
             }
-        } else if pte != Pte::EMPTY && (tables || !pte.is_table()) {
+        } else if pte != Pte::EMPTY && !pte.is_table() {
             return Some((span, slot));
         }
         start = next;

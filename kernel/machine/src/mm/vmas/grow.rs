@@ -1,7 +1,5 @@
 //! VMAs that become longer: heaps, mappings, stacks.
 
-use core::ops::Range;
-
 use super::{STACK_GAP, Vmas};
 use crate::mm::map::bottom;
 use crate::mm::page_down;
@@ -18,17 +16,6 @@ impl Vmas {
             return false;
         };
         self.grow(end - 1, new_end - end, grows, |vma| vma.end = new_end)
-    }
-
-    /// Has the VMA that ends where `range` begins, which is free, go on to its end. What that needs
-    /// was promised to others just now.
-    pub fn lengthen(&mut self, range: Range<usize>) {
-        let (list, count) = self.tree.edit(range.start - 1);
-        let vma = &mut list[count - 1];
-        debug_assert!(vma.end == range.start);
-        vma.end = range.end;
-        self.totals.add(vma, range.len());
-        self.tree.rebalance(range.start - 1);
     }
 
     /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes
