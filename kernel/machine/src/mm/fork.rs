@@ -1,10 +1,9 @@
 //! fork: a child's copy of an address space.
 
 use core::cell::Cell;
-use core::mem;
 
 use super::asid::Context;
-use super::large::{PART, Pause, VMAS};
+use super::large::{PART, VMAS};
 use super::space::{AddressSpace, Space, SpaceUser};
 use super::space_lock::WriteGuard;
 use super::vma::Vma;
@@ -17,39 +16,14 @@ use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
     /// A copy of this space, which the current thread runs, for a child: private pages are shared
-    /// until one of both writes. Waits where the space is large.
-    ///
-    /// Writes of other threads meanwhile are in the copy or not, as on Linux; a change of the VMAs
-    /// must not be seen in one part of the copy and not in another. Where one is made, the copy
-    /// begins anew, and the space stays locked: only interrupts come in between.
+    /// until one of both writes. Waits where the space is large, and no other thread runs it, whose
+    /// writes would be seen in one part of the copy and not in another: beside those it stays
+    /// locked, and only interrupts come in between.
     ///
     /// # Errors
     /// ENOMEM; EINTR: the thread must die.
     pub fn fork(&self) -> Result<SpaceUser> {
-        if self.users() == 1 {
-            return self.copy(&mut Pause::Alone);
-        }
-        self.fork_beside()
-    }
-
-    /// The same beside other threads.
-    #[cold]
-    #[inline(never)]
-    fn fork_beside(&self) -> Result<SpaceUser> {
-        self.lock().watch();
-        let mut pause = Pause::Watched { changed: false };
-        let child = self.copy(&mut pause);
-        self.lock().unwatch();
-        match pause {
-            Pause::Watched { changed: true } => {}
-            _ => return child,
-        }
-        drop(child);
-        self.copy(&mut Pause::Locked)
-    }
-
-    fn copy(&self, pause: &mut Pause) -> Result<SpaceUser> {
-        let alone = matches!(pause, Pause::Alone);
+        let alone = self.users() == 1;
         // Before the locks, which are free when it ends.
         let child = SpaceUser::new(self.end())?;
         child.set_vdso(self.vdso());
@@ -62,7 +36,7 @@ impl AddressSpace {
             Ok(())
         };
         if many {
-            parent = self.inherit(parent, &child, add_to_file, pause)?;
+            parent = self.inherit(parent, &child, add_to_file, alone)?;
         }
         let mut space = child.lock();
         if !many {
@@ -71,7 +45,7 @@ impl AddressSpace {
         }
         if losing.get() {
             drop(space);
-            parent = self.drop_truncated(parent, 0..user_end(), pause);
+            parent = self.drop_truncated(parent, 0..user_end(), alone);
             space = child.lock();
         }
         (space.heap, space.mmap_top) = (parent.heap.clone(), parent.mmap_top);
@@ -87,22 +61,21 @@ impl AddressSpace {
                 whole => break whole,
             }
             drop(space);
-            if !alone {
-                // Another thread's copy on write must not leave stale entries behind.
-                let also = mem::replace(&mut owed, Owed::new());
-                self.context.pay_cpus(also, 0..user_end());
-            }
-            parent = self.pause(parent, pause);
+            parent = self.pause(parent, alone);
             space = child.lock();
-            if must_stop(pause) {
+            if must_die() {
                 break Err(Errno::EINTR);
             }
         };
         // Flush the entries made read-only before anything relies on it, even if the copy failed.
         // Otherwise a guest's write through a stale entry would reach only one of the two spaces.
         self.context.pay_cpus(owed, 0..user_end());
+        let shown = self.context.notifiers.any();
+        if shown && !alone {
+            parent.protect_shared(&self.context);
+        }
         drop((space, parent));
-        if self.context.notifiers.any() {
+        if shown && alone {
             self.protect_shared();
         }
         shared.map(|_| child)
@@ -115,14 +88,14 @@ impl AddressSpace {
         mut parent: WriteGuard<'a, Space>,
         child: &AddressSpace,
         add_to_file: impl Fn(&Vma) -> Result<()>,
-        pause: &mut Pause,
+        alone: bool,
     ) -> Result<WriteGuard<'a, Space>> {
         let mut vmas = Vmas::new();
         let mut done = parent.vmas.promise_child(&mut vmas).map(|()| Some(0));
         while let Ok(Some(address)) = done {
             done = parent.vmas.inherit(&mut vmas, address, &add_to_file);
-            parent = self.pause(parent, pause);
-            if must_stop(pause) {
+            parent = self.pause(parent, alone);
+            if must_die() {
                 done = Err(Errno::EINTR);
             }
         }
@@ -130,11 +103,6 @@ impl AddressSpace {
         child.lock().vmas = vmas;
         done.map(|_| parent)
     }
-}
-
-/// Whether a copy is of no use any more.
-fn must_stop(pause: &Pause) -> bool {
-    must_die() || matches!(pause, Pause::Watched { changed: true })
 }
 
 impl Space {
@@ -153,7 +121,6 @@ impl Space {
         } = self;
         let mut left = PART;
         let mut owed = Owed::new();
-        let late = parent.late != 0;
         let small = parent.table.tables() + parent.table.huge_pages() <= PART;
         if small {
             parent.split(context, 0..parent.end);
@@ -171,9 +138,7 @@ impl Space {
                 end = parent.table.part_end(start..end, &mut left);
                 parent.split(context, start..end);
             }
-            if late {
-                parent.apply_rights(context, start..end);
-            }
+            parent.finish_pending(context, start..end);
             let mut failed = None;
             parent.table.visit(start..end, &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {

@@ -41,19 +41,6 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// The way from one part of a fork to the next.
-pub(super) enum Pause {
-    /// Others run. No other thread runs the space.
-    Alone,
-    /// The same, but threads of the space may change it then, which is noticed.
-    Watched {
-        /// One has changed it.
-        changed: bool,
-    },
-    /// The space stays locked.
-    Locked,
-}
-
 impl Space {
     /// Whether its end would take long.
     pub(super) fn is_large(&self) -> bool {
@@ -63,25 +50,21 @@ impl Space {
 }
 
 impl AddressSpace {
-    /// Between the parts of a fork, which is to look undivided to the threads that run the space.
+    /// Between the parts of a change that is to look undivided to the threads that run the space.
+    /// Others run where there is but the current one (`alone`). Beside others the space stays
+    /// locked, for which they spin, so only what interrupts want is done: none of it needs a space.
     pub(super) fn pause<'a>(
         &'a self,
-        mut space: WriteGuard<'a, Space>,
-        pause: &mut Pause,
+        space: WriteGuard<'a, Space>,
+        alone: bool,
     ) -> WriteGuard<'a, Space> {
-        if let Pause::Locked = pause {
-            // Others spin for it, so only what interrupts want is done: none of it needs a space.
-            if irq::pending() {
-                irq::service(Interrupted::Kernel);
-            }
-            return space;
+        if alone {
+            drop(space);
+            cond_resched();
+            return self.lock();
         }
-        let changes = space.changes + 1;
-        drop(space);
-        cond_resched();
-        space = self.lock();
-        if let Pause::Watched { changed } = pause {
-            *changed |= space.changes != changes;
+        if irq::pending() {
+            irq::service(Interrupted::Kernel);
         }
         space
     }

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::PAGE_SIZE;
 use super::asid::Context;
-use super::large::{PART, Pause, is_large};
+use super::large::{PART, is_large};
 use super::map::Place;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
@@ -105,7 +105,7 @@ impl AddressSpace {
             return Err(Errno::ENOMEM);
         }
         if vma.add_to_file(&self.me)? {
-            space = self.drop_truncated(space, old.clone(), &mut Pause::Locked);
+            space = self.drop_truncated(space, old.clone(), false);
         }
         let target = match place {
             Move::Never => return Err(Errno::ENOMEM),
@@ -160,7 +160,7 @@ impl AddressSpace {
                 }
                 at = end;
                 if large {
-                    space = self.pause(space, &mut Pause::Locked);
+                    space = self.pause(space, false);
                 }
             }
         }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::asid::Context;
-use super::large::{PART, Pause, VMAS};
+use super::large::{PART, VMAS};
 use super::mmu_gather::Gather;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
@@ -244,7 +244,7 @@ impl AddressSpace {
         &'a self,
         mut space: WriteGuard<'a, Space>,
         range: Range<usize>,
-        pause: &mut Pause,
+        alone: bool,
     ) -> WriteGuard<'a, Space> {
         let drop_part = |space: &Space, from| {
             let vma = space.vmas.touching(from..range.end).next()?;
@@ -260,7 +260,7 @@ impl AddressSpace {
         while let Some((next, taken)) = drop_part(&space, from) {
             from = next;
             space.taken += taken;
-            space = self.pause(space, pause);
+            space = self.pause(space, alone);
         }
         space
     }

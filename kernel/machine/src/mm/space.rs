@@ -63,61 +63,20 @@ pub struct Space {
     pub(super) taken: usize,
     /// The most pages that it had before some were taken.
     pub(super) peak: usize,
-    /// Copies under way for which changes are counted.
-    watchers: usize,
-    /// How often it was locked for a change while there were any.
-    pub(super) changes: usize,
 }
 
 /// Fewer pages may be missing from the most that there were, as on Linux, whose CPUs count for
 /// themselves too.
 const ROUGHLY: usize = 64;
 
-/// While changes are watched, so many pages more are there, and are taken: each writer looks at
-/// what is taken anyway.
-const WATCHED: usize = 1 << 40;
-
 impl OnUnlock for Space {
     #[inline]
     fn on_unlock(&mut self, counted: impl FnOnce() -> usize) {
         self.vmas.update_commitment();
         if self.taken >= ROUGHLY {
-            self.count_change(counted());
-        }
-    }
-}
-
-impl Space {
-    /// Notes what was taken, and changes that are watched.
-    #[cold]
-    #[inline(never)]
-    fn count_change(&mut self, counted: usize) {
-        let watched = self.watchers * WATCHED;
-        self.changes += self.watchers.min(1);
-        self.taken -= watched;
-        self.pages = self.pages.wrapping_sub(watched);
-        if self.taken >= ROUGHLY {
-            self.peak = self.peak.max(self.pages.wrapping_add(counted));
+            self.peak = self.peak.max(self.pages.wrapping_add(counted()));
             self.pages = self.pages.wrapping_sub(core::mem::take(&mut self.taken));
         }
-        self.taken += watched;
-        self.pages = self.pages.wrapping_add(watched);
-    }
-
-    /// Counts changes from now on, for one more copy of the space.
-    #[cold]
-    pub(super) fn watch(&mut self) {
-        self.watchers += 1;
-        self.taken += WATCHED;
-        self.pages = self.pages.wrapping_add(WATCHED);
-    }
-
-    /// No longer for that copy.
-    #[cold]
-    pub(super) fn unwatch(&mut self) {
-        self.watchers -= 1;
-        self.taken -= WATCHED;
-        self.pages = self.pages.wrapping_sub(WATCHED);
     }
 }
 
@@ -260,8 +219,6 @@ impl SpaceUser {
             taken: 0,
             leaving: Vec::new(),
             peak: 0,
-            watchers: 0,
-            changes: 0,
         };
         let inner = SpaceLock::new(inner)?;
         let space = try_arc_cyclic(|me| AddressSpace {
