@@ -219,11 +219,9 @@ impl Machine {
 impl MmuNotifier for Memory {
     fn invalidate(&self, range: Range<usize>) {
         let slots = self.slots.lock();
-        if slots.showing(&range).nth(1).is_some() {
-            return self.translation.unmap_each(|| slots.showing(&range));
-        }
-        let shown = slots.showing(&range);
-        shown.for_each(|range| self.translation.unmap(range, || ()));
+        slots
+            .showing(&range)
+            .for_each(|range| self.translation.unmap(range, || ()));
     }
 
     fn protect(&self, range: Range<usize>) {

@@ -12,8 +12,6 @@ use crate::arch::virt::{self, Stage2};
 use crate::arch::{irq, time, user_end};
 use crate::errno::Errno;
 use crate::mm::fault::Access;
-use crate::mm::frame::FrameRef;
-use crate::mm::mmu_notifier::MmuNotifier;
 use crate::mm::{MapRequest, PAGE_SIZE, Place, Removed, SpaceUser, frame};
 use crate::selftest;
 use crate::task::timer::{Expire, Timer};
@@ -162,32 +160,5 @@ selftest! {
         assert!(frames.iter().all(|frame| frame.meta().refs() == 4));
         drop((child, threads, space));
         assert!(frames.iter().all(|frame| frame.meta().refs() == 1));
-    }
-
-    fn many_slots_are_forgotten_at_once() {
-        if !virt::available() {
-            return;
-        }
-        const PAGES: u32 = 300;
-        const START: u64 = 0x2000_0000;
-        let memory = Memory::new(40).expect("memory");
-        let address = |slot| START + (u64::from(slot % 100) << 12);
-        let frames: Vec<_> = (0..PAGES)
-            .map(|slot| {
-                memory.slots.lock().set(&page(slot, address(slot)), None).expect("room");
-                let frame = frame::alloc_zeroed().expect("a frame");
-                let generation = memory.translation.generation();
-                let guest = u64::from(slot) << 12;
-                let mapped = memory.translation.map(guest, frame.clone(), true, generation);
-                assert_eq!(mapped, Ok(true));
-                frame
-            })
-            .collect();
-        let range = START as usize..START as usize + 90 * PAGE_SIZE;
-        memory.invalidate(range);
-        assert_eq!(memory.translation.flushes(), 1);
-        let held = |frame: &&FrameRef| frame.meta().refs() == 2;
-        assert_eq!(frames.iter().filter(held).count(), 30);
-        assert!((0..100).step_by(10).all(|page| (frames[page].meta().refs() == 2) == (page >= 90)));
     }
 }

@@ -248,27 +248,6 @@ impl Stage2 {
         });
     }
 
-    /// The same for many small ranges, which CPUs forget all together. `ranges` is called twice.
-    pub fn unmap_each<I: Iterator<Item = Range<u64>>>(&self, ranges: impl Fn() -> I) {
-        let ranges = || ranges().map(|range| range.start as usize..range.end as usize);
-        let mut tree = self.change();
-        let mut owed = Debts::new();
-        for range in ranges() {
-            while tree.table.next_huge_page(range.clone()).is_some() {
-                self.take(&mut tree.table, range.clone(), false);
-            }
-            invalidate_part(&tree.table, range, &mut owed);
-        }
-        let Some((_, owed)) = owed.take() else {
-            return;
-        };
-        self.pay(owed);
-        for range in ranges() {
-            // SAFETY: what is hidden was hidden above, as the tree is locked, and is forgotten.
-            (tree.table).visit(range, &mut |_, entries| unsafe { release(entries) });
-        }
-    }
-
     /// Something is taken away while this is held: what was looked up before is not mapped any
     /// more.
     fn change(&self) -> MutexGuard<'_, Tree> {
@@ -417,13 +396,12 @@ fn write_protect(tree: &mut Tree, part: Range<usize>) {
     });
 }
 
-/// Lets go of the frames that hidden entries hold.
+/// Lets go of the frames that entries hold.
 ///
 /// # Safety
-/// No TLB knows any of them.
+/// All of them are hidden, and no TLB knows them.
 unsafe fn release(entries: &[Entry]) {
-    let hidden = |entry: &&Entry| entry.load() != Pte::EMPTY && !entry.load().valid();
-    for entry in entries.iter().filter(hidden) {
+    for entry in entries.iter().filter(|entry| entry.load() != Pte::EMPTY) {
         let (pte, owed) = entry.take::<Clear>();
         owed.held_by_nobody();
         // SAFETY: the entry's maker left the frame's count with it.
