@@ -85,8 +85,8 @@ impl ThreadState {
     /// If it borrows them already.
     pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
         assert!(self.is_current() && !self.owner.frame_lent.replace(true));
-        // SAFETY: the frame is the current thread's alone; the flag keeps `f`, and while that
-        // waits whoever looks into the thread, from a second reference.
+        // SAFETY: the frame is the current thread's alone. The flag refuses a second reference: to
+        // `f`, and to a CPU that looks into the thread while `f` waits.
         let result = f(unsafe { &mut *self.frame_place() });
         self.owner.frame_lent.set(false);
         result
