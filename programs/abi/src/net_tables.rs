@@ -67,7 +67,9 @@ fn internet() {
     let port = ours.local_addr().map_or(0, |address| address.port());
     let hexadecimal = format!(":{port:04X}");
     let text = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    let ends = text.lines().filter(|line| line.contains(&hexadecimal));
+    // Ends of earlier connections may wait at the same port.
+    let of_ours = |line: &&str| line.contains(&hexadecimal) && line.contains(":1005 ");
+    let ends = text.lines().filter(of_ours);
     let mut ends: Vec<String> = ends
         .map(|line| {
             let columns: Vec<&str> = line.split_whitespace().skip(1).take(4).collect();

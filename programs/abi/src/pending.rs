@@ -1,12 +1,13 @@
 //! Connections of TCP that a listener with a full queue does not answer: who waits, what is
 //! pending can do, and when it is given up.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use std::{fs, mem, ptr, thread};
 
 use libc::{
     AF_INET, F_SETFL, IPPROTO_TCP, MSG_DONTWAIT, MSG_NOSIGNAL, POLLIN, POLLOUT, SHUT_RDWR,
-    SO_ERROR, SO_SNDTIMEO, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET, c_int, timeval,
+    SO_ERROR, SO_SNDTIMEO, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET, c_int, c_short, timeval,
 };
 
 use crate::inet::{self, name, own_port};
@@ -29,6 +30,7 @@ pub fn run() {
         waited_for();
         closed();
         timed_out();
+        at_once();
     }
 }
 
@@ -70,9 +72,13 @@ unsafe fn accept(listener: c_int) {
 
 /// Waits until something can be written or there is an error.
 unsafe fn wait(file: c_int, milliseconds: c_int) -> bool {
+    unsafe { wait_for(file, POLLOUT, milliseconds) }
+}
+
+unsafe fn wait_for(file: c_int, events: c_short, milliseconds: c_int) -> bool {
     let mut entry = libc::pollfd {
         fd: file,
-        events: POLLOUT,
+        events,
         revents: 0,
     };
     unsafe { libc::poll(&mut entry, 1, milliseconds) == 1 }
@@ -262,6 +268,41 @@ unsafe fn timed_out() {
         tell("connect", connect(file, port));
         tell("begun anew", connect(file, port));
         for file in [file, first, listener] {
+            libc::close(file);
+        }
+    }
+}
+
+/// Whoever learns that it is connected may go on at once.
+unsafe fn at_once() {
+    const COUNT: usize = 64;
+    unsafe {
+        let (listener, port, first) = full();
+        let files: Vec<c_int> = (0..COUNT).map(|_| socket(SOCK_NONBLOCK)).collect();
+        for &file in &files {
+            connect(file, port);
+        }
+        let done = AtomicBool::new(false);
+        let connected = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    if wait_for(listener, POLLIN, 10) {
+                        libc::close(libc::accept(listener, ptr::null_mut(), ptr::null_mut()));
+                    }
+                }
+            });
+            let connected = files.iter().filter(|&&file| {
+                while !wait(file, 0) {
+                    thread::yield_now();
+                }
+                connect(file, port) == 0
+            });
+            let connected = connected.count();
+            done.store(true, Relaxed);
+            connected
+        });
+        println!("connected at once: {}", connected == COUNT);
+        for file in files.into_iter().chain([first, listener]) {
             libc::close(file);
         }
     }

@@ -1,6 +1,7 @@
 //! What is left of a connection of TCP whose socket is closed (FIN_WAIT2, TIME_WAIT), and how
 //! connections share ports.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 use std::{fs, ptr, thread};
@@ -17,15 +18,15 @@ use crate::{tell, tell_ok};
 const LOCAL: u32 = 0x7f00_0001;
 const LINGER2: c_int = 8;
 const BIND_ADDRESS_NO_PORT: c_int = 24;
-/// Ports that connections may have in these tests.
-const PORTS: usize = 100;
+/// Ports that connections may have in these tests: none that other tests' are given.
+const PORTS: Range<u16> = 61_000..61_100;
 
 /// Runs this part.
 pub fn run() {
     // SAFETY: every pointer passed is that of a live value of the right kind.
     unsafe {
         let before = content("ip_local_port_range");
-        write("ip_local_port_range", "40000 40099");
+        write_ports(PORTS);
         shared();
         binding();
         reused();
@@ -45,6 +46,11 @@ fn write(name: &str, text: &str) {
     if done.is_err() {
         println!("{name}: not written");
     }
+}
+
+fn write_ports(ports: Range<u16>) {
+    let range = format!("{} {}", ports.start, ports.end - 1);
+    write("ip_local_port_range", &range);
 }
 
 fn settle() {
@@ -74,9 +80,9 @@ unsafe fn client(reuse: c_int) -> c_int {
 
 /// The same, whose port nobody had lately: ends of other tests may still wait.
 unsafe fn client_apart(reuse: c_int) -> c_int {
-    static NEXT: AtomicU16 = AtomicU16::new(43_000);
+    static NEXT: AtomicU16 = AtomicU16::new(PORTS.end);
     let first = NEXT.fetch_add(10, Relaxed);
-    write("ip_local_port_range", &format!("{first} {}", first + 9));
+    write_ports(first..first + 10);
     unsafe { client(reuse) }
 }
 
@@ -94,7 +100,7 @@ unsafe fn connect_all(server: c_int) -> Vec<[c_int; 2]> {
         let (port, mut ends) = (own_port(server), Vec::new());
         loop {
             let file = client(0);
-            if connect(file, port) != 0 || ends.len() > 2 * PORTS {
+            if connect(file, port) != 0 || ends.len() > 2 * PORTS.len() {
                 println!("connections: {}", ends.len());
                 tell("one more", -1);
                 libc::close(file);
@@ -133,9 +139,9 @@ unsafe fn shared() {
         tell("connect", connect(file, own_port(one)));
         let third = server(1);
         tell("connect", connect(file, own_port(third)));
-        println!("among them: {}", (40_000..40_100).contains(&own_port(file)));
+        println!("among them: {}", PORTS.contains(&own_port(file)));
         libc::close(file);
-        bind_to("bind", 40_050);
+        bind_to("bind", PORTS.start + 50);
         // The clients end first: their ends wait.
         for &[client, server] in first.iter().chain(&second) {
             libc::close(client);
@@ -311,7 +317,7 @@ pub fn many() {
     // SAFETY: no pointer is passed.
     unsafe {
         let before = content("ip_local_port_range");
-        write("ip_local_port_range", "40000 40999");
+        write_ports(62_000..63_000);
         for _ in 0..2 {
             let listener = server(1);
             let port = own_port(listener);

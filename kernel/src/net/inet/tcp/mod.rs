@@ -342,11 +342,12 @@ impl Socket for Tcp {
             events.set(Events::IN, listener.is_ready());
             return events;
         }
+        // Whoever is notified may connect at once, which fails as long as another call does.
+        if self.connecting.load(Acquire) {
+            return Events::empty();
+        }
         let failed = self.error.load(Acquire) != 0 || !self.reports.is_empty();
         let Some(link) = self.link() else {
-            if self.is_pending() {
-                return Events::empty();
-            }
             let ended = Events::IN | Events::READ_HANG_UP | Events::ERROR;
             let reported = if failed { ended } else { Events::empty() };
             return Events::OUT | Events::HANG_UP | reported;
