@@ -63,8 +63,7 @@ impl<'a> Parts<'a> {
         self.space.lock()
     }
 
-    /// The same while what lies in these ranges is moved from one to the other: whoever faults there
-    /// meanwhile waits.
+    /// The same while what lies in these ranges is moved from one to the other: faults there wait.
     #[cold]
     #[inline(never)]
     pub(super) fn pause_move(
