@@ -13,7 +13,7 @@ use linux_raw_sys::general::{
 use super::clock::{Follow, Following, Wall};
 use super::limits::INFINITY;
 use super::sched::cond_resched;
-use super::signal::{self, Info};
+use super::signal::{self, Info, Turn};
 use super::timer::{Expire, Timer};
 use super::user::Charge;
 use super::{Process, Thread, clock, current};
@@ -119,6 +119,7 @@ pub struct SignalTimer {
     base: Base,
     notice: Notice,
     state: Mutex<State>,
+    turn: Turn,
     /// Whether it ends when the time of day is set.
     following: Following,
     /// The request that made a POSIX timer, and the charge to its maker's user: a signal may wait
@@ -150,6 +151,7 @@ impl SignalTimer {
             base,
             notice,
             state,
+            turn: Turn::default(),
             following: Following::new(),
             made,
         })
@@ -390,8 +392,13 @@ impl SignalTimer {
             return;
         };
         let sent = match self.notice {
-            Notice::Signal { .. } => signal::send_timer(&process, thread.as_ref(), &info),
-            _ if !self.is_alarm() => signal::send_cpu_timer(&process, &info),
+            Notice::Signal { .. } => match self.base {
+                Base::Process(_) => {
+                    signal::send_posix_cpu_timer(&process, thread.as_ref(), &info, &self.turn)
+                }
+                _ => signal::send_timer(&process, thread.as_ref(), &info),
+            },
+            _ if !self.is_alarm() => signal::send_cpu_timer(&process, &info, &self.turn),
             _ => signal::send_info(&process, thread.as_ref(), &info),
         };
         if sent.is_err() {

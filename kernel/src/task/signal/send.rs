@@ -3,7 +3,7 @@
 extern crate alloc;
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::*;
 
@@ -93,18 +93,54 @@ pub fn send_timer(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) 
     post(process, thread, info, Sender::PosixTimer)
 }
 
+/// The same for a POSIX timer of a process's CPU time: see [`Turn`].
+///
+/// # Errors
+/// EAGAIN: no room to queue it.
+pub fn send_posix_cpu_timer(
+    process: &Process,
+    thread: Option<&Arc<Thread>>,
+    info: &Info,
+    turn: &Turn,
+) -> Result<()> {
+    post(process, thread, info, Sender::PosixCpuTimer(turn))
+}
+
 /// The same for a signal about the CPU time of a process: ITIMER_VIRTUAL, ITIMER_PROF, RLIMIT_CPU.
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
-pub fn send_cpu_timer(process: &Process, info: &Info) -> Result<()> {
-    post(process, None, info, Sender::CpuTimer)
+pub fn send_cpu_timer(process: &Process, info: &Info, turn: &Turn) -> Result<()> {
+    post(process, None, info, Sender::CpuTimer(turn))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sender {
+/// Which thread of its process got the last signal of a timer of CPU time. The next one that a CPU
+/// runs gets the next: so they come to each as it uses that time, as on Linux, where the tick of
+/// each CPU sends them.
+#[derive(Default)]
+pub struct Turn(AtomicUsize);
+
+impl Turn {
+    /// The next thread in turn that a CPU runs and that takes the signal.
+    fn next(&self, process: &Process, bit: u64) -> Option<Arc<Thread>> {
+        let threads = process.threads();
+        let first = self.0.load(Relaxed) + 1;
+        let runs = |&at: &usize| {
+            let thread = &threads[at];
+            thread.arch.is_running() && thread.blocked() & bit == 0
+        };
+        let mut in_turn = (first..first + threads.len()).map(|at| at % threads.len());
+        let next = in_turn.find(runs)?;
+        self.0.store(next, Relaxed);
+        Some(threads[next].clone())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Sender<'a> {
     PosixTimer,
-    CpuTimer,
+    PosixCpuTimer(&'a Turn),
+    CpuTimer(&'a Turn),
     Other,
 }
 
@@ -112,7 +148,7 @@ fn post(
     process: &Process,
     thread: Option<&Arc<Thread>>,
     info: &Info,
-    sender: Sender,
+    sender: Sender<'_>,
 ) -> Result<()> {
     let (number, bit) = (info.number(), Set::bit(info.number()));
     if process.is_zombie() {
@@ -135,7 +171,7 @@ fn post(
         return Ok(());
     }
     let room = match sender {
-        Sender::PosixTimer => Room::Timer,
+        Sender::PosixTimer | Sender::PosixCpuTimer(_) => Room::Timer,
         _ => room(process, number),
     };
     match thread {
@@ -153,20 +189,29 @@ fn post(
             }
         }
         None => {
-            // A timer's signal goes to the current thread if it is one of the process: so those of
-            // a CPU timer spread over its threads.
-            let own = current();
-            let is_own = core::ptr::eq(&**own.process(), process) && own.blocked() & bit == 0;
-            if is_own && sender != Sender::Other {
-                notify(&crate::arch::current_arc(), state::INTERRUPTIBLE);
-                process.signals.waited.wake_all();
-            } else {
-                retarget_shared(process, bit);
+            let preferred = match sender {
+                Sender::PosixTimer => own_thread(process, bit),
+                Sender::PosixCpuTimer(turn) | Sender::CpuTimer(turn) => turn.next(process, bit),
+                Sender::Other => None,
+            };
+            match preferred {
+                Some(thread) => {
+                    notify(&thread, state::INTERRUPTIBLE);
+                    process.signals.waited.wake_all();
+                }
+                None => retarget_shared(process, bit),
             }
         }
     }
     process.signals.notify_sent();
     Ok(())
+}
+
+/// The current thread, if it is one of the process and takes the signal.
+fn own_thread(process: &Process, bit: u64) -> Option<Arc<Thread>> {
+    let own = current();
+    let takes = core::ptr::eq(&**own.process(), process) && own.blocked() & bit == 0;
+    takes.then(crate::arch::current_arc)
 }
 
 /// Whether a signal that is pending now ends the process, as a thread would take it that nobody

@@ -47,11 +47,19 @@ unsafe fn spread() {
         HITS[WHICH.get()].fetch_add(1, SeqCst);
     }
     unsafe {
-        // They run by turns.
+        // They run by turns, or where nobody sets the timer.
+        let all_cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
         stay_on(0);
-        for (name, kind, signal) in [
-            ("virtual", libc::ITIMER_VIRTUAL, libc::SIGVTALRM),
-            ("prof", libc::ITIMER_PROF, libc::SIGPROF),
+        for (name, kind, signal, cpus) in [
+            ("virtual", libc::ITIMER_VIRTUAL, libc::SIGVTALRM, 1),
+            ("prof", libc::ITIMER_PROF, libc::SIGPROF, 1),
+            (
+                "virtual on all",
+                libc::ITIMER_VIRTUAL,
+                libc::SIGVTALRM,
+                all_cpus,
+            ),
+            ("prof on all", libc::ITIMER_PROF, libc::SIGPROF, all_cpus),
         ] {
             HITS.iter().for_each(|hits| hits.store(0, SeqCst));
             libc::signal(signal, hit as *const () as usize);
@@ -68,6 +76,7 @@ unsafe fn spread() {
             let workers: Vec<_> = (0..THREADS)
                 .map(|which| {
                     thread::spawn(move || {
+                        stay_on(which % cpus);
                         WHICH.set(which);
                         while !all() {
                             hint::spin_loop();
