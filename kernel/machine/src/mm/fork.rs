@@ -18,8 +18,9 @@ use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
     /// A copy of this space, which the current thread runs, for a child: private pages are shared
-    /// until one of both writes. Waits where the space is large: what other threads write meanwhile
-    /// is in the copy or not, as on Linux, but they change no VMA.
+    /// until one of both writes. Waits where the space is large: other threads change no VMA
+    /// meanwhile, nor fault to write, so that the copy has nothing that they wrote after something
+    /// that it lacks.
     ///
     /// # Errors
     /// ENOMEM; EINTR: the thread must die.
@@ -67,7 +68,10 @@ impl AddressSpace {
                 self.forget_writable(mem::replace(&mut owed, Owed::new()), at..next);
             }
             at = next;
-            parent = parts.pause(parent);
+            parent = match alone {
+                true => parts.pause(parent),
+                false => parts.pause_fork(parent),
+            };
             space = child.lock();
             if must_die() {
                 break Err(Errno::EINTR);
@@ -82,6 +86,8 @@ impl AddressSpace {
             self.context.pay_cpus(owed, 0..user_end());
         }
         drop((space, parent));
+        // The child may end here, which others need not wait for.
+        drop(parts);
         if notified && alone {
             self.protect_shared();
         }

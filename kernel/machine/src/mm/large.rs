@@ -4,6 +4,8 @@
 use core::ops::Range;
 
 use super::active;
+use super::fault::Access;
+use super::huge_page;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
 use super::vma::{Protection, Vma};
@@ -39,8 +41,7 @@ impl Drop for Leaving<'_> {
         if let Some(at) = leaving.position(|range| *range == self.range) {
             space.leaving.swap_remove(at);
         }
-        drop(space);
-        upcall::space_changed(self.space);
+        self.space.unlock_and_wake(space);
     }
 }
 
@@ -79,6 +80,17 @@ impl<'a> Parts<'a> {
         self.pause(space)
     }
 
+    /// The same while other threads run whose memory is copied: whoever faults to write waits.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn pause_fork(&mut self, mut space: WriteGuard<'a, Space>) -> WriteGuard<'a, Space> {
+        if !space.forking {
+            space.forking = true;
+            space.late += 1;
+        }
+        self.pause(space)
+    }
+
     #[cold]
     #[inline(never)]
     fn end(&self) {
@@ -88,8 +100,10 @@ impl<'a> Parts<'a> {
             space.moving = [0..0, 0..0];
             space.late -= 1;
         }
-        drop(space);
-        upcall::space_changed(self.space);
+        if core::mem::take(&mut space.forking) {
+            space.late -= 1;
+        }
+        self.space.unlock_and_wake(space);
     }
 }
 
@@ -108,10 +122,15 @@ impl Space {
         !self.moving[0].is_empty()
     }
 
-    /// The same, from or to what touches a range.
-    pub(super) fn moves(&self, range: &Range<usize>) -> bool {
+    /// The same, from or to where `access` to a range may fill something in: a fault fills up to a
+    /// huge page. Or a child is made, which must not have what is written from now on unless it has
+    /// what was written before.
+    pub(super) fn must_wait(&self, range: &Range<usize>, access: Access) -> bool {
+        let start = range.start & !(huge_page::SIZE - 1);
+        let end = range.end.next_multiple_of(huge_page::SIZE);
         let mut moving = self.moving.iter();
-        moving.any(|moving| moving.start < range.end && range.start < moving.end)
+        self.forking && access == Access::Write
+            || moving.any(|moving| moving.start < end && start < moving.end)
     }
 
     /// Whether its end would take long.
@@ -136,15 +155,19 @@ impl AddressSpace {
         Ok(space)
     }
 
-    /// For looking at a range, or changing entries there. Waits until no move is under way there.
+    /// For `access` to a range. Waits until no move is under way there, and no fork if it writes.
     ///
     /// # Errors
     /// EINTR: the current thread is to die.
-    pub(super) fn lock_range(&self, range: &Range<usize>) -> Result<WriteGuard<'_, Space>> {
+    pub(super) fn lock_range(
+        &self,
+        range: &Range<usize>,
+        access: Access,
+    ) -> Result<WriteGuard<'_, Space>> {
         let space = self.lock();
-        if space.moves(range) {
+        if space.must_wait(range, access) {
             drop(space);
-            return self.lock_when(|space| !space.moves(range));
+            return self.lock_when(|space| !space.must_wait(range, access));
         }
         Ok(space)
     }
@@ -166,24 +189,35 @@ impl AddressSpace {
     #[cold]
     #[inline(never)]
     fn lock_when(&self, ready: impl Fn(&Space) -> bool) -> Result<WriteGuard<'_, Space>> {
+        self.lock().waiters += 1;
         loop {
-            active::wait_borrowing(self, || {
+            let waited = active::wait_borrowing(self, || {
                 upcall::wait_for_space(self, &|| ready(&self.read_lock()))
-            })?;
-            let space = self.lock();
-            if ready(&space) {
-                return Ok(space);
+            });
+            let mut space = self.lock();
+            if waited.is_err() || ready(&space) {
+                space.waiters -= 1;
+                return waited.map(|()| space);
             }
         }
     }
 
-    /// Waits until no move is under way that touches the page at `address`.
+    /// Has those that wait for the space ask again.
+    fn unlock_and_wake(&self, space: WriteGuard<'_, Space>) {
+        let any = space.waiters != 0;
+        drop(space);
+        if any {
+            upcall::space_changed(self);
+        }
+    }
+
+    /// Waits after [`Failure::Paused`](super::fault::Failure::Paused).
     ///
     /// # Errors
     /// EINTR: the current thread is to die.
     #[cold]
-    pub fn wait_for_move(&self, address: usize) -> Result<()> {
-        self.lock_range(&(address..address + 1)).map(drop)
+    pub fn wait_for_access(&self, address: usize, access: Access) -> Result<()> {
+        self.lock_range(&(address..address + 1), access).map(drop)
     }
 
     /// A change that may go part by part.
