@@ -58,7 +58,7 @@ impl AddressSpace {
             if at >= user_end() {
                 break;
             }
-            let mut space = self.lock_range(&(at..at + part), Access::Write)?;
+            let mut space = self.lock_range(&(at..at + part))?;
             match space.poke_page(&self.context, at, &source[done..done + part]) {
                 Ok(()) => done += part,
                 Err(Errno::ENOMEM) => return Err(Errno::ENOMEM),
@@ -74,7 +74,7 @@ impl AddressSpace {
         if address >= user_end() {
             return Err(Errno::EFAULT);
         }
-        let mut space = self.lock_range(&(address..address + 1), access)?;
+        let mut space = self.lock_range(&(address..address + 1))?;
         space
             .resolve_alone(&self.context, address, access)
             .map_err(|failure| failure.errno())?;
@@ -98,7 +98,7 @@ impl AddressSpace {
         access: Access,
         mut visit: impl FnMut(usize, frame::FrameRef) -> bool,
     ) {
-        let Ok(mut space) = self.lock_range(&range, access) else {
+        let Ok(mut space) = self.lock_range(&range) else {
             return;
         };
         for address in range.step_by(PAGE_SIZE).filter(|at| *at < user_end()) {
@@ -127,7 +127,7 @@ impl AddressSpace {
             if at >= user_end() {
                 break;
             }
-            let mut space = self.lock_range(&(at..at + part), access)?;
+            let mut space = self.lock_range(&(at..at + part))?;
             if space.frame_at(at, access).is_none() {
                 match space.resolve_alone(&self.context, at, access) {
                     Ok(()) => {}

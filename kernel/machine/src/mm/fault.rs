@@ -51,8 +51,8 @@ pub enum Failure {
     BeyondEnd,
     /// No memory.
     NoMemory,
-    /// A fork or a move is between two of its parts: [`AddressSpace::wait_for_access`].
-    Paused,
+    /// A call moves what is there: [`AddressSpace::wait_for_move`].
+    Moving,
 }
 
 impl Failure {
@@ -130,8 +130,8 @@ impl AddressSpace {
     #[inline(never)]
     fn fault_alone(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
         let mut space = self.lock();
-        if space.must_wait(&(address..address + 1), access) {
-            return Err(Failure::Paused);
+        if space.moves(&(address..address + 1)) {
+            return Err(Failure::Moving);
         }
         space.resolve_alone(self.context(), address, access)
     }

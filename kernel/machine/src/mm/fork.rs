@@ -18,9 +18,8 @@ use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
     /// A copy of this space, which the current thread runs, for a child: private pages are shared
-    /// until one of both writes. Waits where the space is large: other threads change no VMA
-    /// meanwhile, nor fault to write, so that the copy has nothing that they wrote after something
-    /// that it lacks.
+    /// until one of both writes. Waits where the space is large: what other threads write meanwhile
+    /// is in the copy or not, as on Linux, but they change no VMA.
     ///
     /// # Errors
     /// ENOMEM; EINTR: the thread must die.
@@ -68,10 +67,7 @@ impl AddressSpace {
                 self.forget_writable(mem::replace(&mut owed, Owed::new()), at..next);
             }
             at = next;
-            parent = match alone {
-                true => parts.pause(parent),
-                false => parts.pause_fork(parent),
-            };
+            parent = parts.pause(parent);
             space = child.lock();
             if must_die() {
                 break Err(Errno::EINTR);
@@ -86,8 +82,6 @@ impl AddressSpace {
             self.context.pay_cpus(owed, 0..user_end());
         }
         drop((space, parent));
-        // The child may end here, which others need not wait for.
-        drop(parts);
         if notified && alone {
             self.protect_shared();
         }

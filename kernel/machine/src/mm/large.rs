@@ -4,8 +4,6 @@
 use core::ops::Range;
 
 use super::active;
-use super::fault::Access;
-use super::huge_page;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
 use super::vma::{Protection, Vma};
@@ -41,7 +39,8 @@ impl Drop for Leaving<'_> {
         if let Some(at) = leaving.position(|range| *range == self.range) {
             space.leaving.swap_remove(at);
         }
-        self.space.unlock_and_wake(space);
+        drop(space);
+        upcall::space_changed(self.space);
     }
 }
 
@@ -80,17 +79,6 @@ impl<'a> Parts<'a> {
         self.pause(space)
     }
 
-    /// The same while other threads run whose memory is copied: whoever faults to write waits.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn pause_fork(&mut self, mut space: WriteGuard<'a, Space>) -> WriteGuard<'a, Space> {
-        if !space.forking {
-            space.forking = true;
-            space.late += 1;
-        }
-        self.pause(space)
-    }
-
     #[cold]
     #[inline(never)]
     fn end(&self) {
@@ -100,10 +88,8 @@ impl<'a> Parts<'a> {
             space.moving = [0..0, 0..0];
             space.late -= 1;
         }
-        if core::mem::take(&mut space.forking) {
-            space.late -= 1;
-        }
-        self.space.unlock_and_wake(space);
+        drop(space);
+        upcall::space_changed(self.space);
     }
 }
 
@@ -122,15 +108,10 @@ impl Space {
         !self.moving[0].is_empty()
     }
 
-    /// The same, from or to where `access` to a range may fill something in: a fault fills up to a
-    /// huge page. Or a child is made, which must not have what is written from now on unless it has
-    /// what was written before.
-    pub(super) fn must_wait(&self, range: &Range<usize>, access: Access) -> bool {
-        let start = range.start & !(huge_page::SIZE - 1);
-        let end = range.end.next_multiple_of(huge_page::SIZE);
+    /// The same, from or to what touches a range.
+    pub(super) fn moves(&self, range: &Range<usize>) -> bool {
         let mut moving = self.moving.iter();
-        self.forking && access == Access::Write
-            || moving.any(|moving| moving.start < end && start < moving.end)
+        moving.any(|moving| moving.start < range.end && range.start < moving.end)
     }
 
     /// Whether its end would take long.
@@ -155,19 +136,15 @@ impl AddressSpace {
         Ok(space)
     }
 
-    /// For `access` to a range. Waits until no move is under way there, and no fork if it writes.
+    /// For looking at a range, or changing entries there. Waits until no move is under way there.
     ///
     /// # Errors
     /// EINTR: the current thread is to die.
-    pub(super) fn lock_range(
-        &self,
-        range: &Range<usize>,
-        access: Access,
-    ) -> Result<WriteGuard<'_, Space>> {
+    pub(super) fn lock_range(&self, range: &Range<usize>) -> Result<WriteGuard<'_, Space>> {
         let space = self.lock();
-        if space.must_wait(range, access) {
+        if space.moves(range) {
             drop(space);
-            return self.lock_when(|space| !space.must_wait(range, access));
+            return self.lock_when(|space| !space.moves(range));
         }
         Ok(space)
     }
@@ -189,35 +166,24 @@ impl AddressSpace {
     #[cold]
     #[inline(never)]
     fn lock_when(&self, ready: impl Fn(&Space) -> bool) -> Result<WriteGuard<'_, Space>> {
-        self.lock().waiters += 1;
         loop {
-            let waited = active::wait_borrowing(self, || {
+            active::wait_borrowing(self, || {
                 upcall::wait_for_space(self, &|| ready(&self.read_lock()))
-            });
-            let mut space = self.lock();
-            if waited.is_err() || ready(&space) {
-                space.waiters -= 1;
-                return waited.map(|()| space);
+            })?;
+            let space = self.lock();
+            if ready(&space) {
+                return Ok(space);
             }
         }
     }
 
-    /// Has those that wait for the space ask again.
-    fn unlock_and_wake(&self, space: WriteGuard<'_, Space>) {
-        let any = space.waiters != 0;
-        drop(space);
-        if any {
-            upcall::space_changed(self);
-        }
-    }
-
-    /// Waits after [`Failure::Paused`](super::fault::Failure::Paused).
+    /// Waits until no move is under way that touches the page at `address`.
     ///
     /// # Errors
     /// EINTR: the current thread is to die.
     #[cold]
-    pub fn wait_for_access(&self, address: usize, access: Access) -> Result<()> {
-        self.lock_range(&(address..address + 1), access).map(drop)
+    pub fn wait_for_move(&self, address: usize) -> Result<()> {
+        self.lock_range(&(address..address + 1)).map(drop)
     }
 
     /// A change that may go part by part.

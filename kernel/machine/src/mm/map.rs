@@ -140,25 +140,26 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Makes one page present; or says that there is no memory for it, or that it has waited and is
-    /// to be asked again.
+    /// Makes one page present; or says that there is no memory for it.
     pub fn populate_page(
         &self,
         page: usize,
         write: bool,
     ) -> Result<core::result::Result<(), Failure>> {
-        let space = self.read_lock();
+        let space = loop {
+            let space = self.read_lock();
+            if !space.moves(&(page..page + 1)) {
+                break space;
+            }
+            drop(space);
+            self.wait_for_move(page)?;
+        };
         let vma = space
             .vmas
             .find_near(page, &space.slot().data.hint)
             .ok_or(Errno::ENOMEM)?;
         let write = write || vma.rights.has(Rights::WRITE) && !vma.is_shared();
         let access = if write { Access::Write } else { Access::Read };
-        if space.must_wait(&(page..page + 1), access) {
-            drop(space);
-            self.wait_for_access(page, access)?;
-            return Ok(Err(Failure::Paused));
-        }
         match space.resolve(&self.context, space.slot(), page, access) {
             Err(failure) if failure != Failure::NoMemory => Err(failure.errno()),
             made => Ok(made),

@@ -132,9 +132,8 @@ impl AddressSpace {
         let leaves = large && !keep;
         space.move_vma(&vma, &old, new.clone(), keep, gone)?;
         if leaves {
-            // The promise is that of the new place. What is left joins nothing, and does not grow.
-            let counted = Flags::ACCOUNT.with(Flags::UNLOCKED).with(Flags::GROWS_DOWN);
-            let flags = vma.flags.set(counted, false).set(Flags::GOES, true);
+            // The promise is that of the new place, and nothing is to join what is left.
+            let flags = vma.flags.set(Flags::ACCOUNT, false).set(Flags::GOES, true);
             space.vmas.change(old.clone(), |vma| vma.flags = flags)?;
         }
         let held = old.start..old.end.min(old.start + len);
@@ -308,10 +307,7 @@ impl Space {
                 });
                 return made;
             }
-            Step::Move => {
-                self.split(context, part.clone());
-                self.move_entries(context, part, distance);
-            }
+            Step::Move => self.move_entries(context, part, distance),
             Step::Leave => self.empty(context, part, true),
         }
         Ok(())

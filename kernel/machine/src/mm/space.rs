@@ -61,10 +61,6 @@ pub struct Space {
     pub(super) paused: bool,
     /// From where to where a move between two of its parts takes what is there.
     pub(super) moving: [Range<usize>; 2],
-    /// A fork between two of its parts, beside other threads.
-    pub(super) forking: bool,
-    /// Threads that wait until one of these is over.
-    pub(super) waiters: usize,
     /// Pages that it has, without those that CPUs counted in their lines of the lock: wraps.
     pub(super) pages: usize,
     /// Pages that were taken from it, but are still among these.
@@ -229,8 +225,6 @@ impl SpaceUser {
             leaving: Vec::new(),
             paused: false,
             moving: [0..0, 0..0],
-            forking: false,
-            waiters: 0,
             peak: 0,
         };
         let inner = SpaceLock::new(inner)?;
