@@ -60,9 +60,10 @@ impl AddressSpace {
 
 /// Calls `f` with the address space that this CPU runs, if it runs one.
 ///
-/// `f` must neither wait, but by [`wait_borrowing`], nor change the CPU's space: either may free
-/// the one it borrows. No type can say so, hence this is for the crate alone, whose callers are few
-/// and short. The kernel above has the functions below, and [`own`] for all that takes longer.
+/// `f` must neither wait, but by [`wait_borrowing`], nor change the CPU's space, either of which may
+/// free the one it borrows.
+/// No type can say so, hence this is for the crate alone, whose callers are few and short. The
+/// kernel above has the functions below, and [`own`] for all that takes longer.
 #[inline(always)]
 pub(crate) fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);

@@ -63,7 +63,8 @@ impl<'a> Parts<'a> {
         self.space.lock()
     }
 
-    /// The same while what lies in these ranges is moved from one to the other: faults there wait.
+    /// The same while what lies in these ranges is moved from one to the other: whoever faults there
+    /// meanwhile waits.
     #[cold]
     #[inline(never)]
     pub(super) fn pause_move(
