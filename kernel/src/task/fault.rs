@@ -42,9 +42,6 @@ fn handle_failure(
             Err(Failure::Unmapped) => break (SIGSEGV, SEGV_MAPERR),
             Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
             Err(Failure::BeyondEnd) => break (SIGBUS, BUS_ADRERR),
-            Err(Failure::Moving) if wait_for_move(address) => {}
-            // It dies before its next try.
-            Err(Failure::Moving) => break (SIGKILL, 0),
             Err(Failure::NoMemory) if oom::make_room() => {}
             // It tries again as long as it lives, as on Linux.
             Err(Failure::NoMemory) if may_be_lost(address) => {
@@ -57,12 +54,6 @@ fn handle_failure(
     };
     cpu::this().crossings().add(Kind::FaultRefused);
     Err(Signal { signo, code })
-}
-
-/// Waits until the current program's memory there is moved; false if the current thread is to die.
-fn wait_for_move(address: usize) -> bool {
-    let space = current().space();
-    space.is_some_and(|space| space.wait_for_move(address).is_ok())
 }
 
 /// Whether the current program's memory there is no promise (MAP_DROPPABLE).

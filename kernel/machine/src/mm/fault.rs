@@ -51,8 +51,6 @@ pub enum Failure {
     BeyondEnd,
     /// No memory.
     NoMemory,
-    /// A call moves what is there: [`AddressSpace::wait_for_move`].
-    Moving,
 }
 
 impl Failure {
@@ -109,8 +107,8 @@ pub(super) fn init() {
 
 impl AddressSpace {
     /// Makes `access` to `address` possible. Beside other CPUs' faults, unless a stack must grow or
-    /// a large mprotect or move is under way: an entry that this has not reached yet allows less
-    /// than its VMA, or is not where it will be.
+    /// a large mprotect is under way: an entry that this has not reached yet allows less than its
+    /// VMA.
     #[inline]
     pub fn fault(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
         let space = self.read_lock();
@@ -129,11 +127,7 @@ impl AddressSpace {
     #[cold]
     #[inline(never)]
     fn fault_alone(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
-        let mut space = self.lock();
-        if space.moves(&(address..address + 1)) {
-            return Err(Failure::Moving);
-        }
-        space.resolve_alone(self.context(), address, access)
+        self.lock().resolve_alone(self.context(), address, access)
     }
 }
 

@@ -1,11 +1,9 @@
 //! fork: a child's copy of an address space.
 
 use core::cell::Cell;
-use core::mem;
-use core::ops::Range;
 
 use super::asid::Context;
-use super::large::{PART, Parts, VMAS};
+use super::large::{PART, VMAS};
 use super::space::{AddressSpace, Space, SpaceUser};
 use super::space_lock::WriteGuard;
 use super::vma::Vma;
@@ -18,8 +16,9 @@ use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
     /// A copy of this space, which the current thread runs, for a child: private pages are shared
-    /// until one of both writes. Waits where the space is large: what other threads write meanwhile
-    /// is in the copy or not, as on Linux, but they change no VMA.
+    /// until one of both writes. Waits where the space is large, and no other thread runs it, whose
+    /// writes would be seen in one part of the copy and not in another: beside those it stays
+    /// locked, and only interrupts come in between.
     ///
     /// # Errors
     /// ENOMEM; EINTR: the thread must die.
@@ -29,8 +28,7 @@ impl AddressSpace {
         let child = SpaceUser::new(self.end())?;
         child.set_vdso(self.vdso());
         child.set_dumpable(self.dumpable());
-        let mut parts = self.parts();
-        let mut parent = self.lock_to_fork()?;
+        let mut parent = self.lock();
         let many = parent.vmas.count() > VMAS;
         let losing = Cell::new(false);
         let add_to_file = |vma: &Vma| {
@@ -38,7 +36,7 @@ impl AddressSpace {
             Ok(())
         };
         if many {
-            parent = self.inherit(parent, &child, add_to_file, &mut parts)?;
+            parent = self.inherit(parent, &child, add_to_file, alone)?;
         }
         let mut space = child.lock();
         if !many {
@@ -47,7 +45,7 @@ impl AddressSpace {
         }
         if losing.get() {
             drop(space);
-            parent = self.drop_truncated(parent, 0..user_end(), &mut parts);
+            parent = self.drop_truncated(parent, 0..user_end(), alone);
             space = child.lock();
         }
         (space.heap, space.mmap_top) = (parent.heap.clone(), parent.mmap_top);
@@ -58,16 +56,12 @@ impl AddressSpace {
         let shared = loop {
             let (part, also) = space.share(&self.context, &mut parent, at);
             owed.join(also);
-            let next = match part {
-                Ok(Some(next)) => next,
+            match part {
+                Ok(Some(next)) => at = next,
                 whole => break whole,
-            };
-            drop(space);
-            if !alone {
-                self.forget_writable(mem::replace(&mut owed, Owed::new()), at..next);
             }
-            at = next;
-            parent = parts.pause(parent);
+            drop(space);
+            parent = self.pause(parent, alone);
             space = child.lock();
             if must_die() {
                 break Err(Errno::EINTR);
@@ -75,26 +69,16 @@ impl AddressSpace {
         };
         // Flush the entries made read-only before anything relies on it, even if the copy failed.
         // Otherwise a guest's write through a stale entry would reach only one of the two spaces.
-        let notified = self.context.notifiers.any();
-        if notified && !alone {
-            self.forget_writable(owed, at..user_end());
-        } else {
-            self.context.pay_cpus(owed, 0..user_end());
+        self.context.pay_cpus(owed, 0..user_end());
+        let shown = self.context.notifiers.any();
+        if shown && !alone {
+            parent.protect_shared(&self.context);
         }
         drop((space, parent));
-        if notified && alone {
+        if shown && alone {
             self.protect_shared();
         }
         shared.map(|_| child)
-    }
-
-    /// Other threads, and the guests that they run, write no more through what they remember of a
-    /// range. The space is locked.
-    #[cold]
-    #[inline(never)]
-    fn forget_writable(&self, owed: Owed<Protect>, range: Range<usize>) {
-        self.context.pay_cpus(owed, range.clone());
-        self.context.notifiers.protect(range);
     }
 
     /// Copies many VMAs for a child, some at a time.
@@ -104,13 +88,13 @@ impl AddressSpace {
         mut parent: WriteGuard<'a, Space>,
         child: &AddressSpace,
         add_to_file: impl Fn(&Vma) -> Result<()>,
-        parts: &mut Parts<'a>,
+        alone: bool,
     ) -> Result<WriteGuard<'a, Space>> {
         let mut vmas = Vmas::new();
         let mut done = parent.vmas.promise_child(&mut vmas).map(|()| Some(0));
         while let Ok(Some(address)) = done {
             done = parent.vmas.inherit(&mut vmas, address, &add_to_file);
-            parent = parts.pause(parent);
+            parent = self.pause(parent, alone);
             if must_die() {
                 done = Err(Errno::EINTR);
             }

@@ -3,13 +3,13 @@
 
 use core::ops::Range;
 
-use super::active;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
 use super::vma::{Protection, Vma};
 use super::vmas::Removed;
+use crate::arch::irq::{self, Interrupted};
 use crate::errno::{Errno, Result};
-use crate::upcall::{self, cond_resched, cond_resched_killable};
+use crate::upcall::{cond_resched, cond_resched_killable};
 
 /// The most that is changed at once, in bytes, whatever it has.
 const AT_ONCE: usize = 1 << 24;
@@ -34,87 +34,14 @@ pub(super) struct Leaving<'a> {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let mut space = self.space.lock();
-        let mut leaving = space.leaving.iter();
-        if let Some(at) = leaving.position(|range| *range == self.range) {
-            space.leaving.swap_remove(at);
-        }
-        drop(space);
-        upcall::space_changed(self.space);
-    }
-}
-
-/// A fork or a move that may go part by part, between which others run. No VMA is changed by them
-/// before this is dropped, without the space's lock.
-pub(super) struct Parts<'a> {
-    space: &'a AddressSpace,
-    paused: bool,
-}
-
-impl<'a> Parts<'a> {
-    /// One part is done.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn pause(&mut self, mut space: WriteGuard<'a, Space>) -> WriteGuard<'a, Space> {
-        space.paused = true;
-        self.paused = true;
-        drop(space);
-        cond_resched();
-        self.space.lock()
-    }
-
-    /// The same while what lies in these ranges is moved from one to the other: whoever faults there
-    /// meanwhile waits.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn pause_move(
-        &mut self,
-        mut space: WriteGuard<'a, Space>,
-        moving: [&Range<usize>; 2],
-    ) -> WriteGuard<'a, Space> {
-        if !space.is_moving() {
-            space.moving = moving.map(Range::clone);
-            // Faults look at the ranges.
-            space.late += 1;
-        }
-        self.pause(space)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn end(&self) {
-        let mut space = self.space.lock();
-        space.paused = false;
-        if space.is_moving() {
-            space.moving = [0..0, 0..0];
-            space.late -= 1;
-        }
-        drop(space);
-        upcall::space_changed(self.space);
-    }
-}
-
-impl Drop for Parts<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.paused {
-            self.end();
+        let leaving = &mut self.space.lock().leaving;
+        if let Some(at) = leaving.iter().position(|range| *range == self.range) {
+            leaving.swap_remove(at);
         }
     }
 }
 
 impl Space {
-    /// Whether a move is under way.
-    pub(super) fn is_moving(&self) -> bool {
-        !self.moving[0].is_empty()
-    }
-
-    /// The same, from or to what touches a range.
-    pub(super) fn moves(&self, range: &Range<usize>) -> bool {
-        let mut moving = self.moving.iter();
-        moving.any(|moving| moving.start < range.end && range.start < moving.end)
-    }
-
     /// Whether its end would take long.
     pub(super) fn is_large(&self) -> bool {
         let held = self.table.tables() + self.table.huge_pages();
@@ -123,77 +50,23 @@ impl Space {
 }
 
 impl AddressSpace {
-    /// For changing VMAs alone. Waits until a fork or a move is over that goes part by part.
-    ///
-    /// # Errors
-    /// EINTR: the current thread is to die.
-    #[inline(always)]
-    pub(super) fn lock_to_change(&self) -> Result<WriteGuard<'_, Space>> {
-        let space = self.lock();
-        if space.paused {
+    /// Between the parts of a change that is to look undivided to the threads that run the space.
+    /// Others run where there is but the current one (`alone`). Beside others the space stays
+    /// locked, for which they spin, so only what interrupts want is done: none of it needs a space.
+    pub(super) fn pause<'a>(
+        &'a self,
+        space: WriteGuard<'a, Space>,
+        alone: bool,
+    ) -> WriteGuard<'a, Space> {
+        if alone {
             drop(space);
-            return self.lock_when(|space| !space.paused);
+            cond_resched();
+            return self.lock();
         }
-        Ok(space)
-    }
-
-    /// For looking at a range, or changing entries there. Waits until no move is under way there.
-    ///
-    /// # Errors
-    /// EINTR: the current thread is to die.
-    pub(super) fn lock_range(&self, range: &Range<usize>) -> Result<WriteGuard<'_, Space>> {
-        let space = self.lock();
-        if space.moves(range) {
-            drop(space);
-            return self.lock_when(|space| !space.moves(range));
+        if irq::pending() {
+            irq::service(Interrupted::Kernel);
         }
-        Ok(space)
-    }
-
-    /// For making a child, of what is there: waits until no large range is taken away either.
-    ///
-    /// # Errors
-    /// EINTR: the current thread is to die.
-    #[inline(always)]
-    pub(super) fn lock_to_fork(&self) -> Result<WriteGuard<'_, Space>> {
-        let space = self.lock();
-        if space.paused || !space.leaving.is_empty() {
-            drop(space);
-            return self.lock_when(|space| !space.paused && space.leaving.is_empty());
-        }
-        Ok(space)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn lock_when(&self, ready: impl Fn(&Space) -> bool) -> Result<WriteGuard<'_, Space>> {
-        loop {
-            active::wait_borrowing(self, || {
-                upcall::wait_for_space(self, &|| ready(&self.read_lock()))
-            })?;
-            let space = self.lock();
-            if ready(&space) {
-                return Ok(space);
-            }
-        }
-    }
-
-    /// Waits until no move is under way that touches the page at `address`.
-    ///
-    /// # Errors
-    /// EINTR: the current thread is to die.
-    #[cold]
-    pub fn wait_for_move(&self, address: usize) -> Result<()> {
-        self.lock_range(&(address..address + 1)).map(drop)
-    }
-
-    /// A change that may go part by part.
-    #[inline(always)]
-    pub(super) fn parts(&self) -> Parts<'_> {
-        Parts {
-            space: self,
-            paused: false,
-        }
+        space
     }
 
     /// Calls `change` with each part of a range, of which there is one unless it is large, and
@@ -250,7 +123,7 @@ impl AddressSpace {
             // Whole VMAs, which needs no memory.
             return self.each_vmas(range, |space, part| space.unmap(self.context(), part, gone));
         }
-        self.lock_to_change()?.unmap(self.context(), range, gone)
+        self.lock().unmap(self.context(), range, gone)
     }
 
     /// Calls `change` with each part of a range that has so many VMAs at most, if it is large: the
@@ -265,7 +138,7 @@ impl AddressSpace {
     ) -> Result<()> {
         let (mut at, large) = (range.start, is_large(&range));
         while at < range.end {
-            let mut space = self.lock_to_change()?;
+            let mut space = self.lock();
             let mut vmas = space.vmas.touching(at..range.end);
             let after = if large { vmas.nth(VMAS) } else { None };
             let end = after.map_or(range.end, |vma| vma.start);
@@ -299,7 +172,7 @@ impl AddressSpace {
 
     /// What can fail does so while nothing is lost.
     pub(super) fn leave(&self, range: Range<usize>, gone: &mut Removed) -> Result<Leaving<'_>> {
-        let mut space = self.lock_to_change()?;
+        let mut space = self.lock();
         space.leaving.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         space.vmas.cut_out_for_long(&range, gone)?;
         space.leaving.push(range.clone());
@@ -336,10 +209,9 @@ impl AddressSpace {
     pub fn protect(&self, range: Range<usize>, wanted: impl Into<Protection>) -> Result<()> {
         let wanted = wanted.into();
         if !is_large(&range) {
-            let mut space = self.lock_to_change()?;
-            return space.protect(self.context(), range, wanted);
+            return self.lock().protect(self.context(), range, wanted);
         }
-        self.lock_to_change()?.late += 1;
+        self.lock().late += 1;
         let mut end = range.start;
         let promised = self.each_vmas(range.clone(), |space, part| {
             let (done, result) = space.promise(part, wanted)?;

@@ -94,12 +94,12 @@ impl AddressSpace {
         // its file may end with it, and sleep.
         let vma;
         let _leaving;
-        let mut space = self.lock_to_change()?;
+        let mut space = self.lock();
         let (mut start, mut taken) = space.admit(&request, flags, len)?;
         if taken && is_large(&(start..start + len)) {
             drop(space);
             _leaving = self.empty_first(start..start + len, gone)?;
-            space = self.lock_to_change()?;
+            space = self.lock();
             (start, taken) = space.admit_again(&request, flags, len)?;
         }
         vma = Vma {
@@ -146,14 +146,7 @@ impl AddressSpace {
         page: usize,
         write: bool,
     ) -> Result<core::result::Result<(), Failure>> {
-        let space = loop {
-            let space = self.read_lock();
-            if !space.moves(&(page..page + 1)) {
-                break space;
-            }
-            drop(space);
-            self.wait_for_move(page)?;
-        };
+        let space = self.read_lock();
         let vma = space
             .vmas
             .find_near(page, &space.slot().data.hint)

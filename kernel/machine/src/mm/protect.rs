@@ -136,7 +136,7 @@ impl Space {
     /// because Linux makes them appear atomic.
     #[inline]
     pub(super) fn finish_pending(&mut self, context: &Context, range: Range<usize>) {
-        if self.late != usize::from(self.is_moving()) {
+        if self.late != 0 {
             self.apply_rights(context, range);
         }
     }

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::PAGE_SIZE;
 use super::asid::Context;
-use super::large::{PART, Parts, is_large};
+use super::large::{PART, is_large};
 use super::map::Place;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
@@ -14,7 +14,6 @@ use super::vma::{Flags, Vma};
 use super::vmas::Removed;
 use crate::arch::mmu::Pte;
 use crate::errno::{Errno, Result};
-use crate::upcall::must_die;
 use translation::owed::{Clear, Debts, FillUser};
 
 /// Whether a VMA that cannot grow in place may move.
@@ -53,7 +52,7 @@ impl AddressSpace {
     ///
     /// # Errors
     /// EFAULT (the old range is not all in one VMA), EPERM (it is sealed), ENOMEM, EAGAIN (too much
-    /// is locked), EINVAL, EINTR (the current thread is to die).
+    /// is locked), EINVAL.
     pub fn remap(
         &self,
         request: RemapRequest,
@@ -71,8 +70,7 @@ impl AddressSpace {
             self.unmap_before(&old, len, place, gone)?;
             old.end = old.end.min(old.start + len);
         }
-        let mut parts = self.parts();
-        let mut space = self.lock_to_change()?;
+        let mut space = self.lock();
         let vma = space.vmas.find(old.start).ok_or(Errno::EFAULT)?.clone();
         may_move(&vma, &old)?;
         if let Move::To(start) = place {
@@ -107,13 +105,7 @@ impl AddressSpace {
             return Err(Errno::ENOMEM);
         }
         if vma.add_to_file(&self.me)? {
-            space = match large {
-                true => self.drop_truncated(space, old.clone(), &mut parts),
-                false => {
-                    space.drop_truncated(self.context(), old.clone());
-                    space
-                }
-            };
+            space = self.drop_truncated(space, old.clone(), false);
         }
         let target = match place {
             Move::Never => return Err(Errno::ENOMEM),
@@ -129,40 +121,29 @@ impl AddressSpace {
             }
         };
         let new = target..target + len;
-        let leaves = large && !keep;
         space.move_vma(&vma, &old, new.clone(), keep, gone)?;
-        if leaves {
-            // The promise is that of the new place, and nothing is to join what is left.
-            let flags = vma.flags.set(Flags::ACCOUNT, false).set(Flags::GOES, true);
-            space.vmas.change(old.clone(), |vma| vma.flags = flags)?;
-        }
         let held = old.start..old.end.min(old.start + len);
-        let (mut space, moved) = self.move_held(space, held, &new, keep, &mut parts);
+        let (mut space, moved) = self.move_held(space, held, target, keep);
         match moved {
-            Err(_) => {
-                if leaves {
-                    space.vmas.change(old, |old| old.flags = vma.flags)?;
-                }
-                space.unmap(self.context(), new, gone)?
-            }
+            Err(_) => space.unmap(self.context(), new, gone)?,
             Ok(()) if keep => {}
             Ok(()) => space.unmap(self.context(), old, gone)?,
         }
         moved.map(|()| (target, vma.flags))
     }
 
-    /// Moves what the range `old` of the space holds to `new`; where that fails, all
-    /// is where it was. A large range goes part by part.
+    /// Moves what the range `old` of the space holds to the one at `target`; where that fails, all
+    /// is where it was. A large range goes part by part, for what interrupts want in between. The
+    /// space stays locked: others must find what it had at one place or the other.
     fn move_held<'a>(
         &'a self,
         mut space: WriteGuard<'a, Space>,
         old: Range<usize>,
-        new: &Range<usize>,
+        target: usize,
         keep: bool,
-        parts: &mut Parts<'a>,
     ) -> (WriteGuard<'a, Space>, Result<()>) {
         let large = is_large(&old);
-        let distance = new.start.wrapping_sub(old.start);
+        let distance = target.wrapping_sub(old.start);
         for step in [Step::Make, Step::Move, Step::Leave] {
             if step == Step::Leave && (keep || !large) {
                 continue;
@@ -173,20 +154,13 @@ impl AddressSpace {
                     true => space.table.part_end(at..old.end, &mut PART.clone()),
                     false => old.end,
                 };
-                if large && step == Step::Move {
-                    // Who truncates a file meanwhile may have passed the new place.
-                    space.drop_truncated(self.context(), at..end);
-                }
                 let done = space.move_part(self.context(), at..end, distance, step);
                 if done.is_err() {
                     return (space, done);
                 }
                 at = end;
                 if large {
-                    space = parts.pause_move(space, [&old, new]);
-                    if step == Step::Make && must_die() {
-                        return (space, Err(Errno::EINTR));
-                    }
+                    space = self.pause(space, false);
                 }
             }
         }

@@ -57,10 +57,6 @@ pub struct Space {
     pub(super) late: usize,
     /// Large ranges that are taken away part by part: what is left there is not sealed any more.
     pub(super) leaving: Vec<Range<usize>>,
-    /// A fork or a move is between two of its parts: nobody else changes VMAs.
-    pub(super) paused: bool,
-    /// From where to where a move between two of its parts takes what is there.
-    pub(super) moving: [Range<usize>; 2],
     /// Pages that it has, without those that CPUs counted in their lines of the lock: wraps.
     pub(super) pages: usize,
     /// Pages that were taken from it, but are still among these.
@@ -90,8 +86,7 @@ impl AddressSpace {
         self.users.load(Relaxed)
     }
 
-    /// For changing entries that hold something, alone; VMAs with
-    /// [`AddressSpace::lock_to_change`].
+    /// For changing VMAs, or entries that hold something, alone.
     #[inline(always)]
     pub(super) fn lock(&self) -> WriteGuard<'_, Space> {
         self.inner.write()
@@ -223,8 +218,6 @@ impl SpaceUser {
             pages: 0,
             taken: 0,
             leaving: Vec::new(),
-            paused: false,
-            moving: [0..0, 0..0],
             peak: 0,
         };
         let inner = SpaceLock::new(inner)?;

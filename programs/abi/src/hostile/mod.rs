@@ -31,7 +31,6 @@ mod sockets;
 mod suid;
 mod texts;
 mod timers;
-mod turns;
 mod walked;
 mod watches;
 mod whole;
@@ -68,7 +67,6 @@ const PARTS: &[(&str, fn())] = &[
     ("suid", suid::run),
     ("texts", texts::run),
     ("timers", timers::run),
-    ("turns", turns::run),
     ("walked", walked::run),
     ("watches", watches::run),
     ("whole", whole::run),

@@ -1,7 +1,6 @@
 //! Address spaces: faults, copies on write, huge pages, large ranges, tables.
 
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -10,12 +9,9 @@ use super::super::frame;
 use super::super::mmu_notifier::MmuNotifier;
 use super::super::space::SpaceUser;
 use super::super::table::PageTable;
-use super::super::totals::Limits;
 use super::super::vma::{Flags, Label, Rights, Source, Vma};
 use super::super::vmas::{Removed, Vmas};
-use super::super::{
-    AddressSpace, MapRequest, Move, PAGE_SIZE, Place, RemapRequest, huge_page, user,
-};
+use super::super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, huge_page, user};
 use super::{BASE, Random, byte, join_single_frames, map, remap, size, take_all};
 use crate::arch::user_end;
 use crate::errno::Errno;
@@ -259,41 +255,6 @@ selftest! {
         longest.0.fetch_max(1, Relaxed);
         space.discard(BASE..BASE + PAGE_SIZE, |_| Ok(())).unwrap();
         check("cut off");
-    }
-}
-
-selftest! {
-    fn a_large_range_moves_in_parts_and_keeps_its_place() {
-        const TABLES: usize = 20;
-        let size = huge_page::SIZE;
-        let len = TABLES * size;
-        let space = SpaceUser::new(user_end()).unwrap();
-        map(&space, BASE, len / PAGE_SIZE, 3).unwrap();
-        space.set_flags(BASE..BASE + len, Flags::NO_HUGE, true, |_| Ok(())).unwrap();
-        for table in 0..TABLES {
-            assert_eq!(space.write(BASE + table * size, &[table as u8 + 1]), Ok(1));
-        }
-        let to = BASE + 2 * len + 3 * PAGE_SIZE;
-        let kept = RemapRequest {
-            old: BASE..BASE + len,
-            len,
-            place: Move::To(to),
-            keep: true,
-        };
-        let gone = &mut Removed::new();
-        space.remap(kept, &Limits::NONE, gone).unwrap();
-        let is_moved = |at| {
-            (0..TABLES).all(|table| byte(&space, at + table * size) == Some(table as u8 + 1))
-        };
-        assert!(is_moved(to) && byte(&space, BASE) == Some(0));
-        assert_eq!(space.vmas().map(|vma| vma.range().len()).collect::<Vec<_>>(), [len, len]);
-        // It grows, and what is new joins what was moved.
-        let grown = remap(&space, to..to + len, 2 * len, Move::To(BASE + 8 * len), gone).unwrap();
-        assert!(is_moved(grown) && byte(&space, to).is_none());
-        assert_eq!(byte(&space, grown + 2 * len - 1), Some(0));
-        assert_eq!(space.vmas().map(|vma| vma.range().len()).collect::<Vec<_>>(), [len, 2 * len]);
-        assert_eq!(space.totals().all, 3 * len);
-        assert_eq!(space.totals().accounted, 3 * len);
     }
 }
 

@@ -1,2 +1,0 @@
-#: program abi
-abi hostile turns
