@@ -1,6 +1,7 @@
 //! The rate of the time of day as adjtimex(2) sets it, beside a clock that keeps its own. What is
 //! compared are clocks of the machine, read close together: how fast the host is does not matter.
 
+use std::cell::Cell;
 use std::mem;
 use std::ptr;
 use std::thread;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use libc::{CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, CLOCK_TAI, c_int, clockid_t, timespec};
 
-use crate::{error, in_child, tell, tell_end};
+use crate::{error, in_child, tell, tell_end, undisturbed};
 
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;
@@ -285,6 +286,19 @@ fn steps() {
 
 /// Runs the part of leap seconds: they are inserted, deleted, or asked for and taken back.
 pub fn run_leaps() {
+    undisturbed::run(leaps);
+}
+
+/// Whether each second was seen.
+fn leaps() -> bool {
+    let undisturbed = Cell::new(true);
+    let last_look = Cell::new(now(CLOCK_MONOTONIC_RAW));
+    let look = || {
+        let since = last_look.replace(now(CLOCK_MONOTONIC_RAW));
+        if last_look.get() - since > SECOND / 4 {
+            undisturbed.set(false);
+        }
+    };
     const DAY: i64 = 86_400;
     let set = |ns| {
         let time = time(ns);
@@ -301,9 +315,11 @@ pub fn run_leaps() {
     let tell_next = |what: &str, last: c_int, tai: i32| {
         let end = now(CLOCK_MONOTONIC_RAW) + 20 * SECOND;
         let mut found = adjust(0, |_| ());
+        look();
         while found.0 == last && now(CLOCK_MONOTONIC_RAW) < end {
             thread::sleep(Duration::from_millis(5));
             found = adjust(0, |_| ());
+            look();
         }
         let (state, told) = found;
         let (second, leapt) = (told.time.tv_sec.rem_euclid(DAY), told.tai - tai);
@@ -311,6 +327,7 @@ pub fn run_leaps() {
         thread::sleep(Duration::from_millis(50));
         let ahead = now(CLOCK_TAI) - now(CLOCK_REALTIME);
         let ahead = (ahead + SECOND / 2).div_euclid(SECOND);
+        look();
         println!("{what}: {state} at {second}, TAI {leapt:+}, ahead by {ahead}");
         state
     };
@@ -333,7 +350,9 @@ pub fn run_leaps() {
     let state = tell_next("asked for", state, before.tai);
     tell("and the clock set", set((midnight - 1) * SECOND));
     ask(libc::STA_INS);
+    look();
     wait(2 * SECOND);
+    last_look.set(now(CLOCK_MONOTONIC_RAW));
     let (after, told) = adjust(0, |_| ());
     println!(
         "it does not come: {}, {}",
@@ -344,6 +363,7 @@ pub fn run_leaps() {
     tell_next("taken back", state, before.tai);
     set(begin + now(CLOCK_MONOTONIC_RAW) - since);
     adjust(libc::ADJ_TAI, |asked| asked.constant = 0);
+    undisturbed.get()
 }
 
 /// The clock may be wrong by more each second.
@@ -509,7 +529,7 @@ fn waits(what: &str, wait_until: Wait) {
     for (kind, tick) in [("slow", 9_000), ("fast", 11_000)] {
         set_rate(tick, 0);
         let mut result = 0;
-        let good = (0..10).any(|_| {
+        let good = (0..40).any(|_| {
             let [raw, real] = both(CLOCK_REALTIME);
             // SAFETY: it is called with a time.
             result = unsafe { wait_until(real + 400 * MS) };
@@ -526,7 +546,7 @@ fn waits(what: &str, wait_until: Wait) {
 /// A thread that waits already when the rate changes.
 fn begun_before() {
     for (what, wait_until) in WAITS {
-        let good = (0..10).any(|_| {
+        let good = (0..40).any(|_| {
             let [raw, real] = both(CLOCK_REALTIME);
             let status = in_child(|| {
                 // SAFETY: the child has a child of its own; both wait, and end.

@@ -54,7 +54,7 @@ fn used() -> usize {
 
 /// Whether there are soon no more than `before`.
 fn falls_to(before: usize) -> bool {
-    let until = Instant::now() + Duration::from_secs(3);
+    let until = Instant::now() + Duration::from_secs(60);
     while used() > before {
         if Instant::now() > until {
             return false;

@@ -81,14 +81,14 @@ unsafe fn expired() {
         let listener = server(10);
         let port = own_port(listener);
         let file = socket_from(45_001);
-        tell("linger", set(file, IPPROTO_TCP, LINGER2, 1));
+        tell("linger", set(file, IPPROTO_TCP, LINGER2, 5));
         tell("connect", connect(file, port));
         let accepted = accept(listener);
         libc::close(file);
         let file = socket_from(45_001);
         pause(100);
         tell("at once", connect(file, port));
-        pause(3000);
+        pause(7500);
         tell("later", connect(file, port));
         for file in [file, accepted, listener] {
             libc::close(file);

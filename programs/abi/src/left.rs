@@ -25,15 +25,17 @@ pub fn run() {
     }
 }
 
-/// What a table says of the end whose port is `port`, without what differs from run to run.
-fn show(what: &str, family: c_int, port: u16) {
+/// What a table says of the end with these ports, its own first, without what differs from run to
+/// run.
+fn show(what: &str, family: c_int, ports: [u16; 2]) {
     let name = if family == AF_INET { "tcp" } else { "tcp6" };
     let table = fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
-    let own = format!(":{port:04X}");
+    // Ends of earlier connections may wait at the same port.
+    let [own, peer] = ports.map(|port| format!(":{port:04X}"));
     let (mut lines, mut state, mut waits) = (0, 0, false);
     for line in table.lines().skip(1) {
         let fields: Vec<_> = line.split_whitespace().collect();
-        if !fields[1].ends_with(&own) {
+        if !(fields[1].ends_with(&own) && fields[2].ends_with(&peer)) {
             continue;
         }
         lines += 1;
@@ -66,16 +68,16 @@ fn show(what: &str, family: c_int, port: u16) {
     for states in [u32::MAX, 1 << 6, 1 << 5, 1 << 1] {
         let expected = (states >> state & 1 != 0 && lines > 0).then_some((state, waits));
         // SAFETY: as `diag` says.
-        if unsafe { !diag(family, states, port, expected) } {
+        if unsafe { !diag(family, states, ports, expected) } {
             println!("  told otherwise by netlink for states {states:x}");
         }
     }
 }
 
-/// Whether the sockets in some states that NETLINK_SOCK_DIAG tells of have one of that port as
+/// Whether the sockets in some states that NETLINK_SOCK_DIAG tells of have one of these ports as
 /// expected: its state, and whether it waits without a socket. Linux has a module for that, which
 /// may not be there.
-unsafe fn diag(family: c_int, states: u32, port: u16, expected: Option<(u32, bool)>) -> bool {
+unsafe fn diag(family: c_int, states: u32, ports: [u16; 2], expected: Option<(u32, bool)>) -> bool {
     unsafe {
         let socket = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 4);
         let mut request = [0u8; 72];
@@ -97,7 +99,8 @@ unsafe fn diag(family: c_int, states: u32, port: u16, expected: Option<(u32, boo
                     _ => break 'all false,
                 }
                 let message = &rest[16..len];
-                if u16::from_be_bytes([message[4], message[5]]) == port {
+                let port = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
+                if [port(4), port(6)] == ports {
                     let word = |at: usize| {
                         u32::from_ne_bytes(message[at..at + 4].try_into().expect("four bytes"))
                     };
@@ -127,26 +130,26 @@ fn listed(address: &str, family: c_int) {
     let client = TcpStream::connect((address, port)).expect("a connection");
     let own = client.local_addr().expect("an address").port();
     let (other, _) = server.accept().expect("a connection");
-    show("open", family, own);
+    show("open", family, [own, port]);
     drop(client);
     settle();
-    show("closed", family, own);
+    show("closed", family, [own, port]);
     drop(other);
     settle();
-    show("both", family, own);
+    show("both", family, [own, port]);
     // One whose socket is still there.
     let client = TcpStream::connect((address, port)).expect("a connection");
     let own = client.local_addr().expect("an address").port();
     let (other, _) = server.accept().expect("a connection");
     _ = client.shutdown(std::net::Shutdown::Write);
     settle();
-    show("shut", family, own);
+    show("shut", family, [own, port]);
     drop(other);
     settle();
-    show("both", family, own);
+    show("both", family, [own, port]);
     drop(client);
     settle();
-    show("gone", family, own);
+    show("gone", family, [own, port]);
     // The end that ended last is not waited for.
     let client = TcpStream::connect((address, port)).expect("a connection");
     let own = client.local_addr().expect("an address").port();
@@ -155,7 +158,7 @@ fn listed(address: &str, family: c_int) {
     settle();
     drop(client);
     settle();
-    show("the last", family, own);
+    show("the last", family, [own, port]);
 }
 
 /// An IPv4 connection of an IPv6 socket is listed as one of IPv6.
@@ -168,8 +171,8 @@ fn mapped() {
     drop(client);
     drop(other);
     settle();
-    show("mapped", AF_INET, own);
-    show("mapped", AF_INET6, own);
+    show("mapped", AF_INET, [own, port]);
+    show("mapped", AF_INET6, [own, port]);
 }
 
 /// Bytes that TCP receives for nobody.

@@ -111,6 +111,7 @@ mod time_wait;
 mod timers;
 mod times;
 mod tree;
+mod undisturbed;
 mod unix;
 mod usage;
 #[cfg(target_arch = "riscv64")]

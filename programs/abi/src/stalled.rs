@@ -102,10 +102,10 @@ unsafe fn changed() {
 unsafe fn cleared() {
     unsafe {
         let [a, b] = pair(0);
-        set_timeout(a, 500);
+        set_timeout(a, 5000);
         fill(a);
         set_timeout(a, 0);
-        wait("none", a, 1500);
+        wait("none", a, 6000);
         fill(a);
         set_timeout(a, 300);
         wait("again", a, 60_000);
@@ -116,7 +116,7 @@ unsafe fn cleared() {
 
 unsafe fn inherited() {
     unsafe {
-        let [a, b] = pair(300);
+        let [a, b] = pair(5000);
         fill(b);
         wait("accepted", b, 60_000);
         tell("error", option(b, SO_ERROR));
@@ -129,7 +129,7 @@ unsafe fn blocked() {
     unsafe {
         for _ in 0..3 {
             let [a, b] = pair(0);
-            set_timeout(a, 300);
+            set_timeout(a, 2000);
             fill(a);
             while send(a, &[1; 60_000], MSG_NOSIGNAL) > 0 {}
             tell("send", -1);
@@ -145,7 +145,7 @@ unsafe fn unread() {
     unsafe {
         let [a, b] = pair(0);
         tell("send", send(b, b"hello", 0));
-        set_timeout(a, 300);
+        set_timeout(a, 5000);
         fill(a);
         wait("poll", a, 60_000);
         receive("unread", a, 64, MSG_DONTWAIT);
@@ -173,9 +173,13 @@ unsafe fn idle() {
             send(a, b"hello", 0) == 5
         });
         println!("sent: {}", sent.count());
-        let before = switches();
-        thread::sleep(Duration::from_secs(2));
-        println!("busy: {}", switches() - before > 600);
+        // Other things may end meanwhile.
+        let busy = (0..10).all(|_| {
+            let before = switches();
+            thread::sleep(Duration::from_secs(2));
+            switches() - before > 600
+        });
+        println!("busy: {busy}");
         ready("events", ends[0][0], POLLIN | POLLOUT);
         ends.into_iter().for_each(|ends| close(ends));
     }
@@ -307,7 +311,7 @@ unsafe fn drain_some(file: c_int) {
         revents: 0,
     };
     unsafe {
-        while libc::poll(&mut entry, 1, 500) == 1 {
+        while libc::poll(&mut entry, 1, 3000) == 1 {
             libc::read(file, bytes.as_mut_ptr().cast(), bytes.len());
         }
     }

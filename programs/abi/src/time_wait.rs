@@ -290,7 +290,7 @@ unsafe fn reset() {
 /// TCP_LINGER2: for how long an end waits for the other.
 unsafe fn half_closed() {
     unsafe {
-        for seconds in [1, 0] {
+        for seconds in [5, 0] {
             let listener = server(0);
             let file = client_apart(0);
             tell("connect", connect(file, own_port(listener)));
@@ -299,7 +299,7 @@ unsafe fn half_closed() {
             libc::close(file);
             settle();
             bind_to("at once", own);
-            thread::sleep(Duration::from_millis(2500));
+            thread::sleep(Duration::from_millis(7500));
             bind_to("later", own);
             tell("shutdown", libc::shutdown(accepted, SHUT_WR));
             settle();

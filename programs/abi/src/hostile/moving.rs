@@ -59,7 +59,7 @@ pub fn run() {
         }
     });
     tell_end("the user", status);
-    let is_back = (0..100).any(|_| {
+    let is_back = (0..3000).any(|_| {
         thread::sleep(std::time::Duration::from_millis(20));
         let now = free();
         now[0] + LITTLE >= before[0] && now[1] <= before[1] + LITTLE
