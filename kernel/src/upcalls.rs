@@ -79,6 +79,14 @@ impl Functions for Stile {
         task::current().must_die()
     }
 
+    fn wait_for_space(space: &AddressSpace, ready: &dyn Fn() -> bool) -> Result<()> {
+        task::memory_wait::wait(space, ready)
+    }
+
+    fn space_changed(space: &AddressSpace) {
+        task::memory_wait::wake(space);
+    }
+
     fn capable(capability: u32) -> bool {
         task::can(capability)
     }

@@ -134,6 +134,11 @@ functions! { $
     fn cond_resched_killable() -> Result<()>;
     /// Whether the current thread is to die.
     fn must_die() -> bool;
+    /// Waits until `ready` holds, which is asked anew whenever the VMAs of `space` may be changed
+    /// again; EINTR if the current thread is to die.
+    fn wait_for_space(space: &AddressSpace, ready: &dyn Fn() -> bool) -> Result<()>;
+    /// Has those that wait for a space ask again.
+    fn space_changed(space: &AddressSpace) -> ();
     /// Whether the current thread has `capability` (CAP_*) in force.
     fn capable(capability: u32) -> bool;
     /// Whether the current thread's system calls take addresses with a tag.

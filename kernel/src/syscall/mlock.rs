@@ -118,7 +118,7 @@ pub fn mlockall(flags: u32) -> Result<usize> {
     });
     if flags & MCL_CURRENT != 0 {
         for vma in space.vmas() {
-            space.lock_pages(vma.range(), kind(flags & MCL_ONFAULT != 0))?;
+            lock_vma(&space, &vma, kind(flags & MCL_ONFAULT != 0))?;
             if flags & MCL_ONFAULT == 0 && !vma.rights.is_none() {
                 // As on Linux, it is no error when not all could be made present.
                 let _ = task::fault::populate(&space, vma.range(), false);
@@ -133,7 +133,19 @@ pub fn munlockall() -> Result<usize> {
     let space = own_space()?;
     space.set_locks_new(Flags::default());
     for vma in space.vmas() {
-        space.lock_pages(vma.range(), Flags::default())?;
+        lock_vma(&space, &vma, Flags::default())?;
     }
     Ok(0)
+}
+
+/// Locks one VMA of all, or unlocks it. As on Linux the rest follows where that fails, here also
+/// because another thread just moved it.
+///
+/// # Errors
+/// EINTR: the current thread is to die.
+fn lock_vma(space: &AddressSpace, vma: &Vma, flags: Flags) -> Result<()> {
+    match space.lock_pages(vma.range(), flags) {
+        Err(Errno::EINTR) => Err(Errno::EINTR),
+        _ => Ok(()),
+    }
 }

@@ -75,7 +75,8 @@ pub(super) fn drop_some() -> bool {
 /// Empties a VMA, if it may be; how many pages that gave back.
 fn drop_vma(space: &AddressSpace, vma: &Vma) -> usize {
     cond_resched();
-    if !may_go(vma) {
+    // A fork or a move would be waited for, which may itself want memory.
+    if !may_go(vma) || space.is_paused() {
         return 0;
     }
     // Meanwhile something else may be there.

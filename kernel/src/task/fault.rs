@@ -42,6 +42,9 @@ fn handle_failure(
             Err(Failure::Unmapped) => break (SIGSEGV, SEGV_MAPERR),
             Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
             Err(Failure::BeyondEnd) => break (SIGBUS, BUS_ADRERR),
+            Err(Failure::Paused) if wait_for_access(address, access) => {}
+            // It dies before its next try.
+            Err(Failure::Paused) => break (SIGKILL, 0),
             Err(Failure::NoMemory) if oom::make_room() => {}
             // It tries again as long as it lives, as on Linux.
             Err(Failure::NoMemory) if may_be_lost(address) => {
@@ -54,6 +57,13 @@ fn handle_failure(
     };
     cpu::this().crossings().add(Kind::FaultRefused);
     Err(Signal { signo, code })
+}
+
+/// Waits until a fork or a move lets the current program use its memory there; false if the current
+/// thread is to die.
+fn wait_for_access(address: usize, access: Access) -> bool {
+    let space = current().space();
+    space.is_some_and(|space| space.wait_for_access(address, access).is_ok())
 }
 
 /// Whether the current program's memory there is no promise (MAP_DROPPABLE).
@@ -69,8 +79,8 @@ fn may_be_lost(address: usize) -> bool {
 /// ENOMEM, EFAULT; EINTR if the current thread is to die.
 pub fn populate(space: &AddressSpace, range: Range<usize>, write: bool) -> Result<()> {
     for page in range.step_by(PAGE_SIZE) {
-        while space.populate_page(page, write)? == Err(Failure::NoMemory) {
-            if !oom::make_room() {
+        while let Err(failure) = space.populate_page(page, write)? {
+            if failure == Failure::NoMemory && !oom::make_room() {
                 return Err(Errno::ENOMEM);
             }
         }

@@ -29,6 +29,7 @@ pub mod job;
 pub mod limits;
 pub mod loadavg;
 pub mod membarrier;
+pub mod memory_wait;
 pub mod ntp;
 pub mod oom;
 pub mod oom_adjust;

@@ -15,6 +15,11 @@ use crate::sync::Mutex;
 /// Nearly all victims end by themselves within this time, in nanoseconds (OOM_REAPER_DELAY).
 const DELAY: u64 = 2_000_000_000;
 
+/// How often it is looked whether a space can be reaped, and after how many nanoseconds again
+/// (MAX_OOM_REAP_RETRIES).
+const RETRIES: usize = 10;
+const RETRY: u64 = 100_000_000;
+
 struct Victim {
     process: Weak<Process>,
     space: Arc<AddressSpace>,
@@ -70,8 +75,15 @@ fn later() -> Option<u64> {
     (time::now_ticks() < due).then_some(due)
 }
 
-/// Takes the memory of a process that ends, if nobody else has the space.
+/// Takes the memory of a process that ends, if nobody else has the space. One of its threads may be
+/// between two parts of a fork or a move, and get no CPU: this waits for it only so long.
 fn reap(process: &Process, space: &AddressSpace) {
+    for _ in 0..RETRIES {
+        if !space.is_paused() {
+            break;
+        }
+        wait_queue::sleep_killable(clock::deadline_in(RETRY));
+    }
     // First: threads that end meanwhile are no users of others.
     let users = space.users();
     let own = process.threads();
@@ -93,6 +105,9 @@ fn reap(process: &Process, space: &AddressSpace) {
 fn take_memory(space: &AddressSpace) -> usize {
     let before = space.size().resident;
     for vma in space.vmas() {
+        if space.is_paused() {
+            break;
+        }
         if !vma.is_shared() {
             // What is sealed stays.
             _ = space.unmap(vma.range(), &mut Removed::new());

@@ -16,7 +16,7 @@ impl AddressSpace {
     /// Reads another program's memory; returns how many bytes before the first that cannot be read.
     ///
     /// # Errors
-    /// ENOMEM.
+    /// ENOMEM; EINTR: the current thread is to die.
     pub fn read(&self, address: usize, target: &mut [u8]) -> Result<usize> {
         self.each_page(
             address,
@@ -32,7 +32,7 @@ impl AddressSpace {
     /// written.
     ///
     /// # Errors
-    /// ENOMEM.
+    /// ENOMEM; EINTR: the current thread is to die.
     pub fn write(&self, address: usize, source: &[u8]) -> Result<usize> {
         self.each_page(
             address,
@@ -48,17 +48,17 @@ impl AddressSpace {
     /// a copy of its own; returns how many bytes before the first that cannot be written.
     ///
     /// # Errors
-    /// ENOMEM.
+    /// ENOMEM; EINTR: the current thread is to die.
     pub fn poke(&self, address: usize, source: &[u8]) -> Result<usize> {
         let address = untagged(address);
         let mut done = 0;
         while done < source.len() {
             let at = address.wrapping_add(done);
             let part = (PAGE_SIZE - at % PAGE_SIZE).min(source.len() - done);
-            let mut space = self.lock();
             if at >= user_end() {
                 break;
             }
+            let mut space = self.lock_range(&(at..at + part), Access::Write)?;
             match space.poke_page(&self.context, at, &source[done..done + part]) {
                 Ok(()) => done += part,
                 Err(Errno::ENOMEM) => return Err(Errno::ENOMEM),
@@ -74,7 +74,7 @@ impl AddressSpace {
         if address >= user_end() {
             return Err(Errno::EFAULT);
         }
-        let mut space = self.lock();
+        let mut space = self.lock_range(&(address..address + 1), access)?;
         space
             .resolve_alone(&self.context, address, access)
             .map_err(|failure| failure.errno())?;
@@ -98,7 +98,9 @@ impl AddressSpace {
         access: Access,
         mut visit: impl FnMut(usize, frame::FrameRef) -> bool,
     ) {
-        let mut space = self.lock();
+        let Ok(mut space) = self.lock_range(&range, access) else {
+            return;
+        };
         for address in range.step_by(PAGE_SIZE).filter(|at| *at < user_end()) {
             let there = space.frame_at(address, access);
             let frame = there.or_else(|| {
@@ -122,10 +124,10 @@ impl AddressSpace {
         while done < len {
             let at = address.wrapping_add(done);
             let part = (PAGE_SIZE - at % PAGE_SIZE).min(len - done);
-            let mut space = self.lock();
             if at >= user_end() {
                 break;
             }
+            let mut space = self.lock_range(&(at..at + part), access)?;
             if space.frame_at(at, access).is_none() {
                 match space.resolve_alone(&self.context, at, access) {
                     Ok(()) => {}

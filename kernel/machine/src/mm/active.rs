@@ -60,9 +60,9 @@ impl AddressSpace {
 
 /// Calls `f` with the address space that this CPU runs, if it runs one.
 ///
-/// `f` must neither wait nor change the CPU's space, either of which may free the one it borrows.
-/// No type can say so, hence this is for the crate alone, whose callers are few and short. The
-/// kernel above has the functions below, and [`own`] for all that takes longer.
+/// `f` must neither wait, but by [`wait_borrowing`], nor change the CPU's space: either may free
+/// the one it borrows. No type can say so, hence this is for the crate alone, whose callers are few
+/// and short. The kernel above has the functions below, and [`own`] for all that takes longer.
 #[inline(always)]
 pub(crate) fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);
@@ -73,6 +73,20 @@ pub(crate) fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let _held = NoSleep::begin();
     // Not by `map`, to which what `f` holds would be copied.
     Some(f(space))
+}
+
+/// Calls `wait`, which waits, where `space` may be borrowed from this CPU.
+///
+/// # Panics
+/// If it was, and the thread comes back to a CPU that does not run the space.
+pub(super) fn wait_borrowing<T>(space: &AddressSpace, wait: impl FnOnce() -> T) -> T {
+    // For as long as other threads may have CPUs give theirs back.
+    let count = is(&space.me).then(|| space.me.upgrade());
+    let done = NoSleep::lift(wait);
+    if count.is_some() {
+        assert!(is(&space.me), "a thread comes back without its space");
+    }
+    done
 }
 
 /// A count of this CPU's address space, for what may wait.

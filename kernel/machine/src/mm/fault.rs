@@ -51,6 +51,8 @@ pub enum Failure {
     BeyondEnd,
     /// No memory.
     NoMemory,
+    /// A fork or a move is between two of its parts: [`AddressSpace::wait_for_access`].
+    Paused,
 }
 
 impl Failure {
@@ -107,8 +109,8 @@ pub(super) fn init() {
 
 impl AddressSpace {
     /// Makes `access` to `address` possible. Beside other CPUs' faults, unless a stack must grow or
-    /// a large mprotect is under way: an entry that this has not reached yet allows less than its
-    /// VMA.
+    /// a large mprotect or move is under way: an entry that this has not reached yet allows less
+    /// than its VMA, or is not where it will be.
     #[inline]
     pub fn fault(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
         let space = self.read_lock();
@@ -127,7 +129,11 @@ impl AddressSpace {
     #[cold]
     #[inline(never)]
     fn fault_alone(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
-        self.lock().resolve_alone(self.context(), address, access)
+        let mut space = self.lock();
+        if space.must_wait(&(address..address + 1), access) {
+            return Err(Failure::Paused);
+        }
+        space.resolve_alone(self.context(), address, access)
     }
 }
 

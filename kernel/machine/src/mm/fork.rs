@@ -1,9 +1,11 @@
 //! fork: a child's copy of an address space.
 
 use core::cell::Cell;
+use core::mem;
+use core::ops::Range;
 
 use super::asid::Context;
-use super::large::{PART, VMAS};
+use super::large::{PART, Parts, VMAS};
 use super::space::{AddressSpace, Space, SpaceUser};
 use super::space_lock::WriteGuard;
 use super::vma::Vma;
@@ -16,9 +18,9 @@ use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
     /// A copy of this space, which the current thread runs, for a child: private pages are shared
-    /// until one of both writes. Waits where the space is large, and no other thread runs it, whose
-    /// writes would be seen in one part of the copy and not in another: beside those it stays
-    /// locked, and only interrupts come in between.
+    /// until one of both writes. Waits where the space is large: other threads change no VMA
+    /// meanwhile, nor fault to write, so that the copy has nothing that they wrote after something
+    /// that it lacks.
     ///
     /// # Errors
     /// ENOMEM; EINTR: the thread must die.
@@ -28,7 +30,8 @@ impl AddressSpace {
         let child = SpaceUser::new(self.end())?;
         child.set_vdso(self.vdso());
         child.set_dumpable(self.dumpable());
-        let mut parent = self.lock();
+        let mut parts = self.parts_of_fork(alone);
+        let mut parent = self.lock_to_change()?;
         let many = parent.vmas.count() > VMAS;
         let losing = Cell::new(false);
         let add_to_file = |vma: &Vma| {
@@ -36,7 +39,7 @@ impl AddressSpace {
             Ok(())
         };
         if many {
-            parent = self.inherit(parent, &child, add_to_file, alone)?;
+            parent = self.inherit(parent, &child, add_to_file, &mut parts)?;
         }
         let mut space = child.lock();
         if !many {
@@ -45,7 +48,7 @@ impl AddressSpace {
         }
         if losing.get() {
             drop(space);
-            parent = self.drop_truncated(parent, 0..user_end(), alone);
+            parent = self.drop_truncated(parent, 0..user_end(), &mut parts);
             space = child.lock();
         }
         (space.heap, space.mmap_top) = (parent.heap.clone(), parent.mmap_top);
@@ -56,12 +59,16 @@ impl AddressSpace {
         let shared = loop {
             let (part, also) = space.share(&self.context, &mut parent, at);
             owed.join(also);
-            match part {
-                Ok(Some(next)) => at = next,
+            let next = match part {
+                Ok(Some(next)) => next,
                 whole => break whole,
-            }
+            };
             drop(space);
-            parent = self.pause(parent, alone);
+            if !alone {
+                self.forget_writable(&parent, mem::replace(&mut owed, Owed::new()), at..next);
+            }
+            at = next;
+            parent = parts.pause(parent);
             space = child.lock();
             if must_die() {
                 break Err(Errno::EINTR);
@@ -69,16 +76,34 @@ impl AddressSpace {
         };
         // Flush the entries made read-only before anything relies on it, even if the copy failed.
         // Otherwise a guest's write through a stale entry would reach only one of the two spaces.
-        self.context.pay_cpus(owed, 0..user_end());
-        let shown = self.context.notifiers.any();
-        if shown && !alone {
-            parent.protect_shared(&self.context);
+        let notified = self.context.notifiers.any();
+        if notified && !alone {
+            self.forget_writable(&parent, owed, at..user_end());
+        } else {
+            self.context.pay_cpus(owed, 0..user_end());
         }
         drop((space, parent));
-        if shown && alone {
+        // The child may end here, which others need not wait for.
+        drop(parts);
+        if notified && alone {
             self.protect_shared();
         }
         shared.map(|_| child)
+    }
+
+    /// Other threads, and the guests that they run, write no more through what they remember of a
+    /// range of the locked space, of so many VMAs at most as are changed at once.
+    #[cold]
+    #[inline(never)]
+    fn forget_writable(&self, space: &Space, owed: Owed<Protect>, range: Range<usize>) {
+        self.context.pay_cpus(owed, range.clone());
+        if self.context.notifiers.any() {
+            let vmas = space.vmas.touching(range.clone());
+            for vma in vmas.filter(|vma| vma.is_copied()) {
+                let part = vma.start.max(range.start)..vma.end.min(range.end);
+                self.context.notifiers.protect(part);
+            }
+        }
     }
 
     /// Copies many VMAs for a child, some at a time.
@@ -88,13 +113,13 @@ impl AddressSpace {
         mut parent: WriteGuard<'a, Space>,
         child: &AddressSpace,
         add_to_file: impl Fn(&Vma) -> Result<()>,
-        alone: bool,
+        parts: &mut Parts<'a>,
     ) -> Result<WriteGuard<'a, Space>> {
         let mut vmas = Vmas::new();
         let mut done = parent.vmas.promise_child(&mut vmas).map(|()| Some(0));
         while let Ok(Some(address)) = done {
             done = parent.vmas.inherit(&mut vmas, address, &add_to_file);
-            parent = self.pause(parent, alone);
+            parent = parts.pause(parent);
             if must_die() {
                 done = Err(Errno::EINTR);
             }

@@ -3,13 +3,16 @@
 
 use core::ops::Range;
 
+use super::active;
+use super::fault::Access;
+use super::huge_page;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
 use super::vma::{Protection, Vma};
 use super::vmas::Removed;
-use crate::arch::irq::{self, Interrupted};
 use crate::errno::{Errno, Result};
-use crate::upcall::{cond_resched, cond_resched_killable};
+use crate::sync::might_sleep;
+use crate::upcall::{self, cond_resched, cond_resched_killable};
 
 /// The most that is changed at once, in bytes, whatever it has.
 const AT_ONCE: usize = 1 << 24;
@@ -34,14 +37,98 @@ pub(super) struct Leaving<'a> {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let leaving = &mut self.space.lock().leaving;
-        if let Some(at) = leaving.iter().position(|range| *range == self.range) {
-            leaving.swap_remove(at);
+        let mut space = self.space.lock();
+        let mut leaving = space.leaving.iter();
+        if let Some(at) = leaving.position(|range| *range == self.range) {
+            space.leaving.swap_remove(at);
+        }
+    }
+}
+
+/// A fork or a move that may go part by part, between which others run. No VMA is changed by them
+/// before this is dropped, without the space's lock.
+pub(super) struct Parts<'a> {
+    space: &'a AddressSpace,
+    paused: bool,
+    /// A child is made of memory that other threads use.
+    forks_beside: bool,
+}
+
+impl<'a> Parts<'a> {
+    /// One part is done. Others run; where they use memory of which a child is made, whoever
+    /// faults to write waits.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn pause(&mut self, mut space: WriteGuard<'a, Space>) -> WriteGuard<'a, Space> {
+        space.paused = true;
+        self.paused = true;
+        if self.forks_beside && !space.forking {
+            space.forking = true;
+            // Faults look at it.
+            space.late += 1;
+        }
+        drop(space);
+        cond_resched();
+        self.space.lock()
+    }
+
+    /// The same while what lies in these ranges is moved from one to the other: faults there wait.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn pause_move(
+        &mut self,
+        mut space: WriteGuard<'a, Space>,
+        moving: [&Range<usize>; 2],
+    ) -> WriteGuard<'a, Space> {
+        if !space.is_moving() {
+            space.moving = moving.map(Range::clone);
+            space.late += 1;
+        }
+        self.pause(space)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end(&self) {
+        let mut space = self.space.lock();
+        space.paused = false;
+        if space.is_moving() {
+            space.moving = [0..0, 0..0];
+            space.late -= 1;
+        }
+        if core::mem::take(&mut space.forking) {
+            space.late -= 1;
+        }
+        self.space.unlock_and_wake(space);
+    }
+}
+
+impl Drop for Parts<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.paused {
+            self.end();
         }
     }
 }
 
 impl Space {
+    /// Whether a move is under way.
+    pub(super) fn is_moving(&self) -> bool {
+        !self.moving[0].is_empty()
+    }
+
+    /// The same, from or to where `access` to a range may fill something in: a fault fills up to a
+    /// huge page. Or where a stack may have to grow, as what moves counts twice. Or a child is made,
+    /// which must not have what is written from now on unless it has what was written before.
+    pub(super) fn must_wait(&self, range: &Range<usize>, access: Access) -> bool {
+        let start = range.start & !(huge_page::SIZE - 1);
+        let end = range.end.next_multiple_of(huge_page::SIZE);
+        let is_near = |moving: &Range<usize>| moving.start < end && start < moving.end;
+        let moves = || self.moving.iter().any(is_near) || self.vmas.find(range.start).is_none();
+        self.forking && access == Access::Write || self.is_moving() && moves()
+    }
+
     /// Whether its end would take long.
     pub(super) fn is_large(&self) -> bool {
         let held = self.table.tables() + self.table.huge_pages();
@@ -50,39 +137,117 @@ impl Space {
 }
 
 impl AddressSpace {
-    /// Between the parts of a change that is to look undivided to the threads that run the space.
-    /// Others run where there is but the current one (`alone`). Beside others the space stays
-    /// locked, for which they spin, so only what interrupts want is done: none of it needs a space.
-    pub(super) fn pause<'a>(
-        &'a self,
-        space: WriteGuard<'a, Space>,
-        alone: bool,
-    ) -> WriteGuard<'a, Space> {
-        if alone {
-            drop(space);
-            cond_resched();
-            return self.lock();
-        }
-        if irq::pending() {
-            irq::service(Interrupted::Kernel);
-        }
-        space
+    /// Whether a fork or a move is between two of its parts, so that a change of VMAs waits.
+    pub fn is_paused(&self) -> bool {
+        self.read_lock().paused
     }
 
-    /// Calls `change` with each part of a range, of which there is one unless it is large, and
-    /// `pause` after each but the last.
+    /// For changing VMAs alone. Waits until a fork or a move is over that goes part by part.
     ///
     /// # Errors
-    /// The errors of `change` and `pause`.
-    pub(super) fn each_part(
+    /// EINTR: the current thread is to die.
+    #[inline(always)]
+    pub(super) fn lock_to_change(&self) -> Result<WriteGuard<'_, Space>> {
+        let space = self.lock();
+        if space.paused {
+            drop(space);
+            return self.lock_when(|space| !space.paused);
+        }
+        Ok(space)
+    }
+
+    /// For `access` to a range. Waits until no move is under way there, and no fork if it writes.
+    ///
+    /// # Errors
+    /// EINTR: the current thread is to die.
+    pub(super) fn lock_range(
         &self,
+        range: &Range<usize>,
+        access: Access,
+    ) -> Result<WriteGuard<'_, Space>> {
+        might_sleep();
+        self.lock_range_borrowed(range, access)
+    }
+
+    /// The same where the space may be borrowed from this CPU.
+    fn lock_range_borrowed(
+        &self,
+        range: &Range<usize>,
+        access: Access,
+    ) -> Result<WriteGuard<'_, Space>> {
+        let space = self.lock();
+        if space.must_wait(range, access) {
+            drop(space);
+            return self.lock_when(|space| !space.must_wait(range, access));
+        }
+        Ok(space)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_when(&self, ready: impl Fn(&Space) -> bool) -> Result<WriteGuard<'_, Space>> {
+        self.lock().waiters += 1;
+        loop {
+            let waited = active::wait_borrowing(self, || {
+                upcall::wait_for_space(self, &|| ready(&self.read_lock()))
+            });
+            let mut space = self.lock();
+            if waited.is_err() || ready(&space) {
+                space.waiters -= 1;
+                return waited.map(|()| space);
+            }
+        }
+    }
+
+    /// Has those that wait for the space ask again.
+    fn unlock_and_wake(&self, space: WriteGuard<'_, Space>) {
+        let any = space.waiters != 0;
+        drop(space);
+        if any {
+            upcall::space_changed(self);
+        }
+    }
+
+    /// Waits after [`Failure::Paused`](super::fault::Failure::Paused).
+    ///
+    /// # Errors
+    /// EINTR: the current thread is to die.
+    #[cold]
+    pub fn wait_for_access(&self, address: usize, access: Access) -> Result<()> {
+        self.lock_range(&(address..address + 1), access).map(drop)
+    }
+
+    /// A move that may go part by part.
+    #[inline(always)]
+    pub(super) fn parts(&self) -> Parts<'_> {
+        self.parts_of_fork(true)
+    }
+
+    /// A fork that may; `alone` where no other thread uses the memory.
+    #[inline(always)]
+    pub(super) fn parts_of_fork(&self, alone: bool) -> Parts<'_> {
+        Parts {
+            space: self,
+            paused: false,
+            forks_beside: !alone,
+        }
+    }
+
+    /// Calls `change` with each part of a range, of which there is one unless it is large, after
+    /// `lock` of what is left, and `pause` after each but the last.
+    ///
+    /// # Errors
+    /// The errors of the three.
+    pub(super) fn each_part<'a>(
+        &'a self,
         range: Range<usize>,
+        lock: impl Fn(&Range<usize>) -> Result<WriteGuard<'a, Space>>,
         mut change: impl FnMut(&mut Space, Range<usize>) -> Result<()>,
         pause: impl Fn() -> Result<()>,
     ) -> Result<()> {
         let (mut at, large) = (range.start, is_large(&range));
         while at < range.end {
-            let mut space = self.lock();
+            let mut space = lock(&(at..range.end))?;
             let end = if large {
                 space.table.part_end(at..range.end, &mut PART.clone())
             } else {
@@ -109,7 +274,8 @@ impl AddressSpace {
             Ok(())
         };
         // Others run, and that never fails.
-        _ = self.each_part(range, changed, || {
+        let lock = |_: &Range<usize>| Ok(self.lock());
+        _ = self.each_part(range, lock, changed, || {
             cond_resched();
             Ok(())
         });
@@ -123,7 +289,7 @@ impl AddressSpace {
             // Whole VMAs, which needs no memory.
             return self.each_vmas(range, |space, part| space.unmap(self.context(), part, gone));
         }
-        self.lock().unmap(self.context(), range, gone)
+        self.lock_to_change()?.unmap(self.context(), range, gone)
     }
 
     /// Calls `change` with each part of a range that has so many VMAs at most, if it is large: the
@@ -138,7 +304,7 @@ impl AddressSpace {
     ) -> Result<()> {
         let (mut at, large) = (range.start, is_large(&range));
         while at < range.end {
-            let mut space = self.lock();
+            let mut space = self.lock_to_change()?;
             let mut vmas = space.vmas.touching(at..range.end);
             let after = if large { vmas.nth(VMAS) } else { None };
             let end = after.map_or(range.end, |vma| vma.start);
@@ -166,13 +332,14 @@ impl AddressSpace {
             space.empty(self.context(), part, true);
             Ok(())
         };
-        self.each_part(range, empty, cond_resched_killable)?;
+        let lock = |_: &Range<usize>| Ok(self.lock());
+        self.each_part(range, lock, empty, cond_resched_killable)?;
         Ok(leaving)
     }
 
     /// What can fail does so while nothing is lost.
     pub(super) fn leave(&self, range: Range<usize>, gone: &mut Removed) -> Result<Leaving<'_>> {
-        let mut space = self.lock();
+        let mut space = self.lock_to_change()?;
         space.leaving.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         space.vmas.cut_out_for_long(&range, gone)?;
         space.leaving.push(range.clone());
@@ -183,7 +350,7 @@ impl AddressSpace {
     /// was promised there stands. Waits if the range is large.
     ///
     /// # Errors
-    /// Those of `may`; ENOMEM where not all is mapped.
+    /// Those of `may`; ENOMEM where not all is mapped; EINTR: the current thread is to die.
     pub fn discard(&self, range: Range<usize>, may: impl Fn(&Vma) -> Result<()>) -> Result<()> {
         let all_may = |space: &Space, part| space.vmas.touching(part).try_for_each(&may);
         if is_large(&range) {
@@ -197,7 +364,9 @@ impl AddressSpace {
             space.empty(self.context(), part, false);
             Ok(())
         };
-        self.each_part(range, empty, cond_resched_killable)?;
+        // As a write of zeroes.
+        let lock = |left: &Range<usize>| self.lock_range_borrowed(left, Access::Write);
+        self.each_part(range, lock, empty, cond_resched_killable)?;
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
@@ -209,9 +378,10 @@ impl AddressSpace {
     pub fn protect(&self, range: Range<usize>, wanted: impl Into<Protection>) -> Result<()> {
         let wanted = wanted.into();
         if !is_large(&range) {
-            return self.lock().protect(self.context(), range, wanted);
+            let mut space = self.lock_to_change()?;
+            return space.protect(self.context(), range, wanted);
         }
-        self.lock().late += 1;
+        self.lock_to_change()?.late += 1;
         let mut end = range.start;
         let promised = self.each_vmas(range.clone(), |space, part| {
             let (done, result) = space.promise(part, wanted)?;

@@ -95,7 +95,9 @@ impl AddressSpace {
         limits: &Limits,
         gone: &mut Removed,
     ) -> core::result::Result<usize, Range<usize>> {
-        let mut space = self.lock();
+        let Ok(mut space) = self.lock_to_change() else {
+            return Ok(self.heap_end());
+        };
         let cut = page_up(end.clamp(space.heap.start, space.heap.end))..page_up(space.heap.end);
         if is_large(&cut) && space.vmas.touching(cut.clone()).next().is_some() {
             return Err(cut);

@@ -94,12 +94,12 @@ impl AddressSpace {
         // its file may end with it, and sleep.
         let vma;
         let _leaving;
-        let mut space = self.lock();
+        let mut space = self.lock_to_change()?;
         let (mut start, mut taken) = space.admit(&request, flags, len)?;
         if taken && is_large(&(start..start + len)) {
             drop(space);
             _leaving = self.empty_first(start..start + len, gone)?;
-            space = self.lock();
+            space = self.lock_to_change()?;
             (start, taken) = space.admit_again(&request, flags, len)?;
         }
         vma = Vma {
@@ -140,7 +140,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Makes one page present; or says that there is no memory for it.
+    /// Makes one page present; or says that there is no memory for it, or that it has waited and is
+    /// to be asked again.
     pub fn populate_page(
         &self,
         page: usize,
@@ -153,6 +154,11 @@ impl AddressSpace {
             .ok_or(Errno::ENOMEM)?;
         let write = write || vma.rights.has(Rights::WRITE) && !vma.is_shared();
         let access = if write { Access::Write } else { Access::Read };
+        if space.must_wait(&(page..page + 1), access) {
+            drop(space);
+            self.wait_for_access(page, access)?;
+            return Ok(Err(Failure::Paused));
+        }
         match space.resolve(&self.context, space.slot(), page, access) {
             Err(failure) if failure != Failure::NoMemory => Err(failure.errno()),
             made => Ok(made),

@@ -8,17 +8,13 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::asid::Context;
-use super::space::{AddressSpace, Space};
+use super::space::AddressSpace;
 use super::vma::Vma;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::upcall::cond_resched;
 
-/// More VMAs are not notified one by one, for each of which all that a notifier shows is looked
-/// through.
-const MANY: usize = 1000;
 /// How much of a space is notified at once while others are to run in between, in bytes.
 const PART: usize = 64 << 20;
 
@@ -140,21 +136,6 @@ impl AddressSpace {
                 notify(&self.context().notifiers, start..vma.end.min(start + PART));
                 cond_resched();
             }
-        }
-    }
-}
-
-impl Space {
-    /// The same at once, by the holder of the space. Where the VMAs are many, it is all that the
-    /// space has.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn protect_shared(&self, context: &Context) {
-        if self.vmas.count() > MANY {
-            return context.notifiers.protect(0..user_end());
-        }
-        for vma in self.vmas.iter().filter(|vma| vma.is_copied()) {
-            context.notifiers.protect(vma.range());
         }
     }
 }

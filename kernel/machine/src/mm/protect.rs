@@ -136,7 +136,8 @@ impl Space {
     /// because Linux makes them appear atomic.
     #[inline]
     pub(super) fn finish_pending(&mut self, context: &Context, range: Range<usize>) {
-        if self.late != 0 {
+        // Moves and forks that are paused are no change of rights.
+        if self.late != usize::from(self.is_moving()) + usize::from(self.forking) {
             self.apply_rights(context, range);
         }
     }

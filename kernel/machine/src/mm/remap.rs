@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::PAGE_SIZE;
 use super::asid::Context;
-use super::large::{PART, is_large};
+use super::large::{PART, Parts, is_large};
 use super::map::Place;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
@@ -14,6 +14,7 @@ use super::vma::{Flags, Vma};
 use super::vmas::Removed;
 use crate::arch::mmu::Pte;
 use crate::errno::{Errno, Result};
+use crate::upcall::must_die;
 use translation::owed::{Clear, Debts, FillUser};
 
 /// Whether a VMA that cannot grow in place may move.
@@ -52,7 +53,7 @@ impl AddressSpace {
     ///
     /// # Errors
     /// EFAULT (the old range is not all in one VMA), EPERM (it is sealed), ENOMEM, EAGAIN (too much
-    /// is locked), EINVAL.
+    /// is locked), EINVAL, EINTR (the current thread is to die).
     pub fn remap(
         &self,
         request: RemapRequest,
@@ -70,7 +71,8 @@ impl AddressSpace {
             self.unmap_before(&old, len, place, gone)?;
             old.end = old.end.min(old.start + len);
         }
-        let mut space = self.lock();
+        let mut parts = self.parts();
+        let mut space = self.lock_to_change()?;
         let vma = space.vmas.find(old.start).ok_or(Errno::EFAULT)?.clone();
         may_move(&vma, &old)?;
         if let Move::To(start) = place {
@@ -105,7 +107,13 @@ impl AddressSpace {
             return Err(Errno::ENOMEM);
         }
         if vma.add_to_file(&self.me)? {
-            space = self.drop_truncated(space, old.clone(), false);
+            space = match large {
+                true => self.drop_truncated(space, old.clone(), &mut parts),
+                false => {
+                    space.drop_truncated(self.context(), old.clone());
+                    space
+                }
+            };
         }
         let target = match place {
             Move::Never => return Err(Errno::ENOMEM),
@@ -116,34 +124,50 @@ impl AddressSpace {
                 if taken {
                     space.unmap(self.context(), start..start + len, gone)?;
                 }
-                space.vmas.totals().check(kind, more, limits)?;
                 start
             }
         };
+        // A stack may have grown while this was paused.
+        space.vmas.totals().check(kind, more, limits)?;
         let new = target..target + len;
-        space.move_vma(&vma, &old, new.clone(), keep, gone)?;
+        let left = match (large, keep) {
+            (_, true) => vma.flags.set(Flags::UNLOCKED, false),
+            // The promise is that of the new place. What is left joins nothing, and does not grow.
+            (true, false) => {
+                let counted = Flags::ACCOUNT.with(Flags::UNLOCKED).with(Flags::GROWS_DOWN);
+                vma.flags.set(counted, false).set(Flags::GOES, true)
+            }
+            (false, false) => vma.flags,
+        };
+        space.move_vma(&vma, &old, new.clone(), (keep, left), gone)?;
         let held = old.start..old.end.min(old.start + len);
-        let (mut space, moved) = self.move_held(space, held, target, keep);
+        let (mut space, moved) = self.move_held(space, held, &new, keep, &mut parts);
         match moved {
-            Err(_) => space.unmap(self.context(), new, gone)?,
+            Err(_) => {
+                let undone = space.unmap(self.context(), new, gone);
+                if left != vma.flags {
+                    space.vmas.change(old, |old| old.flags = vma.flags)?;
+                }
+                undone?
+            }
             Ok(()) if keep => {}
             Ok(()) => space.unmap(self.context(), old, gone)?,
         }
         moved.map(|()| (target, vma.flags))
     }
 
-    /// Moves what the range `old` of the space holds to the one at `target`; where that fails, all
-    /// is where it was. A large range goes part by part, for what interrupts want in between. The
-    /// space stays locked: others must find what it had at one place or the other.
+    /// Moves what the range `old` of the space holds to `new`; where that fails, all
+    /// is where it was. A large range goes part by part.
     fn move_held<'a>(
         &'a self,
         mut space: WriteGuard<'a, Space>,
         old: Range<usize>,
-        target: usize,
+        new: &Range<usize>,
         keep: bool,
+        parts: &mut Parts<'a>,
     ) -> (WriteGuard<'a, Space>, Result<()>) {
         let large = is_large(&old);
-        let distance = target.wrapping_sub(old.start);
+        let distance = new.start.wrapping_sub(old.start);
         for step in [Step::Make, Step::Move, Step::Leave] {
             if step == Step::Leave && (keep || !large) {
                 continue;
@@ -154,13 +178,20 @@ impl AddressSpace {
                     true => space.table.part_end(at..old.end, &mut PART.clone()),
                     false => old.end,
                 };
+                if large && step == Step::Move {
+                    // Who truncates a file meanwhile may have passed the new place.
+                    space.drop_truncated(self.context(), at..end);
+                }
                 let done = space.move_part(self.context(), at..end, distance, step);
                 if done.is_err() {
                     return (space, done);
                 }
                 at = end;
                 if large {
-                    space = self.pause(space, false);
+                    space = parts.pause_move(space, [&old, new]);
+                    if step == Step::Make && must_die() {
+                        return (space, Err(Errno::EINTR));
+                    }
                 }
             }
         }
@@ -228,14 +259,14 @@ enum Step {
 }
 
 impl Space {
-    /// Maps at `new` what is mapped at `old`, cut there so that it can be unmapped, which cannot
-    /// fail then; or what is left is locked no more.
+    /// Maps at `new` what is mapped at `old`, which is cut there, unless it is kept, so that it can
+    /// be unmapped, which cannot fail then; and has the flags `left` meanwhile.
     fn move_vma(
         &mut self,
         vma: &Vma,
         old: &Range<usize>,
         new: Range<usize>,
-        keep: bool,
+        (keep, left): (bool, Flags),
         gone: &mut Removed,
     ) -> Result<()> {
         let part = vma.part(old.clone());
@@ -246,17 +277,21 @@ impl Space {
         let flags = part.flags.set(Flags::GROWS_DOWN, false);
         if !keep {
             self.vmas.cut_out(old, gone)?;
-        } else if flags.has(Flags::LOCKED) {
-            self.vmas.change(old.clone(), |vma| {
-                vma.flags = vma.flags.set(Flags::UNLOCKED, false);
-            })?;
         }
-        self.vmas.insert(Vma {
+        if left != vma.flags {
+            self.vmas.change(old.clone(), |old| old.flags = left)?;
+        }
+        let moved = self.vmas.insert(Vma {
             start: new.start,
             end: new.end,
             flags,
             ..part
-        })
+        });
+        if moved.is_err() && left != vma.flags {
+            // It is cut there already.
+            self.vmas.change(old.clone(), |old| old.flags = vma.flags)?;
+        }
+        moved
     }
 
     fn move_part(
@@ -281,7 +316,10 @@ impl Space {
                 });
                 return made;
             }
-            Step::Move => self.move_entries(context, part, distance),
+            Step::Move => {
+                self.split(context, part.clone());
+                self.move_entries(context, part, distance);
+            }
             Step::Leave => self.empty(context, part, true),
         }
         Ok(())

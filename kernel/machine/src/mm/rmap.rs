@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::asid::Context;
-use super::large::{PART, VMAS};
+use super::large::{PART, Parts, VMAS};
 use super::mmu_gather::Gather;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
@@ -235,32 +235,55 @@ impl ReverseMap {
     }
 }
 
+impl Space {
+    /// Drops what a part of a range has of pages that files are losing just now; returns where the
+    /// next part begins, if there is one.
+    #[cold]
+    pub(super) fn drop_truncated_part(
+        &mut self,
+        context: &Context,
+        range: Range<usize>,
+    ) -> Option<usize> {
+        let vma = self.vmas.touching(range.clone()).next()?;
+        let lost = vma
+            .reverse_map()
+            .and_then(|file| Some((file, file.0.lock().losing.clone()?)));
+        let (next, taken) = lost.map_or((None, 0), |(file, lost)| {
+            file.unmap_part(self, context, range.start, &lost)
+        });
+        let next = next.map_or(vma.end, |next| next.min(vma.end));
+        self.taken += taken;
+        Some(next)
+    }
+
+    /// Does that with a whole range, at once.
+    #[cold]
+    pub(super) fn drop_truncated(&mut self, context: &Context, mut range: Range<usize>) {
+        while !range.is_empty()
+            && let Some(next) = self.drop_truncated_part(context, range.clone())
+        {
+            range.start = next;
+        }
+    }
+}
+
 impl AddressSpace {
     /// Drops what a range of this space has of pages that files are losing just now, before it is
     /// moved, or copied for a child: the truncating thread may already have passed the destination.
-    /// Between parts it does what `pause` does.
+    /// Part by part.
     #[cold]
     pub(super) fn drop_truncated<'a>(
         &'a self,
         mut space: WriteGuard<'a, Space>,
         range: Range<usize>,
-        alone: bool,
+        parts: &mut Parts<'a>,
     ) -> WriteGuard<'a, Space> {
-        let drop_part = |space: &Space, from| {
-            let vma = space.vmas.touching(from..range.end).next()?;
-            let lost = vma
-                .reverse_map()
-                .and_then(|file| Some((file, file.0.lock().losing.clone()?)));
-            let (next, taken) = lost.map_or((None, 0), |(file, lost)| {
-                file.unmap_part(space, self.context(), from, &lost)
-            });
-            Some((next.map_or(vma.end, |next| next.min(vma.end)), taken))
-        };
         let mut from = range.start;
-        while let Some((next, taken)) = drop_part(&space, from) {
+        while from < range.end
+            && let Some(next) = space.drop_truncated_part(self.context(), from..range.end)
+        {
             from = next;
-            space.taken += taken;
-            space = self.pause(space, alone);
+            space = parts.pause(space);
         }
         space
     }

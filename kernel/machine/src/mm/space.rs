@@ -57,6 +57,15 @@ pub struct Space {
     pub(super) late: usize,
     /// Large ranges that are taken away part by part: what is left there is not sealed any more.
     pub(super) leaving: Vec<Range<usize>>,
+    /// A fork or a move is between two of its parts: nobody else changes VMAs, except that stacks
+    /// grow, and that rights change and change back under one lock of the space.
+    pub(super) paused: bool,
+    /// From where to where a move between two of its parts takes what is there.
+    pub(super) moving: [Range<usize>; 2],
+    /// A fork between two of its parts, beside other threads.
+    pub(super) forking: bool,
+    /// Threads that wait until such a one is over.
+    pub(super) waiters: usize,
     /// Pages that it has, without those that CPUs counted in their lines of the lock: wraps.
     pub(super) pages: usize,
     /// Pages that were taken from it, but are still among these.
@@ -86,7 +95,8 @@ impl AddressSpace {
         self.users.load(Relaxed)
     }
 
-    /// For changing VMAs, or entries that hold something, alone.
+    /// For changing entries that hold something, alone; VMAs with
+    /// [`AddressSpace::lock_to_change`].
     #[inline(always)]
     pub(super) fn lock(&self) -> WriteGuard<'_, Space> {
         self.inner.write()
@@ -218,6 +228,10 @@ impl SpaceUser {
             pages: 0,
             taken: 0,
             leaving: Vec::new(),
+            paused: false,
+            moving: [0..0, 0..0],
+            forking: false,
+            waiters: 0,
             peak: 0,
         };
         let inner = SpaceLock::new(inner)?;

@@ -327,9 +327,13 @@ pub fn raise(number: u32) {
 }
 
 /// Makes the current thread take a signal for its own fault: it cannot hold it back or ignore it.
+/// SIGKILL ends its process, unless the thread is ended already: its process may go on without it,
+/// by an exec or until a core file is written.
 pub fn force(number: u32, code: u32, address: usize) {
     if number == SIGKILL {
-        current().process().kill(SIGKILL);
+        if !current().must_die() {
+            current().process().kill(SIGKILL);
+        }
         return;
     }
     force_info(Info::fault(number, code, address));

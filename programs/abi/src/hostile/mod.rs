@@ -31,6 +31,7 @@ mod sockets;
 mod suid;
 mod texts;
 mod timers;
+mod turns;
 mod walked;
 mod watches;
 mod whole;
@@ -67,6 +68,7 @@ const PARTS: &[(&str, fn())] = &[
     ("suid", suid::run),
     ("texts", texts::run),
     ("timers", timers::run),
+    ("turns", turns::run),
     ("walked", walked::run),
     ("watches", watches::run),
     ("whole", whole::run),

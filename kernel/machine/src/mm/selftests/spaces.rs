@@ -1,17 +1,21 @@
 //! Address spaces: faults, copies on write, huge pages, large ranges, tables.
 
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::super::fault::Access;
+use super::super::fault::{Access, Failure};
 use super::super::frame;
 use super::super::mmu_notifier::MmuNotifier;
 use super::super::space::SpaceUser;
 use super::super::table::PageTable;
+use super::super::totals::Limits;
 use super::super::vma::{Flags, Label, Rights, Source, Vma};
 use super::super::vmas::{Removed, Vmas};
-use super::super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, huge_page, user};
+use super::super::{
+    AddressSpace, MapRequest, Move, PAGE_SIZE, Place, RemapRequest, huge_page, user,
+};
 use super::{BASE, Random, byte, join_single_frames, map, remap, size, take_all};
 use crate::arch::user_end;
 use crate::errno::Errno;
@@ -255,6 +259,74 @@ selftest! {
         longest.0.fetch_max(1, Relaxed);
         space.discard(BASE..BASE + PAGE_SIZE, |_| Ok(())).unwrap();
         check("cut off");
+    }
+}
+
+selftest! {
+    fn a_large_range_moves_in_parts_and_keeps_its_place() {
+        const TABLES: usize = 20;
+        let size = huge_page::SIZE;
+        let len = TABLES * size;
+        let space = SpaceUser::new(user_end()).unwrap();
+        map(&space, BASE, len / PAGE_SIZE, 3).unwrap();
+        space.set_flags(BASE..BASE + len, Flags::NO_HUGE, true, |_| Ok(())).unwrap();
+        for table in 0..TABLES {
+            assert_eq!(space.write(BASE + table * size, &[table as u8 + 1]), Ok(1));
+        }
+        let to = BASE + 2 * len + 3 * PAGE_SIZE;
+        let kept = RemapRequest {
+            old: BASE..BASE + len,
+            len,
+            place: Move::To(to),
+            keep: true,
+        };
+        let gone = &mut Removed::new();
+        space.remap(kept, &Limits::NONE, gone).unwrap();
+        let is_moved = |at| {
+            (0..TABLES).all(|table| byte(&space, at + table * size) == Some(table as u8 + 1))
+        };
+        assert!(is_moved(to) && byte(&space, BASE) == Some(0));
+        assert_eq!(space.vmas().map(|vma| vma.range().len()).collect::<Vec<_>>(), [len, len]);
+        // It grows, and what is new joins what was moved.
+        let grown = remap(&space, to..to + len, 2 * len, Move::To(BASE + 8 * len), gone).unwrap();
+        assert!(is_moved(grown) && byte(&space, to).is_none());
+        assert_eq!(byte(&space, grown + 2 * len - 1), Some(0));
+        assert_eq!(space.vmas().map(|vma| vma.range().len()).collect::<Vec<_>>(), [len, 2 * len]);
+        assert_eq!(space.totals().all, 3 * len);
+        assert_eq!(space.totals().accounted, 3 * len);
+    }
+}
+
+selftest! {
+    fn faults_wait_where_a_huge_page_would_reach_what_moves() {
+        let size = huge_page::SIZE;
+        let space = SpaceUser::new(user_end()).unwrap();
+        map(&space, BASE, 4 * size / PAGE_SIZE, 3).unwrap();
+        let mut parts = space.parts();
+        let moving = [BASE + 2 * size - PAGE_SIZE..BASE + 2 * size, BASE + 8 * size..BASE + 9 * size];
+        drop(parts.pause_move(space.lock(), [&moving[0], &moving[1]]));
+        assert!(space.is_paused());
+        let fault = |at| space.fault(BASE + at, Access::Write);
+        assert_eq!(fault(size), Err(Failure::Paused));
+        assert_eq!(fault(2 * size - 1), Err(Failure::Paused));
+        assert_eq!(fault(0), Ok(()));
+        assert_eq!(fault(2 * size), Ok(()));
+        drop(parts);
+        assert!(!space.is_paused());
+        assert_eq!(fault(size), Ok(()));
+    }
+}
+
+selftest! {
+    fn who_writes_waits_for_a_fork_beside_other_threads() {
+        let space = SpaceUser::new(user_end()).unwrap();
+        map(&space, BASE, 2, 3).unwrap();
+        let mut parts = space.parts_of_fork(false);
+        drop(parts.pause(space.lock()));
+        assert_eq!(space.fault(BASE, Access::Write), Err(Failure::Paused));
+        assert_eq!(space.fault(BASE, Access::Read), Ok(()));
+        drop(parts);
+        assert_eq!(space.fault(BASE, Access::Write), Ok(()));
     }
 }
 

@@ -25,6 +25,16 @@ impl NoSleep {
         count().fetch_add(1, Relaxed);
         NoSleep(())
     }
+
+    /// Calls `f`, which may sleep, where this CPU is in such a place, or in none.
+    pub fn lift<T>(f: impl FnOnce() -> T) -> T {
+        let lifted = count().load(Relaxed).min(1);
+        count().fetch_sub(lifted, Relaxed);
+        let done = f();
+        // That of the CPU where it goes on.
+        count().fetch_add(lifted, Relaxed);
+        done
+    }
 }
 
 impl Drop for NoSleep {

@@ -50,6 +50,12 @@ impl NoSleep {
     pub fn begin() -> Self {
         NoSleep(())
     }
+
+    /// Calls `f`.
+    #[inline(always)]
+    pub fn lift<T>(f: impl FnOnce() -> T) -> T {
+        f()
+    }
 }
 
 impl Sleeping {

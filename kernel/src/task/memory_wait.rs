@@ -1,0 +1,34 @@
+//! Threads that wait for an address space whose memory is being copied or moved.
+
+use super::current;
+use super::wait_queue::WaitQueue;
+use crate::errno::{Errno, Result};
+use crate::mm::AddressSpace;
+use core::ptr;
+
+/// Queues that spaces share, so that a space needs no room for what is rare.
+static QUEUES: [WaitQueue; 16] = [const { WaitQueue::new() }; 16];
+
+fn queue(space: &AddressSpace) -> &'static WaitQueue {
+    let lines = ptr::from_ref(space).addr() / 64;
+    &QUEUES[(lines ^ lines >> 4 ^ lines >> 8) % QUEUES.len()]
+}
+
+/// Waits until `ready` holds of a space. A thread that is to die already has its last accesses
+/// before it, which others may wait for: it waits as long as it takes.
+///
+/// # Errors
+/// EINTR: the current thread is to die since.
+pub fn wait(space: &AddressSpace, ready: &dyn Fn() -> bool) -> Result<()> {
+    let queue = queue(space);
+    if current().must_die() {
+        queue.wait(ready);
+        return Ok(());
+    }
+    queue.wait_killable(ready).map_err(|_| Errno::EINTR)
+}
+
+/// `ready` may hold.
+pub fn wake(space: &AddressSpace) {
+    queue(space).wake_all();
+}

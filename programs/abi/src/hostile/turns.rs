@@ -1,0 +1,252 @@
+//! Calls that last: others get the CPU meanwhile, though the process has but the one.
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+use std::{mem, ptr, thread};
+
+use libc::{
+    MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MREMAP_DONTUNMAP,
+    MREMAP_FIXED, MREMAP_MAYMOVE, PROT_NONE, PROT_READ, PROT_WRITE, SIGKILL, c_void,
+};
+
+use super::become_user;
+use crate::{in_child, tell, tell_end};
+
+const PAGE: usize = 4096;
+const LEN: usize = 256 << 20;
+/// How long another sleeps between two turns.
+const BETWEEN: Duration = Duration::from_micros(50);
+/// One turn may come before a call, and one after it.
+const FEW: u32 = 2;
+const ROUNDS: usize = 20;
+/// Pages that are written on the way, and what is written to them, in turn.
+const WRITTEN: usize = 256;
+const NUMBERS: usize = 4093;
+static ALL: u64 = !0;
+
+fn map(len: usize, rights: i32, flags: i32) -> *mut c_void {
+    let flags = flags | MAP_ANONYMOUS | MAP_NORESERVE;
+    // SAFETY: a mapping of this part's own.
+    let at = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, -1, 0) };
+    assert!(at != MAP_FAILED, "{}", crate::error());
+    at
+}
+
+/// Memory of small pages of which one was written, and all were read.
+fn populated() -> *mut c_void {
+    let at = map(LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    // SAFETY: the mapping is this function's.
+    unsafe {
+        libc::madvise(at, LEN, libc::MADV_NOHUGEPAGE);
+        assert!(libc::madvise(at, LEN, libc::MADV_POPULATE_READ) == 0);
+        at.cast::<u8>().write_volatile(1);
+    }
+    at
+}
+
+/// Tells whether another had turns during a call.
+fn turns(what: &str, turns: &AtomicU32, call: impl FnOnce()) {
+    let before = turns.load(SeqCst);
+    call();
+    println!("{what}: {}", turns.load(SeqCst) - before > FEW);
+}
+
+/// Where memory at `old` has the bounds of its tables elsewhere, at a place or a page behind it.
+fn target(place: *mut c_void, old: usize) -> *mut c_void {
+    let same = place.addr() % (2 << 20) == old % (2 << 20);
+    place.wrapping_byte_add(if same { PAGE } else { 0 })
+}
+
+/// Moves the memory to where tables have their bounds elsewhere.
+fn moves(count: &AtomicU32) {
+    let old = populated();
+    let places = [(); 2].map(|()| map(LEN + 2 * PAGE, PROT_NONE, MAP_PRIVATE));
+    let target = |place| target(place, old.addr());
+    let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    // SAFETY: to rooms of this function's own.
+    turns("a move", count, || unsafe {
+        let to = target(places[0]);
+        assert!(libc::mremap(old, LEN, LEN, flags, to) == to);
+    });
+    turns("a move that leaves the mapping", count, || unsafe {
+        let (from, to) = (target(places[0]), places[1].wrapping_byte_add(2 * PAGE));
+        assert!(libc::mremap(from, LEN, LEN, flags | MREMAP_DONTUNMAP, to) == to);
+        tell("the first byte", to.cast::<u8>().read());
+    });
+}
+
+/// What a thread writes at the old place while the memory moves is found at the new one.
+fn writes(_count: &AtomicU32) {
+    const STEP: usize = LEN / WRITTEN;
+    let numbers: Vec<u64> = (1..=NUMBERS as u64).collect();
+    let old = populated().addr();
+    // SAFETY: descriptors and memory of this function's own; the kernel writes where there is any.
+    unsafe {
+        let file = libc::memfd_create(c"numbers".as_ptr(), 0);
+        let bytes = 8 * NUMBERS;
+        assert!(libc::write(file, numbers.as_ptr().cast(), bytes) == bytes as isize);
+        libc::sched_setaffinity(0, 8, (&raw const ALL).cast());
+        let begun = AtomicU32::new(0);
+        let (to, written) = thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut written = [0; WRITTEN];
+                for number in 0.. {
+                    let (page, index) = (number % WRITTEN, number % NUMBERS);
+                    let at = (old + page * STEP) as *mut c_void;
+                    if libc::pread(file, at, 8, 8 * index as i64) != 8 {
+                        break;
+                    }
+                    written[page] = numbers[index];
+                    begun.store(1, SeqCst);
+                }
+                written
+            });
+            while begun.load(SeqCst) == 0 {
+                thread::yield_now();
+            }
+            let to = target(map(LEN + 2 * PAGE, PROT_NONE, MAP_PRIVATE), old);
+            let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+            assert!(libc::mremap(old as *mut c_void, LEN, LEN, flags, to) == to);
+            (to, writer.join().unwrap_or([0; WRITTEN]))
+        });
+        let found = |page: usize| to.wrapping_byte_add(page * STEP).cast::<u64>().read();
+        let lost = (1..WRITTEN).filter(|&page| found(page) != written[page]);
+        tell("lost on the way", lost.count() as i64);
+    }
+}
+
+/// Makes a child beside a thread that sleeps.
+fn forks(count: &AtomicU32) {
+    populated();
+    thread::spawn(|| thread::sleep(Duration::from_secs(600)));
+    turns("a child beside a thread", count, || {
+        tell_end("it", in_child(|| ()))
+    });
+}
+
+/// What a thread maps is mapped in each child that finds where it is, which is written last.
+fn maps(_count: &AtomicU32) {
+    const WORD: u64 = 0x0123_4567_89ab_cdef;
+    // Higher than the rest, so that a child's copy of it is made late.
+    let place: &AtomicPtr<u64> =
+        // SAFETY: the mapping stays.
+        unsafe { &*map(PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE).cast() };
+    let next = move || {
+        let at: *mut u64 = map(PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE).cast();
+        // SAFETY: the page is this function's; nobody uses the one before any more.
+        unsafe {
+            at.write_volatile(WORD);
+            let before = place.swap(at, SeqCst);
+            libc::munmap(before.cast(), PAGE);
+        }
+    };
+    next();
+    populated();
+    // SAFETY: any CPU will do.
+    unsafe { libc::sched_setaffinity(0, 8, (&raw const ALL).cast()) };
+    thread::spawn(move || {
+        loop {
+            next();
+        }
+    });
+    let finds = || {
+        let mut word = 0u64;
+        let piece = |at: *mut u64| libc::iovec {
+            iov_base: at.cast(),
+            iov_len: 8,
+        };
+        let (to, from) = (piece(&mut word), piece(place.load(SeqCst)));
+        // SAFETY: the kernel looks whether the address can be read; there is room for the word.
+        let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+        assert!(read == 8 && word == WORD);
+    };
+    let lost = (0..ROUNDS).filter(|_| in_child(finds) != 0);
+    tell("not found by children", lost.count() as i64);
+}
+
+/// What a thread discards is gone in each child that finds that it did, which is written last.
+fn discards(_count: &AtomicU32) {
+    let page = || map(PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    // Higher than the rest, so that a child's copy of it is made late.
+    // SAFETY: the mapping stays.
+    let discarded: &AtomicU32 = unsafe { &*page().cast() };
+    populated();
+    let low = page();
+    // SAFETY: any CPU will do; the page stays.
+    let word: &AtomicU32 = unsafe {
+        libc::sched_setaffinity(0, 8, (&raw const ALL).cast());
+        &*low.cast()
+    };
+    let address = low.addr();
+    thread::spawn(move || {
+        loop {
+            discarded.store(0, SeqCst);
+            word.store(1, SeqCst);
+            // SAFETY: nobody else uses what is there.
+            unsafe { libc::madvise(address as *mut c_void, PAGE, libc::MADV_DONTNEED) };
+            discarded.store(1, SeqCst);
+        }
+    });
+    let finds = || assert!(discarded.load(SeqCst) == 0 || word.load(SeqCst) == 0);
+    let found = (0..ROUNDS).filter(|_| in_child(finds) != 0);
+    tell("found by children", found.count() as i64);
+}
+
+/// An exec ends a thread that waits for a child to be made, and not the program.
+fn execs(_count: &AtomicU32) {
+    let replaced = || {
+        let at = populated().addr();
+        // SAFETY: any CPU will do.
+        unsafe { libc::sched_setaffinity(0, 8, (&raw const ALL).cast()) };
+        thread::spawn(|| {
+            loop {
+                in_child(|| ());
+            }
+        });
+        thread::spawn(move || {
+            for page in (0..LEN / PAGE).cycle() {
+                let page = (at + page * PAGE) as *mut u8;
+                // SAFETY: the memory is this function's.
+                unsafe { page.write_volatile(2) };
+            }
+        });
+        thread::sleep(Duration::from_millis(100));
+        let words = [c"abi", c"exec"].map(|word| word.as_ptr());
+        let words = [words[0], words[1], ptr::null()];
+        // SAFETY: arrays of strings.
+        unsafe { libc::execv(c"/proc/self/exe".as_ptr(), words.as_ptr()) };
+    };
+    let killed = (0..ROUNDS).filter(|_| in_child(replaced) != 0);
+    tell("killed by their exec", killed.count() as i64);
+}
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: values that live, and a page that all share.
+    unsafe {
+        let mut one: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(0, &mut one);
+        tell(
+            "one CPU",
+            libc::sched_setaffinity(0, size_of_val(&one), &one),
+        );
+        let count: &AtomicU32 = &*map(PAGE, PROT_READ | PROT_WRITE, MAP_SHARED).cast();
+        let other = libc::fork();
+        if other == 0 {
+            // The C library has none.
+            libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &1);
+            loop {
+                thread::sleep(BETWEEN);
+                count.fetch_add(1, SeqCst);
+            }
+        }
+        for part in [moves, writes, forks, maps, discards, execs] {
+            let status = in_child(|| {
+                become_user();
+                part(count);
+            });
+            tell_end("the user", status);
+        }
+        libc::kill(other, SIGKILL);
+    }
+}
