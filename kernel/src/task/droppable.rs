@@ -75,13 +75,13 @@ pub(super) fn drop_some() -> bool {
 /// Empties a VMA, if it may be; how many pages that gave back.
 fn drop_vma(space: &AddressSpace, vma: &Vma) -> usize {
     cond_resched();
-    // A fork or a move would be waited for, which may itself want memory.
-    if !may_go(vma) || space.is_paused() {
+    if !may_go(vma) {
         return 0;
     }
     // Meanwhile something else may be there.
     let check = |vma: &Vma| may_go(vma).then_some(()).ok_or(Errno::EINVAL);
     let before = space.size().resident;
-    _ = space.discard(vma.range(), check);
+    // Not beside a fork or a move: its thread may get no CPU, and others wait for memory.
+    _ = space.discard(vma.range(), false, check);
     before.saturating_sub(space.size().resident)
 }

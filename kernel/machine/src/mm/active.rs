@@ -246,7 +246,7 @@ pub fn discard(range: Range<usize>, without: Option<Flags>) -> Result<()> {
             _ => Ok(()),
         }
     };
-    with_own(is_large(&range), |space| space.discard(range, may))
+    with_own(is_large(&range), |space| space.discard(range, true, may))
 }
 
 /// Leaves this CPU without an address space: before it idles, and before the last thread that holds

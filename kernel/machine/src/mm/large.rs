@@ -332,7 +332,7 @@ impl AddressSpace {
             space.empty(self.context(), part, true);
             Ok(())
         };
-        let lock = |_: &Range<usize>| Ok(self.lock());
+        let lock = |left: &Range<usize>| self.lock_range(left, Access::Write);
         self.each_part(range, lock, empty, cond_resched_killable)?;
         Ok(leaving)
     }
@@ -350,8 +350,14 @@ impl AddressSpace {
     /// was promised there stands. Waits if the range is large.
     ///
     /// # Errors
-    /// Those of `may`; ENOMEM where not all is mapped; EINTR: the current thread is to die.
-    pub fn discard(&self, range: Range<usize>, may: impl Fn(&Vma) -> Result<()>) -> Result<()> {
+    /// Those of `may`; ENOMEM where not all is mapped; EINTR: the current thread is to die; EAGAIN
+    /// where a fork or a move would be waited for, unless it `waits` for those.
+    pub fn discard(
+        &self,
+        range: Range<usize>,
+        waits: bool,
+        may: impl Fn(&Vma) -> Result<()>,
+    ) -> Result<()> {
         let all_may = |space: &Space, part| space.vmas.touching(part).try_for_each(&may);
         if is_large(&range) {
             // Nothing goes where one refuses from the first.
@@ -365,7 +371,14 @@ impl AddressSpace {
             Ok(())
         };
         // As a write of zeroes.
-        let lock = |left: &Range<usize>| self.lock_range_borrowed(left, Access::Write);
+        let lock = |left: &Range<usize>| match waits {
+            true => self.lock_range_borrowed(left, Access::Write),
+            false => {
+                let space = self.lock();
+                let free = !space.must_wait(left, Access::Write);
+                free.then_some(space).ok_or(Errno::EAGAIN)
+            }
+        };
         self.each_part(range, lock, empty, cond_resched_killable)?;
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }

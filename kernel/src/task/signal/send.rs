@@ -327,13 +327,14 @@ pub fn raise(number: u32) {
 }
 
 /// Makes the current thread take a signal for its own fault: it cannot hold it back or ignore it.
-/// SIGKILL ends its process, unless the thread is ended already: its process may go on without it,
+/// SIGKILL ends its process. A thread that is to die takes none: its process may go on without it,
 /// by an exec or until a core file is written.
 pub fn force(number: u32, code: u32, address: usize) {
+    if current().must_die() {
+        return;
+    }
     if number == SIGKILL {
-        if !current().must_die() {
-            current().process().kill(SIGKILL);
-        }
+        current().process().kill(SIGKILL);
         return;
     }
     force_info(Info::fault(number, code, address));
@@ -357,9 +358,9 @@ pub fn force_info(info: Info) {
 /// Ends the current process by SIGSEGV: its stack cannot take a signal.
 pub fn force_fatal(number: u32) {
     let thread = current();
-    let process = thread.process();
-    process
-        .signals
-        .with_actions(|actions| actions.reset(number));
+    if !thread.must_die() {
+        let signals = &thread.process().signals;
+        signals.with_actions(|actions| actions.reset(number));
+    }
     force(number, SI_KERNEL, 0);
 }

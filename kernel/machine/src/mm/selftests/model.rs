@@ -90,7 +90,7 @@ impl Trial {
             }
             4 => {
                 let whole = expected.range(page..page + pages).count() == pages;
-                assert_eq!(space.discard(range, |_| Ok(())).is_ok(), whole);
+                assert_eq!(space.discard(range, true, |_| Ok(())).is_ok(), whole);
                 let own = expected
                     .range_mut(page..page + pages)
                     .filter(|(_, entry)| entry.shared.is_none());

@@ -79,7 +79,7 @@ selftest! {
         let protected = |rights| after(|space| space.protect(page.clone(), rights).unwrap());
         assert_eq!(protected(Rights::READ), (Some(1), false));
         assert_eq!(protected(Rights::NONE), (None, false));
-        assert_eq!(after(|space| space.discard(page.clone(), |_| Ok(())).unwrap()), (Some(0), true));
+        assert_eq!(after(|space| space.discard(page.clone(), true, |_| Ok(())).unwrap()), (Some(0), true));
         let unmap = |space: &Arc<AddressSpace>| {
             space.unmap(page.clone(), &mut Removed::new()).unwrap();
         };
@@ -175,7 +175,7 @@ selftest! {
         assert_eq!(space.write(range.end - 1, &[9]), Ok(1));
         assert_eq!((byte(&child, range.end - 1), huge()), (Some(2), 0));
         drop(child);
-        space.discard(range.start..hole, |_| Ok(())).unwrap();
+        space.discard(range.start..hole, true, |_| Ok(())).unwrap();
         assert_eq!((byte(&space, BASE + 5), byte(&space, range.end - 1)), (Some(0), Some(9)));
         drop(space);
         let lost = free.saturating_sub(frame::free_count());
@@ -257,7 +257,7 @@ selftest! {
         fill(all.clone());
         remap(&space, all.clone(), PAGE_SIZE, Move::Never, gone).unwrap();
         longest.0.fetch_max(1, Relaxed);
-        space.discard(BASE..BASE + PAGE_SIZE, |_| Ok(())).unwrap();
+        space.discard(BASE..BASE + PAGE_SIZE, true, |_| Ok(())).unwrap();
         check("cut off");
     }
 }
