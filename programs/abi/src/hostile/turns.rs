@@ -14,11 +14,13 @@ use crate::{in_child, tell, tell_end};
 
 const PAGE: usize = 4096;
 const LEN: usize = 256 << 20;
+/// Less of it, which still is copied in parts.
+const SOME: usize = 96 << 20;
 /// How long another sleeps between two turns.
 const BETWEEN: Duration = Duration::from_micros(50);
 /// One turn may come before a call, and one after it.
 const FEW: u32 = 2;
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 5;
 /// Pages that are written on the way, and what is written to them, in turn.
 const WRITTEN: usize = 256;
 const NUMBERS: usize = 4093;
@@ -33,12 +35,12 @@ fn map(len: usize, rights: i32, flags: i32) -> *mut c_void {
 }
 
 /// Memory of small pages of which one was written, and all were read.
-fn populated() -> *mut c_void {
-    let at = map(LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+fn populated(len: usize) -> *mut c_void {
+    let at = map(len, PROT_READ | PROT_WRITE, MAP_PRIVATE);
     // SAFETY: the mapping is this function's.
     unsafe {
-        libc::madvise(at, LEN, libc::MADV_NOHUGEPAGE);
-        assert!(libc::madvise(at, LEN, libc::MADV_POPULATE_READ) == 0);
+        libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
+        assert!(libc::madvise(at, len, libc::MADV_POPULATE_READ) == 0);
         at.cast::<u8>().write_volatile(1);
     }
     at
@@ -59,7 +61,7 @@ fn target(place: *mut c_void, old: usize) -> *mut c_void {
 
 /// Moves the memory to where tables have their bounds elsewhere.
 fn moves(count: &AtomicU32) {
-    let old = populated();
+    let old = populated(LEN);
     let places = [(); 2].map(|()| map(LEN + 2 * PAGE, PROT_NONE, MAP_PRIVATE));
     let target = |place| target(place, old.addr());
     let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
@@ -79,7 +81,7 @@ fn moves(count: &AtomicU32) {
 fn writes(_count: &AtomicU32) {
     const STEP: usize = LEN / WRITTEN;
     let numbers: Vec<u64> = (1..=NUMBERS as u64).collect();
-    let old = populated().addr();
+    let old = populated(LEN).addr();
     // SAFETY: descriptors and memory of this function's own; the kernel writes where there is any.
     unsafe {
         let file = libc::memfd_create(c"numbers".as_ptr(), 0);
@@ -117,7 +119,7 @@ fn writes(_count: &AtomicU32) {
 
 /// Makes a child beside a thread that sleeps.
 fn forks(count: &AtomicU32) {
-    populated();
+    populated(LEN);
     thread::spawn(|| thread::sleep(Duration::from_secs(600)));
     turns("a child beside a thread", count, || {
         tell_end("it", in_child(|| ()))
@@ -141,7 +143,7 @@ fn maps(_count: &AtomicU32) {
         }
     };
     next();
-    populated();
+    populated(LEN);
     // SAFETY: any CPU will do.
     unsafe { libc::sched_setaffinity(0, 8, (&raw const ALL).cast()) };
     thread::spawn(move || {
@@ -170,7 +172,7 @@ fn discards(_count: &AtomicU32) {
     // Higher than the rest, so that a child's copy of it is made late.
     // SAFETY: the mapping stays.
     let discarded: &AtomicU32 = unsafe { &*page().cast() };
-    populated();
+    populated(LEN);
     let low = page();
     // SAFETY: any CPU will do; the page stays.
     let word: &AtomicU32 = unsafe {
@@ -195,7 +197,7 @@ fn discards(_count: &AtomicU32) {
 /// An exec ends a thread that waits for a child to be made, and not the program.
 fn execs(_count: &AtomicU32) {
     let replaced = || {
-        let at = populated().addr();
+        let at = populated(SOME).addr();
         // SAFETY: any CPU will do.
         unsafe { libc::sched_setaffinity(0, 8, (&raw const ALL).cast()) };
         thread::spawn(|| {
@@ -204,7 +206,7 @@ fn execs(_count: &AtomicU32) {
             }
         });
         thread::spawn(move || {
-            for page in (0..LEN / PAGE).cycle() {
+            for page in (0..SOME / PAGE).cycle() {
                 let page = (at + page * PAGE) as *mut u8;
                 // SAFETY: the memory is this function's.
                 unsafe { page.write_volatile(2) };
