@@ -119,8 +119,8 @@ impl Space {
     }
 
     /// The same, from or to where `access` to a range may fill something in: a fault fills up to a
-    /// huge page. Or where a stack may have to grow, as what moves counts twice. Or a child is made,
-    /// which must not have what is written from now on unless it has what was written before.
+    /// huge page. Or where a stack may have to grow, as what moves counts twice. Or a child is
+    /// made, which must not have what is written from now on unless it has what was written before.
     pub(super) fn must_wait(&self, range: &Range<usize>, access: Access) -> bool {
         let start = range.start & !(huge_page::SIZE - 1);
         let end = range.end.next_multiple_of(huge_page::SIZE);
