@@ -37,10 +37,9 @@ pub(super) struct Leaving<'a> {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let mut space = self.space.lock();
-        let mut leaving = space.leaving.iter();
-        if let Some(at) = leaving.position(|range| *range == self.range) {
-            space.leaving.swap_remove(at);
+        let leaving = &mut self.space.lock().leaving;
+        if let Some(at) = leaving.iter().position(|range| *range == self.range) {
+            leaving.swap_remove(at);
         }
     }
 }
@@ -118,9 +117,9 @@ impl Space {
         !self.moving[0].is_empty()
     }
 
-    /// The same, from or to where `access` to a range may fill something in: a fault fills up to a
-    /// huge page. Or where a stack may have to grow, as what moves counts twice. Or a child is
-    /// made, which must not have what is written from now on unless it has what was written before.
+    /// Whether `access` to a range waits. A move holds back faults near both its ranges, since a
+    /// fault fills up to a huge page, and the growth of stacks, since what moves counts twice
+    /// meanwhile. A fork holds back writes: a child that has one has all that came before it.
     pub(super) fn must_wait(&self, range: &Range<usize>, access: Access) -> bool {
         let start = range.start & !(huge_page::SIZE - 1);
         let end = range.end.next_multiple_of(huge_page::SIZE);

@@ -156,8 +156,8 @@ impl AddressSpace {
         moved.map(|()| (target, vma.flags))
     }
 
-    /// Moves what the range `old` of the space holds to `new`; where that fails, all
-    /// is where it was. A large range goes part by part.
+    /// Moves what the range `old` of the space holds to `new`; where that fails, all is where it
+    /// was. A large range goes part by part.
     fn move_held<'a>(
         &'a self,
         mut space: WriteGuard<'a, Space>,

@@ -358,9 +358,10 @@ pub fn force_info(info: Info) {
 /// Ends the current process by SIGSEGV: its stack cannot take a signal.
 pub fn force_fatal(number: u32) {
     let thread = current();
-    if !thread.must_die() {
-        let signals = &thread.process().signals;
-        signals.with_actions(|actions| actions.reset(number));
+    if thread.must_die() {
+        return;
     }
+    let signals = &thread.process().signals;
+    signals.with_actions(|actions| actions.reset(number));
     force(number, SI_KERNEL, 0);
 }
