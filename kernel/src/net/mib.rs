@@ -29,11 +29,14 @@ pub enum Event {
     Sent,
     NoPorts,
     Overflows,
+    /// Datagrams to a broadcast address at which nobody receives.
+    Ignored,
     /// The same of UDP-Lite.
     LiteReceived,
     LiteSent,
     LiteNoPorts,
     LiteOverflows,
+    LiteIgnored,
     /// Connections of TCP that were begun, and accepted.
     Active,
     Passive,
@@ -98,6 +101,7 @@ pub fn datagram(event: Event, lite: bool, v6: bool) {
         Sent if lite => LiteSent,
         NoPorts if lite => LiteNoPorts,
         Overflows if lite => LiteOverflows,
+        Ignored if lite => LiteIgnored,
         event => event,
     };
     add(event, v6, 1);

@@ -29,7 +29,7 @@ fn messages(v6: bool) -> u64 {
 }
 
 /// UDP's numbers; [`Event::Received`] and the others, or those of UDP-Lite.
-fn datagrams(v6: bool, [received, none, sent, lost]: [Event; 4]) -> [Row; 9] {
+fn datagrams(v6: bool, [received, none, sent, lost, ignored]: [Event; 5]) -> [Row; 9] {
     [
         ("InDatagrams", of(received, v6)),
         ("NoPorts", of(none, v6)),
@@ -38,13 +38,19 @@ fn datagrams(v6: bool, [received, none, sent, lost]: [Event; 4]) -> [Row; 9] {
         ("RcvbufErrors", of(lost, v6)),
         ("SndbufErrors", 0),
         ("InCsumErrors", 0),
-        ("IgnoredMulti", 0),
+        ("IgnoredMulti", of(ignored, v6)),
         ("MemErrors", 0),
     ]
 }
 
-const UDP: [Event; 4] = [Received, NoPorts, Sent, Overflows];
-const UDP_LITE: [Event; 4] = [LiteReceived, LiteNoPorts, LiteSent, LiteOverflows];
+const UDP: [Event; 5] = [Received, NoPorts, Sent, Overflows, Ignored];
+const UDP_LITE: [Event; 5] = [
+    LiteReceived,
+    LiteNoPorts,
+    LiteSent,
+    LiteOverflows,
+    LiteIgnored,
+];
 
 /// /proc/net/snmp
 pub fn snmp(text: &mut Text) {

@@ -18,6 +18,7 @@ mod attributes;
 mod bands;
 mod beside;
 mod bounds;
+mod broadcast;
 mod busy;
 mod capabilities;
 mod choices;
@@ -34,6 +35,7 @@ mod droppable;
 mod fatal;
 mod fault;
 mod files;
+mod frames;
 mod futex;
 mod gap;
 #[cfg(target_arch = "aarch64")]
@@ -142,6 +144,7 @@ fn main() {
         Some("processes") => processes::run(),
         Some("protect") => protect::run(),
         Some("files") => files::run(),
+        Some("frames") => frames::run(),
         Some("futex") => futex::run(),
         Some("gap") => gap::run(),
         Some("huge") => huge::run(),
@@ -176,6 +179,7 @@ fn main() {
         Some("stalled") => stalled::run(),
         Some("stamps") => stamps::run(),
         Some("bounds") => bounds::run(),
+        Some("broadcast") => broadcast::run(),
         Some("busy") => busy::run(),
         Some("choices") => choices::run(),
         Some("circles") => circles::run(),

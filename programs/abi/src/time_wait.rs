@@ -37,11 +37,11 @@ pub fn run() {
     }
 }
 
-fn content(name: &str) -> String {
+pub fn content(name: &str) -> String {
     fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default()
 }
 
-fn write(name: &str, text: &str) {
+pub fn write(name: &str, text: &str) {
     let done = fs::write(format!("/proc/sys/net/ipv4/{name}"), text.trim_end());
     if done.is_err() {
         println!("{name}: not written");

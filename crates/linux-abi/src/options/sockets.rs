@@ -14,7 +14,7 @@ pub const SOCKET: Group = Group {
         3 SO_TYPE Whole;
         4 SO_ERROR Whole;
         5 SO_DONTROUTE Whole;
-        6 SO_BROADCAST Partial("127.255.255.255 is an address of the machine like others");
+        6 SO_BROADCAST Whole;
         7 SO_SNDBUF Whole;
         8 SO_RCVBUF Whole;
         9 SO_KEEPALIVE Whole;

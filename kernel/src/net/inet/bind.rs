@@ -1,8 +1,8 @@
 //! Where an IP socket is bound.
 
 use super::connections::{self, End, Port, Tuple};
-use super::is_local;
 use super::ports::{Claim, Holder, Kept, Ports};
+use super::{is_broadcast, is_local};
 use crate::errno::{Errno, Result};
 use crate::net::address::{Address, Name, unspecified};
 use crate::net::socket::{Base, Socket};
@@ -191,12 +191,17 @@ impl Place {
             Some(bound) => (bound.local, bound.given, bound.claim.is_some()),
             None => (SocketAddr::new(ip, 0), [false; 2], false),
         };
-        let from = if given[0] { at.ip() } else { ip };
+        let from = if given[0] && !is_broadcast(at.ip()) {
+            at.ip()
+        } else {
+            ip
+        };
         let tuple = |port| Tuple {
             local: SocketAddr::new(from, port),
             peer,
         };
         if claimed {
+            self.leave_broadcast(from);
             return End::enter(tuple(at.port()), Port::Given, base.domain);
         }
         let (claim, end) = self.ports.connect_from(
@@ -213,6 +218,15 @@ impl Place {
             claim: Some(claim),
         })?;
         Ok(end)
+    }
+
+    /// Gives a broadcast address up for this one, since no connection begins there.
+    fn leave_broadcast(&self, ip: IpAddr) {
+        if let Some(bound) = &mut *self.bound.lock()
+            && is_broadcast(bound.local.ip())
+        {
+            bound.local.set_ip(ip);
+        }
     }
 
     /// Keeps the port for the end of a connection at `ip` that waits without a socket.

@@ -1,8 +1,8 @@
 //! The fields of a datagram's header: programs can set them, and ask for them beside the bytes.
 
 use super::errors::Report;
-use super::is_local;
 use super::options::{IP, IPV6, Options, UDP};
+use super::{is_broadcast, is_local};
 use crate::errno::{Errno, Result};
 use crate::net::address::{Address, Name};
 use crate::net::control_message::Control;
@@ -219,6 +219,7 @@ impl Header {
         }
         self.from = Some(ip);
         match ip {
+            ip if is_broadcast(ip) => Err(Errno::ENETUNREACH),
             ip if is_local(ip) => Ok(()),
             IpAddr::V4(ip) if !ip.is_multicast() && !ip.is_broadcast() && ip.octets()[0] != 0 => {
                 Err(Errno::ENETUNREACH)
@@ -280,6 +281,7 @@ impl Header {
             info[..4].copy_from_slice(&INDEX.to_ne_bytes());
             let own = match self.from {
                 Some(IpAddr::V4(from)) if self.report.is_some() => from,
+                _ if is_broadcast((*to.ip()).into()) => Ipv4Addr::LOCALHOST,
                 _ => *to.ip(),
             };
             info[4..8].copy_from_slice(&own.octets());

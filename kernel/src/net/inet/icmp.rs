@@ -2,7 +2,7 @@
 //! raw sockets what nobody took.
 
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
-use super::{Header, is_local, raw};
+use super::{Header, is_broadcast, is_local, raw};
 use crate::net::mib::{self, Event};
 use core::net::{IpAddr, SocketAddr};
 
@@ -51,6 +51,10 @@ pub fn receive(packet: &Packet) {
         return mib::add(Event::Damaged, !v4, 1);
     }
     mib::message(!v4, body[0]);
+    if is_broadcast(packet.route.to) {
+        // net.ipv4.icmp_echo_ignore_broadcasts
+        return;
+    }
     match (body[0], v4) {
         (ECHO, true) => reply(packet, ECHOED),
         (ECHO_V6, false) => reply(packet, ECHOED_V6),
@@ -74,6 +78,9 @@ fn reply(packet: &Packet, kind: u8) {
 
 /// Reports to the sender of a packet that nobody took it, and why.
 pub fn refuse(packet: &Packet, why: Why) {
+    if is_broadcast(packet.route.to) {
+        return;
+    }
     raw::refused(packet, why);
     let Route { from, to, .. } = packet.route;
     let v4 = to.is_ipv4();

@@ -20,7 +20,7 @@ mod udp;
 
 pub use header::{Header, Over};
 
-use super::socket::Socket;
+use super::socket::{Base, Socket};
 use super::{DATAGRAM, RAW, STREAM};
 use crate::errno::{Errno, Result};
 use crate::task::can;
@@ -29,6 +29,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use linux_raw_sys::general::CAP_NET_RAW;
 use linux_raw_sys::net::{
     AF_INET, AF_INET6, IPPROTO_ICMP, IPPROTO_ICMPV6, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE,
+    SO_BROADCAST,
 };
 
 /// A new socket.
@@ -76,6 +77,11 @@ pub fn is_local(ip: IpAddr) -> bool {
     ip.is_loopback()
 }
 
+/// Whether it is the broadcast address of a network, of which there is but that of `lo`.
+pub fn is_broadcast(ip: IpAddr) -> bool {
+    ip == Ipv4Addr::new(127, 255, 255, 255)
+}
+
 /// The address that stands for this machine where a program said "any".
 fn reached(ip: IpAddr) -> IpAddr {
     match ip {
@@ -83,6 +89,24 @@ fn reached(ip: IpAddr) -> IpAddr {
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     }
+}
+
+/// The address that packets come from whose sender is bound to `own`, where `chosen` fits their
+/// destination.
+fn sender(own: IpAddr, chosen: IpAddr) -> IpAddr {
+    if own.is_unspecified() || is_broadcast(own) {
+        chosen
+    } else {
+        own
+    }
+}
+
+/// EACCES for a broadcast address and a socket without SO_BROADCAST.
+fn check_broadcast(base: &Base, to: IpAddr) -> Result<()> {
+    if is_broadcast(to) && !base.options.is_on(SO_BROADCAST) {
+        return Err(Errno::EACCES);
+    }
+    Ok(())
 }
 
 /// The address that a packet to `to` comes from. ENETUNREACH where no interface leads.

@@ -534,6 +534,38 @@ impl Ports {
         }
     }
 
+    /// All sockets for what is sent to `to`, as far as `fits` takes them.
+    ///
+    /// # Errors
+    /// ENOBUFS.
+    pub fn find_all<T>(
+        &self,
+        to: SocketAddr,
+        fits: impl Fn(Arc<dyn Socket>) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        {
+            let ports = self.0.lock();
+            let Some(held) = ports.get(to.port().into()) else {
+                return Ok(Vec::new());
+            };
+            let groups = covering(held, to.ip());
+            for member in groups.flat_map(|group| group.members.iter()) {
+                // A socket that is given up would ask for the ports.
+                found.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
+                if let Some(socket) = member.socket.upgrade() {
+                    found.push(socket);
+                }
+            }
+        }
+        let mut taken = Vec::new();
+        taken
+            .try_reserve_exact(found.len())
+            .map_err(|_| Errno::ENOBUFS)?;
+        taken.extend(found.into_iter().filter_map(fits));
+        Ok(taken)
+    }
+
     /// The socket for what `from` sends to `to`: of those that hold the port as `fits` asks, and
     /// for which `rank` is not `None`, the one with the greatest, where one that is bound to this
     /// very address comes first. Those that share the port (SO_REUSEPORT) share the senders too.

@@ -7,7 +7,7 @@ use super::icmp::{self, Why};
 use super::mailbox::{Mailbox, copied};
 use super::options::{IP, IPV6, Options};
 use super::packet::{ICMP, ICMP_V6, MOST, Packet, Route, add, fold, pseudo};
-use super::{Header, is_local, ports, reached, source};
+use super::{Header, check_broadcast, is_local, ports, reached, sender, source};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable};
@@ -182,11 +182,10 @@ impl Raw {
             let weak = Arc::downgrade(self);
             self.place.claim_any(any, &self.base, how, weak)?;
         }
-        if let Some(own) = self.place.local()
-            && !own.ip().is_unspecified()
-        {
-            from = own.ip();
+        if let Some(own) = self.place.local() {
+            from = sender(own.ip(), from);
         }
+        check_broadcast(&self.base, to)?;
         Ok(Route {
             from,
             to,

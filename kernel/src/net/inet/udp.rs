@@ -7,7 +7,7 @@ use super::mailbox::{Mailbox, copied};
 use super::options::{IP, IPV6, IPV6_MTU, Options, UDP};
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::ports::{self, Ports};
-use super::{Header, raw, reached, source};
+use super::{Header, check_broadcast, is_broadcast, raw, reached, sender, source};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable};
@@ -20,6 +20,7 @@ use crate::net::mib::{self, Event};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, SleepMutex};
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -101,11 +102,7 @@ impl Udp {
         let how = self.options.binding();
         self.place.claim_any(any, &self.base, how, weak)?;
         let own = self.place.local().ok_or(Errno::EINVAL)?;
-        let ip = if own.ip().is_unspecified() {
-            from
-        } else {
-            own.ip()
-        };
+        let ip = sender(own.ip(), from);
         Ok((to, SocketAddr::new(ip, own.port())))
     }
 }
@@ -156,6 +153,11 @@ impl Udp {
         let head = if to.is_ipv4() { HEAD_V4 } else { HEAD_V6 };
         mib::packet(to.is_ipv6(), head + HEAD + len);
         self.count(Event::Sent, to);
+        if is_broadcast(to.ip()) {
+            let bytes = copied(data, MAX)?;
+            self.hand_to_all(&bytes, ancillary.header, to, from)?;
+            return Ok(len);
+        }
         let Some(target) = receiver(self.place.ports(), to, from) else {
             self.refused(data, to)?;
             if let Some(packet) = packet {
@@ -163,23 +165,54 @@ impl Udp {
             }
             return Ok(len);
         };
-        match ancillary.header.segment {
-            Some(bytes) if len > bytes.into() => {
-                target.take_many(data, ancillary.header, bytes.into(), from)?;
+        target.take_segments(data, ancillary, from)?;
+        Ok(len)
+    }
+
+    /// Gives what is for a broadcast address to every socket that receives there.
+    fn hand_to_all(
+        &self,
+        bytes: &[u8],
+        header: Header,
+        to: SocketAddr,
+        from: SocketAddr,
+    ) -> Result<()> {
+        let targets = receivers(self.place.ports(), to, from)?;
+        if targets.is_empty() {
+            self.count(Event::Ignored, to);
+        }
+        for target in targets {
+            cond_resched_killable()?;
+            let ancillary = Ancillary {
+                header,
+                ..Ancillary::default()
+            };
+            target.take_segments(&mut Source::kernel(bytes), ancillary, from)?;
+        }
+        Ok(())
+    }
+
+    /// Receives what one call sent: a datagram, or several of UDP_SEGMENT.
+    fn take_segments(
+        &self,
+        data: &mut Source,
+        ancillary: Ancillary,
+        from: SocketAddr,
+    ) -> Result<()> {
+        let header = ancillary.header;
+        match header.segment {
+            Some(bytes) if data.left() > bytes.into() => {
+                self.take_many(data, header, bytes.into(), from)
             }
             _ => {
-                let header = ancillary.header.alone();
-                target.take(
-                    data,
-                    Ancillary {
-                        header,
-                        ..ancillary
-                    },
-                    from,
-                )?;
+                let header = header.alone();
+                let ancillary = Ancillary {
+                    header,
+                    ..ancillary
+                };
+                self.take(data, ancillary, from)
             }
         }
-        Ok(len)
     }
 
     /// Receives a datagram; without room it is lost.
@@ -298,6 +331,17 @@ fn receiver(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Option<Arc<Udp>>
     found.and_then(|socket| socket.downcast())
 }
 
+/// The sockets that receive what `from` sends to the broadcast address `to`.
+fn receivers(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Result<Vec<Arc<Udp>>> {
+    ports.find_all(to, |socket| {
+        rank(&socket, from)?;
+        // One that is connected gave "any" up for an address of its own.
+        let udp: Arc<Udp> = socket.downcast()?;
+        let own = udp.place.local()?.ip();
+        (own.is_unspecified() || own == to.ip()).then_some(udp)
+    })
+}
+
 /// The packet that a datagram would be.
 fn packet(
     bytes: &[u8],
@@ -333,18 +377,28 @@ pub fn receive(packet: &Packet) {
         return;
     }
     let (from, to) = (SocketAddr::new(from, word(0)), SocketAddr::new(to, word(2)));
-    match receiver(&ports::UDP, to, from) {
-        Some(target) => {
-            let header = Header::new(packet.header.hop_limit(), packet.header.class(), to);
-            let ancillary = Ancillary {
-                header,
-                ..Ancillary::default()
-            };
-            // The kernel's own bytes can be read: what does not fit is lost.
-            _ = target
-                .mail
-                .take(&mut Source::kernel(bytes), ancillary, from);
+    let take = |target: &Udp| {
+        let header = Header::new(packet.header.hop_limit(), packet.header.class(), to);
+        let ancillary = Ancillary {
+            header,
+            ..Ancillary::default()
+        };
+        // The kernel's own bytes can be read: what does not fit is lost.
+        _ = target
+            .mail
+            .take(&mut Source::kernel(bytes), ancillary, from);
+    };
+    if is_broadcast(to.ip()) {
+        for target in receivers(&ports::UDP, to, from).unwrap_or_default() {
+            if cond_resched_killable().is_err() {
+                return;
+            }
+            take(&target);
         }
+        return;
+    }
+    match receiver(&ports::UDP, to, from) {
+        Some(target) => take(&target),
         None => icmp::refuse(packet, Why::Port),
     }
 }
@@ -380,6 +434,7 @@ impl Socket for Udp {
         let given = address.inet(self.base.domain)?;
         let port = given.port().max(1);
         let (mut to, from) = self.route(SocketAddr::new(given.ip(), port))?;
+        check_broadcast(&self.base, to.ip())?;
         to.set_port(given.port());
         self.place.bind_any_to(from.ip());
         self.place.disable_hashing();
@@ -412,6 +467,10 @@ impl Socket for Udp {
             _ => connected.ok_or(Errno::EDESTADDRREQ)?,
         };
         let (to, mut from) = self.route(to)?;
+        // Where connect(2) or an earlier part asked, the option no longer matters.
+        if begun.is_none() && message.to.is_some() {
+            check_broadcast(&self.base, to.ip())?;
+        }
         let mut ancillary = message.ancillary;
         ancillary.header.complete(&self.options, to);
         ancillary

@@ -6,7 +6,7 @@ use linux_raw_sys::general::*;
 
 use super::mask::{Set, set_blocked};
 use super::{
-    Action, Altstack, Default, Info, Own, SIG_DFL, SIG_IGN, default_of, force_fatal, stop,
+    Action, Altstack, Default, Info, Own, SIG_DFL, SIG_IGN, default_of, force, force_fatal, stop,
 };
 use crate::arch::signal::{self, Delivery};
 use crate::arch::{self, Frame, work::SIGNAL};
@@ -207,8 +207,8 @@ fn handle(action: &Action, info: &Info) {
         .arch
         .with_frame(|frame| signal::push(frame, &delivery));
     if pushed.is_err() {
-        force_fatal(SIGSEGV);
-        return;
+        thread.signals.own.with(|own| own.saved_mask = saved);
+        return force_for_frame(info.number());
     }
     if altstack.disarms_itself() {
         thread.signals.own.with(|own| own.altstack = Altstack::NONE);
@@ -219,6 +219,17 @@ fn handle(action: &Action, info: &Info) {
         Set::bit(info.number())
     };
     set_blocked(thread.blocked() | action.mask | own);
+}
+
+/// The frame of a signal could not be written: the program may catch SIGSEGV for it, but not where
+/// that is the signal.
+#[cold]
+fn force_for_frame(number: u32) {
+    if number == SIGSEGV {
+        force_fatal(SIGSEGV);
+    } else {
+        force(SIGSEGV, SI_KERNEL, 0);
+    }
 }
 
 /// Runs `call` with another mask. If a signal ended it, its handler still finds `mask` in force,

@@ -355,7 +355,7 @@ pub fn force_info(info: Info) {
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
 }
 
-/// Ends the current process by SIGSEGV: its stack cannot take a signal.
+/// Ends the current process by a signal for its own fault, whose action is reset.
 pub fn force_fatal(number: u32) {
     let thread = current();
     if thread.must_die() {

@@ -9,7 +9,7 @@ use crate::net::backlog::Backlog;
 use crate::net::channel::{Channel, Kind};
 use crate::net::inet::connections::{End, Port, Tuple};
 use crate::net::inet::ports::{self, Holder};
-use crate::net::inet::{options, reached, source};
+use crate::net::inet::{is_broadcast, options, reached, source};
 use crate::net::mib::{self, Event};
 use crate::net::socket::Socket;
 use crate::net::wait::Wait;
@@ -32,6 +32,9 @@ impl Tcp {
         self.place
             .check_family(to.ip(), &self.base, Errno::ENETUNREACH)?;
         let from = source(to.ip())?;
+        if is_broadcast(to.ip()) {
+            return Err(Errno::ENETUNREACH);
+        }
         let weak = Arc::downgrade(self);
         let how = self.options.binding();
         let ends = [from, to.ip()];
