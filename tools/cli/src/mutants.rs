@@ -20,6 +20,9 @@ pub struct MutantsOptions {
     /// Compare the lists with the source, and test nothing
     #[arg(long, conflicts_with = "files")]
     pub check: bool,
+    /// How long a mutant may take to build and test; one that takes longer hangs, and is noticed
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub limit: u32,
 }
 
 /// A change that a test should notice.
@@ -74,13 +77,13 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     all.retain(|mutant| options.files.is_empty() || wanted(&mutant.file));
     let copy = copy(project)?;
     let tests: BTreeSet<_> = all.iter().flat_map(|mutant| &mutant.tests).collect();
-    let (passed, said) = test(project, &copy, tests)?;
+    let (passed, said) = test(project, &copy, tests, None)?;
     if !passed {
         bail!("the tests fail before anything is changed\n{said}");
     }
     let mut folders: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
     for mutant in &all {
-        let outcome = mutant.try_in(project, &copy)?;
+        let outcome = mutant.try_in(project, &copy, options.limit)?;
         show!("{}", mutant.line(outcome));
         for folder in [folder(&mutant.file), "all".into()] {
             folders.entry(folder).or_default().push(outcome);
@@ -133,13 +136,17 @@ fn copy(project: &Project) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Runs tests in the copy: whether all passed, and what they said.
+/// Runs tests in the copy, for so many seconds at most: whether all passed, and what they said.
 fn test<'a>(
     project: &Project,
     copy: &Path,
     names: impl IntoIterator<Item = &'a String>,
+    limit: Option<u32>,
 ) -> Result<(bool, String)> {
-    let mut stile = Command::new(copy.join("stile"));
+    let mut stile = Command::new("timeout");
+    // 0 is no limit.
+    stile.arg(limit.unwrap_or(0).to_string());
+    stile.arg(copy.join("stile"));
     stile.arg("test").args(names).env_remove("CARGO_TARGET_DIR");
     stile.env("STILE_CACHE", &project.cache).envs(PROFILE);
     let output = stile.output().context("the copy cannot be tested")?;
@@ -217,14 +224,14 @@ impl Mutant {
     }
 
     /// Makes the change in the copy, tests it, and takes it back.
-    fn try_in(&self, project: &Project, copy: &Path) -> Result<Outcome> {
+    fn try_in(&self, project: &Project, copy: &Path, limit: u32) -> Result<Outcome> {
         let Ok(changed) = self.applied(copy) else {
             return Ok(Outcome::Unfit);
         };
         let path = copy.join(&self.file);
         let original = fs::read_to_string(&path)?;
         fs::write(&path, changed)?;
-        let tested = test(project, copy, &self.tests);
+        let tested = test(project, copy, &self.tests, Some(limit));
         fs::write(&path, original)?;
         let (passed, said) = tested?;
         Ok(match passed {
