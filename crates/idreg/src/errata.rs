@@ -12,12 +12,13 @@ struct Erratum {
 
 /// MIDR_EL1 and REVIDR_EL1 of a CPU.
 #[derive(Clone, Copy)]
-struct Model {
+pub(crate) struct Model {
     midr: u64,
     revision: u64,
 }
 
-const ARM: u64 = 0x41;
+/// The implementer Arm.
+pub(crate) const ARM: u64 = 0x41;
 const MICROSOFT: u64 = 0x6d;
 
 /// An MSR to PSTATE.SSBS does not bind the loads behind it (Arm's erratum 3194386 and its kin).
@@ -69,11 +70,16 @@ const ERRATA: &[Erratum] = &[
 ];
 
 impl Model {
-    const fn implementer(self) -> u64 {
+    /// The CPU whose MIDR_EL1 and REVIDR_EL1 read so.
+    pub(crate) const fn of(midr: u64, revision: u64) -> Model {
+        Model { midr, revision }
+    }
+
+    pub(crate) const fn implementer(self) -> u64 {
         self.midr >> 24 & 0xff
     }
 
-    const fn part(self) -> u64 {
+    pub(crate) const fn part(self) -> u64 {
         self.midr >> 4 & 0xfff
     }
 
@@ -93,7 +99,7 @@ impl Errata {
 
     /// Those of the CPU whose MIDR_EL1 and REVIDR_EL1 read so.
     pub(crate) fn of(midr: u64, revision: u64) -> Errata {
-        let model = Model { midr, revision };
+        let model = Model::of(midr, revision);
         let affecting = ERRATA
             .iter()
             .enumerate()

@@ -28,6 +28,7 @@ mod mrs;
 mod overrides;
 mod predicates;
 pub mod register;
+mod store_bypass;
 mod system;
 mod view;
 
@@ -38,5 +39,6 @@ pub use hwcap::Hwcaps;
 pub use mrs::Mrs;
 pub use overrides::Refused;
 pub use register::{Description, Register};
+pub use store_bypass::StoreBypass;
 pub use system::{Missing, Raw, System};
 pub use view::{El0View, MPIDR_AT_EL0};

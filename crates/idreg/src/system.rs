@@ -4,7 +4,8 @@ use core::fmt;
 
 use crate::errata::Errata;
 use crate::register::{self, COUNT, ID_AA64PFR0_EL1, MIDR_EL1, Place, REVIDR_EL1, place};
-use crate::{Description, Enabled, Field, Register, Visibility};
+use crate::store_bypass::SSBS;
+use crate::{Description, Enabled, Field, Register, StoreBypass, Visibility};
 
 /// The registers of one CPU, as that CPU reads them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +60,7 @@ impl Default for Raw {
 pub struct System {
     values: [u64; COUNT],
     errata: Errata,
+    store_bypass: StoreBypass,
     empty: bool,
 }
 
@@ -91,6 +93,7 @@ impl System {
         System {
             values: [0; COUNT],
             errata: Errata::NONE,
+            store_bypass: StoreBypass::Unaffected,
             empty: true,
         }
     }
@@ -104,6 +107,7 @@ impl System {
             *value = field.set(*value, field.safe(before, visible));
         }
         self.errata = self.errata.with(cpu.errata());
+        self.store_bypass = self.store_bypass.max(StoreBypass::of(cpu));
         self.empty = false;
     }
 
@@ -123,6 +127,14 @@ impl System {
                     found: field.get(visible),
                 });
             }
+        }
+        if StoreBypass::of(cpu) > self.store_bypass {
+            return Err(Missing {
+                register: register::name(SSBS.register),
+                field: SSBS.field.name,
+                promised: 1,
+                found: SSBS.field.get(cpu.get(SSBS.register)),
+            });
         }
         // Programs were shown what a CPU with another erratum does not keep.
         match self.errata.missing(cpu.errata()).hidden().next() {
@@ -148,6 +160,11 @@ impl System {
             |place: &Place| place.register == register && place.field.shift == field.shift;
         let hidden = self.errata.hidden().any(is_this);
         self.shown(field.el0, enabled).filter(|_| !hidden)
+    }
+
+    /// What programs can do about speculative store bypass.
+    pub const fn store_bypass(&self) -> StoreBypass {
+        self.store_bypass
     }
 
     /// The sanitised value of a register.

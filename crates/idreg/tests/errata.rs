@@ -1,7 +1,9 @@
 //! What is not as the registers of a CPU say: errata, and caches.
 
 use idreg::register::{CTR_EL0, ID_AA64ISAR1_EL1, ID_AA64PFR1_EL1, MIDR_EL1, REVIDR_EL1};
-use idreg::{El0View, Enabled, Hwcaps, Mrs, Raw, Register, System, effective_cache_type};
+use idreg::{
+    El0View, Enabled, Hwcaps, Mrs, Raw, Register, StoreBypass, System, effective_cache_type,
+};
 
 const HWCAP_SSBS: u64 = 1 << 28;
 const HWCAP2_BF16: u64 = 1 << 14;
@@ -60,6 +62,24 @@ fn ssbs_is_hidden_if_any_cpu_orders_it_badly() {
     // The implementer counts too.
     assert_eq!(told(&[model(0x6d0f_d490, 0)]), (false, true));
     assert_eq!(told(&[model(0x6d0f_d0b0, 0)]), (true, true));
+}
+
+#[test]
+fn of_store_bypass_the_worst_cpu_counts() {
+    const CORTEX_A72: u64 = 0x410f_d083;
+    let plain = |midr| cpu(&[(MIDR_EL1, midr)]);
+    let (safe, open, closed) = (plain(CORTEX_A55), plain(CORTEX_A72), model(CORTEX_A72, 0));
+    let of =
+        |cpus: &[&Raw]| system(&cpus.iter().copied().cloned().collect::<Vec<_>>()).store_bypass();
+    assert_eq!(of(&[&safe]), StoreBypass::Unaffected);
+    assert_eq!(of(&[&safe, &closed]), StoreBypass::Mitigated);
+    assert_eq!(of(&[&open, &safe, &closed]), StoreBypass::Vulnerable);
+    assert!(system(&[closed]).admit(&safe).is_err(), "it lacks SSBS");
+    let missing = system(&[safe]).admit(&open).unwrap_err();
+    assert_eq!(
+        missing.to_string(),
+        "ID_AA64PFR1_EL1.SSBS is 0, but 1 was promised"
+    );
 }
 
 #[test]

@@ -10,7 +10,9 @@ use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
 use crate::task::process::Mode;
 use crate::task::thread::TAGS_DISABLED;
-use crate::task::{Thread, current, personality, require, seccomp, signal, with_space};
+use crate::task::{
+    Thread, current, personality, require, seccomp, signal, speculation, with_space,
+};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::{CAP_SETPCAP, CAP_SYS_RESOURCE};
@@ -109,6 +111,14 @@ dispatch! {
     },
     PR_SVE_SET_VL => |[argument, ..]| arch::prctl(PR_SVE_SET_VL, argument),
     PR_SVE_GET_VL => |[argument, ..]| arch::prctl(PR_SVE_GET_VL, argument),
+    PR_GET_SPECULATION_CTRL => |[which, rest @ ..]| {
+        expect_zeros(&rest)?;
+        speculation::control(&current(), which).map(|control| control as usize)
+    },
+    PR_SET_SPECULATION_CTRL => |[which, to, rest @ ..]| {
+        expect_zeros(&rest)?;
+        speculation::set_control(which, to).map(|()| 0)
+    },
     PR_PAC_RESET_KEYS => |[keys, rest @ ..]| {
         expect_zeros(&rest)?;
         arch::prctl(PR_PAC_RESET_KEYS, keys)

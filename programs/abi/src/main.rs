@@ -100,6 +100,7 @@ mod sockets;
 mod splice;
 mod stalled;
 mod stamps;
+mod store_bypass;
 #[cfg(target_arch = "aarch64")]
 mod sve;
 #[cfg(target_arch = "aarch64")]
@@ -178,6 +179,8 @@ fn main() {
         Some("splice") => splice::run(),
         Some("stalled") => stalled::run(),
         Some("stamps") => stamps::run(),
+        Some("store-bypass") => store_bypass::run(),
+        Some("store-bypass-told") => store_bypass::told(),
         Some("bounds") => bounds::run(),
         Some("broadcast") => broadcast::run(),
         Some("busy") => busy::run(),

@@ -55,8 +55,8 @@ pub const PRCTL: Group = Group {
         47 PR_CAP_AMBIENT Whole;
         50 PR_SVE_SET_VL Whole;
         51 PR_SVE_GET_VL Whole;
-        52 PR_GET_SPECULATION_CTRL Absent;
-        53 PR_SET_SPECULATION_CTRL Absent;
+        52 PR_GET_SPECULATION_CTRL Whole;
+        53 PR_SET_SPECULATION_CTRL Whole;
         54 PR_PAC_RESET_KEYS Whole;
         55 PR_SET_TAGGED_ADDR_CTRL Whole;
         56 PR_GET_TAGGED_ADDR_CTRL Whole;

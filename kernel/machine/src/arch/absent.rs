@@ -1,5 +1,6 @@
 //! What arm64 has, on architectures that have none of it.
 
+use crate::arch::{Frame, StoreBypass};
 use crate::errno::{Errno, Result};
 use crate::mm::vma::Rights;
 
@@ -36,6 +37,14 @@ pub const GUARD_PROPERTY: Option<(u32, u32)> = None;
 pub fn set_enabled_keys(_which: usize, _enabled: usize) -> Result<usize> {
     Err(Errno::EINVAL)
 }
+
+/// What programs can do about speculative store bypass: there is no asking.
+pub fn store_bypass() -> Option<StoreBypass> {
+    None
+}
+
+/// Lets a program's loads bypass its stores speculatively, or not.
+pub fn set_store_bypass(_frame: &mut Frame, _allowed: bool) {}
 
 /// Whether the heap of `brk` may be executed where all that can be read may (READ_IMPLIES_EXEC).
 pub const HEAP_MAY_EXECUTE: bool = false;

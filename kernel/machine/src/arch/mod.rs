@@ -39,6 +39,8 @@ pub mod work;
 
 #[cfg(not(all(target_arch = "aarch64", target_os = "none")))]
 pub use absent::*;
+pub use idreg::StoreBypass;
+
 pub use compat_info::{InfoKind, compat_info, info_kind, native_info};
 pub use syscall::{Call, Entry, Handlers, Syscall, SyscallTable};
 

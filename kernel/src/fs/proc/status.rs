@@ -11,6 +11,7 @@ use crate::put;
 use crate::task::process::Image;
 use crate::task::rusage::{Usage, user_hz};
 use crate::task::sched::cond_resched;
+use crate::task::speculation;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 
@@ -196,6 +197,13 @@ pub fn status(subject: &Subject, text: &mut Text) -> Result<()> {
         u8::from(confined),
         mode,
         filters
+    );
+    let thread = subject.thread.as_ref();
+    put!(
+        text,
+        "Speculation_Store_Bypass:\t{}\nSpeculationIndirectBranch:\t{}\n",
+        thread.map_or("unknown", |thread| speculation::store_bypass(thread)),
+        speculation::indirect_branches()
     );
     if let Some(thread) = &subject.thread {
         let allowed = thread.sched.allowed();

@@ -23,7 +23,7 @@ use super::limits::INFINITY;
 use super::personality::{self, ADDR_COMPAT_LAYOUT, ADDR_NO_RANDOMIZE, MMAP_PAGE_ZERO};
 use super::process::Image;
 use super::rusage::USER_HZ;
-use super::{Thread, current, exit, futex, pid_table, rseq, signal};
+use super::{Thread, current, exit, futex, pid_table, rseq, signal, speculation};
 use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
@@ -308,7 +308,9 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     process.return_memory();
     thread.arch.reset_user();
     signal::set_blocked(thread.blocked());
-    Ok(ready.first)
+    let mut first = ready.first;
+    speculation::exec(&mut first);
+    Ok(first)
 }
 
 /// A page of zeroes at address 0, where the program may have one.

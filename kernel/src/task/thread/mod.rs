@@ -71,6 +71,12 @@ pub mod inherited {
     pub const NO_NEW_PRIVILEGES: u8 = 1;
     /// PR_TAGGED_ADDR_ENABLE.
     pub const TAGGED_ADDRESSES: u8 = 2;
+    /// Its loads do not bypass stores speculatively (PR_SPEC_DISABLE).
+    pub const NO_STORE_BYPASS: u8 = 4;
+    /// It cannot take that back (PR_SPEC_FORCE_DISABLE).
+    pub const STORE_BYPASS_LOCKED: u8 = 8;
+    /// An exec takes that back (PR_SPEC_DISABLE_NOEXEC).
+    pub const STORE_BYPASS_AT_EXEC: u8 = 16;
 }
 
 /// abi.tagged_addr_disabled: nobody may ask for [`inherited::TAGGED_ADDRESSES`] any more.
@@ -304,6 +310,12 @@ impl Thread {
             self.inherited
                 .fetch_and(!inherited::TAGGED_ADDRESSES, Relaxed);
         }
+    }
+
+    /// Sets the bits `on` of [`inherited`] and clears `off`.
+    pub fn change_inherited(&self, on: u8, off: u8) {
+        _ = self.inherited.fetch_and(!off, Relaxed);
+        _ = self.inherited.fetch_or(on, Relaxed);
     }
 
     /// The limit on descriptors.

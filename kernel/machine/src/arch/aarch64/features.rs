@@ -17,7 +17,8 @@ use crate::params;
 use crate::sync::Mutex;
 use idreg::register::{CTR_EL0, DCZID_EL0, ID_AA64PFR0_EL1, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
 use idreg::{
-    El0View, Enabled, Feature, Hwcaps, Raw, Refused, Register, System, effective_cache_type,
+    El0View, Enabled, Feature, Hwcaps, Raw, Refused, Register, StoreBypass, System,
+    effective_cache_type,
 };
 
 /// What the kernel turns on for programs.
@@ -165,6 +166,11 @@ fn boot_features() -> &'static BootFeatures {
 #[inline]
 pub fn features() -> &'static System {
     &boot_features().system
+}
+
+/// What programs can do about speculative store bypass.
+pub fn store_bypass() -> Option<StoreBypass> {
+    Some(features().store_bypass())
 }
 
 /// Whether the hardware sets the Access flag, by this CPU's own ID_AA64MMFR1_EL1.HAFDBS: a trap in

@@ -107,7 +107,7 @@ pub(super) mod pstate {
     /// AArch32: greater-or-equal and saturation flags.
     const GE_Q: usize = 0xf << 16 | 1 << 27;
     /// AArch32: speculative store bypass is safe.
-    const COMPAT_SSBS: usize = 1 << 23;
+    pub const COMPAT_SSBS: usize = 1 << 23;
     /// AArch32: data are big-endian.
     pub const BIG_ENDIAN: usize = 1 << 9;
     /// What a 32-bit program may set.
@@ -123,6 +123,21 @@ pub(super) mod pstate {
         };
         allowed.then_some(COMPAT_USER | wanted & (COMPAT_FREE | order))
     }
+}
+
+/// Lets a program's loads bypass its stores speculatively, or not, where the CPUs have a bit for
+/// that.
+pub fn set_store_bypass(frame: &mut Frame, allowed: bool) {
+    let bit = if frame.is_compat() {
+        pstate::COMPAT_SSBS
+    } else {
+        pstate::SSBS
+    };
+    frame.pstate = if allowed {
+        frame.pstate | bit
+    } else {
+        frame.pstate & !bit
+    };
 }
 
 impl Frame {

@@ -1,0 +1,3 @@
+#: program abi
+#: machine cortex-a53
+abi store-bypass

@@ -1,0 +1,3 @@
+#: program abi
+#: machine cortex-a72
+abi store-bypass

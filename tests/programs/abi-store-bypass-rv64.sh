@@ -1,0 +1,3 @@
+#: program abi
+#: machine rv64
+abi store-bypass
