@@ -7,21 +7,19 @@ use libc::{PROT_READ, PROT_WRITE, c_int, c_void};
 
 use crate::{in_child, tell_end, tell_ok};
 
+/// The lowest address that everybody may map.
+const LEAST: &str = "/proc/sys/vm/mmap_min_addr";
 const PAGE: usize = 4096;
 const USER: u32 = 1000;
 const LOW: [usize; 6] = [0, 0x1000, 0x7000, 0x8000, 0xf000, 0x10000];
 
 /// Runs this part.
 pub fn run() {
-    let least = fs::read_to_string("/proc/sys/vm/mmap_min_addr");
-    println!("least: {}", least.unwrap_or_default().trim());
-    tell_end("root", in_child(places));
-    let user = in_child(|| {
-        // SAFETY: touches no memory.
-        unsafe { libc::setresuid(USER, USER, USER) };
-        places();
-    });
-    tell_end("user", user);
+    let before = fs::read_to_string(LEAST).unwrap_or_default();
+    everybody();
+    println!("higher: {:?}", fs::write(LEAST, "69632").is_ok());
+    everybody();
+    println!("restored: {:?}", fs::write(LEAST, before.trim()).is_ok());
     tell_end("root's page 0", in_child(page_zero));
     let user = in_child(|| {
         // SAFETY: touches no memory.
@@ -29,6 +27,19 @@ pub fn run() {
         page_zero();
     });
     tell_end("user's page 0", user);
+}
+
+/// What root may map, and what a user may.
+fn everybody() {
+    let least = fs::read_to_string(LEAST).unwrap_or_default();
+    println!("least: {}", least.trim());
+    tell_end("root", in_child(places));
+    let user = in_child(|| {
+        // SAFETY: touches no memory.
+        unsafe { libc::setresuid(USER, USER, USER) };
+        places();
+    });
+    tell_end("user", user);
 }
 
 /// A program that begins with MMAP_PAGE_ZERO.

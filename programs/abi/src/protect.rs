@@ -25,6 +25,27 @@ pub fn run() {
         stacks();
         locked();
         holes();
+        never_written();
+    }
+}
+
+/// What was opened to read alone is not made writable where others would see it.
+unsafe fn never_written() {
+    unsafe {
+        libc::close(file(c"read", 1));
+        let fd = libc::open(c"read".as_ptr(), O_RDONLY);
+        for (name, flags) in [("shared", MAP_SHARED), ("private", MAP_PRIVATE)] {
+            println!("opened to read, {name}");
+            tell_ok("to write", map(1, BOTH, flags, fd) != MAP_FAILED);
+            let place = map(1, PROT_READ, flags, fd);
+            tell("write", libc::mprotect(place, PAGE, PROT_WRITE));
+            tell("read and write", libc::mprotect(place, PAGE, BOTH));
+            tell("nothing", libc::mprotect(place, PAGE, PROT_NONE));
+            tell("write", libc::mprotect(place, PAGE, PROT_WRITE));
+            println!("{}", rights(place));
+            libc::munmap(place, PAGE);
+        }
+        libc::close(fd);
     }
 }
 

@@ -18,7 +18,7 @@ use linux_raw_sys::general::CAP_SYS_RAWIO;
 pub static LEAST: AtomicUsize = AtomicUsize::new(PAGE_SIZE);
 
 /// Nothing lies lower that was not mapped there (Linux's CONFIG_LSM_MMAP_MIN_ADDR).
-const LEAST_CHOSEN: usize = 1 << 16;
+const LEAST_CHOSEN: usize = 1 << 15;
 
 /// From where on the kernel chooses addresses, and stacks grow.
 pub(super) fn bottom() -> usize {
