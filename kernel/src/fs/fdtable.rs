@@ -95,7 +95,7 @@ impl Slots {
         Ok(())
     }
 
-    /// What there is of a descriptor.
+    /// The slot of a descriptor, if it is in use.
     fn get(&self, fd: usize) -> Option<&Slot> {
         match self.slots.get(fd) {
             Some(slot) => slot.as_ref(),
@@ -216,7 +216,8 @@ impl FdTable {
         })
     }
 
-    /// The same in parts. Threads that change a descriptor meanwhile keep it for the copy.
+    /// Copies a large table in parts. A thread that changes a slot meanwhile first saves its old
+    /// value for the copy.
     #[cold]
     #[inline(never)]
     fn fork_large(&self) -> Result<FdShare> {
@@ -512,7 +513,7 @@ impl FdShare {
         &self.0
     }
 
-    /// The same for another thread (CLONE_FILES).
+    /// Shares the table with another thread (CLONE_FILES).
     pub fn share(&self) -> Self {
         self.0.0.lock().users += 1;
         FdShare(self.0.clone())

@@ -29,7 +29,7 @@ pub enum Whence {
 pub struct Record<'a> {
     /// Number of the inode.
     pub inode: u64,
-    /// What it is.
+    /// The type of the file.
     pub kind: Kind,
     /// The name.
     pub name: &'a [u8],
@@ -59,7 +59,7 @@ pub trait FileOps: Send + Sync + Any {
         false
     }
 
-    /// Whether it cannot be written at a given position, as no seq_file of Linux's can. Asked once,
+    /// Whether writes at a given position are refused, as for each seq_file of Linux's. Asked once,
     /// at open.
     fn is_written_in_order(&self) -> bool {
         false
@@ -94,7 +94,8 @@ pub trait FileOps: Send + Sync + Any {
         !matches!(file.path().kind(), Kind::Regular | Kind::Directory)
     }
 
-    /// Which operations would not wait now. With `table`, the poll is notified when that changes.
+    /// The operations that would not block now. With `table`, the poll is notified when that
+    /// changes.
     fn poll(&self, _file: &File, _table: Option<&mut PollTable>) -> Events {
         Events::IN | Events::OUT
     }
@@ -137,12 +138,12 @@ pub trait FileOps: Send + Sync + Any {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Whether it can be read and written past a cache (O_DIRECT) where it was opened by `path`.
+    /// Whether O_DIRECT is supported for a file opened by `path`.
     fn has_direct(&self, _path: &Path) -> bool {
         false
     }
 
-    /// It is mapped: that counts as reading it.
+    /// Called when the file is mapped, which counts as reading it.
     fn mapped(&self, _file: &File) {}
 
     /// The memory of it that mmap can map.

@@ -145,7 +145,7 @@ struct Watch {
     instance: Weak<Inotify>,
     number: i32,
     mask: u32,
-    /// It watches a directory.
+    /// Whether the watched inode is a directory.
     is_directory: bool,
 }
 
@@ -180,7 +180,7 @@ fn uncharge(user: u32, instances: usize, watches: usize) {
 /// A watched inode, and the address of the instance, which has one watch of it.
 type Place = (Key, usize);
 
-/// Those of an inode stand together.
+/// All watches, ordered so that those of an inode are neighbours.
 static WATCHES: Mutex<BTreeMap<Place, Watch>> = Mutex::new(BTreeMap::new());
 /// How many there are: when there are none, nobody looks further.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -196,7 +196,7 @@ pub fn new(flags: u32) -> Result<Arc<File>> {
         usage.instances += 1;
         Ok(())
     })?;
-    // What drops it takes the charge back.
+    // From here on dropping the instance takes the charge back.
     let instance = try_arc(Inotify {
         state: Mutex::new(State::new()),
         user,
@@ -484,7 +484,7 @@ impl Inotify {
         uncharge(self.user, 0, watches);
     }
 
-    /// What a watch is for.
+    /// The events of a watch; none if the watch is gone.
     fn mask(&self, key: Key, number: i32) -> u32 {
         let watches = WATCHES.lock();
         let own = watches.get(&self.place(key));

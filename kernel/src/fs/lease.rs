@@ -36,7 +36,7 @@ struct Lease {
 }
 
 impl Lease {
-    /// Whether it conflicts with an open.
+    /// Whether the lease conflicts with an open.
     fn conflicts_with_open(&self, write: bool) -> bool {
         write || self.kind == F_WRLCK
     }

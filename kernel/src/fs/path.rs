@@ -113,7 +113,7 @@ impl Path {
         Arc::ptr_eq(&self.dentry, &other.dentry) && self.same_mount(other)
     }
 
-    /// Whether it is what its mount shows at its place.
+    /// Whether the dentry is the root of its mount.
     pub fn is_mount_root(&self) -> bool {
         let mount = self.mount.as_ref();
         mount.is_some_and(|mount| Arc::ptr_eq(mount.root(), &self.dentry))
@@ -173,9 +173,9 @@ impl Path {
         true
     }
 
-    /// The names from `root` on, and whether `root` contains it. What `root` does not contain gets
-    /// its names from the top of its own tree, what is in no directory just its own; a removed one
-    /// is marked as on Linux.
+    /// The path from `root` to this place, and whether this place lies below `root`. If not, the
+    /// path begins at the top of the place's own tree; a dentry in no directory has its name alone.
+    /// A removed dentry is marked as on Linux.
     ///
     /// # Errors
     /// ENAMETOOLONG for more than a path may have.

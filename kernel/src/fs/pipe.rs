@@ -601,7 +601,7 @@ pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
 /// The pipe of a named pipe: there as long as it is open.
 pub struct Fifo {
     pipe: Mutex<Weak<Pipe>>,
-    /// Those of its earlier pipes.
+    /// The uses of its earlier pipes.
     uses: Arc<Uses>,
 }
 

@@ -76,12 +76,12 @@ pub trait Watcher: Send + Sync {
     /// where that woke a thread that can go on.
     fn changed(&self) -> bool;
 
-    /// Whether it suffices to wake one of all watchers like this one (EPOLLEXCLUSIVE).
+    /// Whether one watcher of this kind is woken in place of all (EPOLLEXCLUSIVE).
     fn is_exclusive(&self) -> bool {
         false
     }
 
-    /// Whether it is notified of room in a socket only where a writer had none.
+    /// Whether room in a socket is reported only after a writer found none.
     fn is_sparing(&self) -> bool {
         false
     }
@@ -102,7 +102,7 @@ impl WaitSource {
         Self::make(None)
     }
 
-    /// The same for the room that a socket's writers have.
+    /// A source for the send room of a socket.
     pub fn of_room() -> Result<Arc<Self>> {
         Self::make(Some(AtomicBool::new(false)))
     }
@@ -128,7 +128,7 @@ impl WaitSource {
         self.wait_until(ready, None).map(|_| ())
     }
 
-    /// The same until `deadline` (in ticks), which makes it false.
+    /// Waits until `ready` holds (`true`) or `deadline` (in ticks) has passed (`false`).
     pub fn wait_until(&self, ready: impl FnMut() -> bool, deadline: Option<u64>) -> Result<bool> {
         match self.waiters.wait_interruptible(ready, deadline) {
             Ok(()) => Ok(true),
@@ -137,7 +137,7 @@ impl WaitSource {
         }
     }
 
-    /// The same, which may end up to `slack` ticks after the deadline.
+    /// Like [`wait_until`](Self::wait_until), but may end up to `slack` ticks after the deadline.
     pub fn wait_with_slack(
         &self,
         ready: impl FnMut() -> bool,
@@ -151,7 +151,7 @@ impl WaitSource {
         }
     }
 
-    /// The same until a deadline that the time of day may be, with no slack.
+    /// Like [`wait_until`](Self::wait_until), with a deadline on any clock, and no slack.
     pub fn wait_by(&self, ready: impl FnMut() -> bool, deadline: Option<Deadline>) -> Result<bool> {
         let Some(deadline) = deadline else {
             return self.wait_until(ready, None);

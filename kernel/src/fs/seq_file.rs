@@ -177,12 +177,12 @@ pub trait Content: Send + Sync + 'static {
         Err(Errno::EINVAL)
     }
 
-    /// The same where the place in the file counts; how many bytes it took.
+    /// Takes bytes written at a position, for a file where that matters; returns how many it took.
     fn accept_at(&self, bytes: &[u8], _position: u64) -> Result<usize> {
         self.accept(bytes).map(|()| bytes.len())
     }
 
-    /// Whether it cannot be written at a given position ([`FileOps::is_written_in_order`]).
+    /// Whether writes at a given position are refused ([`FileOps::is_written_in_order`]).
     fn is_written_in_order(&self) -> bool {
         true
     }
@@ -252,7 +252,7 @@ impl Node {
         }
     }
 
-    /// Whether it holds numbers that may be written.
+    /// Whether the file holds numbers that may be written.
     fn is_numeric(&self) -> bool {
         matches!(
             self,
@@ -260,7 +260,7 @@ impl Node {
         )
     }
 
-    /// What it is.
+    /// The type of the file.
     pub fn kind(&self) -> Kind {
         match self {
             Node::File(_)
@@ -293,11 +293,11 @@ impl From<Invalid> for Refused {
 /// A fixed tree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tree {
-    /// Of procfs.
+    /// The tree of procfs.
     Proc,
     /// The settings of procfs, `/proc/sys`: their owners and permissions do not change.
     Settings,
-    /// Of sysfs.
+    /// The tree of sysfs.
     Sys,
 }
 

@@ -14,8 +14,7 @@ use crate::task::{Process, current};
 use alloc::sync::Arc;
 use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SIGIO, SIGURG};
 
-/// What a signal reports (`si_code`): something can be read, something can be written, there is a
-/// message, the other end is gone.
+/// The event that a signal reports (`si_code`): POLL_IN, POLL_OUT, POLL_MSG and POLL_HUP.
 const READ: i32 = 1;
 const WRITE: i32 = 2;
 const MESSAGE: i32 = 3;

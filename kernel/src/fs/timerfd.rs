@@ -37,8 +37,8 @@ struct State {
     next: u64,
     /// In ns.
     interval: u64,
-    /// Whether it expired since it was armed. It rests until somebody looks: however short its
-    /// interval, it is one interrupt.
+    /// Whether the timer expired since it was armed. It stays stopped until somebody reads it:
+    /// however short its interval, it costs one interrupt.
     expired: bool,
     expirations: u64,
     /// How it was set (TFD_TIMER_…).
@@ -63,7 +63,7 @@ struct Shared {
     clock: u32,
     state: Mutex<State>,
     changed: Arc<WaitSource>,
-    /// Whether it is cancelled when the time of day is set.
+    /// Whether the timer is cancelled when the time of day is set (TFD_TIMER_CANCEL_ON_SET).
     following: Following,
 }
 

@@ -92,7 +92,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// The same walk within bounds, from directory `from`, or the current one.
+    /// Bounds this walk by directory `from`, or the current one.
     pub fn within(mut self, scope: Scope, from: Option<&Path>) -> Self {
         if scope.is_bounded() {
             self.changes = path::changes();

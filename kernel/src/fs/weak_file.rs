@@ -8,8 +8,9 @@ use crate::sync::Mutex;
 use crate::task::work_queue::{self, Link, Work};
 use alloc::sync::{Arc, Weak};
 
-/// A reference that does not keep the file open. Whoever looks at it holds it meanwhile, perhaps
-/// last. Closing a file may sleep, so it is left to a kernel thread then (Linux's delayed_fput).
+/// A reference that does not keep the file open. Each access holds the file meanwhile and may drop
+/// the last reference. Closing a file may sleep, so a kernel thread then does that (Linux's
+/// delayed_fput).
 pub struct WeakFile {
     file: Weak<File>,
     end: Arc<End>,

@@ -193,12 +193,12 @@ impl Context {
         counts.iter().sum::<usize>() * Locks::<Owner>::LOCK
     }
 
-    /// Somebody waits for a lock from now on, under a number of its own.
+    /// Records a waiter for the lock `wanted`, under a number of its own.
     pub fn begin_wait(&self, number: u64, wanted: Lock) {
         self.waits.lock().insert(number, wanted);
     }
 
-    /// It waits no more.
+    /// Removes a waiter.
     pub fn end_wait(&self, number: u64) {
         self.waits.lock().remove(&number);
     }

@@ -38,7 +38,7 @@ pub struct Mount {
     writers: AtomicUsize,
     /// umount2(MNT_EXPIRE) asked for it, and nobody used it since.
     expiring: AtomicBool,
-    /// It is in the tree.
+    /// The mount is in the tree.
     attached: AtomicBool,
     /// The place that it covers. None for the root of the tree, and outside of it.
     place: Mutex<Option<Path>>,
@@ -54,7 +54,7 @@ pub const KEPT: u32 = MS_RDONLY
     | MS_NODIRATIME
     | MS_STRICTATIME
     | MS_UNBINDABLE;
-/// Those of them that say when the time of the last access changes.
+/// The flags among them that say when the access time changes.
 const ATIME: u32 = MS_NOATIME | MS_NODIRATIME | MS_STRICTATIME;
 
 /// The flags that a mount keeps; MS_STRICTATIME counts before MS_NOATIME.
@@ -371,10 +371,10 @@ pub fn move_to(from: &Path, target: Path) -> Result<()> {
     tree.retain(|other| !Arc::ptr_eq(other, &mount));
     let moved = attach(&mut tree, mount.clone(), target);
     if moved.is_err() {
-        // It had this place before, and nobody could take it.
+        // The mount had this place before, and nobody could take it.
         attach(&mut tree, mount, old)?;
     }
-    // Those below come after it again.
+    // The mounts below it go to the end of the list, after it.
     below
         .iter()
         .for_each(|mount| mount.attached.store(false, Relaxed));

@@ -144,7 +144,7 @@ impl Data {
         }
     }
 
-    /// The same where there was a hole. Apart, so that a fault on a page that is there needs no
+    /// Makes the page of a hole. A function of its own, so that a fault on a present page needs no
     /// stack for it.
     #[inline(never)]
     fn page_for_hole(&self, index: usize, whole: bool, may_grow: bool) -> Result<FrameRef> {
@@ -264,7 +264,7 @@ impl Data {
         Ok(())
     }
 
-    /// Changes the length. What is cut off reads as zeroes when the file grows again.
+    /// Changes the length. A part that is cut off reads as zeroes when the file grows again.
     pub fn truncate(&self, size: u64) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
         self.check_resize(size)?;
@@ -340,7 +340,7 @@ impl Data {
         // Also where it keeps its size, as on Linux.
         self.check_resize(end.max(self.size()))?;
         let indices = (offset / PAGE_SIZE as u64) as usize..super::pages(end) as usize;
-        // What cannot be is refused before any page is looked for.
+        // An allocation that cannot succeed is refused before any page is looked for.
         self.check_room(indices.len().saturating_sub(self.occupied() as usize))?;
         let mut holes = 0;
         for index in indices.clone() {

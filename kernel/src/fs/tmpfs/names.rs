@@ -107,7 +107,7 @@ impl Node {
         Ok(())
     }
 
-    /// What is to have the name of `source` in this directory once that has gone (RENAME_WHITEOUT).
+    /// The device that takes the name of `source` in this directory (RENAME_WHITEOUT).
     fn whiteout(&self, here: &Arc<Dentry>, source: &Dentry) -> Result<Arc<Dentry>> {
         let node = self.make(WHITEOUT)?;
         Dentry::new(node, Some(here.clone()), source.name())

@@ -32,7 +32,7 @@ use linux_raw_sys::general::{
 const OUTPUT: usize = 8192;
 /// Bytes that are processed at a time.
 const CHUNK: usize = 256;
-/// The same for a port that takes large pieces.
+/// The size of a piece for a port that takes large ones.
 const PORT_CHUNK: usize = 4096;
 /// The most that output processing makes of a chunk (tabs become eight columns).
 const EXPANDED: usize = 8 * CHUNK;
@@ -56,7 +56,7 @@ pub struct WindowSize {
     pixels: [u16; 2],
 }
 
-/// What a terminal's output goes to.
+/// The destination of a terminal's output.
 #[derive(Clone, Copy)]
 enum Line {
     /// A port that sends at once.
@@ -120,8 +120,8 @@ impl State {
         self.pty.report(0, TIOCPKT_FLUSHREAD);
     }
 
-    /// Throws away output that is on its way. What has come to the master already stays: with Linux
-    /// that is as much as a terminal takes in.
+    /// Discards output that is on its way. Bytes that have reached the master stay: on Linux the
+    /// master's buffer holds as many as a terminal takes in.
     fn flush_output(&mut self) {
         self.output.truncate(ldisc::CAPACITY - 1);
         self.pty.report(0, TIOCPKT_FLUSHWRITE);

@@ -25,15 +25,15 @@ const MAJOR: u32 = 136;
 /// The most there can be (Linux's `kernel.pty.max`).
 pub const MAX: u32 = 4096;
 
-/// What a terminal that is one end of a pair has besides.
+/// The further state of a terminal that is one end of a pseudo-terminal pair.
 #[derive(Default)]
 pub struct State {
     /// Notified of output and of room for input.
     master: Option<Arc<WaitSource>>,
     slaves: usize,
-    /// What the master reads begins with a byte that says what it is (TIOCPKT).
+    /// Packet mode: each read of the master begins with a control byte (TIOCPKT).
     packets: bool,
-    /// What happened since the master last asked: TIOCPKT_* bits.
+    /// The events since the master's last read in packet mode: TIOCPKT_* bits.
     status: u32,
     /// All slaves were closed since one was open.
     abandoned: bool,
@@ -88,7 +88,7 @@ pub fn find_by(wanted: impl Fn(&Arc<Tty>) -> bool) -> Option<Arc<Tty>> {
 }
 
 impl Tty {
-    /// What the master waits for.
+    /// The source that wakes a waiting master.
     pub(super) fn master_source(&self) -> Arc<WaitSource> {
         let source = self.state.lock().pty.master.clone();
         source.unwrap_or_else(|| self.readable.clone())
