@@ -70,7 +70,7 @@ struct Message {
 /// Notified of the next message to an empty queue.
 struct Notice {
     process: Arc<Process>,
-    /// Which of its programs asked for that: a later one may be another user's.
+    /// The exec_id of the program that asked for the notice: a later program may be another user's.
     program: u64,
     method: NotifyMethod,
 }

@@ -53,7 +53,7 @@ pub struct Header {
     unused: [u64; 2],
 }
 
-/// What IPC_SET changes.
+/// The fields that IPC_SET changes.
 #[derive(Clone, Copy)]
 pub struct Owner {
     /// The owner.
@@ -65,7 +65,7 @@ pub struct Owner {
 }
 
 impl Header {
-    /// What of it IPC_SET takes.
+    /// The fields that IPC_SET changes, with their current values.
     pub fn owner(&self) -> Owner {
         Owner {
             uid: self.uid,
@@ -144,7 +144,7 @@ pub trait Object {
     /// Calls `f` with owner and permissions.
     fn with_header<T>(&self, f: impl FnOnce(&mut Header) -> T) -> T;
 
-    /// Whether it was removed, and nothing uses it any more.
+    /// Whether the object was removed and nothing uses it any more.
     fn is_gone(&self) -> bool {
         false
     }

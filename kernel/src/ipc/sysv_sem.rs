@@ -38,9 +38,9 @@ pub static SETS: Registry<Set> = Registry::new(MOST);
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Operation {
-    /// Which semaphore of the set.
+    /// The index of the semaphore in the set.
     pub at: u16,
-    /// What is added; 0 waits for 0.
+    /// The value to add; 0 waits until the semaphore is 0.
     pub change: i16,
     /// IPC_NOWAIT, SEM_UNDO.
     pub flags: u16,
@@ -60,7 +60,7 @@ pub struct Semaphore {
 /// The sets in which threads that share it (CLONE_SYSVSEM) did what the end of the last undoes.
 pub struct UndoList(Mutex<Vec<Weak<Set>>>);
 
-/// What is added to each semaphore when the last thread of a list ends.
+/// The values added to each semaphore (SEM_UNDO) when the last thread of an undo list ends.
 struct Undo {
     /// So that no other gets its address.
     _list: Weak<UndoList>,
@@ -232,7 +232,7 @@ pub fn leave(list: Arc<UndoList>) {
 enum Blocked {
     /// Semaphore `at` must change first: grow, or become 0 (`true`).
     Waits { at: usize, zero: bool },
-    /// It can never be done, or not without waiting.
+    /// The operations can never be done, or not without waiting.
     Fails(Errno),
 }
 

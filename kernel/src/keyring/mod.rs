@@ -112,7 +112,7 @@ struct State {
     owner: (u32, u32),
     permissions: u32,
     revoked: bool,
-    /// Whether it stands for one that somebody was asked for and nobody had.
+    /// Whether the key stands for a requested key that was not found (a negative key).
     negative: bool,
     /// When it expires, in ns of CLOCK_MONOTONIC; 0 for never.
     expires: u64,
@@ -124,7 +124,7 @@ struct State {
 pub struct Key {
     /// Its number.
     pub serial: i32,
-    /// What it is.
+    /// The type of the key.
     pub kind: Kind,
     /// The description that it is found by.
     pub description: Vec<u8>,

@@ -15,7 +15,7 @@ const DEEPEST: usize = 6;
 /// The result of the last walk for a key.
 #[derive(Default)]
 pub(super) struct Mark {
-    /// Which walk it was.
+    /// The number of the walk that left this result.
     walk: AtomicU64,
     depth: AtomicUsize,
 }
