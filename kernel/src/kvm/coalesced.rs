@@ -43,7 +43,7 @@ struct Zone {
 #[derive(Default)]
 pub struct Zones(Vec<Zone>);
 
-/// What waits, in a page that the VMM maps, and may write anything into at any time.
+/// The waiting writes, in a page that the VMM maps, and may write anything into at any time.
 pub struct Ring {
     /// The page.
     pub source: Arc<SharedPages>,

@@ -1,4 +1,4 @@
-//! What a machine's counters are behind the host's, which is the same for all its virtual CPUs.
+//! The offsets of a machine's counters behind the host's, the same for all its virtual CPUs.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

@@ -10,7 +10,7 @@ use crate::errno::{Errno, Result};
 /// ESR_EL1.ISS: what a system error's syndrome can say.
 const SYNDROME: u64 = 0x01ff_ffff;
 
-/// Those that are pending.
+/// The pending events (KVM_GET_VCPU_EVENTS).
 pub fn get(guest: &Guest) -> VcpuEvents {
     let has_syndrome = virt::errors_have_syndromes();
     VcpuEvents {

@@ -14,7 +14,7 @@ use crate::fs::eventfd::{self, EventFd};
 use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
 
-/// Which writes an assignment is for, in the order in which assignments are kept.
+/// The writes that an assignment matches, in the order in which assignments are kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     /// Ports are other architectures': kept, and never written.
@@ -50,9 +50,9 @@ struct Part {
 /// The writes of a machine's guest that are not exits.
 #[derive(Default)]
 pub struct Events {
-    /// Those that are eventfds.
+    /// The assignments to eventfds.
     list: List,
-    /// Those that wait.
+    /// The zones of coalesced writes.
     pub zones: Arc<Zones>,
 }
 
@@ -118,7 +118,7 @@ impl Part {
 }
 
 impl List {
-    /// Which part has a key, or would; none if all are for greater keys.
+    /// The part that holds a key, or would; none if all parts are for greater keys.
     #[inline]
     fn part(&self, key: &Key) -> Option<usize> {
         self.0
@@ -270,7 +270,7 @@ impl Assignments {
         }
     }
 
-    /// What is assigned now, if anything ever was.
+    /// The current assignments, if anything was ever assigned.
     #[inline]
     pub fn get<'a>(&self, reader: &'a mut Reader) -> Option<&'a Arc<Events>> {
         reader.get(&self.current)
@@ -281,7 +281,7 @@ impl Assignments {
         self.count.load(Relaxed) * size_of::<Event>()
     }
 
-    /// Publishes them as `change` leaves them, which says how many more there are.
+    /// Publishes the assignments as changed by `change`, which returns how many more there are.
     pub fn change(&self, change: impl FnOnce(&mut Events) -> Result<isize>) -> Result<usize> {
         let held = self.changing.lock();
         let mut reader = Reader::new();

@@ -41,14 +41,14 @@ pub struct Irqfds(Mutex<Table>);
 struct Table {
     /// By their eventfds' addresses.
     all: Vec<Arc<Irqfd>>,
-    /// Those that are resampled, by the VMM's number of their interrupt too.
+    /// The resampled ones, ordered by the VMM's number of their interrupt too.
     resampled: Vec<Arc<Irqfd>>,
-    /// Which was looked at last for whether its eventfd is gone.
+    /// The index of the assignment that was checked last for whether its eventfd is gone.
     looked: usize,
 }
 
 impl Irqfd {
-    /// Where its eventfd is, or was: nothing else gets the address as long as this is there.
+    /// The address that its eventfd has, or had: no other gets it as long as this is there.
     fn address(&self) -> usize {
         self.trigger.as_ptr().addr()
     }

@@ -24,7 +24,7 @@ const FLAGS_BITS: u64 = 0xffff << 48;
 
 /// The page.
 pub struct RunPage {
-    /// What the VMM maps.
+    /// The page as the VMM maps it.
     pub source: Arc<SharedPages>,
     frame: FrameRef,
 }
@@ -75,7 +75,7 @@ impl RunPage {
         self.notify(EXIT_MMIO, [address, data.unwrap_or(0), kind]);
     }
 
-    /// What the VMM answered.
+    /// The VMM's answer to a read.
     pub fn mmio_data(&self) -> u64 {
         self.word(DETAILS + 1).load(Relaxed)
     }

@@ -27,7 +27,7 @@ use crate::errno::{Errno, Result};
 
 /// Functions that take addresses have a 64-bit form, with this bit.
 const WIDE: u32 = 1 << 30;
-/// Those of version 0.1, as Linux's KVM numbers them: CPU_SUSPEND, CPU_OFF, CPU_ON, MIGRATE.
+/// Functions of version 0.1, as Linux's KVM numbers them: CPU_SUSPEND, CPU_OFF, CPU_ON, MIGRATE.
 const OLD: u32 = 0x95c1_ba5e;
 const OLD_OFF: u32 = OLD + 1;
 const OLD_ON: u32 = OLD + 2;

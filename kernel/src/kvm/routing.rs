@@ -131,7 +131,7 @@ impl Machine {
     pub fn set_gsi(&self, gsi: u32, high: bool) {
         match self.routes.get(gsi) {
             Some(Route::Line(number)) => self.set_shared_line(number, high),
-            // What nobody takes is lost, as on a bus.
+            // A message that no interrupt controller takes is lost, as on a bus.
             Some(Route::Message(message)) if high => _ = vgic::signal_msi(self, &message),
             _ => {}
         }

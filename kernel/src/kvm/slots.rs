@@ -31,7 +31,7 @@ pub struct Slot {
     address: u64,
     /// Whether the guest may write.
     pub writable: bool,
-    /// Which pages were written, where the VMM wants to know.
+    /// The log of pages that were written (KVM_MEM_LOG_DIRTY_PAGES).
     pub log: Option<Arc<Log>>,
 }
 

@@ -14,7 +14,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::Sink;
 
-/// What an exit was for.
+/// The reason for an exit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 #[allow(missing_docs)]

@@ -54,8 +54,8 @@ const DEBUG_CONTROL: u16 = encoding(2, 0, 0, 2, 2);
 /// Breakpoints and watchpoints: op0 2, op1 0, CRn 0, op2 4 to 7.
 const POINTS: u16 = encoding(2, 0, 0, 0, 4);
 
-/// Those that read as zero and ignore writes: of error records (CRn 5, CRm 3 to 5), of which there
-/// are none, and of LORegions (CRn 10, CRm 4), of which there are as few.
+/// Registers that read as zero and ignore writes: those of error records (CRn 5, CRm 3 to 5) and of
+/// LORegions (CRn 10, CRm 4), of which there are none.
 const ERROR_RECORDS: core::ops::Range<u16> = encoding(3, 0, 5, 3, 0)..encoding(3, 0, 5, 6, 0);
 const REGIONS: core::ops::Range<u16> = encoding(3, 0, 10, 4, 0)..encoding(3, 0, 10, 5, 0);
 

@@ -72,7 +72,7 @@ pub struct MemoryRegion2 {
     pub unused: [u64; 16],
 }
 
-/// It is noticed which pages are written; guests read it only.
+/// Flags of a slot: writes are logged; the guest may only read.
 pub const MEM_LOG: u32 = 1;
 pub const MEM_READONLY: u32 = 1 << 1;
 
@@ -175,7 +175,8 @@ pub struct GuestDebug {
     pub watch_values: [u64; 16],
 }
 
-/// What it wants: anything at all, steps, break instructions, breakpoints and watchpoints.
+/// Bits of `control`: enable debugging, single steps, break instructions, breakpoints and
+/// watchpoints.
 pub const DEBUG_ENABLE: u32 = 1;
 pub const DEBUG_STEP: u32 = 1 << 1;
 pub const DEBUG_BREAK_INSTRUCTIONS: u32 = 1 << 16;

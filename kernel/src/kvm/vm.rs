@@ -58,7 +58,7 @@ pub struct Machine {
     pub services: Services,
     /// The version of PSCI that the VMM wants; 0 for the newest.
     pub psci: AtomicU64,
-    /// Which of the guest's calls go elsewhere.
+    /// The filter of the guest's calls.
     pub calls: Filter,
     /// Whether the VMM suspends the machine where its guest asks for that.
     pub suspends: AtomicBool,
@@ -159,7 +159,7 @@ impl Drop for Machine {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        // They hold the machine.
+        // The irqfds hold the machine.
         self.0.irqfds.end_all();
         // The VMM ends, as a rule: its guest's memory goes here, where others can run meanwhile.
         // A virtual CPU that is left maps again what it uses.

@@ -23,7 +23,7 @@ pub struct Region {
     pub count: u64,
 }
 
-/// A region with those virtual CPUs, by place, whose redistributors are there.
+/// A region, and the places of the virtual CPUs whose redistributors it holds.
 pub struct Row {
     /// The first one's address.
     pub base: u64,
@@ -46,14 +46,14 @@ impl Row {
     }
 }
 
-/// Where everything is.
+/// The addresses of the distributor and of all redistributors.
 pub struct Frames {
     distributor: u64,
     /// By address; none is empty.
     rows: Vec<Row>,
 }
 
-/// What is at an address.
+/// The frame at an address.
 #[derive(Clone, Copy)]
 pub enum Frame {
     /// The distributor.
@@ -77,7 +77,7 @@ impl Frames {
         Frames { distributor, rows }
     }
 
-    /// What is at an address, and how far into it.
+    /// The frame at an address, and the offset in it.
     #[inline]
     pub fn find(&self, address: u64) -> Option<(Frame, u32)> {
         let offset = address.wrapping_sub(self.distributor);

@@ -167,7 +167,7 @@ fn find(vcpus: &[Arc<Vcpu>], affinity: Affinity) -> Option<usize> {
     vcpus.iter().position(|vcpu| vcpu.affinity() == affinity)
 }
 
-/// What an attribute of lines reports of them.
+/// The kind of information that an attribute of LEVEL_INFO asks for.
 fn kind_of_level(wanted: &DeviceAttribute) -> u64 {
     u64::from(wanted.number as u32) >> attribute::LEVELS_KIND
 }
