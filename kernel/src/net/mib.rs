@@ -31,7 +31,7 @@ pub enum Event {
     Overflows,
     /// Datagrams to a broadcast address at which nobody receives.
     Ignored,
-    /// The same of UDP-Lite.
+    /// The counts of UDP-Lite datagrams, as those of UDP.
     LiteReceived,
     LiteSent,
     LiteNoPorts,

@@ -13,7 +13,7 @@ use linux_raw_sys::net::{MSG_OOB, MSG_PEEK, MSG_TRUNC};
 pub struct Urgent {
     /// Its place, counted from the first byte that was ever written.
     pub at: u64,
-    /// It was received with MSG_OOB.
+    /// The byte was received with MSG_OOB.
     pub taken: bool,
 }
 

@@ -32,7 +32,7 @@ const MAX_LOW_WATER: i32 = 3 << 20;
 /// The least that a buffer is made (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
 const MIN_SEND: u32 = 4608;
 const MIN_RECEIVE: u32 = 2304;
-/// Which buffers a program has set (`include/net/sock.h`).
+/// Bits of `buffers_set`: the buffers that a program has set (`include/net/sock.h`).
 const SOCK_SNDBUF_LOCK: u32 = 1;
 const SOCK_RCVBUF_LOCK: u32 = 2;
 const SOCK_BUF_LOCK_MASK: u32 = 3;
@@ -121,15 +121,15 @@ pub struct Options {
     busy_poll: AtomicU32,
     /// Whether a lost packet's flow changes its hash: here there is one way for all.
     txrehash: AtomicU32,
-    /// It is bound to `lo`.
+    /// The socket is bound to `lo`.
     device: AtomicBool,
     /// The times of messages that are reported.
     pub stamping: Stamping,
-    /// Which buffers a program has set: SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK.
+    /// The buffers that a program has set: SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK.
     buffers_set: AtomicU32,
-    /// From where a peek reads (SO_PEEK_OFF); below 0 from the first byte, always.
+    /// The offset at which a peek reads (SO_PEEK_OFF); below 0 always at the first byte.
     peek_offset: AtomicI32,
-    /// The CPU that handles what comes, as a program said (SO_INCOMING_CPU); below 0 is none.
+    /// The CPU that handles received packets, as set by SO_INCOMING_CPU; below 0 is none.
     incoming_cpu: AtomicI32,
 }
 
@@ -212,7 +212,7 @@ pub fn bytes<T: IntoBytes + Immutable>(value: T) -> Result<Vec<u8>> {
     copied(value.as_bytes())
 }
 
-/// The same for one whose length varies.
+/// A copy of an option's value of varying length.
 fn copied(value: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
@@ -299,12 +299,12 @@ impl Options {
         }
     }
 
-    /// Whether a program said which CPU handles what comes, and whether that is this one.
+    /// Whether a program chose the CPU that handles received packets.
     pub fn prefers_cpu(&self) -> bool {
         self.incoming_cpu.load(Relaxed) >= 0
     }
 
-    /// The same of this CPU.
+    /// Whether a program chose this CPU for that.
     pub fn prefers_this_cpu(&self) -> bool {
         let cpu = self.incoming_cpu.load(Relaxed);
         cpu >= 0 && cpu as usize == cpu::this().index()
@@ -499,7 +499,7 @@ fn set_switch(socket: &dyn Socket, name: u32, bit: u32, on: bool) -> Result<()> 
     Ok(())
 }
 
-/// What a `struct linger` says: 0 for off, else its seconds and one.
+/// The value of a `struct linger`: 0 for off, else its seconds and one.
 fn linger(value: &[u8]) -> Result<u64> {
     let ([on, seconds], _) = <[i32; 2]>::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
     Ok(if on == 0 {

@@ -111,7 +111,7 @@ fn igmp(text: &mut Text) {
     put!(text, "\t\t\t\t010000E0     1 0:00000000\t\t0\n");
 }
 
-/// The same of IPv6 (ff02::1 and ff01::1).
+/// The groups of IPv6: those of all machines (ff02::1 and ff01::1).
 fn igmp6(text: &mut Text) {
     put!(
         text,
@@ -142,7 +142,7 @@ fn ipv6_route(text: &mut Text) {
     none(text);
 }
 
-/// Which sockets take packets of which kind.
+/// The receivers of packets by protocol.
 fn ptype(text: &mut Text) {
     put!(
         text,

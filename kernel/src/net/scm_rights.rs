@@ -80,7 +80,7 @@ impl Rights {
         Ok(())
     }
 
-    /// The same files once more, for a peek.
+    /// A copy of the files, for MSG_PEEK.
     pub fn copy(&self) -> Result<Self> {
         Self::of(inflight::copy(self.files())?)
     }

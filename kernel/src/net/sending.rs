@@ -137,8 +137,8 @@ impl Channel {
         if corked { Ok(()) } else { self.push() }
     }
 
-    /// `count` bytes were written; `more` has less than a segment wait. The answer to a whole one
-    /// has all sent, but for a cork.
+    /// Counts `count` written bytes; with `more`, less than a segment is held back. The
+    /// acknowledgement of a whole segment has all bytes sent, unless corked.
     #[cold]
     pub fn hold_back(&self, bytes: &mut Bytes, count: usize, more: bool) {
         let segment = self.sending.segment.load(Acquire).max(1);
@@ -160,7 +160,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The same unless somebody has the contents just now: false.
+    /// Sends all, unless the contents are locked: false then.
     pub fn try_push(&self) -> bool {
         let bytes = self.try_lock();
         bytes.map(|bytes| self.push_all(bytes)).is_some()

@@ -1,4 +1,4 @@
-//! What a socket can do, whatever its family, and the open file that it is to programs.
+//! The operations of a socket, whatever its family, and its open file.
 
 use super::address::{Address, Name};
 use super::channel::Found;
@@ -31,13 +31,13 @@ const SIOCOUTQNSD: u32 = 0x894b;
 /// Device number of the inodes of sockets.
 const DEVICE: u64 = 8;
 
-/// The receiver of what is sent.
+/// The receiving side of a socket.
 pub struct Reader {
     /// The socket's number.
     pub number: u64,
-    /// The open file of it.
+    /// The socket's open file.
     file: Mutex<Weak<File>>,
-    /// What it wants of what is sent to it (SO_ATTACH_FILTER).
+    /// The filter of messages sent to the socket (SO_ATTACH_FILTER).
     pub filter: Mutex<Option<Arc<Filter>>>,
 }
 
@@ -346,7 +346,7 @@ impl SocketFile {
         Ok(self.0.receive(to, 0, &wait)?.count)
     }
 
-    /// Whether it is an end of a connection of Unix sockets without records.
+    /// Whether the socket is a Unix stream socket.
     pub fn is_unix_stream(&self) -> bool {
         let base = self.0.base();
         (base.domain, base.kind) == (AF_UNIX, SOCK_STREAM)
@@ -382,7 +382,8 @@ impl FileOps for SocketFile {
         let count = match request {
             FIONREAD => self.0.waiting()?.0,
             TIOCOUTQ => self.0.waiting()?.1,
-            // What is acknowledged is sent, and all that is sent is acknowledged.
+            // All bytes that are sent are acknowledged, so unsent and unacknowledged bytes are the
+            // same.
             SIOCOUTQNSD if self.0.base().protocol == IPPROTO_TCP as u32 => self.0.waiting()?.1,
             SIOCATMARK if self.0.base().kind == SOCK_STREAM => self.0.is_at_mark().into(),
             _ => return super::interface::ioctl(request, argument),

@@ -154,7 +154,7 @@ fn next(
             return Err(error);
         }
         if is_over() {
-            // What was written before the end may have come after the look above.
+            // Bytes written before the end may have come after the read above.
             return channel.read(to, reading);
         }
         wait.until(channel.readable(), || {

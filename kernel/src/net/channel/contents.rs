@@ -1,4 +1,4 @@
-//! What is in a channel: a ring of bytes with marks, and how it is read.
+//! The contents of a channel: a ring of bytes with marks, and how it is read.
 
 use super::{Found, Reading};
 use crate::errno::{Errno, Result};

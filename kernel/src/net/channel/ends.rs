@@ -18,12 +18,12 @@ const RESET: u32 = 8;
 const ABANDONED: u32 = 16;
 
 impl Channel {
-    /// The writer will write no more. What waits for more is sent.
+    /// The writer will write no more. Bytes that are held back are sent.
     pub fn finish(&self) {
         self.finish_with((self.kind == Kind::Tcp).then(|| self.bytes.lock()));
     }
 
-    /// The same from a system call that does not close the writer.
+    /// Like [`finish`](Self::finish), for a system call that does not close the writer.
     ///
     /// # Errors
     /// Those of [`Self::lock`].
@@ -54,7 +54,7 @@ impl Channel {
         self.drop_all(self.bytes.lock());
     }
 
-    /// The same from a system call that does not close the reader.
+    /// Like [`die`](Self::die), for a system call that does not close the reader.
     ///
     /// # Errors
     /// Those of [`Self::lock`].
@@ -112,7 +112,7 @@ impl Channel {
         (error != 0).then_some(Errno(error as u16))
     }
 
-    /// The same for a read, which gets the end rather than that nothing can be sent.
+    /// Like [`take_error`](Self::take_error), for a read, which sees the end in place of EPIPE.
     pub fn take_read_error(&self) -> Option<Errno> {
         let of_sending = self.error.load(Acquire) == Errno::EPIPE.0.into();
         if of_sending { None } else { self.take_error() }

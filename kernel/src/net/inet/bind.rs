@@ -308,7 +308,7 @@ impl Place {
         self.bound.lock().as_ref().map(|bound| bound.local)
     }
 
-    /// The same as a name.
+    /// The name, made of that address and port.
     pub fn name(&self) -> Name {
         self.local().map_or(Name::Unnamed, Name::Inet)
     }

@@ -48,11 +48,11 @@ impl Tuple {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Established,
-    /// It has ended, and the other has not.
+    /// This end has ended, the other has not.
     FinWait,
-    /// It has ended first, and since then, in ns, the other too.
+    /// This end has ended first, and the other too since the given time, in ns.
     TimeWait(u64),
-    /// The other has ended first, or is gone: nothing is waited for.
+    /// The other end has ended first, or is gone: nothing is waited for.
     LastAck,
 }
 
@@ -91,7 +91,7 @@ pub struct Left {
 struct Table {
     ends: HashMap<Tuple, Entry>,
     due: Deadlines<Tuple>,
-    /// Those that are listed without a socket.
+    /// The ends that are listed without a socket.
     listed: Sequence<Tuple>,
     waiting: usize,
 }
@@ -110,7 +110,7 @@ pub enum Port {
     Given,
     /// By connect(2).
     Chosen,
-    /// It is that of a socket that listens.
+    /// The port of a listening socket.
     Listener,
 }
 
@@ -131,7 +131,7 @@ impl Entry {
 }
 
 impl Table {
-    /// Takes an end out. What it had is dropped without the lock: that takes the ports'.
+    /// Removes an end. The entry is dropped after the lock is released: that locks the ports.
     fn remove(&mut self, tuple: &Tuple) -> Option<Entry> {
         let gone = self.ends.remove(tuple)?;
         if let Some(waiting) = &gone.waiting {
@@ -252,7 +252,7 @@ impl End {
         Ok(End { tuple, number })
     }
 
-    /// It sends no more. False where the other end is gone, which answers that with a reset.
+    /// Ends sending. False where the other end is gone, which answers with a reset.
     pub fn finish(&self) -> bool {
         expire();
         let now = clock::monotonic_ns();

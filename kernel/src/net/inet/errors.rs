@@ -32,7 +32,7 @@ pub const QUOTED: usize = 520;
 const BY_ICMP: u8 = 2;
 const BY_ICMP_V6: u8 = 3;
 const BY_STAMPING: u8 = 4;
-/// What Linux's queue counts for an entry beside its bytes.
+/// The overhead of an entry in Linux's queue, beside its bytes.
 const OVERHEAD: usize = 768;
 /// Bytes of the head that Ethernet, and lo, would put before a packet.
 const LINK_HEAD: usize = 14;

@@ -63,11 +63,11 @@ pub struct Header {
     pub segment: Option<u16>,
     /// The sender's mark (SO_MARK).
     pub mark: Option<u32>,
-    /// It has no checksum (UDP_NO_CHECK6_TX).
+    /// The datagram has no checksum (UDP_NO_CHECK6_TX).
     pub unsummed: bool,
-    /// The times that are asked for of this one when it is sent (SO_TIMESTAMPING).
+    /// The send timestamps that are asked for of this datagram (SO_TIMESTAMPING).
     pub stamps: Option<u32>,
-    /// It is no packet, but reports what became of one.
+    /// Not a packet, but a report of what became of one.
     pub report: Option<Report>,
 }
 
@@ -76,7 +76,7 @@ pub struct Header {
 pub enum Over {
     /// IPv4.
     V4,
-    /// The same from a socket of IPv6.
+    /// IPv4 from a socket of IPv6, with mapped addresses.
     Mapped,
     /// IPv6.
     V6,
@@ -173,7 +173,8 @@ impl Header {
             }
             (IP, _) if over == Over::V6 => {}
             (IPV6, _) if over != Over::V6 => {}
-            // What it chooses, the route of packets with a header of their own, is but one.
+            // Selects a route for packets with a header of their own (IP_HDRINCL); there is but
+            // one.
             (IP, IP_PROTOCOL) => _ = number(data, 1, 255)?,
             (IP, IP_RETOPTS) if is_without_option(data) => {}
             (IP, IP_TTL) => self.hops = Some(number(data, 1, 255)?),
@@ -319,7 +320,7 @@ impl Header {
             let class = self.class.unwrap_or(0);
             control.put(IPV6, IPV6_TCLASS, class.as_bytes())?;
         }
-        // The same under older names (RFC 2292).
+        // The same fields under their older names (RFC 2292).
         if options.is_on(IPV6, IPV6_2292PKTINFO) {
             control.put(IPV6, IPV6_2292PKTINFO, &info)?;
         }

@@ -17,12 +17,12 @@ use linux_raw_sys::net::{
     SOL_IPV6, SOL_TCP, TCP_CONGESTION, TCP_INFO,
 };
 
-/// Levels of options.
+/// Levels of options; first that of IPv4.
 pub const IP: u32 = IPPROTO_IP as u32;
-/// The same for IPv6.
+/// The level of IPv6's options.
 pub const IPV6: u32 = IPPROTO_IPV6 as u32;
 const TCP: u32 = IPPROTO_TCP as u32;
-/// The same for UDP.
+/// The level of UDP's options.
 pub const UDP: u32 = IPPROTO_UDP as u32;
 const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
 /// The state of a connection, as TCP_INFO has it; a UDP socket that is connected has it too.
@@ -37,13 +37,13 @@ enum Rule {
     Bit,
     /// A number of this range.
     Within(i32, i32),
-    /// The same, and -1 for what it was at first.
+    /// A number of this range, or -1 for the default.
     Renewed(i32, i32),
     /// Any number.
     Any,
     /// A class of traffic, whose last two bits are TCP's own.
     Class,
-    /// A segment's size; 0 for what it was at first.
+    /// A segment's size; 0 for the default.
     Segment,
     /// Seconds of a closed connection; 0 for the system's, and none below.
     Linger,
@@ -55,13 +55,13 @@ enum Rule {
     Queue,
     /// Bytes of a packet, which every path takes so many of at least; 0 for what this one takes.
     Packet,
-    /// For sockets of datagrams: of this range, and -1 for what it was at first.
+    /// For datagram sockets: a number of this range, or -1 for the default.
     Multicast,
     /// A least and a greatest port, either of which may be 0.
     Range,
     /// On or off, on with the right to administer the network.
     Privileged,
-    /// It can only be read.
+    /// Read-only.
     Told,
 }
 
@@ -290,8 +290,8 @@ fn priority(service: u8) -> u32 {
     [0, 2, 6, 4][usize::from(service >> 3 & 3)]
 }
 
-/// What TCP can be asked to judge the network by: nothing is lost here, so all are one. The first
-/// is a new socket's.
+/// The names of congestion control algorithms: nothing is lost here, so all act alike. The first is
+/// the default.
 const CONGESTION: [&str; 2] = ["cubic", "reno"];
 /// Bytes of such a name, with the zero behind it (TCP_CA_NAME_MAX).
 const CONGESTION_NAME: usize = 16;

@@ -153,7 +153,7 @@ impl Packet {
         &self.bytes
     }
 
-    /// What a raw socket receives of it: with the header over IPv4, without over IPv6.
+    /// The bytes that a raw socket receives: with the header over IPv4, without it over IPv6.
     pub fn seen(&self) -> &[u8] {
         match self.route.to {
             IpAddr::V4(_) => self.bytes(),

@@ -64,7 +64,7 @@ pub fn set_unprivileged(first: u32) -> Result<()> {
 pub struct Holder {
     /// The address that it is bound to.
     pub ip: IpAddr,
-    /// It is bound to IPv6 alone.
+    /// The socket is bound to IPv6 alone (IPV6_V6ONLY).
     pub only_v6: bool,
     /// SO_REUSEADDR
     pub shares_address: bool,
@@ -72,7 +72,7 @@ pub struct Holder {
     pub shares_port: bool,
     /// The user that the socket belongs to.
     pub user: u32,
-    /// It takes connections.
+    /// The socket takes connections.
     pub listens: bool,
     /// There is no socket any more, but an end of a connection that waits.
     pub waits: bool,
@@ -156,7 +156,7 @@ struct Held {
     bound: bool,
 }
 
-/// What a port is wanted for.
+/// The purpose of a claim on a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     /// bind(2), or whatever needs a port of its own.
@@ -231,7 +231,7 @@ fn holder(held: &Held, ip: IpAddr, number: u64) -> Option<Holder> {
     groups.find(has).map(|group| group.holder)
 }
 
-/// Those who may receive what is sent to `ip`.
+/// The groups of sockets that may receive packets to `ip`.
 fn covering(held: &Held, ip: IpAddr) -> impl Iterator<Item = &Group> {
     let any = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let addresses = any.into_iter().filter(move |&any| any != ip).chain([ip]);
@@ -288,7 +288,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// The same port once more, for an end that waits.
+    /// A further hold on the same port, for an end that waits.
     pub fn waiting(&self) -> Result<Kept> {
         let waits = true;
         self.ports.keep(

@@ -57,11 +57,11 @@ pub struct Raw {
     options: Options,
     mail: Mailbox,
     peer: Mutex<Option<SocketAddr>>,
-    /// What it sends begins with the packet's header.
+    /// The bytes sent begin with the packet's header (IP_HDRINCL).
     with_header: AtomicBool,
-    /// Where in what IPv6 carries the checksum is; below 0 there is none.
+    /// The offset of the checksum in the payload of IPv6 (IPV6_CHECKSUM); below 0 there is none.
     checksum: AtomicI32,
-    /// A bit for each kind of ICMP's messages that it does not want.
+    /// A bit for each type of ICMP messages that is filtered out (ICMP_FILTER).
     filter: Mutex<[u32; 8]>,
 }
 
@@ -132,7 +132,7 @@ impl Raw {
         self.is_icmp() && kind < kinds && self.filter.lock()[kind / 32] >> (kind % 32) & 1 != 0
     }
 
-    /// Whether it wants a packet of its protocol.
+    /// Whether the socket receives a packet of its protocol.
     fn takes(&self, packet: &Packet) -> bool {
         let damaged = self.is_v6() && self.checksum.load(Acquire) >= 0 && packet.sum() != 0;
         self.is_between(packet.route.to, packet.route.from) && !damaged && !self.is_filtered(packet)

@@ -66,7 +66,7 @@ pub struct Udp {
     options: Options,
     mail: Mailbox,
     peer: Mutex<Option<SocketAddr>>,
-    /// What was sent of a datagram that is not whole yet (MSG_MORE, UDP_CORK).
+    /// The begun datagram, to which more will be added (MSG_MORE, UDP_CORK).
     begun: SleepMutex<Option<Begun>>,
 }
 

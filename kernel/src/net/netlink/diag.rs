@@ -133,7 +133,7 @@ impl Dump {
         more || inet && self.protocol == TCP && self.continue_left(reply)
     }
 
-    /// The same for the ends of connections without a socket.
+    /// Goes on with the ends of connections without a socket.
     fn continue_left(&mut self, reply: &mut Reply) -> bool {
         while cond_resched_killable().is_ok()
             && let Some((left, behind)) = connections::left_from(self.left)
@@ -211,7 +211,7 @@ fn put_inet(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     reply.end();
 }
 
-/// The same of an end of a connection that waits without a socket.
+/// Describes an end of a connection that waits without a socket.
 fn put_left(reply: &mut Reply, left: &Left) {
     /// The timer that runs is that of such ends.
     const TIMER: u8 = 3;

@@ -46,7 +46,7 @@ impl<'a> Named<'a> {
         Ok(Named { info, attributes })
     }
 
-    /// Whether it is `lo`; `None` if none is named.
+    /// Whether the named interface is `lo`; `None` if none is named.
     fn is_lo(&self) -> Option<bool> {
         if self.info.index > 0 {
             return Some(self.info.index as u32 == INDEX);

@@ -49,7 +49,7 @@ pub struct Options {
     switches: AtomicU32,
     /// A bit for each group, from 1 on.
     groups: AtomicU64,
-    /// It was asked for groups: they are listed.
+    /// Whether the socket ever joined groups: then they are listed.
     listed: AtomicBool,
 }
 
@@ -89,7 +89,7 @@ impl Options {
             .try_for_each(|group| check_group(protocol, group))
     }
 
-    /// It listens to these of the first 32 groups, and to no others of them.
+    /// Listens to these of the first 32 groups, and to no others of them.
     pub fn listen(&self, groups: u32) {
         if groups != 0 {
             self.listed.store(true, Release);

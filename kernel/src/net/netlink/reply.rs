@@ -29,7 +29,7 @@ pub struct Header {
     pub kind: u16,
     /// NLM_F_ flags.
     pub flags: u16,
-    /// Which request it is; the reply says the same.
+    /// The sequence number of the request, repeated in the reply.
     pub sequence: u32,
     /// The requester.
     pub port: u32,
@@ -46,17 +46,17 @@ pub const HEADER: usize = size_of::<Header>();
 
 /// The outcome of a request.
 pub enum Acknowledgement<'a> {
-    /// It was done.
+    /// The request was done.
     Done,
-    /// It failed; the body of the request goes with the error.
+    /// The request failed; its body goes with the error.
     Failed(Errno, &'a [u8]),
-    /// The same without its body (NETLINK_CAP_ACK).
+    /// The request failed; its body is left out (NETLINK_CAP_ACK).
     Short(Errno),
 }
 
 /// Messages being written.
 pub struct Reply {
-    /// What is written.
+    /// The messages written so far.
     pub bytes: Vec<u8>,
     start: usize,
     request: Header,
@@ -95,7 +95,7 @@ impl Reply {
         self.bytes.extend_from_slice(fixed);
     }
 
-    /// What follows the header of the message that was begun.
+    /// The fixed part after the header of the message that was begun.
     pub fn fixed(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start + HEADER..]
     }

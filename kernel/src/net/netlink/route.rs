@@ -24,7 +24,7 @@ const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
 const NEW_RULE: u16 = 32;
 const GET_RULE: u16 = 34;
-/// What changes something; the rest is EOPNOTSUPP.
+/// Requests that change something; all others get EOPNOTSUPP.
 const _: () = {
     let handled = [NEW_LINK as u64, SET_LINK as u64, NEW_ADDRESS as u64];
     assert!(abi::options::ROUTE.is_handled_by(&handled));

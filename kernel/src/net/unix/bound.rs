@@ -59,7 +59,7 @@ impl Bound {
         &self.name
     }
 
-    /// Whether it has a name.
+    /// Whether the socket has a name.
     pub fn is_named(&self) -> bool {
         matches!(*self.name.lock(), Name::Unix(_))
     }

@@ -31,10 +31,11 @@ static PACE: Pace = Pace::new(TOO_MANY);
 /// From this number of its own on, a user waits for it (`UNIX_INFLIGHT_SANE_USER`).
 const MANY_OF_A_USER: usize = 8 * MAX_FILES;
 
-/// Which file waits in which. A file sent over a connection that is not accepted yet waits in the
-/// connection, which waits in the listening socket.
+/// The graph of files in flight: an edge leads from a file to the file in which it waits. A file
+/// sent over a connection that is not accepted yet waits in the connection, which waits in the
+/// listening socket.
 static GRAPH: SleepMutex<Graph<Weak<File>, Keyed>> = SleepMutex::new(Graph::new(Keyed));
-/// There may be a circle.
+/// The graph may have a circle.
 static CIRCLES: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// How many collections were asked for, and how many of these are done by one that began later; the
@@ -167,8 +168,8 @@ pub fn await_room(files: &[Arc<File>], sent: usize) -> Result<()> {
     done.map_err(|_| Errno::EINTR)
 }
 
-/// The same for want of memory, whose caller does not wait for it; whether it may hope for some,
-/// which it may but once in a second.
+/// Begins a collection for want of memory; the caller does not wait for it. True if the caller may
+/// hope for memory, at most once in a second.
 pub fn collect_for_memory() -> bool {
     let (now, last) = (time::now_ticks(), LACKED.load(Relaxed));
     let late = now.saturating_sub(last) >= time::ns_to_ticks(SECOND) && CIRCLES.load(Acquire);

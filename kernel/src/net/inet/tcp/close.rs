@@ -26,7 +26,7 @@ impl Tcp {
         }
     }
 
-    /// The same from a system call that does not close the socket.
+    /// Resets the connection, for a system call that does not close the socket.
     ///
     /// # Errors
     /// EINTR: the caller is killed. The connection ends with the socket.

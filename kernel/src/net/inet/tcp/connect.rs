@@ -280,7 +280,7 @@ fn child(server: &Tcp, to: SocketAddr) -> Result<Arc<Tcp>> {
 pub(super) struct Connecting<'a>(&'a Tcp);
 
 impl<'a> Connecting<'a> {
-    /// The same for the connection that is pending at a socket.
+    /// The guard of the connection that is pending at a socket.
     pub(super) fn pending(socket: &'a Tcp) -> Self {
         Connecting(socket)
     }
