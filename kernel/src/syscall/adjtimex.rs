@@ -18,9 +18,9 @@ use crate::task::{ntp as discipline, require};
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Timex {
-    /// Which fields are taken (ADJ_*).
+    /// The fields to set (ADJ_*).
     pub modes: u64,
-    /// What is left of an offset, in us or ns.
+    /// The rest of an offset, in us or ns.
     pub offset: i64,
     /// 65536ths of a millionth.
     pub frequency: i64,

@@ -62,12 +62,12 @@ pub struct SetStatus {
 
 /// A way to lay out these structures.
 pub trait IpcLayout: Layout {
-    /// What SHM_RND rounds addresses down to (SHMLBA), in bytes.
+    /// The multiple to which SHM_RND rounds addresses down (SHMLBA), in bytes.
     const ROUNDING: usize;
     /// The largest segment that IPC_INFO shows, in bytes.
     const LARGEST_SHOWN: usize;
 
-    /// Writes what a segment is.
+    /// Writes the status of a segment.
     ///
     /// # Errors
     /// EFAULT.

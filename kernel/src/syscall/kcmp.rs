@@ -11,7 +11,7 @@ use crate::mm::user::UserPtr;
 use crate::task::ptrace_access::{self, By};
 use crate::task::{Thread, pid_table};
 
-/// What is compared (include/uapi/linux/kcmp.h).
+/// The resources to compare (include/uapi/linux/kcmp.h).
 const FILE: u32 = 0;
 const MEMORY: u32 = 1;
 const FILES: u32 = 2;

@@ -333,7 +333,7 @@ fn read(number: i32, to: usize, room: usize) -> Result<usize> {
     if key.check(right::READ, &rings).is_err() && !key.is_found(&rings)? {
         return Err(Errno::EACCES);
     }
-    // Of a ring whole numbers are read; a buffer of more than a page is not looked at.
+    // A keyring is read in whole numbers; a buffer of more than a page is not checked.
     let odd = to != 0 && room <= PAGE_SIZE && !room.is_multiple_of(size_of::<i32>());
     if key.kind == Kind::Keyring && odd {
         return Err(Errno::EINVAL);

@@ -151,7 +151,7 @@ fn words_of(action: &Action) -> [usize; 3] {
     [action.handler, action.flags, action.restorer]
 }
 
-/// What is at `address`, unless that is null.
+/// The value read from `address`, or none if that is null.
 ///
 /// # Errors
 /// Those of `read`.

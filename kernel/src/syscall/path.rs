@@ -79,7 +79,7 @@ pub fn resolve(directory: i32, path: usize, flags: u32) -> Result<Path> {
     resolve_bytes(directory, &UserPath::read(path)?, flags)
 }
 
-/// The same for a path that was copied already.
+/// Resolves a path that was copied already.
 pub fn resolve_bytes(directory: i32, path: &[u8], flags: u32) -> Result<Path> {
     let from = base(directory, path)?;
     let context = current().fs();

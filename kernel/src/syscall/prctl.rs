@@ -351,7 +351,7 @@ fn read_name(address: usize) -> Result<[u8; 15]> {
     Ok(name)
 }
 
-/// What personality(2) takes for a question.
+/// The argument by which personality(2) only asks.
 const ASK: u32 = u32::MAX;
 
 /// personality(2)

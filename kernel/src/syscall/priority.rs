@@ -91,7 +91,7 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
             return Err(Errno::EINVAL);
         }
     }
-    // Those of the other policies stay as they are.
+    // The nice values of threads of other policies stay as they are.
     let is_fair = matches!(policy, SCHED_NORMAL | SCHED_BATCH);
     let nice = is_fair.then(|| given.nice.clamp(-20, 19));
     sched::check_change(&thread, policy | reset, given.priority, nice)?;

@@ -349,7 +349,7 @@ impl Ranges {
         Ok(Ranges { left, at: 0 })
     }
 
-    /// Those of another process, whose addresses are looked at as it goes.
+    /// Ranges of another process, whose addresses are checked on access.
     fn of_remote<L: Layout>(address: usize, count: usize) -> Result<Self> {
         if count > MOST_VECTORS {
             return Err(Errno::EINVAL);

@@ -66,7 +66,7 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
         i32::MIN => Err(Errno::ESRCH),
         -1 => {
             let is_other = |process: &Process| process.pid() > 1 && process.pid() != own;
-            // It is no error that some of them, or all, may not be sent it.
+            // It is no error if the caller may not signal some of the processes, or any.
             match send_to_each(number, &info, Several::All(&is_other)) {
                 Err(Errno::EPERM) => Ok(0),
                 other => other,

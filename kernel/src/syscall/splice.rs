@@ -74,7 +74,8 @@ impl Side {
         }
     }
 
-    /// The same for a pipe: a connection of Unix sockets is not waited for where that is not.
+    /// Like [`read`](Self::read), for a pipe: where that must not block, neither does a Unix stream
+    /// socket.
     fn read_for_pipe(&self, buffer: &mut [u8], nonblocking: bool) -> Result<usize> {
         let socket = self.file.ops_as::<SocketFile>().filter(|_| nonblocking);
         match socket.filter(|socket| socket.is_unix_stream()) {
@@ -83,7 +84,7 @@ impl Side {
         }
     }
 
-    /// `unused` bytes at the end of what was read were not used after all.
+    /// Takes back `unused` bytes at the end of a read.
     fn read_done(&mut self, count: usize, unused: usize) {
         match &mut self.position {
             Some((_, position)) => *position += (count - unused) as u64,
@@ -286,8 +287,9 @@ fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<u
     Ok(total)
 }
 
-/// From a pipe, of what is in it now, or comes when it is empty. What the other side does not take
-/// stays: nobody else reads from the pipe meanwhile. `more` will come (SPLICE_F_MORE).
+/// Moves bytes out of a pipe: those in it now, or the next to come if it is empty. Bytes that the
+/// other side does not take stay: nobody else reads from the pipe meanwhile. `more` will come
+/// (SPLICE_F_MORE).
 fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) -> Result<usize> {
     let mut buffer = buffer(count)?;
     let total = pipe.drain(nonblocking, |ring| {
@@ -306,7 +308,7 @@ fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) 
     Ok(total)
 }
 
-/// From one pipe to another, out of which they are taken if `moves`.
+/// Moves bytes from one pipe to another, or copies them unless `moves`.
 fn pass([from, to]: [&End; 2], count: usize, nonblocking: bool, moves: bool) -> Result<usize> {
     from.check_other(to)?;
     let mut buffer = buffer(count)?;

@@ -25,7 +25,7 @@ const LINE: usize = 1024;
 pub(super) fn show(call: &Call) -> isize {
     let (number, registers) = (call.place, call.arguments);
     let mut line = Line::new();
-    // What cannot be shown is left out.
+    // Arguments that cannot be shown are left out.
     _ = show_call(&mut line, call);
     let number_u32 = number as u32;
     if [__NR_exit, __NR_exit_group].contains(&number_u32) {

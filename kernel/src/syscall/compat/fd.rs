@@ -40,7 +40,7 @@ impl NarrowFlock {
         }
     }
 
-    /// What cannot be shown of a length is cut off.
+    /// A length that does not fit is cut off.
     fn of(wide: &Flock) -> Result<Self> {
         Ok(Self {
             kind: wide.kind,

@@ -1,4 +1,4 @@
-//! What tracers of 32-bit Arm ask for beside the requests of all architectures
+//! Requests that 32-bit Arm has in addition to those of all architectures
 //! (`arch/arm/include/uapi/asm/ptrace.h`).
 
 use alloc::vec::Vec;
@@ -30,8 +30,8 @@ const SYSTEM_CALL: u32 = 0x404;
 /// Bytes of `struct user`, whose first are the general registers.
 const USER: usize = 296;
 
-/// What PEEKUSR gives beyond the registers: where the program's code and data begin, and where its
-/// code ends.
+/// Offsets that PEEKUSR has beyond the registers: the start of the program's code and data, and the
+/// end of its code.
 const CODE: usize = 0x10000;
 const DATA: usize = 0x10004;
 const CODE_END: usize = 0x10008;
