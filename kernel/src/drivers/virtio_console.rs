@@ -12,7 +12,7 @@ const TRANSMIT: u16 = 1;
 static CONSOLE: Mutex<Option<Stream>> = Mutex::new(None);
 static INPUT: Mutex<Option<Receiver>> = Mutex::new(None);
 
-/// What takes the bytes that arrive.
+/// The function that receives the bytes that arrive.
 type Receiver = fn(&[u8]);
 
 /// Looks for the device among the virtio devices of the device tree.

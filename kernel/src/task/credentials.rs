@@ -158,7 +158,7 @@ impl Credentials {
         self.in_group(group) || self.can(CAP_FSETID)
     }
 
-    /// The same with the real identities in place of those for file access (access(2)).
+    /// A copy with the real IDs in place of those for file access (access(2)).
     pub fn real(&self) -> Self {
         let effective = if self.uid == 0 { self.permitted } else { 0 };
         Credentials {
@@ -217,7 +217,7 @@ impl Credentials {
         ids(self) != ids(old) || self.permitted & !old.permitted != 0
     }
 
-    /// Whether it acts as somebody that one with `old` could not become by itself.
+    /// Whether the IDs include one that a process with credentials `old` could not take by itself.
     pub fn has_foreign_ids(&self, old: &Credentials) -> bool {
         let (uids, gids) = ([old.uid, old.euid, old.suid], [old.gid, old.egid, old.sgid]);
         [self.uid, self.euid, self.suid]
@@ -287,7 +287,7 @@ impl Credentials {
 pub enum Withheld {
     /// Nothing.
     Nothing,
-    /// Those that its caller does not have: it is traced, or its directory is shared.
+    /// Those that its caller does not have: the caller is traced, or shares its directory.
     Gained,
     /// All (PR_SET_NO_NEW_PRIVS).
     All,

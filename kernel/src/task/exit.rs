@@ -33,7 +33,7 @@ pub fn exit_alone(code: u32) -> ! {
     exit_thread()
 }
 
-/// Ends the current thread. What ended the process is settled already if this is the last.
+/// Ends the current thread. If it is the last, the process's exit status is settled already.
 pub fn exit_thread() -> ! {
     let thread: &Thread = &current();
     let process = thread.process();
@@ -48,7 +48,7 @@ pub fn exit_thread() -> ! {
     thread.drop_files();
     thread.seccomp.leave();
     let last = process.remove_thread(thread, space.as_deref().map(|space| &**space));
-    // It is written when the memory is given back, for which others may wait.
+    // The record is written when the memory is given back, for which others may wait.
     let record = (last && acct::is_on())
         .then(|| acct::Record::of_ended(process, space.as_deref().map(|space| &**space)));
     // With the last use the memory goes, while others can run.

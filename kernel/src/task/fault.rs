@@ -43,10 +43,10 @@ fn handle_failure(
             Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
             Err(Failure::BeyondEnd) => break (SIGBUS, BUS_ADRERR),
             Err(Failure::Paused) if wait_for_access(address, access) => {}
-            // It dies before its next try.
+            // The thread dies before its next try.
             Err(Failure::Paused) => break (SIGKILL, 0),
             Err(Failure::NoMemory) if oom::make_room() => {}
-            // It tries again as long as it lives, as on Linux.
+            // The thread tries again as long as it lives, as on Linux.
             Err(Failure::NoMemory) if may_be_lost(address) => {
                 sched::cond_resched();
                 return Ok(());

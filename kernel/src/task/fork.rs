@@ -47,7 +47,7 @@ impl CloneRequest {
         self.flags & flag as u64 != 0
     }
 
-    /// What is reported of the child to a tracer: an option (PTRACE_O_*) and an event.
+    /// The report of the child to a tracer: an option (PTRACE_O_*) and an event.
     fn event(&self) -> Option<(u32, u32)> {
         Some(if self.has(CLONE_VFORK) {
             (PTRACE_O_TRACEVFORK, PTRACE_EVENT_VFORK)
@@ -265,9 +265,9 @@ fn trace(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Option
 /// A thread or a process that was just made.
 pub struct Cloned {
     tid: i32,
-    /// What is reported of it to a tracer: an option (PTRACE_O_*) and an event.
+    /// The report to a tracer: an option (PTRACE_O_*) and an event.
     event: Option<(u32, u32)>,
-    /// The process that has the maker's memory, for which that waits (vfork).
+    /// The process that borrows the maker's memory, and that the maker waits for (vfork).
     borrower: Option<Arc<Process>>,
 }
 

@@ -1,5 +1,4 @@
-//! What a program finds on its stack when it begins: its arguments, its environment, and the
-//! auxiliary vector.
+//! The initial stack of a program: its arguments, its environment, and the auxiliary vector.
 
 extern crate alloc;
 
@@ -137,7 +136,7 @@ pub struct Layout {
     pub auxiliary: Range<usize>,
 }
 
-/// What stands beside the strings.
+/// The data beside the strings.
 pub struct Extra<'a> {
     /// The path of the program.
     pub path: &'a [u8],

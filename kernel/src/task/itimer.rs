@@ -60,7 +60,7 @@ pub struct Request {
 /// The receiver of a timer's expirations.
 #[derive(Clone)]
 pub enum Notice {
-    /// Nobody: what is left is all that is asked for.
+    /// Nobody: the program only asks for the time left.
     None,
     /// The process, as the kernel does for setitimer.
     Interval(u32),
@@ -94,7 +94,7 @@ struct State {
     /// Looks under way whether it is due. Nobody sets it meanwhile: the time that a look goes by
     /// may be that of another clock, and no signal comes once it is set.
     looks: u32,
-    /// It was deleted, or what had it has ended: it is never set again.
+    /// The timer was deleted, or its owner has ended: it is never set again.
     ended: bool,
 }
 
@@ -120,7 +120,7 @@ pub struct SignalTimer {
     notice: Notice,
     state: Mutex<State>,
     turn: Turn,
-    /// Whether it ends when the time of day is set.
+    /// Whether the timer ends when the time of day is set.
     following: Following,
     /// The request that made a POSIX timer, and the charge to its maker's user: a signal may wait
     /// for each.
@@ -195,7 +195,7 @@ impl SignalTimer {
         let now = self.now(state.wall);
         let left = match state.next {
             0 => 0,
-            // It rests until its signal is delivered.
+            // The timer rests until its signal is delivered.
             _ if state.queued && self.is_alarm() => 0,
             next if next <= now && state.interval > 0 => {
                 state.interval - (now - next) % state.interval
@@ -290,7 +290,7 @@ impl SignalTimer {
         }
     }
 
-    /// Whether it is that of alarm(2), which goes on where its signal is taken.
+    /// Whether this is the timer of alarm(2), which goes on when its signal is taken.
     fn is_alarm(&self) -> bool {
         matches!(self.notice, Notice::Interval(SIGALRM))
     }

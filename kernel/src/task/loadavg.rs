@@ -9,7 +9,8 @@ pub const SHIFT: u32 = 11;
 const ONE: u64 = 1 << SHIFT;
 /// How often the averages move, in ns.
 const STEP: u64 = 5 * SECOND;
-/// What is kept of an average in a step: e to the power of -5 s over 1, 5 and 15 minutes.
+/// The factor by which an average decays in a step: e to the power of -5 s over 1, 5 and 15
+/// minutes.
 const KEPT: [u64; 3] = [1884, 2014, 2037];
 /// Steps that are counted one by one; longer pauses count as this many.
 const MOST_STEPS: u64 = 720;

@@ -51,7 +51,7 @@ impl Victim {
         }
     }
 
-    /// Whether it has not ended, and gave a part of its memory back lately.
+    /// Whether the victim has not ended, and gave a part of its memory back lately.
     fn is_ending(&mut self) -> bool {
         let pages = pages(&self.space);
         if pages + self.part <= self.pages {

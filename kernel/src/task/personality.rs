@@ -1,4 +1,4 @@
-//! What personality(2) changes of how a program is treated (include/uapi/linux/personality.h).
+//! The effects of personality(2) on a program (include/uapi/linux/personality.h).
 
 use super::current;
 

@@ -32,7 +32,7 @@ pub struct Pid {
 
 /// The uses of a number: it is in use as long as there is any.
 struct Entry {
-    /// Which use of any number this is.
+    /// The serial number of this use among those of all numbers.
     serial: u64,
     thread: Option<Arc<Thread>>,
     process: Option<Arc<Process>>,

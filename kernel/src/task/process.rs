@@ -34,7 +34,7 @@ pub struct SharedSignals {
     /// Signals for any of its threads.
     pub pending: Mutex<Pending>,
     actions: Mutex<Arc<Actions>>,
-    /// Whether it is stopped.
+    /// The state of job control stops.
     pub stop: Stop,
     /// Threads that wait for signals outside of handlers (sigtimedwait).
     pub waited: WaitQueue,
@@ -154,7 +154,7 @@ pub struct Process {
     pub timers: Timers,
     /// Its keyring, if it was asked for.
     pub keyring: Mutex<Option<Arc<Key>>>,
-    /// Those of its first thread, also when that has ended.
+    /// The credentials of its first thread, also when that has ended.
     credentials: Mutex<Arc<Credentials>>,
     /// Counted for its user, until it is waited for.
     counted: AtomicBool,
@@ -170,13 +170,13 @@ pub struct Process {
     pub exit_signal: AtomicU32,
     /// How many programs it has begun.
     exec_id: AtomicU64,
-    /// The same of its parent when it was made (Linux's parent_exec_id).
+    /// The `exec_id` of its parent when it was made (Linux's parent_exec_id).
     parent_exec_id: u64,
     /// Keeps others from inspecting it while it begins another program.
     pub exec: ExecLock,
     usage: Mutex<[Usage; 2]>,
-    /// What ended threads, and children that were waited for, read and wrote; under the lock of
-    /// `usage`.
+    /// The bytes that ended threads, and children that were waited for, read and wrote; under the
+    /// lock of `usage`.
     transfers: Transfers,
     /// Its times as last reported, and its children's.
     prev_cputime: [PrevCputime; 2],
@@ -392,14 +392,14 @@ impl Process {
         self.parent_exec_id
     }
 
-    /// It begins another program: its parent is notified of its end as of any other's, and it is
-    /// another parent itself.
+    /// Notes that the process begins another program: its parent is notified of its end as of any
+    /// other's, and for its children it is another parent.
     pub(super) fn change_program(&self) {
         self.exit_signal.store(SIGCHLD, Relaxed);
         self.exec_id.fetch_add(1, Relaxed);
     }
 
-    /// Whether it began a program since it was forked.
+    /// Whether the process began a program since it was forked.
     pub fn has_executed(&self) -> bool {
         self.executed.load(Relaxed)
     }
@@ -428,7 +428,7 @@ impl Process {
         (exit != 0).then_some(exit & !EXITING)
     }
 
-    /// Whether it ended and was not waited for yet.
+    /// Whether the process ended and was not waited for yet.
     pub fn is_zombie(&self) -> bool {
         self.zombie.load(Acquire)
     }
@@ -554,7 +554,7 @@ impl Process {
         living.fold(self.transfers.sums(), Sums::plus)
     }
 
-    /// It leaves memory that had so many pages at most.
+    /// Notes that the process leaves memory that had at most `peak` pages.
     pub(super) fn leave_memory(&self, peak: usize) {
         let own = &mut self.usage.lock()[0];
         own.peak = own.peak.max(peak);
@@ -651,7 +651,7 @@ impl Process {
         self.traced.store(on, Relaxed);
     }
 
-    /// Which kinds of memory go into its core file (`coredump_filter`).
+    /// The kinds of memory that go into its core file (`coredump_filter`).
     pub fn dump_filter(&self) -> u32 {
         self.dump_filter.load(Relaxed)
     }

@@ -5,12 +5,12 @@ use super::{Process, Thread, current};
 use crate::errno::{Errno, Result};
 use linux_raw_sys::general::CAP_SYS_PTRACE;
 
-/// Which of the caller's identities counts.
+/// The caller's identity that counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// That for file access, where a file is opened (PTRACE_MODE_FSCREDS).
+    /// The IDs for file access, where a file is opened (PTRACE_MODE_FSCREDS).
     File,
-    /// The real one, in other system calls (PTRACE_MODE_REALCREDS).
+    /// The real IDs, in other system calls (PTRACE_MODE_REALCREDS).
     Real,
 }
 

@@ -315,7 +315,7 @@ pub fn cond_resched() {
     }
 }
 
-/// The same for loops as long as a program asks for, which end with it.
+/// [`cond_resched`] for loops as long as a program asks for, which end when it is killed.
 ///
 /// # Errors
 /// EINTR: the thread must die.
@@ -328,7 +328,7 @@ pub fn cond_resched_killable() -> Result<()> {
     }
 }
 
-/// The same for loops that a program expects to end at any signal.
+/// [`cond_resched`] for loops that a program expects to end at any signal.
 ///
 /// # Errors
 /// EINTR: a signal is due.

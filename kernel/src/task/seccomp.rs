@@ -224,7 +224,7 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
             install(other);
         });
         drop(guard);
-        // Those that run on other CPUs are watched when this returns.
+        // Threads that run on other CPUs are watched when this returns.
         membarrier::wait(Scope::Space);
     }
     Ok(0)

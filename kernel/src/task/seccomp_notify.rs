@@ -133,7 +133,7 @@ struct Gift {
 }
 
 impl Gift {
-    /// Whether it is the answer too.
+    /// Whether adding the descriptor also answers (SECCOMP_ADDFD_FLAG_SEND).
     fn is_reply(&self) -> bool {
         self.request.flags & ADD_AND_SEND != 0
     }
@@ -336,7 +336,7 @@ impl Listener {
         let mut questions = self.questions.lock();
         let mut question = questions.remove(&id).ok_or(Errno::ENOENT)?;
         let result = f(&mut question);
-        // It fits where it was.
+        // The question fits where it was.
         _ = questions.insert(question);
         result
     }
@@ -364,7 +364,7 @@ impl Listener {
                 question.stage = Stage::New;
                 Ok(question.asker.clone())
             });
-            // It can be interrupted again, and be received by others.
+            // The asker can be interrupted again, and other supervisors can receive the question.
             asker.iter().for_each(|asker| asker.wake_all());
             self.changed.notify();
         }

@@ -101,7 +101,7 @@ impl Several {
         }
     }
 
-    /// Thread `tid` begins to fork: what was begun before has reached the process when this
+    /// Thread `tid` begins to fork: signals begun before have reached the process when this
     /// returns, or the thread must die.
     ///
     /// # Errors
@@ -113,7 +113,8 @@ impl Several {
         loop {
             let mut forks = self.0.lock();
             let (present, other) = (forks.phase, 1 - forks.phase);
-            // That another thread waits for, or both did, before this one began.
+            // Signals begun before this fork may be due in both phases: in `other`, which another
+            // thread then waits for, and in `present`.
             let free = forks.due[other] == 0;
             let done = free && forks.due[present] == 0;
             if free && !done {

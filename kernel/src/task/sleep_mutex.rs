@@ -100,7 +100,7 @@ impl<T: ?Sized> SleepMutex<T> {
             value = self.value.try_lock();
             value.is_some()
         });
-        // It may have been woken in another's place.
+        // The killed waiter may have taken a wake-up that another waiter needs.
         _ = waited.inspect_err(|_| _ = self.waiters.wake_one());
         value.ok_or(Errno::EINTR)
     }

@@ -65,7 +65,7 @@ impl Tick {
         self.guest.load(Relaxed)
     }
 
-    /// It found `thread` so, so many times.
+    /// Counts `times` samples that found `thread` in its program or in the kernel.
     fn add_samples(&self, thread: &Thread, from: Interrupted, times: u64) {
         thread.sched.add_samples(from, times);
         let count = &self.samples[from as usize];

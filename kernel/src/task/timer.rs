@@ -20,7 +20,7 @@ pub trait Expire: Send + Sync {
     /// interrupts may hold an address space and sleeping locks. Must not sleep.
     fn expire(self: Arc<Self>);
 
-    /// What it is, for /proc/timer_list.
+    /// The name of its type, for /proc/timer_list.
     fn what(&self) -> &'static str {
         core::any::type_name::<Self>()
     }
@@ -130,11 +130,11 @@ impl Drop for Timer {
     }
 }
 
-/// What happens at a deadline.
+/// The effect of a deadline.
 pub enum Expiry {
     /// A thread is woken.
     Wakes(Arc<Thread>),
-    /// Something of this type is called.
+    /// An object of this type is called.
     Calls(&'static str),
 }
 

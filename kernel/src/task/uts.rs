@@ -1,4 +1,4 @@
-//! What the machine and its kernel are called.
+//! The names of the machine and its kernel.
 
 extern crate alloc;
 
@@ -23,7 +23,7 @@ pub const FIELD: usize = 65;
 pub const SYSTEM: &str = "Linux";
 /// Its release: what programs expect of Linux, they find as of this version.
 pub const RELEASE: &str = release!();
-/// What UNAME26 makes of it: 60 and the second number are the third.
+/// The release under UNAME26: 60 plus the second number becomes the third.
 pub const RELEASE_26: &str = "2.6.72-stile";
 /// Its build.
 pub const VERSION: &str = version!();

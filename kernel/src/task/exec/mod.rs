@@ -39,7 +39,7 @@ const SECURE_STACK: usize = 8 << 20;
 /// How many scripts may be each other's interpreters.
 const DEPTH: usize = 5;
 
-/// What exec is asked to begin.
+/// The arguments of exec.
 pub struct Request {
     /// The file.
     pub file: Arc<File>,

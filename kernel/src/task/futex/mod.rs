@@ -88,7 +88,7 @@ struct Waiter {
     key: Key,
     bits: u32,
     thread: Arc<Thread>,
-    /// Which of several words that its thread waits for.
+    /// The index of this word among those that the thread waits for.
     index: u32,
     kind: Kind,
     slot: Arc<AtomicU32>,
@@ -99,9 +99,9 @@ struct Waiter {
 enum Kind {
     /// To be woken.
     Wake,
-    /// To be given the lock that the word is, and that somebody has.
+    /// To be given the lock that the word is, and that the owner has.
     Lock(Owner),
-    /// To be moved to that word, and to be given the lock that it is.
+    /// To be requeued to that word, and to be given the lock that it is.
     LockLater(Key),
 }
 
@@ -164,7 +164,7 @@ pub struct Wanted {
     pub address: usize,
     /// The value that it must hold for the wait to begin.
     pub value: u32,
-    /// Which wake-ups count.
+    /// The bit set: a wake-up counts if it has one of these bits.
     pub bits: u32,
     /// Whether other processes may wake.
     pub shared: bool,

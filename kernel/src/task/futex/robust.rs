@@ -55,7 +55,7 @@ pub fn release_robust(head: usize, tid: i32, compat: bool) {
 /// A futex of the list.
 struct Held {
     address: usize,
-    /// Whether it is a lock whose waiters the kernel knows (the lowest bit of the entry).
+    /// Whether the futex is a PI futex, whose waiters the kernel knows (lowest bit of the entry).
     is_lock: bool,
 }
 

@@ -53,7 +53,7 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
     let mut tracees = tracer.tracees();
     tracees.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     if tracer.is_exiting() {
-        // It has let go, or will let go, of those that it traces.
+        // The tracer has let go, or will let go, of its tracees.
         return Ok(());
     }
     let mut slot = thread.ptrace.tracee.lock();

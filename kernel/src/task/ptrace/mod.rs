@@ -27,13 +27,13 @@ use linux_raw_sys::general::CAP_SYS_PTRACE;
 
 /// Whether a thread is traced, and how it goes on, as bits.
 pub mod flag {
-    /// It is traced.
+    /// The thread is traced.
     pub const TRACED: u32 = 1;
-    /// It stops before and after each system call.
+    /// The thread stops before and after each system call.
     pub const CALLS: u32 = 2;
-    /// It stops after each instruction.
+    /// The thread stops after each instruction.
     pub const STEP: u32 = 4;
-    /// It stops at breakpoints and watchpoints of the hardware.
+    /// The thread stops at breakpoints and watchpoints of the hardware.
     pub const POINTS: u32 = 8;
     /// Its CPU is set to do one of these now.
     pub const DEBUGS: u32 = 16;
@@ -66,11 +66,11 @@ pub struct Tracee {
     pub message: usize,
     /// The signal of the stop; none for a stop of the whole process.
     pub info: Option<Info>,
-    /// It is to stop as soon as it can.
+    /// The thread is to stop as soon as it can (PTRACE_INTERRUPT).
     interrupt: bool,
-    /// It stays stopped with its process, though its tracer let go (PTRACE_LISTEN).
+    /// The thread stays stopped with its process, though its tracer let go (PTRACE_LISTEN).
     listening: bool,
-    /// The last stop of the process that it reported.
+    /// The last stop of the process that the thread reported.
     reported_stop: u32,
     /// As wait(2) reports it, when it has ended.
     ended: Option<u32>,

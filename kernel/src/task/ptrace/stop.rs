@@ -18,11 +18,11 @@ use crate::task::{Thread, current, pid_table};
 pub enum Call {
     /// None.
     None,
-    /// It begins.
+    /// The call begins.
     Enters,
-    /// It is over.
+    /// The call is over.
     Leaves,
-    /// A filter asks about it, and says this.
+    /// A seccomp filter asks about the call, with this value.
     Filtered(u32),
 }
 

@@ -296,8 +296,8 @@ impl RunQueue {
         first.sched.vruntime() + granularity() < running.sched.vruntime() + used
     }
 
-    /// The same as [`uncharged`](Self::uncharged) for this CPU, whose counter was not behind `now`
-    /// when it charged.
+    /// [`uncharged`](Self::uncharged) for this CPU, whose counter was not behind `now` when it
+    /// charged.
     fn used(&self, now: u64) -> u64 {
         now.wrapping_sub(self.charged.load(Relaxed))
     }

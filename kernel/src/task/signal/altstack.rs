@@ -30,7 +30,7 @@ impl Altstack {
         }
     }
 
-    /// Whether it goes with each signal that is delivered, to come back when the handler returns.
+    /// Whether the stack is disabled while a handler runs (SS_AUTODISARM).
     pub const fn disarms_itself(self) -> bool {
         self.flags & SS_AUTODISARM != 0
     }

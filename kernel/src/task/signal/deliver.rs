@@ -95,7 +95,7 @@ pub fn take(blocked: u64) -> Option<Info> {
     take_to(blocked, &mut info).then_some(info)
 }
 
-/// The same to `info`; whether there is one.
+/// Takes the next signal to `info`; whether there is one.
 fn take_to(blocked: u64, info: &mut Info) -> bool {
     let thread = current();
     let own = thread.signals.pending.lock().take(blocked, info);
@@ -139,7 +139,7 @@ fn restart(frame: &mut Frame, handler: Option<&Action>) {
     }
 }
 
-/// What a frame held of an interrupted system call, and where the program begins it again.
+/// The state of an interrupted system call in its frame, and where the program restarts it.
 pub struct Interrupted {
     pc: usize,
     again: usize,

@@ -1,4 +1,4 @@
-//! What comes with a signal: Linux's `siginfo_t`.
+//! The data of a signal: Linux's `siginfo_t`.
 
 use linux_raw_sys::general::{
     POLL_IN, SI_KERNEL, SI_MESGQ, SI_SIGIO, SI_TKILL, SI_USER, SIGSYS, SIGTRAP,

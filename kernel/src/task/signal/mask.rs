@@ -48,7 +48,7 @@ impl Thread {
         self.blocked() & set != 0 || self.awaits(set)
     }
 
-    /// Whether it waits for a signal of `set` (sigtimedwait(2)).
+    /// Whether the thread waits for a signal of `set` (sigtimedwait(2)).
     pub fn awaits(&self, set: u64) -> bool {
         self.signals.awaited.load(Relaxed) & set != 0
     }

@@ -85,7 +85,7 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -
     post(process, thread, info, Sender::Other)
 }
 
-/// The same for a POSIX timer's signal. Its code does not identify it: programs may send that too.
+/// Sends the signal of a POSIX timer. Its code does not identify it: programs may send that too.
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
@@ -93,7 +93,7 @@ pub fn send_timer(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) 
     post(process, thread, info, Sender::PosixTimer)
 }
 
-/// The same for a POSIX timer of a process's CPU time: see [`Turn`].
+/// Sends the signal of a POSIX timer of a process's CPU time: see [`Turn`].
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
@@ -106,7 +106,7 @@ pub fn send_posix_cpu_timer(
     post(process, thread, info, Sender::PosixCpuTimer(turn))
 }
 
-/// The same for a signal about the CPU time of a process: ITIMER_VIRTUAL, ITIMER_PROF, RLIMIT_CPU.
+/// Sends a signal about the CPU time of a process: ITIMER_VIRTUAL, ITIMER_PROF, RLIMIT_CPU.
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
@@ -114,9 +114,9 @@ pub fn send_cpu_timer(process: &Process, info: &Info, turn: &Turn) -> Result<()>
     post(process, None, info, Sender::CpuTimer(turn))
 }
 
-/// Which thread of its process got the last signal of a timer of CPU time. The next one that a CPU
-/// runs gets the next: so they come to each as it uses that time, as on Linux, where the tick of
-/// each CPU sends them.
+/// The thread of its process that got the last signal of a CPU-time timer. The next signal goes to
+/// the next thread that a CPU runs: so each thread gets signals as it uses CPU time, as on Linux,
+/// where the tick of each CPU sends them.
 #[derive(Default)]
 pub struct Turn(AtomicUsize);
 

@@ -33,7 +33,7 @@ impl Thread {
         resources.space.as_ref().map(|space| Arc::clone(space))
     }
 
-    /// Whether it has an address space: it is no thread of the kernel's, and has not ended.
+    /// Whether the thread has an address space: kernel threads and ended threads have none.
     pub fn has_space(&self) -> bool {
         self.resources.lock().space.is_some()
     }
@@ -92,7 +92,7 @@ impl Thread {
         resources.fs.as_ref().map(|share| share.context().clone())
     }
 
-    /// Whether it has just this root, directory and umask.
+    /// Whether the thread has just this root, directory and umask.
     pub fn has_fs(&self, context: &Arc<FsContext>) -> bool {
         let resources = self.resources.lock();
         let share = resources.fs.as_ref();
