@@ -23,7 +23,7 @@ impl From<TryReserveError> for NoMemory {
     }
 }
 
-/// Sixteen affinities that differ in their low four bits only, and which vCPUs have them.
+/// Sixteen affinities that differ in their low four bits only, and the vCPUs that have them.
 #[derive(Debug)]
 struct Row {
     group: u32,
@@ -31,7 +31,7 @@ struct Row {
     vcpus: [Vcpu; 16],
 }
 
-/// Which vCPU has which affinity. It never changes: where vCPUs do, another is built and
+/// The vCPUs by affinity. An index never changes: where vCPUs do, another is built and
 /// [published](crate::Publication).
 #[derive(Debug)]
 pub struct Index {

@@ -192,15 +192,15 @@ fn is_plain(code: u16) -> bool {
         )
 }
 
-/// Runs a filter on what it reads; what it returns. One that [`check`] refuses may return anything.
+/// Runs a filter on `data` and returns its result. One that [`check`] refuses may return anything.
 pub fn run(program: &[Instruction], data: &[u32; WORDS]) -> u32 {
     let word = |k: u32, _, _| Some(data[k as usize / 4 % WORDS]);
     run_with(program, 4 * WORDS as u32, word, |_, _, _| None)
 }
 
-/// The same of `len` bytes: `word` loads for A, with A and X, and `other` what is no instruction
-/// of every filter's, for X where it is [`LDX_HEADER`]. The filter returns 0 where they give
-/// nothing.
+/// Runs a filter on `len` bytes: `word` loads for A, given A and X; `other` executes instructions
+/// that not every filter has, for X where it is [`LDX_HEADER`]. Where they return none, the filter
+/// returns 0.
 #[inline(always)]
 fn run_with(
     program: &[Instruction],

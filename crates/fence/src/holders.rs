@@ -1,5 +1,5 @@
-//! Which CPUs hold translations of an address space, and which of them must be notified when these
-//! change.
+//! The CPUs that hold translations of an address space, and those among them that must be notified
+//! when these change.
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};

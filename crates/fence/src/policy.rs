@@ -1,4 +1,4 @@
-//! Which CPUs must act on a change at once.
+//! The CPUs that must act on a change at once.
 
 use core::fmt;
 

@@ -2,7 +2,7 @@
 //! one, and each insertion moves some members over. Until all have moved, a look-up that finds
 //! nothing in the new table looks in the old one too.
 //!
-//! It grows by [`HashMap::try_reserve`] alone.
+//! The table grows by [`HashMap::try_reserve`] alone.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -215,7 +215,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         if !self.old.is_empty()
             && let Ok(entry) = self.old.find_entry(hash, |(known, _)| *known == key)
         {
-            // It moves at once, since it is in use.
+            // The member moves at once, since it is in use.
             let (member, _) = entry.remove();
             put(table, hasher, member);
         }

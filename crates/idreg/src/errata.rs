@@ -91,7 +91,7 @@ impl Errata {
     /// None.
     pub(crate) const NONE: Errata = Errata(0);
 
-    /// Those of the CPU whose MIDR_EL1 and REVIDR_EL1 read so.
+    /// The errata of the CPU with this MIDR_EL1 and REVIDR_EL1.
     pub(crate) fn of(midr: u64, revision: u64) -> Errata {
         let model = Model { midr, revision };
         let affecting = ERRATA
@@ -101,7 +101,7 @@ impl Errata {
         Errata(affecting.fold(0, |set, (at, _)| set | 1 << at))
     }
 
-    /// Those of either.
+    /// The errata of either.
     pub(crate) const fn with(self, other: Errata) -> Errata {
         Errata(self.0 | other.0)
     }
@@ -115,7 +115,7 @@ impl Errata {
             .map(|(_, erratum)| &erratum.hidden)
     }
 
-    /// Those of `other` that are not among these.
+    /// The errata of `other` that are not among these.
     pub(crate) const fn missing(self, other: Errata) -> Errata {
         Errata(other.0 & !self.0)
     }

@@ -44,7 +44,7 @@ impl Register {
 /// A register and its fields. Bits of the register that are in no field read as zero everywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
-    /// Which register.
+    /// The register.
     pub register: Register,
     /// Its name in the Arm ARM.
     pub name: &'static str,

@@ -18,18 +18,18 @@ impl Raw {
         Raw { values: [0; COUNT] }
     }
 
-    /// Sets what `register` reads.
+    /// Sets the value of `register`.
     pub const fn set(&mut self, register: Register, value: u64) {
         self.values[register.index()] = value;
     }
 
-    /// What `register` reads.
+    /// The value of `register`.
     pub const fn get(&self, register: Register) -> u64 {
         self.values[register.index()]
     }
 
-    /// What the kernel sees of `register`. The AArch32 registers of a CPU without AArch32 are
-    /// UNKNOWN and count as zero.
+    /// The value of `register` that the kernel uses. The AArch32 registers of a CPU without AArch32
+    /// are UNKNOWN and count as zero.
     fn visible(&self, register: Register) -> u64 {
         const EL0: Place = place(ID_AA64PFR0_EL1, "EL0");
         let aarch32 = EL0.field.get(self.get(EL0.register)) >= 2;

@@ -36,7 +36,7 @@ struct Node<T, S> {
     reached: bool,
 }
 
-/// Which socket waits in which other.
+/// The sockets in flight: each waits in others.
 pub struct Graph<T, S> {
     nodes: HashMap<u64, Node<T, S>, S>,
     edges: usize,

@@ -16,7 +16,7 @@ pub enum Misaligned {
     Slow = 2,
     /// Faster than byte accesses.
     Fast = 3,
-    /// They fault.
+    /// Misaligned accesses fault.
     Unsupported = 4,
 }
 

@@ -2,7 +2,8 @@
 //! program reads (line editing, echo, signal characters, flow control), and between what a
 //! program writes and what the screen gets (output processing). It follows Linux's N_TTY.
 //!
-//! It decides only: the caller moves the bytes, sends the signals and wakes the waiters.
+//! The discipline decides only: the caller moves the bytes, sends the signals and wakes the
+//! waiters.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -69,7 +70,7 @@ pub struct Discipline {
     editing: usize,
     /// The next byte is taken literally (`VLNEXT` came before it).
     literal: bool,
-    /// What is erased is being shown, after a backslash (`ECHOPRT`).
+    /// Erased characters are being echoed, after a backslash (`ECHOPRT`).
     erasing: bool,
     stopped: bool,
     output: Output,

@@ -3,9 +3,8 @@
 //! that of a Linux with 250 ticks a second (kernel/time/ntp.c), as far as a program can tell. Leap
 //! seconds come where it asks for them.
 //!
-//! CLOCK_MONOTONIC goes on at its own rate here. What changes is the offset to CLOCK_REALTIME,
-//! which somebody moves from time to time: [`Ntp::next`] says when, and [`Ntp::advance`] by how
-//! much.
+//! CLOCK_MONOTONIC goes on at its own rate here. The offset to CLOCK_REALTIME changes, and the
+//! caller moves it from time to time: [`Ntp::next`] says when, and [`Ntp::advance`] by how much.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -111,7 +110,7 @@ impl Readout {
         self.status & (STA_UNSYNC | STA_CLOCKERR) != 0
     }
 
-    /// What adjtimex(2) returns: TIME_ERROR where it is.
+    /// The return value of adjtimex(2): TIME_ERROR where the clock is wrong.
     pub fn state(&self) -> u32 {
         match self.is_wrong() {
             true => ERROR,
@@ -199,8 +198,8 @@ impl Ntp {
         (self.at as i64).saturating_add(self.offset)
     }
 
-    /// The clock is set: it is `offset` ns ahead of CLOCK_MONOTONIC, which shows `now`. What was
-    /// still to be made up for is void, and the rate stays.
+    /// The clock is set: it is `offset` ns ahead of CLOCK_MONOTONIC, which shows `now`. An offset
+    /// that was still to be made up for is void, and the rate stays.
     pub fn set(&mut self, now: u64, offset: i64) {
         *self = Ntp {
             at: now,

@@ -133,7 +133,7 @@ impl<T: Span> Spans<T> {
         self.few.get(way)
     }
 
-    /// The same in a tree of several lists.
+    /// Like [`at_cursor`](Self::at_cursor), in a tree of several lists.
     #[inline]
     pub fn at_cursor_slow(&self, way: usize) -> Option<&T> {
         at_cursor_below(&self.many, way)

@@ -11,7 +11,7 @@
 //! | … | the other bytes |
 //! | 1 to 5 | how far it begins from where the one before began, 7 bits a byte, the lowest first |
 //!
-//! It is read from its start, which takes a while: a kernel that panics has time.
+//! A table is read from its start, which takes a while: a kernel that panics has time.
 #![no_std]
 #![forbid(unsafe_code)]
 

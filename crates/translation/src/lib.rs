@@ -1,4 +1,5 @@
-//! What a change of a translation owes before it may be relied on: `docs/translation.md` as code.
+//! The debts of changes of translations, before these may be relied on: `docs/translation.md` as
+//! code.
 //!
 //! The kernel names the change that it makes; this crate answers with the debt; the architecture
 //! pays it. The decisions are constant functions of the change, so that a compiled kernel holds the
@@ -88,8 +89,9 @@ impl Debt {
     };
 }
 
-/// What a change at stage 1 owes on arm64 (Arm ARM, DDI 0487: "TLB maintenance" and, in it, "Using
-/// break-before-make when updating translation table entries"; D8.14 and D8.14.1 in issue J.a).
+/// The debt of a change at stage 1 on arm64 (Arm ARM, DDI 0487: "TLB maintenance" and, in it,
+/// "Using break-before-make when updating translation table entries"; D8.14 and D8.14.1 in issue
+/// J.a).
 pub const fn arm64(change: Change) -> Debt {
     match change {
         // An entry that faults (translation, address size, Access flag) is never cached. A walk

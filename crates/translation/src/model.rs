@@ -20,7 +20,7 @@ pub struct Entry {
     pub write: bool,
     /// The Access flag.
     pub young: bool,
-    /// Whether it is a block's, which all pages are then.
+    /// Whether the entry is a block's, which then all pages of the table are.
     pub block: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct Machine {
     /// The entries as stored, and as table walks see them until the stores arrive.
     stored: Vec<Option<Entry>>,
     walked: Vec<Option<Entry>>,
-    /// Which table is linked; counts up as tables are freed and made anew.
+    /// The number of the table that is linked; counts up as tables are freed and made anew.
     table: usize,
     cpus: Vec<Cpu>,
     violation: Option<Violation>,

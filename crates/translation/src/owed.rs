@@ -46,7 +46,7 @@ kinds!(FillUser FillKernel Clear Replace Protect Widen Touch Age LinkTable Unlin
 impl Resolvable for FillUser {}
 impl Resolvable for Touch {}
 
-/// What a change of an entry owes.
+/// The debt of a change of an entry.
 #[must_use = "a change of an entry is paid for"]
 pub struct Owed<C: Kind>(PhantomData<C>);
 
@@ -58,13 +58,13 @@ impl<C: Kind> Owed<C> {
         Owed(PhantomData)
     }
 
-    /// Takes another one in: both are paid at once.
+    /// Joins another debt: both are paid at once.
     #[inline(always)]
     pub fn join(&mut self, other: Self) {
         mem::forget(other);
     }
 
-    /// The same of some, if any.
+    /// Joins this debt to `some`, if there is one, or becomes it.
     #[inline(always)]
     pub fn join_to(self, some: &mut Option<Self>) {
         match some {

@@ -9,16 +9,16 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// What a tree is made of.
+/// A member of a tree.
 pub trait Member {
-    /// Its place in the order; no other member has the same.
+    /// The type of its place in the order; no two members have the same place.
     type Key: Ord;
-    /// What a subtree's members add up to.
+    /// The type of the sum over a subtree's members.
     type Sum: Copy;
 
     /// Its place in the order.
     fn key(&self) -> Self::Key;
-    /// The sum of this one alone.
+    /// The sum of this member alone.
     fn sum(&self) -> Self::Sum;
     /// The sum of both.
     fn join(one: Self::Sum, other: Self::Sum) -> Self::Sum;

@@ -23,7 +23,7 @@ pub struct Interface {
     /// Whether pending ones, and active ones, found no room.
     waiting: bool,
     spilled: bool,
-    /// Those that the guest has ended and whose end is reported: the first `ends`.
+    /// Interrupts that the guest has ended and whose end is reported: the first `ends`.
     ended: [u32; MOST],
     ends: usize,
 }

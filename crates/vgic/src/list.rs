@@ -55,17 +55,17 @@ impl ListRegister {
         (self.0 >> PRIORITY) as u8
     }
 
-    /// Whether it is pending.
+    /// Whether the interrupt is pending.
     pub const fn is_pending(self) -> bool {
         self.0 & PENDING != 0
     }
 
-    /// Whether it is active.
+    /// Whether the interrupt is active.
     pub const fn is_active(self) -> bool {
         self.0 & ACTIVE != 0
     }
 
-    /// Whether it is bound to the physical interrupt.
+    /// Whether the interrupt is bound to a physical one (HW).
     pub const fn is_of_hardware(self) -> bool {
         self.0 & HARDWARE != 0
     }

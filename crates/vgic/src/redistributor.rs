@@ -36,7 +36,7 @@ const LAST: u64 = 1 << 4;
 /// SGIs are edge-triggered for ever, and PPIs levels, as timers need them.
 const FIXED: u32 = u32::MAX;
 
-/// Which redistributor it is.
+/// The identity of a redistributor.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// Its virtual CPU's affinity.

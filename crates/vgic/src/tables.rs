@@ -21,12 +21,12 @@ pub(crate) const PROPERTIES_AT_RESET: u64 = PENDING_AT_RESET;
 /// PENDBASER at reset: inner shareable, cached for reads and writes.
 pub(crate) const PENDING_AT_RESET: u64 = 1 << SHARE | 3 << INNER;
 
-/// What PROPBASER holds after a write.
+/// The value of PROPBASER after a write.
 pub(crate) fn properties(value: u64) -> u64 {
     attributes(value) & !PROPERTIES_ZERO
 }
 
-/// What PENDBASER holds after a write.
+/// The value of PENDBASER after a write.
 pub(crate) fn pending(value: u64) -> u64 {
     attributes(value) & !PENDING_ZERO
 }

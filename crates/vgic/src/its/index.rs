@@ -1,5 +1,5 @@
-//! Which LPI a device's event is: a hash table that injection reads without a lock, while the
-//! guest's commands change it.
+//! The translations from a device's event to an LPI: a hash table that injection reads without a
+//! lock, while the guest's commands change it.
 //!
 //! A translation is one word, so that a reader has all of it or nothing. A removed one leaves a
 //! mark behind, or the look-up of another that was put behind it would end early; where a row ends,

@@ -12,7 +12,7 @@ use crate::{NoMemory, tables};
 pub enum Unsaved {
     /// The guest has no memory there.
     Absent,
-    /// They make no sense.
+    /// The tables make no sense.
     Invalid,
     /// There was no memory.
     NoMemory,
