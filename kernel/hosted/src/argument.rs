@@ -37,9 +37,9 @@ pub fn put(bytes: &[u8]) -> usize {
     at
 }
 
-/// What can be an argument.
+/// A value that can be an argument of a system call.
 pub trait Argument {
-    /// As the register has it.
+    /// The value in the register.
     fn register(self) -> usize;
 }
 

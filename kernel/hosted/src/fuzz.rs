@@ -46,9 +46,9 @@ fn start() -> Worker {
     let job = move || {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().expect("no panic with it");
-        // It may well end itself, or sleep for ever.
+        // The process may well end itself, or sleep for ever.
         _ = try_run(move || work(take, tell));
-        // Dropping its channels ends the wait for it.
+        // Dropping its channels ends the wait for the process.
         *SELF.lock().expect("no panic with it") = None;
     };
     thread::spawn(job);

@@ -37,7 +37,7 @@ fn on_files() -> impl Strategy<Value = Vec<OnFiles>> {
     prop::collection::vec(one, 1..60)
 }
 
-/// What descriptors are.
+/// The open descriptors, as the model has them.
 #[derive(Default)]
 struct Files {
     /// The number of a pipe, and whether it is the end to write to.
@@ -130,7 +130,7 @@ impl Files {
             OnFiles::Write(fd, len) => self.write(fd, len),
             OnFiles::Read(fd, len) => self.read(fd, len),
         }
-        // What nobody can read is gone, and comes with no new reader.
+        // Bytes of a pipe without a reader are gone, and do not come back with a new reader.
         for pipe in 0..self.pipes.len() {
             if !self.has((pipe, false)) {
                 self.pipes[pipe].clear();
