@@ -17,7 +17,7 @@ use crate::project::Project;
 use crate::symbols;
 use crate::toolchain;
 
-/// Which kernel a guest boots.
+/// The kernel that a guest boots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// This checkout's.
@@ -41,7 +41,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it is a Stile, with the devices and parameters that go with it.
+    /// Whether the kernel is a Stile, with the devices and parameters that go with it.
     pub fn is_stile(&self) -> bool {
         match self {
             Self::Stile | Self::Selftest(_) => true,

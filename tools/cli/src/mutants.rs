@@ -30,24 +30,24 @@ pub struct MutantsOptions {
 struct Mutant {
     /// The changed file.
     file: String,
-    /// What `stile test` is given.
+    /// The arguments of `stile test`.
     tests: Vec<String>,
     /// Lines, without their indentation, that the file has once.
     old: Vec<String>,
-    /// What stands in their place.
+    /// The lines in their place.
     new: Vec<String>,
     /// Why no test can tell, if so.
     reason: Option<String>,
 }
 
-/// What became of a mutant.
+/// The result of trying a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Killed,
     Survived,
-    /// It survived, as the list says it must.
+    /// The mutant survived, as the list says it must.
     Explained,
-    /// Its line is not in the file once, or what stands in its place does not build.
+    /// Its line is not in the file once, or the changed file does not build.
     Unfit,
 }
 

@@ -1,4 +1,4 @@
-//! Which Debian package has what a guest needs.
+//! The Debian packages that have what a guest needs.
 
 use std::path::{Path, PathBuf};
 
@@ -162,7 +162,7 @@ pub fn install(
     Ok(())
 }
 
-/// The same with the packages of one architecture.
+/// Installs packages of one architecture.
 fn install_of(
     project: &Project,
     arch: Arch,

@@ -55,7 +55,7 @@ impl Project {
         })
     }
 
-    /// The same with a kernel that checks its assertions.
+    /// This project, with a kernel that checks its assertions.
     pub fn checked(&self) -> Self {
         Self {
             kernel_profile: CHECKED,
@@ -91,7 +91,7 @@ impl Project {
         self.cargo_in("", arguments)
     }
 
-    /// The same in a folder of its own, for a build that shares nothing with the others.
+    /// A cargo command with a folder of its own, for a build that shares nothing with the others.
     pub fn cargo_in(&self, folder: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("cargo");
         command

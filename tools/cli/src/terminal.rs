@@ -40,7 +40,7 @@ pub fn size() -> (u16, u16) {
     }
 }
 
-/// Which of standard input, output and error are terminals.
+/// Whether each of standard input, output and error is a terminal.
 pub fn terminals() -> [bool; 3] {
     [
         std::io::stdin().is_terminal(),

@@ -19,7 +19,7 @@ use crate::vm;
 
 /// How many virtual CPUs the guests have.
 const SIZES: [u32; 8] = [2, 8, 16, 32, 64, 128, 256, 512];
-/// Those with `--quick`.
+/// The numbers with `--quick`.
 const QUICK: [u32; 3] = [2, 16, 64];
 /// CPUs of the hypervisor: one for the sender, and one for the receiver.
 const CPUS: u32 = 2;

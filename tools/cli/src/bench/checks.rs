@@ -1,4 +1,4 @@
-//! What `stile test` asks of the bench.
+//! The checks of the bench in `stile test`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What `programs/crossings` prints.
+//! The output of `programs/crossings`.
 
 use super::result::Row;
 

@@ -1,5 +1,5 @@
-//! What `stile test` asks of the report's page: a browser shows it, light and dark, wide and
-//! narrow, and has nothing to complain about.
+//! The check of the report's page in `stile test`: a browser shows it, light and dark, wide and
+//! narrow, and reports no error.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -161,13 +161,13 @@ impl Path {
 }
 
 /// The instructions of the second stay in the kernel, interrupts left out, and the user's first
-/// after it: the start of the first stay may be cut off. The error says why there is none, or why
-/// what looks like one is none.
+/// after it: the start of the first stay may be cut off. The error says why there is no such stay
+/// in the trace.
 pub fn stay(arch: Arch, trace: &[Executed]) -> Result<&[Executed], String> {
     stay_and_rest(arch, trace).map(|(stay, _)| stay)
 }
 
-/// That stay, and the program's instructions from there to the next.
+/// The instructions of [`stay`], and those of the program from there to the next stay.
 pub fn stay_and_rest(arch: Arch, trace: &[Executed]) -> Result<(&[Executed], &[Executed]), String> {
     let user = |instruction: &Executed| instruction.ring == Ring::User;
     let entries: Vec<_> = trace

@@ -33,7 +33,7 @@ impl Patience {
         }
     }
 
-    /// Whether it is over.
+    /// Whether the time is over.
     pub fn is_over(&mut self, session: &Session) -> bool {
         let Some(used) = session.processor_time() else {
             return self.started.elapsed() > self.limit;

@@ -44,9 +44,9 @@ pub struct Head {
     pub note: String,
     /// Whether ratios to the first column are shown.
     pub ratios: bool,
-    /// Whether their geometric mean is: the rows are then of one kind.
+    /// Whether the geometric mean of the ratios is shown: the rows are then of one kind.
     pub mean: bool,
-    /// Whether it is left out in the terminal.
+    /// Whether the table is left out in the terminal.
     pub detail: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::toolchain;
 
 /// Instructions that the copy executes more.
 pub const MORE: u64 = IDLE as u64 + 2;
-/// Those of them that are neither branch.
+/// The number of them that are neither of the two branches.
 const IDLE: usize = 8;
 /// The bytes of an instruction that is replaced.
 const WORD: u64 = 4;

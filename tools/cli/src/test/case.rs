@@ -58,20 +58,20 @@ pub struct Case {
     pub files: Vec<String>,
     /// Only its status is compared.
     pub status_only: bool,
-    /// It has a terminal.
+    /// The case has a terminal.
     pub terminal: bool,
     /// The one architecture that it is for.
     pub only: Option<Arch>,
-    /// It needs /dev/kvm.
+    /// The case needs /dev/kvm.
     pub hypervisor: bool,
-    /// It runs guests.
+    /// The case runs guests.
     pub guest: bool,
-    /// Its machine's memory, where that is not what others have.
+    /// The memory of its machine, where it differs from that of others.
     pub memory: Option<String>,
     /// How many minutes it may take, if that is more than others; then one machine of each
     /// architecture runs it.
     pub minutes: Option<u64>,
-    /// It is run only with `--long`.
+    /// The case is run only with `--long`.
     pub long: bool,
 }
 

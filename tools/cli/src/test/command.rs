@@ -391,7 +391,7 @@ fn no_mirror(project: &Project, arch: Arch, name: &str, report: &mut Report) -> 
     Ok(())
 }
 
-/// What nobody reads any more is lost, and the status stays.
+/// Output that nobody reads any more is lost, and the status stays.
 fn unread(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let (reader, writer) = std::io::pipe()?;
     drop(reader);

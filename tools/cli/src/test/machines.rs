@@ -24,10 +24,10 @@ pub struct Setting {
     cases: &'static [&'static str],
     /// Only with `--long`.
     long: bool,
-    /// Whether it carries the cases that are large or slow: those of Debian's packages without
-    /// `--long`, those of minutes.
+    /// Whether the machine runs the cases that are large or slow: those of Debian's packages
+    /// without `--long`, those of minutes.
     packages: bool,
-    /// Whether it is one of `--quick`: more than one CPU, and on arm64 guests.
+    /// Whether the machine is one of `--quick`: more than one CPU, and on arm64 guests.
     quick: bool,
     /// Whether its kernel checks its assertions, as all do with `--debug`.
     pub checked: bool,
@@ -429,7 +429,7 @@ impl Setting {
         self.cpu != "a64fx"
     }
 
-    /// Whether it runs this case.
+    /// Whether the machine runs this case.
     pub fn runs(&self, case: &Case, options: &TestOptions) -> bool {
         let named = self.cases.is_empty() || self.cases.contains(&case.name.as_str());
         (named || options.long && case.minutes.is_none())

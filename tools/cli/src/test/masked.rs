@@ -123,10 +123,10 @@ fn measure(
     Ok(())
 }
 
-/// What is before the first program.
+/// The name of the time before the first program.
 const BOOT: &str = "boot";
 
-/// A stretch, and what is shown of it.
+/// A stretch, and its description.
 struct StretchText {
     masked: u64,
     text: String,

@@ -6,7 +6,7 @@ use std::ops::Range;
 pub struct Random(u64);
 
 impl Random {
-    /// Those of a seed.
+    /// The numbers of a seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         random.next();

@@ -145,7 +145,7 @@ fn run(
     Ok(lockdep)
 }
 
-/// The same for cases that need the same packages and memory.
+/// Runs cases that need the same packages and memory.
 fn run_alike(
     project: &Project,
     kernel: &Kernel,

@@ -266,7 +266,7 @@ fn vmm_command(
     Ok(words)
 }
 
-/// The same for the guest that measures, with this many virtual CPUs.
+/// The words for the guest that measures, with this many virtual CPUs.
 pub fn measuring_vmm(project: &Project, tree: &mut Initramfs, vcpus: u32) -> Result<Vec<String>> {
     let mut words = bare_vmm(project, tree, &system::bench(project)?, vcpus)?;
     words.extend(["--pin".into(), place("kernel")]);
