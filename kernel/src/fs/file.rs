@@ -167,7 +167,7 @@ impl File {
         OpenFlags(self.flags.load(Relaxed))
     }
 
-    /// Changes those flags that fcntl(F_SETFL) may change.
+    /// Changes the flags that fcntl(F_SETFL) may change.
     pub fn set_flags(&self, flags: u32) {
         const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | FASYNC;
         let kept = self.flags.load(Relaxed) & !CHANGEABLE;

@@ -49,7 +49,7 @@ pub enum Memory<'a> {
 
 /// The operations of a file on which open(2) succeeded.
 pub trait FileOps: Send + Sync + Any {
-    /// True for what has no position: pipes, terminals. Asked once, at open.
+    /// True for files without a position: pipes, terminals. Asked once, at open.
     fn is_stream(&self) -> bool {
         false
     }
@@ -100,8 +100,8 @@ pub trait FileOps: Send + Sync + Any {
         Events::IN | Events::OUT
     }
 
-    /// Whether a signal may report that it became ready (O_ASYNC). Not for what signals make ready:
-    /// each such signal would cause the next.
+    /// Whether a signal may report that the file became ready (O_ASYNC). Not for files that signals
+    /// make ready: each such signal would cause the next.
     fn has_async(&self) -> bool {
         false
     }
@@ -109,7 +109,7 @@ pub trait FileOps: Send + Sync + Any {
     /// A descriptor of it is closed by the current process, which may have others.
     fn flush(&self) {}
 
-    /// Writes what `/proc/PID/fdinfo` shows of it beside what it shows of every file.
+    /// Writes the part of `/proc/PID/fdinfo` that is specific to the file.
     fn describe(&self, _text: &mut Text) {}
 
     /// A control operation; `argument` is a number or a user address.

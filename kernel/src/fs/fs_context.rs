@@ -83,7 +83,7 @@ impl FsContext {
         })
     }
 
-    /// Changes one of the two: another thread may change the other at the same time.
+    /// Changes the root or the directory: another thread may change the other at the same time.
     fn change(&self, changed: impl FnOnce(&Places) -> Places) -> Result<()> {
         let room = Room::new()?;
         let mut state = self.state.lock();

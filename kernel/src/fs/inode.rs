@@ -172,7 +172,7 @@ pub const WHITEOUT: New<'static> = New::Node(S_IFCHR, 0);
 /// Flags of renameat2(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replace {
-    /// Replaces what has the new name.
+    /// Replaces the file that has the new name.
     #[default]
     Yes,
     /// EEXIST when something has the new name.
@@ -281,8 +281,8 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
-    /// Moves the dentry in `(here, dentry)` to `(directory, name)` in the same file system, where
-    /// `occupant` is now; ESTALE where one of them has its name no more.
+    /// Moves the dentry in `(here, dentry)` to `(directory, name)` in the same file system, and
+    /// replaces `occupant`, which has that name; ESTALE where one of the dentries lost its name.
     fn rename(
         &self,
         _from: (&Arc<Dentry>, &Arc<Dentry>),
@@ -293,7 +293,7 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
-    /// How long what is written to it is said to live (F_SET_RW_HINT), if it keeps that.
+    /// The expected lifetime of data written to the file (F_SET_RW_HINT), if it keeps that.
     fn write_hint(&self) -> Option<&AtomicU8> {
         None
     }

@@ -1,4 +1,4 @@
-//! inotify: what happens to files and in directories, reported to their watchers.
+//! inotify: events of files and directories, reported to their watchers.
 
 use super::dentry::Dentry;
 use super::dnotify;
@@ -83,7 +83,7 @@ impl Event {
 
 struct State {
     events: VecDeque<Event>,
-    /// How many events come before the one that reports that some were lost.
+    /// The number of events before the one that reports lost events (IN_Q_OVERFLOW).
     overflow: Option<usize>,
     watches: HashMap<i32, Key>,
     last: i32,
@@ -158,7 +158,7 @@ struct Usage {
 
 static USERS: Mutex<HashMap<u32, Usage>> = Mutex::new(hash::new());
 
-/// Changes what a user has, unless `change` refuses.
+/// Changes a user's counts, unless `change` refuses.
 fn charge(user: u32, change: impl FnOnce(&mut Usage) -> Result<()>) -> Result<()> {
     let mut users = USERS.lock();
     users.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -346,8 +346,8 @@ fn take(place: Place, is_it: impl FnOnce(&Watch) -> bool) -> Option<Watch> {
     gone
 }
 
-/// Notifies the watchers of `key` of the events of `mask`; with IN_EXCL_UNLINK they are of what has
-/// no name any more.
+/// Notifies the watchers of `key` of the events of `mask`. With IN_EXCL_UNLINK in `mask` the file
+/// has no name any more, and watchers with that flag are left out.
 fn notify(key: Key, mask: u32, cookie: u32, name: Option<&[u8]>) {
     dnotify::notify(key, mask);
     let mut shared = None;
@@ -411,7 +411,7 @@ impl Inotify {
         self.readable.notify();
     }
 
-    /// Watches the inode of `dentry` for `mask`, or changes what it is watched for. Returns the
+    /// Watches the inode of `dentry` for `mask`, or changes the mask of its watch. Returns the
     /// watch's number.
     pub fn watch(self: &Arc<Self>, dentry: &Dentry, mask: u32) -> Result<i32> {
         check_room()?;

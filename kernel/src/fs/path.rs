@@ -29,7 +29,7 @@ pub fn tree_changes() {
 /// A dentry, and the mount in which it was found.
 #[derive(Clone)]
 pub struct Path {
-    /// None for what is in no file system that could be mounted: pipes, sockets, memfds.
+    /// None for files in no file system that could be mounted: pipes, sockets, memfds.
     mount: Option<Arc<Mount>>,
     dentry: Arc<Dentry>,
 }
@@ -119,7 +119,8 @@ impl Path {
         mount.is_some_and(|mount| Arc::ptr_eq(mount.root(), &self.dentry))
     }
 
-    /// Where a walk that comes here goes on: the root of what is mounted here, or itself.
+    /// The place where a walk goes on: the root of the mount on top of this place, or the place
+    /// itself.
     #[inline]
     pub fn covering(self) -> Self {
         let mut path = self;
@@ -216,7 +217,7 @@ impl Path {
         Ok((top, names))
     }
 
-    /// The same, with the names added to `text` in reverse.
+    /// [`names_in_mount`](Self::names_in_mount), with the names added to `text` in reverse.
     fn write_reversed(&self, root: &Path, text: &mut Vec<u8>) -> Result<Self> {
         let mut here = self.clone();
         while !here.is(root)

@@ -87,7 +87,7 @@ pub trait Watcher: Send + Sync {
     }
 }
 
-/// Something whose readiness changes: those who wait in a call on it, and those who poll it.
+/// A source of readiness: threads wait for its changes in calls, and watchers poll it.
 pub struct WaitSource {
     waiters: WaitQueue,
     watched: AtomicBool,
@@ -170,16 +170,16 @@ impl WaitSource {
         self.notify_watchers();
     }
 
-    /// The same, but of those who wait in a call only the one that waited longest, where each takes
-    /// its part. True if there was one.
+    /// Notifies watchers, but of the threads that wait in a call only the one that waited longest,
+    /// for calls in which each takes its part. True if there was one.
     pub fn notify_one(&self) -> bool {
         let woken = self.waiters.wake_one();
         self.notify_watchers();
         woken
     }
 
-    /// After a fence, which comes with the waking of those who wait in a call; what is read of a
-    /// watcher is read under the lock.
+    /// Called after a fence, which the waking of waiting threads implies; fields of watchers are
+    /// read under the lock.
     #[inline]
     fn notify_watchers(&self) {
         if self.watched.load(Relaxed) {
@@ -187,8 +187,8 @@ impl WaitSource {
         }
     }
 
-    /// Notifies each watcher that was there when this began, without the lock: one that goes away
-    /// thereby wants it too.
+    /// Notifies each watcher that was there at the start, without the lock: a watcher that goes
+    /// away as a result takes it.
     #[cold]
     fn notify_all(&self) {
         let (mut from, end) = (0, self.watchers.lock().end());

@@ -59,7 +59,7 @@ impl<T> Sequence<T> {
         Some(gone)
     }
 
-    /// Gives room back that many have left, if there is memory for what stays.
+    /// Gives back room of removed elements, if there is memory for a smaller copy.
     fn shrink(&mut self) {
         let len = self.places.len();
         if self.places.capacity() < 4 * len.max(16) {
@@ -77,7 +77,8 @@ impl<T> Sequence<T> {
         self.first_from_near(from, &mut 0)
     }
 
-    /// The same, for a walk from one to the next: `near` is where the next probably is.
+    /// [`first_from`](Self::first_from) for a walk: `near` is the probable place of the next
+    /// element.
     #[inline]
     pub fn first_from_near(&self, from: u64, near: &mut usize) -> Option<(u64, &T)> {
         let mut at = *near;

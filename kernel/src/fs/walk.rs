@@ -147,8 +147,7 @@ impl<'c> Walk<'c> {
         ))
     }
 
-    /// Looks the last part of a path up, without following a link there or entering what is mounted
-    /// there.
+    /// Looks the last part of a path up, without following a link there or entering a mount there.
     pub fn last(&self, directory: &Path, last: &Last) -> Result<Path> {
         match last.name {
             b"" | b"." => Ok(directory.clone()),

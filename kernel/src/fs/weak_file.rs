@@ -19,7 +19,7 @@ pub struct WeakFile {
 /// A file's end that is put off.
 struct End {
     link: Link,
-    /// The file, and what keeps its address from others: it is known by that.
+    /// The file, and a reference that keeps its address from others: the address is its key.
     last: Mutex<Option<(File, Weak<File>)>>,
 }
 

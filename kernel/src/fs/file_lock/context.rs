@@ -144,14 +144,14 @@ impl Context {
             drop(held);
             self.keep(promise, wanted)
         };
-        // A lock that became shared may let others in, and a new one may be what waiters wait for
+        // A lock that became shared may let waiters in, and waiters may be blocked by a new lock
         // from now on.
         self.changed.notify();
         kept.map(|()| None)
     }
 
-    /// Gives `wanted` to its owner in place of many, some at a time. As on Linux, all of it or
-    /// nothing: no signal ends it, and what it walks is what the owner holds.
+    /// Gives `wanted` to its owner in place of many locks, some at a time. As on Linux, all of it
+    /// or nothing: no signal ends the walk, which is over the owner's own locks.
     ///
     /// # Errors
     /// ENOLCK.

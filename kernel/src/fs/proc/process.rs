@@ -40,7 +40,7 @@ enum Member {
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
     ),
-    /// The same, which anybody may open.
+    /// A setting that anybody may open.
     OpenSetting(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,

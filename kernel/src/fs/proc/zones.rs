@@ -68,8 +68,8 @@ fn put_counts(text: &mut Text, counts: &[(&str, usize)]) {
     }
 }
 
-/// How free memory is grouped by what it is for: not at all. Linux shows it so where there is too
-/// little memory to group.
+/// Free memory is not grouped by mobility. Linux shows it so where there is too little memory to
+/// group.
 const TYPES: [&str; 4] = ["Unmovable", "Movable", "Reclaimable", "HighAtomic"];
 /// The size of a page block, as a power of two of frames: a huge page (pageblock_order).
 const GROUP: u32 = 9;

@@ -81,7 +81,7 @@ impl Data {
     }
 
     /// Adds the seals that `choose` returns, and then drops the lock returned with them; EPERM when
-    /// the seals were sealed themselves, EBUSY where a mapping may write what shall not be.
+    /// F_SEAL_SEAL is set, EBUSY where a mapping may write although the new seals forbid it.
     pub fn seal<H>(&self, choose: impl FnOnce() -> (u32, H)) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
         if self.seals() & F_SEAL_SEAL != 0 {
@@ -254,7 +254,7 @@ impl Data {
         Ok((total, start + total as u64))
     }
 
-    /// Appends `bytes` of the kernel's: what an archive holds.
+    /// Appends `bytes` of the kernel's, from an archive.
     pub fn fill(&self, bytes: &[u8]) -> Result<()> {
         for (index, chunk) in bytes.chunks(PAGE_SIZE).enumerate() {
             self.page_or_new(index, chunk.len() == PAGE_SIZE)?
@@ -387,7 +387,7 @@ impl Data {
         Ok(())
     }
 
-    /// Makes holes again of pages, but of those that are mapped, or that a program wrote meanwhile.
+    /// Makes pages holes again, except pages that are mapped, or that a program wrote meanwhile.
     fn take_back(&self, made: &[Range<usize>]) {
         for index in made.iter().cloned().flatten() {
             let mut pages = self.pages.lock();

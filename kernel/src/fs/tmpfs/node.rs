@@ -256,7 +256,7 @@ impl Node {
         }
     }
 
-    /// Takes away what it can do as a program, as it is given away or written to.
+    /// Removes the file's capabilities, as it is given away or written to.
     fn lose_capabilities(&self, meta: &mut Meta) {
         if meta.mode & CAPABLE != 0 {
             meta.mode &= !CAPABLE;
@@ -268,7 +268,7 @@ impl Node {
     }
 }
 
-/// The owner of what the calling thread makes in a directory, and the mode it gets there.
+/// The mode and the owner of an inode that the calling thread makes in a directory.
 fn inherit(directory: &Meta, mode: u32) -> (u32, (u32, u32)) {
     crate::task::current().with_credentials(|who| {
         if directory.mode & S_ISGID == 0 {

@@ -98,8 +98,7 @@ struct State {
 }
 
 impl State {
-    /// Takes in a byte; what comes after the first `before` bytes of output are echoes that may yet
-    /// be lost.
+    /// Takes in a byte; output after the first `before` bytes is echo that may yet be dropped.
     fn receive(&mut self, byte: u8, line: Line, before: usize) -> Effect {
         if self.discipline.flushes(byte) {
             self.flush_input();
@@ -114,7 +113,7 @@ impl State {
         effect
     }
 
-    /// Throws away what was typed and not yet read.
+    /// Discards input that was not read yet.
     fn flush_input(&mut self) {
         self.discipline.flush_input();
         self.pty.report(0, TIOCPKT_FLUSHREAD);
@@ -165,7 +164,7 @@ impl Tty {
         })
     }
 
-    /// Does something with the discipline; what it has for the screen goes to the line.
+    /// Calls `act` with the discipline; its output goes to the line.
     fn with_discipline<R>(
         &self,
         act: impl FnOnce(&mut Discipline, &mut dyn FnMut(&[u8])) -> R,
@@ -177,8 +176,8 @@ impl Tty {
         act(discipline, &mut |bytes| self.line.send(output, bytes))
     }
 
-    /// Takes in what came over the line: echoes, sends signals, wakes readers. Returns how much
-    /// there was room for.
+    /// Takes in bytes from the line: echoes, sends signals, wakes readers. Returns how many there
+    /// was room for.
     pub fn receive(&self, bytes: &[u8]) -> usize {
         let mut signals = [None; 8];
         let mut flow = false;

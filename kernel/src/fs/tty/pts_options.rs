@@ -1,4 +1,4 @@
-//! Options of a mount of devpts: whose a new terminal is, and how many there may be.
+//! Options of a mount of devpts: the owner of a new terminal, and how many there may be.
 
 use super::super::mount::options::{number, parse, permissions};
 use crate::errno::{Errno, Result};

@@ -42,7 +42,7 @@ pub struct State {
 }
 
 impl State {
-    /// Reports to a master that reads packets what happened: of the bits `of`, those of `bits`.
+    /// In packet mode, replaces the status bits `of` by `bits`.
     pub(super) fn report(&mut self, of: u32, bits: u32) {
         if self.packets {
             self.status = self.status & !of | bits;
@@ -196,8 +196,8 @@ pub fn open_master(options: Options) -> Result<Arc<dyn FileOps>> {
 }
 
 impl super::State {
-    /// Takes out what the master reads next; how much that is. In packets, either what happened or
-    /// a byte that says that output follows.
+    /// Takes out the bytes that the master reads next; returns their number. In packet mode these
+    /// are the status, or a zero byte and output.
     fn take(&mut self, to: &mut [u8]) -> usize {
         let Some(first) = to.first_mut() else {
             return 0;
@@ -299,7 +299,7 @@ impl FileOps for Master {
                     Ok(()) => continue,
                 }
             }
-            // No more than what there is room for: what was taken cannot be given back.
+            // No more than there is room for: bytes that were taken cannot be given back.
             let mut chunk = [0; 256];
             let room = self
                 .tty
