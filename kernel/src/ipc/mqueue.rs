@@ -153,7 +153,7 @@ fn find(name: &[u8]) -> Option<Arc<Queue>> {
         .map(|named| named.queue.clone())
 }
 
-/// Opens the queue `name`; what is there must allow what `flags` ask for.
+/// Opens the queue `name`; its permissions must allow the access that `flags` ask for.
 ///
 /// # Errors
 /// ENOENT, EEXIST, EACCES, ENAMETOOLONG, EINVAL (no access mode), ENOMEM.

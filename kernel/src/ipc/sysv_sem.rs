@@ -1,5 +1,5 @@
-//! System V semaphores: sets whose members change together or not at all, and what a process's end
-//! undoes.
+//! System V semaphores: sets whose members change together or not at all, and the adjustments
+//! (SEM_UNDO) at a process's end.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -57,7 +57,7 @@ pub struct Semaphore {
     pub waiting: [u32; 2],
 }
 
-/// The sets in which threads that share it (CLONE_SYSVSEM) did what the end of the last undoes.
+/// The sets that threads that share the list (CLONE_SYSVSEM) changed with SEM_UNDO.
 pub struct UndoList(Mutex<Vec<Weak<Set>>>);
 
 /// The values added to each semaphore (SEM_UNDO) when the last thread of an undo list ends.
@@ -203,8 +203,7 @@ impl UndoList {
     }
 }
 
-/// The current thread leaves a list: if it was the last of it, what was done with SEM_UNDO is
-/// undone.
+/// The current thread leaves a list: the last one to leave undoes the operations with SEM_UNDO.
 pub fn leave(list: Arc<UndoList>) {
     let of_list = Arc::as_ptr(&list).addr();
     let Some(mut list) = Arc::into_inner(list) else {
@@ -284,7 +283,7 @@ impl Set {
         Ok(values)
     }
 
-    /// Sets the values from `at` on; what was to be undone there is forgotten.
+    /// Sets the values from `at` on; adjustments of SEM_UNDO there are discarded.
     ///
     /// # Errors
     /// ERANGE, EINVAL (no such semaphore), EIDRM.

@@ -55,7 +55,7 @@ enum Pages {
 /// Pages of all segments, as large as they may become.
 static PAGES: AtomicUsize = AtomicUsize::new(0);
 
-/// A segment's pages among those.
+/// The part of `PAGES` that a segment takes up.
 struct Charge(usize);
 
 impl Charge {
