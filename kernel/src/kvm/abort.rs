@@ -53,14 +53,14 @@ pub struct Access {
 }
 
 impl Access {
-    /// The one that the guest has just been left for.
+    /// The access for which the guest has just been left.
     #[inline]
     pub fn take(registers: &mut Registers) -> Self {
         registers.take_fault();
         Self::of(registers)
     }
 
-    /// The one that the guest was left for last.
+    /// The access for which the guest was left last.
     #[inline]
     pub fn of(registers: &Registers) -> Self {
         let page = (registers.page >> 4 & 0xfff_ffff_ffff) << 12;

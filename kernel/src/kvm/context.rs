@@ -126,7 +126,7 @@ impl<'a> Context<'a> {
         None
     }
 
-    /// Chooses anew what the list registers hold.
+    /// Chooses the content of the list registers anew.
     pub fn refill(&mut self) {
         if let Some(gic) = &mut self.gic {
             controller::refill(

@@ -12,7 +12,7 @@ use crate::errno::{Errno, Result};
 pub struct Counters {
     virt: AtomicU64,
     phys: AtomicU64,
-    /// Whether they are what KVM_ARM_SET_COUNTER_OFFSET said: then nothing else changes them.
+    /// Whether KVM_ARM_SET_COUNTER_OFFSET set them: then nothing else changes them.
     fixed: AtomicBool,
 }
 

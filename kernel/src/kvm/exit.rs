@@ -51,7 +51,7 @@ pub enum Exit {
     /// An access to the state of interrupts that another CPU holds, for which all others are to
     /// stand still.
     Halts,
-    /// The guest did what it must not: it gets an exception.
+    /// The guest did something undefined: it gets an exception.
     Undefined,
     /// An access that the translation did not allow.
     Memory,
@@ -67,7 +67,7 @@ pub enum Exit {
     Reset2,
 }
 
-/// Handles a trap, or returns what is to be done. The cheapest exits are tested first, inline.
+/// Handles a trap, or returns the work that is left. The cheapest exits are tested first, inline.
 #[inline(always)]
 pub fn handle_exit(context: &mut Context, registers: &mut Registers) -> Exit {
     let syndrome = registers.syndrome;

@@ -19,7 +19,7 @@ const TOLD: [(u32, Feature); 2] = [
     (uapi::FEATURE_ADDRESS_AUTH, Feature::PointerAuth),
 ];
 
-/// ID_AA64PFR0_EL1.CSV2: that branches are not predicted by what others did, and no more than 1:
+/// ID_AA64PFR0_EL1.CSV2: branch prediction is not influenced by other contexts. At most 1, since
 /// guests have no SCXTNUM_EL1.
 const SPECULATION: (u16, u32) = (encoding(3, 0, 0, 4, 0), 56);
 

@@ -36,11 +36,11 @@ struct Event {
 /// The most assignments of a part.
 const MOST_IN_PART: usize = 64;
 
-/// Assignments by what they are for, in parts, of which a change copies one.
+/// Assignments by key, in parts: a change copies one part.
 #[derive(Default)]
 struct List(Vec<Part>);
 
-/// Some that follow each other, at least one.
+/// Consecutive assignments, at least one.
 #[derive(Clone)]
 struct Part {
     first: Key,
@@ -89,7 +89,7 @@ impl Events {
         true
     }
 
-    /// The same, to be changed.
+    /// A copy, to be changed.
     fn try_clone(&self) -> Result<Self> {
         let parts = copy(&self.list.0)?;
         Ok(Events {
@@ -99,7 +99,7 @@ impl Events {
     }
 }
 
-/// The same, with room for one more.
+/// A copy with room for one more element.
 fn copy<T: Clone>(list: &[T]) -> Result<Vec<T>> {
     let mut copy = Vec::new();
     let room = copy.try_reserve_exact(list.len() + 1);
@@ -143,7 +143,7 @@ impl List {
         events.get(at).or_else(|| parts.next()?.events.first())
     }
 
-    /// Adds one, whose key no other has, to a fresh copy.
+    /// Adds an assignment, whose key no other has, to a fresh copy.
     fn insert(&mut self, new: Event) -> Result<()> {
         let part = self.part(&new.key).unwrap_or(0);
         let mut events = match self.0.get(part) {
@@ -201,7 +201,7 @@ impl Key {
             value: None,
             ..*self
         };
-        // The first one of those with the same address, or length too, if there is one.
+        // The first assignment with the same address, or length too, if there is one.
         let has_like = |key: Key, is_like: fn(&Key, &Key) -> bool| {
             list.from(&key)
                 .is_some_and(|event| is_like(&event.key, &key))

@@ -154,7 +154,7 @@ impl Table {
             .binary_search_by_key(&address, |known| known.address())
     }
 
-    /// The first of those that are resampled from a key on.
+    /// The first resampled assignment from a key on.
     fn resampled_from(&self, key: (u32, usize)) -> Option<&Arc<Irqfd>> {
         let at = self.resampled.partition_point(|known| known.key() < key);
         self.resampled.get(at)
@@ -206,7 +206,7 @@ impl Table {
 }
 
 impl Irqfds {
-    /// Ends the one that `take` takes out.
+    /// Ends the assignment that `take` takes out.
     fn end(&self, take: impl FnOnce(&mut Table) -> Option<Arc<Irqfd>>) {
         let gone = take(&mut self.0.lock());
         if let Some(gone) = gone {

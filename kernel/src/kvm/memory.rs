@@ -135,7 +135,7 @@ impl Machine {
             return Ok(false);
         }
         match space.huge_page(host) {
-            // Where something was taken away meanwhile, the guest's next try finds what is true.
+            // If memory was unmapped meanwhile, the guest's next try finds the new state.
             Some(huge) => self
                 .memory
                 .translation
@@ -145,8 +145,8 @@ impl Machine {
         }
     }
 
-    /// Maps what else may be written around a page that was mapped: a guest that uses memory soon
-    /// uses what is next to it.
+    /// Maps the other writable pages around a page that was mapped: a guest that uses memory soon
+    /// uses the neighbouring pages.
     fn map_around(&self, space: &AddressSpace, slot: &Slot, page: u64, generation: u64) {
         let huge = slot.around(page, AROUND);
         let host = slot.host(huge.start)..slot.host(huge.end);

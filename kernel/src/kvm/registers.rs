@@ -151,7 +151,7 @@ fn absent(id: u64) -> Errno {
     }
 }
 
-/// Where a register of FP and SIMD is, by its name. Those of a guest with SVE are parts of SVE's.
+/// The index of a register of FP and SIMD, by its id. With SVE these are parts of SVE's registers.
 fn vector(guest: &Guest, id: u64) -> Option<usize> {
     let number = (id & 0xffff).checked_sub(word::V)?;
     let named = id & !0xffff == ARM64 | U128 | CORE && number % 4 == 0 && number < 4 * 32;

@@ -137,7 +137,7 @@ impl Machine {
         }
     }
 
-    /// Changes what numbers stand for (KVM_SET_GSI_ROUTING).
+    /// Changes the routes of numbers (KVM_SET_GSI_ROUTING).
     pub fn set_routes(&self, argument: usize) -> Result<usize> {
         self.routes.set(argument)?;
         self.update_resampled();

@@ -1,4 +1,4 @@
-//! System registers whose access traps: ID registers as guests see them, and those that read as
+//! System registers whose access traps: ID registers as guests see them, and registers that read as
 //! zero and ignore writes.
 
 use affinity::SgiRegister;
@@ -98,7 +98,7 @@ pub fn debug(guest: &mut Guest) {
     guest.registers.skip();
 }
 
-/// Sends an SGI if that is what a trapped access asks for.
+/// Sends an SGI if a trapped access is a write to a register of SGIs.
 #[inline(always)]
 pub fn emulate_sgi(context: &Context, registers: &mut Registers, syndrome: u64) -> bool {
     if syndrome & SGI_MASK != SGI || context.gic.is_none() {
@@ -122,7 +122,7 @@ pub fn emulate_sgi(context: &Context, registers: &mut Registers, syndrome: u64) 
     true
 }
 
-/// Does what any other trapped access asks for; false if the register is not there for guests.
+/// Performs any other trapped access; false if guests do not have the register.
 pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
     let trapped = Trapped::of(registers.syndrome);
     context.count(ExitKind::Register);

@@ -63,8 +63,7 @@ pub struct MemoryRegion {
     pub address: u64,
 }
 
-/// `struct kvm_userspace_memory_region2`: the same, and what only flags that arm64 has not speak
-/// of.
+/// `struct kvm_userspace_memory_region2`: a region, and fields for flags that arm64 does not have.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
 #[repr(C)]
 pub struct MemoryRegion2 {
@@ -276,7 +275,7 @@ pub mod vgic {
     pub const CONTROL: u32 = 4;
     pub const INIT: u64 = 0;
     pub const SAVE_PENDING_TABLES: u64 = 3;
-    // Registers, and what is behind the virtual CPU's affinity in their numbers.
+    // Groups of registers, and the shifts of fields in their numbers.
     pub const DISTRIBUTOR_REGISTERS: u32 = 1;
     pub const REDISTRIBUTOR_REGISTERS: u32 = 5;
     pub const CPU_REGISTERS: u32 = 6;

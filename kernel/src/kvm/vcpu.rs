@@ -56,8 +56,8 @@ pub struct Vcpu {
     pub page: RunPage,
     /// The state of its own thread.
     pub state: SleepMutex<State>,
-    /// Why it must not run: a bit for being off, one for being suspended, and counted above those
-    /// which want it to stand still.
+    /// Why the virtual CPU must not run: a bit for off, a bit for suspended, and above them a count
+    /// of holders.
     stops: AtomicU32,
     /// Where another CPU wants this one to start: address and argument.
     start: Mutex<Option<(u64, u64)>>,
@@ -223,7 +223,7 @@ impl Vcpu {
         }
     }
 
-    /// Makes it notice what has arrived: where it runs on another CPU, and where it sleeps.
+    /// Makes the virtual CPU notice interrupts that arrived: running on another CPU, or asleep.
     #[inline]
     pub fn notify(&self) {
         match self.presence.cpu() {
@@ -509,7 +509,7 @@ impl Vcpu {
     }
 }
 
-/// A virtual CPU on its way, and what it is left for.
+/// A virtual CPU on its way, and the reason for leaving its guest.
 struct Run<'a> {
     context: Context<'a>,
     exit: Exit,

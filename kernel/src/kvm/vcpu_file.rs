@@ -1,4 +1,4 @@
-//! The file of a virtual CPU: what the VMM asks of it.
+//! The file of a virtual CPU, and the requests of its VMM.
 
 use alloc::sync::Arc;
 

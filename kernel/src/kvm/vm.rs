@@ -46,7 +46,7 @@ pub struct Machine {
     space: Weak<AddressSpace>,
     /// Bytes of the guest's physical address space.
     limit: u64,
-    /// Held while slots and their logs are changed, with what follows of it.
+    /// Held while slots and their logs are changed, and while the changes are applied.
     pub changing: SleepMutex<()>,
     /// The argument with which KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 was enabled.
     manual_log: AtomicU64,
@@ -214,7 +214,7 @@ impl FileOps for Vm {
                     _ => Err(Errno::ENXIO),
                 }
             }
-            // On arm64 the status is what it was.
+            // On arm64 IRQ_LINE_STATUS leaves the status as it was.
             uapi::IRQ_LINE | uapi::IRQ_LINE_STATUS => {
                 self.0.set_line(&UserPtr::new(argument).read()?)
             }
@@ -293,11 +293,11 @@ impl Machine {
         }
     }
 
-    /// Sets what a virtual CPU's MPIDR_EL1 reads as; it does not run just now. Others that run find
-    /// it by its new affinity when this returns.
+    /// Sets MPIDR_EL1 of a virtual CPU that does not run. Other running ones find it by its new
+    /// affinity when this returns.
     ///
     /// # Errors
-    /// ENOMEM: it has the old one.
+    /// ENOMEM: it keeps the old one.
     pub fn set_mpidr(&self, vcpu: &Vcpu, mpidr: u64) -> Result<()> {
         if vcpu.mpidr() == mpidr {
             return Ok(());
@@ -407,7 +407,7 @@ impl Machine {
         }
     }
 
-    /// Lets the machine do what it does not by itself (KVM_ENABLE_CAP).
+    /// Enables a capability that is off by default (KVM_ENABLE_CAP).
     fn enable(&self, wanted: &EnableCap) -> Result<usize> {
         let known = uapi::MANUAL_LOG | uapi::MANUAL_LOG_ALL_WRITTEN;
         match (wanted.capability as usize, wanted.arguments[0]) {
@@ -425,10 +425,10 @@ impl Machine {
         Ok(0)
     }
 
-    /// Notes a virtual CPU's features, by their bits of KVM_ARM_VCPU_INIT: all have the same.
+    /// Notes a virtual CPU's features, by their bits of KVM_ARM_VCPU_INIT: all must have the same.
     ///
     /// # Errors
-    /// EINVAL: another has others.
+    /// EINVAL: another virtual CPU has other features.
     pub fn record_features(&self, wanted: u32) -> Result<()> {
         let settled = self.features.call_once(|| Features::new(wanted));
         if settled.said != wanted {

@@ -81,7 +81,7 @@ impl Credentials {
         })
     }
 
-    /// EPERM unless the calling thread may say that it is this, EINVAL for what nobody is.
+    /// EPERM unless the calling thread may claim these credentials, EINVAL for invalid ones.
     fn check(&self) -> Result<()> {
         if self.uid == u32::MAX || self.gid == u32::MAX {
             return Err(Errno::EINVAL);
@@ -323,7 +323,7 @@ impl Control {
         self.finish(level, kind, len)
     }
 
-    /// Writes the head of a message of `len` bytes, whose data is there already.
+    /// Writes the header of a message of `len` bytes, whose data is there already.
     fn finish(&mut self, level: u32, kind: u32, len: usize) -> Result<()> {
         let at = self.address + self.used;
         UserSlice::new(at, self.word).copy_out(&len.to_ne_bytes()[..self.word])?;
@@ -365,7 +365,7 @@ impl Control {
         }
     }
 
-    /// Hands what came with a message over to the program, as its options ask for it.
+    /// Hands a message's ancillary data over to the program, as its options ask for it.
     pub fn put_ancillary(
         &mut self,
         ancillary: &Ancillary,

@@ -1,4 +1,4 @@
-//! Filters of what a socket receives (SO_ATTACH_FILTER): which messages it gets, and how much of
+//! Socket filters (SO_ATTACH_FILTER): they decide which messages a socket receives, and how much of
 //! each.
 
 use super::address::Name;

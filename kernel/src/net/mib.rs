@@ -40,7 +40,7 @@ pub enum Event {
     /// Connections of TCP that were begun, and accepted.
     Active,
     Passive,
-    /// Connections that nobody took, and those that were reset.
+    /// Connection attempts that failed, and connections that were reset.
     Failed,
     Reset,
     /// Connections that a full queue did not take.

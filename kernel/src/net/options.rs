@@ -310,7 +310,7 @@ impl Options {
         cpu >= 0 && cpu as usize == cpu::this().index()
     }
 
-    /// For how long a close waits for what was sent, in nanoseconds (SO_LINGER).
+    /// The time that a close waits for sent bytes to arrive, in nanoseconds (SO_LINGER).
     pub fn linger(&self) -> Option<u64> {
         let seconds = self.linger.load(Acquire).checked_sub(1)?;
         (seconds > 0).then(|| seconds.saturating_mul(clock::SECOND))
@@ -321,12 +321,12 @@ impl Options {
         self.linger.load(Acquire) == 1
     }
 
-    /// Sets the priority of what it sends (SO_PRIORITY), whoever asks.
+    /// Sets the priority of sent packets (SO_PRIORITY), without a check of the caller's rights.
     pub fn set_priority(&self, priority: u32) {
         self.priority.store(priority, Release);
     }
 
-    /// The mark of what it sends (SO_MARK).
+    /// The mark of sent packets (SO_MARK).
     pub fn mark(&self) -> u32 {
         self.mark.load(Acquire)
     }
@@ -341,8 +341,9 @@ impl Options {
         self.is_on(SO_PASSCRED) || self.is_on(SO_PASSPIDFD)
     }
 
-    /// Takes over what an accepted TCP socket has from the listening one: all that is kept for
-    /// connections, not the priority or what messages carry (Linux's `sk_clone_lock`).
+    /// Copies the options that an accepted TCP socket inherits from the listening one: all that are
+    /// stored for connections, but not the priority and the control messages (Linux's
+    /// `sk_clone_lock`).
     pub fn inherit_all(&self, from: &Options) {
         let kept = from.switches.load(Acquire) & !Self::passed();
         self.switches.store(kept, Release);
@@ -369,14 +370,14 @@ impl Options {
         self.device.store(from.device.load(Acquire), Release);
     }
 
-    /// Takes over what an accepted Unix socket has from the listening one: what its messages
-    /// carry (Linux's `unix_sock_inherit_flags`).
+    /// Copies the options that an accepted Unix socket inherits from the listening one: its control
+    /// messages (Linux's `unix_sock_inherit_flags`).
     pub fn inherit_passed(&self, from: &Options) {
         let passed = from.switches.load(Acquire) & Self::passed();
         self.switches.store(passed, Release);
     }
 
-    /// The switches that say what messages carry.
+    /// The switches for control messages.
     fn passed() -> u32 {
         let names = [SO_PASSCRED, SO_PASSSEC, SO_PASSPIDFD];
         names.into_iter().filter_map(Self::bit).sum()
@@ -521,7 +522,7 @@ fn low_water(socket: &dyn Socket, least: i32) -> u32 {
     least as u32
 }
 
-/// Gives a socket another filter, unless that is locked: what it had.
+/// Replaces the filter of a socket, unless it is locked; returns the old one.
 fn change_filter(socket: &dyn Socket, filter: Option<Arc<Filter>>) -> Result<Option<Arc<Filter>>> {
     let base = socket.base();
     let mut place = base.reader.filter.lock();
@@ -559,7 +560,7 @@ fn check_peek_offset(socket: &dyn Socket) -> Result<()> {
     }
 }
 
-/// Twice what was asked for, as Linux has it.
+/// Twice the requested size, as on Linux.
 fn buffer_size(asked: i32, forced: bool, least: u32) -> Result<u32> {
     if forced && !can(CAP_NET_ADMIN) {
         return Err(Errno::EPERM);

@@ -194,7 +194,7 @@ fn protocols(text: &mut Text) {
     }
 }
 
-/// Bits of a place that are a socket's number; those above count lines.
+/// The bits of a place that are a socket's number; the bits above count lines.
 const NUMBER: u32 = 40;
 
 /// Writes the line of the next socket for which `show` writes one; `show` gets the number of lines
@@ -381,7 +381,7 @@ fn tcp(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
     }
 }
 
-/// The place of an end without a socket; those of sockets come before.
+/// The place of an end without a socket; the places of sockets come before.
 const LEFT: u64 = 1 << 63;
 
 /// Writes the line of the next end of a connection that waits without a socket.

@@ -66,7 +66,7 @@ impl Asked {
         self.flags & OPT_CMSG != 0
     }
 
-    /// The moments, in their order. Only a connection knows what has arrived.
+    /// The moments, in their order. Only a connection knows whether data has arrived.
     pub fn moments(self, connection: bool) -> impl Iterator<Item = Moment> {
         let all = [
             (TX_SCHED, Moment::Queued),
@@ -233,7 +233,7 @@ impl Stamping {
         }
     }
 
-    /// Reports when a message arrived; `sent` says that it is a report of one that was sent
+    /// Reports the time of arrival of a message; `sent` says that it is a report about a sent one
     /// (Linux's `__sock_recv_timestamp` and `tcp_recv_timestamp`).
     pub fn put(
         &self,

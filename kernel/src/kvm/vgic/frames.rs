@@ -162,8 +162,8 @@ pub fn access_alone(machine: &Machine, at: &Trapped, state: &mut State) {
     }
 }
 
-/// Notifies those of these virtual CPUs whose interrupts an access changes; `whose` is the one
-/// whose redistributor it was to. Most accesses concern none.
+/// Notifies the virtual CPUs whose interrupts an access changes; `whose` is the owner of the
+/// redistributor that was accessed. Most accesses concern none.
 #[inline]
 pub fn notify(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
     if !matches!(effect, Effect::Nothing) {

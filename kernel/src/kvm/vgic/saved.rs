@@ -43,7 +43,7 @@ pub fn has(machine: &Machine, interrupts: u32, wanted: &DeviceAttribute) -> Resu
     if there { Ok(0) } else { Err(Errno::ENXIO) }
 }
 
-/// Writes what the VMM's memory holds.
+/// Writes the value from the VMM's memory.
 pub fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
     machine.with_vcpus(|vcpus| place(vcpus, wanted).map(|_| ()))?;
     let address = wanted.address as usize;

@@ -47,8 +47,8 @@ impl Channel {
         self.end(UNHEARD);
     }
 
-    /// The reader is closed: nobody receives what waits. Nothing comes any more: writers look at
-    /// the state under the lock.
+    /// The reader is closed: nobody receives the waiting data, and no more arrives, since writers
+    /// look at the state under the lock.
     pub fn die(&self) {
         self.end(UNHEARD | DEAD);
         self.drop_all(self.bytes.lock());
@@ -63,7 +63,7 @@ impl Channel {
         self.purge()
     }
 
-    /// Nothing comes any more, and the reader gets `error` once it has read what waits. Wakes
+    /// No more data arrives, and the reader gets `error` once it has read the waiting data. Wakes
     /// nobody.
     pub fn end_by(&self, error: Errno) {
         self.error.store(error.0.into(), Release);
@@ -76,7 +76,7 @@ impl Channel {
         self.writable.notify();
     }
 
-    /// Drops what waits. Writers that wait for room are not woken.
+    /// Drops waiting data. Writers that wait for room are not woken.
     ///
     /// # Errors
     /// Those of [`Self::lock`].
@@ -153,7 +153,7 @@ impl Channel {
         self.state.load(Acquire) & (FINISHED | UNHEARD | ABANDONED) != 0
     }
 
-    /// The writer goes without a word, and what it did not send with it. Wakes nobody.
+    /// The writer goes silently, and unsent bytes are dropped. Wakes nobody.
     pub fn abandon(&self, mut bytes: SleepMutexGuard<'_, Bytes>) {
         self.state.fetch_or(ABANDONED, AcqRel);
         bytes.drop_unsent();

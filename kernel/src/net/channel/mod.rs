@@ -1,5 +1,5 @@
-//! One direction of a connection, or what a datagram socket has received: a ring of bytes, with
-//! marks where a record ends or something travels beside the bytes.
+//! One direction of a connection, or the received messages of a datagram socket: a ring of bytes,
+//! with marks where a record ends or ancillary data travels with the bytes.
 
 mod contents;
 mod ends;
@@ -92,8 +92,8 @@ pub struct Found {
 /// The channel.
 pub struct Channel {
     bytes: SleepMutex<Bytes>,
-    /// Bytes and records that wait, for those who look without the lock, and whether the first byte
-    /// is the urgent one.
+    /// Bytes and records that wait, for threads that look without the lock, and whether the first
+    /// byte is the urgent one.
     len: AtomicUsize,
     at_mark: AtomicBool,
     records: AtomicUsize,
@@ -388,8 +388,8 @@ impl Channel {
         }
     }
 
-    /// Does what the reader wants with a record that was put behind `old` bytes; false where it is
-    /// none that the reader gets.
+    /// Filters and stamps a record that was put behind `old` bytes, as the reader wants; false if
+    /// the filter drops it.
     #[cold]
     fn meet_wants(
         &self,
@@ -441,7 +441,7 @@ impl Channel {
         self.cpu.load(Relaxed).checked_sub(1)
     }
 
-    /// Publishes what is read without the lock.
+    /// Publishes the counts that are read without the lock.
     pub fn publish(&self, bytes: &Bytes) {
         self.at_mark.store(bytes.is_at_mark(), Release);
         self.len.store(bytes.sent(), Release);
@@ -607,8 +607,8 @@ impl Channel {
         found
     }
 
-    /// Drops the marks whose bytes were read, and without the lock the files that nobody took with
-    /// them.
+    /// Drops the marks whose bytes were read, and without the lock the files that came with the
+    /// bytes and were not taken.
     fn drop_read_marks<'a>(&'a self, mut bytes: SleepMutexGuard<'a, Bytes>) -> Result<()> {
         while let Some(mark) = bytes.pop_read() {
             if mark.ancillary.rights.is_some() {

@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use deadlines::{Deadlines, Ticket};
 
-/// The most ends that wait without a socket; what comes beyond is forgotten at once
+/// The most ends that wait without a socket; any more are forgotten at once
 /// (`net.ipv4.tcp_max_tw_buckets`, as Linux has it for 1 GiB).
 pub static MOST_WAITING: AtomicUsize = AtomicUsize::new(4096);
 /// Whether connect(2) may choose a port whose end is in TIME_WAIT (`net.ipv4.tcp_tw_reuse`): not
@@ -56,13 +56,13 @@ enum State {
     LastAck,
 }
 
-/// An end, until the socket and what it waits for are gone.
+/// An end of a connection, which exists until the socket and its waiting time are gone.
 struct Entry {
     number: u64,
     state: State,
     /// The family of its socket.
     domain: u32,
-    /// Its number among those that are listed without a socket.
+    /// Its number in the list of ends without a socket.
     listed: Option<u64>,
     /// `None` as long as it has a socket.
     waiting: Option<Waiting>,
@@ -163,7 +163,7 @@ fn deadline(since: u64, seconds: u64) -> u64 {
     clock::monotonic_deadline(since + seconds * clock::SECOND)
 }
 
-/// Forgets those that have waited for long enough.
+/// Forgets the ends that have waited for long enough.
 pub fn expire() {
     let now = time::now_ticks();
     loop {

@@ -1,4 +1,4 @@
-//! The queue of errors (IP_RECVERR): what became of datagrams that nobody took, to be received with
+//! The error queue (IP_RECVERR): reports about datagrams that were not delivered, received with
 //! MSG_ERRQUEUE.
 
 use crate::errno::{Errno, Result};
@@ -114,7 +114,7 @@ impl Report {
     }
 }
 
-/// The datagram that a report is about, or what is reported of it.
+/// A waiting report, with the parts of its datagram that it quotes.
 struct Waiting {
     report: Report,
     /// Where it was to go.

@@ -67,7 +67,7 @@ pub struct Header {
     pub unsummed: bool,
     /// The send timestamps that are asked for of this datagram (SO_TIMESTAMPING).
     pub stamps: Option<u32>,
-    /// Not a packet, but a report of what became of one.
+    /// Not a packet, but a report about one.
     pub report: Option<Report>,
 }
 
@@ -83,7 +83,7 @@ pub enum Over {
 }
 
 impl Over {
-    /// For what `socket` sends to `to`, or to where it is connected.
+    /// The protocol by which `socket` sends to `to`, or to its peer.
     pub fn of(socket: &dyn Socket, to: Option<&Address>) -> Self {
         if socket.base().domain != AF_INET6 {
             return Over::V4;
@@ -102,8 +102,7 @@ impl Over {
     }
 }
 
-/// Whether there is nothing among the options of a packet but what fills it up: IPOPT_NOOP, and
-/// all that follows IPOPT_END.
+/// Whether the options of a packet are only padding: IPOPT_NOOP, and all that follows IPOPT_END.
 fn is_without_option(options: &[u8]) -> bool {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
@@ -131,7 +130,7 @@ impl Header {
         }
     }
 
-    /// A report of what became of a datagram.
+    /// The header of a report about a datagram.
     pub fn of_report(report: Report) -> Self {
         Header {
             report: Some(report),
@@ -162,8 +161,8 @@ impl Header {
         }
     }
 
-    /// Takes a field that a control message sets, and -1 leaves it to the options. EINVAL for what
-    /// is no field, or no value.
+    /// Sets a field from a control message; -1 leaves it to the options. EINVAL for unknown fields
+    /// and values.
     pub fn set(&mut self, level: u32, kind: u32, data: &[u8], over: Over) -> Result<()> {
         match (level, kind) {
             (IPV6, IPV6_PKTINFO) if over == Over::Mapped => {

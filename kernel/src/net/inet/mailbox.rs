@@ -165,7 +165,7 @@ impl Mailbox {
     }
 }
 
-/// The first bytes of what is sent, `most` of them.
+/// The first bytes of a message that is sent, at most `most`.
 pub fn copied(data: &mut Source, most: usize) -> Result<Vec<u8>> {
     let (mut bytes, len) = (Vec::new(), data.left().min(most));
     bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;

@@ -53,7 +53,7 @@ enum Rule {
     Window,
     /// As many as a queue may have.
     Queue,
-    /// Bytes of a packet, which every path takes so many of at least; 0 for what this one takes.
+    /// Bytes of a packet: at least the size that every path takes, or 0 for this path's.
     Packet,
     /// For datagram sockets: a number of this range, or -1 for the default.
     Multicast,
@@ -67,7 +67,7 @@ enum Rule {
 
 use Rule::*;
 
-/// Level, name (`include/uapi/linux/{in,in6,tcp,udp}.h`), default and rule of what is kept.
+/// Level, name (`include/uapi/linux/{in,in6,tcp,udp}.h`), default and rule of stored options.
 const KEPT: [(u32, u32, i32, Rule); 75] = [
     (IP, 1, 0, Class),                 // IP_TOS
     (IP, 2, 64, Renewed(1, 255)),      // IP_TTL
@@ -154,7 +154,7 @@ const OTHERS: [(u32, u32); 4] = [
     (TCP, TCP_CONGESTION),
 ];
 
-/// Whether exactly those options of a level are handled that the document says there are.
+/// Whether the handled options of a level are exactly those in the document.
 const fn is_documented(level: u32, group: &Group) -> bool {
     let mut handled = [0; KEPT.len() + OTHERS.len()];
     let (mut count, mut at) = (0, 0);
@@ -233,7 +233,7 @@ const MAX_QUEUE: i32 = 4096;
 const MIN_PACKET: i32 = 1280;
 /// A connection's segment, and its path's longest packet over IPv4 and IPv6.
 const LOOPBACK_SEGMENT: i32 = 65483;
-/// A segment's size before there is a connection, and what the option of times takes of one.
+/// The size of a segment before there is a connection, and the bytes of its timestamps option.
 const FIRST_SEGMENT: i32 = 536;
 const TIMES: i32 = 12;
 const MTU_V4: u32 = 65535;
@@ -284,7 +284,7 @@ pub fn segment(ends: [&Options; 2], v6: bool) -> i32 {
     asked.fold(whole - heads, i32::min) - TIMES
 }
 
-/// The priority of what is sent with a type of service (Linux's `ip_tos2prio`): best effort, bulk,
+/// The priority of packets with a type of service (Linux's `ip_tos2prio`): best effort, bulk,
 /// interactive, and interactive bulk.
 fn priority(service: u8) -> u32 {
     [0, 2, 6, 4][usize::from(service >> 3 & 3)]
@@ -315,7 +315,7 @@ impl Options {
         }
     }
 
-    /// Takes over what an accepted socket has from the listening one.
+    /// Copies the options that an accepted socket inherits from the listening one.
     pub fn inherit(&self, from: &Options) {
         for (own, given) in self.kept.iter().zip(&from.kept) {
             own.store(given.load(Acquire), Release);

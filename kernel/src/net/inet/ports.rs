@@ -79,7 +79,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Whether something sent to `ip` is for this socket; true also for what both "any" are.
+    /// Whether a packet to `ip` is for this socket; true also for "any" where both are that.
     fn covers(&self, ip: IpAddr) -> bool {
         match (self.ip, ip) {
             (own, ip) if own == ip => true,
@@ -189,7 +189,7 @@ impl Group {
     }
 }
 
-/// Adds one to those that hold the port alike.
+/// Adds a holder to the group of those that hold the port alike.
 fn enter(held: &mut Held, holder: Holder, entrant: Entrant) -> Result<()> {
     let mut groups = held.groups.of_mut(&holder.ip).iter_mut();
     if let Some(group) = groups.find(|group| group.holder == holder) {
@@ -205,8 +205,8 @@ fn enter(held: &mut Held, holder: Holder, entrant: Entrant) -> Result<()> {
     held.groups.push(holder.ip, group)
 }
 
-/// Takes a socket, or without a number an end of a connection, out of those that hold the port as
-/// `holder` says.
+/// Removes a socket, or without a number an end of a connection, from the group that holds the port
+/// as `holder` does.
 fn leave(held: &mut Held, holder: &Holder, number: Option<u64>) -> Option<Member> {
     let mut groups = held.groups.of_mut(&holder.ip).iter_mut();
     let group = groups.find(|group| group.holder == *holder)?;
@@ -314,14 +314,14 @@ fn random_below(count: u32) -> u32 {
     u32::from(u16::from_ne_bytes(bytes)) % count
 }
 
-/// A number for a sender: one that is the same each time.
+/// A number for a sender, always the same one.
 fn spread(from: SocketAddr) -> usize {
     Keyed.hash_one(from) as usize
 }
 
 impl Ports {
-    /// Gives `holder` the port, or for port 0 any free one of `range`, whose ends count where they
-    /// are within the system's. EADDRINUSE, EACCES.
+    /// Gives `holder` the port, or for port 0 any free one of `range`; ends of `range` count if
+    /// they are within the system's. EADDRINUSE, EACCES.
     pub fn claim(
         &'static self,
         port: u16,
@@ -379,11 +379,11 @@ impl Ports {
         (first, u32::from(last.saturating_sub(first)) + 1)
     }
 
-    /// Gives `holder` a port of `range` for a connection: one that nobody has, or that others have
-    /// by this alone, and for which `connect` finds that it can be.
+    /// Gives `holder` a port of `range` for a connection: a free one, or one that others got in
+    /// this way alone, and with which `connect` succeeds.
     ///
     /// # Errors
-    /// EADDRNOTAVAIL, and what `connect` fails with beside.
+    /// EADDRNOTAVAIL, and the other errors of `connect`.
     pub fn connect_from<T>(
         &'static self,
         range: [u16; 2],
@@ -446,7 +446,7 @@ impl Ports {
         })
     }
 
-    /// Takes one out of those that hold a port.
+    /// Removes a holder of a port.
     fn give(&self, port: u16, leave: impl FnOnce(&mut Held) -> Option<Member>) {
         let mut ports = self.0.lock();
         let Some(held) = ports.get_mut(port.into()) else {
@@ -534,7 +534,7 @@ impl Ports {
         }
     }
 
-    /// All sockets for what is sent to `to`, as far as `fits` takes them.
+    /// All sockets for a packet to `to` that `fits` accepts.
     ///
     /// # Errors
     /// ENOBUFS.
@@ -566,9 +566,9 @@ impl Ports {
         Ok(taken)
     }
 
-    /// The socket for what `from` sends to `to`: of those that hold the port as `fits` asks, and
-    /// for which `rank` is not `None`, the one with the greatest, where one that is bound to this
-    /// very address comes first. Those that share the port (SO_REUSEPORT) share the senders too.
+    /// The socket for a packet from `from` to `to`: among the holders that `fits` accepts, the one
+    /// with the greatest `rank` that is not `None`; one that is bound to this very address comes
+    /// first. Sockets that share the port (SO_REUSEPORT) share the senders too.
     pub fn find<R: Ord>(
         &self,
         to: SocketAddr,

@@ -145,7 +145,7 @@ impl Raw {
             ..Ancillary::default()
         };
         let from = SocketAddr::new(packet.route.from, 0);
-        // The kernel's own bytes can be read: what does not fit is lost.
+        // The kernel's own bytes can always be read, so only packets without room are lost.
         _ = self.mail.take(&mut Source::kernel(seen), ancillary, from);
     }
 
@@ -506,7 +506,7 @@ enum Own {
 }
 
 impl Raw {
-    /// The option that a level and name are; `None` for those that other sockets have too.
+    /// The option of this level and name; `None` for options that other sockets have too.
     fn own(&self, level: u32, name: u32) -> Option<Result<Own>> {
         let (v6, of_icmp) = (self.is_v6(), self.is_icmp());
         let filters = if v6 { SOL_ICMP_V6 } else { SOL_RAW };

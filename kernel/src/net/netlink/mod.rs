@@ -1,6 +1,6 @@
-//! Netlink: what programs ask to learn the interfaces and their addresses (NETLINK_ROUTE) and which
-//! sockets there are (NETLINK_SOCK_DIAG), and where they wait for devices to come and go
-//! (NETLINK_KOBJECT_UEVENT), of which none does.
+//! Netlink: programs read the interfaces and their addresses (NETLINK_ROUTE) and the list of
+//! sockets (NETLINK_SOCK_DIAG), and wait for devices to come and go (NETLINK_KOBJECT_UEVENT), which
+//! none does.
 
 mod attributes;
 mod diag;

@@ -4,18 +4,18 @@ use crate::errno::{Errno, Result};
 use alloc::vec::Vec;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Kinds of messages: what came of a request, and the end of a dump.
+/// Kinds of messages: the result of a request, and the end of a dump.
 const ERROR: u16 = 2;
 pub const DONE: u16 = 3;
 /// The first kind that asks for something (NLMSG_MIN_TYPE).
 pub const LEAST: u16 = 0x10;
-/// Flags of a request; that a reply is in several parts; a reply is wanted; all of them are; of an
-/// acknowledgement, that it is without the body of what it answers.
+/// Flags: the message is a request; the reply has several parts; a reply is wanted; all objects
+/// are; the acknowledgement leaves the body of the request out.
 pub const REQUEST: u16 = 1;
 pub const MULTI: u16 = 2;
 pub const ACKNOWLEDGE: u16 = 4;
 pub const DUMP: u16 = 0x300;
-/// A request may replace what there is (NLM_F_REPLACE).
+/// A request may replace an existing object (NLM_F_REPLACE).
 pub const REPLACE: u16 = 0x100;
 const CAPPED: u16 = 0x100;
 

@@ -55,7 +55,7 @@ const ROUTE: usize = 12;
 const DESTINATION: u16 = 1;
 
 /// Answers a request; true if that was a dump, whose end is to follow. EPERM without the right to
-/// change anything, EOPNOTSUPP for what cannot be changed.
+/// change anything, EOPNOTSUPP for unknown requests.
 pub fn handle(reply: &mut Reply, request: Header, body: &[u8]) -> Result<bool> {
     // The flags mean something else where something is to be made.
     let dump = request.kind % 4 == 2 && request.flags & DUMP != 0;

@@ -1,5 +1,5 @@
-//! A connection of TCP, as one of its ends sees it, and what happens to it at a time: what waits
-//! for more is sent, and a peer that does not read is waited for no longer.
+//! A TCP connection, as one of its ends sees it, and its timers: held-back bytes are sent, and a
+//! peer that does not read is given up.
 
 use super::Tcp;
 use crate::arch::time;
@@ -16,7 +16,7 @@ use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
-/// How long what shall be sent waits at least, in nanoseconds.
+/// The shortest time for which bytes are held back, in nanoseconds.
 const PAUSE: u64 = clock::SECOND / 250;
 
 /// The connection, as one of its ends sees it.
@@ -154,8 +154,8 @@ impl Link {
         Ok(())
     }
 
-    /// Arms a timer that sends what waits for more; sends it at once where there is no memory for
-    /// the timer.
+    /// Arms a timer that sends held-back bytes; sends them at once where there is no memory for the
+    /// timer.
     #[cold]
     pub(super) fn send_later(self: &Arc<Self>) {
         if self.held.lock().is_some() {
@@ -175,7 +175,7 @@ impl Link {
         }
     }
 
-    /// Sends what has waited for more, if it has for long enough.
+    /// Sends held-back bytes that have waited for long enough.
     pub(super) fn send_held(self: &Arc<Self>) {
         let done = self.held.lock().take();
         drop(done);
