@@ -155,7 +155,7 @@ fn map<const DROPPABLE: bool>(
     Ok(start)
 }
 
-/// The flags of a new VMA, by those of mmap(2).
+/// The flags of a new VMA, by the flags of mmap(2).
 #[inline(always)]
 fn behaviour_of(flags: u32, shared: bool) -> Flags {
     let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();

@@ -99,7 +99,7 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
         return Err(Errno::EOPNOTSUPP);
     }
     if given.flags & KEEP_PARAMETERS != 0 {
-        // As on Linux, the policy is among them, but not what children get.
+        // As on Linux, the parameters to keep include the policy, but not the reset on fork.
         thread.set_policy(old_policy | reset, old_priority);
         return Ok(0);
     }

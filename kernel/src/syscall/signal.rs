@@ -313,7 +313,7 @@ pub fn rt_sigreturn<L: Layout>() -> Result<usize> {
     return_from_handler::<L>(true)
 }
 
-/// Goes back to what a handler interrupted, whose frame holds siginfo or not.
+/// Returns to the code that a handler interrupted, whose frame holds siginfo or not.
 pub fn return_from_handler<L: Layout>(with_info: bool) -> Result<usize> {
     let (mask, popped) = current().arch.with_frame(|frame| {
         let before = arch::signal::read_saved(frame, with_info);

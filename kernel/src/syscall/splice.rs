@@ -238,8 +238,8 @@ pub fn copy_file_range(
     count_both(copy(from, to, count))
 }
 
-/// How much of `count` a copy moves: it stays within one file system (EXDEV), ends with what it
-/// reads and where files end (EFBIG, EOVERFLOW), and does not write what it reads (EINVAL).
+/// How much of `count` a copy moves: it stays within one file system (EXDEV), ends where the source
+/// or the largest file ends (EFBIG, EOVERFLOW), and does not overlap itself (EINVAL).
 fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
     let [source, target] = [from, to].map(|side| side.file.dentry().inode().attr());
     if source.device != target.device {
@@ -265,8 +265,8 @@ fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
 /// All flags of the family (SPLICE_F_ALL).
 const SPLICE_FLAGS: u32 = abi::options::SPLICE.mask() as u32;
 
-/// From a file to a pipe: what there is room for, for which this waits. Nobody else writes to the
-/// pipe meanwhile: what was read has a place there.
+/// Moves bytes from a file to a pipe, as many as there is room for; waits for room. Nobody else
+/// writes to the pipe meanwhile, so bytes that were read have a place there.
 fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<usize> {
     let mut buffer = buffer(count)?;
     let total = pipe.fill(nonblocking, |ring| {
@@ -348,8 +348,8 @@ fn by_parts(
     Ok(total)
 }
 
-/// EINVAL for what Linux does not splice: folders, eventfd and its like, and a place in what has
-/// none.
+/// EINVAL for files that Linux does not splice: directories, eventfd and its like, and for an
+/// offset in a file without positions.
 fn check_splice(file: &File, offset: usize) -> Result<()> {
     let apart = matches!(file.dentry().kind(), Kind::Directory | Kind::Anonymous);
     if apart || offset != 0 && !file.has_places() {
@@ -358,8 +358,8 @@ fn check_splice(file: &File, offset: usize) -> Result<()> {
     Ok(())
 }
 
-/// The files of a call that moves bytes from `input` to `out`, whose pipes do not wait if one of
-/// them does not.
+/// The files of a call that moves bytes from `input` to `out`; no pipe waits if one of them is
+/// non-blocking.
 fn files(
     input: i32,
     out: i32,
@@ -420,8 +420,8 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
     pass([&from, &to], count, nonblocking, false)
 }
 
-/// vmsplice(2): a write to the pipe of what there is room for, or a read from it. Only `flags` say
-/// whether to wait.
+/// vmsplice(2): a write to the pipe of as many bytes as there is room for, or a read from it. Only
+/// `flags` say whether to wait.
 pub fn vmsplice<L: Layout>(fd: i32, vector: usize, count: usize, flags: u32) -> Result<usize> {
     check_flags(flags, SPLICE_FLAGS)?;
     let file = file(fd)?;

@@ -1,4 +1,4 @@
-//! Tracing: calls are shown, and what came of them, as strace does.
+//! Tracing: calls and their results are shown, as strace does.
 
 extern crate alloc;
 
@@ -43,7 +43,7 @@ pub(super) fn show(call: &Call) -> isize {
     result
 }
 
-/// A line being written; what does not fit is cut off.
+/// A line being written; text that does not fit is cut off.
 struct Line(Vec<u8>);
 
 impl Line {
@@ -142,7 +142,7 @@ fn show_string(line: &mut Line, address: usize, len: usize, ends: bool) -> fmt::
     }
 }
 
-/// After a read, what was read.
+/// Shows the bytes of a read after it.
 fn show_read(line: &mut Line, number: usize, registers: [usize; 6], result: isize) -> fmt::Result {
     let reads = [abi::number("read"), abi::number("pread64")].contains(&number);
     if reads && result > 0 {

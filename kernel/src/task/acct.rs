@@ -80,7 +80,7 @@ fn compressed(value: u64) -> u16 {
     (power << 13 | value) as u16
 }
 
-/// A number as a float of 32 bits; what it has no room for is cut off.
+/// A number as a float of 32 bits; bits without room are cut off.
 fn float(value: u64) -> u32 {
     match value.leading_zeros() {
         64 => 0,
@@ -301,7 +301,7 @@ pub fn turn(file: Option<(Arc<File>, &Arc<Mount>)>) -> Result<()> {
     Ok(())
 }
 
-/// Records go to `new` from now on, if what there is is `wanted` to go.
+/// Replaces the accounting file by `new`, if `wanted` holds for the current one.
 fn replace(new: Option<Arc<Accounting>>, wanted: impl Fn(&Accounting) -> bool) {
     let last = Entry::new(Record::new(current().process()));
     let mut place = CURRENT.lock();

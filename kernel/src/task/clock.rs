@@ -175,7 +175,7 @@ impl Drop for Following {
     }
 }
 
-/// Refuses a clock whose timers wake the machine to those who may not.
+/// Refuses clocks whose timers wake the machine to threads without the right to them.
 ///
 /// # Errors
 /// EPERM.

@@ -150,7 +150,7 @@ pub(super) fn apply_current() {
     apply(cpu::this(), current().sched.mode());
 }
 
-/// Writes what the group of `process` did so far, a line `section name value` each.
+/// Writes the counts of the group of `process`, a line `section name value` each.
 ///
 /// # Errors
 /// ENOMEM.

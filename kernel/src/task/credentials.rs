@@ -228,9 +228,10 @@ impl Credentials {
                 .any(|id| !gids.contains(id))
     }
 
-    /// As exec leaves them, and whether the program is more privileged than its caller
+    /// The credentials after exec, and whether the program is more privileged than its caller
     /// (AT_SECURE). `owner` and `group` are those of a set-user-ID or set-group-ID program, `file`
-    /// its capabilities; `withheld` says what it does not get (cap_bprm_creds_from_file).
+    /// its capabilities; `withheld` names the privileges that it does not get
+    /// (cap_bprm_creds_from_file).
     ///
     /// # Errors
     /// EPERM: a program that does not ask what it may do would not get all its file's capabilities.
@@ -254,7 +255,7 @@ impl Credentials {
         {
             return Err(Errno::EPERM);
         }
-        // A set-user-ID program of root's with capabilities of its own has no more than those.
+        // A set-user-ID root program with file capabilities gets no more than those.
         let own_only = file.is_some() && new.euid == 0 && new.uid != 0;
         if self.secure_bits & SECBIT_NOROOT == 0 && !own_only {
             if new.uid == 0 || new.euid == 0 {

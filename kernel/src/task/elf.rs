@@ -218,8 +218,8 @@ impl Program {
         [code.0..code.1, data]
     }
 
-    /// Finds room for `first..end`, and leaves it as a mapping without rights; returns what to add
-    /// to addresses.
+    /// Finds room for `first..end`, and leaves it as a mapping without rights; returns the load
+    /// bias.
     fn reserve(
         &self,
         space: &AddressSpace,
@@ -252,7 +252,7 @@ impl Program {
         let start = space.map(request, gone)?;
         let aligned = start.next_multiple_of(align);
         let used = aligned..aligned + len;
-        // Each segment is mapped over its part; what is left over goes back.
+        // Each segment is mapped over its part; the rest is given back.
         for rest in [start..used.start, used.end..start + room] {
             if !rest.is_empty() {
                 space.unmap(rest, gone)?;

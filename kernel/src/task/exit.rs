@@ -1,4 +1,4 @@
-//! The end of threads and processes, and what their parents learn of it.
+//! The end of threads and processes, and the reports of it to their parents.
 
 extern crate alloc;
 
@@ -21,7 +21,7 @@ pub fn exit_group(status: u32) -> ! {
     exit_thread()
 }
 
-/// Ends the current thread; with the last, the process, whose status `code` (0 to 255) is if
+/// Ends the current thread; the last one ends the process with the status `code` (0 to 255), if
 /// nothing else ended it.
 pub fn exit_alone(code: u32) -> ! {
     let thread = current();
@@ -142,7 +142,7 @@ fn notify_parent_of_death(child: &Process) {
 fn notify(child: &Process, parent: &Process) {
     let mut number = child.exit_signal.load(Relaxed);
     if number != 0 && child.parent_exec_id() != parent.exec_id() {
-        // Not what the parent's present program chose.
+        // The parent's present program did not choose the signal.
         number = SIGCHLD;
     }
     let action = parent.signals.with_actions(|actions| actions.get(SIGCHLD));

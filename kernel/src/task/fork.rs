@@ -74,7 +74,7 @@ impl CloneRequest {
 const PRIVILEGED: u32 =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET;
 
-// All bits but those of the signal, and what is refused.
+// All bits but those of the signal, and refused ones.
 const _: () = assert!(
     abi::options::CLONE.mask()
         == !(CSIGNAL | PRIVILEGED | CLONE_NEWUSER) as u64 | CLONE_CLEAR_SIGHAND,
@@ -203,7 +203,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     })
 }
 
-/// Gives a child that nobody knows yet its thread pointer, what it inherits, and its number.
+/// Gives a child that nobody knows yet its thread pointer, its inherited state, and its number.
 ///
 /// # Errors
 /// ENOMEM.
@@ -241,8 +241,8 @@ fn set_up(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Resul
     Ok(())
 }
 
-/// Copies filters of system calls, and the tracer where that follows the child; returns what is
-/// reported to it: an option (PTRACE_O_*) and an event.
+/// Copies filters of system calls, and the tracer where that follows the child; returns the report
+/// to the tracer: an option (PTRACE_O_*) and an event.
 #[inline(always)]
 fn trace(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Option<(u32, u32)> {
     let event = if parent.is_traced() && !request.has(CLONE_UNTRACED) {

@@ -91,7 +91,7 @@ impl Strings {
         Ok(())
     }
 
-    /// Adds what another has, without its first `skip` strings.
+    /// Appends the strings of `other`, without its first `skip`.
     ///
     /// # Errors
     /// ENOMEM.

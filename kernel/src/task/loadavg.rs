@@ -17,7 +17,7 @@ const MOST_STEPS: u64 = 720;
 
 static AVERAGES: Mutex<([u64; 3], u64)> = Mutex::new(([0; 3], 0));
 
-/// The three averages. They move when somebody asks: what runs then stands for the time since.
+/// The three averages. They move when read: the threads running then stand for the time since.
 pub fn averages() -> [u64; 3] {
     let active = sched::runnable() as u64 * ONE;
     let now = clock::monotonic_ns();

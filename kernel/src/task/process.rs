@@ -75,7 +75,7 @@ impl SharedSignals {
         self.actions.lock().clone()
     }
 
-    /// Calls `f` with what is done about each signal.
+    /// Calls `f` with the actions for signals.
     #[inline(always)]
     pub fn with_actions<T>(&self, f: impl FnOnce(&Actions) -> T) -> T {
         f(&self.actions.lock())
@@ -103,7 +103,7 @@ pub struct Image {
     /// Where its instructions lie: from the first that may be executed to the last that come from
     /// the file.
     pub code: Range<usize>,
-    /// From where its last segment begins to the end of what comes from the file.
+    /// From the start of its last segment to the end of the part that comes from the file.
     pub data: Range<usize>,
 }
 
@@ -182,7 +182,7 @@ pub struct Process {
     prev_cputime: [PrevCputime; 2],
     started: u64,
     executed: AtomicBool,
-    /// Whether a capability let it do what a call demands one for.
+    /// Whether a capability let it do something that needed one.
     used_privilege: AtomicBool,
     subreaper: AtomicBool,
     /// Bits of [`Mode`].
@@ -225,7 +225,7 @@ pub struct Parts<'a> {
     pub exit_signal: u32,
     /// How many programs its parent has begun.
     pub parent_exec_id: u64,
-    /// Whether it runs in its parent's memory.
+    /// Whether the process runs in its parent's memory.
     pub borrows: bool,
     /// Bits of [`Mode`].
     pub modes: u32,
@@ -404,7 +404,7 @@ impl Process {
         self.executed.load(Relaxed)
     }
 
-    /// Whether a capability let it do what a call demands one for.
+    /// Whether a capability let the process do something that needed one.
     pub fn used_privilege(&self) -> bool {
         self.used_privilege.load(Relaxed)
     }
@@ -565,7 +565,7 @@ impl Process {
         self.usage.lock()[1]
     }
 
-    /// Takes over what a child used.
+    /// Adds a child's usage to that of the children.
     pub(super) fn inherit_usage(&self, child: &Process) {
         let used = child.usage().plus(child.children_usage());
         let mut usage = self.usage.lock();
@@ -627,7 +627,7 @@ impl Process {
         *self.last_policy.lock()
     }
 
-    /// Sets what is reported of how it was scheduled.
+    /// Sets the reported scheduling policy.
     pub fn set_last_policy(&self, policy: [u32; 2]) {
         *self.last_policy.lock() = policy;
     }
@@ -673,8 +673,8 @@ impl Process {
         }
     }
 
-    /// Gives its place among its user's processes back. A pidfd may keep what is left of it for as
-    /// long as it likes.
+    /// Gives its place among its user's processes back. A pidfd may keep the rest of it for as long
+    /// as it likes.
     pub(super) fn uncount(&self) {
         if self.counted.load(Relaxed) {
             self.counted.store(false, Relaxed);
@@ -685,7 +685,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that was never entered in the tree.
+        // A process that was never entered in the tree.
         self.uncount();
     }
 }

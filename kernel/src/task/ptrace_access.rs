@@ -1,5 +1,5 @@
-//! Access to another process (ptrace_may_access): the one gate of all that shows or changes what a
-//! process has.
+//! Access to another process (ptrace_may_access): the one gate of everything that shows or changes
+//! a process's state.
 
 use super::{Process, Thread, current};
 use crate::errno::{Errno, Result};
@@ -14,9 +14,9 @@ pub enum By {
     Real,
 }
 
-/// Whether the current thread may look into `thread` of `process`, or into what is left of a
-/// process without threads, as ptrace(2) has it. The answer holds as long as
-/// [`Process::hold_program`] keeps the program.
+/// Whether the current thread may inspect `thread` of `process`, or the rest of a process without
+/// threads, as ptrace(2) has it. The answer holds as long as [`Process::hold_program`] keeps the
+/// program.
 ///
 /// # Errors
 /// EPERM.
@@ -43,7 +43,7 @@ pub fn check(process: &Process, thread: Option<&Thread>, by: By) -> Result<()> {
     }
 }
 
-/// Calls `f` with `thread`, if the current thread may look into it; it begins no other program
+/// Calls `f` with `thread`, if the current thread may inspect it; it begins no other program
 /// meanwhile.
 ///
 /// # Errors

@@ -59,7 +59,7 @@ pub fn turn_ms() -> u32 {
     TURN_MS.load(Relaxed)
 }
 
-/// Sets it; 0 or less is what it was at first.
+/// Sets the time; 0 or less sets the default.
 pub fn set_turn_ms(ms: i32) {
     let ms = if ms > 0 { ms as u32 } else { USUAL_TURN_MS };
     TURN_MS.store(ms, Relaxed);

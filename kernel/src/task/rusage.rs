@@ -106,7 +106,7 @@ impl PrevCputime {
         PrevCputime(Mutex::new(Times { user: 0, system: 0 }))
     }
 
-    /// The times of `usage`, and no less than what was reported.
+    /// The times of `usage`, and no less than the times reported before.
     pub fn adjust(&self, usage: &Usage) -> Times {
         let mut prev = self.0.lock();
         if usage.ticks > prev.user + prev.system {

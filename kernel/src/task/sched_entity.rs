@@ -45,7 +45,7 @@ impl Class {
         }
     }
 
-    /// The same, or of that real-time priority (0 for none) if it is higher.
+    /// This class, or that of the given real-time priority (0 for none) if it is higher.
     pub fn at_least(self, priority: u32) -> Self {
         match self {
             Class::Fair(_) if priority == 0 => self,
@@ -61,7 +61,7 @@ pub struct Entity {
     pub(super) sleeper: Sleeper,
     /// 0 in the real-time policies.
     pub(super) weight: AtomicU32,
-    /// Ticks run, weighted; in the real-time policies what [`real_time::place`] gives.
+    /// Ticks run, weighted; in the real-time policies the value of [`real_time::place`].
     vruntime: AtomicU64,
     /// Ticks run.
     runtime: AtomicU64,

@@ -85,8 +85,8 @@ enum Stage {
 struct Question {
     notice: Notice,
     stage: Stage,
-    /// Files for the thread that asks, which takes them itself: no other process can get them, nor
-    /// one that asks no more.
+    /// Files for the asking thread, which takes them itself: no other process can get them, nor a
+    /// thread that no longer asks.
     gifts: VecDeque<Arc<Gift>>,
     /// Threads that wait for an answer.
     asker: Arc<WaitQueue>,
@@ -388,7 +388,7 @@ impl Listener {
         Ok(0)
     }
 
-    /// Gives a file of the current process to the one that asks; the descriptor there.
+    /// Gives a file of the current process to the asking thread; returns the descriptor there.
     fn add_file(&self, request: AddFile) -> Result<usize> {
         if request.flags & !(ADD_AT | ADD_AND_SEND) != 0
             || request.file_flags & !CLOSE_ON_EXEC != 0

@@ -130,7 +130,7 @@ fn step() {
     STEPS.fetch_add(1, AcqRel);
 }
 
-/// Lets the second thread begin what must wait until the first is out of what it is in.
+/// Lets the second thread begin work that must wait until the first has left its section.
 fn keep_out() {
     let begun = STEPS.fetch_add(1, AcqRel) + 2;
     until(begun);

@@ -24,7 +24,7 @@ pub struct SleepMutexGuard<'a, T: ?Sized> {
 }
 
 impl<T> SleepMutex<T> {
-    /// A free lock, of the class of those that the caller's line makes.
+    /// A free lock, of the class of the locks that the caller's line makes.
     #[track_caller]
     pub const fn new(value: T) -> Self {
         SleepMutex {

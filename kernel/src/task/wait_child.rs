@@ -92,7 +92,7 @@ fn look(
     unnotified: &mut bool,
 ) -> Result<Option<Found>> {
     let traces = !process.tracees().is_empty();
-    // The first thread has what those left that are gone.
+    // The first thread has the children that ended threads left.
     let own_alone = options & __WNOTHREAD != 0;
     let first = own_alone && process.is_first(&current());
     let own = |tid, is_thread: &dyn Fn(i32) -> bool| {

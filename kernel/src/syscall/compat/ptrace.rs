@@ -64,7 +64,7 @@ fn get(tid: i32, kind: u32) -> Result<Vec<u8>> {
     ptrace::with_stopped(tid, |thread, _| regset::get(&thread.arch, true, kind))
 }
 
-/// Changes what begins at the byte `from` of it.
+/// Changes bytes of a register set from byte `from` on.
 fn set(tid: i32, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
     ptrace::with_stopped(tid, |thread, _| {
         regset::set(&thread.arch, true, kind, from, bytes)?;

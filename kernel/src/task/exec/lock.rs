@@ -49,8 +49,8 @@ impl Process {
         Ok(CredentialsGuard(self))
     }
 
-    /// Keeps the process from beginning another program while another looks at its identity, and at
-    /// what it has.
+    /// Keeps the process from beginning another program while another process inspects its identity
+    /// and its memory.
     ///
     /// # Errors
     /// EINTR: the current process is killed.

@@ -40,7 +40,7 @@ const OWNER_DIED: u32 = 1 << 30;
 /// FUTEX_TID_MASK
 const TID: u32 = OWNER_DIED - 1;
 
-/// The identity of a word: the same from all processes that share it.
+/// The identity of a word, the same for all processes that share it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
     /// Address of the waiter's address space, or number of the shared object in any space.
@@ -126,7 +126,7 @@ static TABLE: [Bucket; BUCKETS] = [const {
 }; BUCKETS];
 
 impl Bucket {
-    /// Takes the waiter with that slot out; returns what it waited for, if it was there.
+    /// Takes the waiter with that slot out; returns the kind of its wait, if it was there.
     fn remove(&self, slot: &Arc<AtomicU32>) -> Option<Kind> {
         let mut waiters = self.waiters.lock();
         let at = waiters
@@ -497,8 +497,8 @@ fn lock_both(one: Key, other: Key) -> (Locked, Option<Locked>) {
     }
 }
 
-/// FUTEX_WAKE_OP: changes the second word, wakes those of the first, and those of the second if it
-/// held what is compared.
+/// FUTEX_WAKE_OP: changes the second word, wakes waiters of the first, and waiters of the second if
+/// its old value meets the comparison.
 ///
 /// # Errors
 /// EFAULT, EINVAL, ENOSYS (no such operation).

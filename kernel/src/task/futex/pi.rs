@@ -31,7 +31,7 @@ const RETRY: u32 = 1;
 /// With the number of a thread that is no more: the lock was its, and the thread is to write the
 /// word itself.
 const INHERITED: u32 = 1 << 31;
-/// How long it takes to settle what becomes of waiters that are moved, about, in nanoseconds.
+/// The time that it takes to settle the state of requeued waiters, about, in nanoseconds.
 const SETTLES: u64 = 100_000;
 
 /// How many wait for locks: a thread that ends looks at the buckets only if any does.
@@ -145,7 +145,8 @@ impl Place {
         Ok(Place { slot })
     }
 
-    /// Leaves the bucket; what the slot holds if somebody else took the waiter out, else WAITING.
+    /// Leaves the bucket; returns WAITING, or the slot's value if another thread took the waiter
+    /// out.
     fn leave(&self, key: Key) -> u32 {
         let mut found = TABLE[key.bucket()].remove(&self.slot);
         loop {
@@ -499,8 +500,7 @@ impl Requeue {
         Ok(Attempt::Done(moved))
     }
 
-    /// Lets waiters wait for the lock that `owner` has, as many as may be with the one that has it
-    /// now.
+    /// Lets waiters wait for the lock that `owner` has, as many as are still to be moved.
     fn transfer(
         &self,
         (own, mut others): (&mut Locked, Option<&mut Locked>),
@@ -568,7 +568,7 @@ impl Moved {
             }
             sched::cond_resched();
         }
-        // The last: it would give the lock to those that were not looked at.
+        // Last, since it would give the lock to waiters that were not looked at.
         if let Some(first) = self.first {
             first.wake_with(OWNED);
         }

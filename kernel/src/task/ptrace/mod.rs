@@ -66,7 +66,7 @@ pub struct Tracee {
     pub message: usize,
     /// The signal of the stop; none for a stop of the whole process.
     pub info: Option<Info>,
-    /// The thread is to stop as soon as it can (PTRACE_INTERRUPT).
+    /// The thread is to stop as soon as it can.
     interrupt: bool,
     /// The thread stays stopped with its process, though its tracer let go (PTRACE_LISTEN).
     listening: bool,
@@ -79,7 +79,7 @@ pub struct Tracee {
 /// A stop.
 #[derive(Clone, Copy)]
 pub struct Stop {
-    /// The signal, and the event above its 8 bits: what wait(2) reports above 0x7f.
+    /// The signal, and the event above its 8 bits: the status of wait(2) above 0x7f.
     pub code: u32,
     /// Whether wait(2) has reported it.
     reported: bool,
@@ -94,7 +94,7 @@ impl State {
         self.flags.load(Relaxed)
     }
 
-    /// Sets all but what outlives a tracer, and what the thread says of its CPU.
+    /// Sets all flags but those that outlive a tracer, and the thread's note about its CPU.
     fn set(&self, flags: u32) {
         let change = |old| Some(old & (flag::POINTS | flag::DEBUGS) | flags);
         _ = self.flags.fetch_update(Relaxed, Relaxed, change);

@@ -1,4 +1,4 @@
-//! Stops of a traced thread: what it reports, and how it goes on.
+//! Stops of a traced thread: their reports, and how it goes on.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
@@ -161,8 +161,8 @@ fn call_stop(call: Call, message: u32) {
     }
 }
 
-/// A signal is about to reach the current thread, which is traced: `info` is what the tracer makes
-/// of it. Whether anything comes of it.
+/// A signal is about to reach the current thread, which is traced: the tracer may change `info`.
+/// Returns whether a signal is left.
 pub fn signal_stop(info: &mut Info) -> bool {
     let thread = current();
     if info.number() == SIGKILL {

@@ -120,7 +120,7 @@ impl Actions {
         Self::with(copy, self.ignored())
     }
 
-    /// A copy, as exec leaves it: handlers of the old program are gone, what is ignored stays
+    /// A copy, as exec leaves it: handlers of the old program are gone, ignored signals stay
     /// ignored.
     pub fn exec(&self) -> Result<Arc<Self>> {
         let table = self.table.lock();

@@ -108,9 +108,9 @@ impl Pending {
         Ok(())
     }
 
-    /// Takes the signal that is to be delivered first of those not `blocked`: those of the thread's
-    /// own faults first, then by number. Whether it is a timer's own, which goes on now, and not
-    /// one that a program made up. It comes to `info`, as it is too large to be passed on.
+    /// Takes the signal to deliver first of those not `blocked`: those of the thread's own faults
+    /// first, then by number. Returns whether it is a timer's own, which goes on now, and not one
+    /// that a program made up. It is written to `info`, as it is too large to be returned.
     pub fn take(&mut self, blocked: u64, info: &mut Info) -> Option<bool> {
         let ready = self.set & !blocked;
         if ready == 0 {

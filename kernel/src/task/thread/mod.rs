@@ -1,4 +1,4 @@
-//! A thread: what the scheduler switches between.
+//! A thread: the unit of scheduling.
 
 extern crate alloc;
 
@@ -41,7 +41,7 @@ pub type PutTime = fn(usize, [i64; 2]) -> Result<()>;
 pub enum Restart {
     /// Nothing: EINTR.
     None,
-    /// A sleep until a time of a clock, in ticks; where to write what is left, and how.
+    /// A sleep until a time of a clock, in ticks; where to write the rest of the time, and how.
     Sleep {
         deadline: u64,
         remaining: usize,
@@ -468,7 +468,7 @@ impl Thread {
         time::ns_to_ticks(self.timer_slack() as u64)
     }
 
-    /// Sets the clock's slack in ns; 0 for what it began with. Those of the real-time policies have
+    /// Sets the clock's slack in ns; 0 for the initial one. Threads of the real-time policies have
     /// none.
     pub fn set_timer_slack(&self, ns: usize) {
         let ns = match ns {
