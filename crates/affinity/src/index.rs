@@ -40,8 +40,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// Indexes `vcpus`, the affinities of a VM's vCPUs in the order of its table. Where several
-    /// have the same one, the first is found.
+    /// Indexes `vcpus`, the affinities of a VM's vCPUs in the order of its table. Of several with
+    /// the same affinity, the first is found.
     ///
     /// `seed` should be random: the VMM that chooses the affinities must not be able to foresee how
     /// sparse ones are hashed. Takes memory in proportion to the number of vCPUs, 40 KiB for 512

@@ -91,13 +91,13 @@ pub mod code {
     pub const TXA: u16 = 0x87;
     /// A ← a half word, or a byte, at byte k; filters of packets only.
     pub const LD_HALF: u16 = 0x28;
-    /// The same.
+    /// A ← a byte at byte k; filters of packets only.
     pub const LD_BYTE: u16 = 0x30;
     /// A ← a word, a half word, or a byte, at byte X + k; filters of packets only.
     pub const LD_WORD_AT: u16 = 0x40;
-    /// The same.
+    /// A ← a half word at byte X + k; filters of packets only.
     pub const LD_HALF_AT: u16 = 0x48;
-    /// The same.
+    /// A ← a byte at byte X + k; filters of packets only.
     pub const LD_BYTE_AT: u16 = 0x50;
     /// X ← 4 times the low half of the byte at k, IPv4's length of a header; filters of packets
     /// only.
@@ -128,7 +128,7 @@ pub fn check(program: &[Instruction], written: &mut [u16]) -> Result<(), Invalid
     check_with(program, written, whole_words)
 }
 
-/// The same; `reads` says which other instructions there are.
+/// Checks a filter; `reads` says which further instructions are allowed.
 fn check_with(
     program: &[Instruction],
     written: &mut [u16],

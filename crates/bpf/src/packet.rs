@@ -1,11 +1,11 @@
-//! Filters of sockets: the same instructions, which read a packet's bytes (bpf(4); Linux's
+//! Filters of sockets: these instructions, reading a packet's bytes (bpf(4); Linux's
 //! Documentation/networking/filter.rst).
 
 use super::code::*;
 use super::{Instruction, Invalid, check_with, run_with};
 
-/// From here on what is read is known beside a packet (SKF_AD_OFF); below, what is no packet's
-/// either: the headers before it (SKF_NET_OFF, SKF_LL_OFF), which there are none of here.
+/// Offsets from here on name ancillary data (SKF_AD_OFF); those below name headers before the
+/// packet (SKF_NET_OFF, SKF_LL_OFF), of which there are none here.
 const BESIDE: u32 = -0x1000i32 as u32;
 const BEYOND: u32 = 1 << 31;
 
@@ -29,7 +29,7 @@ pub enum Beside {
     Hardware = 28,
     /// The CPU that handles it.
     Cpu = 36,
-    /// The virtual network that it is of, whether there is one, and of what protocol.
+    /// The VLAN tag, whether there is one, and the protocol of the VLAN.
     Vlan = 44,
     HasVlan = 48,
     /// A random number.

@@ -56,7 +56,7 @@ impl Word {
         stale
     }
 
-    /// Marks those that left; hands those that run the space, as `runs` says, to `notify`.
+    /// Marks the CPUs that left; hands the CPUs that run the space, as `runs` says, to `notify`.
     fn change(&self, except: u64, runs: impl Fn(u32) -> bool, mut notify: impl FnMut(u32)) {
         let mut left = 0;
         for cpu in bits(self.held.load(Relaxed) & !except) {

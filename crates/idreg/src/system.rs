@@ -1,4 +1,4 @@
-//! From the registers of each CPU to what the system promises.
+//! The system's features, from the registers of each CPU.
 
 use core::fmt;
 
@@ -13,7 +13,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// All registers zero; the kernel fills in what it reads.
+    /// All registers zero; the kernel fills in the values that it reads.
     pub const fn new() -> Raw {
         Raw { values: [0; COUNT] }
     }
@@ -95,7 +95,7 @@ impl System {
         }
     }
 
-    /// Takes in what `cpu` has, keeping of each field what is safe on all CPUs so far.
+    /// Folds `cpu` in: each field keeps a value that is safe on all CPUs so far.
     pub fn fold(&mut self, cpu: &Raw) {
         for (description, field) in fields() {
             let visible = cpu.visible(description.register);
@@ -124,7 +124,7 @@ impl System {
                 });
             }
         }
-        // Programs were shown what a CPU with another erratum does not keep.
+        // Programs were shown a feature that an erratum of the late CPU breaks.
         match self.errata.missing(cpu.errata()).hidden().next() {
             None => Ok(()),
             Some(place) => Err(Missing {
@@ -157,8 +157,8 @@ impl System {
     }
 
     /// The value that a guest with the features `enabled` reads from `register`: the sanitised
-    /// value of the fields that it sees, others as absent. It lacks what a virtual machine adds by
-    /// itself (its GIC, its IPA size).
+    /// value of the fields that it sees, others as absent. The features that a virtual machine adds
+    /// by itself (its GIC, its IPA size) are missing in it.
     pub fn guest_value(&self, register: Register, enabled: Enabled) -> u64 {
         let described = register::all().find(|description| description.register == register);
         described.map_or(0, |description| {
@@ -195,7 +195,7 @@ impl Default for System {
     }
 }
 
-/// `value` with no field higher than `most` says, and with those that it hides as absent.
+/// `value` with no field higher than `most` says, and hidden fields as absent.
 pub(crate) fn show(
     value: u64,
     description: &Description,

@@ -1,5 +1,5 @@
-//! The numbers of `/proc/sys` that can be changed, and what a write to one means, as Linux's
-//! `proc_dointvec_minmax`, `proc_douintvec_minmax` and `proc_doulongvec_minmax` read it.
+//! The numbers of `/proc/sys` that can be changed, and the parsing of a write to one, as Linux's
+//! `proc_dointvec_minmax`, `proc_douintvec_minmax` and `proc_doulongvec_minmax` do it.
 
 use crate::same;
 
@@ -207,8 +207,7 @@ fn skip_spaces(bytes: &[u8]) -> &[u8] {
     &bytes[text.unwrap_or(bytes.len())..]
 }
 
-/// The number that `bytes` begin with, in C's notations, and what follows it: nothing, or white
-/// space.
+/// The number that `bytes` begin with, in C's notations, and the rest: nothing, or white space.
 fn number(bytes: &[u8]) -> Result<(i128, &[u8]), Invalid> {
     let (negative, digits) = match bytes.strip_prefix(b"-") {
         Some(digits) => (true, digits),
@@ -226,7 +225,7 @@ fn number(bytes: &[u8]) -> Result<(i128, &[u8]), Invalid> {
     if bytes.len() - rest.len() > LONGEST {
         return Err(Invalid);
     }
-    // Linux parses within its buffer; what follows must separate.
+    // Linux parses within its buffer; the next byte must be a separator.
     if !matches!(rest.first(), None | Some(b' ' | b'\t' | b'\n')) {
         return Err(Invalid);
     }

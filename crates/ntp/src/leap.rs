@@ -32,7 +32,7 @@ impl Leap {
         }
     }
 
-    /// The clock was set: what is due is so no more, until somebody asks again.
+    /// The clock was set: a leap second that is due is no more, until a program asks again.
     pub(super) fn void(self) -> Leap {
         match self {
             Leap::Inserts(_) => Leap::Inserts(i64::MAX),
@@ -75,7 +75,7 @@ impl Ntp {
         };
     }
 
-    /// The clock shows so many seconds more, and CLOCK_TAI what it did.
+    /// The clock shows so many seconds more, and CLOCK_TAI is unchanged.
     fn leap_by(&mut self, seconds: i64) {
         self.offset = self.offset.saturating_add(seconds * SECOND);
         self.second += seconds;

@@ -36,7 +36,7 @@ pub enum Change {
     LinkTable,
     /// A table taken out of the tree; its frame is to be freed.
     UnlinkTable,
-    /// Pages become a block, or a block pages: the frames may stay what they are.
+    /// Pages become a block, or a block pages: the frames may be the same.
     Resize,
 }
 
@@ -68,7 +68,7 @@ pub enum Invalidation {
     Space,
 }
 
-/// The debt of a change: what it owes before it may be relied on.
+/// The debt of a change, to be paid before the change may be relied on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Debt {
     /// The entry must be invalid, and forgotten, before it takes its new value: break before make.
@@ -99,7 +99,7 @@ pub const fn arm64(change: Change) -> Debt {
         // does anything depend on a page's age: a stale young entry hides uses until it falls out
         // of the TLB.
         Change::FillUser | Change::Touch | Change::Age => Debt::NONE,
-        // The same, but the walk must not come before the store.
+        // As above, but the walk must not come before the store.
         Change::FillKernel | Change::LinkTable => Debt {
             publish: true,
             ..Debt::NONE

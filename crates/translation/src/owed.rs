@@ -80,8 +80,8 @@ impl<C: Kind> Owed<C> {
         C::CHANGE
     }
 
-    /// Nobody can hold a copy of what changed: nothing led to the table yet, or all have forgotten
-    /// its space.
+    /// Nobody can hold a copy of the changed entry: nothing led to the table yet, or all have
+    /// forgotten its space.
     #[inline(always)]
     pub fn held_by_nobody(self) {
         mem::forget(self);
@@ -89,7 +89,7 @@ impl<C: Kind> Owed<C> {
 }
 
 impl Owed<UnlinkTable> {
-    /// With pages of the same space, all of which is forgotten.
+    /// Joins the debt for pages of the same space, all of which is forgotten.
     #[inline(always)]
     pub fn with_pages(self, pages: Owed<Clear>) -> Self {
         mem::forget(pages);
@@ -98,8 +98,8 @@ impl Owed<UnlinkTable> {
 }
 
 impl Owed<FillUser> {
-    /// A table above it was linked in the same fault, which is paid for afterwards: for all of the
-    /// space.
+    /// A table above the entry was linked in the same fault, and that debt is paid afterwards: for
+    /// all of the space.
     #[inline(always)]
     pub fn paid_with_table(self) {
         mem::forget(self);

@@ -25,22 +25,22 @@ impl ListRegister {
         ListRegister(number as u64 | (priority as u64) << PRIORITY | group)
     }
 
-    /// The same, pending too.
+    /// This interrupt, made pending too.
     pub const fn pending(self) -> Self {
         ListRegister(self.0 | PENDING)
     }
 
-    /// The same, active too.
+    /// This interrupt, made active too.
     pub const fn active(self) -> Self {
         ListRegister(self.0 | ACTIVE)
     }
 
-    /// The same, whose deactivation deactivates the physical interrupt of the same number.
+    /// This interrupt, whose deactivation deactivates the physical interrupt of the same number.
     pub const fn of_hardware(self) -> Self {
         ListRegister(self.0 | HARDWARE | (self.number() as u64) << PHYSICAL)
     }
 
-    /// The same, whose end is reported.
+    /// This interrupt, whose end is reported.
     pub const fn reporting_end(self) -> Self {
         ListRegister(self.0 | REPORTS_END)
     }

@@ -25,7 +25,7 @@ const INVLPIR: u32 = 0x00a0;
 const INVALLR: u32 = 0x00b0;
 const PIDR2: u32 = 0xffe8;
 
-/// CTLR.CES and CTLR.IR: what the third revision can do with LPIs.
+/// CTLR.CES and CTLR.IR: the operations on LPIs of the third revision.
 const THIRD_REVISION: u64 = 0b110;
 
 /// CTLR.EnableLPIs, and TYPER.PLPIS: there are LPIs.

@@ -1,5 +1,5 @@
-//! Registers that distributor and redistributors have alike (Arm IHI 0069, 12.9 and 12.11): those
-//! of interrupts, by word.
+//! Registers that distributor and redistributors have in common (Arm IHI 0069, 12.9 and 12.11):
+//! those of interrupts, by word.
 
 use core::sync::atomic::Ordering::*;
 
@@ -65,8 +65,8 @@ impl Access {
         }
     }
 
-    /// A register of 64 bits that begins at `start` and holds `old`, after what is written to all
-    /// or to half of it.
+    /// A register of 64 bits that begins at `start` and holds `old`, after a write to all or half
+    /// of it.
     pub(crate) fn merge(&self, start: u32, old: u64) -> u64 {
         let (value, low) = (self.write.unwrap_or(0), u64::from(u32::MAX));
         match (self.len, self.offset - start) {

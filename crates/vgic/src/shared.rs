@@ -185,8 +185,8 @@ impl Shared {
         }
     }
 
-    /// The place of the virtual CPU that has to look, now that an interrupt became pending: of the
-    /// one that has it in a list register, else of the one that it goes to.
+    /// The place of the virtual CPU that has to look, now that an interrupt became pending: the one
+    /// that has it in a list register, else the one that it is routed to.
     #[inline]
     pub fn due(&self, number: u32) -> Option<u16> {
         let (group, at) = (self.group(number / 32)?, number % 32);
@@ -201,9 +201,9 @@ impl Shared {
         Some(place).filter(|place| *place != NOBODY)
     }
 
-    /// The places of the virtual CPUs that have to look, now that a guest changed an interrupt: of
-    /// the one that it goes to, and of the one that has it in a list register, whose guest may end
-    /// it there without an exit.
+    /// The places of the virtual CPUs that have to look, now that a guest changed an interrupt: the
+    /// one that it is routed to, and the one that has it in a list register, whose guest may end it
+    /// there without an exit.
     pub fn concerned(&self, number: u32) -> impl Iterator<Item = u16> + use<> {
         let holder = self.group(number / 32).and_then(|group| {
             let at = number % 32;

@@ -26,7 +26,7 @@ pub enum Refused {
 /// The result of an access: the value read, and which virtual CPUs must look at their interrupts.
 pub type Result = core::result::Result<(u32, Effect), Refused>;
 
-/// One word: where, and what is written, if anything.
+/// One word: its offset, and the value to write, if any.
 #[derive(Clone, Copy, Debug)]
 pub struct Word {
     /// Its offset in the frame.

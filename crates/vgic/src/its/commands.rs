@@ -139,7 +139,7 @@ impl Its {
                 injector.index.remove(translation.device, translation.event);
                 shared.remove_lpi(translation.lpi.into());
             }
-            // SYNC and VSYNC: what was said before is done. Others are not there.
+            // SYNC and VSYNC: earlier commands are done already. There are no other commands.
             _ => {}
         }
         Ok(())
@@ -247,7 +247,7 @@ impl Its {
         machine.place(self.collections[self.collection(number).ok()?].target?)
     }
 
-    /// LPIs of those translations that `which` says go where their collections do.
+    /// Routes the LPIs of the translations that `which` selects to their collections' targets.
     pub(super) fn route(
         &self,
         injector: &Injector,

@@ -135,7 +135,7 @@ impl Index {
             .filter_map(|word| Translation::from_word(word.load(Relaxed)))
     }
 
-    /// Puts one in, in the place of what the event was if it was anything.
+    /// Adds a translation, in place of an older one of the event.
     pub fn set(&self, new: Translation) -> Result<(), NoMemory> {
         if let Some((at, _)) = self.find(self.table(), new.device, new.event) {
             self.table()[at].store(new.to_word(), Relaxed);
@@ -190,7 +190,7 @@ impl Index {
         Some(found)
     }
 
-    /// Takes out those that `which` says.
+    /// Removes the translations that `which` does not select.
     pub fn retain(&self, mut which: impl FnMut(Translation) -> bool) {
         let table = self.table();
         for (at, word) in table.iter().enumerate() {
