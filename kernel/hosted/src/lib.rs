@@ -101,10 +101,10 @@ fn start() -> Mutex<(Sender<Job>, Receiver<()>)> {
 }
 
 /// Runs `test` as a process of the kernel, a child of process 1 that begins with the descriptors 0
-/// to 2 and may do anything; returns what it does.
+/// to 2 and may do anything; returns its result.
 ///
 /// # Panics
-/// If it does, if it ends itself, or if it sleeps for ever.
+/// If `test` panics, ends its process, or sleeps for ever.
 pub fn run<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     match try_run(test) {
         Some(Ok(value)) => value,

@@ -38,7 +38,7 @@ fn place() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// The same, and some that there are not.
+/// A place, or one beyond the end of the largest file.
 fn offset() -> impl Strategy<Value = u64> {
     prop_oneof![
         10 => place(),
@@ -291,7 +291,7 @@ fn splice_and_tee_move_what_there_is() {
 
 const SPLICE_F_NONBLOCK: u32 = 2;
 
-/// A lock of an open file: whose, of which kind, from where, how long.
+/// A lock of an open file: its owner, its kind, its start and its length.
 type Lock = (usize, u32, i64, i64);
 
 fn lock() -> impl Strategy<Value = Lock> {

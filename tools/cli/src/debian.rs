@@ -386,7 +386,7 @@ impl<'a> Debian<'a> {
     }
 }
 
-/// Puts what configures a package where dpkg keeps it.
+/// Puts the scripts of a package where dpkg keeps them.
 fn unpack_scripts(archive: &Path, tree: &Path) -> Result<()> {
     let name = archive.file_name().unwrap_or_default().to_string_lossy();
     let name = name.split('_').next().unwrap_or_default();

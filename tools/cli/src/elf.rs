@@ -31,7 +31,7 @@ pub enum Kind {
     Script(String),
 }
 
-/// Reads a file's first part and says what it is; an error says why it cannot be run.
+/// Reads a file's first part and returns its kind; an error says why it cannot be run.
 pub fn inspect(path: &Path) -> Result<Kind> {
     let bytes = std::fs::read(path)?;
     if let Some(line) = bytes.strip_prefix(b"#!") {

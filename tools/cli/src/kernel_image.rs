@@ -126,8 +126,8 @@ fn header_arch(image: &[u8]) -> Option<Arch> {
     }
 }
 
-/// Refuses what QEMU would run as if it were a kernel. QEMU unpacks images that are compressed by
-/// gzip or as an EFI program.
+/// Refuses files that QEMU would run as if they were kernels. QEMU unpacks images that are
+/// compressed by gzip or as an EFI program.
 fn check_image(arch: Arch, image: &[u8]) -> Result<()> {
     let packed = image.starts_with(b"\x1f\x8b") || image.get(4..8) == Some(b"zimg");
     match header_arch(image) {

@@ -110,8 +110,8 @@ pub fn unfit(root: &Path) -> Result<Vec<String>> {
     Ok(unfit.map(|mutant| mutant.line(Outcome::Unfit)).collect())
 }
 
-/// The checkout's last commit, in a folder of the cache where it may be changed; one that is there
-/// already keeps what was built in it.
+/// The checkout's last commit, in a folder of the cache where it may be changed; an existing copy
+/// keeps its builds.
 fn copy(project: &Project) -> Result<PathBuf> {
     let copy = project.cache.join("mutants");
     let git = |folder: &Path, words: &[&str]| {
@@ -136,7 +136,7 @@ fn copy(project: &Project) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Runs tests in the copy, for so many seconds at most: whether all passed, and what they said.
+/// Runs tests in the copy, for so many seconds at most: whether all passed, and their output.
 fn test<'a>(
     project: &Project,
     copy: &Path,
@@ -171,7 +171,7 @@ fn read_lists(folder: &Path) -> Result<Vec<Mutant>> {
     Ok(all)
 }
 
-/// The mutants of a list: `FILE: TEST…`, then lines after `- `, what they become after `+ `, and
+/// The mutants of a list: `FILE: TEST…`, then lines after `- `, their replacements after `+ `, and
 /// after `= ` why no test can tell.
 fn parse(list: &str) -> Result<Vec<Mutant>> {
     let mut all: Vec<Mutant> = Vec::new();

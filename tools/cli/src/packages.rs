@@ -134,9 +134,9 @@ pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
     Ok(debian.package("lmbench")?.join(LMBENCH_FOLDER))
 }
 
-/// Lays these packages and all that they depend on, as the user names them, over a guest's tree,
-/// and what their configuration writes. A file that packages of two architectures have is that of
-/// the machine's own.
+/// Lays these packages and all their dependencies, as the user names them, over a guest's tree, and
+/// the files that their configuration writes. A file that packages of two architectures have is
+/// that of the machine's own.
 pub fn install(
     project: &Project,
     arch: Arch,

@@ -17,7 +17,7 @@ use crate::project::{Project, find_program, output};
 /// The oldest QEMU that has all that the machines here use.
 const OLDEST: u32 = 10;
 
-/// The accelerator: what executes the guest's instructions.
+/// The accelerator, which executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Accel {
     /// The host's own virtualisation where it is of the guest's architecture, else emulation.

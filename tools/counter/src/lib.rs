@@ -1,5 +1,5 @@
-//! A QEMU plugin that counts what any kernel does: fences, translation invalidations, returns from
-//! exceptions, reads of ID registers, system-register writes, atomics and instructions, by
+//! A QEMU plugin that counts the actions of any kernel: fences, translation invalidations, returns
+//! from exceptions, reads of ID registers, system-register writes, atomics and instructions, by
 //! privilege and by phase.
 //!
 //!     -plugin file=libcounter.so,out=FILE[,instructions=off][,lines=on][,levels=on][,masked=on]
@@ -30,8 +30,8 @@
 //!   no interrupt, of each program that begins with a marker. For one CPU only.
 //!
 //! Everything is written as JSON, one object a line, when QEMU ends in an orderly way. The
-//! interface is that of `qemu-plugin.h` of QEMU 10.0, version 4, which Debian does not ship: what
-//! is needed is declared in `qemu`.
+//! interface is that of `qemu-plugin.h` of QEMU 10.0, version 4, which Debian does not ship: the
+//! part in use is declared in `qemu`.
 
 // A test executable cannot link what QEMU provides, so the users of that are left out there.
 #![cfg_attr(test, allow(dead_code))]

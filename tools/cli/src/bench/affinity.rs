@@ -1,6 +1,5 @@
-//! The suite `affinity`: what a guest's exits cost, and how the cost grows with its virtual CPUs.
-//! The VMM and the guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each
-//! kernel.
+//! The suite `affinity`: the cost of a guest's exits, and how it grows with its virtual CPUs. The
+//! VMM and the guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each kernel.
 
 use std::time::Duration;
 

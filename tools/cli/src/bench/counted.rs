@@ -1,4 +1,4 @@
-//! The plugin, and what it counted.
+//! The plugin, and its counts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The way of one stay in a kernel, from an instruction trace: what is on it.
+//! The way of one stay in a kernel, from an instruction trace, and its steps.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ impl Step {
         matches!(self.mnemonic(), "bl" | "jal" | "call")
     }
 
-    /// Loads, those that acquire or are exclusive among them.
+    /// Loads, including acquiring and exclusive ones.
     fn is_load(&self) -> bool {
         let mnemonic = self.mnemonic();
         let riscv = ["lb", "lbu", "lh", "lhu", "lw", "lwu", "ld"].contains(&mnemonic);
@@ -123,8 +123,8 @@ impl Step {
     }
 }
 
-/// Whether a word names a general register, the stack pointer left out: what is on the stack was
-/// put there on this way.
+/// Whether a word names a general register, except the stack pointer: data on the stack was put
+/// there on this way.
 fn is_register(word: &str) -> bool {
     let (kind, number) = word.split_at(word.len().min(1));
     let numbered = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());

@@ -78,7 +78,7 @@ impl Column {
         }
     }
 
-    /// A column with what `measure` puts into it; where that fails it says why.
+    /// A column with the figures that `measure` puts into it; where that fails, the reason.
     pub fn measured(
         head: Head,
         label: &str,

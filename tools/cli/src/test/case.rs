@@ -1,4 +1,4 @@
-//! Cases: scripts in `tests/programs` with what they are expected to print.
+//! Cases: scripts in `tests/programs` with their expected output.
 //!
 //! `NAME.sh` is run by busybox's shell in a folder of its own. `NAME.stdin`, if there is one, is
 //! its standard input. `NAME.expected` holds its standard output and, in the last line, how it
@@ -33,7 +33,7 @@ use clap::ValueEnum;
 use crate::arch::Arch;
 use crate::project::{Project, find_program};
 
-/// A program to run, and what it should do.
+/// A program to run, and its expected behaviour.
 #[derive(Debug, Default)]
 pub struct Case {
     /// Its name: the file's without the ending.
@@ -76,7 +76,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Where what it should do is kept.
+    /// The file of its expected output.
     pub fn expected_file(&self) -> PathBuf {
         self.script.with_extension("expected")
     }

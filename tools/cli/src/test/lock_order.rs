@@ -43,8 +43,8 @@ struct Class {
 #[derive(Default)]
 struct Orders(BTreeMap<Class, BTreeSet<Class>>);
 
-/// Compares what `/proc/lockdep` said in a checked kernel with the document, or adds it there: what
-/// the document lacks, and what contradicts it.
+/// Compares the `/proc/lockdep` of a checked kernel with the document, or adds it there; returns
+/// what the document lacks, and contradictions.
 pub fn check(root: &Path, lockdep: &str) -> Result<Option<String>> {
     let learned = Orders::learned(root, lockdep)?;
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +187,7 @@ impl Orders {
         }
     }
 
-    /// Adds what was learned; returns what contradicts what is here, and classes that are not here
+    /// Adds learned orders; returns those that contradict the present ones, and unknown classes
     /// unless they are welcome.
     fn add(&mut self, learned: &Self, welcome: bool) -> Vec<String> {
         let mut complaints = Vec::new();

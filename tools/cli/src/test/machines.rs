@@ -1,4 +1,4 @@
-//! The machines that tests run on: they differ in what the kernel starts with.
+//! The machines that tests run on: they differ in the hardware and parameters of the kernel.
 
 use super::case::Case;
 use crate::arch::Arch;
@@ -54,7 +54,7 @@ const RISCV64: Setting = Setting {
     ..ARM64
 };
 
-/// The same machine over and over, each time with other entries kept unseen.
+/// One machine over and over, each time with other entries kept unseen.
 const INJECTED: Setting = Setting {
     cpu: "rv64,svvptc=on",
     smp: 4,
@@ -96,8 +96,7 @@ const UNEQUAL: &[&str] = &[
 /// APLIC and IMSIC in place of the PLIC.
 const IMSIC: &[&str] = &["-machine", "aia=aplic-imsic"];
 
-/// The first of each architecture is the one that `--record` uses, and that damaged input is tried
-/// on.
+/// `--record` uses the first machine of each architecture, and damaged input is tried on it.
 const SETTINGS: &[Setting] = &[
     Setting {
         name: "cortex-a72",

@@ -144,7 +144,7 @@ fn words(code: &[u32]) -> Vec<u8> {
     code.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// An ELF file with one segment: what the command gives the machine of a Stile.
+/// An ELF file with one segment, as the command gives it to a machine of a Stile.
 fn program(arch: Arch, image: &[u8]) -> Vec<u8> {
     const HEADERS: u64 = 64 + 56;
     let machine: u16 = match arch {

@@ -135,9 +135,9 @@ impl Isa {
         (self.marker)(word)
     }
 
-    /// The level of a block that begins at this address, given what the CPU's registers say as it
-    /// is translated. The address alone does not say it: QEMU keeps a block for all addresses that
-    /// a page has, under the first at which it was executed.
+    /// The level of a block that begins at this address, given the CPU's registers as it is
+    /// translated. The address alone does not say it: QEMU keeps a block for all addresses that a
+    /// page has, under the first at which it was executed.
     pub fn level(&self, level: Level, begin: u64) -> u32 {
         (self.level)(level, begin)
     }
