@@ -78,7 +78,7 @@ impl<K: Eq + Hash, T> Lists<K, T> {
     }
 }
 
-/// What all hashes are keyed by.
+/// The keys of all hashes.
 static SEEDS: Once<(u64, SharedSeed)> = Once::new();
 
 /// Draws the keys. Called once, before the first table has a member.

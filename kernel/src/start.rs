@@ -1,4 +1,4 @@
-//! The start of everything that is not the architecture's.
+//! The start of the parts that do not depend on the architecture.
 
 #[cfg(guests)]
 use crate::kvm;

@@ -1,4 +1,4 @@
-//! What the machine calls of the kernel.
+//! The functions of the kernel that the machine calls.
 
 use crate::arch::cpu::Cpu;
 use crate::arch::irq::Interrupted;

@@ -18,19 +18,19 @@ impl Affinity {
         (self.0 as u64 & 0xff00_0000) << 8 | self.0 as u64 & 0xff_ffff
     }
 
-    /// What Linux gives the vCPU of this id (`reset_mpidr`): 16 CPUs a cluster, so that one target
-    /// list can name them all.
+    /// The affinity that Linux gives the vCPU of this id (`reset_mpidr`): 16 CPUs a cluster, so
+    /// that one target list can name them all.
     pub const fn of_vcpu_id(id: u32) -> Affinity {
         Affinity((id >> 12 & 0xff) << 16 | (id >> 4 & 0xff) << 8 | id & 0xf)
     }
 
     /// Whether `other` is the same CPU (`level` 0), or in the same cluster at affinity level 1 to
-    /// 3, as the lowest affinity level of PSCI's AFFINITY_INFO has it. Above 3, everything is.
+    /// 3, as the lowest affinity level of PSCI's AFFINITY_INFO has it. Above 3, all CPUs match.
     pub const fn matches(self, other: Affinity, level: u32) -> bool {
         (self.0 as u64 ^ other.0 as u64) >> (if level < 4 { level * 8 } else { 32 }) == 0
     }
 
-    /// Which group of sixteen the CPU is in: what one target list can reach.
+    /// The group of sixteen that the CPU is in, all of which one target list can name.
     #[inline]
     pub(crate) const fn group(self) -> u32 {
         self.0 >> 4
@@ -69,7 +69,7 @@ impl TargetList {
         self.group
     }
 
-    /// Which of the sixteen it names, a bit each.
+    /// The members of the group that the list names, a bit each.
     #[inline]
     pub const fn members(self) -> u16 {
         self.members

@@ -23,7 +23,7 @@ impl From<TryReserveError> for NoMemory {
     }
 }
 
-/// Sixteen affinities that differ in their low four bits only, and which vCPUs have them.
+/// Sixteen affinities that differ in their low four bits only, and the vCPUs that have them.
 #[derive(Debug)]
 struct Row {
     group: u32,
@@ -31,7 +31,7 @@ struct Row {
     vcpus: [Vcpu; 16],
 }
 
-/// Which vCPU has which affinity. It never changes: where vCPUs do, another is built and
+/// The vCPUs by affinity. An index never changes: where vCPUs do, another is built and
 /// [published](crate::Publication).
 #[derive(Debug)]
 pub struct Index {
@@ -40,8 +40,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// Indexes `vcpus`, the affinities of a VM's vCPUs in the order of its table. Where several
-    /// have the same one, the first is found.
+    /// Indexes `vcpus`, the affinities of a VM's vCPUs in the order of its table. Of several with
+    /// the same affinity, the first is found.
     ///
     /// `seed` should be random: the VMM that chooses the affinities must not be able to foresee how
     /// sparse ones are hashed. Takes memory in proportion to the number of vCPUs, 40 KiB for 512

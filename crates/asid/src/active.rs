@@ -1,4 +1,4 @@
-//! What each CPU runs, for the others to see.
+//! The context that each CPU runs, for the others to see.
 
 use atomics::{AtomicU64, Ordering::*, const_fn};
 
@@ -33,7 +33,7 @@ impl Active {
         announced == 0 || announced as u16 == id || self.loaded.load(Acquire) as u16 == id
     }
 
-    /// What the CPU's tables were when it last changed them. For the CPU itself.
+    /// The context of the CPU's tables when it last changed them. For the CPU itself.
     #[inline]
     pub fn loaded(&self) -> Context {
         Context(self.loaded.load(Relaxed))

@@ -31,7 +31,7 @@ pub struct Allocator<L, const CPUS: usize> {
     tables: L,
 }
 
-/// Which identifiers are taken. The allocator's lock guards it.
+/// The identifiers that are taken. The allocator's lock guards them.
 #[derive(Debug)]
 pub struct Tables<const CPUS: usize> {
     used: [u64; WORDS],
@@ -194,7 +194,7 @@ impl<L: Lock<Tables<CPUS>>, const CPUS: usize> Allocator<L, CPUS> {
         Context(self.generation.load(Relaxed) | u64::from(id))
     }
 
-    /// Begins a generation in which only what CPUs run now is taken.
+    /// Begins a generation in which only the identifiers that CPUs run now are taken.
     fn roll_over(&self, tables: &mut Tables<CPUS>) {
         let generation = self.generation.load(Relaxed) + GENERATION;
         self.generation.store(generation, Release);
@@ -202,7 +202,8 @@ impl<L: Lock<Tables<CPUS>>, const CPUS: usize> Allocator<L, CPUS> {
         tables.next = 1;
         for (cpu, active) in self.active.iter().enumerate() {
             match Context(active.announced.swap(0, AcqRel)) {
-                // It has not switched since the last rollover: what it kept then it keeps.
+                // The CPU has not switched since the last rollover, and keeps the context that it
+                // kept then.
                 Context(0) => {}
                 Context::NONE => tables.reserved[cpu] = 0,
                 context => tables.reserved[cpu] = context.0,

@@ -31,7 +31,7 @@ const GENERATION: u64 = 1 << 16;
 pub struct Context(u64);
 
 impl Context {
-    /// What a CPU without a space runs. No generation gets so far.
+    /// The context of a CPU without a space. No generation gets so far.
     pub const NONE: Context = Context(1 << 63);
 
     /// The identifier.

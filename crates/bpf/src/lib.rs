@@ -91,13 +91,13 @@ pub mod code {
     pub const TXA: u16 = 0x87;
     /// A ← a half word, or a byte, at byte k; filters of packets only.
     pub const LD_HALF: u16 = 0x28;
-    /// The same.
+    /// A ← a byte at byte k; filters of packets only.
     pub const LD_BYTE: u16 = 0x30;
     /// A ← a word, a half word, or a byte, at byte X + k; filters of packets only.
     pub const LD_WORD_AT: u16 = 0x40;
-    /// The same.
+    /// A ← a half word at byte X + k; filters of packets only.
     pub const LD_HALF_AT: u16 = 0x48;
-    /// The same.
+    /// A ← a byte at byte X + k; filters of packets only.
     pub const LD_BYTE_AT: u16 = 0x50;
     /// X ← 4 times the low half of the byte at k, IPv4's length of a header; filters of packets
     /// only.
@@ -128,7 +128,7 @@ pub fn check(program: &[Instruction], written: &mut [u16]) -> Result<(), Invalid
     check_with(program, written, whole_words)
 }
 
-/// The same; `reads` says which other instructions there are.
+/// Checks a filter; `reads` says which further instructions are allowed.
 fn check_with(
     program: &[Instruction],
     written: &mut [u16],
@@ -192,15 +192,15 @@ fn is_plain(code: u16) -> bool {
         )
 }
 
-/// Runs a filter on what it reads; what it returns. One that [`check`] refuses may return anything.
+/// Runs a filter on `data` and returns its result. One that [`check`] refuses may return anything.
 pub fn run(program: &[Instruction], data: &[u32; WORDS]) -> u32 {
     let word = |k: u32, _, _| Some(data[k as usize / 4 % WORDS]);
     run_with(program, 4 * WORDS as u32, word, |_, _, _| None)
 }
 
-/// The same of `len` bytes: `word` loads for A, with A and X, and `other` what is no instruction
-/// of every filter's, for X where it is [`LDX_HEADER`]. The filter returns 0 where they give
-/// nothing.
+/// Runs a filter on `len` bytes: `word` loads for A, given A and X; `other` executes instructions
+/// that not every filter has, for X where it is [`LDX_HEADER`]. Where they return none, the filter
+/// returns 0.
 #[inline(always)]
 fn run_with(
     program: &[Instruction],

@@ -1,25 +1,25 @@
-//! Filters of sockets: the same instructions, which read a packet's bytes (bpf(4); Linux's
+//! Filters of sockets: these instructions, reading a packet's bytes (bpf(4); Linux's
 //! Documentation/networking/filter.rst).
 
 use super::code::*;
 use super::{Instruction, Invalid, check_with, run_with};
 
-/// From here on what is read is known beside a packet (SKF_AD_OFF); below, what is no packet's
-/// either: the headers before it (SKF_NET_OFF, SKF_LL_OFF), which there are none of here.
+/// Offsets from here on name ancillary data (SKF_AD_OFF); those below name headers before the
+/// packet (SKF_NET_OFF, SKF_LL_OFF), of which there are none here.
 const BESIDE: u32 = -0x1000i32 as u32;
 const BEYOND: u32 = 1 << 31;
 
 /// Bytes of an instruction, as programs have it (`struct sock_filter`).
 pub const STEP: usize = 8;
 
-/// What is known beside a packet's bytes (SKF_AD_*).
+/// The ancillary data of a packet (SKF_AD_*).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beside {
-    /// The protocol that its link's header says.
+    /// The protocol in the header of its link.
     Protocol = 0,
-    /// To whom it was sent: 0, to this machine.
+    /// The kind of its receiver (PACKET_*): 0 for this machine.
     Kind = 4,
-    /// The interface that it came by.
+    /// The interface that received it.
     Interface = 8,
     /// Its mark (SO_MARK).
     Mark = 20,
@@ -29,7 +29,7 @@ pub enum Beside {
     Hardware = 28,
     /// The CPU that handles it.
     Cpu = 36,
-    /// The virtual network that it is of, whether there is one, and of what protocol.
+    /// The VLAN tag, whether there is one, and the protocol of the VLAN.
     Vlan = 44,
     HasVlan = 48,
     /// A random number.
@@ -52,7 +52,7 @@ const ALL: [Beside; 11] = [
     Beside::VlanProtocol,
 ];
 
-/// A ← A ^ X, as if it were known beside a packet (SKF_AD_ALU_XOR_X).
+/// A ← A ^ X, encoded as ancillary data (SKF_AD_ALU_XOR_X).
 const XOR_X: u32 = 40;
 
 fn beside(k: u32) -> Option<Beside> {
@@ -65,7 +65,7 @@ pub trait Packet {
     /// Its bytes from where the socket begins to read.
     fn bytes(&self) -> &[u8];
 
-    /// What is known beside it; a filter ends without it.
+    /// An item of ancillary data; a filter that finds none ends.
     fn beside(&self, what: Beside) -> Option<u32>;
 }
 

@@ -6,8 +6,7 @@
 //! the sum over all CPUs, and the difference of two snapshots is what happened in between.
 //!
 //! A count is exact if the crossing is counted with interrupts masked, or if no interrupt handler
-//! counts the same
-//! [`Kind`]: a handler that ran between the load and the store would be forgotten.
+//! counts the same [`Kind`]: a handler that ran between the load and the store would be forgotten.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Sums over CPUs, and what happened between two of them.
+//! Sums over CPUs, and the difference between two of them.
 
 use core::fmt;
 
@@ -61,8 +61,7 @@ impl Snapshot {
         }
     }
 
-    /// Takes away what was counted before `earlier`; a count that went down (another set of CPUs)
-    /// gives zero.
+    /// Subtracts the counts of `earlier`; a count that went down (another set of CPUs) gives zero.
     pub fn subtract(&mut self, earlier: &Snapshot) {
         let counts = self.syscalls.iter_mut().chain(&mut self.kinds);
         for (now, before) in counts.zip(earlier.syscalls.iter().chain(&earlier.kinds)) {

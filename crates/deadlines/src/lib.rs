@@ -75,7 +75,7 @@ impl<T> Deadlines<T> {
         self.heap.get(at).map(|member| (member.due, &member.what))
     }
 
-    /// Adds what is due at `due`.
+    /// Adds a member that is due at `due`.
     ///
     /// # Errors
     /// [`Full`].
@@ -129,7 +129,7 @@ impl<T> Deadlines<T> {
         Some(gone.what)
     }
 
-    /// Brings the member at `at` before those that are due later.
+    /// Moves the member at `at` before the members that are due later.
     fn sift_up(&mut self, mut at: usize) {
         while at > 0 {
             let above = (at - 1) / 2;
@@ -142,7 +142,7 @@ impl<T> Deadlines<T> {
         self.places[self.heap[at].place] = at;
     }
 
-    /// Brings the member at `at` behind those that are due earlier; where it stands then.
+    /// Moves the member at `at` behind the members that are due earlier; returns its new place.
     fn sink(&mut self, mut at: usize) -> usize {
         let len = self.heap.len();
         loop {

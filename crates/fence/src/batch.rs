@@ -4,7 +4,7 @@ use translation::Change;
 
 use crate::Reach;
 
-/// Bytes of a base page: what one `sfence.vma` by address covers at least.
+/// Bytes of a base page, the least that one `sfence.vma` by address covers.
 pub const PAGE_SIZE: usize = 4096;
 
 /// The ranges that a batch keeps apart.
@@ -65,7 +65,7 @@ pub struct Fence<'a> {
     pub extent: Extent<'a>,
 }
 
-/// Gathers what the changes of one operation owe, so that it is paid once.
+/// Gathers the debts of the changes of one operation, so that they are paid once.
 ///
 /// Pay before the operation returns, and before a freed frame or page-table page is used for
 /// anything else.

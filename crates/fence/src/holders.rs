@@ -1,5 +1,5 @@
-//! Which CPUs hold translations of an address space, and which of them must be notified when these
-//! change.
+//! The CPUs that hold translations of an address space, and those among them that must be notified
+//! when these change.
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
@@ -56,7 +56,7 @@ impl Word {
         stale
     }
 
-    /// Marks those that left; hands those that run the space, as `runs` says, to `notify`.
+    /// Marks the CPUs that left; hands the CPUs that run the space, as `runs` says, to `notify`.
     fn change(&self, except: u64, runs: impl Fn(u32) -> bool, mut notify: impl FnMut(u32)) {
         let mut left = 0;
         for cpu in bits(self.held.load(Relaxed) & !except) {

@@ -1,4 +1,4 @@
-//! Which CPUs must act on a change at once.
+//! The CPUs that must act on a change at once.
 
 use core::fmt;
 
@@ -57,9 +57,8 @@ impl fmt::Display for Refused {
 }
 
 impl Asked {
-    /// Resolves what was asked, where every hart has Svvptc or not. The injector makes up for its
-    /// want: with it, entries are hidden and found by software, so that `svvptc` may be asked for
-    /// on any system.
+    /// Resolves the request, where every hart has Svvptc or not. With the injector, entries are
+    /// hidden and found by software, so that `svvptc` may be asked for on any system.
     pub const fn resolve(self, svvptc: bool, injecting: bool) -> Result<User, Refused> {
         match self {
             Asked::Auto if svvptc => Ok(User::Svvptc),

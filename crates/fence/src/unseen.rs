@@ -1,4 +1,4 @@
-//! Which CPUs may not have seen a new kernel mapping yet.
+//! The CPUs that may not have seen a new kernel mapping yet.
 
 use crate::atomic::{AtomicU64, Ordering};
 

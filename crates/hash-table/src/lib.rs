@@ -2,7 +2,7 @@
 //! one, and each insertion moves some members over. Until all have moved, a look-up that finds
 //! nothing in the new table looks in the old one too.
 //!
-//! It grows by [`HashMap::try_reserve`] alone.
+//! The table grows by [`HashMap::try_reserve`] alone.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -63,7 +63,7 @@ impl<K, V, S> HashMap<K, V, S> {
         all.map(|(key, value)| (key, value))
     }
 
-    /// The same, to be changed.
+    /// All members, with mutable values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         let all = self.table.iter_mut().chain(self.old.iter_mut());
         all.map(|(key, value)| (&*key, value))
@@ -79,7 +79,7 @@ impl<K, V, S> HashMap<K, V, S> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// The same, to be changed.
+    /// All values, mutable.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.iter_mut().map(|(_, value)| value)
     }
@@ -109,7 +109,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
     }
 
-    /// The same, to be changed.
+    /// The value of `key`, mutable.
     #[inline]
     pub fn get_mut<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
@@ -184,7 +184,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         }
     }
 
-    /// Adds a member, in room that there is; what the key had before.
+    /// Adds a member, in room that there is; returns the old value of the key.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         if self.left > 0 {
             self.step();
@@ -215,7 +215,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> HashMap<K, V, S> {
         if !self.old.is_empty()
             && let Ok(entry) = self.old.find_entry(hash, |(known, _)| *known == key)
         {
-            // It moves at once, since it is in use.
+            // The member moves at once, since it is in use.
             let (member, _) = entry.remove();
             put(table, hasher, member);
         }

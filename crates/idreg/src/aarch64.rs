@@ -1,9 +1,9 @@
 //! The AArch64 ID registers (Arm ARM, "General system control registers"; field names as in Linux's
 //! `arch/arm64/tools/sysreg`).
 //!
-//! A guest sees what needs nothing of the hypervisor but the ordinary switch of EL1 and EL0 state,
-//! also what concerns EL2 alone, as on Linux; and SVE and pointer authentication where its VMM
-//! asks for them.
+//! A guest sees the features that need nothing of the hypervisor but the ordinary switch of EL1 and
+//! EL0 state, also features that concern EL2 alone, as on Linux; and SVE and pointer authentication
+//! where its VMM asks for them.
 
 use crate::Feature::{Bti, FloatingPoint, Fpmr, Mops, Mte, Poe, PointerAuth, Sme, Sve};
 use crate::field::{Field, Rule::*, lower};

@@ -1,5 +1,5 @@
-//! Errata for which programs are shown less than the ID registers say, by MIDR_EL1: what Linux 6.12
-//! hides from programs where any CPU is affected (`user_feature_fixup` in
+//! Errata for which programs are shown less than the ID registers say, by MIDR_EL1: the features
+//! that Linux 6.12 hides from programs where any CPU is affected (`user_feature_fixup` in
 //! `arch/arm64/kernel/cpufeature.c`, `arch/arm64/kernel/cpu_errata.c`).
 
 use crate::register::{ID_AA64ISAR1_EL1, ID_AA64PFR1_EL1, Place, place};
@@ -97,7 +97,7 @@ impl Errata {
     /// None.
     pub(crate) const NONE: Errata = Errata(0);
 
-    /// Those of the CPU whose MIDR_EL1 and REVIDR_EL1 read so.
+    /// The errata of the CPU with this MIDR_EL1 and REVIDR_EL1.
     pub(crate) fn of(midr: u64, revision: u64) -> Errata {
         let model = Model::of(midr, revision);
         let affecting = ERRATA
@@ -107,7 +107,7 @@ impl Errata {
         Errata(affecting.fold(0, |set, (at, _)| set | 1 << at))
     }
 
-    /// Those of either.
+    /// The errata of either.
     pub(crate) const fn with(self, other: Errata) -> Errata {
         Errata(self.0 | other.0)
     }
@@ -121,7 +121,7 @@ impl Errata {
             .map(|(_, erratum)| &erratum.hidden)
     }
 
-    /// Those of `other` that are not among these.
+    /// The errata of `other` that are not among these.
     pub(crate) const fn missing(self, other: Errata) -> Errata {
         Errata(other.0 & !self.0)
     }

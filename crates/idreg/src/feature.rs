@@ -25,7 +25,7 @@ pub enum Feature {
     Fpmr,
 }
 
-/// A set of features: what the kernel has turned on.
+/// A set of features that the kernel has turned on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enabled(u32);
 

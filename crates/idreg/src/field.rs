@@ -5,7 +5,7 @@ use crate::Feature;
 /// How the values of two CPUs make one that is safe on both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The lower value: most fields, where a higher value adds to what a lower one has.
+    /// The lower value: most fields, where a higher value adds to the features of a lower one.
     Lower,
     /// The higher value: fields that warn of something.
     Higher,

@@ -1,4 +1,4 @@
-//! HWCAPs: what the auxiliary vector and `/proc/cpuinfo` show programs.
+//! HWCAPs: the features in the auxiliary vector and in `/proc/cpuinfo`.
 
 use crate::register::*;
 use crate::{El0View, System};
@@ -8,9 +8,9 @@ const CPUID: u64 = 1 << 11;
 
 /// The words of the auxiliary vector about instructions.
 ///
-/// They are worked out from what EL0 sees of the ID registers, so that the two never disagree: what
-/// the kernel has not enabled is in neither. HWCAP_EVTSTRM is not among them: it reports the
-/// kernel's timer, not of the CPU.
+/// They are derived from the ID registers that EL0 sees, so that the two never disagree: features
+/// that the kernel has not enabled are in neither. HWCAP_EVTSTRM is not among them: it is about the
+/// kernel's timer, not about the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hwcaps {
     /// AT_HWCAP.

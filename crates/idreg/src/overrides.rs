@@ -12,7 +12,7 @@ pub enum Refused {
     Unknown,
     /// The value is no number of the field.
     Value,
-    /// The CPU lacks what the value promises; this is its own.
+    /// The CPU lacks the features of the value; this is its own value.
     Lacking(i64),
 }
 

@@ -252,7 +252,7 @@ impl System {
         field!(self, CTR_EL0, "DIC") == 1
     }
 
-    /// What DC ZVA zeroes at once, in bytes, if it may be used and is the same on all CPUs.
+    /// The block size of DC ZVA in bytes, if DC ZVA may be used and is the same on all CPUs.
     pub const fn zeroed_block(&self) -> Option<usize> {
         match (
             field!(self, DCZID_EL0, "DZP"),

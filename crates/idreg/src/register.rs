@@ -44,7 +44,7 @@ impl Register {
 /// A register and its fields. Bits of the register that are in no field read as zero everywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
-    /// Which register.
+    /// The register.
     pub register: Register,
     /// Its name in the Arm ARM.
     pub name: &'static str,
@@ -78,7 +78,7 @@ id_registers! {
 
 /// Op0=3, Op1=3, CRn=0, CRm=0, Op2=1: cache lines.
 pub const CTR_EL0: Register = Register(64);
-/// Op0=3, Op1=3, CRn=0, CRm=0, Op2=7: what DC ZVA zeroes.
+/// Op0=3, Op1=3, CRn=0, CRm=0, Op2=7: the block size of DC ZVA.
 pub const DCZID_EL0: Register = Register(65);
 
 /// All registers that have fields.

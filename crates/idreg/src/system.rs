@@ -1,4 +1,4 @@
-//! From the registers of each CPU to what the system promises.
+//! The system's features, from the registers of each CPU.
 
 use core::fmt;
 
@@ -14,23 +14,23 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// All registers zero; the kernel fills in what it reads.
+    /// All registers zero; the kernel fills in the values that it reads.
     pub const fn new() -> Raw {
         Raw { values: [0; COUNT] }
     }
 
-    /// Sets what `register` reads.
+    /// Sets the value of `register`.
     pub const fn set(&mut self, register: Register, value: u64) {
         self.values[register.index()] = value;
     }
 
-    /// What `register` reads.
+    /// The value of `register`.
     pub const fn get(&self, register: Register) -> u64 {
         self.values[register.index()]
     }
 
-    /// What the kernel sees of `register`. The AArch32 registers of a CPU without AArch32 are
-    /// UNKNOWN and count as zero.
+    /// The value of `register` that the kernel uses. The AArch32 registers of a CPU without AArch32
+    /// are UNKNOWN and count as zero.
     fn visible(&self, register: Register) -> u64 {
         const EL0: Place = place(ID_AA64PFR0_EL1, "EL0");
         let aarch32 = EL0.field.get(self.get(EL0.register)) >= 2;
@@ -98,7 +98,7 @@ impl System {
         }
     }
 
-    /// Takes in what `cpu` has, keeping of each field what is safe on all CPUs so far.
+    /// Folds `cpu` in: each field keeps a value that is safe on all CPUs so far.
     pub fn fold(&mut self, cpu: &Raw) {
         for (description, field) in fields() {
             let visible = cpu.visible(description.register);
@@ -136,7 +136,7 @@ impl System {
                 found: SSBS.field.get(cpu.get(SSBS.register)),
             });
         }
-        // Programs were shown what a CPU with another erratum does not keep.
+        // Programs were shown a feature that an erratum of the late CPU breaks.
         match self.errata.missing(cpu.errata()).hidden().next() {
             None => Ok(()),
             Some(place) => Err(Missing {
@@ -174,8 +174,8 @@ impl System {
     }
 
     /// The value that a guest with the features `enabled` reads from `register`: the sanitised
-    /// value of the fields that it sees, others as absent. It lacks what a virtual machine adds by
-    /// itself (its GIC, its IPA size).
+    /// value of the fields that it sees, others as absent. The features that a virtual machine adds
+    /// by itself (its GIC, its IPA size) are missing in it.
     pub fn guest_value(&self, register: Register, enabled: Enabled) -> u64 {
         let described = register::all().find(|description| description.register == register);
         described.map_or(0, |description| {
@@ -212,7 +212,7 @@ impl Default for System {
     }
 }
 
-/// `value` with no field higher than `most` says, and with those that it hides as absent.
+/// `value` with no field higher than `most` says, and hidden fields as absent.
 pub(crate) fn show(
     value: u64,
     description: &Description,

@@ -4,8 +4,8 @@ use crate::register::{self, CTR_EL0, ID_SPACE, MIDR_EL1, MPIDR_EL1, REVIDR_EL1};
 use crate::system::show;
 use crate::{Enabled, Field, Mrs, Register, System};
 
-/// What MPIDR_EL1 reads as at EL0: only its RES1 bit. Which CPU it is stays the kernel's affair, as
-/// on Linux.
+/// The value of MPIDR_EL1 at EL0: only its RES1 bit. The number of the CPU stays the kernel's
+/// affair, as on Linux.
 pub const MPIDR_AT_EL0: u64 = 1 << 31;
 
 /// The registers that EL0 can read: all of CRm=2..=7, and three of CRm=0.
@@ -50,9 +50,9 @@ impl El0View {
         }
     }
 
-    /// What `mrs` reads at EL0, or `None` if it is undefined there: outside Op0=3, Op1=0, CRn=0,
-    /// CRm=2..=7 and MIDR_EL1, MPIDR_EL1, REVIDR_EL1; and CTR_EL0, which traps only on a CPU that
-    /// says something else than holds for all.
+    /// The value that `mrs` reads at EL0, or `None` if it is undefined there: outside Op0=3, Op1=0,
+    /// CRn=0, CRm=2..=7 and MIDR_EL1, MPIDR_EL1, REVIDR_EL1; and CTR_EL0, which traps only on a CPU
+    /// whose own value differs from the system's.
     #[inline]
     pub const fn emulate(&self, mrs: Mrs) -> Option<u64> {
         // Op0=3, Op1=0, CRn=0, CRm below 8: all but the low 6 bits of the encoding are fixed, and

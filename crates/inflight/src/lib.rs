@@ -1,4 +1,4 @@
-//! Sockets on their way through sockets: which of them nobody can reach any more.
+//! Sockets in flight through sockets, and the unreachable ones among them.
 //!
 //! A socket that is sent waits in another, its holder. Where such holders hold one another in a
 //! circle, and no program has any of them open, no receive ever takes them out: they are garbage,
@@ -27,8 +27,8 @@ pub struct NoMemory;
 struct Node<T, S> {
     /// The name by which the owner of the graph knows it; `None` while it only holds others.
     item: Option<T>,
-    /// How often it is on its way, and how many of these are not from within the part that is
-    /// looked at.
+    /// How often it is in flight, and how many of these times from outside the part that is being
+    /// examined.
     count: usize,
     outside: usize,
     /// The sockets that wait in it, and how often each.
@@ -36,7 +36,7 @@ struct Node<T, S> {
     reached: bool,
 }
 
-/// Which socket waits in which other.
+/// The sockets in flight: each waits in others.
 pub struct Graph<T, S> {
     nodes: HashMap<u64, Node<T, S>, S>,
     edges: usize,
@@ -61,7 +61,7 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
         self.edges == 0
     }
 
-    /// Whether `holder` is on its way itself: what is added to it may close a circle.
+    /// Whether `holder` is in flight itself: a socket added to it may close a circle.
     pub fn is_in_flight(&self, holder: u64) -> bool {
         self.nodes.get(&holder).is_some_and(|node| node.count > 0)
     }
@@ -126,10 +126,9 @@ impl<T, S: BuildHasher + Clone> Graph<T, S> {
         }
     }
 
-    /// Hands what nobody can reach to `found`. `is_open` says of a socket that is on its way so
-    /// many times whether it is open elsewhere too. Returns whether any socket on its way holds
-    /// another, without which there is no circle. Calls `pause` in between, as often as it takes
-    /// steps.
+    /// Hands the unreachable sockets to `found`. `is_open` says of a socket that is in flight so
+    /// many times whether it is open elsewhere too. Returns whether any socket in flight holds
+    /// another, without which there is no circle. Calls `pause` after each step.
     pub fn garbage(
         &mut self,
         is_open: impl Fn(&T, usize) -> bool,

@@ -2,8 +2,9 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A look goes over all that are on their way, which may be no garbage: it is due again when a part
-/// of as many more are, so that each that is sent costs the same, however many there are.
+/// The pace of collections. Each goes over all sockets in flight, which may be no garbage: the next
+/// is due when a fraction of as many more are in flight, so that the cost for each socket sent is
+/// the same, however many there are.
 pub struct Pace {
     least: usize,
     most: AtomicUsize,

@@ -16,7 +16,7 @@ pub enum Misaligned {
     Slow = 2,
     /// Faster than byte accesses.
     Fast = 3,
-    /// They fault.
+    /// Misaligned accesses fault.
     Unsupported = 4,
 }
 
@@ -89,8 +89,8 @@ impl Facts {
     }
 }
 
-/// With the flag WHICH_CPUS: whether harts whose `key` has the value `has` are among those that
-/// `wanted` asks for. Values that are sets must contain the one wanted, others be equal to it.
+/// With the flag WHICH_CPUS: whether harts whose `key` has the value `has` match `wanted`. Values
+/// that are sets must contain the one wanted, others be equal to it.
 pub const fn matches(key: i64, has: u64, wanted: u64) -> bool {
     match key {
         BASE_BEHAVIOR | IMA_EXT_0 | CPUPERF_0 | 11 | 13 | 14 => has & wanted == wanted,

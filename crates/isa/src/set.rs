@@ -57,7 +57,7 @@ impl Extensions {
         Extensions(self.0 & !(1 << extension as u32))
     }
 
-    /// The extensions that both have: folded over all harts, those of the system.
+    /// The extensions that both have: folded over all harts, the extensions of the system.
     pub const fn and(self, other: Extensions) -> Extensions {
         Extensions(self.0 & other.0)
     }
@@ -75,7 +75,8 @@ impl Extensions {
             .filter(move |extension| self.has(*extension))
     }
 
-    /// The set with all that its extensions imply, and without those that lack what they need.
+    /// The set with all extensions that its members imply, and without those whose requirements it
+    /// lacks.
     pub fn resolved(self) -> Extensions {
         let complete = fixed_point(self, |set| {
             let implied = set

@@ -1,8 +1,9 @@
-//! The line discipline of a terminal: what stands between the bytes of a keyboard and those that a
-//! program reads (line editing, echo, signal characters, flow control), and between what a
-//! program writes and what the screen gets (output processing). It follows Linux's N_TTY.
+//! The line discipline of a terminal: it turns the bytes of a keyboard into those that a program
+//! reads (line editing, echo, signal characters, flow control), and the bytes that a program writes
+//! into those that the screen gets (output processing). It follows Linux's N_TTY.
 //!
-//! It decides only: the caller moves the bytes, sends the signals and wakes the waiters.
+//! The discipline decides only: the caller moves the bytes, sends the signals and wakes the
+//! waiters.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -69,7 +70,7 @@ pub struct Discipline {
     editing: usize,
     /// The next byte is taken literally (`VLNEXT` came before it).
     literal: bool,
-    /// What is erased is being shown, after a backslash (`ECHOPRT`).
+    /// Erased characters are being echoed, after a backslash (`ECHOPRT`).
     erasing: bool,
     stopped: bool,
     output: Output,
@@ -145,7 +146,7 @@ impl Discipline {
         self.termios.local(ICANON) && !self.termios.local(EXTPROC)
     }
 
-    /// Takes in one byte from the line; `echo` gets what the screen shall show.
+    /// Takes in one byte from the line; `echo` gets the bytes for the screen.
     pub fn receive(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) -> Effect {
         let mut byte = self.stripped(byte);
         if self.termios.input(IUCLC) && self.termios.local(IEXTEN) {
@@ -327,7 +328,7 @@ impl Discipline {
         self.show(byte, echo);
     }
 
-    /// The same, which leaves what is erased being shown.
+    /// Echoes a byte without ending the display of erased characters.
     fn show(&mut self, byte: u8, echo: &mut dyn FnMut(&[u8])) {
         if self.termios.local(ECHO) {
             let (text, len) = self.shown(byte);
@@ -335,14 +336,14 @@ impl Discipline {
         }
     }
 
-    /// Ends what shows the erased.
+    /// Ends the display of erased characters.
     fn finish_erasing(&mut self, echo: &mut dyn FnMut(&[u8])) {
         if self.termios.local(ECHO) && core::mem::take(&mut self.erasing) {
             self.output.process(&self.termios, b"/", echo);
         }
     }
 
-    /// The same, where nothing is left to erase.
+    /// Ends the display of erased characters, if nothing is left to erase.
     fn finish_empty(&mut self, echo: &mut dyn FnMut(&[u8])) {
         if self.editing == 0 {
             self.finish_erasing(echo);
@@ -449,7 +450,7 @@ impl Discipline {
         }
     }
 
-    /// The width of a tab after what is left of the line being edited.
+    /// The width of a tab at the end of the line being edited.
     fn columns_of_tab(&self) -> usize {
         let mut column = 0;
         for cell in self.input.range(self.input.len() - self.editing..) {
@@ -471,7 +472,7 @@ impl Discipline {
         }
     }
 
-    /// Bytes that a read would get now (FIONREAD); in canonical mode those of whole lines.
+    /// Bytes that a read would get now (FIONREAD); in canonical mode the bytes of whole lines.
     pub fn available(&self) -> usize {
         if self.canonical() {
             let whole = self.input.range(..self.input.len() - self.editing);
@@ -545,7 +546,7 @@ impl Discipline {
         self.editing = self.editing.min(self.input.len());
     }
 
-    /// Throws away what was typed and not yet read.
+    /// Discards input that was not read yet.
     pub fn flush_input(&mut self) {
         self.input.clear();
         self.lines = 0;
@@ -554,7 +555,7 @@ impl Discipline {
         self.erasing = false;
     }
 
-    /// Passes what a program writes to the screen; `sink` gets the processed bytes.
+    /// Passes a program's output to the screen; `sink` gets the processed bytes.
     pub fn write(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&[u8])) {
         self.output.process(&self.termios, bytes, sink);
     }

@@ -1,4 +1,4 @@
-//! Output processing: what becomes of a program's bytes on their way to the screen.
+//! Output processing: a program's bytes on their way to the screen.
 
 use crate::Termios;
 use linux_raw_sys::general::*;
@@ -37,7 +37,7 @@ impl Output {
         }
     }
 
-    /// Follows the cursor over `byte` and returns what takes its place, if anything does.
+    /// Follows the cursor over `byte` and returns its replacement, if there is one.
     fn special(&mut self, termios: &Termios, byte: u8) -> Option<&'static [u8]> {
         match byte {
             b'\n' => {

@@ -73,7 +73,7 @@ impl Termios {
         ospeed: 0,
     };
 
-    /// These settings, but for what is `locked`: that stays as `old` has it.
+    /// These settings, but with the `locked` ones as in `old`.
     pub fn kept(self, old: &Termios, locked: &Termios) -> Termios {
         let flags = |new: u32, old: u32, locked: u32| new & !locked | old & locked;
         let byte = |new: u8, old: u8, locked: u8| if locked == 0 { new } else { old };

@@ -197,7 +197,7 @@ fn output_processing() {
     assert_eq!(shown, b"a\n");
 }
 
-/// What a terminal with these modes shows and gives of `text`.
+/// The output and the input of a terminal with these modes after `text` is typed.
 fn told(change: impl FnOnce(&mut Termios), text: &str) -> (String, String) {
     let mut tty = Tty::new(change);
     tty.type_in(text);

@@ -1,5 +1,5 @@
-//! `docs/abi.md`: the lists, which are generated, and what is written by hand: files that are
-//! absent in `absent.md`, what LTP says in `ltp.md`.
+//! `docs/abi.md`: the generated lists, and the parts that are written by hand: absent files in
+//! `absent.md`, the results of LTP in `ltp.md`.
 
 use core::fmt::{self, Write};
 
@@ -95,7 +95,7 @@ fn choices(out: &mut dyn Write, group: &Group) -> fmt::Result {
     Ok(())
 }
 
-/// A status, and what is missing.
+/// A status, and the missing parts.
 fn words(status: Status) -> (&'static str, &'static str) {
     match status {
         Status::Whole => ("whole", ""),

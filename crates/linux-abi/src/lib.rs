@@ -46,7 +46,7 @@ pub enum Kind {
 pub enum Status {
     /// All that programs can see.
     Whole,
-    /// Not all: what is missing.
+    /// Not all; the text names the missing parts.
     Partial(&'static str),
     /// Nothing: ENOSYS.
     Absent,

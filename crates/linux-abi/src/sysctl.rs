@@ -1,9 +1,9 @@
-//! The numbers of `/proc/sys` that can be changed, and what a write to one means, as Linux's
-//! `proc_dointvec_minmax`, `proc_douintvec_minmax` and `proc_doulongvec_minmax` read it.
+//! The numbers of `/proc/sys` that can be changed, and the parsing of a write to one, as Linux's
+//! `proc_dointvec_minmax`, `proc_douintvec_minmax` and `proc_doulongvec_minmax` do it.
 
 use crate::same;
 
-/// What kind of number a file holds.
+/// The type of the numbers in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// `int`
@@ -19,9 +19,9 @@ pub enum Form {
 pub struct Sysctl {
     /// Its path in `/proc/sys`.
     pub path: &'static str,
-    /// What it holds.
+    /// The type of its numbers.
     pub form: Form,
-    /// How many of them.
+    /// The count of its numbers.
     pub count: usize,
     /// The least.
     pub least: i128,
@@ -132,7 +132,7 @@ const fn any_int(path: &'static str, count: usize) -> Sysctl {
     }
 }
 
-/// What CAP_CHECKPOINT_RESTORE allows to set, whatever the permissions.
+/// A number that a thread with CAP_CHECKPOINT_RESTORE may set, whatever the permissions.
 const fn checkpoint(path: &'static str) -> Sysctl {
     Sysctl {
         mode: 0o444,
@@ -155,7 +155,7 @@ pub const fn sysctl(path: &str) -> &'static Sysctl {
     panic!("no such setting")
 }
 
-/// What is no number that the file takes.
+/// The bytes are no number that the file takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Invalid;
 
@@ -163,9 +163,9 @@ pub struct Invalid;
 const LONGEST: usize = 20;
 
 impl Sysctl {
-    /// Calls `set` with the place and the value of each number in `bytes`; how many bytes that
-    /// took, with white space after it. What follows the last number that the file holds is not
-    /// looked at.
+    /// Calls `set` with the place and the value of each number in `bytes`; returns how many bytes
+    /// that took, with white space after the numbers. Bytes after the last number that the file
+    /// holds are ignored.
     ///
     /// # Errors
     /// `Invalid`, or what `set` returned; the numbers before that were set.
@@ -207,8 +207,7 @@ fn skip_spaces(bytes: &[u8]) -> &[u8] {
     &bytes[text.unwrap_or(bytes.len())..]
 }
 
-/// The number that `bytes` begin with, in C's notations, and what follows it: nothing, or white
-/// space.
+/// The number that `bytes` begin with, in C's notations, and the rest: nothing, or white space.
 fn number(bytes: &[u8]) -> Result<(i128, &[u8]), Invalid> {
     let (negative, digits) = match bytes.strip_prefix(b"-") {
         Some(digits) => (true, digits),
@@ -226,7 +225,7 @@ fn number(bytes: &[u8]) -> Result<(i128, &[u8]), Invalid> {
     if bytes.len() - rest.len() > LONGEST {
         return Err(Invalid);
     }
-    // Linux parses within its buffer; what follows must separate.
+    // Linux parses within its buffer; the next byte must be a separator.
     if !matches!(rest.first(), None | Some(b' ' | b'\t' | b'\n')) {
         return Err(Invalid);
     }

@@ -1,9 +1,9 @@
-//! The advisory locks on a file's bytes: what an owner holds, and which lock of another stands
-//! against one.
+//! The advisory locks on a file's bytes: the locks of an owner, and the conflicts between locks of
+//! different owners.
 //!
-//! All are in two trees: one by owner, whose own locks never overlap, and one by place, where those
-//! of different owners may. In that each subtree knows how far its locks reach, so that every
-//! question takes a logarithmic number of steps.
+//! All locks are in two trees: one by owner, in which the locks of an owner never overlap, and one
+//! by place, where locks of different owners may overlap. In the latter each subtree knows how far
+//! its locks reach, so that every question takes a logarithmic number of steps.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -181,14 +181,15 @@ impl<O: Ord + Copy> Locks<O> {
         self.by_place.remove(&(promise.0, promise.1, promise.2));
     }
 
-    /// Room for what a cut leaves and what takes its place, so that neither fails half done.
+    /// Reserves room for the remains of a cut and for the new lock, so that neither fails half
+    /// done.
     fn reserve(&mut self) -> Result<(), NoMemory> {
         self.by_owner.reserve(2)?;
         self.by_place.reserve(2)
     }
 
-    /// Takes the owner's locks away from the range of `hole`, of up to `most` locks; what remains
-    /// left and right of it stays. How many it touched: fewer than `most` when none is left.
+    /// Removes the owner's locks from the range of `hole`, up to `most` locks; the parts left and
+    /// right of it stay. Returns how many it touched: fewer than `most` when none is left.
     ///
     /// # Errors
     /// [`NoMemory`]; then all are as they were.
@@ -197,7 +198,7 @@ impl<O: Ord + Copy> Locks<O> {
         while count < most
             && let Some(held) = self.own(hole)
         {
-            // Only the outermost leave anything, and these take the room of what went.
+            // Only the outermost locks leave parts, and these take the room of removed locks.
             let (left, right) = (held.first < hole.first, held.last > hole.last);
             if left && right {
                 self.reserve()?;
@@ -216,9 +217,9 @@ impl<O: Ord + Copy> Locks<O> {
         Ok(count)
     }
 
-    /// Gives `lock` to its owner, in place of what that held in its range; neighbours of the same
-    /// kind become one with it. Nothing may stand against it. Replaces fewer than `most` locks:
-    /// where there are more, so many are taken away, and this is false.
+    /// Gives `lock` to its owner, in place of the owner's locks in its range; neighbours of the
+    /// same kind are merged with it. No lock may conflict with it. Replaces fewer than `most`
+    /// locks: where there are more, `most` are removed, and this is false.
     ///
     /// # Errors
     /// [`NoMemory`]; then all are as they were.

@@ -1,9 +1,9 @@
-//! How far locks reach, without those of the owner that asks.
+//! How far locks reach, without the locks of the owner that asks.
 
 use crate::Lock;
 
-/// The last byte of the lock that reaches farthest, with its owner; then the same of all other
-/// owners.
+/// The last byte of the lock that reaches farthest, with its owner; then the farthest of all other
+/// owners' locks.
 type Farthest<O> = [Option<(u64, O)>; 2];
 
 /// How far a set of locks reaches.

@@ -5,7 +5,7 @@ use super::*;
 
 const DAY: i64 = 86_400;
 
-/// What becomes of a leap second, as adjtimex(2) returns it.
+/// The state of a leap second, as adjtimex(2) returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leap {
     /// None is due (TIME_OK).
@@ -14,9 +14,9 @@ pub enum Leap {
     Inserts(i64),
     /// The one before this second is deleted (TIME_DEL).
     Deletes(i64),
-    /// It passes (TIME_OOP).
+    /// The leap second passes (TIME_OOP).
     Passes,
-    /// It is past, and nobody has taken its status back yet (TIME_WAIT).
+    /// The leap second is past, and its status bit is still set (TIME_WAIT).
     Past,
 }
 
@@ -32,7 +32,7 @@ impl Leap {
         }
     }
 
-    /// The clock was set: what is due is so no more, until somebody asks again.
+    /// The clock was set: a leap second that is due is no more, until a program asks again.
     pub(super) fn void(self) -> Leap {
         match self {
             Leap::Inserts(_) => Leap::Inserts(i64::MAX),
@@ -75,7 +75,7 @@ impl Ntp {
         };
     }
 
-    /// The clock shows so many seconds more, and CLOCK_TAI what it did.
+    /// The clock shows so many seconds more, and CLOCK_TAI is unchanged.
     fn leap_by(&mut self, seconds: i64) {
         self.offset = self.offset.saturating_add(seconds * SECOND);
         self.second += seconds;

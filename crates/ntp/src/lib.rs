@@ -1,11 +1,10 @@
 //! The discipline of the time of day, as adjtimex(2) sets it: a frequency, a tick, an offset that a
-//! phase-locked loop takes off (RFC 1589), and one that adjtime(3) asked for. Its arithmetic is
-//! that of a Linux with 250 ticks a second (kernel/time/ntp.c), as far as a program can tell. Leap
-//! seconds come where it asks for them.
+//! phase-locked loop removes (RFC 1589), and an offset of adjtime(3). Its arithmetic is that of a
+//! Linux with 250 ticks a second (kernel/time/ntp.c), as far as a program can tell. Leap seconds
+//! come where adjtimex(2) asks for them.
 //!
-//! CLOCK_MONOTONIC goes on at its own rate here. What changes is the offset to CLOCK_REALTIME,
-//! which somebody moves from time to time: [`Ntp::next`] says when, and [`Ntp::advance`] by how
-//! much.
+//! CLOCK_MONOTONIC goes on at its own rate here. The offset to CLOCK_REALTIME changes, and the
+//! caller moves it from time to time: [`Ntp::next`] says when, and [`Ntp::advance`] by how much.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -36,10 +35,10 @@ const MOST_CONSTANT: i64 = 10;
 const MOST_FREQUENCY: i64 = 500_000 << SCALE;
 /// In ns.
 const MOST_PHASE: i64 = SECOND / 2;
-/// In us: what an error grows to, and by how much in a second.
+/// In us: the limit of an error, and its growth in a second.
 const MOST_ERROR: i64 = 16_000_000;
 const DRIFT: i64 = 500;
-/// In us: what adjtime(3) makes up for in a second.
+/// In us: the part of adjtime(3)'s offset that is made up for in a second.
 const MOST_SINGLE: i64 = 500;
 
 /// STA_PLL: offsets are taken off.
@@ -111,7 +110,7 @@ impl Readout {
         self.status & (STA_UNSYNC | STA_CLOCKERR) != 0
     }
 
-    /// What adjtimex(2) returns: TIME_ERROR where it is.
+    /// The return value of adjtimex(2): TIME_ERROR where the clock is wrong.
     pub fn state(&self) -> u32 {
         match self.is_wrong() {
             true => ERROR,
@@ -199,8 +198,8 @@ impl Ntp {
         (self.at as i64).saturating_add(self.offset)
     }
 
-    /// The clock is set: it is `offset` ns ahead of CLOCK_MONOTONIC, which shows `now`. What was
-    /// still to be made up for is void, and the rate stays.
+    /// The clock is set: it is `offset` ns ahead of CLOCK_MONOTONIC, which shows `now`. An offset
+    /// that was still to be made up for is void, and the rate stays.
     pub fn set(&mut self, now: u64, offset: i64) {
         *self = Ntp {
             at: now,
@@ -219,7 +218,7 @@ impl Ntp {
         self.second = self.shown() + 1;
     }
 
-    /// Sets what is asked for.
+    /// Applies a request of adjtimex(2).
     pub fn change(&mut self, asked: &Change) {
         if let Some(status) = asked.status {
             self.set_status(status);
@@ -255,7 +254,7 @@ impl Ntp {
         }
     }
 
-    /// Replaces what adjtime(3) asked to make up for, in us.
+    /// Replaces the offset that adjtime(3) asked to make up for, in us.
     pub fn set_single(&mut self, us: i64) {
         self.single = us;
     }
@@ -265,7 +264,7 @@ impl Ntp {
         self.single
     }
 
-    /// The settings, and what became of them.
+    /// The settings, and their present effect.
     pub fn readout(&self) -> Readout {
         let left = shift_right(self.phase * INTERVALS, SCALE);
         Readout {
@@ -287,7 +286,7 @@ impl Ntp {
 
     fn set_status(&mut self, asked: u32) {
         match (self.status & STA_PLL, asked & STA_PLL) {
-            // The loop ends, and with it what it said.
+            // The loop ends, and its status with it.
             (STA_PLL, 0) => (self.status, self.leap) = (0, Leap::None),
             (0, STA_PLL) => self.reference = self.second - 1,
             _ => {}

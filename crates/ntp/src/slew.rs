@@ -10,14 +10,14 @@ const NANOSECOND: i128 = (SECOND as i128) << SCALE;
 pub const MOST_BACK: i64 = 250_000;
 /// The least time from one move to the next, in ns.
 pub const SHORTEST: u64 = 1_000_000;
-/// A move is worth while once so many ns are due, which is about what a look at the clock takes.
+/// A move is worth while once so many ns are due: about the cost of reading the clock.
 const NOTICED: i128 = 64;
 /// Seconds that are looked at one by one where their rates differ, after a time in which nobody
 /// moved the clock, such as that of a machine that was stopped. Later ones are as the last.
 const MOST_AT_ONCE: usize = 1000;
 
-/// How much of CLOCK_MONOTONIC passes while a clock shows `ns` more, whose rate is the nominal one
-/// and `rate`.
+/// The time of CLOCK_MONOTONIC in which a clock advances by `ns`, whose rate is the nominal one
+/// plus `rate`.
 pub fn unslewed(ns: u64, rate: i64) -> u64 {
     let nominal = NANOSECOND as u128;
     let whole = nominal.saturating_add_signed(rate.into()).max(1);
@@ -134,7 +134,7 @@ impl Ntp {
         }
     }
 
-    /// Applies what is due to the offset.
+    /// Adds the part that is due to the offset.
     fn apply_due(&mut self) {
         let whole = self.owed.div_euclid(NANOSECOND).max((-MOST_BACK).into());
         self.owed -= whole * NANOSECOND;

@@ -12,14 +12,14 @@ impl<const WORDS: usize> CpuSet<WORDS> {
         CpuSet(array!(AtomicU64::new(0)))
     }
 
-    /// Adds a CPU. What it does after a full fence is seen by a CPU that does not find it here
-    /// after another fence.
+    /// Adds a CPU. If another CPU does not find it here after a full fence, the added CPU sees,
+    /// after a full fence of its own, the stores that the other made before.
     pub fn insert(&self, cpu: usize) {
         self.0[cpu / CPUS_PER_WORD].fetch_or(1 << (cpu % CPUS_PER_WORD), Relaxed);
     }
 
-    /// Those that are in it now, but `own`. A loop within a loop, as chained iterators cost more
-    /// than they find.
+    /// Calls `act` with each CPU in the set now, but `own`. A loop within a loop, as chained
+    /// iterators cost more than they find.
     #[inline(always)]
     pub fn each_other(&self, own: usize, mut act: impl FnMut(usize)) {
         for (index, word) in self.0.iter().enumerate() {

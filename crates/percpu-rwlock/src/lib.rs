@@ -27,7 +27,7 @@ const READS: u8 = 1;
 /// The CPU never read, and no writer looks at its line.
 const NEW: u8 = 2;
 
-/// A CPU's own line in a lock, with what else the CPU keeps there.
+/// A CPU's own line in a lock, with other data of the CPU.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Slot<T> {
@@ -93,10 +93,10 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
         slot
     }
 
-    /// The same, unless another CPU writes.
+    /// Like [`read`](Self::read), but `None` if another CPU writes.
     ///
     /// # Panics
-    /// As there.
+    /// As for `read`.
     #[inline]
     pub fn try_read(&self, cpu: usize) -> Option<&Slot<T>> {
         Some(self.slot(cpu)).filter(|slot| self.enter(slot))
@@ -146,8 +146,8 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
         }
     }
 
-    /// Keeps readers out, and waits for those on all CPUs. CPU `own` calls this, with the writers'
-    /// lock.
+    /// Keeps readers out, and waits for the readers on all CPUs. CPU `own` calls this, with the
+    /// writers' lock.
     ///
     /// # Panics
     /// If `own` reads: it would wait for itself.

@@ -98,7 +98,7 @@ impl<T> Radix<T> {
         }
     }
 
-    /// The same, to change it.
+    /// The item at `index`, mutable.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         if !self.covers(index) {
             return None;
@@ -176,7 +176,7 @@ impl<T> Radix<T> {
         }
     }
 
-    /// Puts `item` at `index` and returns what was there. On lack of memory nothing has changed but
+    /// Puts `item` at `index` and returns the old item. On lack of memory nothing has changed but
     /// empty nodes.
     pub fn insert(&mut self, index: usize, item: T) -> Result<Option<T>, TryReserveError> {
         while !self.covers(index) {

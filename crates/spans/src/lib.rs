@@ -133,7 +133,7 @@ impl<T: Span> Spans<T> {
         self.few.get(way)
     }
 
-    /// The same in a tree of several lists.
+    /// Like [`at_cursor`](Self::at_cursor), in a tree of several lists.
     #[inline]
     pub fn at_cursor_slow(&self, way: usize) -> Option<&T> {
         at_cursor_below(&self.many, way)
@@ -248,8 +248,8 @@ impl<T: Span> Spans<T> {
         }
     }
 
-    /// Adds copies, by `copy`, of the ranges to `keep` that end above `address`, where those in
-    /// `copies` end: of one list, [`MOST`] at most. Returns the end of the last of them; none if
+    /// Appends copies, made by `copy`, of the ranges to `keep` that end above `address`, to
+    /// `copies`: those of one list, at most [`MOST`]. Returns the end of the last of them; none if
     /// there is none.
     ///
     /// # Errors

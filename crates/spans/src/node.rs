@@ -1,4 +1,4 @@
-//! The nodes: lists of ranges, and lists of nodes with what a search must know of them.
+//! The nodes: lists of ranges, and lists of nodes with the summaries that a search needs.
 
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut, Range};

@@ -1,4 +1,4 @@
-//! Names of functions by address, packed: what a kernel needs to name the callers in its own
+//! Names of functions by address, packed, by which a kernel names the callers in its own
 //! backtraces.
 //!
 //! The table is a sequence of entries by address, ended by a zero byte or by its end. An entry is a
@@ -11,7 +11,7 @@
 //! | … | the other bytes |
 //! | 1 to 5 | how far it begins from where the one before began, 7 bits a byte, the lowest first |
 //!
-//! It is read from its start, which takes a while: a kernel that panics has time.
+//! A table is read from its start, which takes a while: a kernel that panics has time.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ pub use pack::pack;
 /// Bytes of a name at most; longer ones are cut.
 pub const NAME_MAX: usize = 200;
 
-/// A name, and how far into what it names an address is.
+/// A name, and the offset of an address from the start of the named function.
 pub struct Symbol {
     bytes: [u8; NAME_MAX],
     len: usize,

@@ -1,4 +1,5 @@
-//! What a change of a translation owes before it may be relied on: `docs/translation.md` as code.
+//! The debts of changes of translations, before these may be relied on: `docs/translation.md` as
+//! code.
 //!
 //! The kernel names the change that it makes; this crate answers with the debt; the architecture
 //! pays it. The decisions are constant functions of the change, so that a compiled kernel holds the
@@ -35,7 +36,7 @@ pub enum Change {
     LinkTable,
     /// A table taken out of the tree; its frame is to be freed.
     UnlinkTable,
-    /// Pages become a block, or a block pages: the frames may stay what they are.
+    /// Pages become a block, or a block pages: the frames may be the same.
     Resize,
 }
 
@@ -67,7 +68,7 @@ pub enum Invalidation {
     Space,
 }
 
-/// The debt of a change: what it owes before it may be relied on.
+/// The debt of a change, to be paid before the change may be relied on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Debt {
     /// The entry must be invalid, and forgotten, before it takes its new value: break before make.
@@ -88,8 +89,9 @@ impl Debt {
     };
 }
 
-/// What a change at stage 1 owes on arm64 (Arm ARM, DDI 0487: "TLB maintenance" and, in it, "Using
-/// break-before-make when updating translation table entries"; D8.14 and D8.14.1 in issue J.a).
+/// The debt of a change at stage 1 on arm64 (Arm ARM, DDI 0487: "TLB maintenance" and, in it,
+/// "Using break-before-make when updating translation table entries"; D8.14 and D8.14.1 in issue
+/// J.a).
 pub const fn arm64(change: Change) -> Debt {
     match change {
         // An entry that faults (translation, address size, Access flag) is never cached. A walk
@@ -97,7 +99,7 @@ pub const fn arm64(change: Change) -> Debt {
         // does anything depend on a page's age: a stale young entry hides uses until it falls out
         // of the TLB.
         Change::FillUser | Change::Touch | Change::Age => Debt::NONE,
-        // The same, but the walk must not come before the store.
+        // As above, but the walk must not come before the store.
         Change::FillKernel | Change::LinkTable => Debt {
             publish: true,
             ..Debt::NONE

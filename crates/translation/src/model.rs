@@ -1,6 +1,6 @@
-//! A machine with the laziest translation caches that the manuals allow: what a CPU once cached it
-//! keeps until it is made to forget, it caches at any moment, and a store reaches the table walks
-//! as late as may be.
+//! A machine with the laziest translation caches that the manuals allow: a CPU keeps every cached
+//! translation until it is made to forget it, it caches at any moment, and a store reaches the
+//! table walks as late as may be.
 //!
 //! One address space of a few pages below one table. The driver ([`Machine::change`]) makes changes
 //! as the kernel does and pays what the decisions under test say; [`Machine::check`] says what went
@@ -20,7 +20,7 @@ pub struct Entry {
     pub write: bool,
     /// The Access flag.
     pub young: bool,
-    /// Whether it is a block's, which all pages are then.
+    /// Whether the entry is a block's, which then all pages of the table are.
     pub block: bool,
 }
 
@@ -64,14 +64,14 @@ pub struct Machine {
     /// The entries as stored, and as table walks see them until the stores arrive.
     stored: Vec<Option<Entry>>,
     walked: Vec<Option<Entry>>,
-    /// Which table is linked; counts up as tables are freed and made anew.
+    /// The number of the table that is linked; counts up as tables are freed and made anew.
     table: usize,
     cpus: Vec<Cpu>,
     violation: Option<Violation>,
 }
 
 impl Machine {
-    /// A machine of `cpus` CPUs and `pages` pages, whose driver pays what `owes` says.
+    /// A machine of `cpus` CPUs and `pages` pages, whose driver pays the debts that `owes` says.
     pub fn new(hardware: Hardware, owes: fn(Change) -> Debt, cpus: usize, pages: usize) -> Self {
         let cpu = Cpu {
             pages: vec![Vec::new(); pages],
@@ -102,7 +102,7 @@ impl Machine {
         self.violation.get_or_insert(violation);
     }
 
-    /// A CPU walks the table for a page, asked for or not, and caches what it finds.
+    /// A CPU walks the table for a page, asked for or not, and caches the result.
     pub fn walk(&mut self, cpu: usize, page: usize) {
         let found = self.walked[page];
         let cacheable = match found {
@@ -164,8 +164,7 @@ impl Machine {
             })
         };
         let pages = self.stored.len();
-        // The table that was there is out of the tree with the first store, or the one that comes
-        // is in it.
+        // The old table is out of the tree with the first store, or the new one is in it.
         self.table += 1;
         if debt.break_first {
             (0..pages).for_each(|page| self.store(page, None));
@@ -181,8 +180,8 @@ impl Machine {
         (0..pages).for_each(|page| self.check_paid(page));
     }
 
-    /// Makes a change as the kernel does, with `meanwhile` (what other CPUs do) between any two
-    /// steps.
+    /// Makes a change as the kernel does, with `meanwhile` (the actions of other CPUs) between any
+    /// two steps.
     pub fn change(
         &mut self,
         change: Change,
@@ -212,7 +211,7 @@ impl Machine {
         self.check_paid(page);
     }
 
-    /// Checks what must hold once the debt of a change is paid.
+    /// Checks the conditions that must hold once the debt of a change is paid.
     fn check_paid(&mut self, page: usize) {
         let granted = self.stored[page];
         let within = |held: Entry| {
@@ -239,7 +238,7 @@ impl Machine {
 
     /// A program's access, which the kernel tries again after each fault that finds the entry
     /// sufficient; the store that a fault found has arrived by the time it returns. `recover` is
-    /// what the kernel forgets on such a fault, on this CPU.
+    /// the invalidation by the kernel after such a fault, on this CPU.
     pub fn access(&mut self, cpu: usize, page: usize, write: bool, recover: Invalidation) {
         let granted = self.stored[page].is_some_and(|entry| entry.young && (entry.write || !write));
         if !granted {
@@ -264,7 +263,7 @@ impl Machine {
         }
     }
 
-    /// Whether an access succeeds; of what is cached, the worst decides.
+    /// Whether an access succeeds; of the cached entries, the worst decides.
     fn allowed(&mut self, cpu: usize, page: usize, write: bool) -> bool {
         if self.cpus[cpu].pages[page].is_empty() {
             self.walk(cpu, page);

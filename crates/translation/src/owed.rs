@@ -46,7 +46,7 @@ kinds!(FillUser FillKernel Clear Replace Protect Widen Touch Age LinkTable Unlin
 impl Resolvable for FillUser {}
 impl Resolvable for Touch {}
 
-/// What a change of an entry owes.
+/// The debt of a change of an entry.
 #[must_use = "a change of an entry is paid for"]
 pub struct Owed<C: Kind>(PhantomData<C>);
 
@@ -58,13 +58,13 @@ impl<C: Kind> Owed<C> {
         Owed(PhantomData)
     }
 
-    /// Takes another one in: both are paid at once.
+    /// Joins another debt: both are paid at once.
     #[inline(always)]
     pub fn join(&mut self, other: Self) {
         mem::forget(other);
     }
 
-    /// The same of some, if any.
+    /// Joins this debt to `some`, if there is one, or becomes it.
     #[inline(always)]
     pub fn join_to(self, some: &mut Option<Self>) {
         match some {
@@ -80,8 +80,8 @@ impl<C: Kind> Owed<C> {
         C::CHANGE
     }
 
-    /// Nobody can hold a copy of what changed: nothing led to the table yet, or all have forgotten
-    /// its space.
+    /// Nobody can hold a copy of the changed entry: nothing led to the table yet, or all have
+    /// forgotten its space.
     #[inline(always)]
     pub fn held_by_nobody(self) {
         mem::forget(self);
@@ -89,7 +89,7 @@ impl<C: Kind> Owed<C> {
 }
 
 impl Owed<UnlinkTable> {
-    /// With pages of the same space, all of which is forgotten.
+    /// Joins the debt for pages of the same space, all of which is forgotten.
     #[inline(always)]
     pub fn with_pages(self, pages: Owed<Clear>) -> Self {
         mem::forget(pages);
@@ -98,8 +98,8 @@ impl Owed<UnlinkTable> {
 }
 
 impl Owed<FillUser> {
-    /// A table above it was linked in the same fault, which is paid for afterwards: for all of the
-    /// space.
+    /// A table above the entry was linked in the same fault, and that debt is paid afterwards: for
+    /// all of the space.
     #[inline(always)]
     pub fn paid_with_table(self) {
         mem::forget(self);

@@ -1,6 +1,6 @@
 //! A balanced tree (AVL) in one array. Each node keeps a sum over its subtree, by which a search
-//! passes by what cannot hold what it seeks. Insertion is the only thing that needs memory, and it
-//! can fail.
+//! skips subtrees without a match. Insertion is the only operation that needs memory, and it can
+//! fail.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -9,16 +9,16 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// What a tree is made of.
+/// A member of a tree.
 pub trait Member {
-    /// Its place in the order; no other member has the same.
+    /// The type of its place in the order; no two members have the same place.
     type Key: Ord;
-    /// What a subtree's members add up to.
+    /// The type of the sum over a subtree's members.
     type Sum: Copy;
 
     /// Its place in the order.
     fn key(&self) -> Self::Key;
-    /// The sum of this one alone.
+    /// The sum of this member alone.
     fn sum(&self) -> Self::Sum;
     /// The sum of both.
     fn join(one: Self::Sum, other: Self::Sum) -> Self::Sum;
@@ -101,8 +101,8 @@ impl<T: Member> Tree<T> {
         self.from(key).filter(|found| found.key() == *key)
     }
 
-    /// The first whose sum is what is sought, where `seeks` is true of a sum if and only if it is
-    /// of that of a member it has.
+    /// The first member whose sum matches, where `seeks` is true of a subtree's sum if and only if
+    /// it is true of that of a member in it.
     pub fn first(&self, seeks: impl Fn(&T::Sum) -> bool) -> Option<&T> {
         let mut node = self.node(self.root).filter(|node| seeks(&node.sum))?;
         loop {
@@ -117,8 +117,8 @@ impl<T: Member> Tree<T> {
         }
     }
 
-    /// All whose sum is what is sought, in no order, where `seeks` is true of a sum if it is of
-    /// that of a member it has.
+    /// All members whose sum matches, in no order, where `seeks` is true of a subtree's sum if it
+    /// is true of that of a member in it.
     pub fn those(&self, seeks: impl Fn(&T::Sum) -> bool) -> impl Iterator<Item = &T> {
         // One waits at each level.
         let mut waiting = [NONE; MOST_HEIGHT];
@@ -201,7 +201,7 @@ impl<T: Member> Tree<T> {
         Some(member)
     }
 
-    /// Gives room back that many have left, if there is memory for what stays.
+    /// Gives back room of removed members, if there is memory for a smaller copy.
     fn shrink(&mut self) {
         let room = 2 * self.nodes.len().max(8);
         if self.nodes.capacity() < 2 * room {
@@ -312,7 +312,7 @@ impl<T: Member> Tree<T> {
         (node.sum, node.height) = (sum, height);
     }
 
-    /// Lets what leads to the last node lead to `place`, which that gets.
+    /// Makes the link to the last node lead to `place`, where that node moves.
     fn relink_last(&mut self, place: u32) {
         let last = self.nodes.len() as u32 - 1;
         if place == last {

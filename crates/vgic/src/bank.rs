@@ -38,7 +38,7 @@ impl Bank {
         }
     }
 
-    /// Those that are pending, list registers aside.
+    /// The pending interrupts, list registers aside.
     #[inline]
     pub fn pending(&self) -> u32 {
         self.latch.load(SeqCst) | self.line.load(Relaxed) & !self.edge.load(Relaxed)
@@ -50,14 +50,14 @@ impl Bank {
         self.active.load(Relaxed) | self.latch.load(Relaxed) | self.line.load(Relaxed) == 0
     }
 
-    /// Those that are to be given to the guest, list registers aside.
+    /// The interrupts to give to the guest, list registers aside.
     #[inline]
     pub fn due(&self) -> u32 {
         self.pending() & self.enabled.load(Relaxed) & !self.active.load(Relaxed)
     }
 
-    /// Those that could be given to the guest now. A CPU that makes one pending and finds it listed
-    /// is noticed by the CPU that takes it out of the list.
+    /// The interrupts that could be given to the guest now. If a CPU makes one pending while it is
+    /// listed, the CPU that takes it out of the list notices.
     #[inline]
     pub fn deliverable(&self) -> u32 {
         self.due() & !self.listed.load(SeqCst)

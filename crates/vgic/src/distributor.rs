@@ -23,7 +23,7 @@ const ALWAYS: u64 = 1 << 4 | 1 << 6;
 /// TYPER.IDbits: numbers have ten bits; sixteen where there are LPIs, and TYPER.LPIS says so.
 const NUMBER_BITS: u64 = 9 << 19;
 const WITH_LPIS: u64 = 15 << 19 | 1 << 17;
-/// What KVM is called: product `K`, implementer Arm; its revision aside.
+/// KVM's IIDR: product `K`, implementer Arm; its revision aside.
 pub(crate) const IDENTITY: u32 = 0x4b << 24 | 0x43b;
 /// IIDR.Revision, and the revisions that there are: from the third on, LPIs can be turned off and
 /// invalidated by register.

@@ -23,7 +23,7 @@ pub struct Interface {
     /// Whether pending ones, and active ones, found no room.
     waiting: bool,
     spilled: bool,
-    /// Those that the guest has ended and whose end is reported: the first `ends`.
+    /// Interrupts that the guest has ended and whose end is reported: the first `ends`.
     ended: [u32; MOST],
     ends: usize,
 }
@@ -58,7 +58,7 @@ impl Interface {
         &self.list[..self.used.min(MOST)]
     }
 
-    /// The same, for what the hardware says now.
+    /// The registers in use, to be loaded with the hardware's values.
     #[inline]
     pub fn registers_mut(&mut self) -> &mut [ListRegister] {
         &mut self.list[..self.used.min(MOST)]
@@ -84,8 +84,8 @@ impl Interface {
         self.used == 0 && !self.spilled
     }
 
-    /// Takes back what the registers say: then the banks know all. Calls `notify` with the place of
-    /// a virtual CPU that meanwhile became the one that a shared interrupt goes to.
+    /// Takes the state back from the registers: then the banks know all. Calls `notify` with the
+    /// place of a virtual CPU to which a shared interrupt was rerouted meanwhile.
     pub fn fold(&mut self, private: &Private, shared: &Shared, mut notify: impl FnMut(u16)) {
         for at in 0..self.used.min(MOST) {
             let entry = self.list[at];
@@ -122,14 +122,14 @@ impl Interface {
         self.used = 0;
     }
 
-    /// Takes note of what others sent, and of whether they ask for a look, which
+    /// Notes interrupts that others sent, and whether they ask for a look at the shared ones, which
     /// [`Interface::fill`] takes.
     #[inline]
     pub fn accept(&mut self, private: &Private) {
         self.shared_due |= private.accept();
     }
 
-    /// Chooses what the registers hold, once all was taken back. `hardware` are the private
+    /// Chooses the content of the registers, once all was taken back. `hardware` are the private
     /// interrupts that are bound to physical ones.
     #[inline]
     pub fn fill(&mut self, private: &Private, shared: &Shared, hardware: u32) {
@@ -181,8 +181,8 @@ impl Interface {
         }
     }
 
-    /// Adds one to those that are chosen so far, in the order of [`key`]; where there is no room
-    /// the last one goes.
+    /// Adds an interrupt to those chosen so far, in the order of [`key`]; where there is no room
+    /// the last one is dropped.
     fn add(&mut self, entry: ListRegister) {
         let chosen = &mut self.list[..self.used.min(MOST)];
         let at = chosen.partition_point(|other| key(*other) <= key(entry));
@@ -232,7 +232,7 @@ impl Interface {
         true
     }
 
-    /// The guest ended `count` interrupts that had no register: those active ones of the highest
+    /// The guest ended `count` interrupts that had no register: the active ones of the highest
     /// priority.
     pub fn ended_elsewhere(&mut self, count: u32, private: &Private, shared: &Shared) {
         let place = self.place;
@@ -281,8 +281,8 @@ fn fold(bank: &Bank, bit: u32, entry: ListRegister) {
     match (edge, entry.is_pending()) {
         (true, true) => _ = bank.latch.fetch_or(bit, Relaxed),
         (false, false) => {
-            // Acknowledged: what software made pending is no more, and a hardware's line is looked
-            // at again.
+            // Acknowledged: no longer pending by software, and a hardware's line is looked at
+            // again.
             bank.latch.fetch_and(!bit, Relaxed);
             if entry.is_of_hardware() {
                 bank.line.fetch_and(!bit, Relaxed);

@@ -2,14 +2,14 @@
 //!
 //! - [`Bank`] is the state of 32 interrupts. Most of the controller's registers set or clear bits,
 //!   and each is one atomic operation on a word here: there is no lock.
-//! - [`Private`] is what one virtual CPU has for itself: a bank, and the word into which others put
-//!   the SGIs for it.
-//! - [`Shared`] is what all have: the shared interrupts and where each goes.
+//! - [`Private`] is the state of one virtual CPU: a bank, and the word into which others put the
+//!   SGIs for it.
+//! - [`Shared`] is the state that all share: the shared interrupts and their routes.
 //! - [`distributor`] and [`redistributor`] are the registers of both.
-//! - [`vmm`] are the same as a VMM saves and restores them, and [`CpuInterface`] the registers
-//!   of the CPU interface.
-//! - [`Interface`] chooses what the hardware's list registers hold, and takes back what the guest
-//!   did with it.
+//! - [`vmm`] has these registers as a VMM saves and restores them, and [`CpuInterface`] the
+//!   registers of the CPU interface.
+//! - [`Interface`] chooses the content of the hardware's list registers, and takes back the state
+//!   in which the guest leaves them.
 #![no_std]
 #![forbid(unsafe_code)]
 

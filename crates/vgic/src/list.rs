@@ -25,22 +25,22 @@ impl ListRegister {
         ListRegister(number as u64 | (priority as u64) << PRIORITY | group)
     }
 
-    /// The same, pending too.
+    /// This interrupt, made pending too.
     pub const fn pending(self) -> Self {
         ListRegister(self.0 | PENDING)
     }
 
-    /// The same, active too.
+    /// This interrupt, made active too.
     pub const fn active(self) -> Self {
         ListRegister(self.0 | ACTIVE)
     }
 
-    /// The same, whose deactivation deactivates the physical interrupt of the same number.
+    /// This interrupt, whose deactivation deactivates the physical interrupt of the same number.
     pub const fn of_hardware(self) -> Self {
         ListRegister(self.0 | HARDWARE | (self.number() as u64) << PHYSICAL)
     }
 
-    /// The same, whose end is reported.
+    /// This interrupt, whose end is reported.
     pub const fn reporting_end(self) -> Self {
         ListRegister(self.0 | REPORTS_END)
     }
@@ -55,17 +55,17 @@ impl ListRegister {
         (self.0 >> PRIORITY) as u8
     }
 
-    /// Whether it is pending.
+    /// Whether the interrupt is pending.
     pub const fn is_pending(self) -> bool {
         self.0 & PENDING != 0
     }
 
-    /// Whether it is active.
+    /// Whether the interrupt is active.
     pub const fn is_active(self) -> bool {
         self.0 & ACTIVE != 0
     }
 
-    /// Whether it is bound to the physical interrupt.
+    /// Whether the interrupt is bound to a physical one (HW).
     pub const fn is_of_hardware(self) -> bool {
         self.0 & HARDWARE != 0
     }

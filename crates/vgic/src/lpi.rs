@@ -27,8 +27,8 @@ const ENABLED: u8 = 1;
 pub(crate) struct Lpis {
     /// A slice of one, since only that is made fallibly.
     groups: Box<[Once<Box<[Group]>>]>,
-    /// Groups in which one may be pending or active, a bit each: what a virtual CPU that looks goes
-    /// through.
+    /// Groups in which an LPI may be pending or active, a bit each: a virtual CPU looks only at
+    /// these.
     noted: [AtomicU32; GROUPS / 32],
 }
 
@@ -72,8 +72,8 @@ impl Lpis {
         }
     }
 
-    /// Groups in which one may be pending or active, with their first number; those where none is
-    /// any more are forgotten.
+    /// Groups in which an LPI may be pending or active, with their first number; groups without any
+    /// are forgotten.
     pub(crate) fn noted(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.noted
             .iter()
@@ -129,7 +129,8 @@ impl Shared {
         }
     }
 
-    /// An LPI goes to another virtual CPU. Returns the place of one that has to look for it now.
+    /// Reroutes an LPI to another virtual CPU. Returns the place of one that has to look for it
+    /// now.
     pub fn move_lpi(&self, number: u32, target: Option<u16>) -> Option<u16> {
         let group = self.group_of(number)?;
         group.set_target(number % 32, target.unwrap_or(NOBODY));

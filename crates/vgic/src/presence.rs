@@ -19,14 +19,14 @@ impl Presence {
         }
     }
 
-    /// It is about to enter its guest on CPU `cpu`, and looks at what was sent next.
+    /// The virtual CPU is about to enter its guest on CPU `cpu`, and looks at what was sent next.
     #[inline]
     pub fn enter(&self, cpu: usize) {
         self.0.store(cpu, SeqCst);
         seq_cst();
     }
 
-    /// It has left its guest.
+    /// The virtual CPU has left its guest.
     #[inline]
     pub fn leave(&self) {
         self.0.store(NOWHERE, SeqCst);

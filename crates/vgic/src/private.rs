@@ -92,7 +92,7 @@ impl Private {
         arrived & LOOK != 0
     }
 
-    /// Those that could be given to the guest now, what arrived included.
+    /// The interrupts that could be given to the guest now, including SGIs that arrived.
     pub fn deliverable(&self) -> u32 {
         let arrived = self.arrived.load(SeqCst) & SGI_BITS & self.bank.enabled.load(Relaxed);
         self.bank.deliverable() | arrived & !self.bank.active.load(Relaxed)

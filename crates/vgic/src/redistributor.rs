@@ -25,7 +25,7 @@ const INVLPIR: u32 = 0x00a0;
 const INVALLR: u32 = 0x00b0;
 const PIDR2: u32 = 0xffe8;
 
-/// CTLR.CES and CTLR.IR: what the third revision can do with LPIs.
+/// CTLR.CES and CTLR.IR: the operations on LPIs of the third revision.
 const THIRD_REVISION: u64 = 0b110;
 
 /// CTLR.EnableLPIs, and TYPER.PLPIS: there are LPIs.
@@ -36,7 +36,7 @@ const LAST: u64 = 1 << 4;
 /// SGIs are edge-triggered for ever, and PPIs levels, as timers need them.
 const FIXED: u32 = u32::MAX;
 
-/// Which redistributor it is.
+/// The identity of a redistributor.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// Its virtual CPU's affinity.

@@ -1,5 +1,5 @@
-//! Registers that distributor and redistributors have alike (Arm IHI 0069, 12.9 and 12.11): those
-//! of interrupts, by word.
+//! Registers that distributor and redistributors have in common (Arm IHI 0069, 12.9 and 12.11):
+//! those of interrupts, by word.
 
 use core::sync::atomic::Ordering::*;
 
@@ -23,7 +23,7 @@ pub enum Effect {
     Nothing,
     /// The virtual CPU whose redistributor it is.
     Private,
-    /// Those that have or get these of the interrupts that begin with number `32 × word`.
+    /// The virtual CPUs that have or get one of these interrupts, of the 32 from `32 × word` on.
     Shared { word: u32, bits: u32 },
     /// All.
     Everyone,
@@ -51,7 +51,7 @@ const CONFIGURATION_END: u32 = 0xd00;
 const STRIDE: u32 = 0x80;
 
 impl Access {
-    /// Whether it is a whole aligned word.
+    /// Whether the access is a whole aligned word.
     pub(crate) fn is_word(&self) -> bool {
         self.len == 4 && self.offset.is_multiple_of(4)
     }
@@ -65,8 +65,8 @@ impl Access {
         }
     }
 
-    /// A register of 64 bits that begins at `start` and holds `old`, after what is written to all
-    /// or to half of it.
+    /// A register of 64 bits that begins at `start` and holds `old`, after a write to all or half
+    /// of it.
     pub(crate) fn merge(&self, start: u32, old: u64) -> u64 {
         let (value, low) = (self.write.unwrap_or(0), u64::from(u32::MAX));
         match (self.len, self.offset - start) {
@@ -76,13 +76,13 @@ impl Access {
         }
     }
 
-    /// Whether it needs to know which interrupts are pending or active, so that list registers must
-    /// be taken back first.
+    /// Whether the access needs to know which interrupts are pending or active, so that list
+    /// registers must be taken back first.
     pub fn needs_state(&self) -> bool {
         (SET_PENDING..PRIORITY).contains(&(self.offset & 0xffff))
     }
 
-    /// Whether it makes interrupts active.
+    /// Whether the access makes interrupts active.
     pub(crate) fn sets_active(&self) -> bool {
         self.write.is_some() && (SET_ACTIVE..CLEAR_ACTIVE).contains(&self.offset)
     }
@@ -93,7 +93,7 @@ impl Access {
     }
 }
 
-/// Which word of interrupts a register concerns.
+/// The word of interrupts that a register concerns.
 pub(crate) fn word(offset: u32) -> u32 {
     match offset {
         GROUP..PRIORITY => offset % STRIDE / 4,

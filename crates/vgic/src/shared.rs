@@ -22,11 +22,11 @@ pub(crate) const NOBODY: u16 = u16::MAX;
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) bank: Bank,
-    /// The targets of each: affinities as GICD_IROUTER has them.
+    /// The affinity that each interrupt is routed to, as GICD_IROUTER has it.
     routes: [AtomicU64; 32],
-    /// Which virtual CPU that is, by its place.
+    /// The place of the virtual CPU with that affinity.
     targets: [AtomicU16; 32],
-    /// Which virtual CPU has it in a list register, or had when it became active.
+    /// The virtual CPU that has the interrupt in a list register, or had when it became active.
     holders: [AtomicU16; 32],
     /// The interrupts whose end by the guest is reported.
     reported: AtomicU32,
@@ -37,7 +37,7 @@ pub(crate) struct Group {
 pub struct Shared {
     groups: Box<[Group]>,
     enabled: AtomicBool,
-    /// Which revision of KVM's controller it is.
+    /// The revision of KVM's controller.
     revision: AtomicU32,
     /// GICR_PROPBASER, which all redistributors share: where LPIs are configured.
     pub(crate) properties: AtomicU64,
@@ -178,15 +178,15 @@ impl Shared {
         }
     }
 
-    /// The same of one more.
+    /// Has the end of one more interrupt reported.
     pub fn report_end(&self, number: u32) {
         if let Some(group) = self.group(number / 32) {
             group.reported.fetch_or(1 << (number % 32), Relaxed);
         }
     }
 
-    /// The place of the virtual CPU that has to look, now that an interrupt became pending: of the
-    /// one that has it in a list register, else of the one that it goes to.
+    /// The place of the virtual CPU that has to look, now that an interrupt became pending: the one
+    /// that has it in a list register, else the one that it is routed to.
     #[inline]
     pub fn due(&self, number: u32) -> Option<u16> {
         let (group, at) = (self.group(number / 32)?, number % 32);
@@ -201,9 +201,9 @@ impl Shared {
         Some(place).filter(|place| *place != NOBODY)
     }
 
-    /// The places of the virtual CPUs that have to look, now that a guest changed an interrupt: of
-    /// the one that it goes to, and of the one that has it in a list register, whose guest may end
-    /// it there without an exit.
+    /// The places of the virtual CPUs that have to look, now that a guest changed an interrupt: the
+    /// one that it is routed to, and the one that has it in a list register, whose guest may end it
+    /// there without an exit.
     pub fn concerned(&self, number: u32) -> impl Iterator<Item = u16> + use<> {
         let holder = self.group(number / 32).and_then(|group| {
             let at = number % 32;

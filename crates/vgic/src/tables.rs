@@ -16,17 +16,17 @@ const PENDING_ZERO: u64 = 1 << 63 | 0x7 << 59 | 0xf << 52 | 0xf << 12 | 0x7f;
 
 /// PENDBASER.PTZ: the table is zero. It is only written.
 pub(crate) const PENDING_IS_ZERO: u64 = 1 << 62;
-/// PROPBASER as soon as there is an ITS: the same.
+/// PROPBASER as soon as there is an ITS: as PENDBASER at reset.
 pub(crate) const PROPERTIES_AT_RESET: u64 = PENDING_AT_RESET;
 /// PENDBASER at reset: inner shareable, cached for reads and writes.
 pub(crate) const PENDING_AT_RESET: u64 = 1 << SHARE | 3 << INNER;
 
-/// What PROPBASER holds after a write.
+/// The value of PROPBASER after a write.
 pub(crate) fn properties(value: u64) -> u64 {
     attributes(value) & !PROPERTIES_ZERO
 }
 
-/// What PENDBASER holds after a write.
+/// The value of PENDBASER after a write.
 pub(crate) fn pending(value: u64) -> u64 {
     attributes(value) & !PENDING_ZERO
 }

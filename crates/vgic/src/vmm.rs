@@ -1,8 +1,8 @@
 //! Registers as a VMM saves and restores them, word by word (Linux's
 //! `Documentation/virt/kvm/devices/arm-vgic-v3.rst`).
 //!
-//! They are the guest's, with differences: pending states are those of the latches, which a
-//! register that clears does not concern; lines are apart from them; and a revision can be
+//! The registers are the guest's, with differences: pending states are those of the latches, and
+//! registers that clear do not change them; the levels of lines are apart; and a revision can be
 //! chosen.
 
 use core::sync::atomic::Ordering::*;
@@ -19,14 +19,14 @@ use crate::{Bank, Private, SGIS, Shared};
 pub enum Refused {
     /// There is no such register.
     Absent,
-    /// It cannot have this value.
+    /// The register cannot have this value.
     Invalid,
 }
 
 /// The result of an access: the value read, and which virtual CPUs must look at their interrupts.
 pub type Result = core::result::Result<(u32, Effect), Refused>;
 
-/// One word: where, and what is written, if anything.
+/// One word: its offset, and the value to write, if any.
 #[derive(Clone, Copy, Debug)]
 pub struct Word {
     /// Its offset in the frame.

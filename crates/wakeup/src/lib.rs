@@ -3,8 +3,8 @@
 //! The sleeper stores that it sleeps, and then loads the condition. The waker stores the condition,
 //! and then loads whether anybody sleeps. Each executes a full fence between its store and its
 //! load, so at least one sees the other's store (Linux: `set_current_state`, and
-//! `smp_mb__after_spinlock` in `try_to_wake_up`). [`Sleeper`] is what a waker loads of one thread;
-//! [`Waiters`] of a list of threads.
+//! `smp_mb__after_spinlock` in `try_to_wake_up`). [`Sleeper`] is the state of one thread that a
+//! waker loads; [`Waiters`] that of a list of threads.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,7 @@ use atomics::{AtomicBool, AtomicU32, Ordering::*, fence};
 /// The state of a thread that runs, or could.
 pub const RUNNABLE: u32 = 0;
 
-/// What the scheduler's run queues and wakers know of a thread.
+/// The part of a thread's state that run queues and wakers share.
 #[derive(Debug)]
 pub struct Sleeper {
     /// [`RUNNABLE`], or bits that say in which way it sleeps.
@@ -14,14 +14,14 @@ pub struct Sleeper {
     cpu: AtomicU32,
 }
 
-/// What a wake-up found.
+/// The result of a wake-up.
 #[derive(Debug)]
 pub enum Wake<G> {
     /// The thread is in none of the sleeps that were to end.
     NotAsleep,
-    /// It had announced a sleep only, and goes on.
+    /// The thread had only announced a sleep, and goes on.
     Running,
-    /// It is runnable now, and in no queue; its CPU's is locked.
+    /// The thread is runnable now, and in no queue; the queue of its CPU is locked.
     Asleep(G),
 }
 
@@ -35,7 +35,7 @@ impl Sleeper {
         }
     }
 
-    /// What the thread does.
+    /// The state: [`RUNNABLE`], or the way in which the thread sleeps.
     #[inline]
     pub fn state(&self) -> u32 {
         self.state.load(Relaxed)
@@ -101,8 +101,8 @@ impl Sleeper {
         self.wake_listed(states, lock)
     }
 
-    /// The same for a thread that was found in a list, which it enters under the list's lock after
-    /// it announced its sleep, and before it looks at the condition.
+    /// [`wake`](Self::wake) for a thread that was found in a list. It enters the list under the
+    /// list's lock after it announced its sleep, and before it looks at the condition.
     #[inline(always)]
     pub fn wake_listed<G>(&self, states: u32, lock: impl Fn(usize) -> G) -> Wake<G> {
         loop {

@@ -1,5 +1,5 @@
-//! Jobs: what PID 1 is to run, as text of NUL-terminated lines `key value`, each job closed by a
-//! line `end`.
+//! Jobs: the programs for PID 1 to run, as text of NUL-terminated lines `key value`, each job
+//! closed by a line `end`.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

@@ -33,7 +33,7 @@ pub const INPUT_WINDOW: usize = 2048;
 /// How much output may be under way to the host without credit, counted by [`output_cost`].
 pub const OUTPUT_WINDOW: usize = 64 * 1024;
 
-/// The part of [`OUTPUT_WINDOW`] that a frame of output takes: its bytes, and what a socket keeps
+/// The part of [`OUTPUT_WINDOW`] that a frame of output takes: its bytes, and a socket's overhead
 /// for each piece.
 pub fn output_cost(payload: &[u8]) -> usize {
     payload.len() + 512

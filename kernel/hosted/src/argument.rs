@@ -1,4 +1,4 @@
-//! Arguments of system calls, and the memory for those that are not numbers.
+//! Arguments of system calls, and the memory for arguments that are not numbers.
 
 use std::cell::Cell;
 
@@ -37,9 +37,9 @@ pub fn put(bytes: &[u8]) -> usize {
     at
 }
 
-/// What can be an argument.
+/// A value that can be an argument of a system call.
 pub trait Argument {
-    /// As the register has it.
+    /// The value in the register.
     fn register(self) -> usize;
 }
 

@@ -24,7 +24,7 @@ pub const TARGETS: [(&str, fn(&[u8])); 9] = [
     ("ioctls", ioctls),
 ];
 
-/// How many inputs one process is given: what it keeps of them goes with it.
+/// How many inputs one process is given: its leftovers of them go with it.
 const SHARE: usize = 256;
 
 /// As in the kernel's own headers, which the other constants are from.
@@ -46,9 +46,9 @@ fn start() -> Worker {
     let job = move || {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().expect("no panic with it");
-        // It may well end itself, or sleep for ever.
+        // The process may well end itself, or sleep for ever.
         _ = try_run(move || work(take, tell));
-        // Dropping its channels ends the wait for it.
+        // Dropping its channels ends the wait for the process.
         *SELF.lock().expect("no panic with it") = None;
     };
     thread::spawn(job);
@@ -64,7 +64,7 @@ fn work(inputs: Receiver<Input>, done: Sender<()>) {
     go_on();
 }
 
-/// Does what is left to do.
+/// Does the work that is left.
 fn go_on() {
     let next = || {
         let guard = SELF.lock().expect("no panic with it");
@@ -166,7 +166,7 @@ pub fn addresses(bytes: &[u8]) {
     leave();
 }
 
-/// Control messages of sendmsg(2), and what recvmsg(2) makes of them.
+/// Control messages of sendmsg(2), and their reading by recvmsg(2).
 pub fn control_messages(bytes: &[u8]) {
     let (which, bytes) = split(bytes);
     let pair = reserve(8);

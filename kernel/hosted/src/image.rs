@@ -1,4 +1,4 @@
-//! The initial archive, and the program in it: a name for what [`crate::run`] is given.
+//! The initial archive, and the program in it: a name for the closures given to [`crate::run`].
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use machine::arch::ELF_MACHINE;
 /// Where process 1 begins.
 pub const ENTRY: usize = BASE + 64;
 const BASE: usize = 0x1000_0000;
-/// What programs may write from the start.
+/// The memory that programs may write from the start.
 pub const MEMORY: Range<usize> = BASE + 0x1_0000..BASE + 0x41_0000;
 
-/// An executable file whose only segment is [`MEMORY`], and what lies before it.
+/// An executable file whose only segment is [`MEMORY`], and the headers before it.
 pub fn program() -> Vec<u8> {
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
     file.resize(16, 0);

@@ -73,7 +73,7 @@ pub fn poke(address: usize, bytes: &[u8]) -> Result<(), Errno> {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What process 1 is given to do, and where it says that it is done.
+/// The jobs of process 1, and the channel by which it reports the end of each.
 struct Jobs {
     jobs: Mutex<Receiver<Job>>,
     done: Mutex<Sender<()>>,
@@ -101,10 +101,10 @@ fn start() -> Mutex<(Sender<Job>, Receiver<()>)> {
 }
 
 /// Runs `test` as a process of the kernel, a child of process 1 that begins with the descriptors 0
-/// to 2 and may do anything; returns what it does.
+/// to 2 and may do anything; returns its result.
 ///
 /// # Panics
-/// If it does, if it ends itself, or if it sleeps for ever.
+/// If `test` panics, ends its process, or sleeps for ever.
 pub fn run<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     match try_run(test) {
         Some(Ok(value)) => value,
@@ -150,7 +150,7 @@ fn init() {
         alarm(PATIENCE);
         let child = fork(job).expect("a child");
         if sys!(wait4, child, 0, 0, 0) != Ok(child) {
-            // It is ended now.
+            // The child did not end in time, so it is killed.
             _ = sys!(kill, child, SIGKILL);
         }
         alarm(0);

@@ -1,4 +1,4 @@
-//! What programs do: closures, each with an address at which threads and handlers begin.
+//! The programs of processes: closures, each with an address at which threads and handlers begin.
 
 use std::collections::HashMap;
 use std::panic::{self, AssertUnwindSafe};
@@ -19,7 +19,7 @@ struct Known {
 }
 
 impl Known {
-    /// An address that nothing has.
+    /// An unused address.
     fn address(&mut self) -> usize {
         self.count += 1;
         0x2000_0000 + 16 * self.count

@@ -1,4 +1,4 @@
-//! Sequences of system calls beside models of what they are to do.
+//! Sequences of system calls beside models of their effects.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn on_files() -> impl Strategy<Value = Vec<OnFiles>> {
     prop::collection::vec(one, 1..60)
 }
 
-/// What descriptors are.
+/// The open descriptors, as the model has them.
 #[derive(Default)]
 struct Files {
     /// The number of a pipe, and whether it is the end to write to.
@@ -130,7 +130,7 @@ impl Files {
             OnFiles::Write(fd, len) => self.write(fd, len),
             OnFiles::Read(fd, len) => self.read(fd, len),
         }
-        // What nobody can read is gone, and comes with no new reader.
+        // Bytes of a pipe without a reader are gone, and do not come back with a new reader.
         for pipe in 0..self.pipes.len() {
             if !self.has((pipe, false)) {
                 self.pipes[pipe].clear();
@@ -180,7 +180,7 @@ fn on_memory() -> impl Strategy<Value = Vec<OnMemory>> {
     prop::collection::vec(one, 1..40)
 }
 
-/// Pages: whether they may be written, and what they hold.
+/// Pages: whether they may be written, and their content.
 struct Pages([Option<(bool, u8)>; PAGES]);
 
 fn rights(write: bool) -> u32 {
@@ -368,7 +368,7 @@ fn timers_strike_as_often_as_time_says() {
     });
 }
 
-/// Calls that end the machine, or the process, or wait for what does not come.
+/// Calls that end the machine, or the process, or wait for ever.
 const LEFT_OUT: [&str; 6] = ["reboot", "exit", "exit_group", "clone", "clone3", "vhangup"];
 
 #[test]

@@ -38,7 +38,7 @@ fn place() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// The same, and some that there are not.
+/// A place, or one beyond the end of the largest file.
 fn offset() -> impl Strategy<Value = u64> {
     prop_oneof![
         10 => place(),
@@ -135,7 +135,7 @@ impl Content {
                     self.size = size;
                 }
             }
-            // That would be long.
+            // A long copy is left out: it would take too much time.
             OnFile::Copy(from, _, len) if self.size.saturating_sub(from).min(len as u64) > 5000 => {
             }
             OnFile::Copy(from, to, len) => {
@@ -291,7 +291,7 @@ fn splice_and_tee_move_what_there_is() {
 
 const SPLICE_F_NONBLOCK: u32 = 2;
 
-/// A lock of an open file: whose, of which kind, from where, how long.
+/// A lock of an open file: its owner, its kind, its start and its length.
 type Lock = (usize, u32, i64, i64);
 
 fn lock() -> impl Strategy<Value = Lock> {
@@ -325,7 +325,7 @@ fn locks_reach_to_the_last_byte() {
         let own = file();
         let path = format!("/proc/self/fd/{own}");
         let fds = [open(&path, O_RDWR), open(&path, O_RDWR)];
-        // Of each byte that a case can name, who has it how.
+        // The kind of lock that each of the two files has on each byte that a case can name.
         let places: Vec<i64> = (0..14).chain(i64::MAX - 10..=i64::MAX).collect();
         let mut held = [vec![F_UNLCK; places.len()], vec![F_UNLCK; places.len()]];
         for (who, kind, start, len) in locks {

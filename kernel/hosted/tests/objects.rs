@@ -28,7 +28,7 @@ fn operations() -> impl Strategy<Value = Operations> {
     prop::collection::vec((0..4u16, change, any::<bool>()), 1..4)
 }
 
-/// What semop(2) does to the values and to what is to be undone.
+/// Applies the effect of semop(2) to the values and to the adjustments of SEM_UNDO.
 fn operate(
     values: &mut [i32; 3],
     undo: &mut [i32; 3],
@@ -64,7 +64,7 @@ fn semaphores_are_as_their_model() {
     let values = || prop_oneof![0..5u16, 32760..=32767u16];
     let start = prop::array::uniform3(values());
     let steps = prop::collection::vec(operations(), 1..20);
-    // What is undone has the ends of a half word.
+    // A case with adjustments at the limits of a half word.
     let ends = [
         (32767, true),
         (-1, false),
@@ -97,7 +97,7 @@ fn semaphores_are_as_their_model() {
                 assert_eq!(sys!(semop, set, &*bytes, step.len()), expected);
                 assert_eq!(held(), values);
             }
-            // What its end leaves, for the parent.
+            // The values after its adjustments at exit, for the parent.
             for at in 0..3 {
                 values[at] = (values[at] + undo[at]).clamp(0, HIGHEST);
             }

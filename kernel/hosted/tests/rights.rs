@@ -94,7 +94,7 @@ fn nobody_executes_what_nobody_may() {
                 sys!(execve, path, arguments, 0)
             })
         };
-        // It is empty: whoever may gets that far.
+        // The file is empty: ENOEXEC means that the caller may execute it.
         let (may, not) = (Err(Errno::ENOEXEC), Err(Errno::EACCES));
         let all = [
             (0, 0o666, not),
@@ -111,7 +111,7 @@ fn nobody_executes_what_nobody_may() {
         for &(user, mode, expected) in some {
             assert_eq!(execute(user, mode), expected, "{user} {mode:o}");
         }
-        // The same for access(2), which asks for the folder's as well.
+        // The same holds for access(2), which asks for the folder's rights as well.
         let access = |mode: u32, wanted: u32| {
             sys!(fchmodat, AT_FDCWD, "/tmp/executed", mode).unwrap();
             sys!(faccessat, AT_FDCWD, "/tmp/executed", wanted)

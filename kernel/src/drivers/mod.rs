@@ -1,4 +1,4 @@
-//! Devices and what describes them.
+//! Devices and their descriptions.
 
 pub mod rtc;
 pub mod virtio_console;

@@ -12,7 +12,7 @@ const TRANSMIT: u16 = 1;
 static CONSOLE: Mutex<Option<Stream>> = Mutex::new(None);
 static INPUT: Mutex<Option<Receiver>> = Mutex::new(None);
 
-/// What takes the bytes that arrive.
+/// The function that receives the bytes that arrive.
 type Receiver = fn(&[u8]);
 
 /// Looks for the device among the virtio devices of the device tree.
@@ -84,7 +84,7 @@ fn interrupt() {
     receive();
 }
 
-/// Hands out what came in, without the lock: the handler may answer.
+/// Hands out the received bytes, without the lock: the handler may answer.
 fn receive() {
     let Some(handler) = *INPUT.lock() else { return };
     let mut bytes = [0; BUFFER];
@@ -93,7 +93,7 @@ fn receive() {
     }
 }
 
-/// Copies what one buffer holds; how much that is.
+/// Copies the bytes of one buffer; returns how many.
 fn take(bytes: &mut [u8; BUFFER]) -> Option<usize> {
     let received = CONSOLE.lock().as_mut()?.receive(bytes);
     received.unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! Contexts of asynchronous I/O: what came of requests, until it is asked for.
+//! Contexts of asynchronous I/O, which keep the results of requests until they are asked for.
 //!
 //! Requests are done while they are submitted, as Linux does those on files in memory, so a context
 //! is a queue of results.
@@ -47,9 +47,9 @@ pub struct Context {
     gone: AtomicBool,
 }
 
-/// Contexts by the address of their space, whose end ends them, and by their names, which are
-/// addresses of memory that Linux shares the results by. Libraries look there, and ask where it is
-/// zeroes.
+/// Contexts by the address of their space, whose end ends them, and by their names: addresses at
+/// which Linux shares the results with the program. Libraries read that memory, and make the system
+/// call where it is zero.
 static CONTEXTS: Mutex<HashMap<usize, HashMap<usize, Arc<Context>>>> = Mutex::new(hash::new());
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
@@ -168,7 +168,7 @@ impl Context {
         self.queue.lock().pop_front()
     }
 
-    /// Puts back what could not be handed over.
+    /// Puts back an event that could not be handed over.
     pub fn put_back(&self, event: Event) {
         let mut queue = self.queue.lock();
         if queue.try_reserve(1).is_ok() {

@@ -10,7 +10,7 @@ use crate::sync::Once;
 use alloc::sync::Arc;
 
 struct Anonymous {
-    /// It stands for a process: its attributes stay (Linux's pidfs).
+    /// Whether this is a pidfd, whose attributes cannot be changed (Linux's pidfs).
     fixed: bool,
 }
 

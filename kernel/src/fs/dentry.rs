@@ -55,7 +55,7 @@ impl Dentry {
         })
     }
 
-    /// The same with a copy of `name`.
+    /// A dentry with a copy of `name`.
     pub fn named(
         inode: Arc<dyn Inode>,
         parent: Option<Arc<Dentry>>,
@@ -107,8 +107,8 @@ impl Dentry {
         done.map(|_| ()).map_err(|_| error)
     }
 
-    /// Whether it is `directory`, or below it in the same file system. Waits: a program decides how
-    /// far below.
+    /// Whether this dentry is `directory`, or below it in the same file system. Reschedules: a
+    /// program decides the depth.
     pub fn is_within(self: &Arc<Self>, directory: &Arc<Dentry>) -> bool {
         let mut here = Some(self.clone());
         while let Some(dentry) = here {

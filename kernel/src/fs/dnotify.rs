@@ -26,7 +26,7 @@ fn place(file: &File) -> Place {
     (inotify::key(file.dentry()), file.address())
 }
 
-/// Those of a directory stand together.
+/// All watches, ordered so that those of a directory are neighbours.
 static WATCHES: Mutex<BTreeMap<Place, Watch>> = Mutex::new(BTreeMap::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 

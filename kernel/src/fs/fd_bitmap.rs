@@ -1,19 +1,19 @@
-//! Which descriptors are in use: a bit for each, and one for each word of those that is full
-//! (Linux's open_fds and full_fds_bits), so that the lowest free one is found in a few steps.
+//! The descriptors in use: a bit for each, and one for each full word of those bits (Linux's
+//! open_fds and full_fds_bits), so that the lowest free descriptor is found in a few steps.
 
 use crate::errno::{Errno, Result};
 use alloc::vec::Vec;
 
 const BITS: usize = u64::BITS as usize;
 
-/// Which descriptors are in use.
+/// The set of descriptors in use.
 #[derive(Default)]
 pub struct FdBitmap {
-    /// Those that few need no memory for.
+    /// The first word of bits, which takes no allocation: enough for most processes.
     low: u64,
-    /// Those above.
+    /// The words after it.
     high: Vec<u64>,
-    /// Which words of `high` are full.
+    /// A bit for each word of `high` that is full.
     full: Vec<u64>,
 }
 
@@ -76,7 +76,7 @@ impl FdBitmap {
         }
     }
 
-    /// It is no longer.
+    /// Marks a descriptor as free.
     #[inline]
     pub fn clear(&mut self, fd: usize) {
         let bit = 1 << (fd % BITS);

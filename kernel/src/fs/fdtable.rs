@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The most descriptors of a table, and what RLIMIT_NOFILE can be raised to (`nr_open`).
+/// The most descriptors of a table, and the highest value of RLIMIT_NOFILE (`nr_open`).
 pub static MOST_FILES: AtomicUsize = AtomicUsize::new(1 << 20);
 
 /// Descriptors that are closed before others may run, and that are looked at.
@@ -27,7 +27,7 @@ const PART: usize = 1 << 16;
 /// Bytes that any open file holds, roughly.
 const FILE: usize = 1024;
 
-/// Files of a table that are asked what more they hold; it is the same of the others.
+/// The number of files of a table whose memory is counted; the other files are taken as alike.
 const SAMPLE: usize = 256;
 
 #[derive(Clone)]
@@ -95,7 +95,7 @@ impl Slots {
         Ok(())
     }
 
-    /// What there is of a descriptor.
+    /// The slot of a descriptor, if it is in use.
     fn get(&self, fd: usize) -> Option<&Slot> {
         match self.slots.get(fd) {
             Some(slot) => slot.as_ref(),
@@ -159,14 +159,14 @@ impl Slots {
         table.used.end() <= end
     }
 
-    /// Gives a descriptor, for which there is room, its file; returns what it was.
+    /// Gives the descriptor `fd`, for which there is room, a file; returns its old slot.
     fn put(&mut self, fd: usize, slot: Slot) -> Option<Slot> {
         self.will_change(fd);
         self.used.set(fd);
         self.place(fd)?.replace(slot)
     }
 
-    /// Takes what there is of a descriptor, if it `matches`.
+    /// Takes the slot of a descriptor, if there is one that `matches`.
     #[inline]
     fn take_if(&mut self, fd: usize, matches: impl Fn(&Slot) -> bool) -> Option<Slot> {
         self.will_change(fd);
@@ -216,7 +216,8 @@ impl FdTable {
         })
     }
 
-    /// The same in parts. Threads that change a descriptor meanwhile keep it for the copy.
+    /// Copies a large table in parts. A thread that changes a slot meanwhile first saves its old
+    /// value for the copy.
     #[cold]
     #[inline(never)]
     fn fork_large(&self) -> Result<FdShare> {
@@ -286,9 +287,9 @@ impl FdTable {
         }
     }
 
-    /// Bytes of kernel memory that the files hold, roughly: of a large table by a sample at random,
-    /// so that the choice of what ends for want of memory does not look at each descriptor of each
-    /// process. They are asked one by one: they may take locks of their own.
+    /// Bytes of kernel memory that the files hold, roughly. A large table is sampled at random, so
+    /// that the out-of-memory killer does not look at each descriptor of each process. Files are
+    /// asked one by one: they may take locks of their own.
     pub fn held(&self) -> usize {
         let (room, end, open) = {
             let table = self.0.lock();
@@ -360,7 +361,7 @@ impl FdTable {
         }
     }
 
-    /// Makes `file` descriptor `fd`; what `fd` was is closed.
+    /// Makes `file` descriptor `fd`; the old file of `fd` is closed.
     pub fn set(&self, fd: usize, file: Arc<File>, close_on_exec: bool) -> Result<()> {
         let old = {
             let mut table = self.0.lock();
@@ -405,7 +406,7 @@ impl FdTable {
         Ok(())
     }
 
-    /// Closes what exec closes.
+    /// Closes the descriptors that exec closes.
     pub fn exec(&self) {
         self.close_matching(0, usize::MAX, |slot| slot.close_on_exec);
     }
@@ -475,8 +476,8 @@ impl FdTable {
         self.0.lock().used.next_used(from)
     }
 
-    /// How many descriptors the table has room for, as Linux's grows: programs see it in what
-    /// select leaves alone.
+    /// The number of descriptors that the table has room for, growing as Linux's does: programs see
+    /// it in the bits that select leaves alone.
     pub fn size(&self) -> usize {
         const FIRST: usize = 64;
         const STEP: usize = 128;
@@ -512,7 +513,7 @@ impl FdShare {
         &self.0
     }
 
-    /// The same for another thread (CLONE_FILES).
+    /// Shares the table with another thread (CLONE_FILES).
     pub fn share(&self) -> Self {
         self.0.0.lock().users += 1;
         FdShare(self.0.clone())

@@ -130,7 +130,7 @@ impl File {
         core::ptr::from_ref(self).addr()
     }
 
-    /// It was at `address`, and nobody has it any more.
+    /// Keeps `address` as the key of a file that is moved once nobody else refers to it.
     pub(super) fn move_from(&mut self, address: usize) {
         *self.position.get_mut() = address as u64;
         *self.flags.get_mut() |= OpenFlags::MOVED;
@@ -167,7 +167,7 @@ impl File {
         OpenFlags(self.flags.load(Relaxed))
     }
 
-    /// Changes those flags that fcntl(F_SETFL) may change.
+    /// Changes the flags that fcntl(F_SETFL) may change.
     pub fn set_flags(&self, flags: u32) {
         const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | FASYNC;
         let kept = self.flags.load(Relaxed) & !CHANGEABLE;
@@ -389,13 +389,13 @@ impl File {
         self.ops.can_poll(self)
     }
 
-    /// Which operations would not wait now; see [`FileOps::poll`].
+    /// The operations that would not block now; see [`FileOps::poll`].
     pub fn poll(&self, table: Option<&mut PollTable>) -> Events {
         self.ops.poll(self, table)
     }
 
-    /// What mmap and exec map: the file itself, or fresh memory (`None`). ENODEV where it cannot be
-    /// mapped.
+    /// The object that mmap and exec map: the file itself, or fresh memory (`None`). ENODEV where
+    /// the file cannot be mapped.
     pub fn mapping(self: &Arc<Self>) -> Result<Option<Arc<dyn PageSource>>> {
         match self.ops.memory() {
             Memory::None => Err(Errno::ENODEV),
@@ -426,7 +426,7 @@ impl File {
     }
 }
 
-/// The same for a file other than a directory, on a mount with the flags `mounted`.
+/// The new access time of a file other than a directory, on a mount with the flags `mounted`.
 pub fn access_time(mounted: u32, accessed: Time, modified: Time) -> Option<Time> {
     const DAY: i64 = 24 * 60 * 60;
     if mounted & (MS_RDONLY | MS_NOATIME) != 0 {

@@ -29,7 +29,7 @@ pub enum Whence {
 pub struct Record<'a> {
     /// Number of the inode.
     pub inode: u64,
-    /// What it is.
+    /// The type of the file.
     pub kind: Kind,
     /// The name.
     pub name: &'a [u8],
@@ -49,7 +49,7 @@ pub enum Memory<'a> {
 
 /// The operations of a file on which open(2) succeeded.
 pub trait FileOps: Send + Sync + Any {
-    /// True for what has no position: pipes, terminals. Asked once, at open.
+    /// True for files without a position: pipes, terminals. Asked once, at open.
     fn is_stream(&self) -> bool {
         false
     }
@@ -59,7 +59,7 @@ pub trait FileOps: Send + Sync + Any {
         false
     }
 
-    /// Whether it cannot be written at a given position, as no seq_file of Linux's can. Asked once,
+    /// Whether writes at a given position are refused, as for each seq_file of Linux's. Asked once,
     /// at open.
     fn is_written_in_order(&self) -> bool {
         false
@@ -94,13 +94,14 @@ pub trait FileOps: Send + Sync + Any {
         !matches!(file.path().kind(), Kind::Regular | Kind::Directory)
     }
 
-    /// Which operations would not wait now. With `table`, the poll is notified when that changes.
+    /// The operations that would not block now. With `table`, the poll is notified when that
+    /// changes.
     fn poll(&self, _file: &File, _table: Option<&mut PollTable>) -> Events {
         Events::IN | Events::OUT
     }
 
-    /// Whether a signal may report that it became ready (O_ASYNC). Not for what signals make ready:
-    /// each such signal would cause the next.
+    /// Whether a signal may report that the file became ready (O_ASYNC). Not for files that signals
+    /// make ready: each such signal would cause the next.
     fn has_async(&self) -> bool {
         false
     }
@@ -108,7 +109,7 @@ pub trait FileOps: Send + Sync + Any {
     /// A descriptor of it is closed by the current process, which may have others.
     fn flush(&self) {}
 
-    /// Writes what `/proc/PID/fdinfo` shows of it beside what it shows of every file.
+    /// Writes the part of `/proc/PID/fdinfo` that is specific to the file.
     fn describe(&self, _text: &mut Text) {}
 
     /// A control operation; `argument` is a number or a user address.
@@ -137,12 +138,12 @@ pub trait FileOps: Send + Sync + Any {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Whether it can be read and written past a cache (O_DIRECT) where it was opened by `path`.
+    /// Whether O_DIRECT is supported for a file opened by `path`.
     fn has_direct(&self, _path: &Path) -> bool {
         false
     }
 
-    /// It is mapped: that counts as reading it.
+    /// Called when the file is mapped, which counts as reading it.
     fn mapped(&self, _file: &File) {}
 
     /// The memory of it that mmap can map.

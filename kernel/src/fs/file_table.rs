@@ -11,8 +11,8 @@ use linux_raw_sys::general::CAP_SYS_ADMIN;
 /// Open files.
 static OPEN: Counter = Counter::new();
 
-/// The most open files without CAP_SYS_ADMIN (`/proc/sys/fs/file-max`); 0 until it is set: then it
-/// is what takes about a tenth of memory.
+/// The most open files without CAP_SYS_ADMIN (`/proc/sys/fs/file-max`); 0 until it is set: then the
+/// limit is as many as take about a tenth of memory.
 static MOST_OPEN: AtomicUsize = AtomicUsize::new(0);
 /// The fewest that this is (NR_FILE).
 const LEAST_OPEN: usize = 8192;

@@ -1,4 +1,4 @@
-//! What a process has of the file tree: its root, its directory, its umask.
+//! The view that a process has of the file tree: its root, its current directory, its umask.
 
 use super::path::Path;
 use crate::errno::{Errno, Result};
@@ -83,7 +83,7 @@ impl FsContext {
         })
     }
 
-    /// Changes one of the two: another thread may change the other at the same time.
+    /// Changes the root or the directory: another thread may change the other at the same time.
     fn change(&self, changed: impl FnOnce(&Places) -> Places) -> Result<()> {
         let room = Room::new()?;
         let mut state = self.state.lock();
@@ -105,7 +105,7 @@ impl FsContext {
     }
 }
 
-/// What a thread has of a context: others may have it too.
+/// A thread's reference to a context, which other threads may share.
 pub struct FsShare(Arc<FsContext>);
 
 impl FsShare {
@@ -120,7 +120,7 @@ impl FsShare {
         &self.0
     }
 
-    /// The same for another thread (CLONE_FS).
+    /// Shares the context with another thread (CLONE_FS).
     ///
     /// # Errors
     /// EAGAIN: a thread that has it begins a program.

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use core::any::Any;
 use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 
-/// What the kernel makes in an empty root, as Linux's default archive does.
+/// Makes the files that an empty root shall have, as Linux's default archive does.
 pub fn prepare(root: &Arc<Dentry>) -> Result<()> {
     let dev = add(root, b"dev", S_IFDIR | 0o755, 0, (0, 0), &[])?;
     add(

@@ -1,4 +1,4 @@
-//! What a file system is made of: inodes, and their attributes.
+//! Inodes, the objects of a file system, and their attributes.
 
 use super::dentry::Dentry;
 use super::file::{FileOps, OpenFlags};
@@ -15,7 +15,7 @@ use linux_raw_sys::general::{
     S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
 };
 
-/// What an inode is.
+/// The type of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -142,7 +142,7 @@ pub struct SetAttr {
     pub modified: Option<Time>,
 }
 
-/// What a symbolic link leads to.
+/// The target of a symbolic link.
 pub enum Link {
     /// A path, from the link's own directory on.
     Path(Vec<u8>),
@@ -150,7 +150,7 @@ pub enum Link {
     Jump(Path),
 }
 
-/// What statfs(2) returns of a file system.
+/// The result of statfs(2) for a file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FsStat {
     /// Its magic number.
@@ -172,7 +172,7 @@ pub const WHITEOUT: New<'static> = New::Node(S_IFCHR, 0);
 /// Flags of renameat2(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replace {
-    /// Replaces what has the new name.
+    /// Replaces the file that has the new name.
     #[default]
     Yes,
     /// EEXIST when something has the new name.
@@ -185,13 +185,13 @@ pub enum Replace {
 
 /// A change of an extended attribute.
 pub enum XattrChange<'a> {
-    /// It has this value from now on.
+    /// Sets the value, whether the attribute exists or not.
     Set(&'a [u8]),
-    /// It is new: EEXIST where there is one.
+    /// Creates the attribute: EEXIST where there is one of this name.
     Create(&'a [u8]),
-    /// It gets another value: ENODATA where there is none.
+    /// Replaces the value: ENODATA where there is no such attribute.
     Replace(&'a [u8]),
-    /// It goes: ENODATA where there is none.
+    /// Removes the attribute: ENODATA where there is none.
     Remove,
 }
 
@@ -207,7 +207,7 @@ pub enum New<'a> {
 /// An inode. Names are plain bytes without `/`, and neither empty, `.` nor `..`; `here` is always
 /// the dentry of the inode on which a method is called.
 pub trait Inode: Send + Sync + Any {
-    /// What it is.
+    /// The type of the inode.
     fn kind(&self) -> Kind;
 
     /// Its attributes.
@@ -236,7 +236,7 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EINVAL)
     }
 
-    /// It was read, or followed, where its file system is mounted so.
+    /// Called when the link was read or followed, on a mount with these flags.
     fn link_read(&self, _mounted: u32) {}
 
     /// Where it leads for a walk that follows it, which may be refused.
@@ -281,8 +281,8 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
-    /// Moves the dentry in `(here, dentry)` to `(directory, name)` in the same file system, where
-    /// `occupant` is now; ESTALE where one of them has its name no more.
+    /// Moves the dentry in `(here, dentry)` to `(directory, name)` in the same file system, and
+    /// replaces `occupant`, which has that name; ESTALE where one of the dentries lost its name.
     fn rename(
         &self,
         _from: (&Arc<Dentry>, &Arc<Dentry>),
@@ -293,7 +293,7 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EPERM)
     }
 
-    /// How long what is written to it is said to live (F_SET_RW_HINT), if it keeps that.
+    /// The expected lifetime of data written to the file (F_SET_RW_HINT), if it keeps that.
     fn write_hint(&self) -> Option<&AtomicU8> {
         None
     }

@@ -1,4 +1,4 @@
-//! inotify: what happens to files and in directories, reported to their watchers.
+//! inotify: events of files and directories, reported to their watchers.
 
 use super::dentry::Dentry;
 use super::dnotify;
@@ -83,7 +83,7 @@ impl Event {
 
 struct State {
     events: VecDeque<Event>,
-    /// How many events come before the one that reports that some were lost.
+    /// The number of events before the one that reports lost events (IN_Q_OVERFLOW).
     overflow: Option<usize>,
     watches: HashMap<i32, Key>,
     last: i32,
@@ -145,7 +145,7 @@ struct Watch {
     instance: Weak<Inotify>,
     number: i32,
     mask: u32,
-    /// It watches a directory.
+    /// Whether the watched inode is a directory.
     is_directory: bool,
 }
 
@@ -158,7 +158,7 @@ struct Usage {
 
 static USERS: Mutex<HashMap<u32, Usage>> = Mutex::new(hash::new());
 
-/// Changes what a user has, unless `change` refuses.
+/// Changes a user's counts, unless `change` refuses.
 fn charge(user: u32, change: impl FnOnce(&mut Usage) -> Result<()>) -> Result<()> {
     let mut users = USERS.lock();
     users.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -180,7 +180,7 @@ fn uncharge(user: u32, instances: usize, watches: usize) {
 /// A watched inode, and the address of the instance, which has one watch of it.
 type Place = (Key, usize);
 
-/// Those of an inode stand together.
+/// All watches, ordered so that those of an inode are neighbours.
 static WATCHES: Mutex<BTreeMap<Place, Watch>> = Mutex::new(BTreeMap::new());
 /// How many there are: when there are none, nobody looks further.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -196,7 +196,7 @@ pub fn new(flags: u32) -> Result<Arc<File>> {
         usage.instances += 1;
         Ok(())
     })?;
-    // What drops it takes the charge back.
+    // From here on dropping the instance takes the charge back.
     let instance = try_arc(Inotify {
         state: Mutex::new(State::new()),
         user,
@@ -346,8 +346,8 @@ fn take(place: Place, is_it: impl FnOnce(&Watch) -> bool) -> Option<Watch> {
     gone
 }
 
-/// Notifies the watchers of `key` of the events of `mask`; with IN_EXCL_UNLINK they are of what has
-/// no name any more.
+/// Notifies the watchers of `key` of the events of `mask`. With IN_EXCL_UNLINK in `mask` the file
+/// has no name any more, and watchers with that flag are left out.
 fn notify(key: Key, mask: u32, cookie: u32, name: Option<&[u8]>) {
     dnotify::notify(key, mask);
     let mut shared = None;
@@ -411,7 +411,7 @@ impl Inotify {
         self.readable.notify();
     }
 
-    /// Watches the inode of `dentry` for `mask`, or changes what it is watched for. Returns the
+    /// Watches the inode of `dentry` for `mask`, or changes the mask of its watch. Returns the
     /// watch's number.
     pub fn watch(self: &Arc<Self>, dentry: &Dentry, mask: u32) -> Result<i32> {
         check_room()?;
@@ -484,7 +484,7 @@ impl Inotify {
         uncharge(self.user, 0, watches);
     }
 
-    /// What a watch is for.
+    /// The events of a watch; none if the watch is gone.
     fn mask(&self, key: Key, number: i32) -> u32 {
         let watches = WATCHES.lock();
         let own = watches.get(&self.place(key));

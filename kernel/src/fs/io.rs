@@ -136,7 +136,7 @@ impl<'a> Sink<'a> {
         Sink(Target::User(Cursor::new(pieces)))
     }
 
-    /// The same in one piece.
+    /// A sink in user memory of one piece.
     #[inline(always)]
     pub fn one(piece: &'a IoVec) -> Self {
         Sink(Target::User(Cursor::one(piece)))
@@ -195,7 +195,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The same for the bytes of `frame` from `offset` on, straight from it.
+    /// Puts `len` bytes of `frame` from `offset` on, straight from the frame.
     #[inline(always)]
     pub fn put_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
         match &mut self.0 {
@@ -210,7 +210,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The same for `len` zeroes.
+    /// Puts `len` zeroes.
     pub fn put_zeros(&mut self, len: usize) -> Result<usize> {
         match &mut self.0 {
             Target::User(cursor) => cursor.advance(len, |to, _, len| user::clear(to, len)),
@@ -237,7 +237,7 @@ impl<'a> Source<'a> {
         Source(Origin::User(Cursor::new(pieces)))
     }
 
-    /// The same in one piece.
+    /// A source in user memory of one piece.
     #[inline(always)]
     pub fn one(piece: &'a IoVec) -> Self {
         Source(Origin::User(Cursor::one(piece)))
@@ -286,7 +286,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The same into `frame` from `offset` on, straight into it.
+    /// Takes bytes straight into `frame`, from `offset` on.
     #[inline(always)]
     pub fn take_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
         match &mut self.0 {

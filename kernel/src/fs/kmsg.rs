@@ -52,7 +52,7 @@ struct Kmsg(Mutex<Place>);
 
 /// The most bytes of a record that is written.
 const LONGEST: usize = 1024;
-/// The facility of what programs write, unless they say another: LOG_USER.
+/// The facility of messages that programs write without one: LOG_USER.
 const USER: u32 = 1 << 3;
 
 /// Opens the log.

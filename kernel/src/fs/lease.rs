@@ -36,7 +36,7 @@ struct Lease {
 }
 
 impl Lease {
-    /// Whether it conflicts with an open.
+    /// Whether the lease conflicts with an open.
     fn conflicts_with_open(&self, write: bool) -> bool {
         write || self.kind == F_WRLCK
     }
@@ -224,9 +224,9 @@ fn wait_for_leases(dentry: &Dentry, write: bool, waits: bool) -> Result<()> {
     }
 }
 
-/// Asks the next lease back that stands against the open, in a list of which those before `from`
-/// were seen, and returns its holder, to be notified. Returns `None` once all have been asked: one
-/// that took the place of a lease that went meanwhile is found in a second pass.
+/// Breaks the next lease that conflicts with the open, and returns its holder, to be notified.
+/// Leases before `from` were seen already. Returns `None` once all have been asked: a second pass
+/// finds a lease that took the place of one that went meanwhile.
 fn break_next(inode: &Arc<dyn Inode>, write: bool, from: &mut usize) -> Option<Weak<File>> {
     let mut leases = LEASES.lock();
     let of_inode = leases.of_mut(&key(inode));
@@ -253,7 +253,7 @@ fn still_conflicts(inode: &Arc<dyn Inode>, changed: &Arc<WaitSource>, write: boo
     of_inode.any(|lease| Arc::ptr_eq(&lease.changed, changed) && lease.conflicts_with_open(write))
 }
 
-/// A holder has not answered in time: what it was asked for is done.
+/// Does to a lease what its holder was asked to do and did not do in time.
 fn time_out(inode: &Arc<dyn Inode>, changed: &Arc<WaitSource>) {
     let now = now_ticks();
     let past = |time: Option<u64>| time.is_some_and(|time| time <= now);

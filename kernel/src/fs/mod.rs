@@ -1,8 +1,8 @@
-//! Files: the tree of names, what opens them, and the file systems.
+//! Files: the tree of names, open files, and the file systems.
 //!
-//! A name is an [`dentry::Dentry`], what it names an [`inode::Inode`], and what open(2) makes of it
-//! a [`file::File`] with its [`file::FileOps`]. Everything but devices lies in memory: nothing here
-//! waits for a disk.
+//! A name is a [`dentry::Dentry`], the object it names an [`inode::Inode`], and open(2) makes a
+//! [`file::File`] of it with its [`file::FileOps`]. All files but devices are in memory: nothing
+//! here waits for a disk.
 
 pub mod aio;
 pub mod anonymous;
@@ -67,7 +67,7 @@ use inode::{Inode, Kind};
 use linux_raw_sys::general::{MS_NOEXEC, O_RDONLY, O_RDWR};
 use walk::Walk;
 
-/// Device number of what is in no file system: pipes and their like.
+/// Device number of files in no file system: pipes and their like.
 pub const ANONYMOUS_DEVICE: u64 = 9;
 /// The device number of namespaces (nsfs).
 const NAMESPACE_DEVICE: u64 = 4;
@@ -128,7 +128,7 @@ pub fn open_interpreter(context: &FsContext, path: &[u8]) -> Result<Arc<File>> {
     )
 }
 
-/// Opens for exec what is open already.
+/// Opens for exec a file that is open already.
 pub fn reopen_program(file: &File) -> Result<Arc<File>> {
     program(file.path().clone(), OpenFlags::executing())
 }
@@ -149,7 +149,7 @@ fn new_device() -> u64 {
     device::number(0, NEXT.fetch_add(1, Relaxed) as u32)
 }
 
-/// An inode number for what is in no file system.
+/// An inode number for a file in no file system.
 pub fn new_anonymous_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Relaxed)

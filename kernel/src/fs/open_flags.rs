@@ -26,7 +26,7 @@ impl OpenFlags {
         OpenFlags(O_RDONLY | Self::EXECUTES)
     }
 
-    /// The same for the open that made the file.
+    /// These flags for the open that makes the file.
     pub fn creating(self) -> Self {
         OpenFlags(self.0 | Self::CREATED)
     }
@@ -56,7 +56,7 @@ impl OpenFlags {
         matches!(self.0 & O_ACCMODE, O_WRONLY | O_RDWR) && !self.has(O_PATH)
     }
 
-    /// What the file is open for; none for O_PATH.
+    /// The access that the open file claims; none for O_PATH.
     pub(super) fn claim(self) -> Option<Claim> {
         if self.writable() {
             Some(Claim::Write)

@@ -29,7 +29,7 @@ pub fn tree_changes() {
 /// A dentry, and the mount in which it was found.
 #[derive(Clone)]
 pub struct Path {
-    /// None for what is in no file system that could be mounted: pipes, sockets, memfds.
+    /// None for files in no file system that could be mounted: pipes, sockets, memfds.
     mount: Option<Arc<Mount>>,
     dentry: Arc<Dentry>,
 }
@@ -113,13 +113,14 @@ impl Path {
         Arc::ptr_eq(&self.dentry, &other.dentry) && self.same_mount(other)
     }
 
-    /// Whether it is what its mount shows at its place.
+    /// Whether the dentry is the root of its mount.
     pub fn is_mount_root(&self) -> bool {
         let mount = self.mount.as_ref();
         mount.is_some_and(|mount| Arc::ptr_eq(mount.root(), &self.dentry))
     }
 
-    /// Where a walk that comes here goes on: the root of what is mounted here, or itself.
+    /// The place where a walk goes on: the root of the mount on top of this place, or the place
+    /// itself.
     #[inline]
     pub fn covering(self) -> Self {
         let mut path = self;
@@ -173,9 +174,9 @@ impl Path {
         true
     }
 
-    /// The names from `root` on, and whether `root` contains it. What `root` does not contain gets
-    /// its names from the top of its own tree, what is in no directory just its own; a removed one
-    /// is marked as on Linux.
+    /// The path from `root` to this place, and whether this place lies below `root`. If not, the
+    /// path begins at the top of the place's own tree; a dentry in no directory has its name alone.
+    /// A removed dentry is marked as on Linux.
     ///
     /// # Errors
     /// ENAMETOOLONG for more than a path may have.
@@ -216,7 +217,7 @@ impl Path {
         Ok((top, names))
     }
 
-    /// The same, with the names added to `text` in reverse.
+    /// [`names_in_mount`](Self::names_in_mount), with the names added to `text` in reverse.
     fn write_reversed(&self, root: &Path, text: &mut Vec<u8>) -> Result<Self> {
         let mut here = self.clone();
         while !here.is(root)

@@ -96,7 +96,7 @@ fn pages_for(size: usize) -> Result<usize> {
 /// A pipe.
 pub struct Pipe {
     ring: SleepMutex<Ring>,
-    /// Bytes, and how many there can be, for those who look without the lock.
+    /// Bytes in the ring, and its capacity, for readers without the lock.
     len: AtomicUsize,
     capacity: AtomicUsize,
     readers: AtomicU32,
@@ -127,7 +127,7 @@ impl Uses {
     fn take(&self) -> [Option<Time>; 2] {
         [&self.read, &self.written].map(|ticks| match ticks.load(Relaxed) {
             0 => None,
-            // Another may ask at the same time.
+            // Another thread may ask at the same time.
             _ => Some(ticks.swap(0, Relaxed))
                 .filter(|&ticks| ticks != 0)
                 .map(Time::at),
@@ -146,7 +146,7 @@ impl Uses {
 }
 
 impl Pipe {
-    /// A new one, whose uses a FIFO may keep.
+    /// A new pipe, whose uses a FIFO may keep.
     fn new(kept: Option<Arc<Uses>>) -> Result<Arc<Self>> {
         let most = max_size() / PAGE_SIZE;
         let mut pages = if most >= PAGES || can(CAP_SYS_RESOURCE) {
@@ -209,7 +209,7 @@ impl Pipe {
         capacity.saturating_sub(self.len.load(Acquire))
     }
 
-    /// Reads what is there.
+    /// Reads the bytes that are there.
     #[inline]
     fn take(&self, to: &mut Sink) -> Result<usize> {
         if self.len.load(Acquire) == 0 {
@@ -244,7 +244,7 @@ impl Pipe {
     fn await_bytes(&self, nonblocking: bool) -> Result<bool> {
         let ended = || self.writers.load(Acquire) == 0;
         if nonblocking || ended() {
-            // In this order: what the last writer wrote is not missed.
+            // In this order, so that the last writer's bytes are not missed.
             return match (ended(), self.len.load(Acquire)) {
                 (_, 1..) => Ok(true),
                 (true, 0) => Ok(false),
@@ -255,7 +255,7 @@ impl Pipe {
         self.readable.wait(came).map(|()| true)
     }
 
-    /// Writes what there is room for, but nothing where that is less than `least`.
+    /// Writes as much as there is room for, but nothing where that is less than `least`.
     #[inline]
     fn put(&self, from: &mut Source, least: usize) -> Result<usize> {
         if self.readers.load(Acquire) == 0 {
@@ -496,7 +496,7 @@ impl End {
                 from.consume(if moves { count } else { 0 });
                 Ok(Some(count))
             };
-            // By address, so that those who take both do not wait for each other.
+            // By address, so that two threads that take both locks do not wait for each other.
             let passed = if first {
                 from.pipe
                     .with_ring(|from| to.pipe.with_ring(|to| both(from, to)))
@@ -587,7 +587,7 @@ impl FileOps for End {
     }
 }
 
-/// Both ends of a new pipe: what reads, and what writes. `flags`: O_NONBLOCK and its like.
+/// Both ends of a new pipe: the read end, and the write end. `flags`: O_NONBLOCK and its like.
 pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
     let pipe = Pipe::new(None)?;
     let dentry = super::anonymous_dentry("pipe", pipe.number, pipe.clone())?;
@@ -601,7 +601,7 @@ pub fn pair(flags: u32) -> Result<[Arc<File>; 2]> {
 /// The pipe of a named pipe: there as long as it is open.
 pub struct Fifo {
     pipe: Mutex<Weak<Pipe>>,
-    /// Those of its earlier pipes.
+    /// The uses of its earlier pipes.
     uses: Arc<Uses>,
 }
 

@@ -76,18 +76,18 @@ pub trait Watcher: Send + Sync {
     /// where that woke a thread that can go on.
     fn changed(&self) -> bool;
 
-    /// Whether it suffices to wake one of all watchers like this one (EPOLLEXCLUSIVE).
+    /// Whether one watcher of this kind is woken in place of all (EPOLLEXCLUSIVE).
     fn is_exclusive(&self) -> bool {
         false
     }
 
-    /// Whether it is notified of room in a socket only where a writer had none.
+    /// Whether room in a socket is reported only after a writer found none.
     fn is_sparing(&self) -> bool {
         false
     }
 }
 
-/// Something whose readiness changes: those who wait in a call on it, and those who poll it.
+/// A source of readiness: threads wait for its changes in calls, and watchers poll it.
 pub struct WaitSource {
     waiters: WaitQueue,
     watched: AtomicBool,
@@ -102,7 +102,7 @@ impl WaitSource {
         Self::make(None)
     }
 
-    /// The same for the room that a socket's writers have.
+    /// A source for the send room of a socket.
     pub fn of_room() -> Result<Arc<Self>> {
         Self::make(Some(AtomicBool::new(false)))
     }
@@ -128,7 +128,7 @@ impl WaitSource {
         self.wait_until(ready, None).map(|_| ())
     }
 
-    /// The same until `deadline` (in ticks), which makes it false.
+    /// Waits until `ready` holds (`true`) or `deadline` (in ticks) has passed (`false`).
     pub fn wait_until(&self, ready: impl FnMut() -> bool, deadline: Option<u64>) -> Result<bool> {
         match self.waiters.wait_interruptible(ready, deadline) {
             Ok(()) => Ok(true),
@@ -137,7 +137,7 @@ impl WaitSource {
         }
     }
 
-    /// The same, which may end up to `slack` ticks after the deadline.
+    /// Like [`wait_until`](Self::wait_until), but may end up to `slack` ticks after the deadline.
     pub fn wait_with_slack(
         &self,
         ready: impl FnMut() -> bool,
@@ -151,7 +151,7 @@ impl WaitSource {
         }
     }
 
-    /// The same until a deadline that the time of day may be, with no slack.
+    /// Like [`wait_until`](Self::wait_until), with a deadline on any clock, and no slack.
     pub fn wait_by(&self, ready: impl FnMut() -> bool, deadline: Option<Deadline>) -> Result<bool> {
         let Some(deadline) = deadline else {
             return self.wait_until(ready, None);
@@ -170,16 +170,16 @@ impl WaitSource {
         self.notify_watchers();
     }
 
-    /// The same, but of those who wait in a call only the one that waited longest, where each takes
-    /// its part. True if there was one.
+    /// Notifies watchers, but of the threads that wait in a call only the one that waited longest,
+    /// for calls in which each takes its part. True if there was one.
     pub fn notify_one(&self) -> bool {
         let woken = self.waiters.wake_one();
         self.notify_watchers();
         woken
     }
 
-    /// After a fence, which comes with the waking of those who wait in a call; what is read of a
-    /// watcher is read under the lock.
+    /// Called after a fence, which the waking of waiting threads implies; fields of watchers are
+    /// read under the lock.
     #[inline]
     fn notify_watchers(&self) {
         if self.watched.load(Relaxed) {
@@ -187,8 +187,8 @@ impl WaitSource {
         }
     }
 
-    /// Notifies each watcher that was there when this began, without the lock: one that goes away
-    /// thereby wants it too.
+    /// Notifies each watcher that was there at the start, without the lock: a watcher that goes
+    /// away as a result takes it.
     #[cold]
     fn notify_all(&self) {
         let (mut from, end) = (0, self.watchers.lock().end());

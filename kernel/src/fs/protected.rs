@@ -1,6 +1,6 @@
-//! What may be linked, followed and opened in folders that everybody may write
-//! (`/proc/sys/fs/protected_*`), with Debian's defaults. Elsewhere an owner of one file could have
-//! privileged programs act on another's.
+//! The limits on links, symbolic links and opens in sticky directories that everybody may write
+//! (`/proc/sys/fs/protected_*`), with Debian's defaults. They keep the owner of one file from
+//! having privileged programs act on another's.
 
 use super::dentry::Dentry;
 use super::inode::Kind;

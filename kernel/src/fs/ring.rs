@@ -61,7 +61,7 @@ impl Ring {
         }
     }
 
-    /// The same for `wanted` bytes, on any number of pages.
+    /// Copies `wanted` bytes, which may lie on several pages, and leaves them in the ring.
     #[inline(never)]
     fn peek_pages(&self, to: &mut Sink, skip: usize, wanted: usize) -> Result<usize> {
         let mut total = 0;
@@ -151,7 +151,7 @@ impl Ring {
         self.write_some(from, usize::MAX)
     }
 
-    /// The same for `most` bytes at most.
+    /// Moves at most `most` bytes from `from` to the ring.
     #[inline(always)]
     pub fn write_some(&mut self, from: &mut Source, most: usize) -> Result<usize> {
         let wanted = most.min(self.room()).min(from.left());
@@ -166,7 +166,7 @@ impl Ring {
         }
     }
 
-    /// The same for `wanted` bytes, for which there is room, on any number of pages.
+    /// Moves `wanted` bytes, for which there is room, to any number of pages.
     #[inline(never)]
     fn write_pages(&mut self, from: &mut Source, wanted: usize) -> Result<usize> {
         let mut total = 0;
@@ -224,7 +224,7 @@ impl Ring {
         }
     }
 
-    /// The same bytes in a ring of `pages` pages; EBUSY when they do not fit.
+    /// A ring of `pages` pages with these bytes; EBUSY when they do not fit.
     pub fn resized(&self, pages: usize) -> Result<Ring> {
         if self.len > pages * PAGE_SIZE {
             return Err(Errno::EBUSY);

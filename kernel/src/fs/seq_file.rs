@@ -1,4 +1,4 @@
-//! Files whose content the kernel writes when they are read: what procfs and sysfs are made of.
+//! Files whose content the kernel writes when they are read, as in procfs and sysfs.
 
 use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags, Record};
@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::{fmt, mem};
 use linux_raw_sys::general::CAP_CHECKPOINT_RESTORE;
 
-/// Bytes of a part of a text: what is long needs no memory in one piece.
+/// Bytes of a part of a text, so that a long text needs no memory in one piece.
 const PART: usize = 64 << 10;
 
 /// Text that is being written; it grows as far as memory goes.
@@ -127,7 +127,7 @@ impl fmt::Write for Text {
     }
 }
 
-/// Writes a formatted text; what does not fit is reported when the whole is done.
+/// Writes a formatted text; text that does not fit is reported when the whole is done.
 #[macro_export]
 macro_rules! put {
     ($text:expr, $($argument:tt)*) => {{
@@ -172,17 +172,17 @@ pub trait Content: Send + Sync + 'static {
     /// Writes the content.
     fn write(&self, text: &mut Text) -> Result<()>;
 
-    /// Takes what a program writes, one call's bytes at a time.
+    /// Takes the bytes that a program writes in one call.
     fn accept(&self, _bytes: &[u8]) -> Result<()> {
         Err(Errno::EINVAL)
     }
 
-    /// The same where the place in the file counts; how many bytes it took.
+    /// Takes bytes written at a position, for a file where that matters; returns how many it took.
     fn accept_at(&self, bytes: &[u8], _position: u64) -> Result<usize> {
         self.accept(bytes).map(|()| bytes.len())
     }
 
-    /// Whether it cannot be written at a given position ([`FileOps::is_written_in_order`]).
+    /// Whether writes at a given position are refused ([`FileOps::is_written_in_order`]).
     fn is_written_in_order(&self) -> bool {
         true
     }
@@ -203,7 +203,7 @@ pub trait Content: Send + Sync + 'static {
 pub enum Node {
     /// A file with this content.
     File(fn(&mut Text)),
-    /// The same, which only root may read.
+    /// A file with this content, which only root may read.
     Private(fn(&mut Text)),
     /// A file of records, as many as there are.
     Records(seq_records::Next),
@@ -211,9 +211,9 @@ pub enum Node {
     Opened(fn() -> Result<Arc<dyn FileOps>>),
     /// A directory with these members.
     Directory(&'static [(&'static str, Node)]),
-    /// The same, of those that this machine has.
+    /// A directory with the members that this machine has.
     Chosen(fn() -> &'static [(&'static str, Node)]),
-    /// The same, of settings ([`Tree::Settings`]).
+    /// A directory of settings ([`Tree::Settings`]).
     Settings(&'static [(&'static str, Node)]),
     /// A symbolic link to what the function returns.
     Link(fn(&mut Text)),
@@ -225,7 +225,7 @@ pub enum Node {
     Line(fn(&mut Text), fn(&[u8], u64) -> Result<()>),
     /// A number of `/proc/sys` that can be changed.
     Number(&'static AtomicUsize, &'static Sysctl),
-    /// The same, or several, by the functions that get and set them.
+    /// One or several numbers, by the functions that get and set them.
     Numbers(
         fn(&mut Text),
         fn(usize, i128) -> Result<()>,
@@ -236,7 +236,7 @@ pub enum Node {
         &'static [(&'static str, Node)],
         &'static [(&'static str, Node)],
     ),
-    /// A file about the CPU in whose directory it is.
+    /// A file about one CPU, in that CPU's directory.
     OfCpu(fn(usize, &mut Text)),
 }
 
@@ -252,7 +252,7 @@ impl Node {
         }
     }
 
-    /// Whether it holds numbers that may be written.
+    /// Whether the file holds numbers that may be written.
     fn is_numeric(&self) -> bool {
         matches!(
             self,
@@ -260,7 +260,7 @@ impl Node {
         )
     }
 
-    /// What it is.
+    /// The type of the file.
     pub fn kind(&self) -> Kind {
         match self {
             Node::File(_)
@@ -293,15 +293,15 @@ impl From<Invalid> for Refused {
 /// A fixed tree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tree {
-    /// Of procfs.
+    /// The tree of procfs.
     Proc,
     /// The settings of procfs, `/proc/sys`: their owners and permissions do not change.
     Settings,
-    /// Of sysfs.
+    /// The tree of sysfs.
     Sys,
 }
 
-/// A file of a fixed tree, the CPU in whose directory it is, and which tree that is.
+/// A file of a fixed tree, the CPU in whose directory it is, and the tree.
 #[derive(Clone, Copy)]
 struct Leaf(Node, usize, Tree);
 
@@ -336,7 +336,7 @@ impl Content for Leaf {
         }
     }
 
-    /// A number is written from the file's start: what follows is passed over.
+    /// A number is written at the file's start: bytes at other positions are ignored.
     fn accept_at(&self, bytes: &[u8], position: u64) -> Result<usize> {
         if let Node::Line(_, set) = self.0 {
             return set(bytes, position).map(|()| bytes.len());
@@ -445,8 +445,8 @@ impl Fixed {
         }
     }
 
-    /// EACCES where the permissions of a setting do not let its owner read or write it: that goes
-    /// for root too. Those who restore processes may set a number all the same.
+    /// EACCES where the permissions of a setting do not let its owner read or write it: that holds
+    /// for root too. With CAP_CHECKPOINT_RESTORE a number may be set all the same.
     fn check_setting(&self, flags: OpenFlags) -> Result<()> {
         let mode = self.leaf.permissions();
         let restores = || self.leaf.0.number().is_some() && can(CAP_CHECKPOINT_RESTORE);

@@ -1,6 +1,6 @@
-//! Files that are read record by record, as those of Linux's seq_file: a read gets whole records
-//! that are made for it, as many as a page holds, and the next one goes on where the last ended,
-//! whatever changed meanwhile. What was made and found no room is kept for the next read.
+//! Files that are read record by record, as those of Linux's seq_file: a read makes whole records,
+//! at most a page of them, and the next read goes on after the last record, whatever changed
+//! meanwhile. The part of a record that a read had no room for is kept for the next read.
 
 use super::file::{File, FileOps, Whence, seek_in};
 use super::io::{Sink, Source};

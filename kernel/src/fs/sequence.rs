@@ -1,9 +1,9 @@
-//! Things in the order in which they came, each with a number by which it goes again.
+//! A list in order of insertion, whose elements are removed by number.
 
 use crate::errno::{Errno, Result};
 use alloc::vec::Vec;
 
-/// A sequence. What went leaves a gap; never are more than half of the places gaps.
+/// A sequence. A removed element leaves a gap; at most half of the places are gaps.
 pub struct Sequence<T> {
     /// By ascending number.
     places: Vec<(u64, Option<T>)>,
@@ -12,7 +12,7 @@ pub struct Sequence<T> {
 }
 
 impl<T> Sequence<T> {
-    /// Nothing.
+    /// An empty sequence.
     pub const fn new() -> Self {
         Sequence {
             places: Vec::new(),
@@ -21,17 +21,17 @@ impl<T> Sequence<T> {
         }
     }
 
-    /// Whether there is nothing.
+    /// Whether the sequence is empty.
     pub fn is_empty(&self) -> bool {
         self.living == 0
     }
 
-    /// The number that the next one gets: all that are there have lower ones.
+    /// The number of the next element to be added: all present ones have lower numbers.
     pub fn end(&self) -> u64 {
         self.next
     }
 
-    /// Adds one at the end; its number.
+    /// Appends an element and returns its number.
     ///
     /// # Errors
     /// ENOMEM.
@@ -44,7 +44,7 @@ impl<T> Sequence<T> {
         Ok(number)
     }
 
-    /// Takes one out.
+    /// Removes an element.
     pub fn remove(&mut self, number: u64) -> Option<T> {
         let at = self.places.binary_search_by_key(&number, |place| place.0);
         let gone = self.places[at.ok()?].1.take()?;
@@ -59,7 +59,7 @@ impl<T> Sequence<T> {
         Some(gone)
     }
 
-    /// Gives room back that many have left, if there is memory for what stays.
+    /// Gives back room of removed elements, if there is memory for a smaller copy.
     fn shrink(&mut self) {
         let len = self.places.len();
         if self.places.capacity() < 4 * len.max(16) {
@@ -77,7 +77,8 @@ impl<T> Sequence<T> {
         self.first_from_near(from, &mut 0)
     }
 
-    /// The same, for a walk from one to the next: `near` is where the next probably is.
+    /// [`first_from`](Self::first_from) for a walk: `near` is the probable place of the next
+    /// element.
     #[inline]
     pub fn first_from_near(&self, from: u64, near: &mut usize) -> Option<(u64, &T)> {
         let mut at = *near;

@@ -14,8 +14,7 @@ use crate::task::{Process, current};
 use alloc::sync::Arc;
 use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SIGIO, SIGURG};
 
-/// What a signal reports (`si_code`): something can be read, something can be written, there is a
-/// message, the other end is gone.
+/// The event that a signal reports (`si_code`): POLL_IN, POLL_OUT, POLL_MSG and POLL_HUP.
 const READ: i32 = 1;
 const WRITE: i32 = 2;
 const MESSAGE: i32 = 3;
@@ -58,7 +57,7 @@ pub struct Sigio(Mutex<State>);
 
 struct State {
     owner: Owner,
-    /// With O_ASYNC: what is watched.
+    /// With O_ASYNC: the watched sources.
     watched: Option<PollTable>,
 }
 
@@ -92,7 +91,7 @@ pub fn set_owner(file: &File, kind: u32, id: i32) -> Result<()> {
     if ![F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP].contains(&kind) {
         return Err(Errno::EINVAL);
     }
-    // Looked up first: it is this one that exists then.
+    // Looked up first, so that the check below is about this very one.
     let pid = pid_table::pid(id);
     if id != 0 && !exists(kind, id) {
         return Err(Errno::ESRCH);
@@ -124,7 +123,7 @@ pub fn own(file: &File, fd: i32) -> Result<()> {
     with(file, |state| state.owner.descriptor = fd)
 }
 
-/// Begins or ends signals about what can be read or written, for descriptor `fd`.
+/// Begins or ends signals about readiness, for descriptor `fd`.
 pub fn watch(file: &Arc<File>, fd: i32, on: bool) -> Result<()> {
     let table = if on {
         let mut table = PollTable::new(try_arc(Listener(WeakFile::new(file)?))?);
@@ -154,7 +153,7 @@ impl Watcher for Listener {
     }
 }
 
-/// Notifies the file's owner of what can be done, if anything can.
+/// Notifies the file's owner of its readiness, if it is ready.
 fn notify_ready(file: &File) -> bool {
     let ready = file.poll(None);
     let code = match ready {
@@ -167,8 +166,8 @@ fn notify_ready(file: &File) -> bool {
     true
 }
 
-/// Notifies the file's owner of an event: somebody wants what it holds a lease of, or changed the
-/// directory.
+/// Notifies the file's owner of an event: another open conflicts with its lease, or the directory
+/// changed.
 pub fn notify_message(file: &File) {
     let band = Events::IN.with_normal().bits() | MESSAGE_BIT;
     notify(file, MESSAGE, band);

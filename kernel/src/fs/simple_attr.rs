@@ -5,11 +5,11 @@ use super::inode::{Attr, SetAttr, Time};
 use crate::sync::Mutex;
 use linux_raw_sys::general::S_IFMT;
 
-/// Attributes that are what they were set to last.
+/// Attributes that keep the values set last.
 pub struct SimpleAttr(Mutex<Attr>);
 
 impl SimpleAttr {
-    /// The given ones, with the times of an inode that is made now.
+    /// The given attributes, with the times of an inode that is made now.
     pub fn new(attr: Attr) -> Self {
         let now = Time::now();
         SimpleAttr(Mutex::new(Attr {
@@ -21,12 +21,12 @@ impl SimpleAttr {
         }))
     }
 
-    /// What they are.
+    /// The current attributes.
     pub fn get(&self) -> Attr {
         *self.0.lock()
     }
 
-    /// It was read, or written to, at these times.
+    /// Records a read and a write at these times.
     pub fn touch(&self, read: Option<Time>, written: Option<Time>) {
         let mut attr = self.0.lock();
         attr.accessed = read.unwrap_or(attr.accessed);
@@ -36,7 +36,7 @@ impl SimpleAttr {
         }
     }
 
-    /// Changes some.
+    /// Changes the attributes that `change` has.
     pub fn set(&self, change: &SetAttr) {
         let mut attr = self.0.lock();
         if let Some(permissions) = change.permissions {

@@ -37,8 +37,8 @@ struct State {
     next: u64,
     /// In ns.
     interval: u64,
-    /// Whether it expired since it was armed. It rests until somebody looks: however short its
-    /// interval, it is one interrupt.
+    /// Whether the timer expired since it was armed. It stays stopped until somebody reads it:
+    /// however short its interval, it costs one interrupt.
     expired: bool,
     expirations: u64,
     /// How it was set (TFD_TIMER_…).
@@ -63,7 +63,7 @@ struct Shared {
     clock: u32,
     state: Mutex<State>,
     changed: Arc<WaitSource>,
-    /// Whether it is cancelled when the time of day is set.
+    /// Registered while the timer has to learn that the time of day was set.
     following: Following,
 }
 
@@ -80,7 +80,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Somebody looks: a timer that repeats goes on after what is past.
+    /// Restarts a timer that repeats, after the expirations that are past; called on a look at it.
     fn rearm(self: &Arc<Self>, state: &mut State) {
         if state.expired && state.interval > 0 {
             let times = 1 + state.wall.now().saturating_sub(state.next) / state.interval;
@@ -162,8 +162,8 @@ pub fn new(clock: u32, flags: u32) -> Result<Arc<File>> {
 }
 
 impl TimerFd {
-    /// Sets the timer and returns what it was set to; with TFD_TIMER_ABSTIME the first expiration
-    /// is a time of its clock.
+    /// Sets the timer and returns the old setting; with TFD_TIMER_ABSTIME the first expiration is a
+    /// time of its clock.
     pub fn set(&self, setting: Setting, flags: u32) -> Result<Setting> {
         clock::check_alarm(self.0.clock)?;
         let follows = flags & TFD_TIMER_ABSTIME != 0 && self.0.is_realtime();

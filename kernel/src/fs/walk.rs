@@ -92,7 +92,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// The same walk within bounds, from directory `from`, or the current one.
+    /// Bounds this walk by directory `from`, or the current one.
     pub fn within(mut self, scope: Scope, from: Option<&Path>) -> Self {
         if scope.is_bounded() {
             self.changes = path::changes();
@@ -147,8 +147,7 @@ impl<'c> Walk<'c> {
         ))
     }
 
-    /// Looks the last part of a path up, without following a link there or entering what is mounted
-    /// there.
+    /// Looks the last part of a path up, without following a link there or entering a mount there.
     pub fn last(&self, directory: &Path, last: &Last) -> Result<Path> {
         match last.name {
             b"" | b"." => Ok(directory.clone()),

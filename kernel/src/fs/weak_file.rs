@@ -8,8 +8,9 @@ use crate::sync::Mutex;
 use crate::task::work_queue::{self, Link, Work};
 use alloc::sync::{Arc, Weak};
 
-/// A reference that does not keep the file open. Whoever looks at it holds it meanwhile, perhaps
-/// last. Closing a file may sleep, so it is left to a kernel thread then (Linux's delayed_fput).
+/// A reference that does not keep the file open. Each access holds the file meanwhile and may drop
+/// the last reference. Closing a file may sleep, so a kernel thread then does that (Linux's
+/// delayed_fput).
 pub struct WeakFile {
     file: Weak<File>,
     end: Arc<End>,
@@ -18,7 +19,7 @@ pub struct WeakFile {
 /// A file's end that is put off.
 struct End {
     link: Link,
-    /// The file, and what keeps its address from others: it is known by that.
+    /// The file, and a reference that keeps its address from others: the address is its key.
     last: Mutex<Option<(File, Weak<File>)>>,
 }
 

@@ -70,7 +70,7 @@ struct Message {
 /// Notified of the next message to an empty queue.
 struct Notice {
     process: Arc<Process>,
-    /// Which of its programs asked for that: a later one may be another user's.
+    /// The exec_id of the program that asked for the notice: a later program may be another user's.
     program: u64,
     method: NotifyMethod,
 }
@@ -153,7 +153,7 @@ fn find(name: &[u8]) -> Option<Arc<Queue>> {
         .map(|named| named.queue.clone())
 }
 
-/// Opens the queue `name`; what is there must allow what `flags` ask for.
+/// Opens the queue `name`; its permissions must allow the access that `flags` ask for.
 ///
 /// # Errors
 /// ENOENT, EEXIST, EACCES, ENAMETOOLONG, EINVAL (no access mode), ENOMEM.

@@ -53,7 +53,7 @@ pub struct Header {
     unused: [u64; 2],
 }
 
-/// What IPC_SET changes.
+/// The fields that IPC_SET changes.
 #[derive(Clone, Copy)]
 pub struct Owner {
     /// The owner.
@@ -65,7 +65,7 @@ pub struct Owner {
 }
 
 impl Header {
-    /// What of it IPC_SET takes.
+    /// The fields that IPC_SET changes, with their current values.
     pub fn owner(&self) -> Owner {
         Owner {
             uid: self.uid,
@@ -89,7 +89,7 @@ impl Header {
         }
     }
 
-    /// EACCES unless the caller may do what `wanted` asks for: permission bits, of any of the three
+    /// EACCES unless the caller has the access in `wanted`: permission bits, of any of the three
     /// classes.
     pub fn check(&self, wanted: u32) -> Result<()> {
         let wanted = (wanted >> 6 | wanted >> 3 | wanted) & 7;
@@ -144,7 +144,7 @@ pub trait Object {
     /// Calls `f` with owner and permissions.
     fn with_header<T>(&self, f: impl FnOnce(&mut Header) -> T) -> T;
 
-    /// Whether it was removed, and nothing uses it any more.
+    /// Whether the object was removed and nothing uses it any more.
     fn is_gone(&self) -> bool {
         false
     }
@@ -152,11 +152,11 @@ pub trait Object {
 
 struct Slots<T> {
     objects: Vec<Option<Arc<T>>>,
-    /// The places of those that have a key.
+    /// The places of the objects that have a key.
     by_key: HashMap<i32, usize>,
     count: usize,
-    /// The places of those that no key finds any more, and that are there while somebody uses
-    /// them; it has room for all.
+    /// The places of the objects that no key finds any more, and that exist while somebody uses
+    /// them; it has room for all objects.
     dying: Vec<usize>,
     /// No place below this is free.
     free: usize,
@@ -205,7 +205,7 @@ impl<T: Object> Registry<T> {
     }
 
     /// The number of the object with `key`, which `make` makes if `flags` ask for that; `fits`
-    /// looks at one that is there.
+    /// checks an object that exists.
     ///
     /// # Errors
     /// EEXIST, ENOENT, EACCES, ENOSPC (too many), ENOMEM, and those of `make` and `fits`.
@@ -313,7 +313,7 @@ impl<T: Object> Registry<T> {
         slots.dying.push(number as usize % PLACES);
     }
 
-    /// Frees the place of one that is gone since [`Registry::unlink_key`].
+    /// Frees the place of an object that is gone since [`Registry::unlink_key`].
     pub fn reap(&self) {
         let gone = self.slots.lock().reap_removed();
         drop(gone);

@@ -47,7 +47,7 @@ impl Message {
     }
 }
 
-/// Which message is wanted.
+/// The message that a receiver wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
     /// The first.
@@ -77,7 +77,7 @@ struct State {
     removed: bool,
 }
 
-/// What msgctl(2) returns of a queue.
+/// The result of msgctl(IPC_STAT) for a queue.
 #[derive(Clone, Copy, Default)]
 pub struct Status {
     /// When something was sent, received, and changed last, in seconds since 1970.

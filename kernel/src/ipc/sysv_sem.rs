@@ -1,5 +1,5 @@
-//! System V semaphores: sets whose members change together or not at all, and what a process's end
-//! undoes.
+//! System V semaphores: sets whose members change together or not at all, and the adjustments
+//! (SEM_UNDO) at a process's end.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -38,9 +38,9 @@ pub static SETS: Registry<Set> = Registry::new(MOST);
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Operation {
-    /// Which semaphore of the set.
+    /// The index of the semaphore in the set.
     pub at: u16,
-    /// What is added; 0 waits for 0.
+    /// The value to add; 0 waits until the semaphore is 0.
     pub change: i16,
     /// IPC_NOWAIT, SEM_UNDO.
     pub flags: u16,
@@ -57,10 +57,10 @@ pub struct Semaphore {
     pub waiting: [u32; 2],
 }
 
-/// The sets in which threads that share it (CLONE_SYSVSEM) did what the end of the last undoes.
+/// The sets that threads that share the list (CLONE_SYSVSEM) changed with SEM_UNDO.
 pub struct UndoList(Mutex<Vec<Weak<Set>>>);
 
-/// What is added to each semaphore when the last thread of a list ends.
+/// The values added to each semaphore (SEM_UNDO) when the last thread of an undo list ends.
 struct Undo {
     /// So that no other gets its address.
     _list: Weak<UndoList>,
@@ -203,8 +203,7 @@ impl UndoList {
     }
 }
 
-/// The current thread leaves a list: if it was the last of it, what was done with SEM_UNDO is
-/// undone.
+/// The current thread leaves a list: the last one to leave undoes the operations with SEM_UNDO.
 pub fn leave(list: Arc<UndoList>) {
     let of_list = Arc::as_ptr(&list).addr();
     let Some(mut list) = Arc::into_inner(list) else {
@@ -232,7 +231,7 @@ pub fn leave(list: Arc<UndoList>) {
 enum Blocked {
     /// Semaphore `at` must change first: grow, or become 0 (`true`).
     Waits { at: usize, zero: bool },
-    /// It can never be done, or not without waiting.
+    /// The operations can never be done, or not without waiting.
     Fails(Errno),
 }
 
@@ -284,7 +283,7 @@ impl Set {
         Ok(values)
     }
 
-    /// Sets the values from `at` on; what was to be undone there is forgotten.
+    /// Sets the values from `at` on; adjustments of SEM_UNDO there are discarded.
     ///
     /// # Errors
     /// ERANGE, EINVAL (no such semaphore), EIDRM.

@@ -1,5 +1,5 @@
-//! System V shared memory. What a program attaches is a VMA of its memory like any other; a segment
-//! that was removed lives on in those VMAs.
+//! System V shared memory. Each attachment is a VMA like any other; a removed segment lives on in
+//! its attachments.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -55,7 +55,7 @@ enum Pages {
 /// Pages of all segments, as large as they may become.
 static PAGES: AtomicUsize = AtomicUsize::new(0);
 
-/// A segment's pages among those.
+/// The part of `PAGES` that a segment takes up.
 struct Charge(usize);
 
 impl Charge {
@@ -233,7 +233,7 @@ impl Segment {
         Ok(attachment)
     }
 
-    /// Whether it was removed, and is there as long as it is attached.
+    /// Whether the segment was removed, and exists as long as it is attached.
     pub fn is_removed(&self) -> bool {
         matches!(self.state.lock().pages, Pages::Removed(_))
     }

@@ -34,9 +34,9 @@ pub mod right {
 const POSSESSOR: u32 = 24;
 const USER: u32 = 16;
 const GROUP: u32 = 8;
-/// The group of what is of no group.
+/// The group that stands for no group.
 const NOBODY: u32 = 65534;
-/// How long what stands for a key that nobody had does so.
+/// The lifetime of a negative key.
 const NEGATIVE_SECONDS: u32 = 60;
 /// Limits of a user's keys, in number and in bytes; and root's.
 const QUOTA: (usize, usize) = (200, 20_000);
@@ -100,7 +100,7 @@ impl Kind {
         }
     }
 
-    /// The rights of the possessor, and of the same user, to a new one.
+    /// The permissions of a new key: the possessor's, and the user's.
     fn permissions(self) -> u32 {
         let unreadable = if self == Kind::Logon { right::READ } else { 0 };
         (right::ALL & !unreadable) << POSSESSOR | right::VIEW << USER
@@ -112,7 +112,7 @@ struct State {
     owner: (u32, u32),
     permissions: u32,
     revoked: bool,
-    /// Whether it stands for one that somebody was asked for and nobody had.
+    /// Whether the key stands for a requested key that was not found (a negative key).
     negative: bool,
     /// When it expires, in ns of CLOCK_MONOTONIC; 0 for never.
     expires: u64,
@@ -124,7 +124,7 @@ struct State {
 pub struct Key {
     /// Its number.
     pub serial: i32,
-    /// What it is.
+    /// The type of the key.
     pub kind: Kind,
     /// The description that it is found by.
     pub description: Vec<u8>,
@@ -212,7 +212,7 @@ pub fn rings(thread: &Thread) -> Vec<Arc<Key>> {
     own.into_iter().chain([session]).flatten().collect()
 }
 
-/// The first key whose number is `from` or higher; none for one that is about to go.
+/// The first key whose number is `from` or higher; `None` in place of a key that is about to go.
 fn after(from: i32) -> Option<(i32, Option<Arc<Key>>)> {
     let keys = KEYS.lock();
     let (&serial, key) = keys.range(from..).next()?;
@@ -394,7 +394,7 @@ impl Key {
         Ok(walk::leads_to(rings, self)? && self.grants(true) & right::SEARCH != 0)
     }
 
-    /// ENOKEY (it only stands for one that nobody had), EKEYREVOKED, EKEYEXPIRED.
+    /// ENOKEY (a negative key), EKEYREVOKED, EKEYEXPIRED.
     pub fn check_valid(&self) -> Result<()> {
         if self.state.lock().negative {
             return Err(Errno::ENOKEY);
@@ -433,11 +433,11 @@ impl Key {
         self.state.lock().links.iter().find(fits).cloned()
     }
 
-    /// Searches the keyring and those in it; the caller, which possesses `rings`, must have the
-    /// right to.
+    /// Searches the keyring and the keyrings in it; the caller, which possesses `rings`, must have
+    /// the right to.
     ///
     /// # Errors
-    /// EAGAIN: there is none. Why the one that was found is of no use.
+    /// EAGAIN: no key is found. The error of a key that is found but cannot be used.
     pub fn search(
         self: &Arc<Self>,
         kind: Kind,
@@ -528,7 +528,7 @@ impl Key {
         Ok(())
     }
 
-    /// Its content: bytes, or the numbers of what a keyring links.
+    /// The content: bytes, or the numbers of the keys that a keyring links.
     pub fn read(&self) -> Result<Vec<u8>> {
         let state = self.state.lock();
         match self.kind {
@@ -581,7 +581,7 @@ impl Key {
         Ok(())
     }
 
-    /// Changes whose it is; what is none stays.
+    /// Changes the owner and the group; `None` changes nothing.
     ///
     /// # Errors
     /// EACCES.

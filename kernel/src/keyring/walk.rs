@@ -15,7 +15,7 @@ const DEEPEST: usize = 6;
 /// The result of the last walk for a key.
 #[derive(Default)]
 pub(super) struct Mark {
-    /// Which walk it was.
+    /// The number of the walk that left this result.
     walk: AtomicU64,
     depth: AtomicUsize,
 }
@@ -23,13 +23,13 @@ pub(super) struct Mark {
 /// Counts walks.
 static WALKS: SleepMutex<u64> = SleepMutex::new(0);
 
-/// A walk, by how many keyrings lie between: first what is the nearest.
+/// A walk in breadth-first order: keys with fewer keyrings in between come first.
 pub(super) struct Walk {
     number: SleepMutexGuard<'static, u64>,
     found: Vec<Arc<Key>>,
     /// From where on `found` was not looked at.
     next: usize,
-    /// Where the keys of the next depth begin, and how deep those before are.
+    /// The index where the keys of the next depth begin, and the depth of those before.
     deeper: usize,
     depth: usize,
 }
@@ -140,11 +140,11 @@ fn pause() -> Result<()> {
     Ok(())
 }
 
-/// Lets go of `key` and of what it alone leads to, one after the other: a chain of keyrings may be
+/// Drops `key` and the keys that only it links, one after the other: a chain of keyrings may be
 /// long.
 pub(super) fn put_tree(key: Arc<Key>) {
-    // A keyring that is let go of holds, in the place of a link that it had, the one whose turn
-    // comes again after it.
+    // A keyring that is being dropped stores, in place of a removed link, the keyring to go on with
+    // after it.
     let mut waiting: Option<Arc<Key>> = None;
     let mut next = Some(key);
     while let Some(key) = next {

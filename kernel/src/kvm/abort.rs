@@ -39,7 +39,7 @@ pub enum Resolved {
     Again,
     /// The VMM completes it before the guest goes on.
     Vmm(Access),
-    /// It was reported to the VMM, which decides what to do.
+    /// The access was reported to the VMM, which decides what to do.
     Notified,
 }
 
@@ -53,14 +53,14 @@ pub struct Access {
 }
 
 impl Access {
-    /// The one that the guest has just been left for.
+    /// The access for which the guest has just been left.
     #[inline]
     pub fn take(registers: &mut Registers) -> Self {
         registers.take_fault();
         Self::of(registers)
     }
 
-    /// The one that the guest was left for last.
+    /// The access for which the guest was left last.
     #[inline]
     pub fn of(registers: &Registers) -> Self {
         let page = (registers.page >> 4 & 0xfff_ffff_ffff) << 12;
@@ -94,7 +94,7 @@ impl Access {
         self.phys
     }
 
-    /// The same as an access to a device's register at `offset`, if the hardware says all of it.
+    /// The access to a device's register at `offset`, if the hardware describes it in full.
     #[inline]
     pub fn at(&self, offset: u32, registers: &Registers) -> Option<::vgic::Access> {
         let has_syndrome = self.is_data() && self.syndrome & (VALID | WALK) == VALID;
@@ -146,7 +146,7 @@ impl Access {
         u64::MAX >> (64 - 8 * self.len())
     }
 
-    /// It was answered: with `value`, if it is a read.
+    /// Completes the access: a read returns `value`.
     #[inline]
     pub fn complete(&self, value: u64, registers: &mut Registers) {
         if !self.writes() {

@@ -37,7 +37,7 @@ pub fn ioctl(
     }
 }
 
-/// A timer's interrupt, which is the one that there is.
+/// The attribute of a timer's interrupt, which can only be set to the number that it has.
 fn interrupt(
     machine: &Machine,
     request: u32,

@@ -1,4 +1,5 @@
-//! Which of a guest's calls are its VMM's, or nobody's (KVM_ARM_VM_SMCCC_FILTER).
+//! The filter that decides which of a guest's SMCCC calls the VMM answers, or nobody does
+//! (KVM_ARM_VM_SMCCC_FILTER).
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,11 +13,11 @@ use crate::sync::Mutex;
 /// How a call is handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// It is answered here.
+    /// The kernel answers the call.
     Handle,
-    /// It is answered as if it were not known.
+    /// The call is answered as if it were not known.
     Deny,
-    /// The VMM answers it.
+    /// The VMM answers the call.
     Forward,
 }
 

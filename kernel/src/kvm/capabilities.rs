@@ -1,4 +1,4 @@
-//! KVM_CHECK_EXTENSION: what there is.
+//! KVM_CHECK_EXTENSION: the capabilities.
 
 use abi::kvm_capability as cap;
 
@@ -6,7 +6,7 @@ use super::vcpu::MAX_VCPUS;
 use super::{routing, slots, vcpu_file, vm};
 use crate::arch::{cpu, features, virt};
 
-/// The answer for a capability by its number; 0 for what is not there.
+/// The answer for a capability by its number; 0 for one that is absent.
 pub fn extension(number: usize) -> usize {
     match number {
         cap::USER_MEMORY

@@ -35,7 +35,7 @@ struct Zone {
     ports: u32,
     start: u64,
     end: u64,
-    /// Where this one and those before it, of the same kind, end at last.
+    /// The highest end of this zone and of those before it, of the same kind.
     reach: u64,
 }
 
@@ -43,7 +43,7 @@ struct Zone {
 #[derive(Default)]
 pub struct Zones(Vec<Zone>);
 
-/// What waits, in a page that the VMM maps, and may write anything into at any time.
+/// The waiting writes, in a page that the VMM maps, and may write anything into at any time.
 pub struct Ring {
     /// The page.
     pub source: Arc<SharedPages>,
@@ -52,7 +52,7 @@ pub struct Ring {
 }
 
 impl Zones {
-    /// The same, with room for one more.
+    /// A copy with room for one more zone.
     pub fn try_clone(&self) -> Result<Self> {
         let mut zones = Vec::new();
         let room = zones.try_reserve_exact(self.0.len() + 1);
@@ -95,7 +95,7 @@ impl Zones {
         Ok(())
     }
 
-    /// Takes those out that hold all of a range, as Linux does.
+    /// Removes the zones that contain the whole range, as Linux does.
     fn remove(&mut self, request: &Request) {
         let end = request.address.checked_add(request.len.into());
         let end = end.filter(|_| request.len <= i32::MAX as u32);

@@ -43,11 +43,11 @@ pub struct Context<'a> {
 /// A VMM's settings of a virtual CPU.
 #[derive(Clone, Copy)]
 pub struct VcpuConfig {
-    /// It has a PSCI of version 0.2 or newer.
+    /// The guest has PSCI version 0.2 or newer.
     pub has_psci: bool,
     /// Bits of a call's number that say that it is refused.
     pub refused: u32,
-    /// Its stolen time is reported to it.
+    /// Stolen time is reported to the guest.
     pub stolen_time: bool,
     /// The offset of its physical counter behind the host's.
     pub offset: u64,
@@ -57,7 +57,7 @@ pub struct VcpuConfig {
 pub enum Done {
     /// Not an access to the controller.
     Elsewhere,
-    /// It was done.
+    /// The access was done.
     Here,
     /// Needs all other vCPUs stopped.
     Halts,
@@ -126,7 +126,7 @@ impl<'a> Context<'a> {
         None
     }
 
-    /// Chooses anew what the list registers hold.
+    /// Chooses the content of the list registers anew.
     pub fn refill(&mut self) {
         if let Some(gic) = &mut self.gic {
             controller::refill(

@@ -1,4 +1,4 @@
-//! What a machine's counters are behind the host's, which is the same for all its virtual CPUs.
+//! The offsets of a machine's counters behind the host's, the same for all its virtual CPUs.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ use crate::errno::{Errno, Result};
 pub struct Counters {
     virt: AtomicU64,
     phys: AtomicU64,
-    /// Whether they are what KVM_ARM_SET_COUNTER_OFFSET said: then nothing else changes them.
+    /// Whether KVM_ARM_SET_COUNTER_OFFSET set them: then nothing else changes them.
     fixed: AtomicBool,
 }
 

@@ -1,5 +1,5 @@
-//! Which virtual CPU a guest means by an affinity: by the index of crate `affinity`, or, with
-//! `affinity=scan`, by looking at all of them.
+//! The directory of a machine's virtual CPUs by affinity: an index of crate `affinity`, or, with
+//! `affinity=scan`, a walk over all of them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Which pages of a slot were written since the VMM asked last (KVM_GET_DIRTY_LOG,
+//! The dirty log of a slot: the pages written since the VMM asked last (KVM_GET_DIRTY_LOG,
 //! KVM_CLEAR_DIRTY_LOG).
 
 use alloc::sync::Arc;
@@ -42,7 +42,7 @@ impl Log {
         self.0.len() * size_of::<u64>()
     }
 
-    /// What was taken out of it counts again.
+    /// Sets the bits again that were taken out of the log.
     fn put_back(&self, taken: &[u64]) {
         for (at, (word, taken)) in self.0.iter().zip(taken).enumerate() {
             word.fetch_or(*taken, AcqRel);

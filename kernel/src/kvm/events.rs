@@ -7,10 +7,10 @@ use super::vcpu::State;
 use crate::arch::virt::{self, Guest};
 use crate::errno::{Errno, Result};
 
-/// ESR_EL1.ISS: what a system error's syndrome can say.
+/// ESR_EL1.ISS: the bits of a system error's syndrome.
 const SYNDROME: u64 = 0x01ff_ffff;
 
-/// Those that are pending.
+/// The pending events (KVM_GET_VCPU_EVENTS).
 pub fn get(guest: &Guest) -> VcpuEvents {
     let has_syndrome = virt::errors_have_syndromes();
     VcpuEvents {
@@ -21,10 +21,10 @@ pub fn get(guest: &Guest) -> VcpuEvents {
     }
 }
 
-/// Makes those pending that the VMM asks for, and no others.
+/// Makes the events pending that the VMM asks for, and no others.
 ///
 /// # Errors
-/// EINVAL: a syndrome, where the hardware has none, or one that there cannot be.
+/// EINVAL: a syndrome where the hardware has none, or a syndrome that cannot exist.
 pub fn set(state: &mut State, wanted: &VcpuEvents) -> Result<()> {
     if wanted.reserved != [0; 12] || wanted.unused != [0; 5] {
         return Err(Errno::EINVAL);

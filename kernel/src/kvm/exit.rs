@@ -1,4 +1,4 @@
-//! What a guest's trap asks for: that which can be answered at once is, without leaving the guest's
+//! The traps of a guest. A trap that can be handled at once is, without leaving the guest's
 //! context.
 
 use super::abort::Access;
@@ -26,19 +26,19 @@ mod class {
     pub const BREAK_INSTRUCTION: u64 = 0x3c;
 }
 
-/// What an SMC names; calls name 0 (Arm DEN 0028, 2.9).
+/// The immediate of an SMC instruction; it is 0 in calls (Arm DEN 0028, 2.9).
 const IMMEDIATE: u64 = 0xffff;
 /// In the syndrome of a trapped wait: WFE, not WFI.
 const WAITS_FOR_EVENT: u64 = 1;
 
-/// What is left to do.
+/// The work that an exit leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
     /// Nothing: the guest goes on.
     Again,
     /// The guest waits for an interrupt.
     Waits,
-    /// The guest waits for what another CPU does.
+    /// The guest waits for something that another CPU does.
     Yields,
     /// The guest asks where its stolen time is reported.
     StolenTime,
@@ -51,11 +51,11 @@ pub enum Exit {
     /// An access to the state of interrupts that another CPU holds, for which all others are to
     /// stand still.
     Halts,
-    /// The guest did what it must not: it gets an exception.
+    /// The guest did something undefined: it gets an exception.
     Undefined,
     /// An access that the translation did not allow.
     Memory,
-    /// A call that is the VMM's, with what there is to say of it.
+    /// A call that the VMM answers, with flags that describe it.
     Calls { flags: u64 },
     /// The machine is suspended, by its VMM.
     Suspends,
@@ -67,7 +67,7 @@ pub enum Exit {
     Reset2,
 }
 
-/// Handles a trap, or returns what is to be done. The cheapest exits are tested first, inline.
+/// Handles a trap, or returns the work that is left. The cheapest exits are tested first, inline.
 #[inline(always)]
 pub fn handle_exit(context: &mut Context, registers: &mut Registers) -> Exit {
     let syndrome = registers.syndrome;

@@ -1,5 +1,5 @@
-//! What the virtual CPUs of a machine have by its VMM's wish, and what their ID registers read as
-//! for it.
+//! The features that a VMM chose for its virtual CPUs, and the values that their ID registers then
+//! have.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,7 +19,7 @@ const TOLD: [(u32, Feature); 2] = [
     (uapi::FEATURE_ADDRESS_AUTH, Feature::PointerAuth),
 ];
 
-/// ID_AA64PFR0_EL1.CSV2: that branches are not predicted by what others did, and no more than 1:
+/// ID_AA64PFR0_EL1.CSV2: branch prediction is not influenced by other contexts. At most 1, since
 /// guests have no SCXTNUM_EL1.
 const SPECULATION: (u16, u32) = (encoding(3, 0, 0, 4, 0), 56);
 
@@ -41,7 +41,7 @@ fn limited(value: u64, field: u32) -> u64 {
 }
 
 impl Features {
-    /// Those with these bits.
+    /// The features that have these bits.
     pub fn new(said: u32) -> Self {
         let given = TOLD.iter().filter(|(bit, _)| said >> bit & 1 != 0);
         let enabled = given.fold(Enabled::NONE, |enabled, (_, feature)| {
@@ -73,7 +73,7 @@ impl Features {
         self.said >> feature & 1 != 0
     }
 
-    /// What an ID register reads as; none if `number` is of another register.
+    /// The value of an ID register; none if `number` is of another register.
     #[inline]
     pub fn identity(&self, number: u16) -> Option<u64> {
         let at = number.wrapping_sub(IDENTITY.start);

@@ -66,10 +66,10 @@ pub fn get(machine: &Machine, has_psci: bool, id: u64) -> Option<u64> {
     Some(bitmap.load(Relaxed))
 }
 
-/// Sets one that there is.
+/// Sets a firmware register.
 ///
 /// # Errors
-/// EINVAL: that is not there. EBUSY: the machine has run.
+/// EINVAL: no such register or value. EBUSY: the machine has run.
 pub fn set(machine: &Machine, has_psci: bool, id: u64, value: u64) -> Result<()> {
     if id == PSCI {
         return psci::set_version(machine, has_psci, value);

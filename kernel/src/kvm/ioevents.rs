@@ -14,7 +14,7 @@ use crate::fs::eventfd::{self, EventFd};
 use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
 
-/// Which writes an assignment is for, in the order in which assignments are kept.
+/// The writes that an assignment matches, in the order in which assignments are kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     /// Ports are other architectures': kept, and never written.
@@ -36,11 +36,11 @@ struct Event {
 /// The most assignments of a part.
 const MOST_IN_PART: usize = 64;
 
-/// Assignments by what they are for, in parts, of which a change copies one.
+/// Assignments by key, in parts: a change copies one part.
 #[derive(Default)]
 struct List(Vec<Part>);
 
-/// Some that follow each other, at least one.
+/// Consecutive assignments, at least one.
 #[derive(Clone)]
 struct Part {
     first: Key,
@@ -50,9 +50,9 @@ struct Part {
 /// The writes of a machine's guest that are not exits.
 #[derive(Default)]
 pub struct Events {
-    /// Those that are eventfds.
+    /// The assignments to eventfds.
     list: List,
-    /// Those that wait.
+    /// The zones of coalesced writes.
     pub zones: Arc<Zones>,
 }
 
@@ -89,7 +89,7 @@ impl Events {
         true
     }
 
-    /// The same, to be changed.
+    /// A copy, to be changed.
     fn try_clone(&self) -> Result<Self> {
         let parts = copy(&self.list.0)?;
         Ok(Events {
@@ -99,7 +99,7 @@ impl Events {
     }
 }
 
-/// The same, with room for one more.
+/// A copy with room for one more element.
 fn copy<T: Clone>(list: &[T]) -> Result<Vec<T>> {
     let mut copy = Vec::new();
     let room = copy.try_reserve_exact(list.len() + 1);
@@ -118,7 +118,7 @@ impl Part {
 }
 
 impl List {
-    /// Which part has a key, or would; none if all are for greater keys.
+    /// The part that holds a key, or would; none if all parts are for greater keys.
     #[inline]
     fn part(&self, key: &Key) -> Option<usize> {
         self.0
@@ -143,7 +143,7 @@ impl List {
         events.get(at).or_else(|| parts.next()?.events.first())
     }
 
-    /// Adds one, whose key no other has, to a fresh copy.
+    /// Adds an assignment, whose key no other has, to a fresh copy.
     fn insert(&mut self, new: Event) -> Result<()> {
         let part = self.part(&new.key).unwrap_or(0);
         let mut events = match self.0.get(part) {
@@ -201,7 +201,7 @@ impl Key {
             value: None,
             ..*self
         };
-        // The first one of those with the same address, or length too, if there is one.
+        // The first assignment with the same address, or length too, if there is one.
         let has_like = |key: Key, is_like: fn(&Key, &Key) -> bool| {
             list.from(&key)
                 .is_some_and(|event| is_like(&event.key, &key))
@@ -270,7 +270,7 @@ impl Assignments {
         }
     }
 
-    /// What is assigned now, if anything ever was.
+    /// The current assignments, if anything was ever assigned.
     #[inline]
     pub fn get<'a>(&self, reader: &'a mut Reader) -> Option<&'a Arc<Events>> {
         reader.get(&self.current)
@@ -281,7 +281,7 @@ impl Assignments {
         self.count.load(Relaxed) * size_of::<Event>()
     }
 
-    /// Publishes them as `change` leaves them, which says how many more there are.
+    /// Publishes the assignments as changed by `change`, which returns how many more there are.
     pub fn change(&self, change: impl FnOnce(&mut Events) -> Result<isize>) -> Result<usize> {
         let held = self.changing.lock();
         let mut reader = Reader::new();

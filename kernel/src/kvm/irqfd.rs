@@ -41,14 +41,14 @@ pub struct Irqfds(Mutex<Table>);
 struct Table {
     /// By their eventfds' addresses.
     all: Vec<Arc<Irqfd>>,
-    /// Those that are resampled, by the VMM's number of their interrupt too.
+    /// The resampled ones, ordered by the VMM's number of their interrupt too.
     resampled: Vec<Arc<Irqfd>>,
-    /// Which was looked at last for whether its eventfd is gone.
+    /// The index of the assignment that was checked last for whether its eventfd is gone.
     looked: usize,
 }
 
 impl Irqfd {
-    /// Where its eventfd is, or was: nothing else gets the address as long as this is there.
+    /// The address that its eventfd has, or had: no other gets it as long as this is there.
     fn address(&self) -> usize {
         self.trigger.as_ptr().addr()
     }
@@ -154,7 +154,7 @@ impl Table {
             .binary_search_by_key(&address, |known| known.address())
     }
 
-    /// The first of those that are resampled from a key on.
+    /// The first resampled assignment from a key on.
     fn resampled_from(&self, key: (u32, usize)) -> Option<&Arc<Irqfd>> {
         let at = self.resampled.partition_point(|known| known.key() < key);
         self.resampled.get(at)
@@ -206,7 +206,7 @@ impl Table {
 }
 
 impl Irqfds {
-    /// Ends the one that `take` takes out.
+    /// Ends the assignment that `take` takes out.
     fn end(&self, take: impl FnOnce(&mut Table) -> Option<Arc<Irqfd>>) {
         let gone = take(&mut self.0.lock());
         if let Some(gone) = gone {

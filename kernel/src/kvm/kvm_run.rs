@@ -12,19 +12,19 @@ use crate::mm::frame::FrameRef;
 use crate::mm::shared::SharedPages;
 use crate::mm::vma::PageSource;
 
-/// Its words of eight bytes, by what they hold: `request_interrupt_window` and `immediate_exit`;
-/// `exit_reason`, and the flags of x86; then what the reason says more of.
+/// Indices of its words of eight bytes: `request_interrupt_window` and `immediate_exit`;
+/// `exit_reason`, and the flags of x86; then the details of the reason.
 const REQUESTS: usize = 0;
 const REASON: usize = 1;
 const DETAILS: usize = 4;
 
-/// `exit_reason` and `flags` in their word: what lies between is the VMM's.
+/// `exit_reason` and `flags` in their word: the bits in between are the VMM's.
 const REASON_BITS: u64 = 0xffff_ffff;
 const FLAGS_BITS: u64 = 0xffff << 48;
 
 /// The page.
 pub struct RunPage {
-    /// What the VMM maps.
+    /// The page as the VMM maps it.
     pub source: Arc<SharedPages>,
     frame: FrameRef,
 }
@@ -61,7 +61,7 @@ impl RunPage {
         word.store(word.load(Relaxed) & !bits | u64::from(reason), Relaxed);
     }
 
-    /// Says why, and the first words of what there is more to say.
+    /// Stores the reason of an exit, and the first words of its details.
     fn notify<const COUNT: usize>(&self, reason: u32, details: [u64; COUNT]) {
         for (at, detail) in details.into_iter().enumerate() {
             self.word(DETAILS + at).store(detail, Relaxed);
@@ -69,13 +69,13 @@ impl RunPage {
         self.set_reason(reason);
     }
 
-    /// The guest accesses a device of the VMM's; `data` is what it writes.
+    /// The guest accesses a device of the VMM's; `data` is the value it writes.
     pub fn set_mmio(&self, address: u64, len: usize, data: Option<u64>) {
         let kind = len as u64 | u64::from(data.is_some()) << 32;
         self.notify(EXIT_MMIO, [address, data.unwrap_or(0), kind]);
     }
 
-    /// What the VMM answered.
+    /// The VMM's answer to a read.
     pub fn mmio_data(&self) -> u64 {
         self.word(DETAILS + 1).load(Relaxed)
     }
@@ -91,7 +91,7 @@ impl RunPage {
         self.notify(EXIT_DEBUG, [syndrome, address]);
     }
 
-    /// The guest powered off, resets, is suspended or wakes up, with what there is to say of that.
+    /// The guest powered off, resets, is suspended or wakes up; `how` has the details.
     pub fn set_event(&self, kind: u32, how: Option<u64>) {
         let count = u64::from(how.is_some());
         self.notify(

@@ -22,7 +22,7 @@ const AROUND: u64 = 64 << 10;
 
 /// How a guest's access to memory went.
 pub enum Found {
-    /// It can be tried again.
+    /// The access can be tried again.
     Memory,
     /// No memory is there, or none that may be written.
     Nothing,
@@ -31,8 +31,8 @@ pub enum Found {
 /// A guest's memory, of which the VMM's space knows. While that lives, nobody else lets go of it
 /// but its machine.
 pub struct Memory {
-    /// Which of the VMM's memory stands where. Taken with the space of the VMM locked, so never the
-    /// other way round.
+    /// The slots, which map the VMM's memory into the guest's. Locked while the space of the VMM is
+    /// locked, so never the other way round.
     pub slots: Mutex<Slots>,
     /// The guest's translation.
     pub translation: Stage2,
@@ -84,8 +84,8 @@ impl Machine {
             return Ok(Found::Nothing);
         };
         let host = slot.host(address);
-        // What may be written is mapped so at once, unless writes are to be noticed; memory of the
-        // VMM's that it may only read, if only read here.
+        // A page that may be written is mapped writable at once, unless writes are logged. One that
+        // the VMM itself may only read is mapped read-only, if the guest reads it.
         let mut writable = slot.writable && (write || slot.log.is_none());
         let access = if writable {
             Access::Write
@@ -135,7 +135,7 @@ impl Machine {
             return Ok(false);
         }
         match space.huge_page(host) {
-            // Where something was taken away meanwhile, the guest's next try finds what is true.
+            // If memory was unmapped meanwhile, the guest's next try finds the new state.
             Some(huge) => self
                 .memory
                 .translation
@@ -145,8 +145,8 @@ impl Machine {
         }
     }
 
-    /// Maps what else may be written around a page that was mapped: a guest that uses memory soon
-    /// uses what is next to it.
+    /// Maps the other writable pages around a page that was mapped: a guest that uses memory soon
+    /// uses the neighbouring pages.
     fn map_around(&self, space: &AddressSpace, slot: &Slot, page: u64, generation: u64) {
         let huge = slot.around(page, AROUND);
         let host = slot.host(huge.start)..slot.host(huge.end);

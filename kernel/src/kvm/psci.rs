@@ -1,5 +1,5 @@
-//! Hypercalls: PSCI 0.1 to 1.1 (Arm DEN 0022), and those of the calling convention itself (Arm DEN
-//! 0028).
+//! Hypercalls: PSCI 0.1 to 1.1 (Arm DEN 0022), and the calls of the calling convention itself (Arm
+//! DEN 0028).
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -27,7 +27,7 @@ use crate::errno::{Errno, Result};
 
 /// Functions that take addresses have a 64-bit form, with this bit.
 const WIDE: u32 = 1 << 30;
-/// Those of version 0.1, as Linux's KVM numbers them: CPU_SUSPEND, CPU_OFF, CPU_ON, MIGRATE.
+/// Functions of version 0.1, as Linux's KVM numbers them: CPU_SUSPEND, CPU_OFF, CPU_ON, MIGRATE.
 const OLD: u32 = 0x95c1_ba5e;
 const OLD_OFF: u32 = OLD + 1;
 const OLD_ON: u32 = OLD + 2;
@@ -77,17 +77,17 @@ pub fn set_version(machine: &Machine, wanted: bool, version: u64) -> Result<()> 
     Ok(())
 }
 
-/// Bits that no function has, those of version 0.1 and [`smccc::MAKER`] aside: one test refuses
-/// almost all that is unknown.
+/// Bits that no function has, except those of version 0.1 and [`smccc::MAKER`]: one test refuses
+/// almost all unknown functions.
 const NO_FUNCTION: u32 = 0x00ff_ff80;
 const _: () = assert!((LAST | smccc::LAST) & NO_FUNCTION == 0);
 
-/// Bits of functions that a guest has not: none where it may call those of version 0.1.
+/// Bits of functions that a guest must not call: none where it may call those of version 0.1.
 pub fn refused(has_psci: bool) -> u32 {
     if has_psci { NO_FUNCTION } else { 0 }
 }
 
-/// Does what the guest asks for in its registers.
+/// Performs the call that the guest's registers describe.
 #[inline(always)]
 pub fn call(context: &mut Context, registers: &mut Registers) -> Exit {
     let function = registers.x[0] as u32;
@@ -158,7 +158,7 @@ fn known(context: &mut Context, registers: &mut Registers, function: u32) -> Exi
         SYSTEM_RESET => (INTERNAL_FAILURE, Exit::Reset),
         _ if function & !WIDE == SYSTEM_RESET2 && version >= VERSION_1_1 => reset2(first),
         _ if function & !WIDE == SYSTEM_SUSPEND && suspends(context.machine, version) => {
-            // The VMM finds what was asked for in the registers.
+            // The VMM finds the arguments in the registers.
             return Exit::Suspends;
         }
         FEATURES

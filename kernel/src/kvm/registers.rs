@@ -58,7 +58,7 @@ const OWN: [u16; 5] = [
 ];
 /// DISR_EL1.
 const DEFERRED: u64 = encoding(3, 0, 12, 1, 1) as u64;
-/// Those of a 32-bit EL1 and of debuggers, which no guest has, but VMMs save and restore:
+/// Registers of a 32-bit EL1 and of debuggers, which no guest has, but VMMs save and restore:
 /// MDCCINT_EL1, DBGVCR32_EL2, ACTLR_EL1, DACR32_EL2, IFSR32_EL2, FPEXC32_EL2.
 const KEPT: [u16; 6] = [
     encoding(2, 0, 0, 2, 0),
@@ -151,7 +151,7 @@ fn absent(id: u64) -> Errno {
     }
 }
 
-/// Where a register of FP and SIMD is, by its name. Those of a guest with SVE are parts of SVE's.
+/// The index of a register of FP and SIMD, by its id. With SVE these are parts of SVE's registers.
 fn vector(guest: &Guest, id: u64) -> Option<usize> {
     let number = (id & 0xffff).checked_sub(word::V)?;
     let named = id & !0xffff == ARM64 | U128 | CORE && number % 4 == 0 && number < 4 * 32;

@@ -131,13 +131,13 @@ impl Machine {
     pub fn set_gsi(&self, gsi: u32, high: bool) {
         match self.routes.get(gsi) {
             Some(Route::Line(number)) => self.set_shared_line(number, high),
-            // What nobody takes is lost, as on a bus.
+            // A message that no interrupt controller takes is lost, as on a bus.
             Some(Route::Message(message)) if high => _ = vgic::signal_msi(self, &message),
             _ => {}
         }
     }
 
-    /// Changes what numbers stand for (KVM_SET_GSI_ROUTING).
+    /// Changes the routes of numbers (KVM_SET_GSI_ROUTING).
     pub fn set_routes(&self, argument: usize) -> Result<usize> {
         self.routes.set(argument)?;
         self.update_resampled();

@@ -17,8 +17,9 @@ pub const MAX: usize = 32767;
 /// The most pages of one.
 const MOST_PAGES: u64 = (1 << 31) - 1;
 
-/// The most slots that may show the same memory of the VMM's beside another: when it is unmapped,
-/// it goes from each of them, while the VMM's memory is locked and nothing else runs on the CPU.
+/// The most slots that may show the same memory of the VMM's beside another: when that memory is
+/// unmapped, it is unmapped from each of them, while the VMM's space is locked and nothing else
+/// runs on the CPU.
 const MOST_ALIASES: usize = 128;
 
 /// One slot.
@@ -31,7 +32,7 @@ pub struct Slot {
     address: u64,
     /// Whether the guest may write.
     pub writable: bool,
-    /// Which pages were written, where the VMM wants to know.
+    /// The log of pages that were written (KVM_MEM_LOG_DIRTY_PAGES).
     pub log: Option<Arc<Log>>,
 }
 
@@ -92,7 +93,7 @@ impl Member for Mapped {
 pub enum Changed {
     /// Nothing.
     Nothing,
-    /// These addresses no longer mean what they did.
+    /// These addresses no longer have the same meaning.
     Moved(Range<u64>),
     /// Writes here are to be noticed from now on.
     Logged(Range<u64>),
@@ -159,7 +160,7 @@ impl Slots {
         self.logs
     }
 
-    /// The guest's addresses of what the VMM has in a range.
+    /// The guest's addresses at which slots show memory of the VMM's in a range.
     pub fn showing(&self, host: &Range<usize>) -> impl Iterator<Item = Range<u64>> {
         let (start, end) = (host.start as u64, host.end as u64);
         let slots = self.mapped.those(move |sum| sum.0 < end && start < sum.1);
@@ -190,7 +191,8 @@ impl Slots {
     }
 
     /// Whether [`Slots::set`] can make, move or remove a slot of a guest whose addresses end at
-    /// `limit`, with Linux's checks. Returns of how many pages a log begins with it, if one does.
+    /// `limit`, with Linux's checks. Returns the number of pages of the log that begins with it, if
+    /// one does.
     pub fn check(&self, region: &MemoryRegion, limit: u64) -> Result<Option<usize>> {
         let page = PAGE_SIZE as u64;
         let aligned = [region.len, region.guest_address, region.address]

@@ -59,7 +59,7 @@ fn service(function: u32) -> Option<Service> {
     })
 }
 
-/// Does what the guest asks for; what is not known is refused.
+/// Performs a call; an unknown one is refused.
 pub fn call(context: &mut Context, registers: &mut Registers, function: u32) -> Exit {
     let asked = registers.x[1] as u32;
     let services = &context.machine.services;

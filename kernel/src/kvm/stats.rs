@@ -14,7 +14,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
 use crate::fs::io::Sink;
 
-/// What an exit was for.
+/// The reason for an exit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 #[allow(missing_docs)]
@@ -59,7 +59,7 @@ impl Exits {
         self.count_with(cpu::this().crossings(), exit);
     }
 
-    /// The same, with this CPU's table of crossings at hand.
+    /// Counts an exit in this CPU's table of crossings, which the caller has at hand.
     #[inline(always)]
     pub fn count_with(&self, crossings: &Table, exit: ExitKind) {
         let counter = &self.0[exit as usize];
@@ -82,7 +82,7 @@ const NAME: usize = 48;
 const DESCRIPTION: usize = 16 + NAME;
 /// The file of statistics (Documentation/virt/kvm/api.rst, KVM_GET_STATS_FD).
 pub enum Statistics {
-    /// A virtual CPU's: those above and their sum.
+    /// A virtual CPU's: the counts above and their sum.
     Vcpu(Arc<Vcpu>),
     /// A machine's: how often its translations were flushed on all CPUs.
     Machine(Arc<Machine>),

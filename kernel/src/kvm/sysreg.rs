@@ -1,4 +1,4 @@
-//! System registers whose access traps: ID registers as guests see them, and those that read as
+//! System registers whose access traps: ID registers as guests see them, and registers that read as
 //! zero and ignore writes.
 
 use affinity::SgiRegister;
@@ -54,8 +54,8 @@ const DEBUG_CONTROL: u16 = encoding(2, 0, 0, 2, 2);
 /// Breakpoints and watchpoints: op0 2, op1 0, CRn 0, op2 4 to 7.
 const POINTS: u16 = encoding(2, 0, 0, 0, 4);
 
-/// Those that read as zero and ignore writes: of error records (CRn 5, CRm 3 to 5), of which there
-/// are none, and of LORegions (CRn 10, CRm 4), of which there are as few.
+/// Registers that read as zero and ignore writes: those of error records (CRn 5, CRm 3 to 5) and of
+/// LORegions (CRn 10, CRm 4), of which there are none.
 const ERROR_RECORDS: core::ops::Range<u16> = encoding(3, 0, 5, 3, 0)..encoding(3, 0, 5, 6, 0);
 const REGIONS: core::ops::Range<u16> = encoding(3, 0, 10, 4, 0)..encoding(3, 0, 10, 5, 0);
 
@@ -98,7 +98,7 @@ pub fn debug(guest: &mut Guest) {
     guest.registers.skip();
 }
 
-/// Sends an SGI if that is what a trapped access asks for.
+/// Sends an SGI if a trapped access is a write to a register of SGIs.
 #[inline(always)]
 pub fn emulate_sgi(context: &Context, registers: &mut Registers, syndrome: u64) -> bool {
     if syndrome & SGI_MASK != SGI || context.gic.is_none() {
@@ -122,7 +122,7 @@ pub fn emulate_sgi(context: &Context, registers: &mut Registers, syndrome: u64) 
     true
 }
 
-/// Does what any other trapped access asks for; false if the register is not there for guests.
+/// Performs any other trapped access; false if guests do not have the register.
 pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
     let trapped = Trapped::of(registers.syndrome);
     context.count(ExitKind::Register);

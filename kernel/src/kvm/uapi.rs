@@ -63,8 +63,7 @@ pub struct MemoryRegion {
     pub address: u64,
 }
 
-/// `struct kvm_userspace_memory_region2`: the same, and what only flags that arm64 has not speak
-/// of.
+/// `struct kvm_userspace_memory_region2`: a region, and fields for flags that arm64 does not have.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
 #[repr(C)]
 pub struct MemoryRegion2 {
@@ -72,7 +71,7 @@ pub struct MemoryRegion2 {
     pub unused: [u64; 16],
 }
 
-/// It is noticed which pages are written; guests read it only.
+/// Flags of a slot: writes are logged; the guest may only read.
 pub const MEM_LOG: u32 = 1;
 pub const MEM_READONLY: u32 = 1 << 1;
 
@@ -175,7 +174,8 @@ pub struct GuestDebug {
     pub watch_values: [u64; 16],
 }
 
-/// What it wants: anything at all, steps, break instructions, breakpoints and watchpoints.
+/// Bits of `control`: enable debugging, single steps, break instructions, breakpoints and
+/// watchpoints.
 pub const DEBUG_ENABLE: u32 = 1;
 pub const DEBUG_STEP: u32 = 1 << 1;
 pub const DEBUG_BREAK_INSTRUCTIONS: u32 = 1 << 16;
@@ -275,7 +275,7 @@ pub mod vgic {
     pub const CONTROL: u32 = 4;
     pub const INIT: u64 = 0;
     pub const SAVE_PENDING_TABLES: u64 = 3;
-    // Registers, and what is behind the virtual CPU's affinity in their numbers.
+    // Groups of registers, and the shifts of fields in their numbers.
     pub const DISTRIBUTOR_REGISTERS: u32 = 1;
     pub const REDISTRIBUTOR_REGISTERS: u32 = 5;
     pub const CPU_REGISTERS: u32 = 6;

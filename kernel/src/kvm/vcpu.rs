@@ -56,8 +56,8 @@ pub struct Vcpu {
     pub page: RunPage,
     /// The state of its own thread.
     pub state: SleepMutex<State>,
-    /// Why it must not run: a bit for being off, one for being suspended, and counted above those
-    /// which want it to stand still.
+    /// Why the virtual CPU must not run: a bit for off, a bit for suspended, and above them a count
+    /// of holders.
     stops: AtomicU32,
     /// Where another CPU wants this one to start: address and argument.
     start: Mutex<Option<(u64, u64)>>,
@@ -119,7 +119,7 @@ impl Vcpu {
         })
     }
 
-    /// What MPIDR_EL1 reads as.
+    /// The value of MPIDR_EL1.
     pub fn mpidr(&self) -> u64 {
         self.mpidr.load(Relaxed)
     }
@@ -129,7 +129,7 @@ impl Vcpu {
         Affinity::from_mpidr(self.mpidr())
     }
 
-    /// Changes what MPIDR_EL1 reads as, and returns what it did. The machine's directory must
+    /// Changes the value of MPIDR_EL1, and returns the old one. The machine's directory must
     /// follow: [`Machine::set_mpidr`].
     pub fn replace_mpidr(&self, mpidr: u64) -> u64 {
         self.mpidr.swap(mpidr, Relaxed)
@@ -140,7 +140,7 @@ impl Vcpu {
         self.state.try_lock()
     }
 
-    /// Whether it is on.
+    /// Whether the virtual CPU is on.
     pub fn is_on(&self) -> bool {
         self.stops.load(Acquire) & OFF == 0
     }
@@ -161,7 +161,7 @@ impl Vcpu {
         _ = self.stops.fetch_update(SeqCst, Acquire, replaced);
     }
 
-    /// Whether it is on, off or suspended, as KVM_GET_MP_STATE reports.
+    /// The power state (on, off or suspended) as KVM_GET_MP_STATE reports it.
     pub fn power(&self) -> u32 {
         match self.stops.load(Acquire) & (OFF | SUSPENDED) {
             0 => uapi::MP_STATE_RUNNABLE,
@@ -170,7 +170,7 @@ impl Vcpu {
         }
     }
 
-    /// Sets that (KVM_SET_MP_STATE).
+    /// Sets the power state (KVM_SET_MP_STATE).
     ///
     /// # Errors
     /// EINVAL.
@@ -185,7 +185,7 @@ impl Vcpu {
         Ok(())
     }
 
-    /// Turns it off, and makes it notice.
+    /// Turns the virtual CPU off, and makes it notice.
     pub fn stop(&self) {
         self.set_on(false);
         self.leave_guest();
@@ -197,7 +197,7 @@ impl Vcpu {
         self.presence.cpu().is_some()
     }
 
-    /// It is not to run its guest until it is let go of.
+    /// Keeps the virtual CPU from running its guest until it is released.
     pub fn hold(&self) {
         self.stops.fetch_add(HELD, SeqCst);
         self.leave_guest();
@@ -223,7 +223,7 @@ impl Vcpu {
         }
     }
 
-    /// Makes it notice what has arrived: where it runs on another CPU, and where it sleeps.
+    /// Makes the virtual CPU notice interrupts that arrived: running on another CPU, or asleep.
     #[inline]
     pub fn notify(&self) {
         match self.presence.cpu() {
@@ -306,7 +306,7 @@ impl Vcpu {
     fn run_guest(&self, machine: &Machine, state: &mut State) -> Result<usize> {
         let steps = state.guest.debug.steps();
         if let Some(access) = state.pending.take() {
-            // That was the step, if it is stepped.
+            // Completing the access was the step, if the guest is stepped.
             access.complete(self.page.mmio_data(), &mut state.guest.registers);
         } else if steps {
             state.guest.registers.step();
@@ -409,7 +409,8 @@ impl Vcpu {
                 || shared.is_some_and(|shared| gic::is_due(&self.private, shared, state.place));
             match self.stops.load(Acquire) {
                 0 => interrupts || state.guest.error.is_some(),
-                // It takes no error before the VMM lets it run, and wakes for interrupts alone.
+                // A suspended vCPU takes no error before the VMM lets it run, and wakes for
+                // interrupts alone.
                 SUSPENDED => interrupts,
                 _ => true,
             }
@@ -419,7 +420,7 @@ impl Vcpu {
         _ = self.changed.wait_interruptible(due, deadline);
     }
 
-    /// Whether it has an interrupt to take, after it waited.
+    /// Whether the virtual CPU has an interrupt to take, after it waited.
     fn has_woken(&self, machine: &Machine, state: &mut State) -> bool {
         let shared = machine.vgic().and_then(|vgic| vgic.shared());
         let Some((shared, interface)) = shared.zip(state.interface.as_mut()) else {
@@ -508,7 +509,7 @@ impl Vcpu {
     }
 }
 
-/// A virtual CPU on its way, and what it is left for.
+/// A virtual CPU on its way, and the reason for leaving its guest.
 struct Run<'a> {
     context: Context<'a>,
     exit: Exit,

@@ -1,4 +1,4 @@
-//! The file of a virtual CPU: what the VMM asks of it.
+//! The file of a virtual CPU, and the requests of its VMM.
 
 use alloc::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Handle {
     fn one_register(&self, state: &mut State, argument: usize, set: bool) -> Result<usize> {
         let register: OneRegister = UserPtr::new(argument).read()?;
         let address = register.address as usize;
-        // What another CPU started it with is there before the VMM looks.
+        // A CPU_ON by another virtual CPU takes effect before the VMM reads or writes registers.
         self.vcpu.begin(state);
         match set {
             true => registers::set(&self.machine, &self.vcpu, state, register.id, address)?,
@@ -147,7 +147,7 @@ impl FileOps for Handle {
         }
         match request {
             uapi::RUN => {
-                // What was finalized once stays so.
+                // Finalizing is permanent, so nothing is checked once there is an interface.
                 if state.interface.is_none() {
                     state.check_final()?;
                 }
@@ -188,7 +188,7 @@ fn read_mask(argument: usize) -> Result<Option<u64>> {
     Ok(Some(u64::from(high) << 32 | u64::from(low)))
 }
 
-/// What the VMM wants to see of its guest's execution (KVM_SET_GUEST_DEBUG).
+/// Applies the VMM's settings for debugging its guest (KVM_SET_GUEST_DEBUG).
 fn debug(guest: &mut Guest, wanted: &GuestDebug) -> Result<()> {
     let known =
         uapi::DEBUG_ENABLE | uapi::DEBUG_STEP | uapi::DEBUG_BREAK_INSTRUCTIONS | uapi::DEBUG_POINTS;

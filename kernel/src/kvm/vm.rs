@@ -46,7 +46,7 @@ pub struct Machine {
     space: Weak<AddressSpace>,
     /// Bytes of the guest's physical address space.
     limit: u64,
-    /// Held while slots and their logs are changed, with what follows of it.
+    /// Held while slots and their logs are changed, and while the changes are applied.
     pub changing: SleepMutex<()>,
     /// The argument with which KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 was enabled.
     manual_log: AtomicU64,
@@ -58,7 +58,7 @@ pub struct Machine {
     pub services: Services,
     /// The version of PSCI that the VMM wants; 0 for the newest.
     pub psci: AtomicU64,
-    /// Which of the guest's calls go elsewhere.
+    /// The filter of the guest's calls.
     pub calls: Filter,
     /// Whether the VMM suspends the machine where its guest asks for that.
     pub suspends: AtomicBool,
@@ -159,7 +159,7 @@ impl Drop for Machine {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        // They hold the machine.
+        // The irqfds hold the machine.
         self.0.irqfds.end_all();
         // The VMM ends, as a rule: its guest's memory goes here, where others can run meanwhile.
         // A virtual CPU that is left maps again what it uses.
@@ -214,7 +214,7 @@ impl FileOps for Vm {
                     _ => Err(Errno::ENXIO),
                 }
             }
-            // On arm64 the status is what it was.
+            // On arm64 IRQ_LINE_STATUS leaves the status as it was.
             uapi::IRQ_LINE | uapi::IRQ_LINE_STATUS => {
                 self.0.set_line(&UserPtr::new(argument).read()?)
             }
@@ -293,11 +293,11 @@ impl Machine {
         }
     }
 
-    /// Sets what a virtual CPU's MPIDR_EL1 reads as; it does not run just now. Others that run find
-    /// it by its new affinity when this returns.
+    /// Sets MPIDR_EL1 of a virtual CPU that does not run. Other running ones find it by its new
+    /// affinity when this returns.
     ///
     /// # Errors
-    /// ENOMEM: it has the old one.
+    /// ENOMEM: it keeps the old one.
     pub fn set_mpidr(&self, vcpu: &Vcpu, mpidr: u64) -> Result<()> {
         if vcpu.mpidr() == mpidr {
             return Ok(());
@@ -407,7 +407,7 @@ impl Machine {
         }
     }
 
-    /// Lets the machine do what it does not by itself (KVM_ENABLE_CAP).
+    /// Enables a capability that is off by default (KVM_ENABLE_CAP).
     fn enable(&self, wanted: &EnableCap) -> Result<usize> {
         let known = uapi::MANUAL_LOG | uapi::MANUAL_LOG_ALL_WRITTEN;
         match (wanted.capability as usize, wanted.arguments[0]) {
@@ -425,10 +425,10 @@ impl Machine {
         Ok(0)
     }
 
-    /// Notes a virtual CPU's features, by their bits of KVM_ARM_VCPU_INIT: all have the same.
+    /// Notes a virtual CPU's features, by their bits of KVM_ARM_VCPU_INIT: all must have the same.
     ///
     /// # Errors
-    /// EINVAL: another has others.
+    /// EINVAL: another virtual CPU has other features.
     pub fn record_features(&self, wanted: u32) -> Result<()> {
         let settled = self.features.call_once(|| Features::new(wanted));
         if settled.said != wanted {

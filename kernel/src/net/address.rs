@@ -17,7 +17,7 @@ const SIZE_V6_SHORT: usize = 24;
 /// A socket's name.
 #[derive(Clone, Default)]
 pub enum Name {
-    /// It has none.
+    /// The socket has no name.
     #[default]
     Unnamed,
     /// A Unix socket's: `sun_path` as it was given. A path ends with a zero byte, an abstract name
@@ -103,7 +103,7 @@ impl Address {
         self.len
     }
 
-    /// What follows the family.
+    /// The bytes after the family.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[2.min(self.len)..self.len]
     }

@@ -56,7 +56,7 @@ impl<T> Backlog<T> {
         queue.open && queue.waiting.len() > self.max.load(Acquire)
     }
 
-    /// Whether it can be tried to add a connection: there is room, or the queue is closed.
+    /// Whether adding a connection need not wait: there is room, or the queue is closed.
     pub fn may_push(&self) -> bool {
         !self.is_full(&self.queue.lock())
     }
@@ -172,7 +172,7 @@ impl<T> Backlog<T> {
         !self.queue.lock().waiting.is_empty()
     }
 
-    /// Whether it takes connections.
+    /// Whether the socket takes connections.
     pub fn is_open(&self) -> bool {
         self.queue.lock().open
     }

@@ -1,4 +1,4 @@
-//! What travels beside the bytes: control messages, as sendmsg(2) takes and recvmsg(2) gives them.
+//! Control messages, which travel beside the bytes, as sendmsg(2) takes and recvmsg(2) gives them.
 
 use super::STREAM;
 use super::inet::{self, Header, Over};
@@ -53,7 +53,7 @@ impl Credentials {
         gid: 65534,
     };
 
-    /// Those of the kernel.
+    /// The credentials of the kernel.
     pub const KERNEL: Credentials = Credentials {
         pid: 0,
         uid: 0,
@@ -81,7 +81,7 @@ impl Credentials {
         })
     }
 
-    /// EPERM unless the calling thread may say that it is this, EINVAL for what nobody is.
+    /// EPERM unless the calling thread may claim these credentials, EINVAL for invalid ones.
     fn check(&self) -> Result<()> {
         if self.uid == u32::MAX || self.gid == u32::MAX {
             return Err(Errno::EINVAL);
@@ -156,7 +156,7 @@ impl Peer {
     }
 }
 
-/// What goes with bytes.
+/// Ancillary data that travels with bytes: open files, credentials, a datagram's header.
 #[derive(Default)]
 pub struct Ancillary {
     /// Open files.
@@ -165,11 +165,11 @@ pub struct Ancillary {
     pub credentials: Option<Sender>,
     /// A datagram's header.
     pub header: Header,
-    /// When it arrived, where that is asked for.
+    /// The time of arrival, where that is asked for.
     pub arrived: Option<Time>,
-    /// How many messages were lost before it.
+    /// The number of messages that were lost before this one.
     pub lost: u32,
-    /// Its part of the sender's buffer.
+    /// The part of the sender's buffer that the message takes up.
     pub charge: Option<Charge>,
 }
 
@@ -179,7 +179,7 @@ impl Ancillary {
         self.rights.is_none() && self.credentials.is_none()
     }
 
-    /// The same once more, for MSG_PEEK.
+    /// A copy, for MSG_PEEK.
     pub fn copy(&self) -> Result<Self> {
         Ok(Ancillary {
             rights: self.rights.as_ref().map(Rights::copy).transpose()?,
@@ -215,7 +215,7 @@ impl Ancillary {
             }
             let data = &rest[head..len];
             match (level, kind) {
-                // They are of Unix sockets, as on Linux.
+                // Unix sockets alone take these, as on Linux.
                 (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if socket.domain != AF_UNIX => {}
                 _ if inet::is_family(socket.domain) => {
                     if socket.kind != STREAM || level == SOL_SOCKET {
@@ -323,7 +323,7 @@ impl Control {
         self.finish(level, kind, len)
     }
 
-    /// Writes the head of a message of `len` bytes, whose data is there already.
+    /// Writes the header of a message of `len` bytes, whose data is there already.
     fn finish(&mut self, level: u32, kind: u32, len: usize) -> Result<()> {
         let at = self.address + self.used;
         UserSlice::new(at, self.word).copy_out(&len.to_ne_bytes()[..self.word])?;
@@ -365,7 +365,7 @@ impl Control {
         }
     }
 
-    /// Hands what came with a message over to the program, as its options ask for it.
+    /// Hands a message's ancillary data over to the program, as its options ask for it.
     pub fn put_ancillary(
         &mut self,
         ancillary: &Ancillary,

@@ -1,4 +1,4 @@
-//! Filters of what a socket receives (SO_ATTACH_FILTER): which messages it gets, and how much of
+//! Socket filters (SO_ATTACH_FILTER): they decide which messages a socket receives, and how much of
 //! each.
 
 use super::address::Name;
@@ -18,7 +18,7 @@ use bpf::packet::{Beside, Packet, STEP};
 use core::net::SocketAddr;
 use linux_raw_sys::net::IPPROTO_TCP;
 
-/// What the link says that it carries (ETH_P_IP, ETH_P_IPV6), and what lo is (ARPHRD_LOOPBACK).
+/// Protocols of the link layer (ETH_P_IP, ETH_P_IPV6), and the type of lo (ARPHRD_LOOPBACK).
 const IP: u32 = 0x0800;
 const IP_V6: u32 = 0x86dd;
 const LOOPBACK: u32 = 772;
@@ -111,7 +111,7 @@ impl Filter {
 struct Seen<'a> {
     bytes: &'a [u8],
     mark: u32,
-    /// What the link says that it carries; 0 where there is no link.
+    /// The protocol of the link layer; 0 where there is no link.
     protocol: u32,
 }
 

@@ -8,15 +8,15 @@ use linux_raw_sys::general::CAP_NET_ADMIN;
 use linux_raw_sys::ioctl::*;
 use linux_raw_sys::net::AF_INET;
 
-/// Its name, padded as `struct ifreq` has it, and its number.
+/// The name of the interface, padded as in `struct ifreq`, and its index.
 pub const NAME: [u8; 16] = *b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 pub const INDEX: u32 = 1;
 /// IFF_UP, IFF_LOOPBACK and IFF_RUNNING.
 pub const FLAGS: u32 = 0x49;
-/// Those that can be changed elsewhere: IFF_UP, IFF_DEBUG, IFF_NOTRAILERS, IFF_NOARP, IFF_PROMISC,
-/// IFF_ALLMULTI, IFF_MULTICAST, IFF_PORTSEL, IFF_AUTOMEDIA and IFF_DYNAMIC.
+/// The flags that can be changed elsewhere: IFF_UP, IFF_DEBUG, IFF_NOTRAILERS, IFF_NOARP,
+/// IFF_PROMISC, IFF_ALLMULTI, IFF_MULTICAST, IFF_PORTSEL, IFF_AUTOMEDIA and IFF_DYNAMIC.
 const CHANGEABLE: u32 = 0xf3a5;
-/// The longest packet, and how many of them wait.
+/// The longest packet, and the length of the queue.
 pub const MTU: u32 = 65536;
 pub const QUEUE: u32 = 1000;
 /// The kind of its hardware (ARPHRD_LOOPBACK).

@@ -31,7 +31,7 @@ pub enum Event {
     Overflows,
     /// Datagrams to a broadcast address at which nobody receives.
     Ignored,
-    /// The same of UDP-Lite.
+    /// The counts of UDP-Lite datagrams, as those of UDP.
     LiteReceived,
     LiteSent,
     LiteNoPorts,
@@ -40,7 +40,7 @@ pub enum Event {
     /// Connections of TCP that were begun, and accepted.
     Active,
     Passive,
-    /// Connections that nobody took, and those that were reset.
+    /// Connection attempts that failed, and connections that were reset.
     Failed,
     Reset,
     /// Connections that a full queue did not take.

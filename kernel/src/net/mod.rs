@@ -37,7 +37,7 @@ pub const RAW: u32 = 3;
 /// Records over a connection.
 pub const SEQPACKET: u32 = 5;
 
-/// Begins what sockets need all the time.
+/// Starts the services that sockets always need.
 pub fn init() {
     unix::inflight::init().expect("memory for a thread of the kernel");
 }

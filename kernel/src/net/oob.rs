@@ -13,7 +13,7 @@ use linux_raw_sys::net::{MSG_OOB, MSG_PEEK, MSG_TRUNC};
 pub struct Urgent {
     /// Its place, counted from the first byte that was ever written.
     pub at: u64,
-    /// It was received with MSG_OOB.
+    /// The byte was received with MSG_OOB.
     pub taken: bool,
 }
 
@@ -56,8 +56,8 @@ impl Bytes {
         self.urgent = self.urgent.filter(|urgent| urgent.at >= self.read);
     }
 
-    /// Bytes that wait, as FIONREAD has them: over TCP those before the mark, else those that were
-    /// not taken.
+    /// Bytes that wait, as FIONREAD has them: over TCP the bytes before the mark, else all but an
+    /// urgent byte that was taken.
     pub fn waiting(&self, kind: Kind, inline: bool) -> usize {
         match self.urgent {
             Some(urgent) if kind == Kind::Tcp && !inline => (urgent.at - self.read) as usize,

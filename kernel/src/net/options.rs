@@ -32,7 +32,7 @@ const MAX_LOW_WATER: i32 = 3 << 20;
 /// The least that a buffer is made (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
 const MIN_SEND: u32 = 4608;
 const MIN_RECEIVE: u32 = 2304;
-/// Which buffers a program has set (`include/net/sock.h`).
+/// Bits of `buffers_set`: the buffers that a program has set (`include/net/sock.h`).
 const SOCK_SNDBUF_LOCK: u32 = 1;
 const SOCK_RCVBUF_LOCK: u32 = 2;
 const SOCK_BUF_LOCK_MASK: u32 = 3;
@@ -121,15 +121,15 @@ pub struct Options {
     busy_poll: AtomicU32,
     /// Whether a lost packet's flow changes its hash: here there is one way for all.
     txrehash: AtomicU32,
-    /// It is bound to `lo`.
+    /// The socket is bound to `lo`.
     device: AtomicBool,
     /// The times of messages that are reported.
     pub stamping: Stamping,
-    /// Which buffers a program has set: SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK.
+    /// The buffers that a program has set: SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK.
     buffers_set: AtomicU32,
-    /// From where a peek reads (SO_PEEK_OFF); below 0 from the first byte, always.
+    /// The offset at which a peek reads (SO_PEEK_OFF); below 0 always at the first byte.
     peek_offset: AtomicI32,
-    /// The CPU that handles what comes, as a program said (SO_INCOMING_CPU); below 0 is none.
+    /// The CPU that handles received packets, as set by SO_INCOMING_CPU; below 0 is none.
     incoming_cpu: AtomicI32,
 }
 
@@ -212,7 +212,7 @@ pub fn bytes<T: IntoBytes + Immutable>(value: T) -> Result<Vec<u8>> {
     copied(value.as_bytes())
 }
 
-/// The same for one whose length varies.
+/// A copy of an option's value of varying length.
 fn copied(value: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
@@ -299,18 +299,18 @@ impl Options {
         }
     }
 
-    /// Whether a program said which CPU handles what comes, and whether that is this one.
+    /// Whether a program chose the CPU that handles received packets.
     pub fn prefers_cpu(&self) -> bool {
         self.incoming_cpu.load(Relaxed) >= 0
     }
 
-    /// The same of this CPU.
+    /// Whether a program chose this CPU for that.
     pub fn prefers_this_cpu(&self) -> bool {
         let cpu = self.incoming_cpu.load(Relaxed);
         cpu >= 0 && cpu as usize == cpu::this().index()
     }
 
-    /// For how long a close waits for what was sent, in nanoseconds (SO_LINGER).
+    /// The time that a close waits for sent bytes to arrive, in nanoseconds (SO_LINGER).
     pub fn linger(&self) -> Option<u64> {
         let seconds = self.linger.load(Acquire).checked_sub(1)?;
         (seconds > 0).then(|| seconds.saturating_mul(clock::SECOND))
@@ -321,12 +321,12 @@ impl Options {
         self.linger.load(Acquire) == 1
     }
 
-    /// Sets the priority of what it sends (SO_PRIORITY), whoever asks.
+    /// Sets the priority of sent packets (SO_PRIORITY), without a check of the caller's rights.
     pub fn set_priority(&self, priority: u32) {
         self.priority.store(priority, Release);
     }
 
-    /// The mark of what it sends (SO_MARK).
+    /// The mark of sent packets (SO_MARK).
     pub fn mark(&self) -> u32 {
         self.mark.load(Acquire)
     }
@@ -341,8 +341,9 @@ impl Options {
         self.is_on(SO_PASSCRED) || self.is_on(SO_PASSPIDFD)
     }
 
-    /// Takes over what an accepted TCP socket has from the listening one: all that is kept for
-    /// connections, not the priority or what messages carry (Linux's `sk_clone_lock`).
+    /// Copies the options that an accepted TCP socket inherits from the listening one: all that are
+    /// stored for connections, but not the priority and the control messages (Linux's
+    /// `sk_clone_lock`).
     pub fn inherit_all(&self, from: &Options) {
         let kept = from.switches.load(Acquire) & !Self::passed();
         self.switches.store(kept, Release);
@@ -369,14 +370,14 @@ impl Options {
         self.device.store(from.device.load(Acquire), Release);
     }
 
-    /// Takes over what an accepted Unix socket has from the listening one: what its messages
-    /// carry (Linux's `unix_sock_inherit_flags`).
+    /// Copies the options that an accepted Unix socket inherits from the listening one: its control
+    /// messages (Linux's `unix_sock_inherit_flags`).
     pub fn inherit_passed(&self, from: &Options) {
         let passed = from.switches.load(Acquire) & Self::passed();
         self.switches.store(passed, Release);
     }
 
-    /// The switches that say what messages carry.
+    /// The switches for control messages.
     fn passed() -> u32 {
         let names = [SO_PASSCRED, SO_PASSSEC, SO_PASSPIDFD];
         names.into_iter().filter_map(Self::bit).sum()
@@ -499,7 +500,7 @@ fn set_switch(socket: &dyn Socket, name: u32, bit: u32, on: bool) -> Result<()> 
     Ok(())
 }
 
-/// What a `struct linger` says: 0 for off, else its seconds and one.
+/// The value of a `struct linger`: 0 for off, else its seconds and one.
 fn linger(value: &[u8]) -> Result<u64> {
     let ([on, seconds], _) = <[i32; 2]>::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
     Ok(if on == 0 {
@@ -521,7 +522,7 @@ fn low_water(socket: &dyn Socket, least: i32) -> u32 {
     least as u32
 }
 
-/// Gives a socket another filter, unless that is locked: what it had.
+/// Replaces the filter of a socket, unless it is locked; returns the old one.
 fn change_filter(socket: &dyn Socket, filter: Option<Arc<Filter>>) -> Result<Option<Arc<Filter>>> {
     let base = socket.base();
     let mut place = base.reader.filter.lock();
@@ -559,7 +560,7 @@ fn check_peek_offset(socket: &dyn Socket) -> Result<()> {
     }
 }
 
-/// Twice what was asked for, as Linux has it.
+/// Twice the requested size, as on Linux.
 fn buffer_size(asked: i32, forced: bool, least: u32) -> Result<u32> {
     if forced && !can(CAP_NET_ADMIN) {
         return Err(Errno::EPERM);

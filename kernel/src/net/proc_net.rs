@@ -111,7 +111,7 @@ fn igmp(text: &mut Text) {
     put!(text, "\t\t\t\t010000E0     1 0:00000000\t\t0\n");
 }
 
-/// The same of IPv6 (ff02::1 and ff01::1).
+/// The groups of IPv6: those of all machines (ff02::1 and ff01::1).
 fn igmp6(text: &mut Text) {
     put!(
         text,
@@ -142,7 +142,7 @@ fn ipv6_route(text: &mut Text) {
     none(text);
 }
 
-/// Which sockets take packets of which kind.
+/// The receivers of packets by protocol.
 fn ptype(text: &mut Text) {
     put!(
         text,
@@ -194,7 +194,7 @@ fn protocols(text: &mut Text) {
     }
 }
 
-/// Bits of a place that are a socket's number; those above count lines.
+/// The bits of a place that are a socket's number; the bits above count lines.
 const NUMBER: u32 = 40;
 
 /// Writes the line of the next socket for which `show` writes one; `show` gets the number of lines
@@ -381,7 +381,7 @@ fn tcp(place: u64, text: &mut Text, domain: u32) -> Result<Option<u64>> {
     }
 }
 
-/// The place of an end without a socket; those of sockets come before.
+/// The place of an end without a socket; the places of sockets come before.
 const LEFT: u64 = 1 << 63;
 
 /// Writes the line of the next end of a connection that waits without a socket.

@@ -26,7 +26,7 @@ static COUNTS: Mutex<HashMap<u32, usize>> = Mutex::new(hash::new());
 
 struct Batch {
     files: Vec<Arc<File>>,
-    /// The user whose count they are in; `None` for those that are only looked at.
+    /// The user whose count the files are in; `None` for files that are only looked at.
     user: Option<u32>,
     /// The number of the socket in which they wait, when Unix sockets are among them.
     holder: Option<u64>,
@@ -80,7 +80,7 @@ impl Rights {
         Ok(())
     }
 
-    /// The same files once more, for a peek.
+    /// A copy of the files, for MSG_PEEK.
     pub fn copy(&self) -> Result<Self> {
         Self::of(inflight::copy(self.files())?)
     }

@@ -36,7 +36,7 @@ impl Bytes {
         }
     }
 
-    /// Drops what is not sent.
+    /// Drops unsent bytes.
     pub fn drop_unsent(&mut self) {
         let sent = self.sent();
         self.ring.truncate(sent);
@@ -58,7 +58,7 @@ pub struct Sending {
     low_water: AtomicUsize,
     /// TCP_CORK
     corked: AtomicBool,
-    /// Bytes that are not sent, for those who look without the lock.
+    /// Unsent bytes, for threads that look without the lock.
     unsent: AtomicUsize,
     /// Since when there are such, in ticks.
     since: AtomicU64,
@@ -109,7 +109,7 @@ impl Sending {
         unsent == 0 || unsent * 2 < self.low_water.load(Acquire)
     }
 
-    /// Publishes what is read without the lock.
+    /// Publishes the counts that are read without the lock.
     pub fn publish(&self, bytes: &Bytes) {
         self.unsent.store(bytes.unsent, Release);
     }
@@ -137,8 +137,8 @@ impl Channel {
         if corked { Ok(()) } else { self.push() }
     }
 
-    /// `count` bytes were written; `more` has less than a segment wait. The answer to a whole one
-    /// has all sent, but for a cork.
+    /// Counts `count` written bytes; with `more`, less than a segment is held back. The
+    /// acknowledgement of a whole segment has all bytes sent, unless corked.
     #[cold]
     pub fn hold_back(&self, bytes: &mut Bytes, count: usize, more: bool) {
         let segment = self.sending.segment.load(Acquire).max(1);
@@ -160,7 +160,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The same unless somebody has the contents just now: false.
+    /// Sends all, unless the contents are locked: false then.
     pub fn try_push(&self) -> bool {
         let bytes = self.try_lock();
         bytes.map(|bytes| self.push_all(bytes)).is_some()
@@ -174,7 +174,7 @@ impl Channel {
         self.notify_little();
     }
 
-    /// Wakes those who wait until little is unsent.
+    /// Wakes writers that wait until little is unsent.
     pub fn notify_little(&self) {
         if self.sending.low_water.load(Relaxed) != usize::MAX {
             self.writable().lack();
@@ -189,8 +189,8 @@ impl Channel {
         waits.then(|| since + time::ns_to_ticks(LONGEST))
     }
 
-    /// Until when something has to be read, in ticks, by a reader that is waited for no longer than
-    /// `patience`; `None` where no writer lacks room for what waits to be read.
+    /// The time, in ticks, until which a reader has to read something, if it is given up after
+    /// `patience`; `None` where no writer lacks room.
     pub fn stalled_until(&self, patience: u64) -> Option<u64> {
         match self.try_lock() {
             Some(bytes) => self.stall_ends(&bytes, patience),
@@ -205,8 +205,8 @@ impl Channel {
         waits.then(|| stall.since.saturating_add(patience))
     }
 
-    /// The writer goes without a word, and what it did not send with it, if the reader was waited
-    /// for so many ticks; `end` comes before. Writers are not woken.
+    /// Gives the reader up if it was waited for so many ticks: calls `end`, and drops unsent bytes
+    /// silently. Writers are not woken.
     pub fn give_up(&self, patience: u64, end: impl FnOnce()) -> bool {
         let Some(bytes) = self.try_lock() else {
             return false;

@@ -1,4 +1,4 @@
-//! What a socket can do, whatever its family, and the open file that it is to programs.
+//! The operations of a socket, whatever its family, and its open file.
 
 use super::address::{Address, Name};
 use super::channel::Found;
@@ -26,18 +26,18 @@ use linux_raw_sys::general::{O_NONBLOCK, O_RDWR, S_IFSOCK, SIGPIPE};
 use linux_raw_sys::ioctl::{FIONREAD, SIOCATMARK, TIOCOUTQ};
 use linux_raw_sys::net::{AF_UNIX, IPPROTO_TCP, MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SOCK_STREAM};
 
-/// Asks for what is not sent yet (`include/uapi/linux/sockios.h`).
+/// Asks for the number of unsent bytes (`include/uapi/linux/sockios.h`).
 const SIOCOUTQNSD: u32 = 0x894b;
 /// Device number of the inodes of sockets.
 const DEVICE: u64 = 8;
 
-/// The receiver of what is sent.
+/// The receiving side of a socket.
 pub struct Reader {
     /// The socket's number.
     pub number: u64,
-    /// The open file of it.
+    /// The socket's open file.
     file: Mutex<Weak<File>>,
-    /// What it wants of what is sent to it (SO_ATTACH_FILTER).
+    /// The filter of messages sent to the socket (SO_ATTACH_FILTER).
     pub filter: Mutex<Option<Arc<Filter>>>,
 }
 
@@ -129,7 +129,7 @@ pub struct Outgoing<'a, 'b> {
 /// A message that was received.
 #[derive(Default)]
 pub struct Received {
-    /// Where it came from, and what came with it.
+    /// The data of the message: its sender, and its control messages.
     pub found: Found,
     /// MSG_ flags for the program.
     pub flags: u32,
@@ -165,7 +165,7 @@ pub trait Socket: Send + Sync + Any {
     /// Its name.
     fn name(&self) -> Name;
 
-    /// The name of what it is connected to; ENOTCONN.
+    /// The name of the peer; ENOTCONN.
     fn peer(&self) -> Result<Name>;
 
     /// Its peer's name, for tables; also without a port.
@@ -191,8 +191,8 @@ pub trait Socket: Send + Sync + Any {
     /// As [`FileOps::poll`].
     fn poll(&self, table: Option<&mut PollTable>) -> Events;
 
-    /// Bytes that can be read (FIONREAD), and that are sent and have not arrived: of a Unix socket,
-    /// those that a peer has still to read (TIOCOUTQ).
+    /// Bytes that can be read (FIONREAD), and bytes that are sent and have not arrived: for a Unix
+    /// socket, those that a peer has still to read (TIOCOUTQ).
     fn waiting(&self) -> Result<(usize, usize)>;
 
     /// How many bytes a connection was ever given to send, and how many of these are not sent.
@@ -238,12 +238,12 @@ pub trait Socket: Send + Sync + Any {
         0
     }
 
-    /// The CPU that handled what came last (SO_INCOMING_CPU).
+    /// The CPU that handled the last packet (SO_INCOMING_CPU).
     fn incoming_cpu(&self) -> Option<u32> {
         None
     }
 
-    /// A program says which CPU handles what comes, until something does.
+    /// A program sets the CPU that handles received packets, until one arrives.
     fn set_incoming_cpu(&self) {}
 
     /// The peer's credentials (SO_PEERCRED and its like), where they are known.
@@ -251,7 +251,7 @@ pub trait Socket: Send + Sync + Any {
         None
     }
 
-    /// Reports what options ask for of the header of a message that was received.
+    /// Reports the fields of a received message's header that options ask for.
     fn put_header(&self, _header: &Header, _control: &mut Control) -> Result<()> {
         Ok(())
     }
@@ -271,7 +271,7 @@ pub trait Socket: Send + Sync + Any {
 }
 
 impl dyn Socket {
-    /// The socket as what it is.
+    /// Downcasts to the concrete type.
     pub fn downcast<T: Socket>(self: Arc<Self>) -> Option<Arc<T>> {
         let any: Arc<dyn Any + Send + Sync> = self;
         any.downcast().ok()
@@ -332,7 +332,7 @@ impl SocketFile {
         self.send(file, from, MSG_MORE)
     }
 
-    /// Reads what is there.
+    /// Reads the bytes that are there.
     pub fn read_now(&self, file: &File, to: &mut Sink) -> Result<usize> {
         self.receive(file, to, MSG_DONTWAIT)
     }
@@ -346,7 +346,7 @@ impl SocketFile {
         Ok(self.0.receive(to, 0, &wait)?.count)
     }
 
-    /// Whether it is an end of a connection of Unix sockets without records.
+    /// Whether the socket is a Unix stream socket.
     pub fn is_unix_stream(&self) -> bool {
         let base = self.0.base();
         (base.domain, base.kind) == (AF_UNIX, SOCK_STREAM)
@@ -382,7 +382,8 @@ impl FileOps for SocketFile {
         let count = match request {
             FIONREAD => self.0.waiting()?.0,
             TIOCOUTQ => self.0.waiting()?.1,
-            // What is acknowledged is sent, and all that is sent is acknowledged.
+            // All bytes that are sent are acknowledged, so unsent and unacknowledged bytes are the
+            // same.
             SIOCOUTQNSD if self.0.base().protocol == IPPROTO_TCP as u32 => self.0.waiting()?.1,
             SIOCATMARK if self.0.base().kind == SOCK_STREAM => self.0.is_at_mark().into(),
             _ => return super::interface::ioctl(request, argument),
@@ -417,7 +418,7 @@ impl Inode for Node {
 /// Opens a socket; `flags` may have O_NONBLOCK.
 pub fn open(socket: Arc<dyn Socket>, flags: u32) -> Result<Arc<File>> {
     let Base { number, attr, .. } = socket.base();
-    // An accepted socket was made by the one that connected.
+    // The inode of an accepted socket was made by the connecting thread.
     let [uid, gid] = current().with_credentials(|who| [who.fsuid, who.fsgid].map(Some));
     attr.set(&SetAttr {
         uid,

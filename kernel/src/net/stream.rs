@@ -92,8 +92,7 @@ pub fn receive(
     Ok(received)
 }
 
-/// Receives up to `len` bytes as [`receive`] does, and gives them to nobody: what MSG_TRUNC asks of
-/// TCP.
+/// Receives up to `len` bytes as [`receive`] does, and discards them: MSG_TRUNC with TCP.
 #[cold]
 pub fn discard(
     channel: &Channel,
@@ -114,7 +113,7 @@ pub fn discard(
         let mut to = Sink::kernel(&mut bytes[..wanted]);
         let mode = ReadMode {
             low_water: (least - least.min(total)).max(1),
-            // A peek finds again what it went past.
+            // A peek finds the bytes again that it skipped.
             skip: mode.skip + if flags & MSG_PEEK != 0 { total } else { 0 },
             ..mode
         };
@@ -154,7 +153,7 @@ fn next(
             return Err(error);
         }
         if is_over() {
-            // What was written before the end may have come after the look above.
+            // Bytes written before the end may have come after the read above.
             return channel.read(to, reading);
         }
         wait.until(channel.readable(), || {

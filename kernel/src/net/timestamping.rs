@@ -27,7 +27,7 @@ const OPT_RX_FILTER: u32 = 1 << 17;
 /// All that can be asked for, some of which hardware alone would give. No statistics of TCP are
 /// kept.
 const KNOWN: u32 = 0x3_ffff & !OPT_STATS;
-/// What a control message can ask for one message (`SOF_TIMESTAMPING_TX_RECORD_MASK`).
+/// Flags that a control message may set for one message (`SOF_TIMESTAMPING_TX_RECORD_MASK`).
 const FOR_ONE: u32 = TX_HARDWARE | TX_SOFTWARE | TX_SCHED | TX_ACK;
 
 /// Bits of `asked`: report the time of arrival, in ns, by the newer name (Linux's SOCK_RCVTSTAMP,
@@ -39,11 +39,11 @@ const NEW: u32 = 4;
 /// When something happened to a message that was sent (`SCM_TSTAMP_*`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// It left for the network.
+    /// The message left for the network.
     Sent = 0,
-    /// It was queued to be sent.
+    /// The message was queued to be sent.
     Queued = 1,
-    /// The other end has it.
+    /// The other end has the message.
     Acknowledged = 2,
 }
 
@@ -61,12 +61,12 @@ impl Asked {
         self.flags & OPT_TSONLY == 0
     }
 
-    /// Whether it also gets what its options ask for of a packet's header.
+    /// Whether the program also gets the control messages that its options ask for.
     pub fn reports_header(&self) -> bool {
         self.flags & OPT_CMSG != 0
     }
 
-    /// The moments, in their order. Only a connection knows what has arrived.
+    /// The moments, in their order. Only a connection knows whether data has arrived.
     pub fn moments(self, connection: bool) -> impl Iterator<Item = Moment> {
         let all = [
             (TX_SCHED, Moment::Queued),
@@ -82,7 +82,7 @@ impl Asked {
     }
 }
 
-/// What a control message asks for one message. EINVAL for what it cannot.
+/// The flags that a control message sets for one message. EINVAL for any others.
 pub fn for_one(data: &[u8]) -> Result<u32> {
     let flags = <[u8; 4]>::try_from(data).map(u32::from_ne_bytes);
     let flags = flags.map_err(|_| Errno::EINVAL)?;
@@ -93,7 +93,7 @@ pub fn for_one(data: &[u8]) -> Result<u32> {
     }
 }
 
-/// What a socket's options ask for.
+/// The timestamps that a socket's options ask for.
 pub struct Stamping {
     asked: AtomicU32,
     /// SOF_TIMESTAMPING_ flags.
@@ -192,12 +192,12 @@ impl Stamping {
         self.asked.load(Acquire) & ARRIVAL != 0
     }
 
-    /// Whether it is wanted when messages arrive.
+    /// Whether the time of arrival is to be recorded.
     pub fn wants_arrival(&self) -> bool {
         self.asks_arrival() || self.flags.load(Acquire) & RX_SOFTWARE != 0
     }
 
-    /// What is asked for of a message that is sent, for which a control message asked for `one`.
+    /// The timestamps to report of a sent message whose control message asked for `one`.
     #[inline]
     pub fn of_sent(&self, one: Option<u32>) -> Option<Asked> {
         let flags = self.flags.load(Acquire);
@@ -206,7 +206,7 @@ impl Stamping {
         sent.then_some(Asked { flags, key: 0 })
     }
 
-    /// The same of a datagram, which has a number of its own.
+    /// The timestamps to report of a datagram, which has a key of its own.
     #[inline]
     pub fn of_datagram(&self, one: Option<u32>) -> Option<Asked> {
         let asked = self
@@ -221,7 +221,7 @@ impl Stamping {
         })
     }
 
-    /// The same of the bytes of a connection, of which `written` were ever written.
+    /// The timestamps to report of bytes of a connection, on which `written` were ever written.
     #[cold]
     pub fn of_bytes(&self, asked: Asked, written: u64) -> Asked {
         let key = (written as u32)
@@ -233,7 +233,7 @@ impl Stamping {
         }
     }
 
-    /// Reports when a message arrived; `sent` says that it is a report of one that was sent
+    /// Reports the time of arrival of a message; `sent` says that it is a report about a sent one
     /// (Linux's `__sock_recv_timestamp` and `tcp_recv_timestamp`).
     pub fn put(
         &self,

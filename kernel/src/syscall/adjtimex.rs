@@ -1,5 +1,5 @@
-//! adjtimex(2): what a time daemon sets and reads. The crate `ntp` has the arithmetic, and
-//! `task/ntp.rs` moves the clock.
+//! adjtimex(2), by which a time daemon sets and reads the clock. The crate `ntp` has the
+//! arithmetic, and `task/ntp.rs` moves the clock.
 
 use linux_raw_sys::general::{
     CAP_SYS_TIME, CLOCK_BOOTTIME_ALARM, CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_TAI,
@@ -18,9 +18,9 @@ use crate::task::{ntp as discipline, require};
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Timex {
-    /// Which fields are taken (ADJ_*).
+    /// The fields to set (ADJ_*).
     pub modes: u64,
-    /// What is left of an offset, in us or ns.
+    /// The rest of an offset, in us or ns.
     pub offset: i64,
     /// 65536ths of a millionth.
     pub frequency: i64,
@@ -170,7 +170,7 @@ pub fn adjtimex(buffer: usize) -> Result<usize> {
     Ok(state)
 }
 
-/// Does what a `struct timex` asks for: what to write into it, and the clock's state.
+/// Applies a `struct timex`; returns the contents to write back, and the clock's state.
 ///
 /// # Errors
 /// EINVAL, EPERM, ENOMEM.

@@ -31,7 +31,7 @@ const FLAG_EVENTFD: u32 = 1;
 const FLAG_PRIORITY: u32 = 2;
 /// More requests than any context could be made for.
 const MOST: usize = 0x1000_0000 / size_of::<Event>();
-/// Where a request has what io_cancel looks at, and what is there (`KIOCB_KEY`).
+/// The offset of the key that io_cancel checks in a request, and its value (`KIOCB_KEY`).
 const AT_KEY: usize = 8;
 const KEY: u32 = 0;
 
@@ -199,7 +199,7 @@ impl Request {
     }
 }
 
-/// io_cancel(2): what was submitted is done.
+/// io_cancel(2): a submitted request is done already.
 pub fn io_cancel(context: usize, request: usize, _result: usize) -> Result<usize> {
     if UserPtr::<u32>::new(request.wrapping_add(AT_KEY)).read()? != KEY {
         return Err(Errno::EINVAL);

@@ -224,7 +224,7 @@ pub fn renameat2(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Resu
 /// A name that a rename is about: its directory, how it ends the path, and the name itself.
 type Renamed<'a> = (&'a Path, &'a Last<'a>, &'a [u8]);
 
-/// Renames, and returns what was renamed and what had the new name.
+/// Renames, and returns the renamed file and the file that had the new name.
 fn rename(
     [
         (old_parent, old_last, old_name),

@@ -43,7 +43,7 @@ pub fn dup3(old: i32, new: i32, flags: u32) -> Result<usize> {
     }
 }
 
-/// The commands that `fcntl` finds what does them.
+/// The commands for which `fcntl` finds a handler.
 const COMMANDS: [u32; 30] = [
     F_DUPFD,
     F_GETFD,

@@ -168,8 +168,8 @@ fn open_unnamed(
     Ok(directory.step(made))
 }
 
-/// Finds or makes what open(O_CREAT) names, and returns whether it made it; a symbolic link at
-/// the end is followed even if it dangles.
+/// Finds or makes the file that open(O_CREAT) names, and returns whether it made it; a symbolic
+/// link at the end is followed even if it dangles.
 fn open_or_create(
     mut walk: Walk,
     from: Option<Path>,

@@ -1,5 +1,5 @@
-//! File handles: names of inodes that stay what they are when files are renamed. Only handles that
-//! were asked for are known, so that inodes need no table.
+//! File handles: names of inodes that do not change when files are renamed. Only handles that were
+//! asked for are known, so that inodes need no table.
 
 use alloc::sync::{Arc, Weak};
 use core::mem::size_of;
@@ -31,7 +31,7 @@ type Handle = [u32; 3];
 const KIND: i32 = 1;
 /// The type reported where there is no room for a handle (FILEID_INVALID).
 const INVALID: i32 = 0xff;
-/// The number of the mount is one that no mount had before (linux/fcntl.h).
+/// The mount is reported by its unique number, which no mount had before (linux/fcntl.h).
 const AT_HANDLE_MNT_ID_UNIQUE: u32 = 1;
 /// The most bytes of a handle (MAX_HANDLE_SZ).
 const MOST: u32 = 128;
@@ -39,7 +39,7 @@ const MOST: u32 = 128;
 /// The dentries whose handles were asked for, by device and inode.
 struct Known {
     dentries: HashMap<(u64, u64), Weak<Dentry>>,
-    /// How far they were looked through for those that are gone.
+    /// How far the table was searched for dentries that are gone.
     swept: usize,
 }
 

@@ -134,7 +134,7 @@ pub fn query(file: &Arc<File>, own: bool, mut flock: Flock) -> Result<Flock> {
     let wanted = lock_of(file, own, &flock)?;
     let found = match flock.kind as u32 {
         F_RDLCK | F_WRLCK => file_lock::conflict(file, &wanted),
-        // What the open file itself holds there.
+        // The locks of the open file itself.
         F_UNLCK if own => file_lock::own(file, &wanted),
         _ => return Err(Errno::EINVAL),
     };

@@ -138,7 +138,7 @@ fn check_counts(wakes: u32, moves: usize) -> Result<()> {
     }
 }
 
-/// A wait for a span of time, which goes on after a signal with what is left of it.
+/// A wait for a span of time, which goes on for the rest of it after a signal.
 fn wait(word: Wanted, deadline: Option<u64>) -> Result<usize> {
     let result = futex::wait(&[word], deadline.map(Deadline::Ticks)).map(|_| 0);
     match (result, deadline) {

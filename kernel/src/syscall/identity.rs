@@ -10,7 +10,7 @@ use crate::task::current;
 use linux_raw_sys::general::{CAP_SETGID, CAP_SETUID};
 use zerocopy::IntoBytes;
 
-/// What leaves an identity as it is.
+/// The ID that leaves an identity unchanged.
 const SAME: u32 = u32::MAX;
 /// The most supplementary groups (NGROUPS_MAX).
 const MOST_GROUPS: usize = 65536;
@@ -49,7 +49,7 @@ pub fn user_ids() -> [u32; 3] {
     current().with_credentials(|who| [who.uid, who.euid, who.suid])
 }
 
-/// The same of its group.
+/// The caller's real, effective and saved group.
 pub fn group_ids() -> [u32; 3] {
     current().with_credentials(|who| [who.gid, who.egid, who.sgid])
 }

@@ -126,8 +126,8 @@ fn is_free(space: &AddressSpace, start: usize, len: usize) -> bool {
     next.is_none_or(|vma| vma.start >= start.saturating_add(len))
 }
 
-/// shmdt(2): takes away every VMA that is left, where it was first, of what one shmat(2) mapped at
-/// the address.
+/// shmdt(2): unmaps the VMAs that are left, where they were first mapped, of the attachment that
+/// one shmat(2) made at the address.
 pub fn shmdt(address: usize) -> Result<usize> {
     let space = task::current().space().ok_or(Errno::EINVAL)?;
     let mut detached: Option<Arc<Attachment>> = None;

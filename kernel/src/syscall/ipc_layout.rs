@@ -62,42 +62,42 @@ pub struct SetStatus {
 
 /// A way to lay out these structures.
 pub trait IpcLayout: Layout {
-    /// What SHM_RND rounds addresses down to (SHMLBA), in bytes.
+    /// The multiple to which SHM_RND rounds addresses down (SHMLBA), in bytes.
     const ROUNDING: usize;
     /// The largest segment that IPC_INFO shows, in bytes.
     const LARGEST_SHOWN: usize;
 
-    /// Writes what a segment is.
+    /// Writes the status of a segment.
     ///
     /// # Errors
     /// EFAULT.
     fn put_segment(address: usize, status: &SegmentStatus) -> Result<()>;
 
-    /// Reads what a segment shall be.
+    /// Reads the new owner and permissions of a segment.
     ///
     /// # Errors
     /// EFAULT.
     fn segment_owner(address: usize) -> Result<Owner>;
 
-    /// Writes what a queue is.
+    /// Writes the status of a queue.
     ///
     /// # Errors
     /// EFAULT.
     fn put_queue(address: usize, status: &QueueStatus) -> Result<()>;
 
-    /// Reads what a queue shall be, with how many bytes it may hold.
+    /// Reads the new owner and permissions of a queue, and how many bytes it may hold.
     ///
     /// # Errors
     /// EFAULT.
     fn queue_owner(address: usize) -> Result<(Owner, usize)>;
 
-    /// Writes what a set of semaphores is.
+    /// Writes the status of a set of semaphores.
     ///
     /// # Errors
     /// EFAULT.
     fn put_set(address: usize, status: &SetStatus) -> Result<()>;
 
-    /// Reads what a set shall be.
+    /// Reads the new owner and permissions of a set.
     ///
     /// # Errors
     /// EFAULT.

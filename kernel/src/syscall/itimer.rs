@@ -28,7 +28,7 @@ fn decode(spans: Spans, part: i64) -> Result<Setting> {
 fn encode(setting: Setting, part: i64) -> Spans {
     [setting.interval, setting.left].map(|span| {
         let [seconds, ns] = timespec(span);
-        // What is left but too short to show is shown as the least there is.
+        // A rest that is too short to show is shown as the shortest one.
         [seconds, (ns / part).max((span != 0 && seconds == 0) as i64)]
     })
 }

@@ -11,7 +11,7 @@ use crate::mm::user::UserPtr;
 use crate::task::ptrace_access::{self, By};
 use crate::task::{Thread, pid_table};
 
-/// What is compared (include/uapi/linux/kcmp.h).
+/// The resources to compare (include/uapi/linux/kcmp.h).
 const FILE: u32 = 0;
 const MEMORY: u32 = 1;
 const FILES: u32 = 2;
@@ -35,7 +35,7 @@ const _: () = assert!(
     "abi and kcmp disagree"
 );
 
-/// kcmp(2): 0 for the same, else 1 or 2 by an order that means nothing.
+/// kcmp(2): 0 for the same resource, else 1 or 2 by an arbitrary order.
 pub fn kcmp(one: i32, two: i32, kind: u32, first: usize, second: usize) -> Result<usize> {
     let threads = [one, two].map(|tid| pid_table::thread(tid).ok_or(Errno::ESRCH));
     let [one, two] = threads;
@@ -86,8 +86,9 @@ fn open(thread: &Thread, fd: i32) -> Result<Arc<File>> {
     files.get(fd)
 }
 
-/// The file that a set of `thread` has as its member, as a `struct kcmp_epoll_slot` says: the set,
-/// the descriptor by which the member was added, and which of those that were added by it.
+/// The file that is a member of an epoll set of `thread`, as a `struct kcmp_epoll_slot` names it:
+/// the set, the descriptor by which the member was added, and an index among the members added by
+/// that descriptor.
 fn watched(thread: &Thread, slot: usize) -> Result<usize> {
     let [set, fd, which] = UserPtr::<[u32; 3]>::new(slot).read()?;
     let set = open(thread, set as i32)?.ops_as::<Epoll>();

@@ -21,7 +21,7 @@ const USER_SESSION: i32 = -5;
 const LONGEST_KIND: usize = 32;
 const LONGEST_DESCRIPTION: usize = 4096;
 const LONGEST_PAYLOAD: usize = (1 << 20) - 1;
-/// The default of what KEYCTL_SET_REQKEY_KEYRING sets, and what leaves it.
+/// The default of KEYCTL_SET_REQKEY_KEYRING, and the value that changes nothing.
 const DEFAULT: i32 = 0;
 const NO_CHANGE: i32 = -1;
 
@@ -71,14 +71,14 @@ fn key(number: i32, create: bool) -> Result<Arc<Key>> {
     }
 }
 
-/// The same, with which the caller may do `rights` and that is neither negative nor revoked nor
-/// expired.
+/// The key of this number, if the caller has `rights` to it and it is neither negative nor revoked
+/// nor expired.
 fn allowed(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
     key(number, create)?.check_valid()?;
     allowed_any(number, create, rights)
 }
 
-/// The same, even if it is negative.
+/// The key of this number, if the caller has `rights` to it; it may be negative.
 fn allowed_any(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
     let key = key(number, create)?;
     key.check_state()?;
@@ -171,8 +171,8 @@ pub fn add_key(
     Ok(key.serial as usize)
 }
 
-/// request_key(2): a key that the caller's keyrings have. There is nobody to ask for one that they
-/// have not, so that a negative one is made.
+/// request_key(2): a key in the caller's keyrings. No program makes keys on request, so a missing
+/// one gets a negative key.
 pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -> Result<usize> {
     let name = read_kind(kind)?;
     let description = read_cstr(description, LONGEST_DESCRIPTION).map_err(short)?;
@@ -307,7 +307,7 @@ fn join_session(name: usize) -> Result<usize> {
     Ok(join(&description, name != 0)?.serial as usize)
 }
 
-/// KEYCTL_SEARCH: below a keyring; `to` is the keyring that gets what is found, or 0.
+/// KEYCTL_SEARCH: below a keyring; `to` is the keyring to link the found key to, or 0.
 fn search(ring: i32, kind: usize, description: usize, to: i32) -> Result<usize> {
     let (name, description) = (read_kind(kind)?, read_description(description)?);
     let ring = allowed(ring, false, right::SEARCH)?;
@@ -333,7 +333,7 @@ fn read(number: i32, to: usize, room: usize) -> Result<usize> {
     if key.check(right::READ, &rings).is_err() && !key.is_found(&rings)? {
         return Err(Errno::EACCES);
     }
-    // Of a ring whole numbers are read; a buffer of more than a page is not looked at.
+    // A keyring is read in whole numbers; a buffer of more than a page is not checked.
     let odd = to != 0 && room <= PAGE_SIZE && !room.is_multiple_of(size_of::<i32>());
     if key.kind == Kind::Keyring && odd {
         return Err(Errno::EINVAL);

@@ -1,5 +1,5 @@
-//! How programs lay out in their memory what system calls take and give: with words of 64 bits, or
-//! of 32.
+//! The layout in a program's memory of the arguments and results of system calls: with 64-bit
+//! words, or with 32-bit words.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ pub trait Layout {
     /// The smallest alternate signal stack, in bytes.
     const MIN_STACK: usize;
 
-    /// Where a `siginfo_t` holds what the kinds of signals carry, in bytes.
+    /// The offset in a `siginfo_t` of the data that depends on the kind of signal, in bytes.
     const INFO_DATA: usize;
 
     /// A `siginfo_t`.
@@ -151,7 +151,7 @@ fn words_of(action: &Action) -> [usize; 3] {
     [action.handler, action.flags, action.restorer]
 }
 
-/// What is at `address`, unless that is null.
+/// The value read from `address`, or none if that is null.
 ///
 /// # Errors
 /// Those of `read`.
@@ -277,7 +277,7 @@ impl Layout for Compat {
     }
 }
 
-/// Words of 32 bits, times of 64: of the calls whose names end in 64.
+/// 32-bit words with 64-bit times, as the calls whose names end in 64 have.
 pub struct Compat64;
 
 impl Layout for Compat64 {

@@ -1,4 +1,4 @@
-//! System calls on memory, but for those with files of their own: `mmap`, `mremap`, `madvise` and
+//! System calls on memory, except those with files of their own: `mmap`, `mremap`, `madvise` and
 //! `mlock`.
 
 use alloc::sync::Arc;
@@ -96,8 +96,8 @@ pub(super) fn implied(rights: Rights, file: Option<&File>) -> Rights {
     }
 }
 
-/// `rights` with those that the architecture's own bits of `prot` add; none if it does not have all
-/// of these bits. They add nothing to PROT_NONE.
+/// `rights` with the rights that the architecture's own bits of `prot` add; none if it does not
+/// have all of these bits. They add nothing to PROT_NONE.
 #[cold]
 pub(super) fn with_specific(rights: Rights, prot: u32) -> Option<Rights> {
     let more = arch::specific_rights(prot)?;

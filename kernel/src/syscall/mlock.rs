@@ -14,7 +14,7 @@ use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::task;
 
 /// Refuses to lock `more` bytes of a space, in `range` or at a new place, beyond RLIMIT_MEMLOCK.
-/// What is locked in `range` already is not counted twice.
+/// Bytes of `range` that are locked already are not counted twice.
 ///
 /// # Errors
 /// EPERM (nothing may be locked), ENOMEM.

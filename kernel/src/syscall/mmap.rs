@@ -155,7 +155,7 @@ fn map<const DROPPABLE: bool>(
     Ok(start)
 }
 
-/// The flags of a new VMA, by those of mmap(2).
+/// The flags of a new VMA, by the flags of mmap(2).
 #[inline(always)]
 fn behaviour_of(flags: u32, shared: bool) -> Flags {
     let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
@@ -166,7 +166,7 @@ fn behaviour_of(flags: u32, shared: bool) -> Flags {
         .set(Flags::NO_RESERVE, unreserved)
 }
 
-/// What a file gives to map with `rights`, and what that adds to `behaviour`.
+/// The pages of a file to map with `rights`; adds the file's limits to `behaviour`.
 ///
 /// # Errors
 /// EACCES, EPERM: the file, its mount or its seals do not allow it. EINVAL: a mapping of a file

@@ -16,7 +16,7 @@ const KIND_MAX: usize = 64;
 /// The upper half of the flags, as programs once had to set it.
 const MAGIC: u32 = 0xc0ed_0000;
 
-/// The flags that say what to do, not how it is mounted then.
+/// The flags that select an action, and are no flags of a mount.
 const ACTIONS: u32 = MS_REMOUNT
     | MS_BIND
     | MS_MOVE
@@ -31,8 +31,8 @@ const _: () = assert!(
     "abi and mount disagree"
 );
 
-/// mount(2): a new file system, what is mounted shown at a second place or moved, or other flags
-/// for it.
+/// mount(2): mounts a new file system, bind-mounts or moves an existing mount, or changes its
+/// flags.
 pub fn mount(source: usize, target: usize, kind: usize, flags: u32, data: usize) -> Result<usize> {
     const KINDS: u32 = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
     let options = match data {

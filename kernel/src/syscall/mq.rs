@@ -105,7 +105,7 @@ pub fn mq_notify<L: Layout>(fd: i32, event: usize) -> Result<usize> {
                 check_signal(number)?;
                 NotifyMethod::Signal(number, value)
             }
-            // The C library starts the thread, when what `value` points to comes out of the socket.
+            // The C library starts the thread when the bytes at `value` come out of the socket.
             (socket, SIGEV_THREAD) => {
                 let cookie = UserPtr::<[u8; COOKIE]>::new(value as usize).read()?;
                 let socket = opened(socket as i32)?;

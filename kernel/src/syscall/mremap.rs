@@ -67,7 +67,7 @@ fn limits() -> Limits {
     }
 }
 
-/// mremap(2) of no length: a second mapping of what a shared one maps from `addr` on.
+/// mremap(2) with length 0: a second mapping of a shared mapping's pages from `addr` on.
 fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
     let space = own_space()?;
     let vma = vmas_of(&space, &(addr..addr + 1))

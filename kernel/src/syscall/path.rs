@@ -15,7 +15,7 @@ const SHORT: usize = 64;
 
 /// A path copied from the program.
 pub enum UserPath {
-    /// One that fits here, and its length.
+    /// A path that fits here, and its length.
     Short([u8; SHORT], usize),
     /// A longer one.
     Long(Vec<u8>),
@@ -53,7 +53,7 @@ pub fn file(fd: i32) -> Result<Arc<File>> {
     current().file(fd)
 }
 
-/// The same, but EBADF where O_PATH opened it: most calls need more than a place.
+/// The open file of a descriptor, but EBADF for O_PATH: most calls need more than a path.
 #[inline]
 pub fn opened(fd: i32) -> Result<Arc<File>> {
     let file = file(fd)?;
@@ -79,7 +79,7 @@ pub fn resolve(directory: i32, path: usize, flags: u32) -> Result<Path> {
     resolve_bytes(directory, &UserPath::read(path)?, flags)
 }
 
-/// The same for a path that was copied already.
+/// Resolves a path that was copied already.
 pub fn resolve_bytes(directory: i32, path: &[u8], flags: u32) -> Result<Path> {
     let from = base(directory, path)?;
     let context = current().fs();

@@ -42,7 +42,7 @@ impl Watched {
     }
 }
 
-/// What a wait's own length may add to it, in ns.
+/// The most slack that a wait's length gives it, in ns (Linux's MAX_SLACK).
 const LONGEST_SLACK: u64 = 100_000_000;
 
 /// The time until which to wait, in ticks; `None` for ever.

@@ -25,8 +25,8 @@ const CAPABILITIES: usize = ALL_CAPABILITIES.count_ones() as usize;
 type Arguments = [usize; 4];
 type Handler = fn(Arguments) -> Result<usize>;
 
-/// Makes `handler`, which finds what does an option, and has the compiler compare the options with
-/// those of `abi`.
+/// Makes `handler`, which finds the function of an option, and has the compiler compare the options
+/// with those of `abi`.
 macro_rules! dispatch {
     ($($option:ident => $handler:expr,)*) => {
         fn handler(option: u32) -> Option<Handler> {
@@ -242,7 +242,7 @@ fn write_execute(arguments: Arguments) -> Result<usize> {
     Ok((refuses | set(Mode::WRITE_EXECUTE_FOR_CHILD, PR_MDWE_NO_INHERIT)) as usize)
 }
 
-/// PR_SET_MDWE: what was once refused stays so.
+/// PR_SET_MDWE: a refused kind of mapping stays refused.
 fn deny_write_execute([bits, rest @ ..]: Arguments) -> Result<usize> {
     let bits = u32::try_from(bits).map_err(|_| Errno::EINVAL)?;
     expect_zeros(&rest)?;
@@ -323,7 +323,7 @@ fn mode(arguments: Arguments, mode: u32) -> Result<usize> {
     Ok(current().process().mode(mode).into())
 }
 
-/// PR_MCE_KILL: what is kept is how it differs from the default.
+/// PR_MCE_KILL: the stored value is the difference from the default.
 fn set_memory_failure([operation, policy, rest @ ..]: Arguments) -> Result<usize> {
     expect_zeros(&rest)?;
     let policy = match (operation as u32, policy as u32) {
@@ -361,7 +361,7 @@ fn read_name(address: usize) -> Result<[u8; 15]> {
     Ok(name)
 }
 
-/// What personality(2) takes for a question.
+/// The argument by which personality(2) only asks.
 const ASK: u32 = u32::MAX;
 
 /// personality(2)

@@ -91,7 +91,7 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
             return Err(Errno::EINVAL);
         }
     }
-    // Those of the other policies stay as they are.
+    // The nice values of threads of other policies stay as they are.
     let is_fair = matches!(policy, SCHED_NORMAL | SCHED_BATCH);
     let nice = is_fair.then(|| given.nice.clamp(-20, 19));
     sched::check_change(&thread, policy | reset, given.priority, nice)?;
@@ -99,7 +99,7 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
         return Err(Errno::EOPNOTSUPP);
     }
     if given.flags & KEEP_PARAMETERS != 0 {
-        // As on Linux, the policy is among them, but not what children get.
+        // As on Linux, the parameters to keep include the policy, but not the reset on fork.
         thread.set_policy(old_policy | reset, old_priority);
         return Ok(0);
     }

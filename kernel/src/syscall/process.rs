@@ -145,7 +145,7 @@ fn chosen_number(read: &CloneArguments) -> Result<i32> {
     Ok(tid)
 }
 
-/// What is beyond the `known` part of a structure of `size` bytes must be zero.
+/// Requires zeroes beyond the `known` part of a structure of `size` bytes.
 ///
 /// # Errors
 /// E2BIG, EFAULT.

@@ -158,8 +158,8 @@ fn filter(tid: i32, number: usize, to: usize) -> Result<usize> {
     Ok(words.len())
 }
 
-/// PTRACE_SECCOMP_GET_METADATA: `data` is a `struct seccomp_metadata` of `size` bytes, which says
-/// what filter is meant.
+/// PTRACE_SECCOMP_GET_METADATA: `data` is a `struct seccomp_metadata` of `size` bytes, which names
+/// the filter.
 fn filter_metadata(tid: i32, size: usize, data: usize) -> Result<usize> {
     let thread = ptrace::with_stopped(tid, |thread, _| Ok(thread.clone()))?;
     may_see_filters()?;
@@ -234,7 +234,7 @@ fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Res
     L::put_words(data, &[base, len])
 }
 
-/// NT_ARM_TAGGED_ADDR_CTRL: what PR_GET_TAGGED_ADDR_CTRL tells.
+/// NT_ARM_TAGGED_ADDR_CTRL: the value of PR_GET_TAGGED_ADDR_CTRL.
 const TAGGED_ADDRESSES: u32 = 0x409;
 
 /// Whether the set `kind` of a thread is that.
@@ -349,7 +349,7 @@ impl Ranges {
         Ok(Ranges { left, at: 0 })
     }
 
-    /// Those of another process, whose addresses are looked at as it goes.
+    /// Ranges of another process, whose addresses are checked on access.
     fn of_remote<L: Layout>(address: usize, count: usize) -> Result<Self> {
         if count > MOST_VECTORS {
             return Err(Errno::EINVAL);

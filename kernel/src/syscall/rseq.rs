@@ -1,4 +1,4 @@
-//! System calls on the order of what other CPUs see, and on which CPU a program is on.
+//! membarrier(2) and rseq(2): the order in which other CPUs see memory, and a program's CPU.
 
 use linux_raw_sys::general::*;
 
@@ -24,7 +24,7 @@ pub fn rseq(address: usize, len: u32, flags: u32, signature: u32) -> Result<usiz
 
 type Command = membarrier_cmd;
 
-/// Commands with what they order, and the registration that they want, if any.
+/// Commands, the threads that each orders, and the registration that it needs, if any.
 const COMMANDS: [(Command, Scope, u32); 5] = [
     (Command::MEMBARRIER_CMD_GLOBAL, Scope::All, 0),
     (Command::MEMBARRIER_CMD_GLOBAL_EXPEDITED, Scope::All, 0),

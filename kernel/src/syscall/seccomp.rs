@@ -8,9 +8,8 @@ use crate::mm::user::UserPtr;
 use crate::task::seccomp_notify::{self, Listener};
 use crate::task::{current, filter_program, seccomp};
 
-/// Flags that are known: the filter is for all threads, failures are reported as ESRCH, actions are
-/// logged, the CPU may speculate, somebody listens, and signals do not interrupt what is being
-/// decided.
+/// Known flags: the filter is for all threads, failures are reported as ESRCH, actions are logged,
+/// the CPU may speculate, a listener is made, and signals do not interrupt a pending decision.
 const FLAGS: u32 = SECCOMP_FILTER_FLAG_TSYNC
     | SECCOMP_FILTER_FLAG_TSYNC_ESRCH
     | SECCOMP_FILTER_FLAG_LOG

@@ -66,7 +66,7 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
         i32::MIN => Err(Errno::ESRCH),
         -1 => {
             let is_other = |process: &Process| process.pid() > 1 && process.pid() != own;
-            // It is no error that some of them, or all, may not be sent it.
+            // It is no error if the caller may not signal some of the processes, or any.
             match send_to_each(number, &info, Several::All(&is_other)) {
                 Err(Errno::EPERM) => Ok(0),
                 other => other,
@@ -313,7 +313,7 @@ pub fn rt_sigreturn<L: Layout>() -> Result<usize> {
     return_from_handler::<L>(true)
 }
 
-/// Goes back to what a handler interrupted, whose frame holds siginfo or not.
+/// Returns to the code that a handler interrupted, whose frame holds siginfo or not.
 pub fn return_from_handler<L: Layout>(with_info: bool) -> Result<usize> {
     let (mask, popped) = current().arch.with_frame(|frame| {
         let before = arch::signal::read_saved(frame, with_info);

@@ -196,8 +196,8 @@ pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> R
     put_option(&bytes, room, value, len)
 }
 
-/// Writes an option of netlink, which is told whole: EINVAL without room for it. Of the groups as
-/// many words as there is room for, and how many bytes there are.
+/// Writes an option of netlink, which needs room for all of it: EINVAL otherwise. Of the list of
+/// groups, writes as many words as there is room for, and the number of bytes there are.
 fn put_netlink_option(
     bytes: &[u8],
     name: u32,

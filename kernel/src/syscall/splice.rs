@@ -74,7 +74,8 @@ impl Side {
         }
     }
 
-    /// The same for a pipe: a connection of Unix sockets is not waited for where that is not.
+    /// Like [`read`](Self::read), for a pipe: where that must not block, neither does a Unix stream
+    /// socket.
     fn read_for_pipe(&self, buffer: &mut [u8], nonblocking: bool) -> Result<usize> {
         let socket = self.file.ops_as::<SocketFile>().filter(|_| nonblocking);
         match socket.filter(|socket| socket.is_unix_stream()) {
@@ -83,7 +84,7 @@ impl Side {
         }
     }
 
-    /// `unused` bytes at the end of what was read were not used after all.
+    /// Takes back `unused` bytes at the end of a read.
     fn read_done(&mut self, count: usize, unused: usize) {
         match &mut self.position {
             Some((_, position)) => *position += (count - unused) as u64,
@@ -237,8 +238,8 @@ pub fn copy_file_range(
     count_both(copy(from, to, count))
 }
 
-/// How much of `count` a copy moves: it stays within one file system (EXDEV), ends with what it
-/// reads and where files end (EFBIG, EOVERFLOW), and does not write what it reads (EINVAL).
+/// How much of `count` a copy moves: it stays within one file system (EXDEV), ends where the source
+/// or the largest file ends (EFBIG, EOVERFLOW), and does not overlap itself (EINVAL).
 fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
     let [source, target] = [from, to].map(|side| side.file.dentry().inode().attr());
     if source.device != target.device {
@@ -264,8 +265,8 @@ fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
 /// All flags of the family (SPLICE_F_ALL).
 const SPLICE_FLAGS: u32 = abi::options::SPLICE.mask() as u32;
 
-/// From a file to a pipe: what there is room for, for which this waits. Nobody else writes to the
-/// pipe meanwhile: what was read has a place there.
+/// Moves bytes from a file to a pipe, as many as there is room for; waits for room. Nobody else
+/// writes to the pipe meanwhile, so bytes that were read have a place there.
 fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<usize> {
     let mut buffer = buffer(count)?;
     let total = pipe.fill(nonblocking, |ring| {
@@ -286,8 +287,9 @@ fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<u
     Ok(total)
 }
 
-/// From a pipe, of what is in it now, or comes when it is empty. What the other side does not take
-/// stays: nobody else reads from the pipe meanwhile. `more` will come (SPLICE_F_MORE).
+/// Moves bytes out of a pipe: those in it now, or the next to come if it is empty. Bytes that the
+/// other side does not take stay: nobody else reads from the pipe meanwhile. `more` will come
+/// (SPLICE_F_MORE).
 fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) -> Result<usize> {
     let mut buffer = buffer(count)?;
     let total = pipe.drain(nonblocking, |ring| {
@@ -306,7 +308,7 @@ fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) 
     Ok(total)
 }
 
-/// From one pipe to another, out of which they are taken if `moves`.
+/// Moves bytes from one pipe to another, or copies them unless `moves`.
 fn pass([from, to]: [&End; 2], count: usize, nonblocking: bool, moves: bool) -> Result<usize> {
     from.check_other(to)?;
     let mut buffer = buffer(count)?;
@@ -346,8 +348,8 @@ fn by_parts(
     Ok(total)
 }
 
-/// EINVAL for what Linux does not splice: folders, eventfd and its like, and a place in what has
-/// none.
+/// EINVAL for files that Linux does not splice: directories, eventfd and its like, and for an
+/// offset in a file without positions.
 fn check_splice(file: &File, offset: usize) -> Result<()> {
     let apart = matches!(file.dentry().kind(), Kind::Directory | Kind::Anonymous);
     if apart || offset != 0 && !file.has_places() {
@@ -356,8 +358,8 @@ fn check_splice(file: &File, offset: usize) -> Result<()> {
     Ok(())
 }
 
-/// The files of a call that moves bytes from `input` to `out`, whose pipes do not wait if one of
-/// them does not.
+/// The files of a call that moves bytes from `input` to `out`; no pipe waits if one of them is
+/// non-blocking.
 fn files(
     input: i32,
     out: i32,
@@ -418,8 +420,8 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
     pass([&from, &to], count, nonblocking, false)
 }
 
-/// vmsplice(2): a write to the pipe of what there is room for, or a read from it. Only `flags` say
-/// whether to wait.
+/// vmsplice(2): a write to the pipe of as many bytes as there is room for, or a read from it. Only
+/// `flags` say whether to wait.
 pub fn vmsplice<L: Layout>(fd: i32, vector: usize, count: usize, flags: u32) -> Result<usize> {
     check_flags(flags, SPLICE_FLAGS)?;
     let file = file(fd)?;

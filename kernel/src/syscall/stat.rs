@@ -177,13 +177,13 @@ pub struct StatFs {
     pub block_size: u64,
     /// Blocks in all.
     pub blocks: u64,
-    /// Free ones.
+    /// Free blocks.
     pub free: u64,
-    /// Those that are free for everybody.
+    /// Blocks that are free for everybody.
     pub available: u64,
     /// Inodes in all.
     pub files: u64,
-    /// Free ones.
+    /// Free inodes.
     pub free_files: u64,
     /// The device.
     pub id: [u32; 2],
@@ -231,8 +231,8 @@ pub fn statfs_of(place: &Path) -> StatFs {
     }
 }
 
-/// What statfs(2) reports of how a file system is mounted: the ST_ flags that have the values of
-/// their MS_ flags, those that have not, and ST_VALID.
+/// The flags of a mount as statfs(2) reports them: ST_ flags with the values of their MS_ flags,
+/// those with other values, and ST_VALID.
 fn statfs_flags(mounted: u32) -> u64 {
     const SAME: u32 =
         MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_SYNCHRONOUS | MS_NOATIME | MS_NODIRATIME;

@@ -1,4 +1,4 @@
-//! syslog(2): what the kernel's log keeps, as text.
+//! syslog(2): the kernel's log, as text.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -160,7 +160,7 @@ fn each(
     }
 }
 
-/// SYSLOG_ACTION_READ: what nobody read so before, for which it waits.
+/// SYSLOG_ACTION_READ: records that were not read so before; waits for one.
 fn read(to: UserSlice) -> Result<usize> {
     let more = kmsg::more()?;
     more.wait(|| unread().0 < log::bounds().1)?;

@@ -65,7 +65,7 @@ macro_rules! dispatch {
 }
 pub(super) use dispatch;
 
-/// What is called for each number.
+/// The functions to call for each number.
 pub(super) struct Tables {
     handlers: Handlers,
     entries: SyscallTable,
@@ -101,7 +101,7 @@ impl Tables {
 const TABLES: Tables = Tables::filled();
 /// The handlers themselves, by number: for callers that have saved the whole frame already.
 pub static HANDLERS: Handlers = TABLES.handlers;
-/// What the entry path calls, by number.
+/// The functions that the entry path calls, by number.
 pub static TABLE: SyscallTable = TABLES.entries;
 
 dispatch! {

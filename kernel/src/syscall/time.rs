@@ -58,7 +58,7 @@ pub fn nanosleep<L: Layout>(span: usize, remaining: usize) -> Result<usize> {
     sleep(clock::deadline_in(ns), remaining, L::put_time)
 }
 
-/// Sleeps; a signal may end it, and then it goes on with what is left.
+/// Sleeps; after a signal that ends it, it goes on for the rest of the time.
 fn sleep(deadline: u64, remaining: usize, put_time: PutTime) -> Result<usize> {
     if sleep_with_slack(deadline, current().slack_ticks()).is_ok() {
         return Ok(0);
@@ -174,10 +174,10 @@ fn read_clock(clock: u32) -> Result<u64> {
     })
 }
 
-/// The clock of what is the program's own of a CPU time.
+/// The clock of the user part of a CPU time.
 const CPUCLOCK_VIRT: i32 = 1;
 
-/// A clock of CPU time, and whether it counts what is the program's own alone.
+/// A clock of CPU time, and whether it counts the user part alone.
 pub enum CpuClock {
     /// A thread's clock.
     Thread(Arc<Thread>, bool),

@@ -1,4 +1,4 @@
-//! Tracing: calls are shown, and what came of them, as strace does.
+//! Tracing: calls and their results are shown, as strace does.
 
 extern crate alloc;
 
@@ -25,7 +25,7 @@ const LINE: usize = 1024;
 pub(super) fn show(call: &Call) -> isize {
     let (number, registers) = (call.place, call.arguments);
     let mut line = Line::new();
-    // What cannot be shown is left out.
+    // Arguments that cannot be shown are left out.
     _ = show_call(&mut line, call);
     let number_u32 = number as u32;
     if [__NR_exit, __NR_exit_group].contains(&number_u32) {
@@ -43,7 +43,7 @@ pub(super) fn show(call: &Call) -> isize {
     result
 }
 
-/// A line being written; what does not fit is cut off.
+/// A line being written; text that does not fit is cut off.
 struct Line(Vec<u8>);
 
 impl Line {
@@ -142,7 +142,7 @@ fn show_string(line: &mut Line, address: usize, len: usize, ends: bool) -> fmt::
     }
 }
 
-/// After a read, what was read.
+/// Shows the bytes of a read after it.
 fn show_read(line: &mut Line, number: usize, registers: [usize; 6], result: isize) -> fmt::Result {
     let reads = [abi::number("read"), abi::number("pread64")].contains(&number);
     if reads && result > 0 {

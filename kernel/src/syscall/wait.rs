@@ -1,4 +1,4 @@
-//! System calls on children and on what was used.
+//! System calls on children and on resource usage.
 
 use linux_raw_sys::general::*;
 
@@ -31,7 +31,7 @@ fn resource_usage(usage: Usage, times: Times) -> [usize; 18] {
     words
 }
 
-/// All options of waitid(2); wait4(2) takes those of ends for granted.
+/// All options of waitid(2); wait4(2) always includes WEXITED.
 const OPTIONS: u32 = abi::options::WAIT.mask() as u32;
 
 /// wait4(2)
@@ -84,7 +84,7 @@ pub fn waitid<L: Layout>(
         Ok(None) if nonblocking && options & WNOHANG == 0 => Err(Errno::EAGAIN),
         found => found,
     };
-    // As on Linux, what was found is written even when there was an error: nothing, then.
+    // As on Linux, the result is written even after an error: nothing, then.
     let mut shown = Info::child(0, 0, 0, 0, 0, (0, 0));
     if let Ok(Some(found)) = found {
         given(usage, |to| {

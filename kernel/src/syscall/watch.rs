@@ -1,5 +1,5 @@
-//! The table of watched threads: every entry lets watchers see the call before it is made,
-//! and what came of it.
+//! The table of watched threads: every entry lets watchers see the call before it is made, and its
+//! result.
 
 use super::{HANDLERS, trace};
 use crate::arch::{Call, SyscallTable};

@@ -80,7 +80,7 @@ fn compressed(value: u64) -> u16 {
     (power << 13 | value) as u16
 }
 
-/// A number as a float of 32 bits; what it has no room for is cut off.
+/// A number as a float of 32 bits; bits without room are cut off.
 fn float(value: u64) -> u32 {
     match value.leading_zeros() {
         64 => 0,
@@ -89,7 +89,7 @@ fn float(value: u64) -> u32 {
 }
 
 impl Record {
-    /// What is recorded of the current process at any time.
+    /// The fields of the current process's record that are known at any time.
     fn new(process: &Process) -> Self {
         let thread: &Thread = &current();
         let lasted = user_hz(clock::monotonic_ns().saturating_sub(process.started()));
@@ -111,7 +111,7 @@ impl Record {
         }
     }
 
-    /// What is recorded of the current process, which has ended, with the memory that it had.
+    /// The record of the current process, which has ended, with its memory at the end.
     #[cold]
     #[inline(never)]
     pub(super) fn of_ended(process: &Process, space: Option<&AddressSpace>) -> Self {
@@ -210,7 +210,7 @@ impl Work for Entry {
         let accounting = self.accounting.lock().take();
         if let Some(accounting) = accounting.filter(|accounting| accounting.is_active()) {
             let mut bytes = Bytes::kernel(self.record.as_bytes());
-            // What finds no room is lost.
+            // A record that finds no room is lost.
             _ = accounting.file.append(&mut bytes, false);
         }
         self.done.store(true, Release);
@@ -301,7 +301,7 @@ pub fn turn(file: Option<(Arc<File>, &Arc<Mount>)>) -> Result<()> {
     Ok(())
 }
 
-/// Records go to `new` from now on, if what there is is `wanted` to go.
+/// Replaces the accounting file by `new`, if `wanted` holds for the current one.
 fn replace(new: Option<Arc<Accounting>>, wanted: impl Fn(&Accounting) -> bool) {
     let last = Entry::new(Record::new(current().process()));
     let mut place = CURRENT.lock();

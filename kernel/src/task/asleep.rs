@@ -1,4 +1,4 @@
-//! What is seen of a thread that is asleep.
+//! Inspection of threads that are asleep.
 
 use super::sched::{self, state};
 use super::{Thread, current};
@@ -12,16 +12,16 @@ pub struct Sleep {
 }
 
 impl Thread {
-    /// What `f` finds of the thread, which sleeps meanwhile, and nobody else looks into; none if it
-    /// does not sleep.
+    /// The result of `f`, during which the thread stays asleep and nobody else inspects it; none if
+    /// it does not sleep.
     fn while_asleep<T>(&self, f: impl FnOnce() -> T) -> Option<T> {
         let mut found = None;
         self.when_not_looked_at(|| found = sched::while_asleep(self, f));
         found
     }
 
-    /// What it sleeps in; the current thread as if it slept. None for one that runs, or may go on
-    /// at any time.
+    /// The call in which the thread sleeps; the current thread counts as asleep. None for a thread
+    /// that runs, or may go on at any time.
     pub fn sleep(&self) -> Option<Sleep> {
         if core::ptr::eq(self, &*current()) {
             return Some(self.call_of_sleeper(state::INTERRUPTIBLE));
@@ -33,7 +33,7 @@ impl Thread {
     }
 
     fn call_of_sleeper(&self, how: u8) -> Sleep {
-        // Stopped, its way into the kernel and what it came for are noted; so where it ends.
+        // A stopped thread has its entry into the kernel and its call noted; so has one that ends.
         let is_noted = how & (state::STOPPED | state::TRACED) != 0 || self.must_die();
         let watched = self.is_watched() || self.process().is_traced();
         let frame = self.arch.saved_frame();
@@ -47,8 +47,8 @@ impl Thread {
         }
     }
 
-    /// Fills `room` with the return addresses on the stack that it sleeps on, the innermost first;
-    /// one of a call that has returned may be among them. Returns their number.
+    /// Fills `room` with the return addresses on the stack of the sleeping thread, the innermost
+    /// first; one of a call that has returned may be among them. Returns their number.
     pub fn callers(&self, room: &mut [usize]) -> usize {
         let found = self.while_asleep(|| self.arch.callers(room));
         found.unwrap_or(0)

@@ -48,7 +48,7 @@ pub fn realtime_ns() -> u64 {
     realtime_at(time::now_ticks())
 }
 
-/// The same when the counter stood at `ticks`.
+/// CLOCK_REALTIME when the counter stood at `ticks`.
 pub fn realtime_at(ticks: u64) -> u64 {
     let monotonic = time::ticks_to_ns(ticks - boot_ticks());
     monotonic.saturating_add_signed(OFFSET.load(Relaxed))
@@ -145,7 +145,7 @@ static FOLLOWERS: Mutex<Sequence<Weak<dyn Follow>>> = Mutex::new(Sequence::new()
 pub struct Following(AtomicU64);
 
 impl Following {
-    /// It is not reported.
+    /// A follower that is not registered.
     pub const fn new() -> Self {
         Following(AtomicU64::new(0))
     }
@@ -175,7 +175,7 @@ impl Drop for Following {
     }
 }
 
-/// Refuses a clock whose timers wake the machine to those who may not.
+/// Refuses clocks whose timers wake the machine to threads without the right to them.
 ///
 /// # Errors
 /// EPERM.
@@ -202,7 +202,7 @@ pub enum Deadline {
     Ticks(u64),
     /// A time of CLOCK_REALTIME in ns, whenever that comes once the time of day is set.
     TimeOfDay(u64),
-    /// The same of CLOCK_TAI.
+    /// A time of CLOCK_TAI in ns.
     Tai(u64),
 }
 

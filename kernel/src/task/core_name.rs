@@ -1,4 +1,4 @@
-//! What core files are called (`core_pattern` and `core_uses_pid` in `/proc/sys/kernel`).
+//! The names of core files (`core_pattern` and `core_uses_pid` in `/proc/sys/kernel`).
 
 use core::fmt;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};

@@ -1,6 +1,6 @@
-//! Core files: what a program was when a signal ended it, laid out as Linux's for a debugger: the
-//! registers of its threads, first of that which the signal ended, and the memory that the program
-//! may have changed.
+//! Core files: the state of a program when a signal ended it, laid out as Linux's for a debugger:
+//! the registers of its threads, first of the thread that got the signal, and the memory that the
+//! program may have changed.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -33,8 +33,8 @@ pub static SUID_DUMPABLE: AtomicU32 = AtomicU32::new(0);
 const OF_ROOT: u32 = 2;
 /// The most program headers that a file header can count.
 const MOST_SEGMENTS: usize = 0xffff;
-/// Kinds of memory that go into the file, as bits of `coredump_filter`: those there are, what is
-/// the program's own, files that are shared; and which go there unless it is said.
+/// Kinds of memory that go into the file, as bits of `coredump_filter`: all kinds, private memory,
+/// shared files; and the default.
 pub const KINDS: u32 = 0x1ff;
 const OWN: u32 = 1;
 const SHARED: u32 = 8;
@@ -156,7 +156,7 @@ fn wait_for_dump() -> ! {
     exit::exit_thread()
 }
 
-/// Leaves what the current thread was, if it ends for a core file of its process.
+/// Leaves the current thread's registers for a core file, if its process ends for one.
 pub fn leave() {
     let thread = current();
     let pid = thread.process().pid();
@@ -167,7 +167,7 @@ pub fn leave() {
     }
 }
 
-/// A new file; what had the name goes, as far as the program may remove it.
+/// Makes a new file; an old one of this name is removed, as far as the program may remove it.
 fn create(signal: u32) -> Result<Arc<File>> {
     let (thread, name) = (current(), core_name::make(signal)?);
     let of_root = super::with_space(|space| space.dumpable() == OF_ROOT);
@@ -202,7 +202,7 @@ fn create(signal: u32) -> Result<Arc<File>> {
     File::open(entry, OpenFlags(O_RDWR | O_LARGEFILE))
 }
 
-/// How much of a VMA goes into the file: by default nothing of what other files hold.
+/// How much of a VMA goes into the file: by default no contents of files.
 fn kept(vma: &Vma, filter: u32) -> usize {
     let wanted = match &vma.source {
         Source::Anonymous => filter & OWN != 0,

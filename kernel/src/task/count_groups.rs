@@ -150,7 +150,7 @@ pub(super) fn apply_current() {
     apply(cpu::this(), current().sched.mode());
 }
 
-/// Writes what the group of `process` did so far, a line `section name value` each.
+/// Writes the counts of the group of `process`, a line `section name value` each.
 ///
 /// # Errors
 /// ENOMEM.
@@ -180,11 +180,11 @@ fn write_line(out: &mut dyn Write, section: Section, name: Name, value: u64) -> 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mode(pub u32);
 
-/// Its calls are watched.
+/// The thread's system calls are watched.
 const WATCHED: u32 = 1;
-/// They drop what it has in vector registers.
+/// System calls discard the contents of its vector registers.
 const DROPS: u32 = 2;
-/// The number of its counting group stands above.
+/// The number of the counting group is in the bits from here on.
 const GROUP_SHIFT: u32 = 2;
 
 impl Mode {

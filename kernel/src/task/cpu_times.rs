@@ -1,5 +1,5 @@
-//! What each CPU did since the machine's start, as `/proc/stat` shows. The time in which it had
-//! nothing to do is measured; the rest divides as the samples of its tick do.
+//! The times of each CPU since boot, as `/proc/stat` shows them. Idle time is measured; the rest
+//! divides in proportion to the samples of the CPU's tick.
 
 use super::CpuParts;
 use super::clock;
@@ -14,7 +14,7 @@ pub struct CpuTimes {
     pub busy: Times,
     /// The part of the former that was inside guests.
     pub guest: u64,
-    /// It had nothing to do.
+    /// The idle time.
     pub idle: u64,
 }
 
@@ -22,7 +22,7 @@ pub struct CpuTimes {
 static REPORTED: [PrevCputime; MAX_CPUS] = [const { PrevCputime::new() }; MAX_CPUS];
 
 impl CpuTimes {
-    /// Those of a CPU until now.
+    /// The times of a CPU until now.
     pub fn of(cpu: &Cpu) -> CpuTimes {
         let now = time::now_ticks();
         let idle = cpu.sched().idle_ticks(now);

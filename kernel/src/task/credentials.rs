@@ -158,7 +158,7 @@ impl Credentials {
         self.in_group(group) || self.can(CAP_FSETID)
     }
 
-    /// The same with the real identities in place of those for file access (access(2)).
+    /// A copy with the real IDs in place of those for file access (access(2)).
     pub fn real(&self) -> Self {
         let effective = if self.uid == 0 { self.permitted } else { 0 };
         Credentials {
@@ -217,7 +217,7 @@ impl Credentials {
         ids(self) != ids(old) || self.permitted & !old.permitted != 0
     }
 
-    /// Whether it acts as somebody that one with `old` could not become by itself.
+    /// Whether the IDs include one that a process with credentials `old` could not take by itself.
     pub fn has_foreign_ids(&self, old: &Credentials) -> bool {
         let (uids, gids) = ([old.uid, old.euid, old.suid], [old.gid, old.egid, old.sgid]);
         [self.uid, self.euid, self.suid]
@@ -228,9 +228,10 @@ impl Credentials {
                 .any(|id| !gids.contains(id))
     }
 
-    /// As exec leaves them, and whether the program is more privileged than its caller
+    /// The credentials after exec, and whether the program is more privileged than its caller
     /// (AT_SECURE). `owner` and `group` are those of a set-user-ID or set-group-ID program, `file`
-    /// its capabilities; `withheld` says what it does not get (cap_bprm_creds_from_file).
+    /// its capabilities; `withheld` names the privileges that it does not get
+    /// (cap_bprm_creds_from_file).
     ///
     /// # Errors
     /// EPERM: a program that does not ask what it may do would not get all its file's capabilities.
@@ -254,7 +255,7 @@ impl Credentials {
         {
             return Err(Errno::EPERM);
         }
-        // A set-user-ID program of root's with capabilities of its own has no more than those.
+        // A set-user-ID root program with file capabilities gets no more than those.
         let own_only = file.is_some() && new.euid == 0 && new.uid != 0;
         if self.secure_bits & SECBIT_NOROOT == 0 && !own_only {
             if new.uid == 0 || new.euid == 0 {
@@ -287,7 +288,7 @@ impl Credentials {
 pub enum Withheld {
     /// Nothing.
     Nothing,
-    /// Those that its caller does not have: it is traced, or its directory is shared.
+    /// Those that its caller does not have: the caller is traced, or shares its directory.
     Gained,
     /// All (PR_SET_NO_NEW_PRIVS).
     All,

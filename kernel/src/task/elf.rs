@@ -39,13 +39,13 @@ pub struct Program {
 /// Where a program was mapped.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
-    /// What was added to its addresses.
+    /// The load bias, which was added to its addresses.
     pub base: usize,
     /// Its first instruction.
     pub entry: usize,
     /// Its program headers.
     pub headers: usize,
-    /// How many there are.
+    /// The number of program headers.
     pub header_count: usize,
     /// The end of its data.
     pub end: usize,
@@ -151,14 +151,14 @@ impl Program {
         Ok(arch::has_guarded_pages() && bits & bit != 0)
     }
 
-    /// Whether it wants to execute instructions on its stack.
+    /// Whether the program asks for an executable stack (PT_GNU_STACK).
     pub fn executable_stack(&self) -> bool {
         self.segments
             .iter()
             .any(|segment| segment.p_type == PT_GNU_STACK && segment.p_flags & PF_X != 0)
     }
 
-    /// Whether it runs at any address.
+    /// Whether the program runs at any address (ET_DYN).
     pub fn is_movable(&self) -> bool {
         self.header.e_type == ET_DYN
     }
@@ -218,8 +218,8 @@ impl Program {
         [code.0..code.1, data]
     }
 
-    /// Finds room for `first..end`, and leaves it as a mapping without rights; returns what to add
-    /// to addresses.
+    /// Finds room for `first..end`, and leaves it as a mapping without rights; returns the load
+    /// bias.
     fn reserve(
         &self,
         space: &AddressSpace,
@@ -252,7 +252,7 @@ impl Program {
         let start = space.map(request, gone)?;
         let aligned = start.next_multiple_of(align);
         let used = aligned..aligned + len;
-        // Each segment is mapped over its part; what is left over goes back.
+        // Each segment is mapped over its part; the rest is given back.
         for rest in [start..used.start, used.end..start + room] {
             if !rest.is_empty() {
                 space.unmap(rest, gone)?;

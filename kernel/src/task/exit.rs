@@ -1,4 +1,4 @@
-//! The end of threads and processes, and what their parents learn of it.
+//! The end of threads and processes, and the reports of it to their parents.
 
 extern crate alloc;
 
@@ -21,7 +21,7 @@ pub fn exit_group(status: u32) -> ! {
     exit_thread()
 }
 
-/// Ends the current thread; with the last, the process, whose status `code` (0 to 255) is if
+/// Ends the current thread; the last one ends the process with the status `code` (0 to 255), if
 /// nothing else ended it.
 pub fn exit_alone(code: u32) -> ! {
     let thread = current();
@@ -33,7 +33,7 @@ pub fn exit_alone(code: u32) -> ! {
     exit_thread()
 }
 
-/// Ends the current thread. What ended the process is settled already if this is the last.
+/// Ends the current thread. If it is the last, the process's exit status is settled already.
 pub fn exit_thread() -> ! {
     let thread: &Thread = &current();
     let process = thread.process();
@@ -48,7 +48,7 @@ pub fn exit_thread() -> ! {
     thread.drop_files();
     thread.seccomp.leave();
     let last = process.remove_thread(thread, space.as_deref().map(|space| &**space));
-    // It is written when the memory is given back, for which others may wait.
+    // The record is written when the memory is given back, for which others may wait.
     let record = (last && acct::is_on())
         .then(|| acct::Record::of_ended(process, space.as_deref().map(|space| &**space)));
     // With the last use the memory goes, while others can run.
@@ -142,7 +142,7 @@ fn notify_parent_of_death(child: &Process) {
 fn notify(child: &Process, parent: &Process) {
     let mut number = child.exit_signal.load(Relaxed);
     if number != 0 && child.parent_exec_id() != parent.exec_id() {
-        // Not what the parent's present program chose.
+        // The parent's present program did not choose the signal.
         number = SIGCHLD;
     }
     let action = parent.signals.with_actions(|actions| actions.get(SIGCHLD));

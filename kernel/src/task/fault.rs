@@ -1,4 +1,4 @@
-//! Page faults: what becomes of a program whose access was not possible.
+//! Page faults: the outcome for a program whose access was not possible.
 
 use linux_raw_sys::general::{BUS_ADRERR, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGKILL, SIGSEGV};
 
@@ -24,8 +24,8 @@ pub fn handle_user_fault(address: usize, access: Access) -> core::result::Result
     }
 }
 
-/// Handles a fault that was not resolved at once. Apart, so that those that
-/// were need no stack for it.
+/// Handles a fault that was not resolved at once. A function of its own, so that faults that are
+/// resolved need no stack for it.
 #[cold]
 #[inline(never)]
 fn handle_failure(
@@ -43,10 +43,10 @@ fn handle_failure(
             Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
             Err(Failure::BeyondEnd) => break (SIGBUS, BUS_ADRERR),
             Err(Failure::Paused) if wait_for_access(address, access) => {}
-            // It dies before its next try.
+            // The thread dies before its next try.
             Err(Failure::Paused) => break (SIGKILL, 0),
             Err(Failure::NoMemory) if oom::make_room() => {}
-            // It tries again as long as it lives, as on Linux.
+            // The thread tries again as long as it lives, as on Linux.
             Err(Failure::NoMemory) if may_be_lost(address) => {
                 sched::cond_resched();
                 return Ok(());

@@ -22,7 +22,7 @@ pub struct FileCapabilities {
     pub permitted: u64,
     /// As far as its caller may pass them on.
     pub inheritable: u64,
-    /// They are in force from the start.
+    /// The capabilities are effective from the start.
     pub effective: bool,
 }
 
@@ -57,7 +57,7 @@ pub fn shown(mut value: Vec<u8>) -> Vec<u8> {
 }
 
 impl FileCapabilities {
-    /// Those of a value; none where another user is root to the file.
+    /// The capabilities in an attribute's value; none where another user is root to the file.
     ///
     /// # Errors
     /// EINVAL.

@@ -1,5 +1,5 @@
-//! Filters as programs hand them over (`struct sock_fprog`): for what a socket receives, and for
-//! their own system calls.
+//! Filters as programs hand them over (`struct sock_fprog`): socket filters, and filters of system
+//! calls.
 
 use super::current;
 use crate::errno::{Errno, Result};

@@ -47,7 +47,7 @@ impl CloneRequest {
         self.flags & flag as u64 != 0
     }
 
-    /// What is reported of the child to a tracer: an option (PTRACE_O_*) and an event.
+    /// The report of the child to a tracer: an option (PTRACE_O_*) and an event.
     fn event(&self) -> Option<(u32, u32)> {
         Some(if self.has(CLONE_VFORK) {
             (PTRACE_O_TRACEVFORK, PTRACE_EVENT_VFORK)
@@ -74,7 +74,7 @@ impl CloneRequest {
 const PRIVILEGED: u32 =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET;
 
-// All bits but those of the signal, and what is refused.
+// All bits but those of the signal, and refused ones.
 const _: () = assert!(
     abi::options::CLONE.mask()
         == !(CSIGNAL | PRIVILEGED | CLONE_NEWUSER) as u64 | CLONE_CLEAR_SIGHAND,
@@ -203,7 +203,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     })
 }
 
-/// Gives a child that nobody knows yet its thread pointer, what it inherits, and its number.
+/// Gives a child that nobody knows yet its thread pointer, its inherited state, and its number.
 ///
 /// # Errors
 /// ENOMEM.
@@ -241,8 +241,8 @@ fn set_up(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Resul
     Ok(())
 }
 
-/// Copies filters of system calls, and the tracer where that follows the child; returns what is
-/// reported to it: an option (PTRACE_O_*) and an event.
+/// Copies filters of system calls, and the tracer where that follows the child; returns the report
+/// to the tracer: an option (PTRACE_O_*) and an event.
 #[inline(always)]
 fn trace(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Option<(u32, u32)> {
     let event = if parent.is_traced() && !request.has(CLONE_UNTRACED) {
@@ -265,9 +265,9 @@ fn trace(child: &Arc<Thread>, parent: &Thread, request: &CloneRequest) -> Option
 /// A thread or a process that was just made.
 pub struct Cloned {
     tid: i32,
-    /// What is reported of it to a tracer: an option (PTRACE_O_*) and an event.
+    /// The report to a tracer: an option (PTRACE_O_*) and an event.
     event: Option<(u32, u32)>,
-    /// The process that has the maker's memory, for which that waits (vfork).
+    /// The process that borrows the maker's memory, and that the maker waits for (vfork).
     borrower: Option<Arc<Process>>,
 }
 

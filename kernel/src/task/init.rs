@@ -49,8 +49,8 @@ fn new_process(pid: i32) -> Result<Process> {
     }))
 }
 
-/// Begins the first thread: what this CPU did until now becomes its idle thread. Once, on the boot
-/// CPU, with memory and the clock at hand.
+/// Begins the first thread: the code that this CPU ran until now becomes its idle thread. Once, on
+/// the boot CPU, with memory and the clock at hand.
 pub fn init() {
     clock::init();
     arch::vdso::init(clock::boot_ticks()).expect("memory for the vDSO");
@@ -60,7 +60,7 @@ pub fn init() {
     oom_reaper::init().expect("memory for a thread");
 }
 
-/// Makes what this CPU did until now its idle thread.
+/// Turns the code that this CPU ran until now into its idle thread.
 pub fn start_cpu() {
     let process = KERNEL.get().expect("task::init ran").clone();
     let idle = Thread::new(thread::Parts {

@@ -1,5 +1,4 @@
-//! What a program finds on its stack when it begins: its arguments, its environment, and the
-//! auxiliary vector.
+//! The initial stack of a program: its arguments, its environment, and the auxiliary vector.
 
 extern crate alloc;
 
@@ -92,7 +91,7 @@ impl Strings {
         Ok(())
     }
 
-    /// Adds what another has, without its first `skip` strings.
+    /// Appends the strings of `other`, without its first `skip`.
     ///
     /// # Errors
     /// ENOMEM.
@@ -137,7 +136,7 @@ pub struct Layout {
     pub auxiliary: Range<usize>,
 }
 
-/// What stands beside the strings.
+/// The data beside the strings.
 pub struct Extra<'a> {
     /// The path of the program.
     pub path: &'a [u8],

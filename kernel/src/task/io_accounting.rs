@@ -39,8 +39,8 @@ impl Transfers {
         add(&self.0[2 + direction as usize], 1);
     }
 
-    /// Counts a transfer by the current thread, whose this is, unless there was no file for it;
-    /// returns what it came to.
+    /// Counts a transfer by the current thread, whose counts these are, unless there was no file
+    /// for it; returns its result.
     #[inline(always)]
     pub fn count(&self, direction: Direction, done: Result<usize>) -> Result<usize> {
         match done {
@@ -97,7 +97,7 @@ fn add(to: &AtomicU64, more: u64) {
     to.store(to.load(Relaxed) + more, Relaxed);
 }
 
-/// Counts what the current thread moved from file to file.
+/// Counts the bytes that the current thread moved from file to file.
 pub fn count_both(done: Result<usize>) -> Result<usize> {
     if let Ok(bytes @ 1..) = done {
         current().transfers.add(Direction::Read, bytes);

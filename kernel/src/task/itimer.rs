@@ -27,13 +27,13 @@ use crate::sync::{Mutex, MutexGuard};
 const TICK: u64 = 4_000_000;
 /// The least time between checks of CPU time, in ns.
 const SHORTEST: u64 = 100_000;
-/// `delaytimer_max`: what an overrun count stops at.
+/// `delaytimer_max`: the highest overrun count.
 const MOST_OVERRUNS: u64 = i32::MAX as u64;
 
 /// The clock of a timer.
 #[derive(Clone)]
 pub enum Base {
-    /// Time that passes, and what absolute times are those of.
+    /// Time that passes, and the clock of absolute times.
     Wall(Wall),
     /// CPU time of a process.
     Process(Weak<Process>),
@@ -60,7 +60,7 @@ pub struct Request {
 /// The receiver of a timer's expirations.
 #[derive(Clone)]
 pub enum Notice {
-    /// Nobody: what is left is all that is asked for.
+    /// Nobody: the program only asks for the time left.
     None,
     /// The process, as the kernel does for setitimer.
     Interval(u32),
@@ -94,7 +94,7 @@ struct State {
     /// Looks under way whether it is due. Nobody sets it meanwhile: the time that a look goes by
     /// may be that of another clock, and no signal comes once it is set.
     looks: u32,
-    /// It was deleted, or what had it has ended: it is never set again.
+    /// The timer was deleted, or its owner has ended: it is never set again.
     ended: bool,
 }
 
@@ -120,7 +120,7 @@ pub struct SignalTimer {
     notice: Notice,
     state: Mutex<State>,
     turn: Turn,
-    /// Whether it ends when the time of day is set.
+    /// Registered while the timer has to learn that the time of day was set.
     following: Following,
     /// The request that made a POSIX timer, and the charge to its maker's user: a signal may wait
     /// for each.
@@ -195,7 +195,7 @@ impl SignalTimer {
         let now = self.now(state.wall);
         let left = match state.next {
             0 => 0,
-            // It rests until its signal is delivered.
+            // The timer rests until its signal is delivered.
             _ if state.queued && self.is_alarm() => 0,
             next if next <= now && state.interval > 0 => {
                 state.interval - (now - next) % state.interval
@@ -214,8 +214,7 @@ impl SignalTimer {
         self.left(&self.state.lock())
     }
 
-    /// Sets the timer; returns what it was set to. `absolute`: `left` is a time of the timer's
-    /// clock.
+    /// Sets the timer; returns the old setting. `absolute`: `left` is a time of the timer's clock.
     ///
     /// # Errors
     /// EINVAL: it was deleted meanwhile. ENOMEM: it stays as it was.
@@ -276,7 +275,7 @@ impl SignalTimer {
         }
     }
 
-    /// How often the timer expired beyond what the last signal reported.
+    /// The number of expirations beyond those that the last signal reported.
     pub fn overrun(&self) -> i32 {
         self.state.lock().reported.min(MOST_OVERRUNS) as i32
     }
@@ -290,7 +289,7 @@ impl SignalTimer {
         }
     }
 
-    /// Whether it is that of alarm(2), which goes on where its signal is taken.
+    /// Whether this is the timer of alarm(2), which goes on when its signal is taken.
     fn is_alarm(&self) -> bool {
         matches!(self.notice, Notice::Interval(SIGALRM))
     }
@@ -322,8 +321,8 @@ impl SignalTimer {
         wanted.then_some((process, thread, info))
     }
 
-    /// The timer has expired: it rests until its signal is delivered, or goes on. Not to look again
-    /// before what this returns.
+    /// The timer has expired: it rests until its signal is delivered, or goes on. Returns the time
+    /// before which it need not be looked at again.
     fn pass(&self, state: &mut State, now: u64, is_told: bool) -> u64 {
         match self.notice {
             _ if state.interval == 0 => state.next = 0,
@@ -339,7 +338,7 @@ impl SignalTimer {
         0
     }
 
-    /// Its signal is delivered: it goes on, if it is one that repeats.
+    /// Its signal is delivered: a timer that repeats goes on.
     fn rearm(self: &Arc<Self>, state: &mut State) {
         state.reported = 0;
         if core::mem::take(&mut state.queued) && state.interval > 0 {
@@ -373,8 +372,8 @@ impl SignalTimer {
 
     /// Looks whether it is due, and sends its signal.
     fn look(self: &Arc<Self>, wall: Wall) {
-        // One look at the clock says whether it is due and what is reported: a limit that is
-        // reached in between is no mere warning.
+        // One reading of the clock decides both whether the timer is due and the report: a limit
+        // that is reached in between is no mere warning.
         let now = self.now(wall);
         let message = self.message(now);
         let mut state = self.state.lock();
@@ -486,7 +485,7 @@ impl Timers {
         Ok(timer.insert(new).clone())
     }
 
-    /// RLIMIT_CPU of `process`, whose timers these are, is now as its limits say.
+    /// Sets RLIMIT_CPU of `process`, whose timers these are, as its limits say now.
     ///
     /// # Errors
     /// ENOMEM.

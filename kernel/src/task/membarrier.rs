@@ -15,7 +15,7 @@ use crate::arch::{cpu, emulation, smp};
 pub enum Scope {
     /// All programs.
     All,
-    /// Those in the caller's memory.
+    /// The threads that share the caller's memory.
     Space,
 }
 

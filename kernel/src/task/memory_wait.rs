@@ -6,7 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use core::ptr;
 
-/// Queues that spaces share, so that a space needs no room for what is rare.
+/// Queues that spaces share, so that a space needs no room for a rare wait.
 static QUEUES: [WaitQueue; 16] = [const { WaitQueue::new() }; 16];
 
 fn queue(space: &AddressSpace) -> &'static WaitQueue {

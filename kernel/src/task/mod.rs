@@ -1,5 +1,4 @@
-//! Threads and processes: scheduling, waiting, parents and children, and what they are notified by
-//! signals.
+//! Threads and processes: scheduling, waiting, parents and children, and signals.
 
 extern crate alloc;
 

@@ -1,4 +1,4 @@
-//! The discipline of the time of day (crate `ntp`), and what moves the clock by it.
+//! The discipline of the time of day (crate `ntp`), and the timer that moves the clock by it.
 //!
 //! Programs read the time in the vDSO, as CLOCK_MONOTONIC and one word, CLOCK_REALTIME's offset. So
 //! while the clock has a rate of its own, a timer moves that word, at most every ms.
@@ -6,9 +6,10 @@
 //! would have to be read together, in each look of each program at the time.
 //!
 //! A deadline on CLOCK_REALTIME becomes one in ticks by the fastest rate that is to be expected
-//! ([`realtime_deadline`](super::clock::realtime_deadline)). What strikes too early, as the clock
-//! went slower, looks at the clock and waits for the rest. So a move needs no notification: only a
-//! change to a faster rate is notified, as a new time of day is, by the thread that makes it.
+//! ([`realtime_deadline`](super::clock::realtime_deadline)). A timer that expires too early, as the
+//! clock went slower, looks at the clock and waits for the rest. So a move needs no notification:
+//! only a change to a faster rate is notified, as a new time of day is, by the thread that makes
+//! it.
 
 extern crate alloc;
 
@@ -117,8 +118,8 @@ pub fn change(step: Option<i64>, change: impl FnOnce(&mut Ntp)) -> Result<Ntp> {
     Ok(ntp)
 }
 
-/// Sets the time of day by the offset that `offset` makes of CLOCK_MONOTONIC, in ns.
-/// The rate stays, and what moves the clock goes on.
+/// Sets the time of day by the offset that `offset` makes of CLOCK_MONOTONIC, in ns. The rate
+/// stays, and the timer that moves the clock goes on.
 ///
 /// # Errors
 /// Those of `offset`.

@@ -1,5 +1,5 @@
-//! Lack of memory: who took some of the last, or got none, waits until there is more, and the
-//! process that holds most ends.
+//! Lack of memory: threads that took some of the last memory, or got none, wait until there is
+//! more, and the process that holds most ends.
 
 extern crate alloc;
 
@@ -51,7 +51,7 @@ impl Victim {
         }
     }
 
-    /// Whether it has not ended, and gave a part of its memory back lately.
+    /// Whether the victim has not ended, and gave a part of its memory back lately.
     fn is_ending(&mut self) -> bool {
         let pages = pages(&self.space);
         if pages + self.part <= self.pages {
@@ -73,7 +73,7 @@ impl Victim {
     }
 }
 
-/// Pages of a space and of what the kernel keeps for it.
+/// Pages of a space and of the kernel's data for it.
 fn pages(space: &AddressSpace) -> usize {
     space.size().resident + space.overhead()
 }
@@ -85,8 +85,8 @@ pub fn wait_for_memory() {
     let failed = thread.arch.with_frame(|frame| {
         frame.syscall_nr().is_some() && frame.result() == Errno::ENOMEM.result()
     });
-    // A call that fails again may want more than there is before anybody ends, and had given back
-    // what it got.
+    // A call that fails again may want more than there is before any process ends, and had given
+    // back the memory that it got.
     let again = thread.starved.swap(failed, Relaxed) && failed;
     if again && !(free_some(true) && pause()) {
         return;
@@ -109,7 +109,7 @@ pub fn wait_in_guest() {
 }
 
 /// Frees some memory unless there is some by now, and waits a while for it. False if the current
-/// thread should give up: its own process is the one that ends, or there is none.
+/// thread should give up: its own process is the victim, or there is none.
 pub fn make_room() -> bool {
     (frame::is_ample() || free_some(false)) && pause()
 }
@@ -155,7 +155,7 @@ fn choose(more: bool) -> bool {
     waits
 }
 
-/// Makes a process end, also one that ends by itself, which may stand still on its way.
+/// Makes a process end, also one that ends already, which may be stuck on its way.
 fn end(process: &Process) {
     if !process.is_exiting() {
         crate::log!("out of memory: process {} ends", process.pid());

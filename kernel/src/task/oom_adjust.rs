@@ -13,7 +13,7 @@ pub struct OomAdjust {
     value: AtomicI32,
     /// A process without CAP_SYS_RESOURCE goes no lower.
     least: AtomicI32,
-    /// Whether it was chosen already: it ends, or never will.
+    /// Whether the process was chosen already: it ends, or never will.
     chosen: AtomicBool,
 }
 
@@ -27,12 +27,12 @@ impl OomAdjust {
         }
     }
 
-    /// It was chosen to end, and is not chosen again.
+    /// Notes that the process was chosen to end, so that it is not chosen again.
     pub fn choose(&self) {
         self.chosen.store(true, Relaxed);
     }
 
-    /// Whether it was chosen.
+    /// Whether the process was chosen.
     pub fn was_chosen(&self) -> bool {
         self.chosen.load(Relaxed)
     }

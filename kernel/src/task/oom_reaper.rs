@@ -109,7 +109,7 @@ fn take_memory(space: &AddressSpace) -> usize {
             break;
         }
         if !vma.is_shared() {
-            // What is sealed stays.
+            // Sealed memory stays.
             _ = space.unmap(vma.range(), &mut Removed::new());
         }
         sched::cond_resched();

@@ -1,4 +1,4 @@
-//! What the kernel keeps for each CPU.
+//! The kernel's per-CPU data.
 
 use super::{sched::RunQueue, tick::Tick, timer};
 use crate::arch::cpu::Cpu;

@@ -1,4 +1,4 @@
-//! What personality(2) changes of how a program is treated (include/uapi/linux/personality.h).
+//! The effects of personality(2) on a program (include/uapi/linux/personality.h).
 
 use super::current;
 
@@ -14,7 +14,7 @@ pub const READ_IMPLIES_EXEC: u32 = 0x040_0000;
 pub const ADDR_COMPAT_LAYOUT: u32 = 0x020_0000;
 /// select(2) and its like leave the program's times alone.
 pub const STICKY_TIMEOUTS: u32 = 0x400_0000;
-/// The part that is a number: what system a program was made for.
+/// The part that is a number: the system that a program was made for.
 pub const KIND: u32 = 0xff;
 /// A 32-bit Linux.
 pub const LINUX32: u32 = 8;

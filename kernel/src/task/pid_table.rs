@@ -32,7 +32,7 @@ pub struct Pid {
 
 /// The uses of a number: it is in use as long as there is any.
 struct Entry {
-    /// Which use of any number this is.
+    /// The serial number of this use among those of all numbers.
     serial: u64,
     thread: Option<Arc<Thread>>,
     process: Option<Arc<Process>>,
@@ -90,7 +90,7 @@ enum Kind {
 const KINDS: usize = 3;
 
 impl Kind {
-    /// In whose list of this kind `process` is.
+    /// The process or group in whose list of this kind `process` is.
     fn above(self, process: &Process) -> i32 {
         match self {
             Kind::Children => process.parent(),
@@ -166,8 +166,7 @@ impl Tree {
 /// Lists of children, groups and sessions. They are linked through the entries, so that moving a
 /// process between them cannot fail.
 impl Tree {
-    /// The link to the process after `older` in the list of `above`, whose oldest comes after
-    /// nobody.
+    /// The link to the process after `older` in the list of `above`; 0 comes before the oldest.
     fn younger_than(&mut self, kind: Kind, older: i32, above: i32) -> Option<&mut i32> {
         Some(match older {
             0 => &mut self.entry(above)?.lists[kind as usize].oldest,
@@ -197,7 +196,7 @@ impl Tree {
         Sides { older, younger: 0 }
     }
 
-    /// The same, with its place in its entry.
+    /// Appends `process` to its list, and notes its place in its entry.
     fn enter(&mut self, kind: Kind, process: &Process) {
         let place = self.append(kind, process);
         if let Some(entry) = self.entry(process.pid()) {

@@ -42,7 +42,7 @@ pub fn file(process: Arc<Process>, thread: Option<&Arc<Thread>>, flags: u32) -> 
     )
 }
 
-/// What descriptor `fd` of the current process stands for.
+/// The process or thread that pidfd `fd` of the current process refers to.
 ///
 /// # Errors
 /// EBADF: nothing of the kind.
@@ -65,7 +65,7 @@ impl PidFd {
         }
     }
 
-    /// Whether it stands for one thread alone.
+    /// Whether the pidfd refers to one thread alone (PIDFD_THREAD).
     pub fn is_thread(&self) -> bool {
         self.thread.is_some()
     }
@@ -133,7 +133,8 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         if let Some(fd) = self.0 {
-            // It was there a moment ago; if the program closed it, that is done.
+            // The descriptor was just reserved; if the program closed it already, nothing is left
+            // to do.
             _ = current().files().close(fd);
         }
     }

@@ -34,7 +34,7 @@ pub struct SharedSignals {
     /// Signals for any of its threads.
     pub pending: Mutex<Pending>,
     actions: Mutex<Arc<Actions>>,
-    /// Whether it is stopped.
+    /// The state of job control stops.
     pub stop: Stop,
     /// Threads that wait for signals outside of handlers (sigtimedwait).
     pub waited: WaitQueue,
@@ -75,7 +75,7 @@ impl SharedSignals {
         self.actions.lock().clone()
     }
 
-    /// Calls `f` with what is done about each signal.
+    /// Calls `f` with the actions for signals.
     #[inline(always)]
     pub fn with_actions<T>(&self, f: impl FnOnce(&Actions) -> T) -> T {
         f(&self.actions.lock())
@@ -103,7 +103,7 @@ pub struct Image {
     /// Where its instructions lie: from the first that may be executed to the last that come from
     /// the file.
     pub code: Range<usize>,
-    /// From where its last segment begins to the end of what comes from the file.
+    /// From the start of its last segment to the end of the part that comes from the file.
     pub data: Range<usize>,
 }
 
@@ -154,7 +154,7 @@ pub struct Process {
     pub timers: Timers,
     /// Its keyring, if it was asked for.
     pub keyring: Mutex<Option<Arc<Key>>>,
-    /// Those of its first thread, also when that has ended.
+    /// The credentials of its first thread, also when that has ended.
     credentials: Mutex<Arc<Credentials>>,
     /// Counted for its user, until it is waited for.
     counted: AtomicBool,
@@ -170,19 +170,19 @@ pub struct Process {
     pub exit_signal: AtomicU32,
     /// How many programs it has begun.
     exec_id: AtomicU64,
-    /// The same of its parent when it was made (Linux's parent_exec_id).
+    /// The `exec_id` of its parent when it was made (Linux's parent_exec_id).
     parent_exec_id: u64,
     /// Keeps others from inspecting it while it begins another program.
     pub exec: ExecLock,
     usage: Mutex<[Usage; 2]>,
-    /// What ended threads, and children that were waited for, read and wrote; under the lock of
-    /// `usage`.
+    /// The bytes that ended threads, and children that were waited for, read and wrote; under the
+    /// lock of `usage`.
     transfers: Transfers,
     /// Its times as last reported, and its children's.
     prev_cputime: [PrevCputime; 2],
     started: u64,
     executed: AtomicBool,
-    /// Whether a capability let it do what a call demands one for.
+    /// Whether a capability let it do something that needed one.
     used_privilege: AtomicBool,
     subreaper: AtomicBool,
     /// Bits of [`Mode`].
@@ -225,7 +225,7 @@ pub struct Parts<'a> {
     pub exit_signal: u32,
     /// How many programs its parent has begun.
     pub parent_exec_id: u64,
-    /// Whether it runs in its parent's memory.
+    /// Whether the process runs in its parent's memory.
     pub borrows: bool,
     /// Bits of [`Mode`].
     pub modes: u32,
@@ -392,19 +392,19 @@ impl Process {
         self.parent_exec_id
     }
 
-    /// It begins another program: its parent is notified of its end as of any other's, and it is
-    /// another parent itself.
+    /// Notes that the process begins another program: its parent is notified of its end as of any
+    /// other's, and for its children it is another parent.
     pub(super) fn change_program(&self) {
         self.exit_signal.store(SIGCHLD, Relaxed);
         self.exec_id.fetch_add(1, Relaxed);
     }
 
-    /// Whether it began a program since it was forked.
+    /// Whether the process began a program since it was forked.
     pub fn has_executed(&self) -> bool {
         self.executed.load(Relaxed)
     }
 
-    /// Whether a capability let it do what a call demands one for.
+    /// Whether a capability let the process do something that needed one.
     pub fn used_privilege(&self) -> bool {
         self.used_privilege.load(Relaxed)
     }
@@ -428,7 +428,7 @@ impl Process {
         (exit != 0).then_some(exit & !EXITING)
     }
 
-    /// Whether it ended and was not waited for yet.
+    /// Whether the process ended and was not waited for yet.
     pub fn is_zombie(&self) -> bool {
         self.zombie.load(Acquire)
     }
@@ -554,7 +554,7 @@ impl Process {
         living.fold(self.transfers.sums(), Sums::plus)
     }
 
-    /// It leaves memory that had so many pages at most.
+    /// Notes that the process leaves memory that had at most `peak` pages.
     pub(super) fn leave_memory(&self, peak: usize) {
         let own = &mut self.usage.lock()[0];
         own.peak = own.peak.max(peak);
@@ -565,7 +565,7 @@ impl Process {
         self.usage.lock()[1]
     }
 
-    /// Takes over what a child used.
+    /// Adds a child's usage to that of the children.
     pub(super) fn inherit_usage(&self, child: &Process) {
         let used = child.usage().plus(child.children_usage());
         let mut usage = self.usage.lock();
@@ -627,7 +627,7 @@ impl Process {
         *self.last_policy.lock()
     }
 
-    /// Sets what is reported of how it was scheduled.
+    /// Sets the reported scheduling policy.
     pub fn set_last_policy(&self, policy: [u32; 2]) {
         *self.last_policy.lock() = policy;
     }
@@ -651,7 +651,7 @@ impl Process {
         self.traced.store(on, Relaxed);
     }
 
-    /// Which kinds of memory go into its core file (`coredump_filter`).
+    /// The kinds of memory that go into its core file (`coredump_filter`).
     pub fn dump_filter(&self) -> u32 {
         self.dump_filter.load(Relaxed)
     }
@@ -673,8 +673,8 @@ impl Process {
         }
     }
 
-    /// Gives its place among its user's processes back. A pidfd may keep what is left of it for as
-    /// long as it likes.
+    /// Gives its place among its user's processes back. A pidfd may keep the rest of it for as long
+    /// as it likes.
     pub(super) fn uncount(&self) {
         if self.counted.load(Relaxed) {
             self.counted.store(false, Relaxed);
@@ -685,7 +685,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that was never entered in the tree.
+        // A process that was never entered in the tree.
         self.uncount();
     }
 }

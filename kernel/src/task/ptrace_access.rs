@@ -1,22 +1,22 @@
-//! Access to another process (ptrace_may_access): the one gate of all that shows or changes what a
-//! process has.
+//! Access to another process (ptrace_may_access): the one gate of everything that shows or changes
+//! a process's state.
 
 use super::{Process, Thread, current};
 use crate::errno::{Errno, Result};
 use linux_raw_sys::general::CAP_SYS_PTRACE;
 
-/// Which of the caller's identities counts.
+/// The caller's identity that counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// That for file access, where a file is opened (PTRACE_MODE_FSCREDS).
+    /// The IDs for file access, where a file is opened (PTRACE_MODE_FSCREDS).
     File,
-    /// The real one, in other system calls (PTRACE_MODE_REALCREDS).
+    /// The real IDs, in other system calls (PTRACE_MODE_REALCREDS).
     Real,
 }
 
-/// Whether the current thread may look into `thread` of `process`, or into what is left of a
-/// process without threads, as ptrace(2) has it. The answer holds as long as
-/// [`Process::hold_program`] keeps the program.
+/// Whether the current thread may inspect `thread` of `process`, or the rest of a process without
+/// threads, as ptrace(2) has it. The answer holds as long as [`Process::hold_program`] keeps the
+/// program.
 ///
 /// # Errors
 /// EPERM.
@@ -43,7 +43,7 @@ pub fn check(process: &Process, thread: Option<&Thread>, by: By) -> Result<()> {
     }
 }
 
-/// Calls `f` with `thread`, if the current thread may look into it; it begins no other program
+/// Calls `f` with `thread`, if the current thread may inspect it; it begins no other program
 /// meanwhile.
 ///
 /// # Errors

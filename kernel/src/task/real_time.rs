@@ -1,11 +1,11 @@
 //! The real-time policies: SCHED_FIFO and SCHED_RR.
 //!
 //! Their threads stand in the queues of [`queue`](super::queue) as if their virtual runtime were
-//! one below [`END`], the lower the higher their priority. What depends on time is done at the
-//! ticks that look at running threads anyway.
+//! one below [`END`], the lower the higher their priority. Time limits are checked at the ticks
+//! that look at running threads anyway.
 //!
-//! They never starve the others: where those wait for a second, real-time threads are held back for
-//! a twentieth.
+//! Other threads never starve: where they wait for a second, real-time threads are held back for a
+//! twentieth.
 
 use crate::task::CpuParts;
 use core::sync::atomic::{
@@ -37,7 +37,7 @@ pub fn priority(place: u64) -> u32 {
 
 /// How long SCHED_RR lets a thread run while others of its priority wait, in ns.
 static TURN: AtomicU32 = AtomicU32::new(USUAL_TURN);
-/// The same in ms, as it was asked for.
+/// This time in ms, as it was set (`sched_rr_timeslice_ms`).
 static TURN_MS: AtomicU32 = AtomicU32::new(USUAL_TURN_MS);
 const USUAL_TURN_MS: u32 = 100;
 const USUAL_TURN: u32 = ticks_of(USUAL_TURN_MS);
@@ -54,12 +54,12 @@ pub fn turn_ns() -> u64 {
     u64::from(TURN.load(Relaxed)) * PERIOD_NS
 }
 
-/// The same in ms, as it was asked for (`sched_rr_timeslice_ms`).
+/// How long SCHED_RR lets a thread run, in ms, as it was set (`sched_rr_timeslice_ms`).
 pub fn turn_ms() -> u32 {
     TURN_MS.load(Relaxed)
 }
 
-/// Sets it; 0 or less is what it was at first.
+/// Sets the time; 0 or less sets the default.
 pub fn set_turn_ms(ms: i32) {
     let ms = if ms > 0 { ms as u32 } else { USUAL_TURN_MS };
     TURN_MS.store(ms, Relaxed);

@@ -1,4 +1,4 @@
-//! What threads and processes used, and how their CPU time divides into their own and the kernel's.
+//! Resource usage of threads and processes, and how CPU time divides into user and system time.
 
 use super::{Thread, clock};
 use crate::arch::time;
@@ -7,12 +7,12 @@ use crate::sync::Mutex;
 /// Clock ticks a second, as times(2) and /proc count (USER_HZ).
 pub const USER_HZ: u64 = 100;
 
-/// What a thread, a process or its children used.
+/// The usage of a thread, a process or its children.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Ticks of CPU time.
     pub ticks: u64,
-    /// How often it was found in its program, and how often in the kernel.
+    /// How often the tick found it in its program, and how often in the kernel.
     pub samples: [u64; 2],
     /// Times that a thread slept.
     pub sleeps: u64,
@@ -106,7 +106,7 @@ impl PrevCputime {
         PrevCputime(Mutex::new(Times { user: 0, system: 0 }))
     }
 
-    /// The times of `usage`, and no less than what was reported.
+    /// The times of `usage`, and no less than the times reported before.
     pub fn adjust(&self, usage: &Usage) -> Times {
         let mut prev = self.0.lock();
         if usage.ticks > prev.user + prev.system {

@@ -30,7 +30,7 @@ use crate::mm;
 use crate::sync::{MutexGuard, might_sleep};
 use wakeup::Wake;
 
-/// States of a thread, as bits: a wake-up names those that it ends.
+/// States of a thread, as bits: a wake-up names the states that it ends.
 pub mod state {
     /// Runs, or could.
     pub const RUNNABLE: u8 = wakeup::RUNNABLE as u8;
@@ -123,7 +123,7 @@ pub fn reload_space() {
     activate_space(cpu::this(), &current());
 }
 
-/// Wakes a thread from any sleep, after what it waits for was changed; false if it is not asleep.
+/// Wakes a thread from any sleep, after its condition was changed; false if it is not asleep.
 #[inline]
 pub fn wake(thread: Arc<Thread>) -> bool {
     wake_from(thread, state::ASLEEP)
@@ -315,7 +315,7 @@ pub fn cond_resched() {
     }
 }
 
-/// The same for loops as long as a program asks for, which end with it.
+/// [`cond_resched`] for loops as long as a program asks for, which end when it is killed.
 ///
 /// # Errors
 /// EINTR: the thread must die.
@@ -328,7 +328,7 @@ pub fn cond_resched_killable() -> Result<()> {
     }
 }
 
-/// The same for loops that a program expects to end at any signal.
+/// [`cond_resched`] for loops that a program expects to end at any signal.
 ///
 /// # Errors
 /// EINTR: a signal is due.
@@ -358,7 +358,7 @@ pub fn leave_forbidden_cpu(thread: &Thread) {
         return;
     }
     let home = cpu::get(index).expect("a thread's CPU is online");
-    // Also for one that begins to run there just now.
+    // Also for a thread that begins to run there just now.
     thread.arch.work.fetch_or(NEED_RESCHED, SeqCst);
     if thread.arch.is_running() {
         if !core::ptr::eq(home, cpu::this()) {

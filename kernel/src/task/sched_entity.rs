@@ -45,7 +45,7 @@ impl Class {
         }
     }
 
-    /// The same, or of that real-time priority (0 for none) if it is higher.
+    /// This class, or that of the given real-time priority (0 for none) if it is higher.
     pub fn at_least(self, priority: u32) -> Self {
         match self {
             Class::Fair(_) if priority == 0 => self,
@@ -61,7 +61,7 @@ pub struct Entity {
     pub(super) sleeper: Sleeper,
     /// 0 in the real-time policies.
     pub(super) weight: AtomicU32,
-    /// Ticks run, weighted; in the real-time policies what [`real_time::place`] gives.
+    /// Ticks run, weighted; in the real-time policies the value of [`real_time::place`].
     vruntime: AtomicU64,
     /// Ticks run.
     runtime: AtomicU64,
@@ -77,7 +77,7 @@ pub struct Entity {
     pub(super) space: AtomicUsize,
     /// A `count_groups::Mode`.
     mode: AtomicU32,
-    /// Whether it left its CPU because it may not run there any more.
+    /// Whether the thread left its CPU because it may not run there any more.
     pub(super) expelled: AtomicBool,
     /// How often it gave the CPU up, and how often it was taken away.
     switches: [AtomicU64; 2],
@@ -123,7 +123,7 @@ impl Entity {
         self.samples.each_ref().map(|count| count.load(Relaxed))
     }
 
-    /// It was found in its program, or in the kernel.
+    /// Counts samples that found the thread in its program or in the kernel.
     pub(super) fn add_samples(&self, from: Interrupted, times: u64) {
         let count = &self.samples[from as usize];
         count.store(count.load(Relaxed) + times, Relaxed);
@@ -134,7 +134,7 @@ impl Entity {
         self.weight.load(Relaxed)
     }
 
-    /// Whether it is of a real-time policy.
+    /// Whether the thread has a real-time policy.
     #[inline]
     pub fn is_real_time(&self) -> bool {
         self.weight() == 0
@@ -239,7 +239,7 @@ impl Entity {
         self.run_delay.load(Relaxed)
     }
 
-    /// It waits for a CPU from now on.
+    /// The thread waits for a CPU from now on.
     pub(super) fn wait_from(&self, now: u64) {
         self.queued_at.store(now, Relaxed);
     }

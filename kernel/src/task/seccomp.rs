@@ -23,7 +23,7 @@ use crate::sync::Mutex;
 const OVERHEAD: usize = 4;
 const MOST: usize = 32768;
 
-/// A filter, and those that were there before it.
+/// A filter, and the filters that were there before it.
 pub struct Filter {
     program: Vec<Instruction>,
     /// SECCOMP_FILTER_FLAG_LOG, if it was asked for.
@@ -136,7 +136,7 @@ impl State {
 impl Thread {
     /// Gives a child its parent's filters, and no_new_privs if the parent has it.
     pub(super) fn copy_filters(&self, from: &Thread) {
-        // Both get those of another thread before this or after it.
+        // Both get the filters of another thread before this or after it.
         let _threads = from.process().threads();
         self.seccomp.set(from.seccomp.mode(), from.seccomp.filter());
         if from.has_no_new_privileges() {
@@ -169,8 +169,9 @@ pub fn may_filter() -> Result<()> {
     allowed.then_some(()).ok_or(Errno::EACCES)
 }
 
-/// Adds a filter to those of the current thread, or with SECCOMP_FILTER_FLAG_TSYNC of all threads
-/// of its process, which then have the same; then the number of one that cannot, 0 if all could.
+/// Adds a filter to the current thread, or with SECCOMP_FILTER_FLAG_TSYNC to all threads of its
+/// process, which then have the same filters; returns the number of a thread that cannot have them,
+/// 0 if all could.
 ///
 /// # Errors
 /// EINVAL (no filter, or strict already), ENOMEM (too many), EBUSY (there is a listener already).
@@ -224,7 +225,7 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
             install(other);
         });
         drop(guard);
-        // Those that run on other CPUs are watched when this returns.
+        // Threads that run on other CPUs are watched when this returns.
         membarrier::wait(Scope::Space);
     }
     Ok(0)

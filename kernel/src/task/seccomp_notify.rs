@@ -85,8 +85,8 @@ enum Stage {
 struct Question {
     notice: Notice,
     stage: Stage,
-    /// Files for the thread that asks, which takes them itself: no other process can get them, nor
-    /// one that asks no more.
+    /// Files for the asking thread, which takes them itself: no other process can get them, nor a
+    /// thread that no longer asks.
     gifts: VecDeque<Arc<Gift>>,
     /// Threads that wait for an answer.
     asker: Arc<WaitQueue>,
@@ -133,7 +133,7 @@ struct Gift {
 }
 
 impl Gift {
-    /// Whether it is the answer too.
+    /// Whether adding the descriptor also answers (SECCOMP_ADDFD_FLAG_SEND).
     fn is_reply(&self) -> bool {
         self.request.flags & ADD_AND_SEND != 0
     }
@@ -336,7 +336,7 @@ impl Listener {
         let mut questions = self.questions.lock();
         let mut question = questions.remove(&id).ok_or(Errno::ENOENT)?;
         let result = f(&mut question);
-        // It fits where it was.
+        // The question fits where it was.
         _ = questions.insert(question);
         result
     }
@@ -364,7 +364,7 @@ impl Listener {
                 question.stage = Stage::New;
                 Ok(question.asker.clone())
             });
-            // It can be interrupted again, and be received by others.
+            // The asker can be interrupted again, and other supervisors can receive the question.
             asker.iter().for_each(|asker| asker.wake_all());
             self.changed.notify();
         }
@@ -388,7 +388,7 @@ impl Listener {
         Ok(0)
     }
 
-    /// Gives a file of the current process to the one that asks; the descriptor there.
+    /// Gives a file of the current process to the asking thread; returns the descriptor there.
     fn add_file(&self, request: AddFile) -> Result<usize> {
         if request.flags & !(ADD_AT | ADD_AND_SEND) != 0
             || request.file_flags & !CLOSE_ON_EXEC != 0

@@ -77,7 +77,7 @@ impl Expire for Note {
 static SPACE: Mutex<Option<SpaceUser>> = Mutex::new(None);
 /// How many of the two have come to their CPUs.
 static ARRIVED: AtomicUsize = AtomicUsize::new(0);
-/// What the two have done so far, in turn.
+/// The number of steps that the two have done so far, in turn.
 static STEPS: AtomicUsize = AtomicUsize::new(0);
 const AT: usize = 0x2000_0000;
 
@@ -130,7 +130,7 @@ fn step() {
     STEPS.fetch_add(1, AcqRel);
 }
 
-/// Lets the second thread begin what must wait until the first is out of what it is in.
+/// Lets the second thread begin work that must wait until the first has left its section.
 fn keep_out() {
     let begun = STEPS.fetch_add(1, AcqRel) + 2;
     until(begun);
@@ -305,7 +305,8 @@ selftest! {
 
     fn who_comes_to_an_idle_cpu_owes_it_nothing() {
         run(1, |_| {
-            // What it ran elsewhere, where the least that anybody ran is more than here.
+            // A virtual runtime gained elsewhere, where the least of any thread is higher than
+            // here.
             const ELSEWHERE: u64 = 1 << 50;
             // On a slow host the time may be over before it sleeps.
             let owes = (0..20).all(|_| {

@@ -19,14 +19,14 @@ use crate::sync::Mutex;
 pub struct Several(Mutex<Forks>);
 
 struct Forks {
-    /// How many signals have not reached the process yet that were begun in each of two phases: a
-    /// fork waits for those of one, while more begin in the other.
+    /// The number of signals begun in each of two phases that have not reached the process yet: a
+    /// fork waits for those of one phase, while more begin in the other.
     due: [u32; 2],
-    /// How often the last of a phase has reached it.
+    /// How often the last signal of a phase has reached the process.
     ends: [u64; 2],
     /// The phase that signals begin in.
     phase: usize,
-    /// A thread that forks, mostly the only one, with what was begun meanwhile (Linux's
+    /// A thread that forks, mostly the only one, with the signals begun meanwhile (Linux's
     /// `signal_struct::multiprocess`).
     first: Option<(i32, u64)>,
     others: BTreeMap<i32, u64>,
@@ -101,7 +101,7 @@ impl Several {
         }
     }
 
-    /// Thread `tid` begins to fork: what was begun before has reached the process when this
+    /// Thread `tid` begins to fork: signals begun before have reached the process when this
     /// returns, or the thread must die.
     ///
     /// # Errors
@@ -113,7 +113,8 @@ impl Several {
         loop {
             let mut forks = self.0.lock();
             let (present, other) = (forks.phase, 1 - forks.phase);
-            // That another thread waits for, or both did, before this one began.
+            // Signals begun before this fork may be due in both phases: in `other`, which another
+            // thread then waits for, and in `present`.
             let free = forks.due[other] == 0;
             let done = free && forks.due[present] == 0;
             if free && !done {

@@ -24,7 +24,7 @@ pub struct SleepMutexGuard<'a, T: ?Sized> {
 }
 
 impl<T> SleepMutex<T> {
-    /// A free lock, of the class of those that the caller's line makes.
+    /// A free lock, of the class of the locks that the caller's line makes.
     #[track_caller]
     pub const fn new(value: T) -> Self {
         SleepMutex {
@@ -100,7 +100,7 @@ impl<T: ?Sized> SleepMutex<T> {
             value = self.value.try_lock();
             value.is_some()
         });
-        // It may have been woken in another's place.
+        // The killed waiter may have taken a wake-up that another waiter needs.
         _ = waited.inspect_err(|_| _ = self.waiters.wake_one());
         value.ok_or(Errno::EINTR)
     }

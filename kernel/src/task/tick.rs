@@ -1,14 +1,14 @@
 //! How much of a thread's CPU time is the kernel's: samples, so that no way in or out reads a
 //! clock.
 //!
-//! How long a thread ran, the scheduler knows. A CPU that runs one also looks, 250 times a second
-//! as Linux does here, whether it finds it in its program or in the kernel, and the times that
-//! programs ask for divide what it ran in this ratio ([`rusage`](super::rusage)). A CPU that idles,
-//! or that is inside a guest, does not look.
+//! The scheduler knows how long a thread ran. A CPU that runs one also looks, 250 times a second as
+//! Linux does here, whether it finds it in its program or in the kernel, and the times that
+//! programs ask for divide the run time in this ratio ([`rusage`](super::rusage)). A CPU that
+//! idles, or that is inside a guest, does not look.
 //!
-//! Interrupts are masked in the kernel, so the clock always seems to strike in a program. Yet what
-//! came due in the kernel is taken before the program's first instruction, thus at the pc that was
-//! returned to, which the entries see from it.
+//! Interrupts are masked in the kernel, so the clock always seems to strike in a program. Yet an
+//! interrupt that came due in the kernel is taken before the program's first instruction, thus at
+//! the pc that was returned to, by which the entries recognise it.
 
 use crate::task::CpuParts;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -65,7 +65,7 @@ impl Tick {
         self.guest.load(Relaxed)
     }
 
-    /// It found `thread` so, so many times.
+    /// Counts `times` samples that found `thread` in its program or in the kernel.
     fn add_samples(&self, thread: &Thread, from: Interrupted, times: u64) {
         thread.sched.add_samples(from, times);
         let count = &self.samples[from as usize];

@@ -20,7 +20,7 @@ pub trait Expire: Send + Sync {
     /// interrupts may hold an address space and sleeping locks. Must not sleep.
     fn expire(self: Arc<Self>);
 
-    /// What it is, for /proc/timer_list.
+    /// The name of its type, for /proc/timer_list.
     fn what(&self) -> &'static str {
         core::any::type_name::<Self>()
     }
@@ -68,7 +68,7 @@ impl Queue {
         }
     }
 
-    /// Takes what is due at `now`, and what may come already.
+    /// Takes a timer that is due at `now`, or may expire already.
     fn pop(&self, now: u64) -> Option<Action> {
         let mut due = self.due.lock();
         let (deadline, action) = due.get(0)?;
@@ -130,16 +130,16 @@ impl Drop for Timer {
     }
 }
 
-/// What happens at a deadline.
+/// The effect of a deadline.
 pub enum Expiry {
     /// A thread is woken.
     Wakes(Arc<Thread>),
-    /// Something of this type is called.
+    /// An object of this type is called.
     Calls(&'static str),
 }
 
-/// The deadline that stands at a place among those of a CPU just now, as its earliest and latest
-/// time in ticks, and what happens then. They are in no order, and move as others come and go.
+/// The deadline at a place of a CPU's queue just now, as its earliest and latest time in ticks, and
+/// its effect. They are in no order, and move as others come and go.
 pub fn describe(cpu: &Cpu, at: usize) -> Option<([u64; 2], Expiry)> {
     let due = cpu.timers().due.lock();
     let (deadline, action) = due.get(at)?;
@@ -183,8 +183,8 @@ pub fn interrupt(from: Interrupted) {
     }
 }
 
-/// Runs what is due on this CPU. Returns the time, and the time to continue at if something is
-/// left: programs get the CPU for as long as this took, as in Linux's `hrtimer_interrupt`.
+/// Runs the timers that are due on this CPU. Returns the time, and the time to continue at if some
+/// are left: programs get the CPU for as long as this took, as in Linux's `hrtimer_interrupt`.
 fn expire(cpu: &Cpu) -> (u64, Option<u64>) {
     let began = time::now_ticks();
     let (mut now, longest) = (began, time::ns_to_ticks(LONGEST));

@@ -1,4 +1,4 @@
-//! What is counted for a user, whatever process holds it (Linux's `struct user_struct`).
+//! The counts of a user's resources, whatever process holds them (Linux's `struct user_struct`).
 
 extern crate alloc;
 
@@ -11,7 +11,7 @@ use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 
-/// A user who holds something that is counted.
+/// A user who holds counted resources.
 pub struct User {
     uid: u32,
     /// Pages that pipes may take.

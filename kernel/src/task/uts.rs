@@ -1,4 +1,4 @@
-//! What the machine and its kernel are called.
+//! The names of the machine and its kernel.
 
 extern crate alloc;
 
@@ -21,9 +21,9 @@ macro_rules! version {
 pub const FIELD: usize = 65;
 /// The kernel.
 pub const SYSTEM: &str = "Linux";
-/// Its release: what programs expect of Linux, they find as of this version.
+/// Its release: programs find the interface of this version of Linux.
 pub const RELEASE: &str = release!();
-/// What UNAME26 makes of it: 60 and the second number are the third.
+/// The release under UNAME26: 60 plus the second number becomes the third.
 pub const RELEASE_26: &str = "2.6.72-stile";
 /// Its build.
 pub const VERSION: &str = version!();
@@ -82,7 +82,7 @@ pub fn write_name(which: usize, text: &[u8], at: u64) {
 }
 
 /// Writes into a field, which ends with zeroes, at a place that is not behind its end, up to the
-/// end of a line; what does not fit is left out (Linux's `proc_dostring`).
+/// end of a line; text that does not fit is left out (Linux's `proc_dostring`).
 pub fn write_line(field: &mut [u8], text: &[u8], at: u64) {
     let len = without_zeroes(field).len();
     let place = usize::try_from(at).ok().filter(|&at| at <= len);

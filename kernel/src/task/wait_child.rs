@@ -13,7 +13,7 @@ use super::signal::Report;
 use super::{Process, Thread, current, exit, pid_table, ptrace, sched};
 use crate::errno::{Errno, Result};
 
-/// Which children are waited for.
+/// The children to wait for.
 #[derive(Clone)]
 pub enum Which {
     /// All.
@@ -37,7 +37,7 @@ pub struct Found {
     pub status: u32,
     /// `si_code` and `si_status`.
     pub event: (u32, i32),
-    /// What it and its children used.
+    /// The resource usage of the child and its children.
     pub usage: Usage,
 }
 
@@ -92,7 +92,7 @@ fn look(
     unnotified: &mut bool,
 ) -> Result<Option<Found>> {
     let traces = !process.tracees().is_empty();
-    // The first thread has what those left that are gone.
+    // The first thread has the children that ended threads left.
     let own_alone = options & __WNOTHREAD != 0;
     let first = own_alone && process.is_first(&current());
     let own = |tid, is_thread: &dyn Fn(i32) -> bool| {

@@ -58,8 +58,8 @@ impl WaitQueue {
         self.wait_in(state::INTERRUPTIBLE, ready, deadline, 0)
     }
 
-    /// The same; what ends at the deadline may end up to `slack` ticks later, where the clock
-    /// strikes for something else.
+    /// Like [`wait_interruptible`](Self::wait_interruptible), but a wait that ends at the deadline
+    /// may end up to `slack` ticks later, where the clock strikes for something else.
     pub fn wait_with_slack(
         &self,
         ready: impl FnMut() -> bool,
@@ -235,7 +235,7 @@ pub fn sleep_until(deadline: u64) -> Result<(), WaitError> {
     sleep_with_slack(deadline, 0)
 }
 
-/// The same, or up to `slack` ticks longer.
+/// Sleeps until the deadline, or up to `slack` ticks longer.
 pub fn sleep_with_slack(deadline: u64, slack: u64) -> Result<(), WaitError> {
     match WaitQueue::new().wait_with_slack(|| false, Some(deadline), slack) {
         Err(WaitError::TimedOut) => Ok(()),

@@ -7,8 +7,8 @@ use crate::arch::work::{MEMORY, NEED_RESCHED, RSEQ, SIGNAL, TRACE};
 #[cfg(guests)]
 use crate::errno::{Errno, Result};
 
-/// Does what the thread's work word asks for. Called on the way back to the program, until the word
-/// is 0.
+/// Does the work that the thread's work word asks for. Called on the way back to the program, until
+/// the word is 0.
 pub fn exit_work() {
     let work = current().arch.work.load(Relaxed);
     if work & NEED_RESCHED != 0 {
@@ -37,7 +37,7 @@ fn other_work(work: u32) {
     }
 }
 
-/// Does the same for a thread that is about to enter a guest, which is not to wait until its
+/// Does this work for a thread that is about to enter a guest, which must not wait until its
 /// program goes on (Linux's xfer_to_guest_mode_handle_work).
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! What is put off from where it cannot be done, in an interrupt or under a spin lock, to a thread
-//! of the kernel that may sleep (Linux's workqueues).
+//! Work that cannot be done in an interrupt or under a spin lock, and is left to a thread of the
+//! kernel that may sleep (Linux's workqueues).
 
 extern crate alloc;
 
@@ -12,7 +12,7 @@ use crate::sync::Mutex;
 
 /// Something to do. It waits in the queue without memory of the queue's own.
 pub trait Work: Send + Sync {
-    /// What links it, while it waits.
+    /// The link in the queue's list while the work waits.
     fn link(&self) -> &Link;
 
     /// Does it. May sleep.

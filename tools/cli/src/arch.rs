@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// What Debian calls 32-bit Arm, whose programs arm64 machines run too.
+/// Debian's name of 32-bit Arm, whose programs arm64 machines run too.
 pub const COMPAT: &str = "armhf";
 
 /// An architecture that Stile runs on.

@@ -1,7 +1,7 @@
-//! Configures unpacked Debian packages: their maintainer scripts run once, in a guest, and what
-//! they wrote is kept.
+//! Configures unpacked Debian packages: their maintainer scripts run once, in a guest, and the
+//! files they wrote are kept.
 //!
-//! Only scripts that do what programs count on are run: an hour of compiling to byte code, or
+//! Only scripts with effects that programs rely on are run: an hour of compiling to byte code, or
 //! servers that start, help nobody.
 
 use std::fs;
@@ -42,8 +42,8 @@ const RUN: [&str; 5] = [
     "gio-querymodules",
 ];
 
-/// Commands of scripts that are not run and not missed: byte code, services, and what an upgrade
-/// leaves behind.
+/// Commands of scripts that are not run and not missed: byte code, services, and leftovers of an
+/// upgrade.
 const NEEDLESS: [&str; 9] = [
     "py3compile",
     "deb-systemd-helper",
@@ -75,8 +75,8 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// Where the guest names the packages whose scripts failed.
 const FAILED: &str = "stile/not-configured";
 
-/// Lays what the configuration of the packages in the tree `unpacked` writes over a guest's tree,
-/// and says what was not configured.
+/// Lays the files that the configuration of the packages in the tree `unpacked` writes over a
+/// guest's tree, and reports the packages that were not configured.
 pub fn install(
     project: &Project,
     debian: &Debian,
@@ -143,13 +143,13 @@ impl Script {
         RUN.iter().any(|word| self.text.contains(word))
     }
 
-    /// Whether nothing is known of what its script does, which is not run.
+    /// Whether its script is dropped because nothing is known of its effects.
     fn is_dropped(&self) -> bool {
         let needless = || NEEDLESS.iter().any(|word| self.text.contains(word));
         !self.runs() && self.missed().is_none() && !needless()
     }
 
-    /// The package, and what its script would have done.
+    /// The package, and the missing effect of its script.
     fn missed(&self) -> Option<(&str, &'static str)> {
         let missed = MISSED.iter().find(|(word, _)| self.text.contains(word));
         let (_, does) = missed.filter(|_| !self.runs())?;
@@ -179,7 +179,7 @@ fn scripts(unpacked: &Path) -> Result<Vec<Script>> {
     Ok(scripts)
 }
 
-/// Runs the scripts of these packages in a guest, and keeps what they wrote under `name`.
+/// Runs the scripts of these packages in a guest, and keeps the files they wrote under `name`.
 fn configure(
     project: &Project,
     debian: &Debian,

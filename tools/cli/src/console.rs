@@ -30,7 +30,7 @@ pub struct Console {
     pub count: Option<CountFormat>,
     /// When the machine is ended.
     pub deadline: Option<Instant>,
-    /// Wait for the machine's end, with which what it counted is written.
+    /// Wait for the machine's end, when the plugin's counts are written.
     pub awaits_end: bool,
 }
 
@@ -165,7 +165,7 @@ fn describe(error: &io::Error) -> String {
 }
 
 impl State {
-    /// Asks for more input once the guest has taken what there was.
+    /// Asks for more input once the guest has taken all.
     fn request_input(&self) {
         if let Some(demand) = self
             .demand

@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(20);
 /// Names that a release also has for some years, below which a mirror has an index of its own.
 const ALIASES: [&str; 2] = ["stable", "oldstable"];
 
-/// What apt says of a mirror that [`is_renewed`].
+/// Apt's messages about a mirror that [`is_renewed`].
 const RENEWED: [&str; 3] = [
     "Mirror sync in progress",
     "File has unexpected size",
@@ -386,7 +386,7 @@ impl<'a> Debian<'a> {
     }
 }
 
-/// Puts what configures a package where dpkg keeps it.
+/// Puts the scripts of a package where dpkg keeps them.
 fn unpack_scripts(archive: &Path, tree: &Path) -> Result<()> {
     let name = archive.file_name().unwrap_or_default().to_string_lossy();
     let name = name.split('_').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `stile doctor`: what this machine has, and what is missing.
+//! `stile doctor`: the requirements that this machine meets, and those that it does not.
 
 use std::path::Path;
 use std::process::Command;

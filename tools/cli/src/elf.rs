@@ -14,7 +14,7 @@ use crate::arch::{Arch, COMPAT};
 pub struct Program {
     /// The architecture of the machine that runs it.
     pub arch: Arch,
-    /// It is for 32-bit Arm, which arm64 machines run too.
+    /// The program is for 32-bit Arm, which arm64 machines run too.
     pub compat: bool,
     /// The path of its dynamic linker.
     pub interpreter: Option<String>,
@@ -31,7 +31,7 @@ pub enum Kind {
     Script(String),
 }
 
-/// Reads a file's first part and says what it is; an error says why it cannot be run.
+/// Reads a file's first part and returns its kind; an error says why it cannot be run.
 pub fn inspect(path: &Path) -> Result<Kind> {
     let bytes = std::fs::read(path)?;
     if let Some(line) = bytes.strip_prefix(b"#!") {
@@ -47,7 +47,7 @@ pub fn inspect(path: &Path) -> Result<Kind> {
 }
 
 impl Program {
-    /// What Debian calls what it was built for.
+    /// Debian's name of the architecture that it was built for.
     pub fn debian(&self) -> &'static str {
         if self.compat {
             COMPAT

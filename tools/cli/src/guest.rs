@@ -44,7 +44,7 @@ pub fn tree<'a>(project: &'a Project, arch: Arch) -> Result<Initramfs<'a>> {
     Ok(tree)
 }
 
-/// The same without busybox, which comes from Debian.
+/// The tree without busybox, which comes from Debian.
 pub fn bare_tree<'a>(project: &'a Project, arch: Arch) -> Result<Initramfs<'a>> {
     let init = toolchain::program(project, arch, "init")?;
     let mut tree = Initramfs::new(project, arch);

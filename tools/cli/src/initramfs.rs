@@ -114,7 +114,7 @@ impl<'a> Initramfs<'a> {
         self.file("usr/bin/busybox", &busybox)
     }
 
-    /// Adds an empty folder and those above it.
+    /// Adds an empty folder and the folders above it.
     pub fn folder(&mut self, path: &str) {
         let path = clean(path);
         let mut at = 0;
@@ -144,7 +144,7 @@ impl<'a> Initramfs<'a> {
         self.add(path, Node::Text(text.to_vec(), 0o755));
     }
 
-    /// Adds a host file, with what it needs to run where it is a dynamically linked program.
+    /// Adds a host file, with its interpreter and libraries if it is a dynamically linked program.
     pub fn file(&mut self, path: &str, host: &Path) -> Result<()> {
         let mode = fs::metadata(host)
             .with_context(|| host.display().to_string())?
@@ -174,7 +174,7 @@ impl<'a> Initramfs<'a> {
         Ok(())
     }
 
-    /// Lays a package's tree over this one, without what nobody runs.
+    /// Lays a package's tree over this one, without files that nobody runs.
     pub fn overlay(&mut self, tree: &Path) -> Result<()> {
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
@@ -247,7 +247,7 @@ impl<'a> Initramfs<'a> {
         self.nodes.insert(path, node);
     }
 
-    /// Adds the interpreter and libraries that a program names, and those that they name.
+    /// Adds the interpreter and libraries that a program names, and the libraries that those name.
     fn libraries_of(&mut self, host: &Path) -> Result<()> {
         let Ok(elf::Kind::Elf(program)) = elf::inspect(host) else {
             return Ok(());

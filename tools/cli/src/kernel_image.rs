@@ -17,7 +17,7 @@ use crate::project::Project;
 use crate::symbols;
 use crate::toolchain;
 
-/// Which kernel a guest boots.
+/// The kernel that a guest boots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// This checkout's.
@@ -41,7 +41,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it is a Stile, with the devices and parameters that go with it.
+    /// Whether the kernel is a Stile, with the devices and parameters that go with it.
     pub fn is_stile(&self) -> bool {
         match self {
             Self::Stile | Self::Selftest(_) => true,
@@ -126,8 +126,8 @@ fn header_arch(image: &[u8]) -> Option<Arch> {
     }
 }
 
-/// Refuses what QEMU would run as if it were a kernel. QEMU unpacks images that are compressed by
-/// gzip or as an EFI program.
+/// Refuses files that QEMU would run as if they were kernels. QEMU unpacks images that are
+/// compressed by gzip or as an EFI program.
 fn check_image(arch: Arch, image: &[u8]) -> Result<()> {
     let packed = image.starts_with(b"\x1f\x8b") || image.get(4..8) == Some(b"zimg");
     match header_arch(image) {

@@ -9,7 +9,7 @@ macro_rules! tell {
     }};
 }
 
-/// The same on standard output.
+/// A line to the user on standard output.
 macro_rules! show {
     ($($what:tt)*) => {{
         use std::io::Write as _;

@@ -30,24 +30,24 @@ pub struct MutantsOptions {
 struct Mutant {
     /// The changed file.
     file: String,
-    /// What `stile test` is given.
+    /// The arguments of `stile test`.
     tests: Vec<String>,
     /// Lines, without their indentation, that the file has once.
     old: Vec<String>,
-    /// What stands in their place.
+    /// The lines in their place.
     new: Vec<String>,
     /// Why no test can tell, if so.
     reason: Option<String>,
 }
 
-/// What became of a mutant.
+/// The result of trying a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Killed,
     Survived,
-    /// It survived, as the list says it must.
+    /// The mutant survived, as the list says it must.
     Explained,
-    /// Its line is not in the file once, or what stands in its place does not build.
+    /// Its line is not in the file once, or the changed file does not build.
     Unfit,
 }
 
@@ -110,8 +110,8 @@ pub fn unfit(root: &Path) -> Result<Vec<String>> {
     Ok(unfit.map(|mutant| mutant.line(Outcome::Unfit)).collect())
 }
 
-/// The checkout's last commit, in a folder of the cache where it may be changed; one that is there
-/// already keeps what was built in it.
+/// The checkout's last commit, in a folder of the cache where it may be changed; an existing copy
+/// keeps its builds.
 fn copy(project: &Project) -> Result<PathBuf> {
     let copy = project.cache.join("mutants");
     let git = |folder: &Path, words: &[&str]| {
@@ -136,7 +136,7 @@ fn copy(project: &Project) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Runs tests in the copy, for so many seconds at most: whether all passed, and what they said.
+/// Runs tests in the copy, for so many seconds at most: whether all passed, and their output.
 fn test<'a>(
     project: &Project,
     copy: &Path,
@@ -171,7 +171,7 @@ fn read_lists(folder: &Path) -> Result<Vec<Mutant>> {
     Ok(all)
 }
 
-/// The mutants of a list: `FILE: TEST…`, then lines after `- `, what they become after `+ `, and
+/// The mutants of a list: `FILE: TEST…`, then lines after `- `, their replacements after `+ `, and
 /// after `= ` why no test can tell.
 fn parse(list: &str) -> Result<Vec<Mutant>> {
     let mut all: Vec<Mutant> = Vec::new();

@@ -1,4 +1,4 @@
-//! Which Debian package has what a guest needs.
+//! The Debian packages that have what a guest needs.
 
 use std::path::{Path, PathBuf};
 
@@ -134,9 +134,9 @@ pub fn lmbench(project: &Project, arch: Arch) -> Result<PathBuf> {
     Ok(debian.package("lmbench")?.join(LMBENCH_FOLDER))
 }
 
-/// Lays these packages and all that they depend on, as the user names them, over a guest's tree,
-/// and what their configuration writes. A file that packages of two architectures have is that of
-/// the machine's own.
+/// Lays these packages and all their dependencies, as the user names them, over a guest's tree, and
+/// the files that their configuration writes. A file that packages of two architectures have is
+/// that of the machine's own.
 pub fn install(
     project: &Project,
     arch: Arch,
@@ -162,7 +162,7 @@ pub fn install(
     Ok(())
 }
 
-/// The same with the packages of one architecture.
+/// Installs packages of one architecture.
 fn install_of(
     project: &Project,
     arch: Arch,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// A tool that runs longer than this gets a line that says what is going on.
+/// A tool that runs longer than this gets a line about the work going on.
 const QUIET: Duration = Duration::from_millis(700);
 
 /// The profile of a kernel that checks its assertions.
@@ -55,7 +55,7 @@ impl Project {
         })
     }
 
-    /// The same with a kernel that checks its assertions.
+    /// This project, with a kernel that checks its assertions.
     pub fn checked(&self) -> Self {
         Self {
             kernel_profile: CHECKED,
@@ -91,7 +91,7 @@ impl Project {
         self.cargo_in("", arguments)
     }
 
-    /// The same in a folder of its own, for a build that shares nothing with the others.
+    /// A cargo command with a folder of its own, for a build that shares nothing with the others.
     pub fn cargo_in(&self, folder: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("cargo");
         command
@@ -106,7 +106,7 @@ impl Project {
     }
 }
 
-/// Tells the user what takes time, once.
+/// Tells the user once about work that takes time.
 pub fn progress(what: &str) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,8 +115,8 @@ pub fn progress(what: &str) {
     }
 }
 
-/// Runs a tool to its end: its standard output. Says `what` it does if that takes a while; a
-/// failure shows what it said.
+/// Runs a tool to its end; returns its standard output. Names its work (`what`) if that takes a
+/// while; a failure shows its messages.
 pub fn output(command: &mut Command, what: &str) -> Result<String> {
     let output = run(command, what)?;
     if !output.status.success() {
@@ -135,7 +135,7 @@ pub fn output_or_reason(command: &mut Command, what: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a quiet compiler to its end, and passes on what it warns of.
+/// Runs a quiet compiler to its end, and passes on its warnings.
 pub fn output_and_warnings(command: &mut Command, what: &str) -> Result<()> {
     let output = run(command, what)?;
     if !output.status.success() {
@@ -151,7 +151,7 @@ fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// The line of what apt or dpkg said that says why it failed: the first of its errors, or else the
+/// The line of apt's or dpkg's output that says why it failed: the first of its errors, or else the
 /// last line of all.
 fn reason(said: &str) -> &str {
     let error = said.lines().find_map(|line| line.strip_prefix("E: "));
@@ -159,7 +159,7 @@ fn reason(said: &str) -> &str {
     error.or(last).unwrap_or("it does not say why").trim()
 }
 
-/// Runs a tool to its end. Says `what` it does if that takes a while.
+/// Runs a tool to its end. Names its work (`what`) if that takes a while.
 fn run(command: &mut Command, what: &str) -> Result<Output> {
     let name = command.get_program().to_owned();
     command

@@ -17,7 +17,7 @@ use crate::project::{Project, find_program, output};
 /// The oldest QEMU that has all that the machines here use.
 const OLDEST: u32 = 10;
 
-/// The accelerator: what executes the guest's instructions.
+/// The accelerator, which executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Accel {
     /// The host's own virtualisation where it is of the guest's architecture, else emulation.
@@ -121,7 +121,7 @@ const SANDBOX: [&str; 2] = [
 /// The name of the unpacked QEMU in the cache.
 const CLOSURE: &str = "qemu";
 
-/// What Debian calls the host's architecture, its folder of libraries, and their loader.
+/// Debian's names of the host's architecture, of its folder of libraries, and of their loader.
 struct DebianHost {
     arch: &'static str,
     folder: &'static str,
@@ -172,10 +172,10 @@ pub struct Machine<'a> {
     pub memory: &'a str,
     /// Time is instructions.
     pub icount: bool,
-    /// Addresses stay as random as the kernel makes them, from QEMU's seed: what Linux does against
-    /// attacks is part of what it costs.
+    /// Addresses stay as random as the kernel makes them, from QEMU's seed: Linux's defences
+    /// against attacks are part of its cost.
     pub as_shipped: bool,
-    /// What executes its instructions.
+    /// The accelerator that executes its instructions.
     pub accel: Accel,
     /// Wait for a debugger on this TCP port.
     pub debugger: Option<u16>,

@@ -244,7 +244,7 @@ pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> R
     })
 }
 
-/// Puts into the tree what the options and the program ask for.
+/// Puts the files that the options and the program ask for into the tree.
 fn fill(project: &Project, options: &RunOptions, plan: &Plan, tree: &mut Initramfs) -> Result<()> {
     if plan.tour {
         tree.text("stile/tour.sh", TOUR.as_bytes());

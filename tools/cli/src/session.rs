@@ -220,7 +220,7 @@ impl Session {
         Ok(None)
     }
 
-    /// What QEMU used of the host's processors so far, where the host says so: Linux's
+    /// The time that QEMU has run on the host's processors so far, where the host says so: Linux's
     /// `proc_pid_stat(5)`.
     pub fn processor_time(&self) -> Option<Duration> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
@@ -233,7 +233,7 @@ impl Session {
         Some(Duration::from_millis(ticks * 1000 / second.max(1)))
     }
 
-    /// What QEMU said, and the kernel's log.
+    /// QEMU's messages, and the kernel's log.
     pub fn log(&self) -> String {
         let qemu = fs::read(self.folder.file("qemu")).unwrap_or_default();
         let log = fs::read(&self.log).unwrap_or_default();

@@ -36,7 +36,7 @@ impl Symbols {
         Self(symbols)
     }
 
-    /// The name of what stands at an address or begins before it.
+    /// The name of the symbol that holds an address, or begins before it.
     pub fn name(&self, address: u64) -> Option<String> {
         let after = self.0.partition_point(|(start, _)| *start <= address);
         self.0

@@ -40,7 +40,7 @@ pub fn size() -> (u16, u16) {
     }
 }
 
-/// Which of standard input, output and error are terminals.
+/// Whether each of standard input, output and error is a terminal.
 pub fn terminals() -> [bool; 3] {
     [
         std::io::stdin().is_terminal(),
@@ -49,7 +49,7 @@ pub fn terminals() -> [bool; 3] {
     ]
 }
 
-/// Reads standard input as events, a piece for each `()` that is sent to what is returned.
+/// Reads standard input as events, a piece for each `()` that is sent to the returned sender.
 pub fn read_input(events: SyncSender<Event>) -> Sender<()> {
     let (demand, demands) = channel();
     std::thread::spawn(move || {
@@ -68,8 +68,7 @@ pub fn read_input(events: SyncSender<Event>) -> Sender<()> {
     demand
 }
 
-/// Turns the signals that ask a command to end, and those of a changed terminal, into
-/// events.
+/// Turns the signals that ask a command to end, and the signals of a changed terminal, into events.
 pub fn read_signals(events: SyncSender<Event>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH])?;
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Rust: targets added where they are missing, and what is built for guests.
+//! Rust: missing targets are added, and programs are built for guests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,8 +48,8 @@ fn sysroot() -> Result<&'static Path> {
     known.context("rustc said nothing")
 }
 
-/// Runs the command that makes `built`, unless it was the last of this process to do so: what is
-/// measured or tested is then one thing throughout, although its source may change meanwhile.
+/// Runs the command that makes `built`, unless it was the last of this process to do so: the
+/// measured or tested program is then one throughout, although its source may change meanwhile.
 pub fn build(command: &mut Command, what: &str, built: PathBuf) -> Result<PathBuf> {
     static LAST: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
     let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +138,8 @@ fn static_glibc(
         "target-feature=+crt-static".into(),
     ];
     words.push("link-self-contained=no".into());
-    // Where the library has what a static program needs that runs at any address, it is one.
+    // Where the library can start a static program at any address, the program is
+    // position-independent.
     let movable = library.join("rcrt1.o").is_file();
     let start = if movable {
         words.extend(["link-arg=-pie", "link-arg=--no-dynamic-linker"].map(String::from));

@@ -1,5 +1,5 @@
-//! A QEMU plugin that counts what any kernel does: fences, translation invalidations, returns from
-//! exceptions, reads of ID registers, system-register writes, atomics and instructions, by
+//! A QEMU plugin that counts the actions of any kernel: fences, translation invalidations, returns
+//! from exceptions, reads of ID registers, system-register writes, atomics and instructions, by
 //! privilege and by phase.
 //!
 //!     -plugin file=libcounter.so,out=FILE[,instructions=off][,lines=on][,levels=on][,masked=on]
@@ -9,10 +9,10 @@
 //! carries a tag: `movz xzr, #TAG` on arm64, `slti x0, x0, TAG` on RISC-V, and is itself the first
 //! instruction of its phase. Before the first one lies the phase `boot`.
 //!
-//! Whose an instruction is, its level says and not its address: QEMU translates a block for one
-//! level, but keeps it for all addresses that its page has, under the one where it was first
-//! executed. What a kernel used before it had its own addresses so has a physical one for ever in
-//! `lines` and `masked`, where addresses are for people; `trace` has the true ones.
+//! The level of an instruction decides its privilege, and not its address: QEMU translates a block
+//! for one level, but keeps it for all addresses that its page has, under the one where it was
+//! first executed. Code that a kernel executed before it had its own addresses therefore keeps a
+//! physical one in `lines` and `masked`, where addresses are for people; `trace` has the true ones.
 //!
 //! - On a machine of one CPU counting is inline and only a marker calls out; with more, each
 //!   counted instruction calls out (module `tally` says why). Counts are of all CPUs together. An
@@ -30,10 +30,10 @@
 //!   no interrupt, of each program that begins with a marker. For one CPU only.
 //!
 //! Everything is written as JSON, one object a line, when QEMU ends in an orderly way. The
-//! interface is that of `qemu-plugin.h` of QEMU 10.0, version 4, which Debian does not ship: what
-//! is needed is declared in `qemu`.
+//! interface is that of `qemu-plugin.h` of QEMU 10.0, version 4, which Debian does not ship: the
+//! part in use is declared in `qemu`.
 
-// A test executable cannot link what QEMU provides, so what uses it is left out there.
+// A test executable cannot link what QEMU provides, so the users of that are left out there.
 #![cfg_attr(test, allow(dead_code))]
 
 mod decode;

@@ -40,8 +40,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The kernel is left: what it touches from now on belongs to another stay in it, so that a
-    /// line that each operation touches can be told from one that a few touch often.
+    /// The kernel is left: lines touched from now on belong to another stay in it, so that a line
+    /// that each operation touches can be told from one that a few touch often.
     pub fn leave(&mut self) {
         self.stay += 1;
     }

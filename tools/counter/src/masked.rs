@@ -1,5 +1,5 @@
 //! The longest stretches for which a kernel lets no interrupt in: its instructions from one place
-//! where it takes what is pending to the next. Stile runs masked, and takes interrupts where it
+//! where it takes pending interrupts to the next. Stile runs masked, and takes interrupts where it
 //! returns, waits, or asks whether one is pending.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,8 @@ pub const LONG: u64 = 200_000;
 /// How many addresses of a stretch are printed.
 const TOLD: usize = 60;
 
-/// Instructions in a row: of a whole stretch, the blocks that had most of what came after [`LONG`].
+/// Instructions in a row: for a whole stretch, the blocks with most of the instructions after
+/// [`LONG`].
 struct Stretch {
     instructions: u64,
     blocks: Vec<(u64, u64)>,

@@ -19,7 +19,7 @@ pub struct Options {
     pub masked: bool,
 }
 
-/// Which instructions are kept.
+/// The instructions to keep.
 #[derive(Debug, PartialEq, Clone, Copy)]
 pub struct Trace {
     /// The phase's tag; none for every phase but 0.

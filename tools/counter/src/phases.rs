@@ -30,7 +30,7 @@ impl Phases {
         phase.entered - 1
     }
 
-    /// Gives what was counted since the last marker to the phase now.
+    /// Gives the counts since the last marker to the present phase.
     pub fn close(&mut self, totals: Vec<u64>) {
         self.last.resize(totals.len(), 0);
         let phase = self.phases.entry(self.tag).or_default();

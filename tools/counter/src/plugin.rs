@@ -1,4 +1,4 @@
-//! QEMU's side: what is registered, and what is called.
+//! QEMU's side: registered callbacks and QEMU's functions.
 
 use crate::decode::{Isa, Ring};
 use crate::level;
@@ -113,8 +113,8 @@ impl Plugin {
         (self.isa.level(level, begin), level.pc == begin)
     }
 
-    /// Says what is to be done each time that an instruction executes, at this level. QEMU does it
-    /// in this order.
+    /// Registers the actions for each execution of an instruction, at this level. QEMU does them in
+    /// this order.
     fn instrument(&'static self, insn: *mut Insn, level: u32) {
         let mut bytes = [0; 4];
         // SAFETY: the handle is valid during the translation callback, and the buffer as long as
@@ -289,7 +289,7 @@ extern "C" fn translated(_id: Id, tb: *mut Tb) {
     }
 }
 
-/// A block executes whose instructions are kept; 0 is one of which is not known where it does.
+/// A block executes whose instructions are kept; 0 is a block whose address is not known.
 extern "C" fn entered(_cpu: c_uint, begin: *mut c_void) {
     let begin = begin as u64;
     let pc = level::pc().filter(|_| begin != 0).unwrap_or(begin);

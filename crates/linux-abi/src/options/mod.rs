@@ -1,10 +1,10 @@
 //! Arguments of system calls that are options, commands, advices or flags, and how much of each
 //! there is.
 //!
-//! The kernel accepts what is whole or partial here: it takes its masks of flags from these groups
-//! ([`Group::mask`]), and the compiler compares the numbers that it handles with them
-//! ([`Group::is_handled_by`]). Absent ones are refused with the error that a Linux built without it
-//! gives.
+//! The kernel accepts the choices that are whole or partial here: it takes its masks of flags from
+//! these groups ([`Group::mask`]), and the compiler compares the numbers that it handles with them
+//! ([`Group::is_handled_by`]). Absent ones are refused with the error that a Linux built without
+//! them gives.
 
 mod descriptors;
 mod files;
@@ -46,11 +46,11 @@ pub struct Choice {
 /// Everything that a call can be asked for in one of its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// The call, and what of it the group lists.
+    /// The call, and the kind of arguments that the group lists.
     pub title: &'static str,
-    /// The error for what is absent.
+    /// The error for absent choices.
     pub refused: &'static str,
-    /// All that Linux 6.12 has, and what of it there is.
+    /// All choices of Linux 6.12, each with its status.
     pub choices: &'static [Choice],
 }
 
@@ -132,7 +132,7 @@ impl Group {
         mask
     }
 
-    /// Whether there is what has this number.
+    /// Whether the choice with this number is there.
     pub const fn has(&self, value: u64) -> bool {
         let mut at = 0;
         while at < self.choices.len() {
@@ -144,7 +144,7 @@ impl Group {
         false
     }
 
-    /// Whether the numbers `handled` are those of all that there is, and no others.
+    /// Whether the numbers `handled` are exactly those of the choices that are there.
     pub const fn is_handled_by(&self, handled: &[u64]) -> bool {
         let mut there = 0;
         let mut at = 0;

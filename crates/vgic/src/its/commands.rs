@@ -139,7 +139,7 @@ impl Its {
                 injector.index.remove(translation.device, translation.event);
                 shared.remove_lpi(translation.lpi.into());
             }
-            // SYNC and VSYNC: what was said before is done. Others are not there.
+            // SYNC and VSYNC: earlier commands are done already. There are no other commands.
             _ => {}
         }
         Ok(())
@@ -247,7 +247,7 @@ impl Its {
         machine.place(self.collections[self.collection(number).ok()?].target?)
     }
 
-    /// LPIs of those translations that `which` says go where their collections do.
+    /// Routes the LPIs of the translations that `which` selects to their collections' targets.
     pub(super) fn route(
         &self,
         injector: &Injector,
@@ -316,7 +316,7 @@ impl Its {
     }
 }
 
-/// Reads what the guest's table says of an LPI.
+/// Reads the configuration of an LPI from the guest's table.
 pub(crate) fn configure(machine: &impl Machine, lpi: u32) {
     let shared = machine.shared();
     let mut byte = [0];
@@ -328,7 +328,7 @@ pub(crate) fn configure(machine: &impl Machine, lpi: u32) {
     }
 }
 
-/// The same for all LPIs of the virtual CPU in this place.
+/// Reads the configurations of all LPIs of the virtual CPU in this place.
 pub(crate) fn configure_all(machine: &impl Machine, place: u16) {
     for (lpi, _) in machine.shared().lpis_of(place) {
         configure(machine, lpi);

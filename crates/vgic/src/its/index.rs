@@ -1,5 +1,5 @@
-//! Which LPI a device's event is: a hash table that injection reads without a lock, while the
-//! guest's commands change it.
+//! The translations from a device's event to an LPI: a hash table that injection reads without a
+//! lock, while the guest's commands change it.
 //!
 //! A translation is one word, so that a reader has all of it or nothing. A removed one leaves a
 //! mark behind, or the look-up of another that was put behind it would end early; where a row ends,
@@ -135,7 +135,7 @@ impl Index {
             .filter_map(|word| Translation::from_word(word.load(Relaxed)))
     }
 
-    /// Puts one in, in the place of what the event was if it was anything.
+    /// Adds a translation, in place of an older one of the event.
     pub fn set(&self, new: Translation) -> Result<(), NoMemory> {
         if let Some((at, _)) = self.find(self.table(), new.device, new.event) {
             self.table()[at].store(new.to_word(), Relaxed);
@@ -190,7 +190,7 @@ impl Index {
         Some(found)
     }
 
-    /// Takes out those that `which` says.
+    /// Removes the translations that `which` does not select.
     pub fn retain(&self, mut which: impl FnMut(Translation) -> bool) {
         let table = self.table();
         for (at, word) in table.iter().enumerate() {

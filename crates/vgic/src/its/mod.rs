@@ -1,12 +1,11 @@
-//! A guest's ITS: it makes LPIs of what devices write (Arm IHI 0069, chapter 5 and 12.18), as
+//! A guest's ITS: it turns writes of devices into LPIs (Arm IHI 0069, chapter 5 and 12.18), as
 //! Linux's KVM shows it.
 //!
 //! - [`Index`] translates events without a lock, for injection.
 //! - [`Its`] is the state that the guest's commands change: one at a time, outside of the guest.
 //! - `commands` does them; `saved` writes the tables into the guest's memory and reads them back.
 //!
-//! Commands and tables are the guest's: whatever they hold, a command that makes no sense is passed
-//! over.
+//! Commands and tables are the guest's: whatever they hold, an invalid command is skipped.
 
 mod commands;
 mod index;
@@ -54,7 +53,7 @@ const IDENTITY: [u8; 12] = [0x40, 0, 0, 0, 0x92, 0xb4, 0x3b, 0, 0x0d, 0xf0, 0x05
 const VALID: u64 = 1 << 63;
 const PAGES: u64 = 0xff;
 const COMMAND_PAGE: u64 = 0x1000;
-/// Fields of BASER: two levels; what it is of; entries of 8 bytes; pages of 64 KB.
+/// Fields of BASER: two levels; the kind of table; entries of 8 bytes; pages of 64 KB.
 const INDIRECT: u64 = 1 << 62;
 const READ_ONLY: u64 = 7 << 56 | 0x1f << 48 | 3 << 8;
 const TABLE_PAGE: u64 = 0x1_0000;
@@ -136,7 +135,7 @@ struct Collection {
 }
 
 impl Injector {
-    /// At reset; `seed` is what no guest knows.
+    /// An ITS at reset; `seed` is unknown to guests.
     pub fn new(seed: u64) -> Self {
         Injector {
             index: Index::new(seed),

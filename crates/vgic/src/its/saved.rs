@@ -12,7 +12,7 @@ use crate::{NoMemory, tables};
 pub enum Unsaved {
     /// The guest has no memory there.
     Absent,
-    /// They make no sense.
+    /// The tables make no sense.
     Invalid,
     /// There was no memory.
     NoMemory,
@@ -232,8 +232,7 @@ pub fn save_pending(machine: &impl Machine, place: u16) -> Result<(), Unsaved> {
     Ok(())
 }
 
-/// The virtual CPU in this place has turned LPIs on: what its tables say of them counts from now
-/// on.
+/// The virtual CPU in this place has turned LPIs on: from now on its tables configure them.
 pub fn turned_on(machine: &impl Machine, place: u16) {
     configure_all(machine, place);
     for (lpi, _) in machine.shared().lpis_of(place) {

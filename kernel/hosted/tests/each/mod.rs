@@ -27,7 +27,7 @@ where
     result.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(why: &dyn Any) -> String {
     let text = why.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| why.downcast_ref::<String>().cloned())

@@ -13,9 +13,9 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// changed under the lock of the set's members.
 pub(super) struct Standing(AtomicU32);
 
-/// It is no member.
+/// The item is no member.
 const OUT: u32 = u32::MAX;
-/// It is a member, but not in the queue.
+/// The item is a member, but not in the queue.
 const IDLE: u32 = u32::MAX - 1;
 /// No place: before the first, and after the last.
 const NOWHERE: u32 = u32::MAX;
@@ -83,12 +83,12 @@ impl Members {
         self.members.get(key)
     }
 
-    /// Those whose keys are `from` or higher.
+    /// The members whose keys are `from` or higher.
     pub fn from(&self, from: Key) -> impl Iterator<Item = &Arc<Item>> {
         self.members.range(from..).map(|(_, item)| item)
     }
 
-    /// Those that were added as descriptor `fd`.
+    /// The members that were added as descriptor `fd`.
     pub fn of(&self, fd: i32) -> impl Iterator<Item = &Arc<Item>> {
         self.from((fd, 0)).take_while(move |item| item.key.0 == fd)
     }

@@ -199,8 +199,8 @@ impl Epoll {
 }
 
 impl Set {
-    /// Puts a member on the queue, and wakes one waiter: it takes what is ready, and wakes the
-    /// next where that is more. True if there was one.
+    /// Puts a member on the queue, and wakes one waiter, which takes ready members and wakes the
+    /// next waiter if more are left. True if there was a waiter.
     fn queue(&self, item: &Item) -> bool {
         if item.queued.swap(true, AcqRel) {
             return false;
@@ -255,7 +255,7 @@ impl Set {
         Ok(())
     }
 
-    /// Makes `item` a member, in place of one of its descriptor whose file is gone.
+    /// Makes `item` a member, in place of one with the same descriptor whose file is gone.
     fn enter(&self, item: &Arc<Item>) -> Result<()> {
         let (fd, _) = item.key;
         let mut members = self.members.lock();
@@ -281,7 +281,7 @@ impl Set {
         }
     }
 
-    /// Takes a member off the queue whose file was not ready: no later look asks it again.
+    /// Takes a member whose file was not ready off the queue: no later wait asks it again.
     fn unqueue(&self, item: &Arc<Item>) {
         let mut members = self.members.lock();
         let first = members.front();
@@ -300,8 +300,8 @@ impl Set {
         members.get(&key(fd, file)).cloned().ok_or(Errno::ENOENT)
     }
 
-    /// The file of the member that was added as descriptor `fd`; of several, the one that `which`
-    /// come before.
+    /// The file of the member that was added as descriptor `fd`; of several, the one after the
+    /// first `which`.
     pub fn member(&self, fd: i32, which: usize) -> Option<Arc<File>> {
         let members = self.members.lock();
         members.of(fd).nth(which)?.file.upgrade()

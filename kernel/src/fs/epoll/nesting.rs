@@ -24,7 +24,7 @@ pub type Holders = Mutex<Sequence<Weak<Set>>>;
 /// The result of the last look at a set.
 #[derive(Default)]
 pub(super) struct Mark {
-    /// Which look it was.
+    /// The number of the look that left this result.
     look: AtomicU64,
     depth: AtomicUsize,
 }
@@ -63,7 +63,7 @@ impl Look {
         Ok(())
     }
 
-    /// What this look found of `set` before.
+    /// The depth that this look found for `set` before, if it came there.
     fn known(&self, set: &Set) -> Option<usize> {
         let seen = set.mark.look.load(Relaxed) == *self.number;
         seen.then(|| set.mark.depth.load(Relaxed))

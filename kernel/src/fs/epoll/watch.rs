@@ -7,7 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::task::user::User;
 
-/// Bytes that a member takes, roughly: its own, and those with which its file and the set know it.
+/// Bytes that a member takes, roughly, with its entries in the set and in the file.
 pub(super) const COST: usize = 512;
 
 /// Members of all sets of a user, at most (`max_user_watches`).

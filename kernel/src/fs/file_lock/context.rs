@@ -144,14 +144,14 @@ impl Context {
             drop(held);
             self.keep(promise, wanted)
         };
-        // A lock that became shared may let others in, and a new one may be what waiters wait for
+        // A lock that became shared may let waiters in, and waiters may be blocked by a new lock
         // from now on.
         self.changed.notify();
         kept.map(|()| None)
     }
 
-    /// Gives `wanted` to its owner in place of many, some at a time. As on Linux, all of it or
-    /// nothing: no signal ends it, and what it walks is what the owner holds.
+    /// Gives `wanted` to its owner in place of many locks, some at a time. As on Linux, all of it
+    /// or nothing: no signal ends the walk, which is over the owner's own locks.
     ///
     /// # Errors
     /// ENOLCK.
@@ -193,12 +193,12 @@ impl Context {
         counts.iter().sum::<usize>() * Locks::<Owner>::LOCK
     }
 
-    /// Somebody waits for a lock from now on, under a number of its own.
+    /// Records a waiter for the lock `wanted`, under a number of its own.
     pub fn begin_wait(&self, number: u64, wanted: Lock) {
         self.waits.lock().insert(number, wanted);
     }
 
-    /// It waits no more.
+    /// Removes a waiter.
     pub fn end_wait(&self, number: u64) {
         self.waits.lock().remove(&number);
     }

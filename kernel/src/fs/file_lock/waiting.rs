@@ -39,7 +39,8 @@ fn is_blocked(context: &Context, wanted: &Lock, blocker: Owner) -> bool {
 /// The waiters, by owner. Held until a new one has found that it closes no circle.
 static WAITING: Mutex<Lists<Owner, Waiting>> = Mutex::new(Lists::new());
 
-/// Waits until what stands against `wanted` is gone, or another lock does.
+/// Waits until the locks that conflict with `wanted` are gone, or a lock of another owner
+/// conflicts.
 ///
 /// # Errors
 /// EDEADLK, ENOLCK, ERESTARTSYS.
@@ -58,8 +59,8 @@ pub fn wait(context: &Used, wanted: Lock) -> Result<()> {
     waited
 }
 
-/// Enters `wanted` among those that are waited for: its number and whose lock stands against it,
-/// unless none does any more.
+/// Records `wanted` as waiting: its number, and the owner of the lock that conflicts with it; none
+/// if no lock conflicts any more.
 fn enter(context: &Context, wanted: Lock) -> Result<Option<(u64, Owner)>> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut waiting = WAITING.lock();
@@ -85,9 +86,9 @@ fn enter(context: &Context, wanted: Lock) -> Result<Option<(u64, Owner)>> {
     Ok(Some((number, blocker)))
 }
 
-/// True when `owner` would wait for one that waits, in the end, for `owner`. Only processes are
-/// looked after, as on Linux: another thread may give an open file's locks up; and not along chains
-/// without end.
+/// Whether `owner` would wait for an owner that waits, in the end, for `owner`. Only processes are
+/// checked, as on Linux: another thread may release an open file's locks. Long chains are not
+/// followed to their end.
 fn deadlocks(owner: Owner, blocker: Owner, awaits: impl Fn(Owner) -> Option<Owner>) -> bool {
     if !matches!(owner, Owner::Process(_)) {
         return false;

@@ -15,7 +15,7 @@ use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 
-/// A word among others: what would end it is written in octal.
+/// A word in a line: characters that would end it are written in octal.
 struct Word<'a>(&'a [u8]);
 
 impl Word<'_> {

@@ -38,7 +38,7 @@ pub struct Mount {
     writers: AtomicUsize,
     /// umount2(MNT_EXPIRE) asked for it, and nobody used it since.
     expiring: AtomicBool,
-    /// It is in the tree.
+    /// The mount is in the tree.
     attached: AtomicBool,
     /// The place that it covers. None for the root of the tree, and outside of it.
     place: Mutex<Option<Path>>,
@@ -54,7 +54,7 @@ pub const KEPT: u32 = MS_RDONLY
     | MS_NODIRATIME
     | MS_STRICTATIME
     | MS_UNBINDABLE;
-/// Those of them that say when the time of the last access changes.
+/// The flags among them that say when the access time changes.
 const ATIME: u32 = MS_NOATIME | MS_NODIRATIME | MS_STRICTATIME;
 
 /// The flags that a mount keeps; MS_STRICTATIME counts before MS_NOATIME.
@@ -140,10 +140,10 @@ impl Mount {
         }
     }
 
-    /// Gives it other flags, and returns those it had.
+    /// Sets the flags, and returns the old ones.
     fn set_flags(&self, flags: u32) -> u32 {
         let old = self.flags.load(SeqCst);
-        // Without a word about access times they stay what they are.
+        // Without a flag about access times these settings stay.
         let stays = match flags & (ATIME | MS_RELATIME) {
             0 => old & (ATIME | MS_UNBINDABLE),
             _ => old & MS_UNBINDABLE,
@@ -152,7 +152,7 @@ impl Mount {
         old
     }
 
-    /// The same; EBUSY where files are being written that shall not be.
+    /// Sets the flags; EBUSY where they forbid writing and files are being written.
     fn change(&self, flags: u32) -> Result<()> {
         let old = self.set_flags(flags);
         if flags & MS_RDONLY != 0 && old & MS_RDONLY == 0 && self.writers.load(SeqCst) > 0 {
@@ -162,7 +162,7 @@ impl Mount {
         Ok(())
     }
 
-    /// Another mount of the same: of what `root` shows.
+    /// Another mount of the same file system, which shows `root`.
     fn copy(&self, root: &Arc<Dentry>) -> Result<Arc<Self>> {
         let flags = self.flags.load(Relaxed) & !MS_UNBINDABLE;
         Mount::new(self.fs.clone(), root.clone(), &self.source, flags)
@@ -267,13 +267,14 @@ pub fn remount(path: &Path, flags: u32, options: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Gives the mount at `path` other flags; the file system stays what it is elsewhere.
+/// Sets the flags of the mount at `path`, and no flags of its file system elsewhere.
 pub fn change(path: &Path, flags: u32) -> Result<()> {
     let _tree = TREE.lock();
     mounted_at(path)?.change(flags)
 }
 
-/// Lets the mount at `path`, and those below if `all`, be bound elsewhere or not; none: as it was.
+/// Sets whether the mount at `path`, and those below it if `all`, cannot be bound elsewhere; `None`
+/// changes nothing.
 pub fn set_unbindable(path: &Path, unbindable: Option<bool>, all: bool) -> Result<()> {
     let tree = TREE.lock();
     let top = mounted_at(path)?;
@@ -371,10 +372,10 @@ pub fn move_to(from: &Path, target: Path) -> Result<()> {
     tree.retain(|other| !Arc::ptr_eq(other, &mount));
     let moved = attach(&mut tree, mount.clone(), target);
     if moved.is_err() {
-        // It had this place before, and nobody could take it.
+        // The mount had this place before, and nobody could take it.
         attach(&mut tree, mount, old)?;
     }
-    // Those below come after it again.
+    // The mounts below it go to the end of the list, after it.
     below
         .iter()
         .for_each(|mount| mount.attached.store(false, Relaxed));

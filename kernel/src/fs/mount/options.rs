@@ -12,8 +12,8 @@ const FLAGS: [(&str, u32, &str); 5] = [
     ("mand", MS_MANDLOCK, "nomand"),
 ];
 
-/// Calls `each` with every option's name and value that is not one of all file systems; returns
-/// `flags` (MS_*) as those change them.
+/// Calls `each` with the name and value of every option but those of all file systems; returns
+/// `flags` (MS_*) as changed by those.
 ///
 /// # Errors
 /// EINVAL: an option is no text, or `each` does not know it.

@@ -1,4 +1,4 @@
-//! What one may set for a process by writing to its files in procfs.
+//! Settings of a process that are changed by writing to its files in procfs.
 
 use super::super::seq_file::Text;
 use super::subject::{Subject, trim};
@@ -82,12 +82,13 @@ pub fn all_identities(_subject: &Subject, text: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// That namespace has its identities already.
+/// The initial namespace has its mappings already.
 pub fn set_identities(_subject: &Subject, _bytes: &[u8]) -> Result<()> {
     Err(Errno::EPERM)
 }
 
-/// Its processes may call setgroups(2), which cannot be denied once groups are mapped.
+/// Processes of the initial namespace may call setgroups(2), which cannot be denied once groups are
+/// mapped.
 pub fn set_setgroups(_subject: &Subject, bytes: &[u8]) -> Result<()> {
     require(CAP_SYS_ADMIN).map_err(|_| Errno::EACCES)?;
     match bytes.trim_ascii_end() {

@@ -88,7 +88,7 @@ fn code_pages(image: &Image) -> usize {
     code / PAGE_SIZE
 }
 
-/// Of the pages present, those that are files': files are memory here.
+/// The present pages that belong to files, at most `resident`: files are memory here.
 fn of_files(space: &AddressSpace, resident: usize) -> usize {
     let usage = space.usage(0..space.end());
     (usage.resident - usage.anonymous).min(resident)

@@ -72,7 +72,7 @@ impl Inode for Node {
     }
 
     fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
-        // It is immutable.
+        // A namespace's file is immutable.
         if flags.writable() {
             return Err(Errno::EPERM);
         }

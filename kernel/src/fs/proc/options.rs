@@ -7,9 +7,9 @@ use crate::task::current;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Levels of `hidepid`, by number and by name: of processes that the caller may not look into the
-/// directories cannot be entered, or are not seen at all; or only what may be looked into is shown,
-/// whatever the caller's groups.
+/// Levels of `hidepid`, by number and by name: the directories of processes that the caller may not
+/// ptrace cannot be entered, or are invisible; or only processes that it may ptrace are visible,
+/// whatever its groups.
 const LEVELS: [(u32, &str); 4] = [
     (0, "off"),
     (1, "noaccess"),

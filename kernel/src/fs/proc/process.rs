@@ -29,7 +29,7 @@ enum Member {
     Stack,
     /// About the memory that there is when it is opened, with these permissions.
     OfMemory(memory::ShowSpace, u32),
-    /// The same about each of its VMAs, for everybody.
+    /// About each VMA of that memory, for everybody.
     Areas(memory::ShowVma),
     /// A number, which may be written at any position.
     Number(
@@ -40,7 +40,7 @@ enum Member {
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
     ),
-    /// The same, which anybody may open.
+    /// A setting that anybody may open.
     OpenSetting(
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
@@ -264,7 +264,7 @@ impl Inode for Directory {
         self.own.attr(Kind::Directory, 0o555)
     }
 
-    /// It is immutable, as its attributes are.
+    /// The directory is immutable, and so are its attributes.
     fn set_xattr(&self, _name: &[u8], _change: XattrChange) -> Result<()> {
         Err(Errno::EPERM)
     }

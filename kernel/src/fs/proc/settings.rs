@@ -1,4 +1,4 @@
-//! `/proc/sys`: what can be set, and what is shown as if it could be.
+//! `/proc/sys`: settings, and values that only look like settings.
 
 use super::super::seq_file::{Node, Text};
 use super::super::{epoll, fdtable, file_table, inotify, lease, pipe, protected};
@@ -26,8 +26,7 @@ use linux_raw_sys::general::CAP_SYS_ADMIN;
 /// The actions of a filter of system calls.
 const ACTIONS: &[u8] = b"kill_process kill_thread trap errno user_notif trace log allow\n";
 
-/// A setting that Linux lets be changed and that stays what it is here: a write fails
-/// (EACCES).
+/// A setting that can be changed on Linux and is fixed here: a write fails (EACCES).
 macro_rules! fixed {
     ($value:expr) => {
         File(|text| put!(text, "{}\n", $value))
@@ -77,7 +76,7 @@ pub const SYS: &[(&str, Node)] = match COMPAT_CALLS {
     false => ALL.split_at(1).1,
 };
 
-/// The same, where programs of 32 bits run.
+/// The settings, first those that exist only where 32-bit programs run.
 const ALL: &[(&str, Node)] = &[
     (
         "abi",
@@ -527,7 +526,7 @@ fn set_local_ports(bytes: &[u8]) -> Result<usize> {
     Ok(used)
 }
 
-/// The first and the last of a range by what is written, and how many bytes of that they took.
+/// The range with the ends written by `bytes`, and how many of the bytes that took.
 fn range(rule: &Sysctl, bytes: &[u8], mut range: [u32; 2]) -> Result<(usize, [u32; 2])> {
     let set = |place: usize, value| Ok::<_, Invalid>(range[place] = value as u32);
     let used = rule.write(bytes, set).map_err(|_| Errno::EINVAL)?;

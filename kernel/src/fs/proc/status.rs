@@ -1,4 +1,4 @@
-//! What procfs shows of a process: `stat`, `status`, `io` and `limits`.
+//! The files `stat`, `status`, `io` and `limits` of a process in procfs.
 
 use super::super::seq_file::Text;
 use super::super::tty;

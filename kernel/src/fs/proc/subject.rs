@@ -13,7 +13,7 @@ use crate::task::{Process, Thread, current, pid_table};
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Which process or thread a directory is of.
+/// The process or thread that a directory describes.
 #[derive(Clone, Copy)]
 pub struct Task {
     /// The process.
@@ -125,7 +125,7 @@ impl ProcInode {
         })
     }
 
-    /// Whether it belongs to the caller's process.
+    /// Whether the directory belongs to the caller's process.
     pub fn is_own(&self) -> bool {
         self.who.pid == current().process_id()
     }

@@ -78,7 +78,7 @@ pub const ROOT: &[(&str, Node)] = &[
 
 /// The counts of the reader's counting group.
 fn crossings(text: &mut Text) {
-    // What does not fit is reported when the whole is done.
+    // Counts that find no room are reported when the whole text is done.
     _ = count_groups::write(current().process(), text);
 }
 

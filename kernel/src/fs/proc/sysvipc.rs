@@ -17,8 +17,8 @@ pub const FILES: &[(&str, Node)] = &[
     ("shm", Node::Records(segments)),
 ];
 
-/// Writes the line of the next object: what all kinds have first, then what `rest` writes. Before
-/// the first is the line that names the columns.
+/// Writes the line of the next object: the columns of all kinds, then those that `rest` writes.
+/// Before the first object comes the line that names the columns.
 fn line<T: Object>(
     place: u64,
     text: &mut Text,

@@ -1,6 +1,6 @@
-//! What a thread is doing in the kernel: `syscall`, `stack` and `wchan`.
+//! The files `syscall`, `stack` and `wchan`: what a thread does in the kernel.
 //!
-//! They describe threads that are asleep, which nothing wakes while they are looked at.
+//! They describe sleeping threads, which nothing wakes while they are examined.
 
 use super::super::seq_file::{Content, Text};
 use super::subject::{Subject, Task};

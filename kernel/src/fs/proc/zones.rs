@@ -1,4 +1,4 @@
-//! What procfs and sysfs show of free memory: one zone, of one node.
+//! Free memory as procfs and sysfs show it: one zone, of one node.
 
 use super::super::seq_file::Text;
 use crate::mm::frame::{self, Held};
@@ -68,10 +68,10 @@ fn put_counts(text: &mut Text, counts: &[(&str, usize)]) {
     }
 }
 
-/// How free memory is grouped by what it is for: not at all. Linux shows it so where there is too
-/// little memory to group.
+/// Free memory is not grouped by mobility. Linux shows it so where there is too little memory to
+/// group.
 const TYPES: [&str; 4] = ["Unmovable", "Movable", "Reclaimable", "HighAtomic"];
-/// What is grouped, as a power of two of frames: a huge page.
+/// The size of a page block, as a power of two of frames: a huge page (pageblock_order).
 const GROUP: u32 = 9;
 
 /// pagetypeinfo

@@ -1,5 +1,5 @@
-//! The character devices that no bus has: where udev finds them by their numbers and by their
-//! classes, and what it reads of them.
+//! The character devices that are on no bus: udev finds them by their numbers and by their classes,
+//! and reads these files.
 
 use super::LOOPBACK;
 use crate::fs::seq_file::Node::{self, Directory, File, Link};

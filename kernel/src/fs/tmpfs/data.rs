@@ -81,7 +81,7 @@ impl Data {
     }
 
     /// Adds the seals that `choose` returns, and then drops the lock returned with them; EPERM when
-    /// the seals were sealed themselves, EBUSY where a mapping may write what shall not be.
+    /// F_SEAL_SEAL is set, EBUSY where a mapping may write although the new seals forbid it.
     pub fn seal<H>(&self, choose: impl FnOnce() -> (u32, H)) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
         if self.seals() & F_SEAL_SEAL != 0 {
@@ -144,7 +144,7 @@ impl Data {
         }
     }
 
-    /// The same where there was a hole. Apart, so that a fault on a page that is there needs no
+    /// Makes the page of a hole. A function of its own, so that a fault on a present page needs no
     /// stack for it.
     #[inline(never)]
     fn page_for_hole(&self, index: usize, whole: bool, may_grow: bool) -> Result<FrameRef> {
@@ -254,7 +254,7 @@ impl Data {
         Ok((total, start + total as u64))
     }
 
-    /// Appends `bytes` of the kernel's: what an archive holds.
+    /// Appends `bytes` of the kernel's, from an archive.
     pub fn fill(&self, bytes: &[u8]) -> Result<()> {
         for (index, chunk) in bytes.chunks(PAGE_SIZE).enumerate() {
             self.page_or_new(index, chunk.len() == PAGE_SIZE)?
@@ -264,7 +264,7 @@ impl Data {
         Ok(())
     }
 
-    /// Changes the length. What is cut off reads as zeroes when the file grows again.
+    /// Changes the length. A part that is cut off reads as zeroes when the file grows again.
     pub fn truncate(&self, size: u64) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
         self.check_resize(size)?;
@@ -340,7 +340,7 @@ impl Data {
         // Also where it keeps its size, as on Linux.
         self.check_resize(end.max(self.size()))?;
         let indices = (offset / PAGE_SIZE as u64) as usize..super::pages(end) as usize;
-        // What cannot be is refused before any page is looked for.
+        // An allocation that cannot succeed is refused before any page is looked for.
         self.check_room(indices.len().saturating_sub(self.occupied() as usize))?;
         let mut holes = 0;
         for index in indices.clone() {
@@ -387,7 +387,7 @@ impl Data {
         Ok(())
     }
 
-    /// Makes holes again of pages, but of those that are mapped, or that a program wrote meanwhile.
+    /// Makes pages holes again, except pages that are mapped, or that a program wrote meanwhile.
     fn take_back(&self, made: &[Range<usize>]) {
         for index in made.iter().cloned().flatten() {
             let mut pages = self.pages.lock();

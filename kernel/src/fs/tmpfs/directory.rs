@@ -26,7 +26,7 @@ pub type Names = HashMap<Arc<[u8]>, Child>;
 /// Names to dentries, and the order in which they were added.
 pub struct Directory {
     by_name: Names,
-    /// By position, ascending; what was removed leaves a hole until there are more holes than
+    /// By position, ascending; a removed dentry leaves a hole until there are more holes than
     /// dentries.
     by_position: Vec<(u64, Slot)>,
     next: u64,

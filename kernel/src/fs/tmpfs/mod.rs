@@ -38,7 +38,7 @@ const INODE: u64 = 1024;
 /// The root's default permissions.
 const USUAL_PERMISSIONS: u32 = 0o1777;
 
-/// One tmpfs: what its inodes have in common.
+/// One tmpfs: the data that its inodes share.
 pub struct Tmpfs {
     device: u64,
     next_inode: AtomicU64,

@@ -1,10 +1,10 @@
-//! Names in the directories of a tmpfs: how they come, go and move.
+//! Names in the directories of a tmpfs: adding, removing and moving them.
 //!
-//! The locks are Linux's (Documentation/filesystems/directory-locking.rst): what moves a name from
-//! one directory to another holds the file system's `rename` first, so that no directory gets other
-//! ancestors meanwhile. Then it locks directories, those above before those below, and looks again
-//! whether the names are still those of the dentries that the caller looked at: ESTALE where they
-//! are not, after which the caller looks again.
+//! The locks are Linux's (Documentation/filesystems/directory-locking.rst): a rename from one
+//! directory to another takes the file system's `rename` first, so that no directory gets other
+//! ancestors meanwhile. Then it locks directories, those above before those below, and checks that
+//! the names still belong to the dentries that the caller looked at: otherwise it fails with
+//! ESTALE, and the caller looks again.
 
 use super::super::dentry::Dentry;
 use super::super::inode::{Kind, Replace, WHITEOUT};
@@ -107,7 +107,7 @@ impl Node {
         Ok(())
     }
 
-    /// What is to have the name of `source` in this directory once that has gone (RENAME_WHITEOUT).
+    /// The device that takes the name of `source` in this directory (RENAME_WHITEOUT).
     fn whiteout(&self, here: &Arc<Dentry>, source: &Dentry) -> Result<Arc<Dentry>> {
         let node = self.make(WHITEOUT)?;
         Dentry::new(node, Some(here.clone()), source.name())
@@ -186,8 +186,8 @@ impl Node {
         Ok(())
     }
 
-    /// Removes `old` from this directory, whose `content` is locked, for `source` to come there.
-    /// Returns the links that the directory had by it.
+    /// Removes `old` from this directory, whose `content` is locked, to make way for `source`.
+    /// Returns the links that the directory had through it.
     fn replace_existing(
         &self,
         old: &Dentry,
@@ -205,8 +205,8 @@ impl Node {
     }
 
     /// Takes the tree below this directory apart, whose dentries and directories hold one another.
-    /// Depth-first, by way of the dentries' own directories: a program decides how deep the tree
-    /// is, and how large. Others run meanwhile.
+    /// Depth-first, through the dentries' own directories: a program decides the depth and the size
+    /// of the tree. Other threads run meanwhile.
     pub fn tear_down(&self, here: &Arc<Dentry>) {
         let mut at = here.clone();
         loop {

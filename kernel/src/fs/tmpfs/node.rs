@@ -56,7 +56,7 @@ pub struct Node {
     meta: Mutex<Meta>,
     xattrs: Xattrs,
     content: Content,
-    /// It is in no directory, and may be put into one (O_TMPFILE).
+    /// Whether the inode is in no directory yet, and allowed to be linked into one (O_TMPFILE).
     linkable: AtomicBool,
     write_hint: AtomicU8,
 }
@@ -154,7 +154,7 @@ impl Node {
         )
     }
 
-    /// What the calling thread makes in this directory, not there yet.
+    /// An inode that the calling thread makes in this directory, not yet linked there.
     pub(super) fn make(&self, new: New) -> Result<Arc<Self>> {
         let mode = if let New::Node(mode, _) = new {
             mode
@@ -177,7 +177,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Adds seals to a regular file. What can be executed shall then not be changed either.
+    /// Adds seals to a regular file. F_SEAL_EXEC on an executable file also seals its content.
     pub fn seal(&self, seals: u32) -> Result<()> {
         const UNCHANGED: u32 = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
         if seals & !(UNCHANGED | F_SEAL_SEAL | F_SEAL_EXEC) != 0 {
@@ -256,7 +256,7 @@ impl Node {
         }
     }
 
-    /// Takes away what it can do as a program, as it is given away or written to.
+    /// Removes the file's capabilities, as it is given away or written to.
     fn lose_capabilities(&self, meta: &mut Meta) {
         if meta.mode & CAPABLE != 0 {
             meta.mode &= !CAPABLE;
@@ -268,7 +268,7 @@ impl Node {
     }
 }
 
-/// The owner of what the calling thread makes in a directory, and the mode it gets there.
+/// The mode and the owner of an inode that the calling thread makes in a directory.
 fn inherit(directory: &Meta, mode: u32) -> (u32, (u32, u32)) {
     crate::task::current().with_credentials(|who| {
         if directory.mode & S_ISGID == 0 {

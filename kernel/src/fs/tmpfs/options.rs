@@ -83,7 +83,7 @@ fn scaled(value: Option<&str>) -> Result<u64> {
     number.checked_mul(1 << shift).ok_or(Errno::EINVAL)
 }
 
-/// The same, or a share of memory that ends in `%`.
+/// A scaled number, or a share of memory that ends in `%`.
 fn size(value: Option<&str>) -> Result<u64> {
     match value.and_then(|text| text.strip_suffix('%')) {
         None => scaled(value),

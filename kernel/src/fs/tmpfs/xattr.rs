@@ -14,7 +14,7 @@ const MAX: usize = 64 * 1024;
 /// Names and values, in the order in which they were set.
 pub struct Xattrs(Mutex<Vec<(Vec<u8>, Vec<u8>)>>);
 
-/// What an attribute takes of the file system's inodes, in bytes, with Linux's overhead.
+/// The bytes that an attribute takes of the file system's inode quota, with Linux's overhead.
 fn space((name, value): &(Vec<u8>, Vec<u8>)) -> u64 {
     40 + (name.len() + value.len()) as u64
 }
@@ -43,7 +43,7 @@ impl Xattrs {
         copy(value)
     }
 
-    /// What they take of the file system's inodes, in bytes.
+    /// The bytes that all attributes take of the file system's inode quota.
     pub fn space(&self) -> u64 {
         self.0.lock().iter().map(space).sum()
     }

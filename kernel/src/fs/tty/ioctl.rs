@@ -78,7 +78,7 @@ impl Termio {
         }
     }
 
-    /// The settings, with what it does not say as in `old`.
+    /// These settings; the parts that this structure lacks are taken from `old`.
     fn settings(self, old: &Termios) -> Termios {
         let mut new = Termios1::from(old);
         for (flags, low) in new.flags.iter_mut().zip(self.flags) {
@@ -193,7 +193,7 @@ impl Tty {
         Ok(())
     }
 
-    /// Changes the settings, but for what is locked.
+    /// Changes the settings, except locked ones.
     fn change_termios(&self, settings: impl FnOnce(&Termios) -> Termios) {
         let mut state = self.state.lock();
         let old = state.discipline.termios();

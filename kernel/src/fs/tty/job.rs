@@ -65,7 +65,7 @@ impl Tty {
         send_group(session, group, number);
     }
 
-    /// TIOCSIG: the master sends a signal, with what it does to the output.
+    /// TIOCSIG: the master sends a signal to the foreground.
     pub(super) fn signal(&self, number: usize) -> Result<()> {
         if ![SIGINT, SIGQUIT, SIGTSTP].contains(&(number as u32)) {
             return Err(Errno::EINVAL);
@@ -131,7 +131,7 @@ impl Tty {
         self.state.lock().foreground
     }
 
-    /// The same, asked by a process whose controlling terminal it must be.
+    /// The foreground process group, asked by a process whose controlling terminal this must be.
     pub(super) fn own_foreground(&self) -> Result<i32> {
         self.own_session().map(|_| self.foreground())
     }

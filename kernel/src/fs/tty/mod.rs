@@ -32,7 +32,7 @@ use linux_raw_sys::general::{
 const OUTPUT: usize = 8192;
 /// Bytes that are processed at a time.
 const CHUNK: usize = 256;
-/// The same for a port that takes large pieces.
+/// The size of a piece for a port that takes large ones.
 const PORT_CHUNK: usize = 4096;
 /// The most that output processing makes of a chunk (tabs become eight columns).
 const EXPANDED: usize = 8 * CHUNK;
@@ -56,7 +56,7 @@ pub struct WindowSize {
     pixels: [u16; 2],
 }
 
-/// What a terminal's output goes to.
+/// The destination of a terminal's output.
 #[derive(Clone, Copy)]
 enum Line {
     /// A port that sends at once.
@@ -98,8 +98,7 @@ struct State {
 }
 
 impl State {
-    /// Takes in a byte; what comes after the first `before` bytes of output are echoes that may yet
-    /// be lost.
+    /// Takes in a byte; output after the first `before` bytes is echo that may yet be dropped.
     fn receive(&mut self, byte: u8, line: Line, before: usize) -> Effect {
         if self.discipline.flushes(byte) {
             self.flush_input();
@@ -114,14 +113,14 @@ impl State {
         effect
     }
 
-    /// Throws away what was typed and not yet read.
+    /// Discards input that was not read yet.
     fn flush_input(&mut self) {
         self.discipline.flush_input();
         self.pty.report(0, TIOCPKT_FLUSHREAD);
     }
 
-    /// Throws away output that is on its way. What has come to the master already stays: with Linux
-    /// that is as much as a terminal takes in.
+    /// Discards output that is on its way. Bytes that have reached the master stay: on Linux the
+    /// master's buffer holds as many as a terminal takes in.
     fn flush_output(&mut self) {
         self.output.truncate(ldisc::CAPACITY - 1);
         self.pty.report(0, TIOCPKT_FLUSHWRITE);
@@ -165,7 +164,7 @@ impl Tty {
         })
     }
 
-    /// Does something with the discipline; what it has for the screen goes to the line.
+    /// Calls `act` with the discipline; its output goes to the line.
     fn with_discipline<R>(
         &self,
         act: impl FnOnce(&mut Discipline, &mut dyn FnMut(&[u8])) -> R,
@@ -177,8 +176,8 @@ impl Tty {
         act(discipline, &mut |bytes| self.line.send(output, bytes))
     }
 
-    /// Takes in what came over the line: echoes, sends signals, wakes readers. Returns how much
-    /// there was room for.
+    /// Takes in bytes from the line: echoes, sends signals, wakes readers. Returns how many there
+    /// was room for.
     pub fn receive(&self, bytes: &[u8]) -> usize {
         let mut signals = [None; 8];
         let mut flow = false;

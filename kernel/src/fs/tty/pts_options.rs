@@ -1,4 +1,4 @@
-//! Options of a mount of devpts: whose a new terminal is, and how many there may be.
+//! Options of a mount of devpts: the owner of a new terminal, and how many there may be.
 
 use super::super::mount::options::{number, parse, permissions};
 use crate::errno::{Errno, Result};
@@ -12,7 +12,7 @@ use core::fmt;
 pub struct Options {
     /// The owner of a new terminal, if not its creator.
     uid: Option<u32>,
-    /// The same for the group.
+    /// The group of a new terminal, if not its creator's.
     gid: Option<u32>,
     /// Permissions of a new terminal.
     pub mode: u32,
@@ -69,18 +69,18 @@ impl Options {
 }
 
 impl Shared {
-    /// The usual ones.
+    /// The default options.
     pub fn new() -> Self {
         Shared(Mutex::new(DEFAULT))
     }
 
-    /// Those of the first file system there is.
+    /// The options of the first file system there is.
     pub fn first() -> Options {
         let first = FIRST.lock().upgrade();
         first.map_or(DEFAULT, |first| first.get())
     }
 
-    /// Makes it the first, if there is none.
+    /// Makes these options those of the first file system, if there is none.
     pub fn enter(self: &Arc<Self>) {
         let mut first = FIRST.lock();
         if first.strong_count() == 0 {
@@ -88,7 +88,7 @@ impl Shared {
         }
     }
 
-    /// What they are.
+    /// The current options.
     pub fn get(&self) -> Options {
         *self.0.lock()
     }

@@ -25,15 +25,15 @@ const MAJOR: u32 = 136;
 /// The most there can be (Linux's `kernel.pty.max`).
 pub const MAX: u32 = 4096;
 
-/// What a terminal that is one end of a pair has besides.
+/// The further state of a terminal that is one end of a pseudo-terminal pair.
 #[derive(Default)]
 pub struct State {
     /// Notified of output and of room for input.
     master: Option<Arc<WaitSource>>,
     slaves: usize,
-    /// What the master reads begins with a byte that says what it is (TIOCPKT).
+    /// Packet mode: each read of the master begins with a control byte (TIOCPKT).
     packets: bool,
-    /// What happened since the master last asked: TIOCPKT_* bits.
+    /// The events since the master's last read in packet mode: TIOCPKT_* bits.
     status: u32,
     /// All slaves were closed since one was open.
     abandoned: bool,
@@ -42,7 +42,7 @@ pub struct State {
 }
 
 impl State {
-    /// Reports to a master that reads packets what happened: of the bits `of`, those of `bits`.
+    /// In packet mode, replaces the status bits `of` by `bits`.
     pub(super) fn report(&mut self, of: u32, bits: u32) {
         if self.packets {
             self.status = self.status & !of | bits;
@@ -88,7 +88,7 @@ pub fn find_by(wanted: impl Fn(&Arc<Tty>) -> bool) -> Option<Arc<Tty>> {
 }
 
 impl Tty {
-    /// What the master waits for.
+    /// The source that wakes a waiting master.
     pub(super) fn master_source(&self) -> Arc<WaitSource> {
         let source = self.state.lock().pty.master.clone();
         source.unwrap_or_else(|| self.readable.clone())
@@ -196,8 +196,8 @@ pub fn open_master(options: Options) -> Result<Arc<dyn FileOps>> {
 }
 
 impl super::State {
-    /// Takes out what the master reads next; how much that is. In packets, either what happened or
-    /// a byte that says that output follows.
+    /// Takes out the bytes that the master reads next; returns their number. In packet mode these
+    /// are the status, or a zero byte and output.
     fn take(&mut self, to: &mut [u8]) -> usize {
         let Some(first) = to.first_mut() else {
             return 0;
@@ -299,7 +299,7 @@ impl FileOps for Master {
                     Ok(()) => continue,
                 }
             }
-            // No more than what there is room for: what was taken cannot be given back.
+            // No more than there is room for: bytes that were taken cannot be given back.
             let mut chunk = [0; 256];
             let room = self
                 .tty

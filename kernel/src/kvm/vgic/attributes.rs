@@ -311,7 +311,7 @@ impl Setup {
         }
     }
 
-    /// Which of so many virtual CPUs have their redistributors where, by address.
+    /// The rows of redistributors of `vcpus` virtual CPUs, by address.
     fn rows(&self, vcpus: usize) -> Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         rows.try_reserve_exact(self.regions.len())
@@ -329,7 +329,7 @@ impl Setup {
         Ok(rows)
     }
 
-    /// The regions, each with those of so many virtual CPUs whose redistributors are there.
+    /// The regions, each with the places of the virtual CPUs whose redistributors it holds.
     fn places(&self, vcpus: usize) -> impl Iterator<Item = (&Region, Range<u64>)> {
         let all = vcpus as u64;
         self.regions.iter().scan(0u64, move |next, region| {

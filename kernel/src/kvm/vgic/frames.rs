@@ -23,7 +23,7 @@ pub struct Region {
     pub count: u64,
 }
 
-/// A region with those virtual CPUs, by place, whose redistributors are there.
+/// A region, and the places of the virtual CPUs whose redistributors it holds.
 pub struct Row {
     /// The first one's address.
     pub base: u64,
@@ -46,14 +46,14 @@ impl Row {
     }
 }
 
-/// Where everything is.
+/// The addresses of the distributor and of all redistributors.
 pub struct Frames {
     distributor: u64,
     /// By address; none is empty.
     rows: Vec<Row>,
 }
 
-/// What is at an address.
+/// The frame at an address.
 #[derive(Clone, Copy)]
 pub enum Frame {
     /// The distributor.
@@ -77,7 +77,7 @@ impl Frames {
         Frames { distributor, rows }
     }
 
-    /// What is at an address, and how far into it.
+    /// The frame at an address, and the offset in it.
     #[inline]
     pub fn find(&self, address: u64) -> Option<(Frame, u32)> {
         let offset = address.wrapping_sub(self.distributor);
@@ -162,8 +162,8 @@ pub fn access_alone(machine: &Machine, at: &Trapped, state: &mut State) {
     }
 }
 
-/// Notifies those of these virtual CPUs whose interrupts an access changes; `whose` is the one
-/// whose redistributor it was to. Most accesses concern none.
+/// Notifies the virtual CPUs whose interrupts an access changes; `whose` is the owner of the
+/// redistributor that was accessed. Most accesses concern none.
 #[inline]
 pub fn notify(effect: Effect, shared: &Shared, vcpus: &[Arc<Vcpu>], whose: Option<&Vcpu>) {
     if !matches!(effect, Effect::Nothing) {

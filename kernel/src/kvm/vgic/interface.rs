@@ -21,7 +21,7 @@ pub fn enter(interface: &mut Interface, guest: &Guest, private: &Private, shared
     }
 }
 
-/// Takes back what the hardware says when the guest does not run any more.
+/// Takes the state back from the hardware when the guest does not run any more.
 pub fn leave(
     interface: &mut Interface,
     private: &Private,
@@ -38,7 +38,7 @@ pub fn leave(
     }
 }
 
-/// Chooses anew what the list registers hold, while the guest's context is here.
+/// Chooses the content of the list registers anew, while the guest's context is loaded.
 pub fn refill(
     interface: &mut Interface,
     private: &Private,
@@ -49,7 +49,8 @@ pub fn refill(
     with_state(interface, private, shared, directory, machine, || ());
 }
 
-/// The same, after an access that needs to know what is pending and active, and may change it.
+/// Performs an access that needs to know the pending and active state, and may change it, and then
+/// refills the list registers.
 pub fn with_state<R>(
     interface: &mut Interface,
     private: &Private,
@@ -94,7 +95,7 @@ fn held(private: &Private) -> u32 {
     busy & timer::INTERRUPTS
 }
 
-/// The lines of those timers that `mask` names are as `high` says.
+/// Sets the lines of the timers in `mask` to the levels in `high`.
 fn set_lines(private: &Private, mask: u32, high: u32) {
     for interrupt in [timer::VIRTUAL, timer::PHYSICAL] {
         if mask >> interrupt & 1 != 0 {

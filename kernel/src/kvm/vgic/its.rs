@@ -76,7 +76,7 @@ impl Link {
         self.0.get().is_none()
     }
 
-    /// The one that follows.
+    /// The next unit.
     fn first(&self) -> Option<&Unit> {
         self.0.get().map(|unit| &**unit)
     }
@@ -285,7 +285,7 @@ impl Device {
         Bus::new(&self.machine, vgic).ok_or(Errno::ENXIO)
     }
 
-    /// The same, for an access to a register.
+    /// The bus for an access to a register.
     fn register<'a>(&'a self, vgic: &'a Vgic, offset: u64) -> Result<Bus<'a>> {
         if let Err(Refused::Invalid) = Its::has(offset) {
             return Err(Errno::EINVAL);

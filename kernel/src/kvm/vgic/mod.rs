@@ -98,7 +98,7 @@ impl Vgic {
         Some(&self.complete.get()?.shared)
     }
 
-    /// What all virtual CPUs share, and those by place, once complete.
+    /// The state that all virtual CPUs share, and the virtual CPUs by place, once complete.
     fn all(&self) -> Option<(&Shared, &[Arc<Vcpu>])> {
         let complete = self.complete.get()?;
         Some((&complete.shared, &complete.vcpus))

@@ -43,7 +43,7 @@ pub fn has(machine: &Machine, interrupts: u32, wanted: &DeviceAttribute) -> Resu
     if there { Ok(0) } else { Err(Errno::ENXIO) }
 }
 
-/// Writes what the VMM's memory holds.
+/// Writes the value from the VMM's memory.
 pub fn set(machine: &Machine, vgic: &Vgic, wanted: &DeviceAttribute) -> Result<usize> {
     machine.with_vcpus(|vcpus| place(vcpus, wanted).map(|_| ()))?;
     let address = wanted.address as usize;
@@ -167,7 +167,7 @@ fn find(vcpus: &[Arc<Vcpu>], affinity: Affinity) -> Option<usize> {
     vcpus.iter().position(|vcpu| vcpu.affinity() == affinity)
 }
 
-/// What an attribute of lines reports of them.
+/// The kind of information that an attribute of LEVEL_INFO asks for.
 fn kind_of_level(wanted: &DeviceAttribute) -> u64 {
     u64::from(wanted.number as u32) >> attribute::LEVELS_KIND
 }

@@ -5,7 +5,7 @@ use affinity::{Destination, Sgi, SgiRegister};
 use super::super::directory::Directory;
 use super::super::vcpu::Vcpu;
 
-/// Sends what `value`, written by `sender`, asks for.
+/// Sends the SGIs of `value`, which `sender` wrote to `register`.
 #[inline]
 pub fn send_sgi(directory: &Directory, sender: &Vcpu, register: SgiRegister, value: u64) {
     let sgi = Sgi::decode(value);

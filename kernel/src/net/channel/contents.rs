@@ -1,4 +1,4 @@
-//! What is in a channel: a ring of bytes with marks, and how it is read.
+//! The contents of a channel: a ring of bytes with marks, and how it is read.
 
 use super::{Found, Reading};
 use crate::errno::{Errno, Result};
@@ -54,7 +54,7 @@ impl Bytes {
         self.marks.pop_front_if(|mark| mark.end <= read)
     }
 
-    /// Takes out one byte from among the others: those before it move up.
+    /// Takes one byte out: those before it move up.
     pub fn remove(&mut self, at: u64) {
         self.ring.remove((at - self.read) as usize);
         self.read += 1;
@@ -133,7 +133,7 @@ pub(super) fn read_stream(
     reading: Reading,
     inline: bool,
 ) -> Result<Option<Found>> {
-    // The urgent byte is no part of what is read, unless it is asked to be.
+    // The urgent byte is not read among the others, unless SO_OOBINLINE is set.
     let mut skip = usize::from(bytes.is_at_mark() && !inline);
     if !reading.peek {
         bytes.skip(core::mem::take(&mut skip));
@@ -144,7 +144,7 @@ pub(super) fn read_stream(
     }
     to.truncate(bytes.until_mark(skip));
     let at = bytes.read + skip as u64;
-    // The read ends where something begins that cannot be handed over with what came before.
+    // The read ends at data that cannot be handed over together with the data before.
     let mut end = u64::MAX;
     for mark in bytes.marks.iter().filter(|mark| mark.end > at) {
         if reading.credentials && mark.start > at && mark.ancillary.credentials.is_some() {

@@ -18,12 +18,12 @@ const RESET: u32 = 8;
 const ABANDONED: u32 = 16;
 
 impl Channel {
-    /// The writer will write no more. What waits for more is sent.
+    /// The writer will write no more. Bytes that are held back are sent.
     pub fn finish(&self) {
         self.finish_with((self.kind == Kind::Tcp).then(|| self.bytes.lock()));
     }
 
-    /// The same from a system call that does not close the writer.
+    /// Like [`finish`](Self::finish), for a system call that does not close the writer.
     ///
     /// # Errors
     /// Those of [`Self::lock`].
@@ -47,14 +47,14 @@ impl Channel {
         self.end(UNHEARD);
     }
 
-    /// The reader is closed: nobody receives what waits. Nothing comes any more: writers look at
-    /// the state under the lock.
+    /// The reader is closed: nobody receives the waiting data, and no more arrives, since writers
+    /// look at the state under the lock.
     pub fn die(&self) {
         self.end(UNHEARD | DEAD);
         self.drop_all(self.bytes.lock());
     }
 
-    /// The same from a system call that does not close the reader.
+    /// Like [`die`](Self::die), for a system call that does not close the reader.
     ///
     /// # Errors
     /// Those of [`Self::lock`].
@@ -63,7 +63,7 @@ impl Channel {
         self.purge()
     }
 
-    /// Nothing comes any more, and the reader gets `error` once it has read what waits. Wakes
+    /// No more data arrives, and the reader gets `error` once it has read the waiting data. Wakes
     /// nobody.
     pub fn end_by(&self, error: Errno) {
         self.error.store(error.0.into(), Release);
@@ -76,7 +76,7 @@ impl Channel {
         self.writable.notify();
     }
 
-    /// Drops what waits. Writers that wait for room are not woken.
+    /// Drops waiting data. Writers that wait for room are not woken.
     ///
     /// # Errors
     /// Those of [`Self::lock`].
@@ -112,7 +112,7 @@ impl Channel {
         (error != 0).then_some(Errno(error as u16))
     }
 
-    /// The same for a read, which gets the end rather than that nothing can be sent.
+    /// Like [`take_error`](Self::take_error), for a read, which sees the end in place of EPIPE.
     pub fn take_read_error(&self) -> Option<Errno> {
         let of_sending = self.error.load(Acquire) == Errno::EPIPE.0.into();
         if of_sending { None } else { self.take_error() }
@@ -153,7 +153,7 @@ impl Channel {
         self.state.load(Acquire) & (FINISHED | UNHEARD | ABANDONED) != 0
     }
 
-    /// The writer goes without a word, and what it did not send with it. Wakes nobody.
+    /// The writer goes silently, and unsent bytes are dropped. Wakes nobody.
     pub fn abandon(&self, mut bytes: SleepMutexGuard<'_, Bytes>) {
         self.state.fetch_or(ABANDONED, AcqRel);
         bytes.drop_unsent();

@@ -1,5 +1,5 @@
-//! One direction of a connection, or what a datagram socket has received: a ring of bytes, with
-//! marks where a record ends or something travels beside the bytes.
+//! One direction of a connection, or the received messages of a datagram socket: a ring of bytes,
+//! with marks where a record ends or ancillary data travels with the bytes.
 
 mod contents;
 mod ends;
@@ -65,9 +65,9 @@ pub struct Writing {
 /// How a read is done.
 #[derive(Clone, Copy, Default)]
 pub struct Reading {
-    /// What is read stays (MSG_PEEK).
+    /// Bytes that are read stay (MSG_PEEK).
     pub peek: bool,
-    /// Bytes that are gone past (SO_PEEK_OFF).
+    /// Bytes that are skipped first (SO_PEEK_OFF).
     pub skip: usize,
     /// The sender's credentials are wanted: bytes of different senders are not mixed.
     pub credentials: bool,
@@ -78,12 +78,12 @@ pub struct Reading {
 pub struct Found {
     /// Bytes that were read.
     pub count: usize,
-    /// What comes next is urgent.
+    /// The next byte is the urgent one.
     pub marked: bool,
-    /// Bytes of the record, of which `count` may be less, and those that were gone past.
+    /// Bytes of the record, of which `count` may be less, and those that were skipped.
     pub whole: usize,
     pub before: usize,
-    /// What came with them.
+    /// The control messages of the bytes.
     pub ancillary: Ancillary,
     /// The sender.
     pub from: Name,
@@ -92,8 +92,8 @@ pub struct Found {
 /// The channel.
 pub struct Channel {
     bytes: SleepMutex<Bytes>,
-    /// Bytes and records that wait, for those who look without the lock, and whether the first byte
-    /// is the urgent one.
+    /// Bytes and records that wait, for threads that look without the lock, and whether the first
+    /// byte is the urgent one.
     len: AtomicUsize,
     at_mark: AtomicBool,
     records: AtomicUsize,
@@ -114,7 +114,7 @@ pub struct Channel {
     inline: AtomicBool,
     /// The reader wants the sender's credentials.
     credentials: AtomicBool,
-    /// What the reader wants of what arrives: [`TIMES`], [`FILTERED`].
+    /// The reader's demands on arriving messages: [`TIMES`], [`FILTERED`].
     wants: AtomicU32,
     /// Records that were dropped.
     drops: AtomicU32,
@@ -174,7 +174,7 @@ impl Channel {
         self.kind == Kind::Records
     }
 
-    /// Its contents.
+    /// Locks the contents.
     ///
     /// # Errors
     /// EINTR: the caller is killed while another copies from or to a program's memory.
@@ -182,8 +182,8 @@ impl Channel {
         self.bytes.lock_killable()
     }
 
-    /// The same unless somebody has them just now, for the kernel's worker: it does not wait for a
-    /// program's memory.
+    /// Locks the contents unless they are locked, for the kernel's worker, which must not wait for
+    /// a program's memory.
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, Bytes>> {
         self.bytes.try_lock()
     }
@@ -388,8 +388,8 @@ impl Channel {
         }
     }
 
-    /// Does what the reader wants with a record that was put behind `old` bytes; false where it is
-    /// none that the reader gets.
+    /// Filters and stamps a record that was put behind `old` bytes, as the reader wants; false if
+    /// the filter drops it.
     #[cold]
     fn meet_wants(
         &self,
@@ -441,7 +441,7 @@ impl Channel {
         self.cpu.load(Relaxed).checked_sub(1)
     }
 
-    /// Publishes what is read without the lock.
+    /// Publishes the counts that are read without the lock.
     pub fn publish(&self, bytes: &Bytes) {
         self.at_mark.store(bytes.is_at_mark(), Release);
         self.len.store(bytes.sent(), Release);
@@ -607,8 +607,8 @@ impl Channel {
         found
     }
 
-    /// Drops the marks whose bytes were read, and without the lock the files that nobody took with
-    /// them.
+    /// Drops the marks whose bytes were read, and without the lock the files that came with the
+    /// bytes and were not taken.
     fn drop_read_marks<'a>(&'a self, mut bytes: SleepMutexGuard<'a, Bytes>) -> Result<()> {
         while let Some(mark) = bytes.pop_read() {
             if mark.ancillary.rights.is_some() {

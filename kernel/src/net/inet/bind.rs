@@ -241,8 +241,8 @@ impl Place {
         bound.as_ref().is_some_and(|bound| bound.claim.is_some())
     }
 
-    /// Ends a connection, or what did not become one: what bind(2) was given stays, and nothing
-    /// else; TCP `keeps` the number of its port too.
+    /// Ends a connection, or an attempt: the address and port that bind(2) was given stay, and
+    /// nothing else; TCP `keeps` the number of its port too.
     pub fn disconnect(&self, keeps: bool) {
         let mut place = self.bound.lock();
         let Some(bound) = &mut *place else { return };
@@ -308,7 +308,7 @@ impl Place {
         self.bound.lock().as_ref().map(|bound| bound.local)
     }
 
-    /// The same as a name.
+    /// The name, made of that address and port.
     pub fn name(&self) -> Name {
         self.local().map_or(Name::Unnamed, Name::Inet)
     }

@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use deadlines::{Deadlines, Ticket};
 
-/// The most ends that wait without a socket; what comes beyond is forgotten at once
+/// The most ends that wait without a socket; any more are forgotten at once
 /// (`net.ipv4.tcp_max_tw_buckets`, as Linux has it for 1 GiB).
 pub static MOST_WAITING: AtomicUsize = AtomicUsize::new(4096);
 /// Whether connect(2) may choose a port whose end is in TIME_WAIT (`net.ipv4.tcp_tw_reuse`): not
@@ -48,21 +48,21 @@ impl Tuple {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Established,
-    /// It has ended, and the other has not.
+    /// This end has ended, the other has not.
     FinWait,
-    /// It has ended first, and since then, in ns, the other too.
+    /// This end has ended first, and the other too since the given time, in ns.
     TimeWait(u64),
-    /// The other has ended first, or is gone: nothing is waited for.
+    /// The other end has ended first, or is gone: nothing is waited for.
     LastAck,
 }
 
-/// An end, until the socket and what it waits for are gone.
+/// An end of a connection, which exists until the socket and its waiting time are gone.
 struct Entry {
     number: u64,
     state: State,
     /// The family of its socket.
     domain: u32,
-    /// Its number among those that are listed without a socket.
+    /// Its number in the list of ends without a socket.
     listed: Option<u64>,
     /// `None` as long as it has a socket.
     waiting: Option<Waiting>,
@@ -91,7 +91,7 @@ pub struct Left {
 struct Table {
     ends: HashMap<Tuple, Entry>,
     due: Deadlines<Tuple>,
-    /// Those that are listed without a socket.
+    /// The ends that are listed without a socket.
     listed: Sequence<Tuple>,
     waiting: usize,
 }
@@ -110,7 +110,7 @@ pub enum Port {
     Given,
     /// By connect(2).
     Chosen,
-    /// It is that of a socket that listens.
+    /// The port of a listening socket.
     Listener,
 }
 
@@ -131,7 +131,7 @@ impl Entry {
 }
 
 impl Table {
-    /// Takes an end out. What it had is dropped without the lock: that takes the ports'.
+    /// Removes an end. The entry is dropped after the lock is released: that locks the ports.
     fn remove(&mut self, tuple: &Tuple) -> Option<Entry> {
         let gone = self.ends.remove(tuple)?;
         if let Some(waiting) = &gone.waiting {
@@ -163,7 +163,7 @@ fn deadline(since: u64, seconds: u64) -> u64 {
     clock::monotonic_deadline(since + seconds * clock::SECOND)
 }
 
-/// Forgets those that have waited for long enough.
+/// Forgets the ends that have waited for long enough.
 pub fn expire() {
     let now = time::now_ticks();
     loop {
@@ -252,7 +252,7 @@ impl End {
         Ok(End { tuple, number })
     }
 
-    /// It sends no more. False where the other end is gone, which answers that with a reset.
+    /// Ends sending. False where the other end is gone, which answers with a reset.
     pub fn finish(&self) -> bool {
         expire();
         let now = clock::monotonic_ns();

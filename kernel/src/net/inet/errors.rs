@@ -1,4 +1,4 @@
-//! The queue of errors (IP_RECVERR): what became of datagrams that nobody took, to be received with
+//! The error queue (IP_RECVERR): reports about datagrams that were not delivered, received with
 //! MSG_ERRQUEUE.
 
 use crate::errno::{Errno, Result};
@@ -32,7 +32,7 @@ pub const QUOTED: usize = 520;
 const BY_ICMP: u8 = 2;
 const BY_ICMP_V6: u8 = 3;
 const BY_STAMPING: u8 = 4;
-/// What Linux's queue counts for an entry beside its bytes.
+/// The overhead of an entry in Linux's queue, beside its bytes.
 const OVERHEAD: usize = 768;
 /// Bytes of the head that Ethernet, and lo, would put before a packet.
 const LINK_HEAD: usize = 14;
@@ -114,7 +114,7 @@ impl Report {
     }
 }
 
-/// The datagram that a report is about, or what is reported of it.
+/// A waiting report, with the parts of its datagram that it quotes.
 struct Waiting {
     report: Report,
     /// Where it was to go.

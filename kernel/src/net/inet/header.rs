@@ -63,11 +63,11 @@ pub struct Header {
     pub segment: Option<u16>,
     /// The sender's mark (SO_MARK).
     pub mark: Option<u32>,
-    /// It has no checksum (UDP_NO_CHECK6_TX).
+    /// The datagram has no checksum (UDP_NO_CHECK6_TX).
     pub unsummed: bool,
-    /// The times that are asked for of this one when it is sent (SO_TIMESTAMPING).
+    /// The send timestamps that are asked for of this datagram (SO_TIMESTAMPING).
     pub stamps: Option<u32>,
-    /// It is no packet, but reports what became of one.
+    /// Not a packet, but a report about one.
     pub report: Option<Report>,
 }
 
@@ -76,14 +76,14 @@ pub struct Header {
 pub enum Over {
     /// IPv4.
     V4,
-    /// The same from a socket of IPv6.
+    /// IPv4 from a socket of IPv6, with mapped addresses.
     Mapped,
     /// IPv6.
     V6,
 }
 
 impl Over {
-    /// For what `socket` sends to `to`, or to where it is connected.
+    /// The protocol by which `socket` sends to `to`, or to its peer.
     pub fn of(socket: &dyn Socket, to: Option<&Address>) -> Self {
         if socket.base().domain != AF_INET6 {
             return Over::V4;
@@ -102,8 +102,7 @@ impl Over {
     }
 }
 
-/// Whether there is nothing among the options of a packet but what fills it up: IPOPT_NOOP, and
-/// all that follows IPOPT_END.
+/// Whether the options of a packet are only padding: IPOPT_NOOP, and all that follows IPOPT_END.
 fn is_without_option(options: &[u8]) -> bool {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
@@ -131,7 +130,7 @@ impl Header {
         }
     }
 
-    /// A report of what became of a datagram.
+    /// The header of a report about a datagram.
     pub fn of_report(report: Report) -> Self {
         Header {
             report: Some(report),
@@ -162,8 +161,8 @@ impl Header {
         }
     }
 
-    /// Takes a field that a control message sets, and -1 leaves it to the options. EINVAL for what
-    /// is no field, or no value.
+    /// Sets a field from a control message; -1 leaves it to the options. EINVAL for unknown fields
+    /// and values.
     pub fn set(&mut self, level: u32, kind: u32, data: &[u8], over: Over) -> Result<()> {
         match (level, kind) {
             (IPV6, IPV6_PKTINFO) if over == Over::Mapped => {
@@ -173,7 +172,8 @@ impl Header {
             }
             (IP, _) if over == Over::V6 => {}
             (IPV6, _) if over != Over::V6 => {}
-            // What it chooses, the route of packets with a header of their own, is but one.
+            // Selects a route for packets with a header of their own (IP_HDRINCL); there is but
+            // one.
             (IP, IP_PROTOCOL) => _ = number(data, 1, 255)?,
             (IP, IP_RETOPTS) if is_without_option(data) => {}
             (IP, IP_TTL) => self.hops = Some(number(data, 1, 255)?),
@@ -319,7 +319,7 @@ impl Header {
             let class = self.class.unwrap_or(0);
             control.put(IPV6, IPV6_TCLASS, class.as_bytes())?;
         }
-        // The same under older names (RFC 2292).
+        // The same fields under their older names (RFC 2292).
         if options.is_on(IPV6, IPV6_2292PKTINFO) {
             control.put(IPV6, IPV6_2292PKTINFO, &info)?;
         }

@@ -1,5 +1,5 @@
-//! ICMP: the machine answers echo requests, gives replies to those who asked for them, and passes
-//! raw sockets what nobody took.
+//! ICMP: the machine answers echo requests, passes replies to the sockets that asked for them, and
+//! passes other messages to raw sockets.
 
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::{Header, is_broadcast, is_local, raw};

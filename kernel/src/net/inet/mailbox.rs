@@ -1,5 +1,5 @@
-//! What a socket of datagrams has received: messages, errors, and whether it receives and sends at
-//! all.
+//! The mailbox of a datagram socket: received messages and errors, and whether the socket still
+//! receives and sends.
 
 use super::errors::{Errors, IP_RECVERR, IPV6_RECVERR, Report, Sent};
 use super::options::{IP, IPV6, Options};
@@ -23,7 +23,7 @@ pub struct Mailbox {
     /// The messages.
     pub inbox: Arc<Channel>,
     errors: Errors,
-    /// It reads, or sends, no more.
+    /// The socket receives, or sends, no more.
     deaf: AtomicBool,
     mute: AtomicBool,
 }
@@ -165,7 +165,7 @@ impl Mailbox {
     }
 }
 
-/// The first bytes of what is sent, `most` of them.
+/// The first bytes of a message that is sent, at most `most`.
 pub fn copied(data: &mut Source, most: usize) -> Result<Vec<u8>> {
     let (mut bytes, len) = (Vec::new(), data.left().min(most));
     bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;

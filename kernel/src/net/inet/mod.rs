@@ -1,8 +1,8 @@
 //! TCP, UDP and ICMP over IPv4 and IPv6, on this machine.
 //!
 //! Packets never leave the machine, so TCP and UDP have none: nothing is lost, reordered or resent.
-//! What stays of the protocols is what programs see: names, ports, connections, their ends and
-//! their errors. There are packets for raw and ping sockets alone.
+//! The parts of the protocols that programs see remain: names, ports, connections, their ends and
+//! their errors. Only raw and ping sockets have packets.
 
 mod bind;
 pub mod connections;
@@ -77,7 +77,7 @@ pub fn is_local(ip: IpAddr) -> bool {
     ip.is_loopback()
 }
 
-/// Whether it is the broadcast address of a network, of which there is but that of `lo`.
+/// Whether `ip` is the broadcast address of the only network, that of `lo`.
 pub fn is_broadcast(ip: IpAddr) -> bool {
     ip == Ipv4Addr::new(127, 255, 255, 255)
 }

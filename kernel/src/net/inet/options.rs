@@ -17,12 +17,12 @@ use linux_raw_sys::net::{
     SOL_IPV6, SOL_TCP, TCP_CONGESTION, TCP_INFO,
 };
 
-/// Levels of options.
+/// Levels of options; first that of IPv4.
 pub const IP: u32 = IPPROTO_IP as u32;
-/// The same for IPv6.
+/// The level of IPv6's options.
 pub const IPV6: u32 = IPPROTO_IPV6 as u32;
 const TCP: u32 = IPPROTO_TCP as u32;
-/// The same for UDP.
+/// The level of UDP's options.
 pub const UDP: u32 = IPPROTO_UDP as u32;
 const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
 /// The state of a connection, as TCP_INFO has it; a UDP socket that is connected has it too.
@@ -37,13 +37,13 @@ enum Rule {
     Bit,
     /// A number of this range.
     Within(i32, i32),
-    /// The same, and -1 for what it was at first.
+    /// A number of this range, or -1 for the default.
     Renewed(i32, i32),
     /// Any number.
     Any,
     /// A class of traffic, whose last two bits are TCP's own.
     Class,
-    /// A segment's size; 0 for what it was at first.
+    /// A segment's size; 0 for the default.
     Segment,
     /// Seconds of a closed connection; 0 for the system's, and none below.
     Linger,
@@ -53,21 +53,21 @@ enum Rule {
     Window,
     /// As many as a queue may have.
     Queue,
-    /// Bytes of a packet, which every path takes so many of at least; 0 for what this one takes.
+    /// Bytes of a packet: at least the size that every path takes, or 0 for this path's.
     Packet,
-    /// For sockets of datagrams: of this range, and -1 for what it was at first.
+    /// For datagram sockets: a number of this range, or -1 for the default.
     Multicast,
     /// A least and a greatest port, either of which may be 0.
     Range,
     /// On or off, on with the right to administer the network.
     Privileged,
-    /// It can only be read.
+    /// Read-only.
     Told,
 }
 
 use Rule::*;
 
-/// Level, name (`include/uapi/linux/{in,in6,tcp,udp}.h`), default and rule of what is kept.
+/// Level, name (`include/uapi/linux/{in,in6,tcp,udp}.h`), default and rule of stored options.
 const KEPT: [(u32, u32, i32, Rule); 75] = [
     (IP, 1, 0, Class),                 // IP_TOS
     (IP, 2, 64, Renewed(1, 255)),      // IP_TTL
@@ -154,7 +154,7 @@ const OTHERS: [(u32, u32); 4] = [
     (TCP, TCP_CONGESTION),
 ];
 
-/// Whether exactly those options of a level are handled that the document says there are.
+/// Whether the handled options of a level are exactly those in the document.
 const fn is_documented(level: u32, group: &Group) -> bool {
     let mut handled = [0; KEPT.len() + OTHERS.len()];
     let (mut count, mut at) = (0, 0);
@@ -233,7 +233,7 @@ const MAX_QUEUE: i32 = 4096;
 const MIN_PACKET: i32 = 1280;
 /// A connection's segment, and its path's longest packet over IPv4 and IPv6.
 const LOOPBACK_SEGMENT: i32 = 65483;
-/// A segment's size before there is a connection, and what the option of times takes of one.
+/// The size of a segment before there is a connection, and the bytes of its timestamps option.
 const FIRST_SEGMENT: i32 = 536;
 const TIMES: i32 = 12;
 const MTU_V4: u32 = 65535;
@@ -284,14 +284,14 @@ pub fn segment(ends: [&Options; 2], v6: bool) -> i32 {
     asked.fold(whole - heads, i32::min) - TIMES
 }
 
-/// The priority of what is sent with a type of service (Linux's `ip_tos2prio`): best effort, bulk,
+/// The priority of packets with a type of service (Linux's `ip_tos2prio`): best effort, bulk,
 /// interactive, and interactive bulk.
 fn priority(service: u8) -> u32 {
     [0, 2, 6, 4][usize::from(service >> 3 & 3)]
 }
 
-/// What TCP can be asked to judge the network by: nothing is lost here, so all are one. The first
-/// is a new socket's.
+/// The names of congestion control algorithms: nothing is lost here, so all act alike. The first is
+/// the default.
 const CONGESTION: [&str; 2] = ["cubic", "reno"];
 /// Bytes of such a name, with the zero behind it (TCP_CA_NAME_MAX).
 const CONGESTION_NAME: usize = 16;
@@ -315,7 +315,7 @@ impl Options {
         }
     }
 
-    /// Takes over what an accepted socket has from the listening one.
+    /// Copies the options that an accepted socket inherits from the listening one.
     pub fn inherit(&self, from: &Options) {
         for (own, given) in self.kept.iter().zip(&from.kept) {
             own.store(given.load(Acquire), Release);

@@ -16,7 +16,7 @@ pub const ICMP_V6: u8 = 58;
 /// Bytes of IPv4's header without options, and of IPv6's.
 pub const HEAD_V4: usize = 20;
 pub const HEAD_V6: usize = 40;
-/// The most bytes of a packet over IPv4, and of what IPv6 carries.
+/// The most bytes of a packet over IPv4, and of a payload over IPv6.
 pub const MOST: usize = 65535;
 /// IPv4's flag that says not to fragment (DF).
 const WHOLE: u16 = 0x4000;
@@ -24,7 +24,7 @@ const WHOLE: u16 = 0x4000;
 /// Numbers for packets that could be fragmented.
 static NUMBER: AtomicU16 = AtomicU16::new(0);
 
-/// From where a packet goes where, and whose it is.
+/// The addresses of a packet, and its protocol.
 #[derive(Clone, Copy)]
 pub struct Route {
     /// The sender's address.
@@ -53,7 +53,7 @@ fn reserved(len: usize) -> Result<Vec<u8>> {
 }
 
 impl Packet {
-    /// Puts a packet together of what it carries, in pieces. `whole`: it is never to be fragmented.
+    /// Makes a packet of a payload, in pieces. `whole`: it is never to be fragmented.
     /// EMSGSIZE, ENOBUFS.
     pub fn new(route: Route, header: Header, pieces: &[&[u8]], whole: bool) -> Result<Self> {
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
@@ -108,8 +108,8 @@ impl Packet {
         })
     }
 
-    /// A packet whose header a program wrote (IP_HDRINCL); of IPv4's the kernel fills in the
-    /// length, the checksum and a sender that is missing. EINVAL for what is none.
+    /// A packet whose header a program wrote (IP_HDRINCL); in an IPv4 header the kernel fills in
+    /// the length, the checksum and a missing sender. EINVAL for bytes that are no packet.
     pub fn written(mut bytes: Vec<u8>, sender: IpAddr) -> Result<Self> {
         let least = if sender.is_ipv4() { HEAD_V4 } else { HEAD_V6 };
         if bytes.len() < least {
@@ -153,7 +153,7 @@ impl Packet {
         &self.bytes
     }
 
-    /// What a raw socket receives of it: with the header over IPv4, without over IPv6.
+    /// The bytes that a raw socket receives: with the header over IPv4, without it over IPv6.
     pub fn seen(&self) -> &[u8] {
         match self.route.to {
             IpAddr::V4(_) => self.bytes(),
@@ -161,7 +161,7 @@ impl Packet {
         }
     }
 
-    /// The sum over what it carries, 0 where the checksum in it is right; of IPv6, and of UDP,
+    /// The checksum over its payload, 0 if the checksum in it is right; with IPv6, and with UDP,
     /// addresses and length count.
     pub fn sum(&self) -> u16 {
         let alone = self.route.to.is_ipv4() && self.route.protocol == ICMP;
@@ -202,7 +202,7 @@ fn ip_v6(bytes: &[u8]) -> IpAddr {
         .into()
 }
 
-/// Fills in what the kernel knows of a header of IPv4, and returns where it ends.
+/// Fills in the fields of an IPv4 header that the kernel sets, and returns where it ends.
 fn complete(bytes: &mut [u8], sender: Ipv4Addr) -> Result<usize> {
     let start = usize::from(bytes[0] & 0xf) * 4;
     if !(HEAD_V4..=bytes.len()).contains(&start) {
@@ -239,8 +239,7 @@ pub fn fold(mut sum: u64) -> u16 {
     !(sum as u16)
 }
 
-/// The sum over addresses, protocol and length, which count as if they were part of what a packet
-/// carries.
+/// The sum of the pseudo-header: addresses, protocol and length.
 pub fn pseudo(route: &Route, len: usize) -> u64 {
     let address = |sum, ip: IpAddr| match ip {
         IpAddr::V4(ip) => add(sum, &ip.octets()),

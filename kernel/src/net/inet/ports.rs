@@ -64,7 +64,7 @@ pub fn set_unprivileged(first: u32) -> Result<()> {
 pub struct Holder {
     /// The address that it is bound to.
     pub ip: IpAddr,
-    /// It is bound to IPv6 alone.
+    /// The socket is bound to IPv6 alone (IPV6_V6ONLY).
     pub only_v6: bool,
     /// SO_REUSEADDR
     pub shares_address: bool,
@@ -72,14 +72,14 @@ pub struct Holder {
     pub shares_port: bool,
     /// The user that the socket belongs to.
     pub user: u32,
-    /// It takes connections.
+    /// The socket takes connections.
     pub listens: bool,
     /// There is no socket any more, but an end of a connection that waits.
     pub waits: bool,
 }
 
 impl Holder {
-    /// Whether something sent to `ip` is for this socket; true also for what both "any" are.
+    /// Whether a packet to `ip` is for this socket; true also for "any" where both are that.
     fn covers(&self, ip: IpAddr) -> bool {
         match (self.ip, ip) {
             (own, ip) if own == ip => true,
@@ -156,7 +156,7 @@ struct Held {
     bound: bool,
 }
 
-/// What a port is wanted for.
+/// The purpose of a claim on a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     /// bind(2), or whatever needs a port of its own.
@@ -189,7 +189,7 @@ impl Group {
     }
 }
 
-/// Adds one to those that hold the port alike.
+/// Adds a holder to the group of those that hold the port alike.
 fn enter(held: &mut Held, holder: Holder, entrant: Entrant) -> Result<()> {
     let mut groups = held.groups.of_mut(&holder.ip).iter_mut();
     if let Some(group) = groups.find(|group| group.holder == holder) {
@@ -205,8 +205,8 @@ fn enter(held: &mut Held, holder: Holder, entrant: Entrant) -> Result<()> {
     held.groups.push(holder.ip, group)
 }
 
-/// Takes a socket, or without a number an end of a connection, out of those that hold the port as
-/// `holder` says.
+/// Removes a socket, or without a number an end of a connection, from the group that holds the port
+/// as `holder` does.
 fn leave(held: &mut Held, holder: &Holder, number: Option<u64>) -> Option<Member> {
     let mut groups = held.groups.of_mut(&holder.ip).iter_mut();
     let group = groups.find(|group| group.holder == *holder)?;
@@ -231,7 +231,7 @@ fn holder(held: &Held, ip: IpAddr, number: u64) -> Option<Holder> {
     groups.find(has).map(|group| group.holder)
 }
 
-/// Those who may receive what is sent to `ip`.
+/// The groups of sockets that may receive packets to `ip`.
 fn covering(held: &Held, ip: IpAddr) -> impl Iterator<Item = &Group> {
     let any = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let addresses = any.into_iter().filter(move |&any| any != ip).chain([ip]);
@@ -288,7 +288,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// The same port once more, for an end that waits.
+    /// A further hold on the same port, for an end that waits.
     pub fn waiting(&self) -> Result<Kept> {
         let waits = true;
         self.ports.keep(
@@ -314,14 +314,14 @@ fn random_below(count: u32) -> u32 {
     u32::from(u16::from_ne_bytes(bytes)) % count
 }
 
-/// A number for a sender: one that is the same each time.
+/// A number for a sender, always the same one.
 fn spread(from: SocketAddr) -> usize {
     Keyed.hash_one(from) as usize
 }
 
 impl Ports {
-    /// Gives `holder` the port, or for port 0 any free one of `range`, whose ends count where they
-    /// are within the system's. EADDRINUSE, EACCES.
+    /// Gives `holder` the port, or for port 0 any free one of `range`; ends of `range` count if
+    /// they are within the system's. EADDRINUSE, EACCES.
     pub fn claim(
         &'static self,
         port: u16,
@@ -379,11 +379,11 @@ impl Ports {
         (first, u32::from(last.saturating_sub(first)) + 1)
     }
 
-    /// Gives `holder` a port of `range` for a connection: one that nobody has, or that others have
-    /// by this alone, and for which `connect` finds that it can be.
+    /// Gives `holder` a port of `range` for a connection: a free one, or one that others got in
+    /// this way alone, and with which `connect` succeeds.
     ///
     /// # Errors
-    /// EADDRNOTAVAIL, and what `connect` fails with beside.
+    /// EADDRNOTAVAIL, and the other errors of `connect`.
     pub fn connect_from<T>(
         &'static self,
         range: [u16; 2],
@@ -446,7 +446,7 @@ impl Ports {
         })
     }
 
-    /// Takes one out of those that hold a port.
+    /// Removes a holder of a port.
     fn give(&self, port: u16, leave: impl FnOnce(&mut Held) -> Option<Member>) {
         let mut ports = self.0.lock();
         let Some(held) = ports.get_mut(port.into()) else {
@@ -534,7 +534,7 @@ impl Ports {
         }
     }
 
-    /// All sockets for what is sent to `to`, as far as `fits` takes them.
+    /// All sockets for a packet to `to` that `fits` accepts.
     ///
     /// # Errors
     /// ENOBUFS.
@@ -566,9 +566,9 @@ impl Ports {
         Ok(taken)
     }
 
-    /// The socket for what `from` sends to `to`: of those that hold the port as `fits` asks, and
-    /// for which `rank` is not `None`, the one with the greatest, where one that is bound to this
-    /// very address comes first. Those that share the port (SO_REUSEPORT) share the senders too.
+    /// The socket for a packet from `from` to `to`: among the holders that `fits` accepts, the one
+    /// with the greatest `rank` that is not `None`; one that is bound to this very address comes
+    /// first. Sockets that share the port (SO_REUSEPORT) share the senders too.
     pub fn find<R: Ord>(
         &self,
         to: SocketAddr,

@@ -57,11 +57,11 @@ pub struct Raw {
     options: Options,
     mail: Mailbox,
     peer: Mutex<Option<SocketAddr>>,
-    /// What it sends begins with the packet's header.
+    /// The bytes sent begin with the packet's header (IP_HDRINCL).
     with_header: AtomicBool,
-    /// Where in what IPv6 carries the checksum is; below 0 there is none.
+    /// The offset of the checksum in the payload of IPv6 (IPV6_CHECKSUM); below 0 there is none.
     checksum: AtomicI32,
-    /// A bit for each kind of ICMP's messages that it does not want.
+    /// A bit for each type of ICMP messages that is filtered out (ICMP_FILTER).
     filter: Mutex<[u32; 8]>,
 }
 
@@ -132,7 +132,7 @@ impl Raw {
         self.is_icmp() && kind < kinds && self.filter.lock()[kind / 32] >> (kind % 32) & 1 != 0
     }
 
-    /// Whether it wants a packet of its protocol.
+    /// Whether the socket receives a packet of its protocol.
     fn takes(&self, packet: &Packet) -> bool {
         let damaged = self.is_v6() && self.checksum.load(Acquire) >= 0 && packet.sum() != 0;
         self.is_between(packet.route.to, packet.route.from) && !damaged && !self.is_filtered(packet)
@@ -145,7 +145,7 @@ impl Raw {
             ..Ancillary::default()
         };
         let from = SocketAddr::new(packet.route.from, 0);
-        // The kernel's own bytes can be read: what does not fit is lost.
+        // The kernel's own bytes can always be read, so only packets without room are lost.
         _ = self.mail.take(&mut Source::kernel(seen), ancillary, from);
     }
 
@@ -506,7 +506,7 @@ enum Own {
 }
 
 impl Raw {
-    /// The option that a level and name are; `None` for those that other sockets have too.
+    /// The option of this level and name; `None` for options that other sockets have too.
     fn own(&self, level: u32, name: u32) -> Option<Result<Own>> {
         let (v6, of_icmp) = (self.is_v6(), self.is_icmp());
         let filters = if v6 { SOL_ICMP_V6 } else { SOL_RAW };

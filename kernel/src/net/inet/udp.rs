@@ -66,12 +66,12 @@ pub struct Udp {
     options: Options,
     mail: Mailbox,
     peer: Mutex<Option<SocketAddr>>,
-    /// What was sent of a datagram that is not whole yet (MSG_MORE, UDP_CORK).
+    /// The begun datagram, to which more will be added (MSG_MORE, UDP_CORK).
     begun: SleepMutex<Option<Begun>>,
 }
 
 impl Udp {
-    /// One that is bound to nothing, of a protocol whose ports are `ports`.
+    /// A socket that is bound to nothing, of a protocol whose ports are `ports`.
     pub fn new(domain: u32, protocol: u32, ports: &'static Ports) -> Result<Arc<Self>> {
         let base = Base::new(domain, DATAGRAM, protocol)?;
         try_arc(Udp {
@@ -108,7 +108,7 @@ impl Udp {
 }
 
 impl Udp {
-    /// Delivers a datagram, and raw sockets what they want to see of it.
+    /// Delivers a datagram, and a copy of it to raw sockets.
     fn deliver(
         &self,
         data: &mut Source,
@@ -140,7 +140,7 @@ impl Udp {
         self.hand_over(data, ancillary, to, from, seen.then_some(&packet))
     }
 
-    /// The same, when raw sockets have seen `packet`.
+    /// Delivers a datagram whose copy `packet` raw sockets have seen.
     fn hand_over(
         &self,
         data: &mut Source,
@@ -169,7 +169,7 @@ impl Udp {
         Ok(len)
     }
 
-    /// Gives what is for a broadcast address to every socket that receives there.
+    /// Delivers a datagram for a broadcast address to every socket that receives there.
     fn hand_to_all(
         &self,
         bytes: &[u8],
@@ -192,7 +192,7 @@ impl Udp {
         Ok(())
     }
 
-    /// Receives what one call sent: a datagram, or several of UDP_SEGMENT.
+    /// Receives the bytes of one call: a datagram, or several of UDP_SEGMENT.
     fn take_segments(
         &self,
         data: &mut Source,
@@ -312,7 +312,7 @@ impl Udp {
         }
     }
 
-    /// Sends what was begun, if something was.
+    /// Sends the begun datagram, if there is one.
     fn finish(&self, begun: Option<Begun>) -> Result<()> {
         let Some(begun) = begun else { return Ok(()) };
         let ancillary = Ancillary {
@@ -325,17 +325,17 @@ impl Udp {
     }
 }
 
-/// The socket that receives what `from` sends to `to`.
+/// The socket that receives datagrams from `from` to `to`.
 fn receiver(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Option<Arc<Udp>> {
     let found = ports.find(to, from, |_| true, |socket| rank(socket, from));
     found.and_then(|socket| socket.downcast())
 }
 
-/// The sockets that receive what `from` sends to the broadcast address `to`.
+/// The sockets that receive datagrams from `from` to the broadcast address `to`.
 fn receivers(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Result<Vec<Arc<Udp>>> {
     ports.find_all(to, |socket| {
         rank(&socket, from)?;
-        // One that is connected gave "any" up for an address of its own.
+        // A connected socket gave "any" up for an address of its own.
         let udp: Arc<Udp> = socket.downcast()?;
         let own = udp.place.local()?.ip();
         (own.is_unspecified() || own == to.ip()).then_some(udp)
@@ -383,7 +383,7 @@ pub fn receive(packet: &Packet) {
             header,
             ..Ancillary::default()
         };
-        // The kernel's own bytes can be read: what does not fit is lost.
+        // The kernel's own bytes can always be read, so only datagrams without room are lost.
         _ = target
             .mail
             .take(&mut Source::kernel(bytes), ancillary, from);
@@ -403,8 +403,8 @@ pub fn receive(packet: &Packet) {
     }
 }
 
-/// How well a socket fits a datagram from `from`: one that is connected to there is best, one that
-/// is connected elsewhere does not take it.
+/// How well a socket fits a datagram from `from`: one connected to there is best; one connected
+/// elsewhere does not take it.
 fn rank(socket: &Arc<dyn Socket>, from: SocketAddr) -> Option<(bool, bool)> {
     let here = socket.base().options.prefers_this_cpu();
     match socket.peer() {

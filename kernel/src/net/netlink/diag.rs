@@ -133,7 +133,7 @@ impl Dump {
         more || inet && self.protocol == TCP && self.continue_left(reply)
     }
 
-    /// The same for the ends of connections without a socket.
+    /// Goes on with the ends of connections without a socket.
     fn continue_left(&mut self, reply: &mut Reply) -> bool {
         while cond_resched_killable().is_ok()
             && let Some((left, behind)) = connections::left_from(self.left)
@@ -158,7 +158,7 @@ fn queues(socket: &dyn Socket) -> [u32; 2] {
     [received as u32, sent as u32]
 }
 
-/// `struct inet_diag_msg`, and what of it is asked for.
+/// Writes `struct inet_diag_msg`, and the requested attributes.
 fn put_inet(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     let base = socket.base();
     let address = |name: Name| match name {
@@ -211,7 +211,7 @@ fn put_inet(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     reply.end();
 }
 
-/// The same of an end of a connection that waits without a socket.
+/// Describes an end of a connection that waits without a socket.
 fn put_left(reply: &mut Reply, left: &Left) {
     /// The timer that runs is that of such ends.
     const TIMER: u8 = 3;
@@ -245,7 +245,7 @@ fn state(socket: &dyn Socket) -> u8 {
     }
 }
 
-/// `struct unix_diag_msg`, and what of it is asked for.
+/// Writes `struct unix_diag_msg`, and the requested attributes.
 fn put_unix(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     let base = socket.base();
     let mut message = [0; 16];
@@ -278,7 +278,7 @@ fn put_unix(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     reply.end();
 }
 
-/// `struct netlink_diag_msg`, and what of it is asked for.
+/// Writes `struct netlink_diag_msg`, and the requested attributes.
 fn put_netlink(reply: &mut Reply, socket: &dyn Socket, shown: u32) {
     let base = socket.base();
     let port = match socket.name() {

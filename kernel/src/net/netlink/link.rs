@@ -1,5 +1,5 @@
-//! Requests that name an interface, or one of its addresses, and would change them: `lo` stays as
-//! it is, so that they are done where they ask for what is so.
+//! Requests that would change an interface, or one of its addresses. `lo` cannot be changed, so
+//! they succeed only where they ask for its present state.
 
 use super::attributes::{Attributes, find};
 use super::reply::{Header, REPLACE};
@@ -40,13 +40,13 @@ pub struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// EINVAL for what is too short.
+    /// EINVAL for a body that is too short.
     pub fn read(body: &'a [u8]) -> Result<Self> {
         let (info, attributes) = Info::read_from_prefix(body).map_err(|_| Errno::EINVAL)?;
         Ok(Named { info, attributes })
     }
 
-    /// Whether it is `lo`; `None` if none is named.
+    /// Whether the named interface is `lo`; `None` if none is named.
     fn is_lo(&self) -> Option<bool> {
         if self.info.index > 0 {
             return Some(self.info.index as u32 == INDEX);
@@ -64,7 +64,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// RTM_SETLINK: EOPNOTSUPP for what is not so.
+    /// RTM_SETLINK: EOPNOTSUPP for a value that is not the present one.
     pub fn set(&self) -> Result<()> {
         self.check()?;
         let Info { flags, change, .. } = self.info;
@@ -85,8 +85,8 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// RTM_NEWLINK: the same for `lo`. EEXIST, where another was to be made; EOPNOTSUPP for
-    /// another, ENODEV where none was to be made.
+    /// RTM_NEWLINK: for `lo` as RTM_SETLINK, but EEXIST with NLM_F_EXCL, and EOPNOTSUPP with
+    /// NLM_F_REPLACE. For another link EOPNOTSUPP, or ENODEV where none was to be made.
     pub fn make(&self, request: Header) -> Result<()> {
         if self.info.index < 0 {
             return Err(Errno::EINVAL);

@@ -1,6 +1,6 @@
-//! Netlink: what programs ask to learn the interfaces and their addresses (NETLINK_ROUTE) and which
-//! sockets there are (NETLINK_SOCK_DIAG), and where they wait for devices to come and go
-//! (NETLINK_KOBJECT_UEVENT), of which none does.
+//! Netlink: programs read the interfaces and their addresses (NETLINK_ROUTE) and the list of
+//! sockets (NETLINK_SOCK_DIAG), and wait for devices to come and go (NETLINK_KOBJECT_UEVENT), which
+//! none does.
 
 mod attributes;
 mod diag;
@@ -134,7 +134,7 @@ impl Netlink {
 
     fn handle(&self, request: Header, body: &[u8]) -> Result<()> {
         let mut reply = Reply::new(request, self.port()?)?;
-        // What asks for nothing is acknowledged alone.
+        // A message that requests nothing is only acknowledged.
         let asks = request.flags & REQUEST != 0 && request.kind >= LEAST;
         let dumped = match self.base.protocol {
             _ if !asks => Ok(false),
@@ -294,7 +294,7 @@ impl Socket for Netlink {
 
     fn put_header(&self, _header: &inet::Header, control: &mut Control) -> Result<()> {
         if self.options.is_on(options::PKTINFO) {
-            // It was sent to no group.
+            // The message was sent to no group.
             control.put(SOL_NETLINK, options::PKTINFO, &[0; 4])?;
         }
         if self.base.options.is_on(SO_PASSCRED) {

@@ -16,8 +16,8 @@ const ADD_MEMBERSHIP: u32 = 1;
 const DROP_MEMBERSHIP: u32 = 2;
 /// The groups, as words of bits.
 pub const LIST_MEMBERSHIPS: u32 = 9;
-/// Switches: control messages with the group of a message, errors and overruns of what is
-/// sent to groups, and how requests are acknowledged. No error has a text for NETLINK_EXT_ACK.
+/// Switches: control messages with the group of a message, errors and overruns of messages to
+/// groups, and how requests are acknowledged. No error has a text for NETLINK_EXT_ACK.
 pub const PKTINFO: u32 = 3;
 const BROADCAST_ERROR: u32 = 4;
 const NO_ENOBUFS: u32 = 5;
@@ -49,7 +49,7 @@ pub struct Options {
     switches: AtomicU32,
     /// A bit for each group, from 1 on.
     groups: AtomicU64,
-    /// It was asked for groups: they are listed.
+    /// Whether the socket ever joined groups: then they are listed.
     listed: AtomicBool,
 }
 
@@ -89,7 +89,7 @@ impl Options {
             .try_for_each(|group| check_group(protocol, group))
     }
 
-    /// It listens to these of the first 32 groups, and to no others of them.
+    /// Listens to these of the first 32 groups, and to no others of them.
     pub fn listen(&self, groups: u32) {
         if groups != 0 {
             self.listed.store(true, Release);
@@ -100,7 +100,7 @@ impl Options {
 
     /// setsockopt(SOL_NETLINK)
     pub fn set(&self, protocol: u32, name: u32, value: &[u8]) -> Result<()> {
-        // As on Linux what is too short is 0.
+        // As on Linux a value that is too short is 0.
         let given = number(value).unwrap_or(0) as u32;
         match name {
             ADD_MEMBERSHIP | DROP_MEMBERSHIP => {

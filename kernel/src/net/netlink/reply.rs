@@ -4,18 +4,18 @@ use crate::errno::{Errno, Result};
 use alloc::vec::Vec;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Kinds of messages: what came of a request, and the end of a dump.
+/// Kinds of messages: the result of a request, and the end of a dump.
 const ERROR: u16 = 2;
 pub const DONE: u16 = 3;
 /// The first kind that asks for something (NLMSG_MIN_TYPE).
 pub const LEAST: u16 = 0x10;
-/// Flags of a request; that a reply is in several parts; a reply is wanted; all of them are; of an
-/// acknowledgement, that it is without the body of what it answers.
+/// Flags: the message is a request; the reply has several parts; a reply is wanted; all objects
+/// are; the acknowledgement leaves the body of the request out.
 pub const REQUEST: u16 = 1;
 pub const MULTI: u16 = 2;
 pub const ACKNOWLEDGE: u16 = 4;
 pub const DUMP: u16 = 0x300;
-/// A request may replace what there is (NLM_F_REPLACE).
+/// A request may replace an existing object (NLM_F_REPLACE).
 pub const REPLACE: u16 = 0x100;
 const CAPPED: u16 = 0x100;
 
@@ -29,7 +29,7 @@ pub struct Header {
     pub kind: u16,
     /// NLM_F_ flags.
     pub flags: u16,
-    /// Which request it is; the reply says the same.
+    /// The sequence number of the request, repeated in the reply.
     pub sequence: u32,
     /// The requester.
     pub port: u32,
@@ -46,17 +46,17 @@ pub const HEADER: usize = size_of::<Header>();
 
 /// The outcome of a request.
 pub enum Acknowledgement<'a> {
-    /// It was done.
+    /// The request was done.
     Done,
-    /// It failed; the body of the request goes with the error.
+    /// The request failed; its body goes with the error.
     Failed(Errno, &'a [u8]),
-    /// The same without its body (NETLINK_CAP_ACK).
+    /// The request failed; its body is left out (NETLINK_CAP_ACK).
     Short(Errno),
 }
 
 /// Messages being written.
 pub struct Reply {
-    /// What is written.
+    /// The messages written so far.
     pub bytes: Vec<u8>,
     start: usize,
     request: Header,
@@ -95,7 +95,7 @@ impl Reply {
         self.bytes.extend_from_slice(fixed);
     }
 
-    /// What follows the header of the message that was begun.
+    /// The fixed part after the header of the message that was begun.
     pub fn fixed(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start + HEADER..]
     }

@@ -24,7 +24,7 @@ const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
 const NEW_RULE: u16 = 32;
 const GET_RULE: u16 = 34;
-/// What changes something; the rest is EOPNOTSUPP.
+/// Requests that change something; all others get EOPNOTSUPP.
 const _: () = {
     let handled = [NEW_LINK as u64, SET_LINK as u64, NEW_ADDRESS as u64];
     assert!(abi::options::ROUTE.is_handled_by(&handled));
@@ -55,7 +55,7 @@ const ROUTE: usize = 12;
 const DESTINATION: u16 = 1;
 
 /// Answers a request; true if that was a dump, whose end is to follow. EPERM without the right to
-/// change anything, EOPNOTSUPP for what cannot be changed.
+/// change anything, EOPNOTSUPP for unknown requests.
 pub fn handle(reply: &mut Reply, request: Header, body: &[u8]) -> Result<bool> {
     // The flags mean something else where something is to be made.
     let dump = request.kind % 4 == 2 && request.flags & DUMP != 0;

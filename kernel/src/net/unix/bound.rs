@@ -31,7 +31,7 @@ enum Key {
     Inode(u64, u64),
 }
 
-/// The sockets that have names, by what the names stand for.
+/// The named sockets, by the key of their names.
 static BOUND: Mutex<HashMap<Key, Weak<dyn Socket>>> = Mutex::new(hash::new());
 
 /// The name of a socket.
@@ -42,7 +42,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// A socket of this kind without a name of its own; `name` is what it is called.
+    /// A socket of this kind that is not bound; `name` is the name that it shows.
     ///
     /// # Errors
     /// ENOMEM.
@@ -59,7 +59,7 @@ impl Bound {
         &self.name
     }
 
-    /// Whether it has a name.
+    /// Whether the socket has a name.
     pub fn is_named(&self) -> bool {
         matches!(*self.name.lock(), Name::Unix(_))
     }

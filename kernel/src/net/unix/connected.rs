@@ -109,7 +109,7 @@ impl Connected {
         })
     }
 
-    /// It is accepted, or will never be.
+    /// The connection is accepted, or will never be.
     fn leave_backlog(&self) {
         if let Some(link) = self.link.get() {
             link.incoming.leave_backlog();

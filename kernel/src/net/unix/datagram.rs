@@ -55,7 +55,7 @@ pub struct Datagram {
     inbox: Arc<Inbox>,
     sent: Arc<Sent>,
     peer: Mutex<Option<Arc<Inbox>>>,
-    /// It sends no more.
+    /// The socket sends no more.
     finished: AtomicBool,
     /// The credentials of its creator, when it is one of a pair.
     creator: Once<Peer>,
@@ -113,8 +113,8 @@ impl Datagram {
         Ok(())
     }
 
-    /// What waited from a peer is lost, which is reported to the peer if it is connected to this
-    /// socket (Linux's `unix_dgram_disconnected`).
+    /// Drops the messages that wait from a peer, and reports that to the peer if it is connected to
+    /// this socket (Linux's `unix_dgram_disconnected`).
     fn disconnect_from(&self, peer: &Inbox) -> Result<()> {
         let channel = &self.inbox.channel;
         if channel.records() == 0 {

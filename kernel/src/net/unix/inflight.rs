@@ -2,8 +2,8 @@
 //! more.
 //!
 //! A socket that is sent over itself, or a circle of them, stays open after every program has
-//! closed it. As on Linux such circles are looked for when a Unix socket is closed and when very
-//! many are on their way; what waits in them is let go of, and they end. A thread of the kernel
+//! closed it. As on Linux the kernel looks for such circles when a Unix socket is closed and when
+//! very many are in flight; it drops the files that wait in them, and they end. A kernel thread
 //! does that: it closes files, and takes locks of sockets that its callers may hold.
 
 use crate::arch::time;
@@ -31,14 +31,15 @@ static PACE: Pace = Pace::new(TOO_MANY);
 /// From this number of its own on, a user waits for it (`UNIX_INFLIGHT_SANE_USER`).
 const MANY_OF_A_USER: usize = 8 * MAX_FILES;
 
-/// Which file waits in which. A file sent over a connection that is not accepted yet waits in the
-/// connection, which waits in the listening socket.
+/// The graph of files in flight: an edge leads from a file to the file in which it waits. A file
+/// sent over a connection that is not accepted yet waits in the connection, which waits in the
+/// listening socket.
 static GRAPH: SleepMutex<Graph<Weak<File>, Keyed>> = SleepMutex::new(Graph::new(Keyed));
-/// There may be a circle.
+/// The graph may have a circle.
 static CIRCLES: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// How many collections were asked for, and how many of these are done by one that began later; the
-/// thread that collects, and those that wait for it.
+/// The number of collections asked for, and how many of these a later collection has served; the
+/// wait queues of the collecting thread, and of threads that wait for it.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 static DONE: AtomicU64 = AtomicU64::new(0);
 static COLLECTOR: WaitQueue = WaitQueue::new();
@@ -78,7 +79,7 @@ fn socket(file: &File) -> Option<Arc<dyn Socket>> {
     (socket.base().domain == AF_UNIX).then_some(socket)
 }
 
-/// From now on those of `files` that are Unix sockets wait in `channel`. Whether there are any;
+/// Notes that the Unix sockets among `files` wait in `channel`. Returns whether there are any;
 /// ENOMEM.
 pub fn enter(files: &[Arc<File>], channel: &Channel) -> Result<bool> {
     let sockets = || files.iter().filter_map(|file| Some((file, socket(file)?)));
@@ -167,8 +168,8 @@ pub fn await_room(files: &[Arc<File>], sent: usize) -> Result<()> {
     done.map_err(|_| Errno::EINTR)
 }
 
-/// The same for want of memory, whose caller does not wait for it; whether it may hope for some,
-/// which it may but once in a second.
+/// Begins a collection for want of memory; the caller does not wait for it. True if the caller may
+/// hope for memory, at most once in a second.
 pub fn collect_for_memory() -> bool {
     let (now, last) = (time::now_ticks(), LACKED.load(Relaxed));
     let late = now.saturating_sub(last) >= time::ns_to_ticks(SECOND) && CIRCLES.load(Acquire);
@@ -193,7 +194,7 @@ fn end_garbage() {
     }
 }
 
-/// The open files of those sockets.
+/// The open files of the garbage sockets.
 fn garbage() -> Result<Vec<Arc<File>>> {
     let mut dead = Vec::new();
     let mut graph = GRAPH.lock();

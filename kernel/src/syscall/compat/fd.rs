@@ -1,5 +1,5 @@
-//! Control operations of files whose structures 32 bits lay out otherwise: record locks, and the
-//! list of network interfaces.
+//! Control operations of files whose structures differ for 32 bits: record locks, and the list of
+//! network interfaces.
 
 use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::SIOCGIFCONF;
@@ -40,7 +40,7 @@ impl NarrowFlock {
         }
     }
 
-    /// What cannot be shown of a length is cut off.
+    /// A length that does not fit is cut off.
     fn of(wide: &Flock) -> Result<Self> {
         Ok(Self {
             kind: wide.kind,

@@ -103,7 +103,7 @@ pub fn epoll_wait(fd: i32, events: usize, count: i32, timeout: i32) -> Result<us
 }
 
 pub fn lseek(fd: i32, offset: i32, whence: u32) -> Result<usize> {
-    // As on Linux, what does not fit is cut off by the program's register.
+    // As on Linux, an offset that does not fit is cut off by the program's register.
     file::lseek(fd, offset.into(), whence)
 }
 

@@ -10,10 +10,10 @@ use crate::mm::user::{UserPtr, UserSlice};
 use crate::syscall::{identity, stat};
 use crate::task::current;
 
-/// What stands for a number that 16 bits cannot hold (`kernel.overflowuid`).
+/// The ID shown for one that 16 bits cannot hold (`kernel.overflowuid`).
 const OVERFLOW: u16 = 65534;
 
-/// The number that 16 bits mean: all ones leave an identity as it is.
+/// The ID that a 16-bit ID means: all ones leave an identity unchanged.
 fn from_id16(id: u32) -> u32 {
     match id as u16 {
         u16::MAX => u32::MAX,

@@ -13,7 +13,7 @@ const OF_SEMAPHORES: &[u32] = &[1, 2, 18, 20];
 const OF_MESSAGES: &[u32] = &[1, 2, 11, 13];
 const OF_SEGMENTS: &[u32] = &[1, 2, 3, 13, 15];
 
-/// A command without that bit, of those that need it.
+/// The command without `NEWER`; EINVAL without that bit for the commands that need it.
 fn command(command: u32, with_structures: &[u32]) -> Result<u32> {
     match command & NEWER {
         0 if with_structures.contains(&command) => Err(Errno::EINVAL),

@@ -1,5 +1,5 @@
-//! System calls of 32-bit Arm programs, on an arm64 kernel. Most are those of 64-bit programs, with
-//! the structures of 32 bits.
+//! System calls of 32-bit Arm programs, on an arm64 kernel. Most are the system calls of 64-bit
+//! programs, with 32-bit structures.
 
 mod fd;
 mod file;

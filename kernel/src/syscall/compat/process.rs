@@ -42,7 +42,7 @@ pub fn pause() -> Result<usize> {
     }
 }
 
-/// What stands for no limit.
+/// RLIM_INFINITY of 32-bit programs.
 const NO_LIMIT: usize = u32::MAX as usize;
 
 pub fn ugetrlimit(kind: u32, to: usize) -> Result<usize> {

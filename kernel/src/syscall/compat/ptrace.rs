@@ -1,4 +1,4 @@
-//! What tracers of 32-bit Arm ask for beside the requests of all architectures
+//! Requests that 32-bit Arm has in addition to those of all architectures
 //! (`arch/arm/include/uapi/asm/ptrace.h`).
 
 use alloc::vec::Vec;
@@ -30,8 +30,8 @@ const SYSTEM_CALL: u32 = 0x404;
 /// Bytes of `struct user`, whose first are the general registers.
 const USER: usize = 296;
 
-/// What PEEKUSR gives beyond the registers: where the program's code and data begin, and where its
-/// code ends.
+/// Offsets that PEEKUSR has beyond the registers: the start of the program's code and data, and the
+/// end of its code.
 const CODE: usize = 0x10000;
 const DATA: usize = 0x10004;
 const CODE_END: usize = 0x10008;
@@ -64,7 +64,7 @@ fn get(tid: i32, kind: u32) -> Result<Vec<u8>> {
     ptrace::with_stopped(tid, |thread, _| regset::get(&thread.arch, true, kind))
 }
 
-/// Changes what begins at the byte `from` of it.
+/// Changes bytes of a register set from byte `from` on.
 fn set(tid: i32, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
     ptrace::with_stopped(tid, |thread, _| {
         regset::set(&thread.arch, true, kind, from, bytes)?;

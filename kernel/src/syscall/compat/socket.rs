@@ -17,7 +17,7 @@ pub fn recv(fd: i32, buffer: usize, len: usize, flags: u32) -> Result<usize> {
     sendmsg::recvfrom(fd, buffer, len, flags, 0, 0)
 }
 
-/// The option of a time limit whose value has 64 bits for one of 32.
+/// The 64-bit time limit option for a 32-bit one.
 fn wide_limit(level: u32, name: u32) -> Option<u32> {
     match (level, name) {
         (SOL_SOCKET, SO_RCVTIMEO_OLD) => Some(SO_RCVTIMEO_NEW),

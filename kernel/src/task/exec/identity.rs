@@ -21,9 +21,9 @@ const UNSAFE_PERSONALITY: u32 = 0x040_0000 | 0x004_0000 | 0x020_0000 | 0x010_000
 pub struct Identity {
     /// Its credentials.
     pub credentials: Arc<Credentials>,
-    /// It is more privileged than its caller (AT_SECURE).
+    /// The program is more privileged than its caller (AT_SECURE).
     pub secure: bool,
-    /// The bits of the personality that it does not begin with.
+    /// The bits of the personality that are cleared for the program.
     pub lost_personality: u32,
     /// Whether others of the same user may look into it.
     pub dumpable: bool,

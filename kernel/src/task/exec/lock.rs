@@ -1,4 +1,4 @@
-//! What keeps apart a process that begins another program, and those who look into it or trace it.
+//! The locks between exec in a process and those who trace or inspect the process.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
@@ -27,13 +27,13 @@ impl ExecLock {
     }
 }
 
-/// No other thread begins to trace the process, or decides the credentials of its program.
+/// While this lives, no other thread traces the process, or decides its program's credentials.
 pub struct CredentialsGuard<'a>(&'a Process);
 
-/// Memory and identity of the process belong together while this lives.
+/// While this lives, memory and identity of the process belong together.
 pub struct Held<'a>(&'a Process);
 
-/// Nobody looks at the process, whose memory and identity change.
+/// While this lives, nobody inspects the process, whose memory and identity change.
 pub struct Update<'a>(&'a Process);
 
 impl Process {
@@ -49,8 +49,8 @@ impl Process {
         Ok(CredentialsGuard(self))
     }
 
-    /// Keeps the process from beginning another program while another looks at its identity, and at
-    /// what it has.
+    /// Keeps the process from beginning another program while another process inspects its identity
+    /// and its memory.
     ///
     /// # Errors
     /// EINTR: the current process is killed.

@@ -39,7 +39,7 @@ const SECURE_STACK: usize = 8 << 20;
 /// How many scripts may be each other's interpreters.
 const DEPTH: usize = 5;
 
-/// What exec is asked to begin.
+/// The arguments of exec.
 pub struct Request {
     /// The file.
     pub file: Arc<File>,
@@ -102,8 +102,8 @@ fn resolve_scripts(request: &mut Request) -> Result<()> {
     Err(Errno::ELOOP)
 }
 
-/// The interpreter and its argument in what follows `#!`. `cut`: the line may go on beyond what was
-/// read.
+/// The interpreter and its argument in the text after `#!`. `cut`: the line may go on beyond the
+/// bytes read.
 fn parse_line(bytes: &[u8], cut: bool) -> Result<(&[u8], Option<&[u8]>)> {
     let is_blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let end = bytes.iter().position(|&byte| byte == b'\n' || byte == 0);
@@ -254,7 +254,7 @@ fn vector(
     Ok(vector)
 }
 
-/// The old program is given up: nothing fails from here on but what ends the process.
+/// The point of no return: from here on only errors that end the process occur.
 fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     let thread: &Thread = &current();
     let process = thread.process();

@@ -39,8 +39,8 @@ impl Member for Donor {
     fn join((): (), (): ()) {}
 }
 
-/// The waiters. Guards what threads inherit and how they are scheduled for it, and that no
-/// circle of waits begins.
+/// The waiters. Guards inherited priorities and the scheduling that follows from them, and keeps
+/// circles of waits from forming.
 pub static CHAINS: Mutex<Donors> = Mutex::new(Tree::new());
 
 /// By heir, the highest priority first.
@@ -90,8 +90,8 @@ fn highest_waiting(donors: &Donors, thread: &Thread) -> u32 {
         .map_or(0, |donor| donor.priority)
 }
 
-/// Gives `thread` its place by what it waits for and its priority now. Without memory it gives
-/// nothing.
+/// Puts `thread` in its place by the lock that it waits for and its priority now. Without memory it
+/// inherits nothing.
 pub fn place(donors: &mut Donors, thread: &Thread) {
     let state = &thread.sched.real_time;
     let heir = thread.awaited_owner().map_or(0, |owner| owner.address);

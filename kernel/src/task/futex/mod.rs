@@ -40,7 +40,7 @@ const OWNER_DIED: u32 = 1 << 30;
 /// FUTEX_TID_MASK
 const TID: u32 = OWNER_DIED - 1;
 
-/// The identity of a word: the same from all processes that share it.
+/// The identity of a word, the same for all processes that share it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
     /// Address of the waiter's address space, or number of the shared object in any space.
@@ -88,7 +88,7 @@ struct Waiter {
     key: Key,
     bits: u32,
     thread: Arc<Thread>,
-    /// Which of several words that its thread waits for.
+    /// The index of this word among those that the thread waits for.
     index: u32,
     kind: Kind,
     slot: Arc<AtomicU32>,
@@ -99,9 +99,9 @@ struct Waiter {
 enum Kind {
     /// To be woken.
     Wake,
-    /// To be given the lock that the word is, and that somebody has.
+    /// To be given the lock that the word is, and that the owner has.
     Lock(Owner),
-    /// To be moved to that word, and to be given the lock that it is.
+    /// To be requeued to that word, and to be given the lock that it is.
     LockLater(Key),
 }
 
@@ -126,7 +126,7 @@ static TABLE: [Bucket; BUCKETS] = [const {
 }; BUCKETS];
 
 impl Bucket {
-    /// Takes the waiter with that slot out; returns what it waited for, if it was there.
+    /// Takes the waiter with that slot out; returns the kind of its wait, if it was there.
     fn remove(&self, slot: &Arc<AtomicU32>) -> Option<Kind> {
         let mut waiters = self.waiters.lock();
         let at = waiters
@@ -164,7 +164,7 @@ pub struct Wanted {
     pub address: usize,
     /// The value that it must hold for the wait to begin.
     pub value: u32,
-    /// Which wake-ups count.
+    /// The bit set: a wake-up counts if it has one of these bits.
     pub bits: u32,
     /// Whether other processes may wake.
     pub shared: bool,
@@ -497,8 +497,8 @@ fn lock_both(one: Key, other: Key) -> (Locked, Option<Locked>) {
     }
 }
 
-/// FUTEX_WAKE_OP: changes the second word, wakes those of the first, and those of the second if it
-/// held what is compared.
+/// FUTEX_WAKE_OP: changes the second word, wakes waiters of the first, and waiters of the second if
+/// its old value meets the comparison.
 ///
 /// # Errors
 /// EFAULT, EINVAL, ENOSYS (no such operation).

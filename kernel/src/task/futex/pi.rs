@@ -31,7 +31,7 @@ const RETRY: u32 = 1;
 /// With the number of a thread that is no more: the lock was its, and the thread is to write the
 /// word itself.
 const INHERITED: u32 = 1 << 31;
-/// How long it takes to settle what becomes of waiters that are moved, about, in nanoseconds.
+/// The time that it takes to settle the state of requeued waiters, about, in nanoseconds.
 const SETTLES: u64 = 100_000;
 
 /// How many wait for locks: a thread that ends looks at the buckets only if any does.
@@ -145,7 +145,8 @@ impl Place {
         Ok(Place { slot })
     }
 
-    /// Leaves the bucket; what the slot holds if somebody else took the waiter out, else WAITING.
+    /// Leaves the bucket; returns WAITING, or the slot's value if another thread took the waiter
+    /// out.
     fn leave(&self, key: Key) -> u32 {
         let mut found = TABLE[key.bucket()].remove(&self.slot);
         loop {
@@ -195,7 +196,7 @@ fn wait_for_lock(
     sched::prepare(state::INTERRUPTIBLE);
     let result = match user::load_u32(address) {
         Ok(word) if (word | OWNER_DIED) == (held | OWNER_DIED) && pid_table::is_living(owner) => {
-            // Of the waits with a deadline, this alone has no slack on Linux.
+            // Of all waits with a deadline, only this one has no slack on Linux.
             match deadline {
                 Some(deadline) => super::sleep_until(&place.slot, deadline, 0),
                 None => sleep(&place.slot, None),
@@ -255,7 +256,7 @@ impl Bucket {
     }
 }
 
-/// Those of `waiters` that want the lock `key` wait for `owner` now.
+/// The `waiters` for the lock `key` wait for `owner` from now on.
 pub fn wait_for(waiters: &mut VecDeque<Waiter>, key: Key, owner: &Thread) {
     for waiter in waiters.iter_mut().filter(|waiter| waiter.key == key) {
         if let Kind::Lock(of) = &mut waiter.kind {
@@ -351,7 +352,7 @@ pub fn wait_then_lock(
     sched::cancel();
     let was_moved = !TABLE[key.bucket()].holds(&place.slot);
     match outcome(place.leave(key), second, result) {
-        // It cannot begin again as a wait, since its word has changed.
+        // The wait cannot be restarted, since its word has changed.
         Err(Errno::ERESTARTNOINTR) if was_moved => Err(Errno::EAGAIN),
         Ok(false) => lock(second, shared, deadline, true),
         other => other.map(|_| ()),
@@ -425,12 +426,12 @@ enum Attempt {
     Changed,
 }
 
-/// What became of the waiters.
+/// The result of moving waiters to a lock.
 #[derive(Default)]
 struct Moved {
-    /// The one that has the lock now.
+    /// The waiter that has the lock now.
     first: Option<Waiter>,
-    /// Those that wait for the lock now, which `owner` has.
+    /// The waiters for the lock, which `owner` has.
     others: Vec<(Arc<AtomicU32>, Arc<Thread>)>,
     owner: Option<Arc<Thread>>,
     /// The last owner in the chain that `owner` waits for.
@@ -499,8 +500,7 @@ impl Requeue {
         Ok(Attempt::Done(moved))
     }
 
-    /// Lets waiters wait for the lock that `owner` has, as many as may be with the one that has it
-    /// now.
+    /// Lets waiters wait for the lock that `owner` has, as many as are still to be moved.
     fn transfer(
         &self,
         (own, mut others): (&mut Locked, Option<&mut Locked>),
@@ -559,7 +559,7 @@ impl Moved {
                 .as_ref()
                 .is_some_and(|owner| has_lock(owner, address));
             if !is_held && let Some(kind) = TABLE[target.bucket()].remove(&slot) {
-                // It is to try for itself.
+                // The thread is to try for itself.
                 if let Kind::Lock(owner) = kind {
                     inherit::left(&thread, owner);
                 }
@@ -568,7 +568,7 @@ impl Moved {
             }
             sched::cond_resched();
         }
-        // The last: it would give the lock to those that were not looked at.
+        // Last, since it would give the lock to waiters that were not looked at.
         if let Some(first) = self.first {
             first.wake_with(OWNED);
         }

@@ -1,4 +1,4 @@
-//! Robust futexes: what a thread held when it ended.
+//! Robust futexes: the locks that a thread held when it ended.
 
 use super::{ANY, OWNER_DIED, TID, WAITERS, wake};
 use crate::errno::{Errno, Result};
@@ -7,8 +7,8 @@ use crate::mm::user::{self, UserPtr};
 /// The most entries of a robust list that are looked at (ROBUST_LIST_LIMIT).
 const MOST: usize = 2048;
 
-/// Marks the robust futexes that thread `tid` holds as those of a dead owner, and wakes one waiter
-/// of each. `compat`: it is a 32-bit program's list.
+/// Marks the robust futexes of thread `tid` as held by a dead owner, and wakes one waiter of each.
+/// `compat`: it is a 32-bit program's list.
 pub fn release_robust(head: usize, tid: i32, compat: bool) {
     let size = if compat { 4 } else { 8 };
     let word = |address: usize| {
@@ -55,7 +55,7 @@ pub fn release_robust(head: usize, tid: i32, compat: bool) {
 /// A futex of the list.
 struct Held {
     address: usize,
-    /// Whether it is a lock whose waiters the kernel knows (the lowest bit of the entry).
+    /// Whether the futex is a PI futex, whose waiters the kernel knows (lowest bit of the entry).
     is_lock: bool,
 }
 

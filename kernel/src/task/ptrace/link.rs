@@ -1,4 +1,4 @@
-//! Tracers and their tracees, and what wait(2) reports to a tracer.
+//! Tracers and their tracees, and the reports of wait(2) to a tracer.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
@@ -53,7 +53,7 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
     let mut tracees = tracer.tracees();
     tracees.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     if tracer.is_exiting() {
-        // It has let go, or will let go, of those that it traces.
+        // The tracer has let go, or will let go, of its tracees.
         return Ok(());
     }
     let mut slot = thread.ptrace.tracee.lock();
@@ -90,8 +90,8 @@ pub fn trace_me() -> Result<()> {
     link(&crate::arch::current_arc(), tracer)
 }
 
-/// Checks PTRACE_O_* that a tracer asks for: only one that may do everything, and has no filters
-/// itself, suspends another's.
+/// Checks PTRACE_O_* that a tracer asks for: PTRACE_O_SUSPEND_SECCOMP takes CAP_SYS_ADMIN, and a
+/// tracer without filters of its own.
 ///
 /// # Errors
 /// EINVAL, EPERM.
@@ -182,8 +182,8 @@ pub(super) fn unlink(thread: &Arc<Thread>) {
     drop(entry);
 }
 
-/// The current thread is gone: its tracer learns with what `status`, unless it is notified as a
-/// parent anyway.
+/// The current thread is gone: its tracer is told its `status`, unless it is notified as a parent
+/// anyway.
 pub fn end_of_thread(status: u32, last: bool) {
     let thread = crate::arch::current_arc::<Thread>();
     if !thread.is_traced() {
@@ -207,7 +207,7 @@ pub fn end_of_thread(status: u32, last: bool) {
     }
 }
 
-/// The process is no more: what it traced goes on, or ends if that was asked for.
+/// The process is no more: its tracees go on, or end if that was asked for.
 pub fn end_of_tracer(process: &Process) {
     loop {
         let next = process.tracees().first().cloned();
@@ -305,13 +305,13 @@ impl Process {
 }
 
 impl Thread {
-    /// Switches the thread's system calls to the watched table or back, and what they drop: at its
-    /// next switch, or now.
+    /// Switches the thread's system calls to the watched table or back, and updates whether they
+    /// discard vector registers: at its next switch, or now.
     pub fn watch_calls(&self) {
         let mut mode = Mode::of_thread(self);
         loop {
             self.sched.set_mode(mode);
-            // Somebody else may have changed what it comes from meanwhile, and set the mode before.
+            // Another thread may have changed the inputs meanwhile, and set the mode before.
             let now = Mode::of_thread(self);
             if core::mem::replace(&mut mode, now) == now {
                 break;

@@ -27,13 +27,13 @@ use linux_raw_sys::general::CAP_SYS_PTRACE;
 
 /// Whether a thread is traced, and how it goes on, as bits.
 pub mod flag {
-    /// It is traced.
+    /// The thread is traced.
     pub const TRACED: u32 = 1;
-    /// It stops before and after each system call.
+    /// The thread stops before and after each system call.
     pub const CALLS: u32 = 2;
-    /// It stops after each instruction.
+    /// The thread stops after each instruction.
     pub const STEP: u32 = 4;
-    /// It stops at breakpoints and watchpoints of the hardware.
+    /// The thread stops at breakpoints and watchpoints of the hardware.
     pub const POINTS: u32 = 8;
     /// Its CPU is set to do one of these now.
     pub const DEBUGS: u32 = 16;
@@ -66,11 +66,11 @@ pub struct Tracee {
     pub message: usize,
     /// The signal of the stop; none for a stop of the whole process.
     pub info: Option<Info>,
-    /// It is to stop as soon as it can.
+    /// The thread is to stop as soon as it can.
     interrupt: bool,
-    /// It stays stopped with its process, though its tracer let go (PTRACE_LISTEN).
+    /// The thread stays stopped with its process, though its tracer let go (PTRACE_LISTEN).
     listening: bool,
-    /// The last stop of the process that it reported.
+    /// The last stop of the process that the thread reported.
     reported_stop: u32,
     /// As wait(2) reports it, when it has ended.
     ended: Option<u32>,
@@ -79,7 +79,7 @@ pub struct Tracee {
 /// A stop.
 #[derive(Clone, Copy)]
 pub struct Stop {
-    /// The signal, and the event above its 8 bits: what wait(2) reports above 0x7f.
+    /// The signal, and the event above its 8 bits: the status of wait(2) above 0x7f.
     pub code: u32,
     /// Whether wait(2) has reported it.
     reported: bool,
@@ -94,7 +94,7 @@ impl State {
         self.flags.load(Relaxed)
     }
 
-    /// Sets all but what outlives a tracer, and what the thread says of its CPU.
+    /// Sets all flags but those that outlive a tracer, and the thread's note about its CPU.
     fn set(&self, flags: u32) {
         let change = |old| Some(old & (flag::POINTS | flag::DEBUGS) | flags);
         _ = self.flags.fetch_update(Relaxed, Relaxed, change);

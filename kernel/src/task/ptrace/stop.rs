@@ -1,4 +1,4 @@
-//! Stops of a traced thread: what it reports, and how it goes on.
+//! Stops of a traced thread: their reports, and how it goes on.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,11 +18,11 @@ use crate::task::{Thread, current, pid_table};
 pub enum Call {
     /// None.
     None,
-    /// It begins.
+    /// The call begins.
     Enters,
-    /// It is over.
+    /// The call is over.
     Leaves,
-    /// A filter asks about it, and says this.
+    /// A seccomp filter asks about the call, with this value.
     Filtered(u32),
 }
 
@@ -161,8 +161,8 @@ fn call_stop(call: Call, message: u32) {
     }
 }
 
-/// A signal is about to reach the current thread, which is traced: `info` is what the tracer makes
-/// of it. Whether anything comes of it.
+/// A signal is about to reach the current thread, which is traced: the tracer may change `info`.
+/// Returns whether a signal is left.
 pub fn signal_stop(info: &mut Info) -> bool {
     let thread = current();
     if info.number() == SIGKILL {

@@ -1,5 +1,5 @@
-//! A CPU's runnable threads, by ascending virtual runtime. Those of the real-time policies have the
-//! lowest, which do not grow.
+//! A CPU's runnable threads, by ascending virtual runtime. Threads of the real-time policies have
+//! the lowest, which do not grow.
 
 extern crate alloc;
 
@@ -35,7 +35,7 @@ pub struct RunQueue {
     waiting: AtomicUsize,
     /// When the running thread's slice ends, in ticks; MAX if nobody else is runnable.
     slice_end: AtomicU64,
-    /// The least virtual runtime of those who ran; never falls.
+    /// The least virtual runtime of the threads that ran; never falls.
     least: AtomicU64,
     /// When the running thread was charged last, in ticks.
     charged: AtomicU64,
@@ -162,7 +162,7 @@ impl RunQueue {
     pub(super) fn next(cpu: &Cpu, previous: &Thread) -> Option<Arc<Thread>> {
         let this = cpu.sched();
         let mut queue = this.lock();
-        // With the lock, so that it is later than when any of those that wait came.
+        // With the lock, so that this is later than the time when any waiting thread came.
         let now = time::now_ticks();
         let idle = queue.running == u64::MAX;
         let ticks = this.used(now);
@@ -296,8 +296,8 @@ impl RunQueue {
         first.sched.vruntime() + granularity() < running.sched.vruntime() + used
     }
 
-    /// The same as [`uncharged`](Self::uncharged) for this CPU, whose counter was not behind `now`
-    /// when it charged.
+    /// [`uncharged`](Self::uncharged) for this CPU, whose counter was not behind `now` when it
+    /// charged.
     fn used(&self, now: u64) -> u64 {
         now.wrapping_sub(self.charged.load(Relaxed))
     }
@@ -320,8 +320,8 @@ impl RunQueue {
         self.slice_end()
     }
 
-    /// Puts the running thread behind all others that wait; one of a real-time policy behind those
-    /// of its priority.
+    /// Puts the running thread behind all others that wait; a real-time thread behind those of its
+    /// priority.
     pub(super) fn yield_turn(&self, running: &Thread) {
         let queue = self.lock();
         if running.sched.is_real_time() {
@@ -355,8 +355,7 @@ impl Default for RunQueue {
 }
 
 impl Queue {
-    /// Takes the first of those that wait, and adds `thread`, which it interrupts, before its
-    /// equals.
+    /// Takes the first waiting thread, and adds `thread`, which it interrupts, before its equals.
     fn exchange(&mut self, thread: Arc<Thread>) -> Option<Arc<Thread>> {
         match self.ready.len() {
             1 => Some(core::mem::replace(&mut self.ready[0], thread)),
@@ -405,8 +404,8 @@ fn insert_first(to: &mut VecDeque<Arc<Thread>>, thread: Arc<Thread>) {
     }
 }
 
-/// [`SLICE_NS`] and [`GRANULARITY_NS`] in ticks; each CPU sets them, to the same, before it runs
-/// its first thread.
+/// [`SLICE_NS`] and [`GRANULARITY_NS`] in ticks; each CPU sets them, to the same values, before it
+/// runs its first thread.
 static SLICE: AtomicU64 = AtomicU64::new(0);
 static GRANULARITY: AtomicU64 = AtomicU64::new(0);
 
@@ -457,8 +456,8 @@ pub fn admit() -> Result<()> {
     Ok(())
 }
 
-/// The most threads (`/proc/sys/kernel/threads-max`); 0 as long as nobody has said, and it is those
-/// whose stacks take an eighth of memory.
+/// The most threads (`/proc/sys/kernel/threads-max`); 0 until it is set: then the limit is as many
+/// as have stacks in an eighth of memory.
 static MOST: AtomicUsize = AtomicUsize::new(0);
 /// Its bounds, as on Linux (MIN_THREADS, FUTEX_TID_MASK).
 const MOST_BOUNDS: core::ops::RangeInclusive<usize> = 20..=0x3fff_ffff;

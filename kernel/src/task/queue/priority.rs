@@ -145,8 +145,8 @@ impl RunQueue {
         taken
     }
 
-    /// Takes the first that waits if it is of a real-time policy, may run on the CPU `other`, and
-    /// has precedence over what that runs; it goes there.
+    /// Takes the first waiting thread if it is of a real-time policy, may run on the CPU `other`,
+    /// and has precedence over the thread that runs there; it goes there.
     pub(in crate::task) fn take_for(&self, other: &cpu::Cpu) -> Option<Arc<Thread>> {
         let runs = other.sched().lock().running;
         let mut queue = self.lock();

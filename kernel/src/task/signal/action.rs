@@ -1,4 +1,4 @@
-//! What a process does about each signal.
+//! The actions of a process for signals.
 
 extern crate alloc;
 
@@ -19,7 +19,7 @@ pub const SIG_DFL: usize = 0;
 /// The handler that stands for nothing at all.
 pub const SIG_IGN: usize = 1;
 
-/// What is done about a signal.
+/// The action for a signal (sigaction(2)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Action {
     /// Address of the handler, `SIG_DFL` or `SIG_IGN`.
@@ -32,18 +32,18 @@ pub struct Action {
     pub mask: u64,
 }
 
-/// What happens to a process that said nothing about a signal.
+/// The default action for a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Default {
-    /// It ends.
+    /// The process ends.
     Terminate,
-    /// It ends, as after a fault.
+    /// The process ends and dumps core.
     Core,
     /// Nothing.
     Ignore,
-    /// It stops.
+    /// The process stops.
     Stop,
-    /// It goes on if stopped.
+    /// The process goes on if stopped.
     Continue,
 }
 
@@ -59,7 +59,7 @@ pub const fn default_of(number: u32) -> Default {
     }
 }
 
-/// What is done about a signal that nobody said anything about.
+/// The action for a signal that was never set.
 pub(super) const DEFAULT: Action = Action {
     handler: SIG_DFL,
     flags: 0,
@@ -120,7 +120,7 @@ impl Actions {
         Self::with(copy, self.ignored())
     }
 
-    /// A copy, as exec leaves it: handlers of the old program are gone, what is ignored stays
+    /// A copy, as exec leaves it: handlers of the old program are gone, ignored signals stay
     /// ignored.
     pub fn exec(&self) -> Result<Arc<Self>> {
         let table = self.table.lock();

@@ -21,7 +21,7 @@ impl Altstack {
         size: 0,
     };
 
-    /// The flags without a stack: what a new program has.
+    /// The flags without a stack, as a new program has them.
     pub const fn emptied(self) -> Self {
         Altstack {
             start: 0,
@@ -30,12 +30,12 @@ impl Altstack {
         }
     }
 
-    /// Whether it goes with each signal that is delivered, to come back when the handler returns.
+    /// Whether the stack is disabled while a handler runs (SS_AUTODISARM).
     pub const fn disarms_itself(self) -> bool {
         self.flags & SS_AUTODISARM != 0
     }
 
-    /// Whether a program with this stack pointer is on it; of one that disarms itself nobody is.
+    /// Whether a stack pointer lies on this stack; never on one with SS_AUTODISARM.
     const fn holds(self, sp: usize) -> bool {
         !self.disarms_itself() && sp > self.start && sp - self.start <= self.size
     }
@@ -51,7 +51,7 @@ impl Altstack {
         [self.start, self.flags as usize, self.size]
     }
 
-    /// The same, as sigaltstack(2) shows it.
+    /// The stack as sigaltstack(2) shows it.
     pub const fn shown(self, sp: usize) -> [usize; 3] {
         let state = if self.size == 0 {
             SS_DISABLE

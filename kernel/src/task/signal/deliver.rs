@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 /// The bit of an exit status that says that there is a core file (WCOREDUMP).
 const DUMPED: u32 = 0x80;
 
-/// Does what the current thread's signals ask for before its program goes on.
+/// Handles the current thread's signals before its program goes on.
 pub fn deliver() {
     let thread = current();
     let process = thread.process();
@@ -26,7 +26,8 @@ pub fn deliver() {
     loop {
         if thread.must_die() {
             coredump::leave();
-            // Many that end one after the other switch without a look at what is pending.
+            // Many threads that end one after the other would switch without a look at pending
+            // interrupts.
             sched::cond_resched();
             exit::exit_thread();
         }
@@ -64,7 +65,7 @@ pub fn deliver() {
     }
 }
 
-/// Does what a signal does that nobody handles.
+/// Performs the default action of a signal.
 #[cold]
 #[inline(never)]
 fn act_by_default(info: &Info) {
@@ -95,7 +96,7 @@ pub fn take(blocked: u64) -> Option<Info> {
     take_to(blocked, &mut info).then_some(info)
 }
 
-/// The same to `info`; whether there is one.
+/// Takes the next signal to `info`; whether there is one.
 fn take_to(blocked: u64, info: &mut Info) -> bool {
     let thread = current();
     let own = thread.signals.pending.lock().take(blocked, info);
@@ -139,7 +140,7 @@ fn restart(frame: &mut Frame, handler: Option<&Action>) {
     }
 }
 
-/// What a frame held of an interrupted system call, and where the program begins it again.
+/// The state of an interrupted system call in its frame, and where the program restarts it.
 pub struct Interrupted {
     pc: usize,
     again: usize,
@@ -147,8 +148,8 @@ pub struct Interrupted {
     call: usize,
 }
 
-/// If a signal interrupted a system call that may begin again, makes the frame do so: what a tracer
-/// sees.
+/// If a signal interrupted a system call that may be restarted, makes the frame restart it, as a
+/// tracer sees it.
 pub fn begin_again(frame: &mut Frame) -> Option<Interrupted> {
     let (call, result, pc) = (frame.syscall_nr()?, frame.result(), frame.pc());
     let restarts = [

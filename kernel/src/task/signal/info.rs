@@ -1,4 +1,4 @@
-//! What comes with a signal: Linux's `siginfo_t`.
+//! The data of a signal: Linux's `siginfo_t`.
 
 use linux_raw_sys::general::{
     POLL_IN, SI_KERNEL, SI_MESGQ, SI_SIGIO, SI_TKILL, SI_USER, SIGSYS, SIGTRAP,
@@ -19,7 +19,7 @@ pub struct Info {
     /// Where it comes from.
     pub code: i32,
     pad: i32,
-    /// The union of what the kinds of signals carry.
+    /// The union of the data of the kinds of signals.
     pub data: [u64; 14],
 }
 
@@ -66,8 +66,7 @@ impl Info {
         Self::from_current(signo, SI_TKILL)
     }
 
-    /// From a message queue (mq_notify(2)): a message came. The value is the one that was asked
-    /// for.
+    /// From a message queue (mq_notify(2)): a message came. The value is that of the request.
     pub fn queue(signo: u32, value: u64) -> Self {
         let mut info = Self::from_current(signo, SI_MESGQ);
         info.data[1] = value;

@@ -48,7 +48,7 @@ impl Thread {
         self.blocked() & set != 0 || self.awaits(set)
     }
 
-    /// Whether it waits for a signal of `set` (sigtimedwait(2)).
+    /// Whether the thread waits for a signal of `set` (sigtimedwait(2)).
     pub fn awaits(&self, set: u64) -> bool {
         self.signals.awaited.load(Relaxed) & set != 0
     }
@@ -60,7 +60,7 @@ impl Thread {
         own | self.process().signals.pending.lock().set()
     }
 
-    /// The signal at `place` of those that wait for the thread, or for its process.
+    /// The signal at `place` of the queue of the thread, or of its process.
     pub fn queued(&self, shared: bool, place: usize) -> Option<Info> {
         if shared {
             self.process().signals.pending.lock().at(place)
@@ -76,7 +76,7 @@ impl Thread {
     }
 }
 
-/// Sets what the current thread holds back.
+/// Sets the signals that the current thread holds back.
 pub fn set_blocked(set: u64) {
     let thread = current();
     let new = set & !UNBLOCKABLE;
@@ -103,7 +103,7 @@ pub fn await_signals<T>(wanted: u64, wait: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Sets what a stopped thread holds back.
+/// Sets the signals that a stopped thread holds back.
 pub fn set_blocked_of(thread: &Thread, set: u64) {
     thread.signals.blocked.store(set & !UNBLOCKABLE, Relaxed);
     thread.arch.work.fetch_or(SIGNAL, Relaxed);

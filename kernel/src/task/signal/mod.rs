@@ -33,7 +33,7 @@ use crate::sync::Mutex;
 /// The highest signal.
 pub const LAST: u32 = 64;
 
-/// What a thread has of signals.
+/// The signal state of a thread.
 pub struct ThreadSignals {
     /// Signals for this thread alone.
     pub(super) pending: Mutex<Pending>,
@@ -42,7 +42,7 @@ pub struct ThreadSignals {
     /// Signals held back but for a call that waits for them: they are kept even where they have no
     /// effect.
     pub(super) awaited: AtomicU64,
-    /// What only the thread itself looks at.
+    /// The part that only the thread itself accesses.
     pub own: ThreadLocal<Own>,
 }
 

@@ -16,7 +16,7 @@ pub(super) const REAL_TIME: u32 = 32;
 /// The most that one queue holds.
 const MOST: usize = 16384;
 
-/// What a real-time signal takes of its receiver's user while it waits.
+/// The charge of a pending real-time signal to its receiver's user.
 pub struct Charge(Arc<User>);
 
 impl Charge {
@@ -50,7 +50,8 @@ pub enum Room {
 /// A pending signal with its `siginfo_t`.
 struct Queued {
     info: Info,
-    /// It is a timer's own (Linux's SIGQUEUE_PREALLOC), which goes on once this is taken.
+    /// Whether the signal is a timer's own (Linux's SIGQUEUE_PREALLOC), which goes on once it is
+    /// taken.
     of_timer: bool,
     /// Given back when the signal goes.
     _charge: Option<Charge>,
@@ -71,13 +72,13 @@ impl Pending {
         }
     }
 
-    /// Which are there.
+    /// The set of pending signals.
     #[inline]
     pub fn set(&self) -> u64 {
         self.set
     }
 
-    /// Adds a signal. What is not queued as often as it comes is not added again.
+    /// Adds a signal. One that is pending already is not added again, unless each one is queued.
     ///
     /// # Errors
     /// EAGAIN: a timer's or a real-time signal, sent with a value, finds no room.
@@ -107,9 +108,9 @@ impl Pending {
         Ok(())
     }
 
-    /// Takes the signal that is to be delivered first of those not `blocked`: those of the thread's
-    /// own faults first, then by number. Whether it is a timer's own, which goes on now, and not
-    /// one that a program made up. It comes to `info`, as it is too large to be passed on.
+    /// Takes the signal to deliver first of those not `blocked`: those of the thread's own faults
+    /// first, then by number. Returns whether it is a timer's own, which goes on now, and not one
+    /// that a program made up. It is written to `info`, as it is too large to be returned.
     pub fn take(&mut self, blocked: u64, info: &mut Info) -> Option<bool> {
         let ready = self.set & !blocked;
         if ready == 0 {
@@ -141,7 +142,7 @@ impl Pending {
         Some(of_timer)
     }
 
-    /// What waits at this place of the queue.
+    /// The signal at this place of the queue.
     pub fn at(&self, place: usize) -> Option<Info> {
         self.queue.get(place).map(|queued| queued.info)
     }

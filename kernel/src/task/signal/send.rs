@@ -39,7 +39,7 @@ pub fn may_send(target: &Process, thread: Option<&Thread>, number: u32) -> bool 
     continues || current().with_credentials(|who| who.may_signal(&other))
 }
 
-/// Whether a tracer wants to see what is ignored too.
+/// Whether a tracer wants to see ignored signals too.
 fn is_traced(process: &Process, thread: Option<&Arc<Thread>>) -> bool {
     match thread {
         Some(thread) => thread.is_traced(),
@@ -52,7 +52,7 @@ fn action_of(process: &Process, number: u32) -> usize {
     actions.with_actions(|actions| actions.get(number).handler)
 }
 
-/// Process 1 gets what it handles and nothing else: nobody can end it.
+/// Process 1 gets only signals with handlers: nobody can end it.
 fn is_kept_from_init(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
     process.pid() == 1
         && action_of(process, number) == SIG_DFL
@@ -85,7 +85,7 @@ pub fn send_info(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) -
     post(process, thread, info, Sender::Other)
 }
 
-/// The same for a POSIX timer's signal. Its code does not identify it: programs may send that too.
+/// Sends the signal of a POSIX timer. Its code does not identify it: programs may send that too.
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
@@ -93,7 +93,7 @@ pub fn send_timer(process: &Process, thread: Option<&Arc<Thread>>, info: &Info) 
     post(process, thread, info, Sender::PosixTimer)
 }
 
-/// The same for a POSIX timer of a process's CPU time: see [`Turn`].
+/// Sends the signal of a POSIX timer of a process's CPU time: see [`Turn`].
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
@@ -106,7 +106,7 @@ pub fn send_posix_cpu_timer(
     post(process, thread, info, Sender::PosixCpuTimer(turn))
 }
 
-/// The same for a signal about the CPU time of a process: ITIMER_VIRTUAL, ITIMER_PROF, RLIMIT_CPU.
+/// Sends a signal about the CPU time of a process: ITIMER_VIRTUAL, ITIMER_PROF, RLIMIT_CPU.
 ///
 /// # Errors
 /// EAGAIN: no room to queue it.
@@ -114,9 +114,9 @@ pub fn send_cpu_timer(process: &Process, info: &Info, turn: &Turn) -> Result<()>
     post(process, None, info, Sender::CpuTimer(turn))
 }
 
-/// Which thread of its process got the last signal of a timer of CPU time. The next one that a CPU
-/// runs gets the next: so they come to each as it uses that time, as on Linux, where the tick of
-/// each CPU sends them.
+/// The thread of its process that got the last signal of a CPU-time timer. The next signal goes to
+/// the next thread that a CPU runs: so each thread gets signals as it uses CPU time, as on Linux,
+/// where the tick of each CPU sends them.
 #[derive(Default)]
 pub struct Turn(AtomicUsize);
 
@@ -214,8 +214,8 @@ fn own_thread(process: &Process, bit: u64) -> Option<Arc<Thread>> {
     takes.then(crate::arch::current_arc)
 }
 
-/// Whether a signal that is pending now ends the process, as a thread would take it that nobody
-/// traces or stopped: then it also ends what only a fatal signal interrupts (Linux's
+/// Whether a signal that is pending now ends the process, taken by a thread that is neither traced
+/// nor stopped: then it also ends waits that only a fatal signal interrupts (Linux's
 /// `complete_signal`).
 fn ends_at_once(process: &Process, thread: Option<&Arc<Thread>>, number: u32) -> bool {
     let bit = Set::bit(number);
@@ -235,8 +235,8 @@ fn ends_at_once(process: &Process, thread: Option<&Arc<Thread>>, number: u32) ->
         && !is_traced(process, thread)
 }
 
-/// The room that a signal to `process` may take while it waits: of those that are queued
-/// RLIMIT_SIGPENDING says how many may wait for all processes of its user.
+/// The room that a signal to `process` may take while it waits: RLIMIT_SIGPENDING limits the queued
+/// signals of all processes of its user.
 fn room(process: &Process, number: u32) -> Room {
     if number < pending::REAL_TIME {
         return Room::Own;
@@ -302,7 +302,7 @@ pub fn send_group(group: i32, number: u32) -> Result<()> {
     send_group_where(group, number, |_| true)
 }
 
-/// The same, to those members that are `wanted`.
+/// Sends a signal to the members of a group that are `wanted`.
 ///
 /// # Errors
 /// ESRCH: there is none.

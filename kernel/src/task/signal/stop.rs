@@ -8,7 +8,7 @@ use super::{Info, LAST, notify, send_info};
 use crate::task::sched::{self, state};
 use crate::task::{Process, current, exit, pid_table};
 
-/// Whether a process is stopped, and what its parent has not been notified of yet.
+/// Whether a process is stopped, and the report that its parent has not got yet.
 pub struct Stop {
     /// The signal that stopped the process, 0 if none.
     signal: AtomicU32,
@@ -60,7 +60,7 @@ impl Stop {
         self.unreported.load(Acquire) & UNNOTIFIED != 0
     }
 
-    /// The pending report, if it is one of those asked for; `take` makes it reported.
+    /// The pending report, if its kind was asked for; `take` marks it as reported.
     pub fn report(&self, stopped: bool, continued: bool, take: bool) -> Option<Report> {
         let value = self.unreported.load(Acquire);
         let report = match value {

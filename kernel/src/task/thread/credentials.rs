@@ -41,7 +41,7 @@ impl Thread {
         }
         let new = try_arc(new)?;
         if new.is_guarded_from(&old) {
-            // Before the identity, for whoever looks at both (access.rs).
+            // Before the identity, for readers that look at both (access.rs).
             let dumpable = SUID_DUMPABLE.load(Relaxed);
             with_space(|space| space.set_dumpable(dumpable));
             self.set_death_signal(0);

@@ -35,7 +35,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Takes over the context of its parent: the same (CLONE_IO), or one of its own with the
+    /// Takes over the context of its parent: that context itself (CLONE_IO), or a new one with the
     /// same priority.
     pub fn copy_io(&self, parent: &Thread, shares: bool) -> Result<()> {
         match parent.io_context() {

@@ -1,4 +1,4 @@
-//! A thread: what the scheduler switches between.
+//! A thread: the unit of scheduling.
 
 extern crate alloc;
 
@@ -41,7 +41,7 @@ pub type PutTime = fn(usize, [i64; 2]) -> Result<()>;
 pub enum Restart {
     /// Nothing: EINTR.
     None,
-    /// A sleep until a time of a clock, in ticks; where to write what is left, and how.
+    /// A sleep until a time of a clock, in ticks; where to write the rest of the time, and how.
     Sleep {
         deadline: u64,
         remaining: usize,
@@ -57,7 +57,7 @@ pub enum Restart {
     },
 }
 
-/// What only the thread itself looks at.
+/// The part of a thread's state that only the thread itself accesses.
 pub struct Own {
     /// How an interrupted call goes on.
     pub restart: Restart,
@@ -65,7 +65,7 @@ pub struct Own {
     pub clear_tid: usize,
 }
 
-/// What new threads and children inherit, as bits.
+/// Settings that new threads and children inherit, as bits.
 pub mod inherited {
     /// PR_SET_NO_NEW_PRIVS.
     pub const NO_NEW_PRIVILEGES: u8 = 1;
@@ -91,13 +91,13 @@ pub struct Thread {
     pub sched: Entity,
     /// Signals of this thread.
     pub signals: ThreadSignals,
-    /// What only the thread itself looks at.
+    /// The part that only the thread itself accesses.
     pub own: ThreadLocal<Own>,
     /// The area of its restartable sequences.
     pub rseq: rseq::Area,
     /// Its tracer, and the options.
     pub ptrace: ptrace::State,
-    /// Which system calls it may make.
+    /// The filter of its system calls.
     pub seccomp: seccomp::State,
     /// Its keyring, if it was asked for.
     pub keyring: Mutex<Option<Arc<Key>>>,
@@ -110,9 +110,9 @@ pub struct Thread {
     inherited: AtomicU8,
     /// The last system call that was short of memory failed for it.
     pub(super) starved: AtomicBool,
-    /// It waits for memory, in a call or not.
+    /// The thread waits for memory, in a call or not.
     pub(super) starves: AtomicBool,
-    /// It changed to a user with too many processes already (PF_NPROC_EXCEEDED).
+    /// The thread changed to a user with too many processes already (PF_NPROC_EXCEEDED).
     over_limit: AtomicBool,
     name: Mutex<[u8; 16]>,
     /// Whether the thread is to end though its process goes on.
@@ -430,7 +430,7 @@ impl Thread {
         *self.awaited.lock()
     }
 
-    /// It waits for a lock that `owner` has, or for none any more.
+    /// Notes the owner of the lock that the thread waits for, or none any more.
     pub(super) fn waits_for(&self, owner: Option<futex::Owner>) {
         *self.awaited.lock() = owner;
     }
@@ -475,12 +475,12 @@ impl Thread {
         self.slack.load(Relaxed)
     }
 
-    /// The same in ticks.
+    /// The clock's slack in ticks.
     pub fn slack_ticks(&self) -> u64 {
         time::ns_to_ticks(self.timer_slack() as u64)
     }
 
-    /// Sets the clock's slack in ns; 0 for what it began with. Those of the real-time policies have
+    /// Sets the clock's slack in ns; 0 for the initial one. Threads of the real-time policies have
     /// none.
     pub fn set_timer_slack(&self, ns: usize) {
         let ns = match ns {

@@ -1,5 +1,5 @@
 //! The resources that a thread may share with others: memory, descriptors, root and directory, and
-//! what is undone of semaphores.
+//! the adjustments of semaphores (SEM_UNDO).
 
 use super::Thread;
 use crate::errno::Result;
@@ -33,7 +33,7 @@ impl Thread {
         resources.space.as_ref().map(|space| Arc::clone(space))
     }
 
-    /// Whether it has an address space: it is no thread of the kernel's, and has not ended.
+    /// Whether the thread has an address space: kernel threads and ended threads have none.
     pub fn has_space(&self) -> bool {
         self.resources.lock().space.is_some()
     }
@@ -92,7 +92,7 @@ impl Thread {
         resources.fs.as_ref().map(|share| share.context().clone())
     }
 
-    /// Whether it has just this root, directory and umask.
+    /// Whether the thread has just this root, directory and umask.
     pub fn has_fs(&self, context: &Arc<FsContext>) -> bool {
         let resources = self.resources.lock();
         let share = resources.fs.as_ref();
@@ -130,8 +130,8 @@ impl Thread {
         Ok(())
     }
 
-    /// The changes of semaphores that are undone when the current thread, and those that share the
-    /// list, have ended.
+    /// The changes of semaphores that are undone when the current thread, and the threads that
+    /// share the list, have ended.
     ///
     /// # Errors
     /// ENOMEM.
@@ -151,7 +151,7 @@ impl Thread {
         list.map_or(0, |list| Arc::as_ptr(list).addr())
     }
 
-    /// Undoes now what the end of the current thread would undo of semaphores.
+    /// Undoes now the changes of semaphores that the end of the current thread would undo.
     pub fn unshare_semaphores(&self) {
         let list = self.resources.lock().undo_list.take();
         if let Some(list) = list {

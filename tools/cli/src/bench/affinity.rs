@@ -1,6 +1,5 @@
-//! The suite `affinity`: what a guest's exits cost, and how the cost grows with its virtual CPUs.
-//! The VMM and the guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each
-//! kernel.
+//! The suite `affinity`: the cost of a guest's exits, and how it grows with its virtual CPUs. The
+//! VMM and the guest are our own (`programs/vmm`, `programs/guest-bench`), the same on each kernel.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::vm;
 
 /// How many virtual CPUs the guests have.
 const SIZES: [u32; 8] = [2, 8, 16, 32, 64, 128, 256, 512];
-/// Those with `--quick`.
+/// The numbers with `--quick`.
 const QUICK: [u32; 3] = [2, 16, 64];
 /// CPUs of the hypervisor: one for the sender, and one for the receiver.
 const CPUS: u32 = 2;

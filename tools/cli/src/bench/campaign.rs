@@ -1,4 +1,4 @@
-//! A campaign: what of it is measured already, what is left, and the report.
+//! A campaign: the steps that are measured already, those that are left, and the report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::test;
 /// How many machines run at once unless it is said: each has a gibibyte.
 const MOST_JOBS: usize = 8;
 
-/// Measures what is asked for, or what is left of it, and reports.
+/// Measures the steps that are asked for, or are left, and reports.
 pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     match &options.action {
         Some(Action::Merge { out, json, from }) => return merge(out, from, *json),

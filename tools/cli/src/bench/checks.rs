@@ -1,4 +1,4 @@
-//! What `stile test` asks of the bench.
+//! The checks of the bench in `stile test`.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ fn bench(project: &Project) -> Bench<'_> {
     }
 }
 
-/// Whether the programs after one that hangs find what those before it found; else what they did.
+/// Whether the programs after one that hangs find the files of those before it; else their output.
 pub fn outlives(project: &Project, arch: Arch) -> Result<Option<String>> {
     const LOOK: &str = "cat /tmp/file";
     let subject = subject(Kernel::Stile);
@@ -100,7 +100,7 @@ pub fn outlives(project: &Project, arch: Arch) -> Result<Option<String>> {
 }
 
 /// Whether a kernel that needs ten instructions more for a system call is shown to need ten more;
-/// else what was shown.
+/// else the figures shown.
 pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
     const WORDS: [&str; 5] = ["--batches", "2", "--settle", "500", "null_call"];
     let traced = run(project, Kernel::Stile, arch, &WORDS, inspect_entry::TRACE)?;
@@ -123,7 +123,7 @@ pub fn slower(project: &Project, arch: Arch) -> Result<Option<String>> {
 }
 
 /// Whether the way of a crossing is as long as its row says: the kernel's instructions from entry
-/// to return, and the program's from there to the next entry. Else what was found.
+/// to return, and the program's from there to the next entry. Else the difference.
 pub fn way(project: &Project, subject: &Subject, arch: Arch, row: &str) -> Result<Option<String>> {
     let words = ["--batches", "2", "--settle", "500", row];
     let booted = boot(project, subject, arch, &words, inspect_entry::TRACE)?;
@@ -188,7 +188,7 @@ fn difference(one: &Booted, other: &Booted) -> Option<String> {
     differing.map(|(one, other)| format!("first counted: {one}\nthen: {other}"))
 }
 
-/// All counts but those of the machine's shutdown.
+/// All counts except those of the machine's shutdown.
 fn counts(booted: &Booted) -> impl Iterator<Item = &str> {
     let text = std::str::from_utf8(&booted.counts).unwrap_or_default();
     text.lines().filter(|line| !line.starts_with(OVER))

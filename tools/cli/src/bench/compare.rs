@@ -1,5 +1,5 @@
-//! `stile compare`: one program of the user's on several kernels, what it made them do side by
-//! side.
+//! `stile compare`: one program of the user's on several kernels, and the counts of the kernels
+//! side by side.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -213,7 +213,7 @@ pub fn rows(counted: &Counted) -> Vec<Row> {
         .collect()
 }
 
-/// Splits an output into what went wrong and what the program said.
+/// Splits an output into the failure and the program's output.
 fn ending(output: Output) -> (Option<Failure>, Option<ProgramOutput>) {
     match output.end {
         Ok(end) if end == "exit status 0" => (None, Some((output.stdout, output.stderr, end))),

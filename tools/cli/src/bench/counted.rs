@@ -1,4 +1,4 @@
-//! The plugin, and what it counted.
+//! The plugin, and its counts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub struct Executed {
     pub text: String,
 }
 
-/// Whose an instruction is, as the plugin names it.
+/// The privilege of an instruction, as the plugin names it.
 #[derive(Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Ring {

@@ -51,8 +51,7 @@ pub struct Booted {
 }
 
 impl Boot<'_> {
-    /// Boots and waits. A machine that hangs or panics is no error but a failure in what is
-    /// returned.
+    /// Boots and waits. A machine that hangs or panics is no error but a failure in the result.
     pub fn run(&self, bench: &Bench) -> Result<Booted> {
         let project = bench.project;
         let program = toolchain::bare_program(project, self.arch, "crossings")?;

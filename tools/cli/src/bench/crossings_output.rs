@@ -1,4 +1,4 @@
-//! What `programs/crossings` prints.
+//! The output of `programs/crossings`.
 
 use super::result::Row;
 
@@ -33,7 +33,7 @@ pub struct Several {
 }
 
 impl Parsed {
-    /// Takes from the console what the program said, and leaves out what others did.
+    /// Takes the program's output from the console, and leaves out that of others.
     pub fn parse(console: &str) -> Self {
         let mut parsed = Self::default();
         let mut threads = None;

@@ -1,5 +1,5 @@
-//! The 32-bit programs of `entry`: `programs/calls32` on an arm64 kernel, its figures, and what
-//! there is to follow.
+//! The 32-bit programs of `entry`: `programs/calls32` on an arm64 kernel, its figures, and its
+//! crossings that can be followed.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub fn trace(bench: &Bench, subject: &Subject, row: &str, head: Head) -> Result<
     })
 }
 
-/// Runs the program; the column gets what it prints, or how it failed.
+/// Runs the program; the column gets its output, or how it failed.
 fn run(
     bench: &Bench,
     subject: &Subject,

@@ -1,4 +1,4 @@
-//! The suite `guests`: what page faults of guests cost on a hypervisor. Stile with each policy of
+//! The suite `guests`: the cost of guests' page faults on a hypervisor. Stile with each policy of
 //! `hwaf` and Debian's Linux are guests of our own VMM (`programs/vmm`), and run lmbench's
 //! lat_pagefault, a build with tcc, and one with make and gcc.
 
@@ -25,7 +25,7 @@ const GUESTS: [(&str, &str, Option<&str>); 4] = [
     ("Linux 6.1", "linux-6.1", None),
 ];
 
-/// The phase without work, after which those of [`WORK`] come.
+/// The phase without work, after which the phases of [`WORK`] come.
 const BASE: u32 = 1;
 
 /// The guest's work, a phase each.
@@ -226,7 +226,7 @@ fn rows(guest: &str, figures: &Figures, base: &Figures) -> Vec<Row> {
     rows
 }
 
-/// The last of what a guest said that came to a bad end.
+/// The last output of a guest that came to a bad end.
 fn end(said: &str) -> String {
     let last = said.lines().rev().find(|line| !line.is_empty());
     last.unwrap_or("it said nothing").into()

@@ -82,8 +82,8 @@ fn legend(table: &Table) -> Markup {
     }
 }
 
-/// Rows as groups of bars; where they are of one kind, those first in which the others are furthest
-/// from the first column.
+/// Rows as groups of bars; rows of one kind are sorted by the distance of the other columns from
+/// the first, the farthest first.
 fn groups(table: &Table) -> Vec<Group> {
     let furthest = |name: &str| {
         let ratios = table

@@ -46,7 +46,7 @@ pub struct InspectOptions {
     pub json: bool,
 }
 
-/// Looks at what is asked for.
+/// Inspects the subject of the options.
 pub fn inspect(project: &Project, options: &InspectOptions) -> Result<u8> {
     interrupt::prepare()?;
     let bench = Bench {

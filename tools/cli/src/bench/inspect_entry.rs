@@ -23,7 +23,7 @@ use crate::symbols::Symbols;
 /// The plugin's options: the first batch's instructions after the one that warms up.
 pub const TRACE: &str = ",trace=any,skip=1,limit=20000";
 
-/// The instructions of a crossing, and of more of the same.
+/// The instructions of several equal crossings.
 pub struct Traced {
     /// The machine's command.
     pub command: String,

@@ -78,7 +78,7 @@ pub fn show(bench: &Bench, options: &InspectOptions) -> Result<u8> {
     Ok(0)
 }
 
-/// The names of what was touched and of the code that did it, where they are known.
+/// The names of the touched data and of the code that touched it, where they are known.
 fn names(touched: &Touched, symbols: &Symbols) -> [String; 2] {
     [&touched.address, &touched.instruction].map(|address| {
         let number = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Interruptions: the machine that runs is ended, and what was measured before is kept.
+//! Interruptions: the running machine is ended, and earlier measurements are kept.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

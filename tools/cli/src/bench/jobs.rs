@@ -1,4 +1,4 @@
-//! Programs of a guest under `programs/init`, on any kernel, with what they print.
+//! Programs of a guest under `programs/init`, on any kernel, with their output.
 
 use std::slice;
 use std::time::Duration;
@@ -36,9 +36,9 @@ pub struct Jobs<'a> {
 }
 
 impl Jobs<'_> {
-    /// Runs the jobs one after the other, and boots again after one that took the machine with it.
-    /// Every machine begins with `first`; one that does not survive it has nothing to say of the
-    /// rest. The column gets the command, and how the first lost machine came to its end.
+    /// Runs the jobs one after the other, and boots again after a job that took the machine with
+    /// it. Every machine begins with `first`; a machine that does not survive it has no results.
+    /// The column gets the command, and how the first lost machine came to its end.
     pub fn run(
         &self,
         bench: &Bench,
@@ -70,8 +70,8 @@ impl Jobs<'_> {
     }
 
     /// Runs jobs under the plugin, once the kernel's own work after its start is over, and tells
-    /// the column as above. Their phases have the tags from 1 on. `more` is what the plugin is to
-    /// do beside counting, as its options.
+    /// the column as above. Their phases have the tags from 1 on. `more` has further options of the
+    /// plugin.
     pub fn run_counted(
         &self,
         bench: &Bench,
@@ -140,7 +140,7 @@ fn failure_with_log(session: &Session, reason: &str) -> Failure {
     }
 }
 
-/// Takes what the next program does, in at most so much processor time.
+/// Takes the output of the next program, in at most so much processor time.
 pub fn collect(session: &mut Session, limit: Duration) -> Result<Output> {
     let mut patience = Patience::new(session, limit);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());

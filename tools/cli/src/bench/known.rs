@@ -1,5 +1,5 @@
-//! Programs without a kernel of which is known what the plugin must say: as many instructions to a
-//! phase as there are, those at each level to whose they are, and each where it is executed.
+//! Programs without a kernel whose counts are known: the instructions of each phase, their number
+//! at each level, by privilege, and the address of each.
 
 use std::fs;
 use std::process::{Command, Stdio};

@@ -45,7 +45,7 @@ const ROWS: [(&str, &str); 21] = [
 const FIRST: &str = "sleep 3; cp /usr/bin/hello /tmp/hello; \
     dd if=/dev/zero of=/tmp/file bs=65536 count=128 2>/dev/null";
 
-/// The environment of each command: 10 ms each, but for those that always take a second, and
+/// The environment of each command: 10 ms each, except commands that always take a second.
 /// lmbench's own calibration is left out, since the clock is exact; for the same reason once is
 /// enough.
 const BEFORE: &str = "export ENOUGH=10000 LOOP_O=0 TIMING_O=0; exec ";
@@ -112,7 +112,7 @@ fn row(name: &str, command: &str, output: &Output) -> Row {
     }
 }
 
-/// The figure in what an lmbench program says.
+/// The figure in the output of an lmbench program.
 fn microseconds(said: &str) -> Option<f64> {
     let words: Vec<_> = said.split_whitespace().collect();
     match words

@@ -1,4 +1,4 @@
-//! The report as Markdown: what `docs/results.md` is.
+//! The report as Markdown: `docs/results.md`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ pub fn render(report: &Report) -> String {
     wrapped(&(text + &render_commands(report)))
 }
 
-/// The text with lines of at most 100 columns, but for tables and what is quoted.
+/// The text with lines of at most 100 columns, except tables and quotations.
 fn wrapped(text: &str) -> String {
     let (mut result, mut quoted) = (String::new(), false);
     for line in text.lines() {

@@ -58,7 +58,7 @@ pub struct Bench<'a> {
     pub project: &'a Project,
     /// Less of everything.
     pub quick: bool,
-    /// All of what is otherwise cut off after some seconds.
+    /// Complete runs where others are cut off after some seconds.
     pub full: bool,
     /// The CPU model, unless it is the architecture's default.
     pub cpu: Option<&'a str>,

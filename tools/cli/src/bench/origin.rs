@@ -18,7 +18,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The origin of what is measured now.
+    /// The origin of the present measurements.
     pub fn now(project: &Project) -> Self {
         let output = Command::new("git")
             .current_dir(&project.root)

@@ -1,5 +1,5 @@
-//! What `stile test` asks of the report's page: a browser shows it, light and dark, wide and
-//! narrow, and has nothing to complain about.
+//! The check of the report's page in `stile test`: a browser shows it, light and dark, wide and
+//! narrow, and reports no error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ pub fn browser() -> Option<PathBuf> {
     BROWSERS.iter().find_map(find_program)
 }
 
-/// Shows the page in all ways: what there is to complain about, if anything.
+/// Shows the page in all ways; returns the complaints, if any.
 pub fn check(project: &Project, browser: &Path) -> Result<Option<String>> {
     let folder = project.target.join("bench-page");
     fs::create_dir_all(&folder)?;
@@ -122,7 +122,7 @@ fn complaint(browser: &Path, folder: &Path, view: &View) -> Result<Option<String
     Ok(empty.then(|| "no picture".into()))
 }
 
-/// Runs the browser: what it said.
+/// Runs the browser; returns its messages.
 fn show(browser: &Path, page: &Path, picture: &Path, dark: bool) -> Result<String> {
     // Blink's PreferredColorScheme: dark is 0, light is 1.
     let scheme = if dark { 0 } else { 1 };

@@ -1,4 +1,4 @@
-//! The way of one stay in a kernel, from an instruction trace: what is on it.
+//! The way of one stay in a kernel, from an instruction trace, and its steps.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ impl Step {
         matches!(self.mnemonic(), "bl" | "jal" | "call")
     }
 
-    /// Loads, those that acquire or are exclusive among them.
+    /// Loads, including acquiring and exclusive ones.
     fn is_load(&self) -> bool {
         let mnemonic = self.mnemonic();
         let riscv = ["lb", "lbu", "lh", "lhu", "lw", "lwu", "ld"].contains(&mnemonic);
@@ -123,8 +123,8 @@ impl Step {
     }
 }
 
-/// Whether a word names a general register, the stack pointer left out: what is on the stack was
-/// put there on this way.
+/// Whether a word names a general register, except the stack pointer: data on the stack was put
+/// there on this way.
 fn is_register(word: &str) -> bool {
     let (kind, number) = word.split_at(word.len().min(1));
     let numbered = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
@@ -161,13 +161,13 @@ impl Path {
 }
 
 /// The instructions of the second stay in the kernel, interrupts left out, and the user's first
-/// after it: the start of the first stay may be cut off. The error says why there is none, or why
-/// what looks like one is none.
+/// after it: the start of the first stay may be cut off. The error says why there is no such stay
+/// in the trace.
 pub fn stay(arch: Arch, trace: &[Executed]) -> Result<&[Executed], String> {
     stay_and_rest(arch, trace).map(|(stay, _)| stay)
 }
 
-/// That stay, and the program's instructions from there to the next.
+/// The instructions of [`stay`], and those of the program from there to the next stay.
 pub fn stay_and_rest(arch: Arch, trace: &[Executed]) -> Result<(&[Executed], &[Executed]), String> {
     let user = |instruction: &Executed| instruction.ring == Ring::User;
     let entries: Vec<_> = trace

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::session::Session;
 
-/// A machine that uses next to no processor time for so long waits for what will not come.
+/// A machine that uses next to no processor time for so long waits for an event that will not come.
 const IDLE: Duration = Duration::from_secs(120);
 /// A share of processor time that is next to none: a machine on a busy host gets more.
 const NONE: Duration = Duration::from_secs(1);
@@ -16,13 +16,13 @@ pub struct Patience {
     started: Instant,
     /// The processor time that the machine had used when the waiting began.
     used: Duration,
-    /// When it was last seen to have done something, and what it had used by then.
+    /// When it was last seen to be active, and the time that it had used by then.
     active: (Instant, Duration),
 }
 
 impl Patience {
-    /// Awaits what `session` does with `limit` of processor time from now on; of time where a
-    /// process does not say what it uses.
+    /// Waits for `session` with `limit` of processor time from now on; of real time where a process
+    /// does not say how much it uses.
     pub fn new(session: &Session, limit: Duration) -> Self {
         let (now, used) = (Instant::now(), session.processor_time().unwrap_or_default());
         Self {
@@ -33,7 +33,7 @@ impl Patience {
         }
     }
 
-    /// Whether it is over.
+    /// Whether the time is over.
     pub fn is_over(&mut self, session: &Session) -> bool {
         let Some(used) = session.processor_time() else {
             return self.started.elapsed() > self.limit;

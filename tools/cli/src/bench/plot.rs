@@ -10,7 +10,7 @@ const GAP: f64 = 10.0;
 const FIELD: f64 = 520.0;
 const FIGURE: f64 = 150.0;
 
-/// A bar: which colour it has, its length as a share of the field, and what stands beside it.
+/// A bar: its colour, its length as a share of the field, and the text beside it.
 pub struct Bar {
     pub colour: usize,
     pub share: f64,

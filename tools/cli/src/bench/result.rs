@@ -44,9 +44,9 @@ pub struct Head {
     pub note: String,
     /// Whether ratios to the first column are shown.
     pub ratios: bool,
-    /// Whether their geometric mean is: the rows are then of one kind.
+    /// Whether the geometric mean of the ratios is shown: the rows are then of one kind.
     pub mean: bool,
-    /// Whether it is left out in the terminal.
+    /// Whether the table is left out in the terminal.
     pub detail: bool,
 }
 
@@ -78,7 +78,7 @@ impl Column {
         }
     }
 
-    /// A column with what `measure` puts into it; where that fails it says why.
+    /// A column with the figures that `measure` puts into it; where that fails, the reason.
     pub fn measured(
         head: Head,
         label: &str,

@@ -1,8 +1,8 @@
-//! A copy of Stile's kernel that needs ten instructions more for a system call: what the bench must
-//! show as ten.
+//! A copy of Stile's kernel that needs ten instructions more for a system call, which the bench
+//! must show as ten.
 //!
-//! One instruction of the way is replaced by a branch to where eight that do nothing stand, and it,
-//! and a branch back. They stand in a function that only a panic calls.
+//! One instruction of the way is replaced by a branch to eight instructions that do nothing, the
+//! replaced one, and a branch back. These stand in a function that only a panic calls.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::toolchain;
 
 /// Instructions that the copy executes more.
 pub const MORE: u64 = IDLE as u64 + 2;
-/// Those of them that are neither branch.
+/// The number of them that are neither of the two branches.
 const IDLE: usize = 8;
 /// The bytes of an instruction that is replaced.
 const WORD: u64 = 4;
@@ -26,8 +26,8 @@ const WORD: u64 = 4;
 /// MiB.
 const UNUSED: &str = "__rustc::rust_begin_unwind";
 
-/// Makes the copy: an ELF file. `way` is what the kernel executes for a system call, from entry to
-/// return.
+/// Makes the copy: an ELF file. `way` are the kernel's instructions for a system call, from entry
+/// to return.
 pub fn copy(project: &Project, arch: Arch, way: &[Executed]) -> Result<PathBuf> {
     let mut bytes = fs::read(toolchain::kernel_place(project, arch))?;
     let file = object::File::parse(&*bytes)?;

@@ -24,7 +24,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// All steps of a campaign, or those of one part.
+    /// All steps of a campaign, or the steps of one part.
     pub fn all(options: &BenchOptions) -> Result<Vec<Self>> {
         let suites = match options.suites.contains(&Suite::All) {
             true => &Suite::EACH[..],
@@ -100,8 +100,8 @@ impl Step {
             .key(bench, self.arch, self.suite.name(), &files)
     }
 
-    /// Measures. The columns say what the kernel is; where nothing could be measured, why, and then
-    /// it is not final: an error is only that the user wants no more.
+    /// Measures. The columns name the kernel; where nothing could be measured, they have the
+    /// reason, and the result is not final. An error only means that the user wants no more.
     pub fn measure(&self, bench: &Bench) -> Result<Measured> {
         let measured = self.suite_columns(bench);
         interrupt::check()?;
@@ -157,7 +157,7 @@ impl Step {
         Ok(columns)
     }
 
-    /// The table of what could not be measured.
+    /// The table of failed measurements.
     fn failed(&self) -> Head {
         let (suite, arch) = (self.suite.name(), self.arch.debian());
         Head {

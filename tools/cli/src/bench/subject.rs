@@ -89,7 +89,7 @@ impl Subject {
         }
     }
 
-    /// Whether it is a stock kernel at its leanest.
+    /// Whether the subject is a stock kernel at its leanest.
     pub fn is_lean(&self) -> bool {
         matches!(self.kernel, Kernel::Linux(_)) && !self.parameters.is_empty()
     }

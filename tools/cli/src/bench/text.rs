@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table as Grid};
 
 use super::report::{Report, Table, figure};
 
-/// The tables, one under the other, but for those that only the page has.
+/// The tables, one under the other, except those that only the page has.
 pub fn render(report: &Report) -> String {
     let shown = report.tables.iter().filter(|table| !table.head.detail);
     shown.map(table).collect::<Vec<_>>().join("\n")

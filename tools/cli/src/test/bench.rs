@@ -1,6 +1,6 @@
-//! The bench: two runs count the same, ten instructions more are shown as ten, what is known is
-//! counted as it is, the way of a crossing is as long as its row, a program that hangs spoils no
-//! other, and its page is one that a browser can show. And no system call keeps a CPU for long.
+//! The bench: two runs count the same, ten instructions more are shown as ten, programs with known
+//! counts are counted right, the way of a crossing is as long as its row, a program that hangs
+//! spoils no other, and a browser can show its page. And no system call keeps a CPU for long.
 
 use anyhow::Result;
 
@@ -39,7 +39,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Checks the ways of crossings: Stile's, and with `--long` those of stock kernels.
+/// Checks the ways of crossings: Stile's, and with `--long` the ways of stock kernels.
 fn ways(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
     let mut subjects = vec![checks::subject(Kernel::Stile)];
     if report.options.long {

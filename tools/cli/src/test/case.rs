@@ -1,4 +1,4 @@
-//! Cases: scripts in `tests/programs` with what they are expected to print.
+//! Cases: scripts in `tests/programs` with their expected output.
 //!
 //! `NAME.sh` is run by busybox's shell in a folder of its own. `NAME.stdin`, if there is one, is
 //! its standard input. `NAME.expected` holds its standard output and, in the last line, how it
@@ -33,7 +33,7 @@ use clap::ValueEnum;
 use crate::arch::Arch;
 use crate::project::{Project, find_program};
 
-/// A program to run, and what it should do.
+/// A program to run, and its expected behaviour.
 #[derive(Debug, Default)]
 pub struct Case {
     /// Its name: the file's without the ending.
@@ -58,25 +58,25 @@ pub struct Case {
     pub files: Vec<String>,
     /// Only its status is compared.
     pub status_only: bool,
-    /// It has a terminal.
+    /// The case has a terminal.
     pub terminal: bool,
     /// The one architecture that it is for.
     pub only: Option<Arch>,
-    /// It needs /dev/kvm.
+    /// The case needs /dev/kvm.
     pub hypervisor: bool,
-    /// It runs guests.
+    /// The case runs guests.
     pub guest: bool,
-    /// Its machine's memory, where that is not what others have.
+    /// The memory of its machine, where it differs from that of others.
     pub memory: Option<String>,
     /// How many minutes it may take, if that is more than others; then one machine of each
     /// architecture runs it.
     pub minutes: Option<u64>,
-    /// It is run only with `--long`.
+    /// The case is run only with `--long`.
     pub long: bool,
 }
 
 impl Case {
-    /// Where what it should do is kept.
+    /// The file of its expected output.
     pub fn expected_file(&self) -> PathBuf {
         self.script.with_extension("expected")
     }

@@ -1,4 +1,4 @@
-//! The command itself: what a user sees of `stile run`, with statuses, standard input and files.
+//! The command itself, as a user sees `stile run`: statuses, standard input and files.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -358,8 +358,8 @@ fn compat(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Re
     Ok(())
 }
 
-/// With nothing in the cache and a mirror that does not answer, one line says so: after others that
-/// say what is going on.
+/// With nothing in the cache and a mirror that does not answer, one line says so, after lines about
+/// the work going on.
 fn no_mirror(project: &Project, arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let cache = project
         .target
@@ -391,7 +391,7 @@ fn no_mirror(project: &Project, arch: Arch, name: &str, report: &mut Report) -> 
     Ok(())
 }
 
-/// What nobody reads any more is lost, and the status stays.
+/// Output that nobody reads any more is lost, and the status stays.
 fn unread(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Result<()> {
     let (reader, writer) = std::io::pipe()?;
     drop(reader);

@@ -1,5 +1,5 @@
-//! Damaged device trees, archives and command lines: the kernel boots, or says what is wrong and
-//! stops. It never hangs, and never ends without a word.
+//! Damaged device trees, archives and command lines: the kernel boots, or names the damage and
+//! stops. It never hangs, and never ends silently.
 
 use std::ffi::OsString;
 use std::fs;
@@ -222,7 +222,7 @@ fn without_firmware(tree: &mut [u8]) {
     }
 }
 
-/// Where the image and the tree are loaded, clear of what QEMU loads.
+/// Where the image and the tree are loaded, clear of QEMU's own data.
 struct Addresses {
     image: u64,
     tree: u64,

@@ -14,7 +14,7 @@ use crate::project::Project;
 const KERNEL: &str = "kernel";
 const HOSTED: &str = "hosted";
 
-/// Runs `cargo test` for every crate whose name is asked for, then what `loom` models: every
+/// Runs `cargo test` for every crate whose name is asked for, then the models of `loom`: every
 /// interleaving of the lock-free parts.
 pub fn test(project: &Project, options: &TestOptions, report: &mut Report) -> Result<()> {
     let mut crates = BTreeSet::from(["cli", KERNEL].map(str::to_owned));
@@ -56,7 +56,7 @@ fn models(project: &Project, crates: &BTreeSet<String>) -> Result<Vec<(String, S
         };
         for test in tests {
             let path = test?.path();
-            // A folder holds what several tests share.
+            // A folder holds code that several tests share.
             if path.is_file() && fs::read_to_string(&path)?.contains("loom::") {
                 let name = path.file_stem().unwrap_or_default().to_string_lossy();
                 models.push((package.clone(), name.into_owned()));

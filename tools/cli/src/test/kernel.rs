@@ -87,7 +87,7 @@ fn boot_all(
     Ok(())
 }
 
-/// Bad ends that the kernel is asked for, and what its log must say then.
+/// Bad ends that the kernel is asked for, and the lines that its log must then have.
 const ENDS: [(&str, &[&str]); 3] = [
     (
         "panic",
@@ -120,7 +120,7 @@ const ENDS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// How QEMU ended, if it did, and what the kernel's log said.
+/// How QEMU ended, if it did, and the kernel's log.
 struct Booted {
     status: Option<ExitStatus>,
     log: String,
@@ -179,7 +179,7 @@ fn units(report: &mut Report, name: &str, booted: &Booted) {
     }
 }
 
-/// A CPU that lacks what the others promised stays offline, and a line says what; the rest goes on.
+/// A CPU that lacks features of the others stays offline, and a line names them; the rest goes on.
 fn late_cpu(report: &mut Report, name: &str, booted: &Booted) {
     if booted.log.contains("CPU 1 stays offline: ") && booted.is_off() {
         report.passed(1);

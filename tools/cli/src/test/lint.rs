@@ -1,5 +1,5 @@
-//! What rustfmt and clippy say of the whole tree: nothing. And lines of comments and documents, of
-//! which rustfmt says nothing ever. And the lists of mutants fit the source.
+//! The form of the whole tree: rustfmt and clippy have no complaint; comments and documents, which
+//! rustfmt ignores, have no long lines; and the lists of mutants fit the source.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -83,7 +83,7 @@ fn mutants_fit(project: &Project, report: &mut Report) -> Result<()> {
 
 /// The most columns that a line has.
 const COLUMNS: usize = 100;
-/// What is searched for long lines, beside the documents at the root.
+/// The folders that are searched for long lines, beside the documents at the root.
 const FOLDERS: [&str; 7] = [
     "crates", "docs", "fuzz", "kernel", "programs", "tests", "tools",
 ];
@@ -122,12 +122,12 @@ fn too_long(text: &str, mut counts: impl FnMut(&str) -> bool) -> Vec<usize> {
     long.map(|(_, number)| number).collect()
 }
 
-/// Of a source, the lines that are comments.
+/// The lines of a source that are comments and too long.
 fn long_comments(text: &str) -> Vec<usize> {
     too_long(text, |line| line.trim_start().starts_with("//"))
 }
 
-/// Of a document, the lines that are neither of a table nor code.
+/// The lines of a document that are neither of a table nor code, and too long.
 fn long_prose(text: &str) -> Vec<usize> {
     let mut is_code = false;
     too_long(text, |line| {

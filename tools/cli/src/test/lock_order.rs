@@ -1,5 +1,5 @@
-//! The table of locks in `docs/locking.md`: all that the source makes, and the orders that checked
-//! kernels learned (`/proc/lockdep`). With `STILE_BLESS` set, what is new is written into it.
+//! The table of locks in `docs/locking.md`: all locks that the source makes, and the orders that
+//! checked kernels learned (`/proc/lockdep`). With `STILE_BLESS` set, new ones are written into it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write};
@@ -17,14 +17,14 @@ const END: &str = "<!-- lock order: end -->\n";
 /// The folders of the kernel's source, and the part that no machine has.
 const SOURCES: [&str; 2] = ["kernel/src", "kernel/machine/src"];
 const HOST: &str = "kernel/machine/src/arch/host";
-/// What makes a lock that has a class.
+/// The calls that make a lock with a class.
 const MAKERS: [&str; 4] = [
     "Mutex::new(",
     "Mutex::default(",
     "SleepMutex::new(",
     "SpaceLock::new(",
 ];
-/// And what does for a structure that holds some: then it is at this line.
+/// The attribute that does so for a structure that holds locks: these are at this line.
 const DERIVE: &str = "#[derive(";
 
 /// The document is changed by one machine at a time.
@@ -43,8 +43,8 @@ struct Class {
 #[derive(Default)]
 struct Orders(BTreeMap<Class, BTreeSet<Class>>);
 
-/// Compares what `/proc/lockdep` said in a checked kernel with the document, or adds it there: what
-/// the document lacks, and what contradicts it.
+/// Compares the `/proc/lockdep` of a checked kernel with the document, or adds it there; returns
+/// what the document lacks, and contradictions.
 pub fn check(root: &Path, lockdep: &str) -> Result<Option<String>> {
     let learned = Orders::learned(root, lockdep)?;
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ pub fn check(root: &Path, lockdep: &str) -> Result<Option<String>> {
     Ok((!complaints.is_empty()).then(|| complaints.join("\n")))
 }
 
-/// What is before, in and after the table.
+/// The text before, in and after the table.
 fn parts(text: &str) -> Option<(&str, &str, &str)> {
     let begin = text.find(BEGIN)? + BEGIN.len();
     let end = begin + text[begin..].find(END)?;
@@ -90,7 +90,7 @@ fn made_in(root: &Path) -> Result<BTreeSet<Class>> {
     Ok(classes)
 }
 
-/// What the locks that a file makes are called.
+/// The names of the locks that a file makes.
 fn names_of_locks(source: &str) -> impl Iterator<Item = &str> {
     let tests = source.find("selftest! {").unwrap_or(source.len());
     let lines: Vec<_> = source[..tests].lines().collect();
@@ -143,7 +143,7 @@ impl Display for Class {
 }
 
 impl Orders {
-    /// Those of `/proc/lockdep`: lines `CLASS` and `OUTER -> INNER`.
+    /// The orders of `/proc/lockdep`: lines `CLASS` and `OUTER -> INNER`.
     fn learned(root: &Path, lockdep: &str) -> Result<Self> {
         let mut orders = Self::default();
         let mut classes = BTreeMap::new();
@@ -162,7 +162,7 @@ impl Orders {
         Ok(orders)
     }
 
-    /// Those of the document.
+    /// The orders of the document.
     fn of_table(table: &str) -> Self {
         let mut orders = Self::default();
         for row in table.lines().filter(|line| line.starts_with("| `")) {
@@ -187,7 +187,7 @@ impl Orders {
         }
     }
 
-    /// Adds what was learned; returns what contradicts what is here, and classes that are not here
+    /// Adds learned orders; returns those that contradict the present ones, and unknown classes
     /// unless they are welcome.
     fn add(&mut self, learned: &Self, welcome: bool) -> Vec<String> {
         let mut complaints = Vec::new();
@@ -257,8 +257,8 @@ fn word_after<'a>(text: &'a str, keyword: &str) -> Option<&'a str> {
     words(text).skip_while(|word| *word != keyword).nth(1)
 }
 
-/// What the lock that a line of the source makes is called, counted from 1: the static, or the
-/// nearest name before it.
+/// The name of the lock that a line of the source makes, counted from 1: the static, or the nearest
+/// name before it.
 fn name_of(source: &str, line: usize) -> Option<&str> {
     let mut rest = source.lines().skip(line - 1);
     if rest.next()?.starts_with(DERIVE) {

@@ -1,4 +1,4 @@
-//! The machines that tests run on: they differ in what the kernel starts with.
+//! The machines that tests run on: they differ in the hardware and parameters of the kernel.
 
 use super::case::Case;
 use crate::arch::Arch;
@@ -24,10 +24,10 @@ pub struct Setting {
     cases: &'static [&'static str],
     /// Only with `--long`.
     long: bool,
-    /// Whether it carries the cases that are large or slow: those of Debian's packages without
-    /// `--long`, those of minutes.
+    /// Whether the machine runs the cases that are large or slow: those of Debian's packages
+    /// without `--long`, those of minutes.
     packages: bool,
-    /// Whether it is one of `--quick`: more than one CPU, and on arm64 guests.
+    /// Whether the machine is one of `--quick`: more than one CPU, and on arm64 guests.
     quick: bool,
     /// Whether its kernel checks its assertions, as all do with `--debug`.
     pub checked: bool,
@@ -54,7 +54,7 @@ const RISCV64: Setting = Setting {
     ..ARM64
 };
 
-/// The same machine over and over, each time with other entries kept unseen.
+/// One machine over and over, each time with other entries kept unseen.
 const INJECTED: Setting = Setting {
     cpu: "rv64,svvptc=on",
     smp: 4,
@@ -96,8 +96,7 @@ const UNEQUAL: &[&str] = &[
 /// APLIC and IMSIC in place of the PLIC.
 const IMSIC: &[&str] = &["-machine", "aia=aplic-imsic"];
 
-/// The first of each architecture is the one that `--record` uses, and that damaged input is tried
-/// on.
+/// `--record` uses the first machine of each architecture, and damaged input is tried on it.
 const SETTINGS: &[Setting] = &[
     Setting {
         name: "cortex-a72",
@@ -429,7 +428,7 @@ impl Setting {
         self.cpu != "a64fx"
     }
 
-    /// Whether it runs this case.
+    /// Whether the machine runs this case.
     pub fn runs(&self, case: &Case, options: &TestOptions) -> bool {
         let named = self.cases.is_empty() || self.cases.contains(&case.name.as_str());
         (named || options.long && case.minutes.is_none())

@@ -18,7 +18,7 @@ use crate::project::{Project, progress};
 use crate::session::Folder;
 use crate::symbols::Symbols;
 
-/// How many programs one machine runs: what one costs the next is then known to be near.
+/// How many programs one machine runs: the cause of a program's cost to the next is then near.
 const EACH: usize = 16;
 /// How long a program may take under the plugin.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -34,7 +34,8 @@ struct Stretch {
     blocks: Vec<(String, u64)>,
 }
 
-/// The cases that [`too_long`] runs: what an ordinary user can make large, and what goes in parts.
+/// The cases that [`too_long`] runs: objects that an ordinary user can make large, and work that is
+/// done in parts.
 const LARGE: [&str; 11] = [
     "hostile-areas",
     "hostile-deep",
@@ -52,7 +53,7 @@ const LARGE: [&str; 11] = [
 const LONGEST: u64 = 2_000_000;
 
 /// Runs the cases whose names contain one of `names`, all without packages if there is none, and
-/// prints the longest stretches of each, and which one of all is the longest.
+/// prints the longest stretches of each, and the longest of all.
 pub fn masked(project: &Project, arch: Arch, names: &[String]) -> Result<u8> {
     let wanted = |case: &Case| {
         let named = names.iter().any(|part| case.name.contains(part.as_str()));
@@ -123,10 +124,10 @@ fn measure(
     Ok(())
 }
 
-/// What is before the first program.
+/// The name of the time before the first program.
 const BOOT: &str = "boot";
 
-/// A stretch, and what is shown of it.
+/// A stretch, and its description.
 struct StretchText {
     masked: u64,
     text: String,

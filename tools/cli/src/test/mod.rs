@@ -74,7 +74,7 @@ impl Report<'_> {
     }
 }
 
-/// Tests that must come one after the other, since they build into the same places.
+/// Tests that must run one after the other, since they build into the same places.
 type Lane<'a> = Box<dyn FnOnce(&mut Report) + Send + 'a>;
 
 /// Runs the tests that are asked for, as many lanes at once as there are CPUs: status 0 where all
@@ -137,7 +137,7 @@ fn run<'a>(options: &'a TestOptions, lanes: Vec<Lane>) -> Vec<Report<'a>> {
     })
 }
 
-/// Runs what needs machines of an architecture.
+/// Runs the tests that need machines of an architecture.
 fn on_machines(
     project: &Project,
     kernel: &Kernel,

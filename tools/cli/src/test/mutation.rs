@@ -1,4 +1,4 @@
-//! Damage, the same for the same seed: to device trees and to archives.
+//! Damage to device trees and to archives, the same for the same seed.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use std::ops::Range;
 pub struct Random(u64);
 
 impl Random {
-    /// Those of a seed.
+    /// The numbers of a seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         random.next();
@@ -32,7 +32,7 @@ impl Random {
         &among[self.below(among.len())]
     }
 
-    /// A number such as one that nobody expects.
+    /// A number that is likely to be unexpected.
     fn cell(&mut self) -> u32 {
         let any = self.next() as u32;
         *self.pick(&[0, 1, 3, 0x7fff_ffff, 0x8000_0000, u32::MAX, any, any & 0xff])
@@ -92,7 +92,7 @@ impl Parts {
                 _ => {}
             }
         }
-        // The root is the last one that ends.
+        // The root is the last node that ends.
         nodes.pop();
         Self {
             structure: start..end,

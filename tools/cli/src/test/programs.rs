@@ -1,5 +1,5 @@
-//! Real programs in QEMU: one boot carries many cases, and what they do is compared with what they
-//! did on Linux.
+//! Real programs in QEMU: one boot carries many cases, and their results are compared with those on
+//! Linux.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ pub fn test(
     Ok(())
 }
 
-/// Runs the cases on Linux and keeps what they do.
+/// Runs the cases on Linux and keeps their results.
 pub fn record(project: &Project, options: &TestOptions, cases: Vec<Case>) -> Result<u8> {
     let wanted = |case: &Case| {
         options.names.is_empty() || options.names.iter().any(|part| case.name.contains(part))
@@ -99,7 +99,7 @@ pub struct Outcome {
     pub end: Result<String, String>,
 }
 
-/// The difference between what a case did and what it should do; `None` where there is none.
+/// The difference between the result of a case and the expected one; `None` where there is none.
 fn compare(case: &Case, outcome: &Outcome) -> Option<String> {
     let stderr = String::from_utf8_lossy(&outcome.stderr);
     let end = match &outcome.end {
@@ -129,7 +129,7 @@ fn compare(case: &Case, outcome: &Outcome) -> Option<String> {
 }
 
 /// Runs the cases in as few boots as possible: a machine that dies or hangs is started again with
-/// the cases left. Comes back with what checked kernels learned of the order of locks.
+/// the cases left. Returns the lock orders that checked kernels learned.
 fn run(
     project: &Project,
     kernel: &Kernel,
@@ -145,7 +145,7 @@ fn run(
     Ok(lockdep)
 }
 
-/// The same for cases that need the same packages and memory.
+/// Runs cases that need the same packages and memory.
 fn run_alike(
     project: &Project,
     kernel: &Kernel,
@@ -184,7 +184,7 @@ fn run_alike(
     Ok(lockdep)
 }
 
-/// Takes what the next case does.
+/// Takes the result of the next case.
 pub fn collect(session: &mut Session, deadline: Instant) -> Outcome {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
@@ -248,7 +248,7 @@ pub fn boot(
     guest::boot(project, &machine, &mut tree, &jobs, None)
 }
 
-/// Puts what a case needs into the tree: the job that runs it.
+/// Puts the files of a case into the tree; returns the job that runs it.
 fn job(project: &Project, arch: Arch, case: &Case, tree: &mut Initramfs) -> Result<Job> {
     let script = format!("/tests/{}.sh", case.name);
     tree.file(&script, &case.script)?;

@@ -42,7 +42,7 @@ const ARM64_OFF: [u32; 3] = [
     0x72b0_8000, // movk w0, #0x8400, lsl #16: PSCI's SYSTEM_OFF
     0xd400_0002, // hvc #0
 ];
-/// The same for RISC-V.
+/// The code of a RISC-V guest.
 const RISCV64: [u32; 22] = [
     0x0000_0317, // auipc t1, 0
     0x03c3_0313, // addi t1, t1, 60: the last six
@@ -144,7 +144,7 @@ fn words(code: &[u32]) -> Vec<u8> {
     code.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// An ELF file with one segment: what the command gives the machine of a Stile.
+/// An ELF file with one segment, as the command gives it to a machine of a Stile.
 fn program(arch: Arch, image: &[u8]) -> Vec<u8> {
     const HEADERS: u64 = 64 + 56;
     let machine: u16 = match arch {

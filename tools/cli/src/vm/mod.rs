@@ -25,7 +25,7 @@ use crate::terminal;
 use crate::toolchain;
 use system::System;
 
-/// A CPU that has what a hypervisor needs, VHE, and that Linux 6.1 knows too.
+/// A CPU that has VHE, which a hypervisor needs, and that Linux 6.1 knows too.
 pub const CPU: &str = "neoverse-n1";
 /// QEMU's options to start a kernel where it can be a hypervisor.
 pub const HYPERVISOR: [&str; 2] = ["-machine", "virtualization=on"];
@@ -214,7 +214,7 @@ fn print_instructions(counted: &Counted) {
     }
 }
 
-/// Puts the VMM and what it is to run into the host's tree: the VMM's command line.
+/// Puts the VMM and the files of its guest into the host's tree; returns the VMM's command line.
 fn vmm_command(
     project: &Project,
     options: &VmOptions,
@@ -266,7 +266,7 @@ fn vmm_command(
     Ok(words)
 }
 
-/// The same for the guest that measures, with this many virtual CPUs.
+/// The words for the guest that measures, with this many virtual CPUs.
 pub fn measuring_vmm(project: &Project, tree: &mut Initramfs, vcpus: u32) -> Result<Vec<String>> {
     let mut words = bare_vmm(project, tree, &system::bench(project)?, vcpus)?;
     words.extend(["--pin".into(), place("kernel")]);

@@ -36,7 +36,7 @@ const MODULES: [&str; 7] = [
 
 /// A guest's kernel.
 pub enum System {
-    /// The one that measures its exits.
+    /// The guest that measures its exits.
     Bench,
     /// A stock kernel, which is given a file tree.
     Linux(String),
@@ -47,7 +47,7 @@ pub enum System {
 }
 
 impl System {
-    /// The one that `--guest-kernel` names.
+    /// The system that `--guest-kernel` names.
     pub fn from_option(text: &str) -> Self {
         match Kernel::from_option(text) {
             _ if text == "bench" => Self::Bench,

@@ -1,4 +1,4 @@
-//! Which instructions are counted, and as what.
+//! The instructions that are counted, and their counters.
 
 mod arm64;
 mod riscv;
@@ -43,17 +43,17 @@ const fn pattern(mask: u32, value: u32, name: &'static str) -> Pattern {
     }
 }
 
-/// Whose an instruction is, by the level that it runs at.
+/// The privilege of an instruction, by the level that it runs at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ring {
     User,
-    /// A hypervisor's too, and that of a guest.
+    /// Also a hypervisor's kernel, and that of a guest.
     Kernel,
     /// arm64's EL3 and RISC-V's machine mode.
     Firmware,
 }
 
-/// What the registers of a CPU say that is about to execute a block for the first time.
+/// The registers of a CPU that is about to execute a block for the first time.
 #[derive(Clone, Copy)]
 pub struct Level {
     /// PSTATE of arm64, or RISC-V's `priv`.
@@ -135,14 +135,14 @@ impl Isa {
         (self.marker)(word)
     }
 
-    /// The level of a block that begins at this address, given what the CPU's registers say as it
-    /// is translated. The address alone does not say it: QEMU keeps a block for all addresses that
-    /// a page has, under the first at which it was executed.
+    /// The level of a block that begins at this address, given the CPU's registers as it is
+    /// translated. The address alone does not say it: QEMU keeps a block for all addresses that a
+    /// page has, under the first at which it was executed.
     pub fn level(&self, level: Level, begin: u64) -> u32 {
         (self.level)(level, begin)
     }
 
-    /// Whose code at a level is.
+    /// The privilege of code at a level.
     pub fn ring(level: u32) -> Ring {
         match level {
             0 => Ring::User,

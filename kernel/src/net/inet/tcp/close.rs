@@ -26,7 +26,7 @@ impl Tcp {
         }
     }
 
-    /// The same from a system call that does not close the socket.
+    /// Resets the connection, for a system call that does not close the socket.
     ///
     /// # Errors
     /// EINTR: the caller is killed. The connection ends with the socket.
@@ -38,7 +38,7 @@ impl Tcp {
         ended.inspect_err(|_| _ = self.link.lock().get_or_insert(link))
     }
 
-    /// Ends a connection by what the reader of a channel and the writer of one do at their end.
+    /// Ends a connection: `die` ends the reader of one channel, `finish` the writer of the other.
     fn end_link(
         &self,
         link: &Link,
@@ -62,7 +62,7 @@ impl Tcp {
         die(&link.incoming)?;
         finish(&link.outgoing)?;
         if !resets && (stays && linger < 0 || comes) {
-            // Nobody is left to wait for the other end's end, or for what it had not sent.
+            // Nobody is left to wait for the other end to close, or for its unsent bytes.
             link.outgoing.fail(Errno::EPIPE);
             link.end.reset();
         } else if resets {

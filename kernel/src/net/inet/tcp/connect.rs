@@ -114,8 +114,8 @@ impl Tcp {
         Ok(ends)
     }
 
-    /// Connects to what listens at the other side of `end`; `reported`: the caller tells the
-    /// program. The listener's queue, if there is no room in it.
+    /// Connects to the listener at the other side of `end`; `reported`: the caller tells the
+    /// program. Returns the listener's backlog, if there is no room in it.
     pub(super) fn join(&self, end: &Arc<End>, reported: bool) -> Result<Option<Arc<Backlog<Tcp>>>> {
         let Tuple { local, peer: to } = end.tuple();
         let server = listener(to, local)?;
@@ -184,10 +184,10 @@ impl Tcp {
         Ok(begins.then(|| Connecting(self)))
     }
 
-    /// The same, or waits for the one that does.
+    /// Begins to connect, or waits for the call that does.
     ///
     /// # Errors
-    /// EALREADY: it may not wait for so long. Those of [`Self::wait_connected`].
+    /// EALREADY: the call may not wait for so long. Those of [`Self::wait_connected`].
     fn begin_or_wait(&self, wait: &Wait) -> Result<Option<Connecting<'_>>> {
         match self.begin()? {
             Some(begun) => Ok(Some(begun)),
@@ -244,7 +244,7 @@ impl Tcp {
     }
 }
 
-/// The listener at `to`, for what comes from `local`.
+/// The listener at `to` for connections from `local`.
 fn listener(to: SocketAddr, local: SocketAddr) -> Result<Arc<Tcp>> {
     ports::TCP
         .find(
@@ -280,12 +280,12 @@ fn child(server: &Tcp, to: SocketAddr) -> Result<Arc<Tcp>> {
 pub(super) struct Connecting<'a>(&'a Tcp);
 
 impl<'a> Connecting<'a> {
-    /// The same for the connection that is pending at a socket.
+    /// The guard of the connection that is pending at a socket.
     pub(super) fn pending(socket: &'a Tcp) -> Self {
         Connecting(socket)
     }
 
-    /// The call is over, and what it began is not.
+    /// The call is over, and its connection is still pending.
     fn goes_on(self) {
         core::mem::forget(self);
     }

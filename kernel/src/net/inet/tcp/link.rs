@@ -1,5 +1,5 @@
-//! A connection of TCP, as one of its ends sees it, and what happens to it at a time: what waits
-//! for more is sent, and a peer that does not read is waited for no longer.
+//! A TCP connection, as one of its ends sees it, and its timers: held-back bytes are sent, and a
+//! peer that does not read is given up.
 
 use super::Tcp;
 use crate::arch::time;
@@ -16,7 +16,7 @@ use alloc::sync::{Arc, Weak};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
-/// How long what shall be sent waits at least, in nanoseconds.
+/// The shortest time for which bytes are held back, in nanoseconds.
 const PAUSE: u64 = clock::SECOND / 250;
 
 /// The connection, as one of its ends sees it.
@@ -26,9 +26,9 @@ pub(super) struct Link {
     pub(super) outgoing: Arc<Channel>,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
-    /// It reads no more.
+    /// This end reads no more.
     pub(super) deaf: AtomicBool,
-    /// The program has learnt that it is connected.
+    /// The program has learnt that the socket is connected.
     pub(super) reported: AtomicBool,
     /// Something was sent to an end that is closed.
     pub(super) broken: AtomicBool,
@@ -37,22 +37,22 @@ pub(super) struct Link {
     /// The other end, which is accepted by the listener when it has something to read
     /// (TCP_DEFER_ACCEPT).
     pub(super) deferred: Mutex<Option<Deferred>>,
-    /// Sends what waits for more.
+    /// Sends the bytes that are held back.
     held: Mutex<Option<Timer>>,
     /// Ends the connection unless something is read (TCP_USER_TIMEOUT).
     stalled: Mutex<Option<Timer>>,
-    /// After how many ticks it does; 0 is never.
+    /// The ticks after which `stalled` ends it; 0 is never.
     patience: AtomicU64,
 }
 
 pub(super) struct Deferred {
     pub(super) server: Weak<Tcp>,
     pub(super) accepted: Arc<Tcp>,
-    /// Until when nothing need come.
+    /// The time until which the connection waits for data.
     pub(super) _until: Timer,
 }
 
-/// What happens to an end of a connection, or to what may become one, at a time.
+/// A timed action on an end of a connection, or on a pending connection.
 pub(super) struct Later<T> {
     target: Weak<T>,
     act: fn(&Arc<T>),
@@ -145,7 +145,7 @@ impl Link {
         taken
     }
 
-    /// What arrives has the other end send what waited for more, but for a cork.
+    /// Arriving bytes make the other end send the bytes that it holds back, unless it is corked.
     pub(super) fn stir(&self) -> Result<()> {
         let waits = &self.incoming.sending;
         if waits.unsent() > 0 && !waits.is_corked() {
@@ -154,8 +154,8 @@ impl Link {
         Ok(())
     }
 
-    /// Arms a timer that sends what waits for more; sends it at once where there is no memory for
-    /// the timer.
+    /// Arms a timer that sends held-back bytes; sends them at once where there is no memory for the
+    /// timer.
     #[cold]
     pub(super) fn send_later(self: &Arc<Self>) {
         if self.held.lock().is_some() {
@@ -175,7 +175,7 @@ impl Link {
         }
     }
 
-    /// Sends what has waited for more, if it has for long enough.
+    /// Sends held-back bytes that have waited for long enough.
     pub(super) fn send_held(self: &Arc<Self>) {
         let done = self.held.lock().take();
         drop(done);

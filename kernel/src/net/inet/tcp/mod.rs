@@ -1,4 +1,4 @@
-//! TCP sockets. What connects them is in `connect`, what ends a connection in `close`.
+//! TCP sockets. Connecting them is in `connect`, ending a connection in `close`.
 
 mod close;
 mod connect;
@@ -41,7 +41,7 @@ const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
 const FIN_WAIT: u8 = 5;
 const CLOSE_WAIT: u8 = 8;
-/// Those in which nothing is sent.
+/// The states in which nothing is sent.
 pub const CLOSED: u8 = 7;
 pub const LISTENS: u8 = 10;
 
@@ -342,7 +342,7 @@ impl Socket for Tcp {
             events.set(Events::IN, listener.is_ready());
             return events;
         }
-        // Whoever is notified may connect at once, which fails as long as another call does.
+        // A notified program may connect at once, which fails as long as another call connects.
         if self.connecting.load(Acquire) {
             return Events::empty();
         }
@@ -371,7 +371,7 @@ impl Socket for Tcp {
         let Some(link) = self.link() else {
             return Ok((0, 0));
         };
-        // What was sent has arrived, and is acknowledged.
+        // All bytes sent have arrived, and are acknowledged.
         let unsent = link.outgoing.sending.unsent();
         Ok((link.incoming.first_len()?, unsent))
     }

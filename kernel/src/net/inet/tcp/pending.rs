@@ -173,7 +173,7 @@ impl Pending {
         socket.end_pending();
     }
 
-    /// It shall not be a connection. False if it is one, or will be none.
+    /// Cancels the attempt. False if there is a connection already, or never will be.
     fn cancel(&self) -> bool {
         let end = self.end.lock().take();
         self.leave();
