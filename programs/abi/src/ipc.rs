@@ -464,6 +464,16 @@ unsafe fn semaphores() {
             }),
         );
         println!("{} {}", value(id, 0), value(id, 2));
+        tell_end(
+            "undone beyond the ends",
+            in_child(|| {
+                let changes = [(2, -2, UNDO), (2, 32_767 - 3, 0), (0, 4, UNDO), (0, -4, 0)];
+                set(id, 2, 5);
+                tell("to the ends", operate(id, &changes));
+                println!("{} {}", value(id, 0), value(id, 2));
+            }),
+        );
+        println!("{} {}", value(id, 0), value(id, 2));
         tell("remove", libc::semctl(id, 0, libc::IPC_RMID));
         tell("remove again", libc::semctl(id, 0, libc::IPC_RMID));
     }

@@ -22,7 +22,10 @@ pub fn run() {
             in_child("  executed", || match name {
                 "cp15_barrier" => barriers(),
                 "setend" => endianness(),
-                _ => swaps(),
+                _ => {
+                    swaps();
+                    conditions();
+                }
             });
         }
     }
@@ -83,4 +86,41 @@ fn swaps() {
         )
     };
     print!("{word:x} {byte:x} {words:x?}, ");
+}
+
+/// Executes SWP under each condition with each of the flags: a bit for those with which it was
+/// done.
+fn conditions() {
+    macro_rules! each {
+        ($($swp:literal)*) => {
+            [$(done_with(|flags| {
+                let mut word = 0u32;
+                // SAFETY: a word of our own; flags are free.
+                unsafe {
+                    asm!(
+                        "msr APSR_nzcvq, {flags}",
+                        $swp,
+                        flags = in(reg) flags,
+                        in("r0") 1,
+                        in("r1") &raw mut word,
+                        out("r2") _,
+                    )
+                };
+                word == 1
+            })),*]
+        };
+    }
+    let done: [u16; 15] = each!(
+        ".inst 0x01012090" ".inst 0x11012090" ".inst 0x21012090" ".inst 0x31012090"
+        ".inst 0x41012090" ".inst 0x51012090" ".inst 0x61012090" ".inst 0x71012090"
+        ".inst 0x81012090" ".inst 0x91012090" ".inst 0xa1012090" ".inst 0xb1012090"
+        ".inst 0xc1012090" ".inst 0xd1012090" ".inst 0xe1012090"
+    );
+    print!("{done:x?}, ");
+}
+
+fn done_with(is_done: impl Fn(u32) -> bool) -> u16 {
+    (0..16).fold(0, |done, flags| {
+        done | u16::from(is_done(flags << 28)) << flags
+    })
 }
