@@ -205,3 +205,23 @@ fn fault(address: usize) {
     task::state().set_fault(address, 0);
     upcall::force_signal(signal.signo, signal.code, address);
 }
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn conditions_hold_as_the_cpu_has_them() {
+        // For each condition a bit for each value of N, Z, C and V with which it holds.
+        const HOLDS: [u16; 15] = [
+            0xf0f0, 0x0f0f, 0xcccc, 0x3333, 0xff00, 0x00ff, 0xaaaa, 0x5555, 0x0c0c, 0xf3f3, 0xaa55,
+            0x55aa, 0x0a05, 0xf5fa, 0xffff,
+        ];
+        let mut frame = Frame::compat(0, 0);
+        for flags in 0..16 {
+            frame.pstate = flags << 28 | pstate::COMPAT_USER;
+            for (kind, holds) in (0..).zip(HOLDS) {
+                let expected = holds >> flags & 1 != 0;
+                assert_eq!(condition(&frame, kind << 28), Some(expected), "{kind} {flags:b}");
+            }
+            assert_eq!(condition(&frame, 0xf << 28), None);
+        }
+    }
+}
