@@ -109,6 +109,10 @@ pub const SYSCTLS: &[Sysctl] = &[
     one("net/ipv4/tcp_fin_timeout", Int, 0, INT),
     one("net/ipv4/tcp_max_tw_buckets", Int, 0, INT),
     one("net/ipv4/tcp_tw_reuse", Int, 0, 2),
+    Sysctl {
+        count: 3,
+        ..one("net/ipv4/udp_mem", Long, 0, ANY_LONG)
+    },
     one("net/unix/max_dgram_qlen", Int, 0, INT),
     one("vm/admin_reserve_kbytes", Long, 0, ANY_LONG),
     Sysctl {

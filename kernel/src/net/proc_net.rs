@@ -1,7 +1,7 @@
 //! The sockets as /proc/net shows them.
 
 use super::address::{Name, unspecified};
-use super::inet::connections;
+use super::inet::{connections, udp_memory};
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, SEQPACKET, STREAM, snmp, socket_table};
 use crate::errno::Result;
@@ -282,7 +282,12 @@ fn sockstat(text: &mut Text) {
         "TCP: inuse {tcp} orphan 0 tw {} alloc {allocated} mem 0\n",
         connections::waiting()
     );
-    put!(text, "UDP: inuse {} mem 0\n", of(DATAGRAM, UDP)[1]);
+    put!(
+        text,
+        "UDP: inuse {} mem {}\n",
+        of(DATAGRAM, UDP)[1],
+        udp_memory::pages()
+    );
     put!(text, "UDPLITE: inuse {}\n", of(DATAGRAM, UDP_LITE)[1]);
     put!(
         text,

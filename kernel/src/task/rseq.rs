@@ -5,7 +5,6 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use linux_raw_sys::general::{SEGV_MAPERR, SIGSEGV};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Thread, current, signal};
@@ -153,16 +152,16 @@ fn write_ids(address: usize, start: u32, id: u32) -> Result<()> {
 
 /// Stores the CPU for the program, and ends the critical section that it was disturbed in.
 pub fn resume() {
-    store_cpu_after(restart);
+    store_cpu_after(restart, 0);
 }
 
 /// Stores the CPU for the program, while the thread is in a system call.
 #[cfg(guests)]
 pub fn store_cpu() {
-    store_cpu_after(|_| Ok(()));
+    store_cpu_after(|_| Ok(()), 0);
 }
 
-fn store_cpu_after(first: impl FnOnce(&Area) -> Result<()>) {
+fn store_cpu_after(first: impl FnOnce(&Area) -> Result<()>, delivered: u32) {
     let thread = current();
     thread.arch.work.fetch_and(!work::RSEQ, Relaxed);
     let address = thread.rseq.address.load(Relaxed);
@@ -172,15 +171,14 @@ fn store_cpu_after(first: impl FnOnce(&Area) -> Result<()>) {
             .and_then(|()| write_ids(address, cpu, cpu))
             .is_err()
     {
-        signal::force(SIGSEGV, SEGV_MAPERR, address);
+        signal::force_sigsegv(delivered);
     }
 }
 
-/// A signal's handler is about to run: the critical section ends before.
-pub fn interrupt() {
-    let area = &current().rseq;
-    if area.is_registered() && restart(area).is_err() {
-        signal::force(SIGSEGV, SEGV_MAPERR, area.address.load(Relaxed));
+/// The handler of signal `number` is about to run: the critical section ends before.
+pub fn interrupt(number: u32) {
+    if current().rseq.is_registered() {
+        store_cpu_after(restart, number);
     }
 }
 

@@ -260,9 +260,31 @@ unsafe fn streams() {
         tell("bind", bind(file, AF_INET, ALL, 0));
         tell("connect", connect(file, AF_INET, LOCAL, own_port(server)));
         name("own", file, libc::getsockname);
+        refused();
         for file in [listener, server, file] {
             libc::close(file);
         }
+    }
+}
+
+/// A connection that is refused leaves the machine's own address, and the port there.
+unsafe fn refused() {
+    unsafe {
+        let file = socket(AF_INET, SOCK_STREAM, 0);
+        tell("bind", bind(file, AF_INET, ALL, 0));
+        let port = own_port(file);
+        tell("connect", connect(file, AF_INET, LOCAL, 1));
+        name("own", file, libc::getsockname);
+        for ip in [LOCAL, ALL] {
+            let other = socket(AF_INET, SOCK_STREAM, 0);
+            tell("another", bind(other, AF_INET, ip, port));
+            libc::close(other);
+        }
+        tell("listen", libc::listen(file, 1));
+        let client = socket(AF_INET, SOCK_STREAM, 0);
+        tell("connect to it", connect(client, AF_INET, LOCAL, port));
+        libc::close(client);
+        libc::close(file);
     }
 }
 

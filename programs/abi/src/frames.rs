@@ -23,6 +23,7 @@ pub fn run() {
         ("by default", by_default),
         ("its own", its_own),
         ("in the handler", nested),
+        ("at the end of addresses", at_the_end),
     ] {
         println!("{what}");
         // SAFETY: every part uses live values of its own, in a process of its own.
@@ -212,3 +213,52 @@ unsafe fn nested() {
         send(SIGUSR1);
     }
 }
+
+/// An alternate stack whose end is the address after the last.
+unsafe fn at_the_end() {
+    unsafe {
+        let mut stack: libc::stack_t = mem::zeroed();
+        stack.ss_size = 1 << 16;
+        stack.ss_sp = ptr::without_provenance_mut(0usize.wrapping_sub(stack.ss_size));
+        tell("sigaltstack", libc::sigaltstack(&stack, ptr::null_mut()));
+        handle(SIGUSR1, SA_ONSTACK);
+        handle(SIGSEGV, 0);
+        send(SIGUSR1);
+    }
+}
+
+/// A frame that has no room left on the alternate stack is not written below it (riscv64).
+#[cfg(target_arch = "riscv64")]
+pub fn overflow() {
+    // SAFETY: the process ends with this, and uses the stack alone that it maps.
+    let end = in_child(|| unsafe {
+        let size = 1 << 20;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        let memory = libc::mmap(ptr::null_mut(), size, both, flags, -1, 0);
+        let mut stack: libc::stack_t = mem::zeroed();
+        stack.ss_sp = memory.byte_add(size / 2);
+        stack.ss_size = size / 4;
+        tell("sigaltstack", libc::sigaltstack(&stack, ptr::null_mut()));
+        handle(SIGUSR1, SA_ONSTACK);
+        handle(SIGSEGV, 0);
+        let (pid, tid) = (libc::getpid(), libc::gettid());
+        std::arch::asm!(
+            "mv s10, sp",
+            "mv sp, {little_left}",
+            "ecall",
+            "mv sp, s10",
+            little_left = in(reg) stack.ss_sp.byte_add(512),
+            in("a7") libc::SYS_tgkill,
+            inout("a0") pid => _,
+            in("a1") tid,
+            in("a2") SIGUSR1,
+            out("s10") _,
+        );
+        println!("lives");
+    });
+    tell_end("no room", end);
+}
+
+#[cfg(not(target_arch = "riscv64"))]
+pub fn overflow() {}

@@ -146,6 +146,7 @@ fn main() {
         Some("protect") => protect::run(),
         Some("files") => files::run(),
         Some("frames") => frames::run(),
+        Some("frames-overflow") => frames::overflow(),
         Some("futex") => futex::run(),
         Some("gap") => gap::run(),
         Some("huge") => huge::run(),

@@ -14,6 +14,7 @@ pub fn run() {
     unsafe {
         registering();
         sections();
+        undeliverable();
         barriers();
     }
 }
@@ -234,5 +235,33 @@ unsafe fn barriers() {
             tell("beside a running thread", barrier(8, 0));
             seen.store(true, Relaxed);
         });
+    }
+}
+
+/// A section that is bad when a signal's handler is about to run is SIGSEGV, which ends the process
+/// where that is the signal.
+unsafe fn undeliverable() {
+    extern "C" fn tells(signal: i32, info: *const libc::siginfo_t, _: *const libc::c_void) {
+        // SAFETY: the kernel's own value.
+        let info = unsafe { &*info };
+        println!("handler of {signal}, code {}", info.si_code);
+    }
+    for signal in [libc::SIGUSR1, libc::SIGSEGV] {
+        let end = in_child(|| {
+            // SAFETY: the process ends with this.
+            unsafe {
+                let area = Box::leak(Box::new(Area::new()));
+                tell("register", rseq(area, 32, 0, SIGNATURE));
+                let mut action: libc::sigaction = mem::zeroed();
+                action.sa_sigaction = tells as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO;
+                libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut());
+                libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
+                (&raw mut area.section).write_volatile(8);
+                libc::raise(signal);
+                println!("lives");
+            }
+        });
+        tell_end(&format!("a bad section at signal {signal}"), end);
     }
 }

@@ -14,7 +14,7 @@ pub const SOCKET: Group = Group {
         3 SO_TYPE Whole;
         4 SO_ERROR Whole;
         5 SO_DONTROUTE Whole;
-        6 SO_BROADCAST Whole;
+        6 SO_BROADCAST Partial("255.255.255.255 leads nowhere, not even from `lo`");
         7 SO_SNDBUF Whole;
         8 SO_RCVBUF Whole;
         9 SO_KEEPALIVE Whole;

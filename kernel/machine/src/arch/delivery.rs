@@ -16,6 +16,6 @@ pub struct Delivery<'a> {
     pub mask: u64,
     /// `ss_sp`, `ss_flags`, `ss_size` of the alternate stack.
     pub altstack: [usize; 3],
-    /// Top of the stack to use; 0 to go on below the present stack pointer.
-    pub stack_top: usize,
+    /// Top of the stack to use; `None` to go on below the present stack pointer.
+    pub stack_top: Option<usize>,
 }

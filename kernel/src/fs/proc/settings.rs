@@ -8,7 +8,7 @@ use crate::fs::aio;
 use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
 use crate::mm::{aslr, commit, frame, map, vmas};
 use crate::net::backlog;
-use crate::net::inet::{connections, ping, ports};
+use crate::net::inet::{connections, ping, ports, udp_memory};
 use crate::net::options::DEFAULT_BUFFER;
 use crate::net::unix::datagram;
 use crate::sync::Once;
@@ -510,6 +510,21 @@ const IPV4: &[(&str, Node)] = &[
     ),
     ("tcp_window_scaling", fixed!(1)),
     ("tcp_wmem", fixed!("4096\t16384\t4194304")),
+    (
+        "udp_mem",
+        Numbers(
+            |text| {
+                let [first, middle, last] = udp_memory::limits();
+                put!(text, "{first}\t{middle}\t{last}\n");
+            },
+            |place, pages| {
+                udp_memory::set_limit(place, pages as usize);
+                Ok(())
+            },
+            sysctl("net/ipv4/udp_mem"),
+        ),
+    ),
+    ("udp_rmem_min", fixed!(4096)),
 ];
 
 /// The first and the last port that is chosen for a socket without one.

@@ -10,6 +10,7 @@ use contents::{Mark, read_record, read_stream};
 
 use super::address::Name;
 use super::control_message::Ancillary;
+use super::inet::udp_memory;
 use super::sending::Sending;
 use super::socket::Reader;
 use super::unix::inflight;
@@ -51,6 +52,8 @@ pub enum Kind {
     Tcp,
     /// Records: every write is one.
     Records,
+    /// Records of a socket of datagrams, which all such sockets' limit counts.
+    Datagrams,
 }
 
 /// How a write is done.
@@ -171,7 +174,7 @@ impl Channel {
 
     /// Whether every write is a record of its own.
     pub fn is_framed(&self) -> bool {
-        self.kind == Kind::Records
+        matches!(self.kind, Kind::Records | Kind::Datagrams)
     }
 
     /// Locks the contents.
@@ -325,7 +328,7 @@ impl Channel {
     }
 
     /// How much of the limit is used.
-    fn used(&self) -> usize {
+    pub fn used(&self) -> usize {
         let overhead = if self.is_framed() {
             self.records() * OVERHEAD
         } else {
@@ -443,12 +446,16 @@ impl Channel {
 
     /// Publishes the counts that are read without the lock.
     pub fn publish(&self, bytes: &Bytes) {
+        let before = self.used();
         self.at_mark.store(bytes.is_at_mark(), Release);
         self.len.store(bytes.sent(), Release);
         self.sending.publish(bytes);
         let urgent = bytes.urgent.is_some_and(|urgent| !urgent.taken);
         self.urgent.store(urgent, Release);
         self.records.store(bytes.marks.len(), Release);
+        if self.kind == Kind::Datagrams {
+            udp_memory::changed(before, self.used());
+        }
     }
 
     /// Writes bytes, as many as there are, waiting for room; `ancillary` goes with the first. EPIPE

@@ -201,7 +201,7 @@ impl Place {
             peer,
         };
         if claimed {
-            self.leave_broadcast(from);
+            self.leave_broadcast(from)?;
             return End::enter(tuple(at.port()), Port::Given, base.domain);
         }
         let (claim, end) = self.ports.connect_from(
@@ -220,13 +220,18 @@ impl Place {
         Ok(end)
     }
 
-    /// Gives a broadcast address up for this one, since no connection begins there.
-    fn leave_broadcast(&self, ip: IpAddr) {
+    /// Gives a broadcast address up for this one, since no connection begins there. Stays there if
+    /// the connection fails, as on Linux.
+    fn leave_broadcast(&self, ip: IpAddr) -> Result<()> {
         if let Some(bound) = &mut *self.bound.lock()
             && is_broadcast(bound.local.ip())
         {
+            if let Some(claim) = &mut bound.claim {
+                self.ports.move_claim(claim, ip)?;
+            }
             bound.local.set_ip(ip);
         }
+        Ok(())
     }
 
     /// Keeps the port for the end of a connection at `ip` that waits without a socket.

@@ -3,6 +3,7 @@
 
 use super::errors::{Errors, IP_RECVERR, IPV6_RECVERR, Report, Sent};
 use super::options::{IP, IPV6, Options};
+use super::udp_memory;
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
@@ -34,7 +35,7 @@ impl Mailbox {
         let room = WaitSource::new()?;
         let limit = base.options.receive_buffer();
         Ok(Mailbox {
-            inbox: Channel::new(&base.reader, Kind::Records, limit, &base.readable, &room)?,
+            inbox: Channel::new(&base.reader, Kind::Datagrams, limit, &base.readable, &room)?,
             errors: Errors::new(),
             deaf: AtomicBool::new(false),
             mute: AtomicBool::new(false),
@@ -43,6 +44,10 @@ impl Mailbox {
 
     /// Takes a message, or loses it where there is no room; says whether it was taken.
     pub fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<bool> {
+        if !udp_memory::is_free(self.inbox.used()) {
+            self.inbox.count_drop();
+            return Ok(false);
+        }
         let (sender, all) = (Name::Inet(from), usize::MAX);
         let received = self
             .inbox

@@ -17,6 +17,7 @@ pub mod ports;
 pub mod raw;
 pub mod tcp;
 mod udp;
+pub mod udp_memory;
 
 pub use header::{Header, Over};
 

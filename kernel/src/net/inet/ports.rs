@@ -534,36 +534,46 @@ impl Ports {
         }
     }
 
-    /// All sockets for a packet to `to` that `fits` accepts.
+    /// All sockets that hold the port of `to` at its address, or at any. They may close before the
+    /// caller looks at them: a socket that somebody keeps keeps its messages.
     ///
     /// # Errors
     /// ENOBUFS.
-    pub fn find_all<T>(
-        &self,
-        to: SocketAddr,
-        fits: impl Fn(Arc<dyn Socket>) -> Option<T>,
-    ) -> Result<Vec<T>> {
-        let mut found = Vec::new();
-        {
-            let ports = self.0.lock();
-            let Some(held) = ports.get(to.port().into()) else {
-                return Ok(Vec::new());
-            };
-            let groups = covering(held, to.ip());
-            for member in groups.flat_map(|group| group.members.iter()) {
-                // A socket that is given up would ask for the ports.
-                found.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
-                if let Some(socket) = member.socket.upgrade() {
-                    found.push(socket);
-                }
-            }
+    pub fn holders(&self, to: SocketAddr) -> Result<Vec<Weak<dyn Socket>>> {
+        let mut holders = Vec::new();
+        let ports = self.0.lock();
+        let Some(held) = ports.get(to.port().into()) else {
+            return Ok(holders);
+        };
+        let groups = covering(held, to.ip());
+        for member in groups.flat_map(|group| group.members.iter()) {
+            holders.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
+            holders.push(member.socket.clone());
         }
-        let mut taken = Vec::new();
-        taken
-            .try_reserve_exact(found.len())
-            .map_err(|_| Errno::ENOBUFS)?;
-        taken.extend(found.into_iter().filter_map(fits));
-        Ok(taken)
+        Ok(holders)
+    }
+
+    /// Moves a claim to another address, where the port is held by others too.
+    ///
+    /// # Errors
+    /// ENOMEM: the claim stays where it is.
+    pub fn move_claim(&self, claim: &mut Claim, ip: IpAddr) -> Result<()> {
+        let mut ports = self.0.lock();
+        let held = ports.get_mut(claim.port.into()).ok_or(Errno::EINVAL)?;
+        let own = holder(held, claim.ip, claim.number).ok_or(Errno::EINVAL)?;
+        let groups = held.groups.of(&claim.ip).iter();
+        let found = groups
+            .flat_map(|group| group.members.get(&claim.number))
+            .next();
+        let socket = found.ok_or(Errno::EINVAL)?.socket.clone();
+        let number = claim.number;
+        let member = Entrant::Socket(Member { number, socket });
+        enter(held, Holder { ip, ..own }, member)?;
+        let gone = leave(held, &own, Some(number));
+        claim.ip = ip;
+        drop(ports);
+        drop(gone);
+        Ok(())
     }
 
     /// The socket for a packet from `from` to `to`: among the holders that `fits` accepts, the one

@@ -7,7 +7,7 @@ use super::icmp::{self, Why};
 use super::mailbox::{Mailbox, copied};
 use super::options::{IP, IPV6, Options};
 use super::packet::{ICMP, ICMP_V6, MOST, Packet, Route, add, fold, pseudo};
-use super::{Header, check_broadcast, is_local, ports, reached, sender, source};
+use super::{Header, check_broadcast, is_broadcast, is_local, ports, reached, sender, source};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable};
@@ -270,13 +270,16 @@ fn members(family: u32, protocol: u32, mut act: impl FnMut(&Arc<Raw>)) {
         if found.try_reserve(members.len()).is_err() {
             return;
         }
-        found.extend(members.values().filter_map(Weak::upgrade));
+        found.extend(members.values().cloned());
     }
+    // One after the other: a socket that somebody keeps keeps its messages.
     for raw in &found {
         if cond_resched_killable().is_err() {
             return;
         }
-        act(raw);
+        if let Some(raw) = raw.upgrade() {
+            act(&raw);
+        }
     }
 }
 
@@ -338,6 +341,9 @@ impl Socket for Raw {
         let at = address.inet(self.base.domain)?;
         if self.is_v6() && at.is_ipv4() {
             return Err(self.foreign(Errno::EADDRNOTAVAIL));
+        }
+        if !self.is_raw() && is_broadcast(at.ip()) {
+            return Err(Errno::EADDRNOTAVAIL);
         }
         if !self.is_raw() {
             return self.place.bind(address, &self.base, how, weak);

@@ -21,7 +21,7 @@ use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::sched::cond_resched_killable;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use linux_raw_sys::net::*;
@@ -177,17 +177,20 @@ impl Udp {
         to: SocketAddr,
         from: SocketAddr,
     ) -> Result<()> {
-        let targets = receivers(self.place.ports(), to, from)?;
-        if targets.is_empty() {
-            self.count(Event::Ignored, to);
-        }
-        for target in targets {
+        let mut taken = false;
+        for target in self.place.ports().holders(to)? {
             cond_resched_killable()?;
-            let ancillary = Ancillary {
-                header,
-                ..Ancillary::default()
-            };
-            target.take_segments(&mut Source::kernel(bytes), ancillary, from)?;
+            if let Some(target) = broadcast_receiver(&target, to, from) {
+                let ancillary = Ancillary {
+                    header,
+                    ..Ancillary::default()
+                };
+                target.take_segments(&mut Source::kernel(bytes), ancillary, from)?;
+                taken = true;
+            }
+        }
+        if !taken {
+            self.count(Event::Ignored, to);
         }
         Ok(())
     }
@@ -331,15 +334,18 @@ fn receiver(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Option<Arc<Udp>>
     found.and_then(|socket| socket.downcast())
 }
 
-/// The sockets that receive datagrams from `from` to the broadcast address `to`.
-fn receivers(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Result<Vec<Arc<Udp>>> {
-    ports.find_all(to, |socket| {
-        rank(&socket, from)?;
-        // A connected socket gave "any" up for an address of its own.
-        let udp: Arc<Udp> = socket.downcast()?;
-        let own = udp.place.local()?.ip();
-        (own.is_unspecified() || own == to.ip()).then_some(udp)
-    })
+/// The socket, if it still exists and receives datagrams from `from` to the broadcast address `to`.
+fn broadcast_receiver(
+    socket: &Weak<dyn Socket>,
+    to: SocketAddr,
+    from: SocketAddr,
+) -> Option<Arc<Udp>> {
+    let socket = socket.upgrade()?;
+    rank(&socket, from)?;
+    // A connected socket exchanged "any" for an address of its own.
+    let udp: Arc<Udp> = socket.downcast()?;
+    let own = udp.place.local()?.ip();
+    (own.is_unspecified() || own == to.ip()).then_some(udp)
 }
 
 /// The packet that a datagram would be.
@@ -389,11 +395,13 @@ pub fn receive(packet: &Packet) {
             .take(&mut Source::kernel(bytes), ancillary, from);
     };
     if is_broadcast(to.ip()) {
-        for target in receivers(&ports::UDP, to, from).unwrap_or_default() {
+        for target in ports::UDP.holders(to).unwrap_or_default() {
             if cond_resched_killable().is_err() {
                 return;
             }
-            take(&target);
+            if let Some(target) = broadcast_receiver(&target, to, from) {
+                take(&target);
+            }
         }
         return;
     }

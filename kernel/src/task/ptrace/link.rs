@@ -275,6 +275,10 @@ pub fn look(
         }
         let stop = tracee.stop.as_mut().filter(|stop| !stop.reported)?;
         stop.reported = options & WNOWAIT == 0;
+        if stop.reported {
+            // If the tracer ends, it has seen the signal, which then goes no further.
+            thread.ptrace.signal.store(0, Relaxed);
+        }
         reported = Some((thread.clone(), false));
         Some(found(
             stop.code << 8 | 0x7f,

@@ -6,7 +6,7 @@ use linux_raw_sys::general::*;
 
 use super::mask::{Set, set_blocked};
 use super::{
-    Action, Altstack, Default, Info, Own, SIG_DFL, SIG_IGN, default_of, force, force_fatal, stop,
+    Action, Altstack, Default, Info, Own, SIG_DFL, SIG_IGN, default_of, force_sigsegv, stop,
 };
 use crate::arch::signal::{self, Delivery};
 use crate::arch::{self, Frame, work::SIGNAL};
@@ -186,7 +186,7 @@ fn handle(action: &Action, info: &Info) {
     let (altstack, saved) = thread.signals.own.with(own);
     let wanted = action.flags & SA_ONSTACK as usize != 0;
     let top = |frame: &mut Frame| altstack.top(frame.sp()).filter(|_| wanted);
-    let stack_top = thread.arch.with_frame(top).unwrap_or(0);
+    let stack_top = thread.arch.with_frame(top);
     let delivery = Delivery {
         signo: info.number(),
         info: info
@@ -203,13 +203,13 @@ fn handle(action: &Action, info: &Info) {
         altstack: altstack.words(),
         stack_top,
     };
-    rseq::interrupt();
+    rseq::interrupt(info.number());
     let pushed = thread
         .arch
         .with_frame(|frame| signal::push(frame, &delivery));
     if pushed.is_err() {
         thread.signals.own.with(|own| own.saved_mask = saved);
-        return force_for_frame(info.number());
+        return force_sigsegv(info.number());
     }
     if altstack.disarms_itself() {
         thread.signals.own.with(|own| own.altstack = Altstack::NONE);
@@ -220,17 +220,6 @@ fn handle(action: &Action, info: &Info) {
         Set::bit(info.number())
     };
     set_blocked(thread.blocked() | action.mask | own);
-}
-
-/// The frame of a signal could not be written: the program may catch SIGSEGV for it, but not where
-/// that is the signal.
-#[cold]
-fn force_for_frame(number: u32) {
-    if number == SIGSEGV {
-        force_fatal(SIGSEGV);
-    } else {
-        force(SIGSEGV, SI_KERNEL, 0);
-    }
 }
 
 /// Runs `call` with another mask. If a signal ended it, its handler still finds `mask` in force,

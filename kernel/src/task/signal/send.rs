@@ -355,8 +355,19 @@ pub fn force_info(info: Info) {
     thread.arch.work.fetch_or(SIGNAL, Relaxed);
 }
 
+/// Makes the current thread take SIGSEGV because the kernel could not deliver the signal `number`
+/// (0 for none). The program may catch it, unless that is the signal (Linux's `force_sigsegv`).
+#[cold]
+pub fn force_sigsegv(number: u32) {
+    if number == SIGSEGV {
+        force_fatal(SIGSEGV);
+    } else {
+        force(SIGSEGV, SI_KERNEL, 0);
+    }
+}
+
 /// Ends the current process by a signal for its own fault, whose action is reset.
-pub fn force_fatal(number: u32) {
+fn force_fatal(number: u32) {
     let thread = current();
     if thread.must_die() {
         return;

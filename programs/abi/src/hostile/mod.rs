@@ -7,6 +7,7 @@
 mod areas;
 mod commit;
 mod crowd;
+mod datagrams;
 mod deep;
 mod exhausted;
 mod fork;
@@ -44,6 +45,7 @@ const PARTS: &[(&str, fn())] = &[
     ("areas", areas::run),
     ("commit", commit::run),
     ("crowd", crowd::run),
+    ("datagrams", datagrams::run),
     ("deep", deep::run),
     ("exhausted", exhausted::run),
     ("fork", fork::run),

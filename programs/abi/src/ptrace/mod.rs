@@ -544,7 +544,63 @@ unsafe fn ended_tracer() {
             }
             println!("traced: {}", wait(child));
         }
+        seen_signals();
     }
+}
+
+/// A signal that the tracer has seen before it ends goes no further.
+unsafe fn seen_signals() {
+    unsafe {
+        for signal in [libc::SIGTERM, libc::SIGSTOP, libc::SIGSEGV] {
+            for seen in [true, false] {
+                let (told, status) = (pipe(), pipe());
+                let tracer = libc::fork();
+                if tracer == 0 {
+                    let child = traced(|| {
+                        libc::raise(signal);
+                        libc::write(status[1], b"lives".as_ptr().cast(), 5);
+                    });
+                    wait(child);
+                    go_on(CONT, child, 0);
+                    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT;
+                    let mut info: libc::siginfo_t = mem::zeroed();
+                    libc::waitid(libc::P_PID, child as u32, &mut info, options);
+                    if seen {
+                        wait(child);
+                    }
+                    libc::write(told[1], (&raw const child).cast(), 4);
+                    libc::_exit(0);
+                }
+                let mut child = 0i32;
+                libc::read(told[0], (&raw mut child).cast(), 4);
+                wait(tracer);
+                libc::close(status[1]);
+                let mut entry = libc::pollfd {
+                    fd: status[0],
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
+                // A process that is stopped keeps its end.
+                libc::poll(&mut entry, 1, 2000);
+                let lives = entry.revents & libc::POLLIN != 0;
+                println!(
+                    "signal {signal}, seen {seen}: lives {lives}, {}",
+                    entry.revents == 0
+                );
+                libc::kill(child, libc::SIGKILL);
+                for file in [told[0], told[1], status[0]] {
+                    libc::close(file);
+                }
+            }
+        }
+    }
+}
+
+fn pipe() -> [i32; 2] {
+    let mut ends = [-1; 2];
+    // SAFETY: room for both.
+    unsafe { libc::pipe(ends.as_mut_ptr()) };
+    ends
 }
 
 unsafe fn memory() {

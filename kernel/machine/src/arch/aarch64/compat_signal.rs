@@ -78,10 +78,7 @@ const SA_RESTORER: usize = 0x0400_0000;
 /// # Errors
 /// EFAULT: the stack is of no use.
 pub(super) fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
-    let top = match delivery.stack_top {
-        0 => frame.sp(),
-        top => top,
-    };
+    let top = delivery.stack_top.unwrap_or(frame.sp());
     let with_info = delivery.flags & SA_SIGINFO != 0;
     let size = FRAME + if with_info { INFO } else { 0 };
     let base = top.wrapping_sub(size) & !7;

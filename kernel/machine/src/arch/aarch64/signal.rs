@@ -135,11 +135,7 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     if frame.is_compat() {
         return compat_signal::push(frame, delivery);
     }
-    let top = if delivery.stack_top == 0 {
-        frame.sp
-    } else {
-        delivery.stack_top
-    };
+    let top = delivery.stack_top.unwrap_or(frame.sp);
     let (fault_address, syndrome) = task::state().fault();
     // The syndrome belongs to a fault; without one the list has a record less.
     let (esr, esr_size) = if syndrome == 0 {

@@ -37,10 +37,7 @@ pub const HAS_RESTORER: bool = false;
 /// # Errors
 /// EFAULT: the stack is of no use.
 pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
-    let top = match delivery.stack_top {
-        0 => frame.sp(),
-        top => top,
-    };
+    let top = delivery.stack_top.unwrap_or(frame.sp());
     let at = top.wrapping_sub(size_of::<OnStack>()) & !(STACK_ALIGN - 1);
     UserPtr::new(at).write(&OnStack {
         info: *delivery.info,

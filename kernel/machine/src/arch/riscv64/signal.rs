@@ -3,7 +3,7 @@
 
 use core::mem::MaybeUninit;
 
-use linux_raw_sys::general::SI_KERNEL;
+use linux_raw_sys::general::{SI_KERNEL, SS_AUTODISARM};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::frame::{Frame, reg};
@@ -66,16 +66,19 @@ pub const MIN_STACK: usize = 2048;
 /// Whether `struct sigaction` says where a handler returns to (SA_RESTORER).
 pub const HAS_RESTORER: bool = false;
 
+/// Whether a stack pointer lies on the alternate stack; never on one with SS_AUTODISARM
+/// (`on_sig_stack` of Linux's include/linux/sched/signal.h).
+fn is_on_altstack(delivery: &Delivery, sp: usize) -> bool {
+    let [start, flags, size] = delivery.altstack;
+    flags as u32 & SS_AUTODISARM == 0 && sp > start && sp - start <= size
+}
+
 /// Makes the program run a signal's handler, after which rt_sigreturn finds what it did before.
 ///
 /// # Errors
 /// EFAULT: the stack is of no use.
 pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
-    let top = if delivery.stack_top != 0 {
-        delivery.stack_top
-    } else {
-        frame.sp()
-    };
+    let top = delivery.stack_top.unwrap_or(frame.sp());
     let units = task::state();
     let with_vectors = units.own_units(|units| units.uses_vector());
     let size = offset::END
@@ -84,6 +87,11 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
         } else {
             0
         };
+    if is_on_altstack(delivery, frame.sp())
+        && !is_on_altstack(delivery, frame.sp().wrapping_sub(size))
+    {
+        return Err(Errno::EFAULT);
+    }
     let at = top.wrapping_sub(size) & !(STACK_ALIGN - 1);
     let context = Context {
         flags: 0,

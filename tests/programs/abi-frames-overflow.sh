@@ -1,0 +1,3 @@
+#: program abi
+#: machine rv64-svvptc
+abi frames-overflow

@@ -1,0 +1,4 @@
+#: program abi
+#: memory 320M
+ip link set lo up
+abi hostile datagrams
