@@ -10,7 +10,7 @@ use super::cpu;
 use super::entry;
 use super::sysreg::{isb, read, write};
 use super::virt::{self, vmid};
-use super::{emulate, mmu, points, sve, uaccess};
+use super::{emulate, mmu, points, sve, tags, uaccess};
 use crate::arch::branch::{self, Key};
 use crate::arch::unequal;
 use crate::params;
@@ -26,7 +26,8 @@ const ENABLED: Enabled = Enabled::NONE
     .with(Feature::Sve)
     .with(Feature::PointerAuth)
     .with(Feature::Bti)
-    .with(Feature::Mops);
+    .with(Feature::Mops)
+    .with(Feature::Mte);
 
 /// SCTLR_EL1.UCT: programs read CTR_EL0 by themselves.
 const SCTLR_UCT: usize = 1 << 15;
@@ -139,11 +140,17 @@ pub(super) fn init() {
     if !system.hw_access_flag() {
         branch::take(Key::SoftwareAccessFlag);
     }
-    if system.sve() || system.address_auth() {
+    if system.sve() || system.address_auth() || system.mte() {
         branch::take(Key::MoreState);
     }
     if system.has(Feature::Bti) {
         branch::take(Key::GuardedPages);
+    }
+    if system.mte() {
+        branch::take(Key::Tags);
+    }
+    if system.has(Feature::Bti) || system.mte() {
+        branch::take(Key::HandlerState);
     }
     let view = El0View::new(&system, ENABLED, 0);
     let (hwcaps, compat_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));
@@ -155,6 +162,7 @@ pub(super) fn init() {
     });
     let admitted = start_cpu();
     assert!(admitted, "the boot CPU was folded in");
+    crate::mm::fault::settle_tags();
 }
 
 fn boot_features() -> &'static BootFeatures {
@@ -165,6 +173,11 @@ fn boot_features() -> &'static BootFeatures {
 #[inline]
 pub fn features() -> &'static System {
     &boot_features().system
+}
+
+/// The vectors of `entry`.
+pub(super) fn vectors() -> usize {
+    boot_features().vectors
 }
 
 /// Whether the hardware sets the Access flag, by this CPU's own ID_AA64MMFR1_EL1.HAFDBS: a trap in
@@ -228,6 +241,10 @@ pub(super) fn start_cpu() -> bool {
     }
     if settled.system.has(Feature::Mops) {
         sctlr |= SCTLR_MSCEN;
+    }
+    if settled.system.mte() {
+        sctlr |= tags::SCTLR;
+        tags::start_cpu();
     }
     virt::allow_copies(settled.system.has(Feature::Mops));
     if settled.system.hw_access_flag() {
