@@ -157,6 +157,11 @@ impl System {
         self.has(Feature::Mte)
     }
 
+    /// FEAT_MTE3: tags can be checked synchronously for loads alone.
+    pub const fn mte_asymmetric(&self) -> bool {
+        field!(self, ID_AA64PFR1_EL1, "MTE") >= 3
+    }
+
     /// FEAT_PAuth: addresses can be signed, by the same algorithm on all CPUs.
     pub const fn address_auth(&self) -> bool {
         field!(self, ID_AA64ISAR1_EL1, "APA") >= 1

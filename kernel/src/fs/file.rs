@@ -464,6 +464,11 @@ impl Drop for File {
 
 /// A mapping holds the open file, which has the name that `/proc/PID/maps` shows.
 impl PageSource for File {
+    fn may_have_tags(&self) -> bool {
+        self.page_source()
+            .is_some_and(|pages| pages.may_have_tags())
+    }
+
     fn page(&self, index: usize, write: bool) -> Result<FrameRef> {
         self.page_source().ok_or(Errno::ENXIO)?.page(index, write)
     }

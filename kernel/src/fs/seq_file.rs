@@ -234,10 +234,12 @@ pub enum Node {
     /// The directory of CPUs: these members, and a directory `cpuN` of the others for each CPU.
     Cpus(
         &'static [(&'static str, Node)],
-        &'static [(&'static str, Node)],
+        fn() -> &'static [(&'static str, Node)],
     ),
     /// A file about one CPU, in that CPU's directory.
     OfCpu(fn(usize, &mut Text)),
+    /// The same, which can be written too.
+    SettingOfCpu(fn(usize, &mut Text), fn(usize, &[u8]) -> Result<()>),
 }
 
 /// The name of a CPU's directory, before its number.
@@ -260,6 +262,11 @@ impl Node {
         )
     }
 
+    /// Whether it is a file that is written whole.
+    fn is_setting(&self) -> bool {
+        matches!(self, Node::Setting(..) | Node::SettingOfCpu(..))
+    }
+
     /// The type of the file.
     pub fn kind(&self) -> Kind {
         match self {
@@ -272,7 +279,8 @@ impl Node {
             | Node::Line(..)
             | Node::Number(..)
             | Node::Numbers(..)
-            | Node::OfCpu(_) => Kind::Regular,
+            | Node::OfCpu(_)
+            | Node::SettingOfCpu(..) => Kind::Regular,
             Node::Directory(_) | Node::Chosen(_) | Node::Settings(_) | Node::Cpus(..) => {
                 Kind::Directory
             }
@@ -308,7 +316,7 @@ struct Leaf(Node, usize, Tree);
 impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
         match &self.0 {
-            Node::OfCpu(write) => write(self.1, text),
+            Node::OfCpu(write) | Node::SettingOfCpu(write, _) => write(self.1, text),
             Node::File(write)
             | Node::Private(write)
             | Node::Link(write)
@@ -332,6 +340,7 @@ impl Content for Leaf {
     fn accept(&self, bytes: &[u8]) -> Result<()> {
         match self.0 {
             Node::Setting(_, accept) => accept(bytes),
+            Node::SettingOfCpu(_, accept) => accept(self.1, bytes),
             _ => Err(Errno::EIO),
         }
     }
@@ -365,7 +374,7 @@ impl Content for Leaf {
     }
 
     fn is_written_in_order(&self) -> bool {
-        self.2 != Tree::Settings && !matches!(self.0, Node::Setting(..))
+        self.2 != Tree::Settings && !self.0.is_setting()
     }
 
     fn is_read_once(&self) -> bool {
@@ -378,7 +387,9 @@ impl Content for Leaf {
             Node::Private(_) => 0o400,
             Node::Directory(_) | Node::Chosen(_) | Node::Settings(_) | Node::Cpus(..) => 0o555,
             Node::Link(_) => 0o777,
-            Node::Setting(..) | Node::Together(..) | Node::Line(..) => 0o644,
+            Node::Setting(..) | Node::SettingOfCpu(..) | Node::Together(..) | Node::Line(..) => {
+                0o644
+            }
             Node::Number(_, rule) | Node::Numbers(_, _, rule) => rule.mode,
         }
     }
@@ -470,7 +481,7 @@ impl Fixed {
         match self.leaf.0 {
             Node::Directory(members) | Node::Settings(members) => Ok((members, None)),
             Node::Chosen(members) => Ok((members(), None)),
-            Node::Cpus(members, each) => Ok((members, Some(each))),
+            Node::Cpus(members, each) => Ok((members, Some(each()))),
             _ => Err(Errno::ENOTDIR),
         }
     }
@@ -531,7 +542,7 @@ impl Inode for Fixed {
         match self.leaf.2 {
             Tree::Settings => self.check_setting(flags)?,
             // Whatever chmod made of its permissions.
-            Tree::Sys if flags.writable() && !matches!(self.leaf.0, Node::Setting(..)) => {
+            Tree::Sys if flags.writable() && !self.leaf.0.is_setting() => {
                 return Err(Errno::EACCES);
             }
             _ => {}

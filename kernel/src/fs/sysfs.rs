@@ -5,7 +5,7 @@ mod devices;
 use super::dentry::Dentry;
 use super::proc::memory::list_bits;
 use super::proc::{system, zones};
-use super::seq_file::Node::{Cpus, Directory, File, Link, OfCpu, Setting};
+use super::seq_file::Node::{Cpus, Directory, File, Link, OfCpu, Setting, SettingOfCpu};
 use super::seq_file::{self, Fixed, Node, Text, Tree};
 use crate::errno::{Errno, Result};
 use crate::mm::huge_page;
@@ -34,7 +34,7 @@ const ROOT: &[(&str, Node)] = &[
                         "clocksource",
                         Directory(&[("clocksource0", Directory(CLOCKSOURCE))]),
                     ),
-                    ("cpu", Cpus(CPU, EACH_CPU)),
+                    ("cpu", Cpus(CPU, each_cpu)),
                     ("node", Directory(NODES)),
                 ]),
             ),
@@ -132,9 +132,21 @@ const CPU: &[(&str, Node)] = &[
 
 /// The directory of a CPU. They are a core each, all of one package.
 const EACH_CPU: &[(&str, Node)] = &[
+    (
+        "mte_tcf_preferred",
+        SettingOfCpu(
+            |cpu, text| put!(text, "{}\n", arch::preferred_checks(cpu)),
+            arch::set_preferred_checks,
+        ),
+    ),
     ("online", File(|text| put!(text, "1\n"))),
     ("topology", Directory(TOPOLOGY)),
 ];
+
+/// Those of them that this machine has.
+fn each_cpu() -> &'static [(&'static str, Node)] {
+    &EACH_CPU[usize::from(!arch::has_tags())..]
+}
 
 const TOPOLOGY: &[(&str, Node)] = &[
     ("core_cpus", OfCpu(mask)),

@@ -99,6 +99,10 @@ pub struct Attachment {
 }
 
 impl PageSource for Attachment {
+    fn may_have_tags(&self) -> bool {
+        true
+    }
+
     fn object(&self) -> usize {
         self.pages.object()
     }

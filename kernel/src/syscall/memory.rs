@@ -149,7 +149,7 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
     if grows == PROT_GROWSDOWN | PROT_GROWSUP {
         return Err(Errno::EINVAL);
     }
-    let mut range = match pages_or_enomem(addr, len) {
+    let range = match pages_or_enomem(addr, len) {
         Ok(range) => range,
         Err(error) => return without_tag(addr, error, |addr| mprotect(addr, len, prot)),
     };
@@ -160,7 +160,30 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
     let specific = prot & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM | grows);
     if specific != 0 {
         asked = with_specific(asked, specific).ok_or(Errno::EINVAL)?;
+        if arch::wants_tags(specific) {
+            return protect_with_tags(range, asked, grows);
+        }
     }
+    protect(range, asked, grows, active::protect)
+}
+
+/// mprotect(2), after which the memory has tags (PROT_MTE).
+#[cold]
+#[inline(never)]
+fn protect_with_tags(range: Range<usize>, asked: Rights, grows: u32) -> Result<usize> {
+    protect(range, asked, grows, |range, wanted| {
+        own_space()?.protect_with_tags(range, wanted)
+    })
+}
+
+/// Gives a range the rights `asked` by `change`, if it may have them.
+#[inline(always)]
+fn protect(
+    mut range: Range<usize>,
+    asked: Rights,
+    grows: u32,
+    change: impl FnOnce(Range<usize>, Protection) -> Result<()>,
+) -> Result<usize> {
     if grows != 0 {
         range.start = start_of_growing(&range, grows)?;
     }
@@ -178,7 +201,7 @@ pub fn mprotect(addr: usize, len: usize, prot: u32) -> Result<usize> {
             check_more_data(&range, limit)?;
         }
     }
-    active::protect(range, wanted)?;
+    change(range, wanted)?;
     Ok(0)
 }
 

@@ -52,6 +52,28 @@ fn map_droppable(addr: usize, len: usize, prot: u32, flags: u32) -> Result<usize
     map::<true>(addr, len, prot, flags, -1, 0)
 }
 
+/// `rights` with those that the architecture's own bits of `prot` add.
+///
+/// # Errors
+/// EINVAL: a file's pages have no tags.
+#[cold]
+#[inline(never)]
+fn add_specific(rights: Rights, prot: u32, file: Option<&Arc<File>>) -> Result<Rights> {
+    // As on Linux, mmap(2) ignores unknown bits.
+    let rights = with_specific(rights, prot).unwrap_or(rights);
+    if !arch::wants_tags(prot) {
+        return Ok(rights);
+    }
+    if let Some(file) = file.filter(|file| file.flags().readable())
+        && let Ok(mapping) = file.mapping()
+        && !mapping.is_some_and(|mapping| mapping.may_have_tags())
+    {
+        return Err(Errno::EINVAL);
+    }
+    own_space()?.set_tagged();
+    Ok(rights.with(Rights::TAGGED))
+}
+
 #[inline(always)]
 fn map<const DROPPABLE: bool>(
     addr: usize,
@@ -75,8 +97,7 @@ fn map<const DROPPABLE: bool>(
     let mut rights = implied(Rights::from_prot(prot), file.as_deref());
     let specific = arch::specific_prot(prot);
     if specific != 0 {
-        // As on Linux, mmap(2) ignores unknown bits.
-        rights = with_specific(rights, specific).unwrap_or(rights);
+        rights = add_specific(rights, specific, file.as_ref())?;
     }
     let shared = match flags & MAP_TYPE {
         MAP_PRIVATE => false,

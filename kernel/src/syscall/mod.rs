@@ -33,7 +33,7 @@ mod path;
 mod pidfd;
 mod pipe;
 mod poll;
-mod prctl;
+pub(crate) mod prctl;
 mod priority;
 mod process;
 mod ptrace;

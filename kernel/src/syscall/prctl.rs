@@ -138,7 +138,7 @@ dispatch! {
     PR_GET_TAGGED_ADDR_CTRL => |arguments| {
         expect_zeros(&arguments)?;
         expect(has_tags())?;
-        Ok(current().tags_addresses().into())
+        Ok(tagged_addresses(&current()))
     },
     PR_RISCV_V_SET_CONTROL => |[argument, ..]| arch::prctl(PR_RISCV_V_SET_CONTROL, argument),
     PR_RISCV_V_GET_CONTROL => |[argument, ..]| arch::prctl(PR_RISCV_V_GET_CONTROL, argument),
@@ -154,15 +154,22 @@ fn has_tags() -> bool {
     arch::ADDRESS_TAGS && !current().arch.is_compat()
 }
 
-/// Sets PR_TAGGED_ADDR_ENABLE of a thread.
+/// What PR_GET_TAGGED_ADDR_CTRL tells of a thread.
+pub fn tagged_addresses(thread: &Thread) -> usize {
+    let enabled = usize::from(thread.tags_addresses()) * PR_TAGGED_ADDR_ENABLE as usize;
+    enabled | arch::tag_checks(&thread.arch)
+}
+
+/// PR_SET_TAGGED_ADDR_CTRL of a thread.
 ///
 /// # Errors
 /// EINVAL.
 pub fn set_tagged_addresses(thread: &Thread, mode: usize) -> Result<()> {
     let has_tags = arch::ADDRESS_TAGS && !thread.arch.is_compat();
-    expect(has_tags && mode & !(PR_TAGGED_ADDR_ENABLE as usize) == 0)?;
-    let on = mode != 0;
-    expect(!on || TAGS_DISABLED.load(Relaxed) == 0)?;
+    let enable = PR_TAGGED_ADDR_ENABLE as usize;
+    let on = mode & enable != 0;
+    expect(has_tags && !(on && TAGS_DISABLED.load(Relaxed) != 0))?;
+    arch::set_tag_checks(&thread.arch, mode & !enable)?;
     thread.set_tags_addresses(on);
     Ok(())
 }

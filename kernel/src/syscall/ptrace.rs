@@ -3,18 +3,18 @@
 use alloc::vec::Vec;
 
 use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_PTRACE, SIGKILL};
-use linux_raw_sys::prctl::PR_TAGGED_ADDR_ENABLE;
 use linux_raw_sys::ptrace::*;
 
 use super::layout::Layout;
 use super::path::check_flags;
-use super::prctl::set_tagged_addresses;
+use super::prctl::{set_tagged_addresses, tagged_addresses};
 use crate::arch::{self, regset};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{IoVec, MAX_COUNT};
-use crate::mm::AddressSpace;
+use crate::mm::frame::TAG_GRANULE;
 use crate::mm::heap::try_vec;
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::task::ptrace::{self, Call, flag};
 use crate::task::ptrace_access::{self, By};
 use crate::task::signal::{self, Info};
@@ -53,6 +53,9 @@ pub fn ptrace<L: Layout>(request: usize, tid: i32, address: usize, data: usize) 
             }
         }
         PTRACE_GETREGSET | PTRACE_SETREGSET => registers::<L>(request, tid, address, data)?,
+        PTRACE_PEEKMTETAGS | PTRACE_POKEMTETAGS if L::WORD == size_of::<usize>() => {
+            memory_tags::<L>(tid, address, data, request == PTRACE_POKEMTETAGS)?;
+        }
         PTRACE_SETOPTIONS => {
             ptrace::check_options(data)?;
             ptrace::with_stopped(tid, |_, tracee| {
@@ -202,7 +205,7 @@ fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Res
     let (whole, slot) = ptrace::with_stopped(tid, |thread, _| {
         let compat = wants_compat(thread);
         if has_tags(kind, compat) {
-            let mode = u64::from(thread.tags_addresses()) * u64::from(PR_TAGGED_ADDR_ENABLE);
+            let mode = tagged_addresses(thread) as u64;
             return Ok((try_vec(&mode.to_ne_bytes())?, size_of::<u64>()));
         }
         if request == PTRACE_SETREGSET && regset::is_read_only(compat, kind) {
@@ -232,6 +235,62 @@ fn registers<L: Layout>(request: u32, tid: i32, kind: usize, data: usize) -> Res
         })?;
     }
     L::put_words(data, &[base, len])
+}
+
+/// Requests of arm64 alone (arch/arm64/include/uapi/asm/ptrace.h).
+const PTRACE_PEEKMTETAGS: u32 = 33;
+const PTRACE_POKEMTETAGS: u32 = 34;
+
+/// PTRACE_PEEKMTETAGS and PTRACE_POKEMTETAGS: copies tags of a stopped thread's memory, one a byte;
+/// `data` is a `struct iovec`, which then says how many.
+fn memory_tags<L: Layout>(tid: i32, address: usize, data: usize, write: bool) -> Result<()> {
+    let (space, allowed) = ptrace::with_stopped(tid, |thread, tracee| {
+        let space = thread.space();
+        let all = tracee.credentials.can(CAP_SYS_PTRACE);
+        let allowed = space
+            .as_ref()
+            .is_some_and(|space| space.dumpable() == 1 || all);
+        Ok((space, allowed))
+    })?;
+    if !arch::has_tags() {
+        return Err(Errno::EIO);
+    }
+    let [base, len] = L::words(data)?;
+    let space = space.filter(|_| allowed).ok_or(Errno::EPERM)?;
+    if !base
+        .checked_add(len)
+        .is_some_and(|end| end <= arch::access_end())
+    {
+        return Err(Errno::EFAULT);
+    }
+    let (mut done, mut reached) = (0, true);
+    while done < len {
+        let at = address & !(TAG_GRANULE - 1);
+        let at = at.wrapping_add(done * TAG_GRANULE);
+        let mut tags = [0; PAGE_SIZE / TAG_GRANULE];
+        let most = (len - done).min((PAGE_SIZE - at % PAGE_SIZE) / TAG_GRANULE);
+        let tags = &mut tags[..most];
+        let buffer = UserSlice::new(base + done, most);
+        let there = if write {
+            // What cannot be read of the buffer is not written.
+            let got = buffer.copy_in_part(tags);
+            let written = space.write_tags(at, &tags[..got]);
+            written.map(|()| got)
+        } else {
+            let read = space.read_tags(at, tags);
+            read.map(|()| buffer.copy_out_part(tags))
+        };
+        reached = there.is_ok();
+        match there {
+            Ok(count @ 1..) => done += count,
+            _ => break,
+        }
+        crate::task::sched::cond_resched_killable()?;
+    }
+    if done == 0 {
+        return Err(if reached { Errno::EFAULT } else { Errno::EIO });
+    }
+    L::put_words(data, &[base, done])
 }
 
 /// NT_ARM_TAGGED_ADDR_CTRL: the value of PR_GET_TAGGED_ADDR_CTRL.

@@ -174,6 +174,7 @@ const FLAGS: u32 = SA_NOCLDSTOP
     | SA_RESTART
     | SA_NODEFER
     | SA_RESETHAND
+    | SA_EXPOSE_TAGBITS
     | SA_RESTORER;
 const SA_RESTORER: u32 = if arch::signal::HAS_RESTORER {
     0x0400_0000

@@ -16,15 +16,17 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::signal::Info;
 use super::{core_name, current, exit, rlimit, sched};
-use crate::arch::{ABIS, regset};
+use crate::arch::{self, ABIS, regset};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, New};
 use crate::fs::io::Source as Bytes;
 use crate::fs::walk::{Scope, Walk};
 use crate::fs::{self, File, OpenFlags, perm};
+use crate::mm::frame::TAG_GRANULE;
 use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, page_up};
 use crate::sync::Mutex;
+use crate::syscall::prctl::tagged_addresses;
 
 /// The core file of a program that acts as another user than began it (`suid_dumpable`): none, one
 /// as of all programs, or one of root's.
@@ -56,8 +58,27 @@ struct FileHeader {
     flags: u32,
     sizes: [u16; 2],
     count: u16,
-    no_sections: [u16; 3],
+    section: [u16; 3],
 }
+
+/// A section header (Elf64_Shdr): there is one where the file header cannot count the segments.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Section {
+    name: [u32; 2],
+    place: [u64; 3],
+    sections: u64,
+    names: u32,
+    segments: u32,
+    rest: [u64; 2],
+}
+
+/// PT_AARCH64_MEMTAG_MTE: a segment of the tags of memory, two a byte.
+const PT_TAGS: u32 = 0x7000_0002;
+/// Bytes of the tags of a page.
+const TAGS: usize = PAGE_SIZE / TAG_GRANULE / 2;
+/// NT_ARM_TAGGED_ADDR_CTRL: what PR_GET_TAGGED_ADDR_CTRL tells.
+const NT_TAGGED_ADDRESSES: u64 = 0x409;
 
 /// A program header (Elf64_Phdr).
 #[derive(IntoBytes, Immutable)]
@@ -229,23 +250,31 @@ fn write(info: &Info, others: Vec<u8>, limit: u64) -> Result<()> {
     let room = notes.try_reserve_exact(others.len());
     room.map_err(|_| Errno::ENOMEM)?;
     notes.extend_from_slice(&others);
-    let count = vmas.len() + 1;
-    if count >= MOST_SEGMENTS {
-        return Err(Errno::EFBIG);
-    }
+    let tagged = || vmas.iter().filter(|vma| vma.rights.has(Rights::TAGGED));
+    let count = vmas.len() + 1 + tagged().count();
     let head = size_of::<FileHeader>() + count * size_of::<Segment>();
     let mut header = Vec::new();
     let wanted = header.try_reserve_exact(head + notes.len());
     wanted.map_err(|_| Errno::ENOMEM)?;
-    header.extend_from_slice(file_header(count as u16).as_bytes());
+    let first = page_up(head + notes.len());
+    let kept_bytes: usize = vmas.iter().map(|vma| kept(vma, filter)).sum();
+    let tag_bytes: usize = tagged().map(kept_tags).sum();
+    let end = first + kept_bytes + tag_bytes;
+    header.extend_from_slice(file_header(count, end).as_bytes());
     header.extend_from_slice(segment(PT_NOTE, 0, head, 0, notes.len(), 0, 4).as_bytes());
-    let mut offset = page_up(head + notes.len());
+    let mut offset = first;
     for vma in &vmas {
         let len = kept(vma, filter);
         let flags = flags_of(vma.rights);
         let (start, memory) = (vma.start, vma.range().len());
         let load = segment(PT_LOAD, flags, offset, start, len, memory, PAGE_SIZE);
         header.extend_from_slice(load.as_bytes());
+        offset += len;
+    }
+    for vma in tagged() {
+        let len = kept_tags(vma);
+        let tags = segment(PT_TAGS, 0, offset, vma.start, len, vma.range().len(), 0);
+        header.extend_from_slice(tags.as_bytes());
         offset += len;
     }
     header.extend_from_slice(&notes);
@@ -259,7 +288,55 @@ fn write(info: &Info, others: Vec<u8>, limit: u64) -> Result<()> {
         }
         at += len as u64;
     }
+    for vma in tagged() {
+        if kept_tags(vma) > 0 {
+            tags(&space, vma, &file, at, limit)?;
+        }
+        at += kept_tags(vma) as u64;
+    }
+    if count >= MOST_SEGMENTS {
+        let section = Section {
+            name: [0; 2],
+            place: [0; 3],
+            sections: 1,
+            names: 0,
+            segments: count as u32,
+            rest: [0; 2],
+        };
+        let section = section.as_bytes();
+        if at + section.len() as u64 <= limit {
+            put(&file, section, at)?;
+        }
+        at += section.len() as u64;
+    }
     file.dentry().inode().truncate(at.min(limit))
+}
+
+/// How much of a VMA's tags goes into the file.
+fn kept_tags(vma: &Vma) -> usize {
+    match vma.flags.has(Flags::DONT_DUMP) {
+        true => 0,
+        false => vma.range().len() / PAGE_SIZE * TAGS,
+    }
+}
+
+/// The tags of a VMA's pages that are there, as `contents` has the pages.
+fn tags(space: &AddressSpace, vma: &Vma, file: &File, at: u64, limit: u64) -> Result<()> {
+    let (mut from, mut tags) = (vma.start, [0; 2 * TAGS]);
+    while let Some(page) = space.next_tags(from..vma.end, &mut tags) {
+        let packed: [u8; TAGS] = core::array::from_fn(|at| tags[2 * at] | tags[2 * at + 1] << 4);
+        let place = at + ((page - vma.start) / PAGE_SIZE * TAGS) as u64;
+        if place + TAGS as u64 > limit {
+            return Ok(());
+        }
+        put(file, &packed, place)?;
+        from = page + PAGE_SIZE;
+        if current().must_die() {
+            return Err(Errno::EINTR);
+        }
+        sched::cond_resched();
+    }
+    Ok(())
 }
 
 /// The pages of a VMA that are there, into the file from `at` on; the others are holes. Nothing
@@ -300,7 +377,9 @@ fn put(file: &File, bytes: &[u8], at: u64) -> Result<()> {
     }
 }
 
-fn file_header(count: u16) -> FileHeader {
+/// The header of a file of so many segments, which ends at `end` but for a section header.
+fn file_header(count: usize, end: usize) -> FileHeader {
+    let many = count >= MOST_SEGMENTS;
     let mut ident = [0; EI_NIDENT];
     ident[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     FileHeader {
@@ -310,11 +389,15 @@ fn file_header(count: u16) -> FileHeader {
         version: EV_CURRENT.into(),
         entry: 0,
         segments: size_of::<FileHeader>() as u64,
-        sections: 0,
+        sections: if many { end as u64 } else { 0 },
         flags: 0,
         sizes: [size_of::<FileHeader>() as u16, size_of::<Segment>() as u16],
-        count,
-        no_sections: [0; 3],
+        count: count.min(MOST_SEGMENTS) as u16,
+        section: if many {
+            [size_of::<Section>() as u16, 1, 0]
+        } else {
+            [0; 3]
+        },
     }
 }
 
@@ -380,6 +463,10 @@ fn registers(to: &mut Vec<u8>, signal: (u32, i32)) -> Result<()> {
     note(to, NT_PRFPREG, &[&regset::own_floating()])?;
     for (kind, set) in regset::own_others()? {
         note_of(b"LINUX\0\0\0", to, kind.into(), &[&set])?;
+    }
+    if arch::ADDRESS_TAGS {
+        let mode = tagged_addresses(&thread) as u64;
+        note_of(b"LINUX\0\0\0", to, NT_TAGGED_ADDRESSES, &[mode.as_bytes()])?;
     }
     Ok(())
 }

@@ -64,6 +64,8 @@ mod memory;
 mod mlock;
 mod mount_options;
 mod mounted;
+#[cfg(target_arch = "aarch64")]
+mod mte;
 mod net_tables;
 mod netlink;
 mod oom;
@@ -212,6 +214,10 @@ fn main() {
         Some("idregs") => idregs::run(),
         #[cfg(target_arch = "aarch64")]
         Some("guard") => guard::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("mte") => mte::run(),
+        #[cfg(target_arch = "aarch64")]
+        Some("mte-after-exec") => mte::after_exec(),
         #[cfg(target_arch = "aarch64")]
         Some("copies") => copies::run(),
         #[cfg(target_arch = "aarch64")]

@@ -21,6 +21,76 @@ pub fn specific_rights(prot: u32) -> Option<Rights> {
     (prot == 0).then_some(Rights::NONE)
 }
 
+/// Whether `prot`, such bits, asks for memory with tags: there is none.
+pub fn wants_tags(_prot: u32) -> bool {
+    false
+}
+
+/// Whether memory has tags.
+#[inline(always)]
+pub fn has_tags() -> bool {
+    false
+}
+
+/// Clears the tags of the page at an address of the linear map, if there are any.
+///
+/// # Safety
+/// None is needed where there are none.
+pub unsafe fn clear_page_tags(_page: usize) {}
+
+/// Copies the tags of a page, if there are any.
+///
+/// # Safety
+/// As of [`clear_page_tags`].
+pub unsafe fn copy_page_tags(_to: usize, _from: usize) {}
+
+/// The tags from an address on, if there are any.
+///
+/// # Safety
+/// As of [`clear_page_tags`].
+pub unsafe fn page_tags(_from: usize, _tags: &mut [u8]) {}
+
+/// Sets the tags from an address on, if there are any.
+///
+/// # Safety
+/// As of [`clear_page_tags`].
+pub unsafe fn set_page_tags(_to: usize, _tags: &[u8]) {}
+
+/// How a thread checks tags, as bits of PR_GET_TAGGED_ADDR_CTRL: not at all.
+pub fn tag_checks(_state: &super::ThreadState) -> usize {
+    0
+}
+
+/// Changes that.
+///
+/// # Errors
+/// EINVAL: `mode` is not 0.
+pub fn set_tag_checks(_state: &super::ThreadState, mode: usize) -> Result<()> {
+    if mode == 0 {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// Whether accesses of the program had other tags than memory: there are none.
+pub fn take_tag_fault(_work: &core::sync::atomic::AtomicU32) -> bool {
+    false
+}
+
+/// How a CPU checks tags where a program leaves it the choice.
+pub fn preferred_checks(_cpu: usize) -> &'static str {
+    ""
+}
+
+/// Changes that.
+///
+/// # Errors
+/// EINVAL
+pub fn set_preferred_checks(_cpu: usize, _name: &[u8]) -> Result<()> {
+    Err(Errno::EINVAL)
+}
+
 /// Whether pages of programs can be guarded.
 #[inline(always)]
 pub fn has_guarded_pages() -> bool {

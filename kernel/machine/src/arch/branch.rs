@@ -42,4 +42,9 @@ pub enum Key {
     MoreState = 10,
     /// Pages of programs can be guarded: FEAT_BTI (arm64).
     GuardedPages = 11,
+    /// Memory has tags, of which programs have the use: FEAT_MTE2 (arm64).
+    Tags = 12,
+    /// Signal handlers begin with another state of the program than what they interrupt: either of
+    /// the two (arm64).
+    HandlerState = 13,
 }

@@ -10,3 +10,8 @@ pub const TRACE: u32 = 1 << 2;
 pub const RSEQ: u32 = 1 << 3;
 /// The thread waits for memory first.
 pub const MEMORY: u32 = 1 << 4;
+/// With [`TRACE`]: accesses of the program had other tags than memory (arm64).
+pub const TAG_FAULT: u32 = 1 << 5;
+/// With [`TRACE`]: what the kernel's accesses for the program recorded of that is to be forgotten
+/// (arm64).
+pub const TAG_EXIT: u32 = 1 << 6;

@@ -6,8 +6,10 @@ use core::ops::Range;
 use super::asid::Context;
 use super::fault::{Access, Failure};
 use super::space::{AddressSpace, Space};
+use super::table::BUSY;
 use super::vma::Rights;
 use super::{PAGE_SIZE, PhysAddr, frame, huge_page};
+use crate::arch::mmu::Pte;
 use crate::arch::uaccess::untagged;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
@@ -66,6 +68,61 @@ impl AddressSpace {
             }
         }
         Ok(done)
+    }
+
+    /// Reads the tags of a part of one page as a debugger does, also where the program may not read
+    /// itself.
+    ///
+    /// # Errors
+    /// EFAULT, EOPNOTSUPP: there is no memory, or it has no tags. ENOMEM; EINTR: the current thread
+    /// is to die.
+    pub fn read_tags(&self, address: usize, tags: &mut [u8]) -> Result<()> {
+        let frame = self.tagged_frame(address, Access::Read)?;
+        frame.read_tags(address % PAGE_SIZE, tags);
+        Ok(())
+    }
+
+    /// Writes them, also where the program may not write itself, in a copy of its own.
+    ///
+    /// # Errors
+    /// As of [`AddressSpace::read_tags`].
+    pub fn write_tags(&self, address: usize, tags: &[u8]) -> Result<()> {
+        let frame = self.tagged_frame(address, Access::Write)?;
+        frame.write_tags(address % PAGE_SIZE, tags);
+        Ok(())
+    }
+
+    /// The first page of a range that is there and has tags, with which `tags` is filled.
+    pub fn next_tags(&self, range: Range<usize>, tags: &mut [u8]) -> Option<usize> {
+        let space = self.lock();
+        let mut at = range.start;
+        let mut found = None;
+        while at < range.end && found.is_none() {
+            let end = space.table.part_end(at..range.end, &mut 1);
+            space.table.visit(at..end, &mut |start, entries| {
+                for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
+                    let pte = entry.load();
+                    if found.is_some() || pte == Pte::EMPTY || pte == BUSY {
+                        continue;
+                    }
+                    let frame = frame::FrameRef::clone_phys(PhysAddr(pte.phys()));
+                    if frame.has_tags() {
+                        frame.read_tags(0, tags);
+                        found = Some(page);
+                    }
+                }
+            });
+            at = end;
+        }
+        found
+    }
+
+    fn tagged_frame(&self, address: usize, access: Access) -> Result<frame::FrameRef> {
+        if address >= user_end() {
+            return Err(Errno::EFAULT);
+        }
+        let mut space = self.lock_range(&(address..address + 1), access)?;
+        space.tagged_frame(&self.context, address, access)
     }
 
     /// The frame that `access` to `address` would use, made if it has to be.
@@ -176,11 +233,45 @@ impl Space {
         written
     }
 
+    /// The frame of memory with tags, as a debugger has it.
+    fn tagged_frame(
+        &mut self,
+        context: &Context,
+        address: usize,
+        access: Access,
+    ) -> Result<frame::FrameRef> {
+        let page = address & !(PAGE_SIZE - 1);
+        let vma = self.vmas.find(page).ok_or(Errno::EFAULT)?;
+        if !vma.rights.has(Rights::TAGGED) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let (rights, shared) = (vma.rights, vma.is_shared());
+        let (forced, wanted) = match access {
+            Access::Write => (!rights.has(Rights::WRITE), Rights::WRITE),
+            _ => (rights.allow_nothing(), Rights::READ),
+        };
+        if forced && shared && access == Access::Write {
+            return Err(Errno::EFAULT);
+        }
+        let range = page..page + PAGE_SIZE;
+        if forced {
+            self.force(context, range.clone(), rights.with(wanted))?;
+        }
+        let made = self.resolve_alone(context, address, access);
+        let frame = made
+            .map_err(|failure| failure.errno())
+            .and_then(|()| self.frame_at(address, access).ok_or(Errno::EFAULT));
+        if forced {
+            self.force(context, range, rights)?;
+        }
+        frame
+    }
+
     /// Gives a page other rights for a moment: nothing more is promised.
     fn force(&mut self, context: &Context, page: Range<usize>, rights: Rights) -> Result<()> {
         self.vmas.check_cuts(&page, |_| true)?;
         self.vmas.change(page.clone(), |vma| vma.rights = rights)?;
-        self.apply_rights(context, page);
+        self.apply_own_rights(context, page);
         Ok(())
     }
 

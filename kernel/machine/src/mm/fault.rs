@@ -6,7 +6,7 @@ use linux_raw_sys::general::{CAP_IPC_LOCK, RLIMIT_AS, RLIMIT_MEMLOCK};
 
 use super::asid::Context;
 use super::frame::{FRAMES, FrameRef, Owner};
-use super::space::{AddressSpace, Space};
+use super::space::{AddressSpace, Space, TAGGED};
 use super::space_lock::{Own, Slot};
 use super::table::{BUSY, Entry, Leaf, hidden};
 use super::totals::Limits;
@@ -107,6 +107,13 @@ pub(super) fn init() {
     }
 }
 
+/// The tags of the zero frame are zero too.
+pub fn settle_tags() {
+    if arch::has_tags() {
+        FrameRef::clone_phys(zero_frame()).sync_tags();
+    }
+}
+
 impl AddressSpace {
     /// Makes `access` to `address` possible. Beside other CPUs' faults, unless a stack must grow or
     /// a large mprotect or move is under way: an entry that this has not reached yet allows less
@@ -116,14 +123,30 @@ impl AddressSpace {
         let space = self.read_lock();
         if space.late != 0 {
             drop(space);
-            return self.fault_alone(address, access);
+            return self.fault_late(address, access);
         }
-        let done = space.resolve(self.context(), space.slot(), address, access);
+        let done = space.resolve::<false>(self.context(), space.slot(), address, access);
         drop(space);
         match done {
             Err(Failure::Unmapped) => self.fault_alone(address, access),
             done => done,
         }
+    }
+
+    /// Beside other CPUs' faults only where the space is late for nothing but that its memory has
+    /// tags.
+    #[cold]
+    #[inline(never)]
+    fn fault_late(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
+        let space = self.read_lock();
+        if space.late == TAGGED {
+            let done = space.resolve_tagged(self.context(), space.slot(), address, access);
+            if done != Err(Failure::Unmapped) {
+                return done;
+            }
+        }
+        drop(space);
+        self.fault_alone(address, access)
     }
 
     #[cold]
@@ -167,15 +190,32 @@ impl Space {
         }
         self.finish_pending(context, page..page + PAGE_SIZE);
         let own = Slot::new(Own::new());
-        let done = self.resolve(context, &own, address, access);
+        let done = if self.is_tagged() {
+            self.resolve_tagged(context, &own, address, access)
+        } else {
+            self.resolve::<false>(context, &own, address, access)
+        };
         self.pages = self.pages.wrapping_add(own.data.count());
         done
     }
 
+    /// `resolve` where memory may have tags.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn resolve_tagged(
+        &self,
+        context: &Context,
+        own: &Slot,
+        address: usize,
+        access: Access,
+    ) -> core::result::Result<(), Failure> {
+        self.resolve::<true>(context, own, address, access)
+    }
+
     /// Makes `access` to `address` possible, or finds that another CPU is about to: then the
-    /// program tries again.
+    /// program tries again. `TAGS`: memory may have tags.
     #[inline]
-    pub(super) fn resolve(
+    pub(super) fn resolve<const TAGS: bool>(
         &self,
         context: &Context,
         own: &Slot,
@@ -191,14 +231,14 @@ impl Space {
             return Err(Failure::Denied);
         }
         match self.table.leaf(page) {
-            Some(leaf) => self.resolve_page::<false>(vma, context, own, leaf, page, access),
-            None => self.without_leaf(vma, context, own, page, access),
+            Some(leaf) => self.resolve_page::<false, TAGS>(vma, context, own, leaf, page, access),
+            None => self.without_leaf::<TAGS>(vma, context, own, page, access),
         }
     }
 
     /// The same for a page with a table, for which the caller pays afterwards if it is a new one.
     #[inline(always)]
-    pub(super) fn resolve_page<const NEW_TABLE: bool>(
+    pub(super) fn resolve_page<const NEW_TABLE: bool, const TAGS: bool>(
         &self,
         vma: &Vma,
         context: &Context,
@@ -209,7 +249,7 @@ impl Space {
     ) -> core::result::Result<(), Failure> {
         let entry = leaf.entry(page);
         let pte = entry.load();
-        let change = Page::<NEW_TABLE> {
+        let change = Page::<NEW_TABLE, TAGS> {
             vma,
             context,
             own,
@@ -232,7 +272,7 @@ impl Space {
 /// A page whose entry is about to change, beside other CPUs: an entry that has changed meanwhile is
 /// left alone, since the program's next try finds it. A new table's payment covers what is filled
 /// in below it.
-struct Page<'a, const NEW_TABLE: bool> {
+struct Page<'a, const NEW_TABLE: bool, const TAGS: bool> {
     vma: &'a Vma,
     context: &'a Context,
     own: &'a Slot,
@@ -241,7 +281,7 @@ struct Page<'a, const NEW_TABLE: bool> {
     page: usize,
 }
 
-impl<const NEW_TABLE: bool> Page<'_, NEW_TABLE> {
+impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
     /// Maps the page, which holds nothing so far.
     fn fill(&self, access: Access) -> Result<()> {
         let write = access == Access::Write;
@@ -259,6 +299,9 @@ impl<const NEW_TABLE: bool> Page<'_, NEW_TABLE> {
             let source = mapping.page(index, false)?;
             let copy = FrameRef::new(Owner::Anonymous)?;
             copy.copy_from(&source);
+            if TAGS {
+                copy.copy_tags_from_phys(source.phys());
+            }
             let filled = self.hold_first(kind, copy, true);
             if filled.is_some() {
                 count_mapped(1);
@@ -282,8 +325,14 @@ impl<const NEW_TABLE: bool> Page<'_, NEW_TABLE> {
             self.hold_first(Kind::FaultAnonWrite, frame, true)
         } else {
             let executable = self.vma.rights.has(Rights::EXECUTE);
-            let pte = ZERO_ENTRIES[usize::from(executable)].load(Relaxed);
-            let filled = self.entry.try_fill(Pte(pte));
+            let pte = Pte(ZERO_ENTRIES[usize::from(executable)].load(Relaxed));
+            let filled = self
+                .entry
+                .try_fill(if TAGS && self.vma.rights.has(Rights::TAGGED) {
+                    pte.with_tags()
+                } else {
+                    pte
+                });
             count(if filled.is_some() {
                 Kind::FaultAnonRead
             } else {
@@ -298,7 +347,8 @@ impl<const NEW_TABLE: bool> Page<'_, NEW_TABLE> {
     /// Lets the entry hold `frame`, for a fault of `kind`; none if another CPU was faster.
     #[inline(always)]
     fn hold_first(&self, kind: Kind, frame: FrameRef, writable: bool) -> Option<Owed<FillUser>> {
-        let held = hold(self.entry, frame, prot(self.vma, writable), true);
+        let (prot, memory) = (prot(self.vma, writable), memory::<TAGS>(self.vma));
+        let held = hold(self.entry, frame, prot, memory, true);
         if held.is_some() {
             self.own.data.add(1);
             count(kind);
@@ -320,12 +370,12 @@ impl<const NEW_TABLE: bool> Page<'_, NEW_TABLE> {
         let frames = &mut frames[..(end - start) / PAGE_SIZE];
         mapping.present(first, frames);
         let writable = self.vma.is_shared() && self.vma.rights.has(Rights::WRITE);
-        let (prot, mut mapped) = (prot(self.vma, writable), 0);
+        let (prot, memory, mut mapped) = (prot(self.vma, writable), memory::<TAGS>(self.vma), 0);
         for (page, frame) in (start..end).step_by(PAGE_SIZE).zip(frames) {
             let entry = self.leaf.entry(page);
             if let Some(frame) = frame.take()
                 && entry.load() == Pte::EMPTY
-                && let Some(owed) = hold(entry, frame, prot, !age::ahead_is_old())
+                && let Some(owed) = hold(entry, frame, prot, memory, !age::ahead_is_old())
             {
                 owed.leave_to_fault();
                 mapped += 1;
@@ -358,6 +408,9 @@ impl<const NEW_TABLE: bool> Page<'_, NEW_TABLE> {
         } else {
             copy.copy_from_phys(frame);
         }
+        if TAGS && !zero {
+            copy.copy_tags_from_phys(frame);
+        }
         let mut old = old;
         if age::copy_touches_source()
             && !old.young()
@@ -366,7 +419,7 @@ impl<const NEW_TABLE: bool> Page<'_, NEW_TABLE> {
             owed.leave_to_fault();
             old = old.with_young(true);
         }
-        let new = leaf(&copy, prot(self.vma, true));
+        let new = leaf(&copy, prot(self.vma, true), memory::<TAGS>(self.vma));
         if self.entry.replace_frame(old, new, |owed| self.pay(owed)) {
             copy.into_phys();
             if zero {
@@ -421,15 +474,18 @@ pub(super) fn make_visible(entry: &Entry, pte: Pte) {
 
 /// Makes an entry of `vma` agree with the VMA's rights; none if it did. A page that gains the right
 /// to be written gains it by a fault.
-pub(super) fn set_rights(vma: &Vma, entry: &Entry) -> Option<Owed<Protect>> {
+pub(super) fn set_rights<const TAGS: bool>(vma: &Vma, entry: &Entry) -> Option<Owed<Protect>> {
     let mut old = entry.load();
     while old != Pte::EMPTY {
-        let new = with_rights(vma, old);
+        let new = with_rights::<TAGS>(vma, old);
         if new == old {
             return None;
         }
         if vma.rights.has(Rights::EXECUTE) {
-            FrameRef::clone_phys(PhysAddr(old.phys())).sync_instructions();
+            sync_instructions(old);
+        }
+        if TAGS && vma.rights.has(Rights::TAGGED) {
+            FrameRef::clone_phys(PhysAddr(old.phys())).sync_tags();
         }
         match entry.replace(old, new) {
             Ok(owed) => return Some(owed),
@@ -440,15 +496,24 @@ pub(super) fn set_rights(vma: &Vma, entry: &Entry) -> Option<Owed<Protect>> {
     None
 }
 
+/// Apart, so that pages of data need no registers for it.
+#[cold]
+#[inline(never)]
+fn sync_instructions(pte: Pte) {
+    FrameRef::clone_phys(PhysAddr(pte.phys())).sync_instructions();
+}
+
 /// An entry of `vma` as the VMA's rights have it.
-fn with_rights(vma: &Vma, old: Pte) -> Pte {
+#[inline(always)]
+fn with_rights<const TAGS: bool>(vma: &Vma, old: Pte) -> Pte {
     let writable = vma.rights.has(Rights::WRITE) && (vma.is_shared() || old.writable());
-    let new = Pte::leaf(old.phys(), prot(vma, writable), Memory::Normal).with_young(old.young());
-    if vma.rights.is_none() {
-        hidden(new)
-    } else {
-        new
-    }
+    let memory = memory::<TAGS>(vma);
+    let new = Pte::leaf(old.phys(), prot(vma, writable), memory).with_young(old.young());
+    let nothing = match TAGS {
+        true => vma.rights.allow_nothing(),
+        false => vma.rights.is_none(),
+    };
+    if nothing { hidden(new) } else { new }
 }
 
 /// Gives a child's table what the parent's run of entries, which begins at `start`, holds of
@@ -501,20 +566,40 @@ pub(super) fn prot(vma: &Vma, writable: bool) -> Prot {
     }
 }
 
+/// What the memory of `vma` is.
+#[inline(always)]
+pub(super) fn memory<const TAGS: bool>(vma: &Vma) -> Memory {
+    if TAGS && vma.rights.has(Rights::TAGGED) {
+        Memory::TAGGED
+    } else {
+        Memory::Normal
+    }
+}
+
 /// A young entry for `frame`, whose content instruction fetches see if it may be executed.
-#[inline]
-fn leaf(frame: &FrameRef, prot: Prot) -> Pte {
+#[inline(always)]
+fn leaf(frame: &FrameRef, prot: Prot, memory: Memory) -> Pte {
     if prot.execute {
         frame.sync_instructions();
     }
-    Pte::leaf(frame.phys().0, prot, Memory::Normal)
+    // None of it is there where the caller knows that it has none.
+    if memory != Memory::Normal {
+        frame.sync_tags();
+    }
+    Pte::leaf(frame.phys().0, prot, memory)
 }
 
 /// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed;
 /// none if it was not empty.
 #[inline(always)]
-fn hold(entry: &Entry, frame: FrameRef, prot: Prot, young: bool) -> Option<Owed<FillUser>> {
-    let filled = entry.try_fill(leaf(&frame, prot).with_young(young));
+fn hold(
+    entry: &Entry,
+    frame: FrameRef,
+    prot: Prot,
+    memory: Memory,
+    young: bool,
+) -> Option<Owed<FillUser>> {
+    let filled = entry.try_fill(leaf(&frame, prot, memory).with_young(young));
     if filled.is_some() {
         frame.into_phys();
     }

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use super::asid::Context;
 use super::large::{PART, Parts, VMAS};
-use super::space::{AddressSpace, Space, SpaceUser};
+use super::space::{AddressSpace, Space, SpaceUser, TAGGED};
 use super::space_lock::WriteGuard;
 use super::vma::Vma;
 use super::vmas::Vmas;
@@ -142,7 +142,12 @@ impl Space {
         address: usize,
     ) -> (Result<Option<usize>>, Owed<Protect>) {
         let Space {
-            table, vmas, pages, ..
+            table,
+            vmas,
+            pages,
+            late,
+            unusual,
+            ..
         } = self;
         let mut left = PART;
         let mut owed = Owed::new();
@@ -163,7 +168,11 @@ impl Space {
                 end = parent.table.part_end(start..end, &mut left);
                 parent.split(context, start..end);
             }
-            parent.finish_pending(context, start..end);
+            if parent.has_pending() {
+                parent.apply_own_rights(context, start..end);
+                *late |= parent.late & TAGGED;
+                *unusual |= parent.is_tagged();
+            }
             let mut failed = None;
             parent.table.visit(start..end, &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {

@@ -14,7 +14,7 @@ use super::space_lock::Slot;
 use super::table::{Entry, HUGE_PAGE_PAGES, HUGE_PAGE_SIZE, Leaf};
 use super::vma::{Flags, Rights, Source, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
-use crate::arch::mmu::{self, Memory, Pte};
+use crate::arch::mmu::{self, Pte};
 use crate::errno::{Errno, Result};
 use crate::params;
 use crate::upcall;
@@ -229,7 +229,7 @@ impl Space {
     /// for the tables and what was filled in below them.
     #[cold]
     #[inline(never)]
-    pub(super) fn without_leaf(
+    pub(super) fn without_leaf<const TAGS: bool>(
         &self,
         vma: &Vma,
         context: &Context,
@@ -240,11 +240,11 @@ impl Space {
         let mut tables = None;
         // Only a write fills in a huge page.
         let anew = (access == Access::Write).then_some((vma, own));
-        let done = match self.leaf_or_huge_page(anew, context, page, &mut tables) {
+        let done = match self.leaf_or_huge_page::<TAGS>(anew, context, page, &mut tables) {
             Ok(Some(leaf)) => {
                 // Also for another CPU's, which this one may not have seen either.
                 tables.get_or_insert_with(Owed::new);
-                self.resolve_page::<true>(vma, context, own, leaf, page, access)
+                self.resolve_page::<true, TAGS>(vma, context, own, leaf, page, access)
             }
             Ok(None) => Ok(()),
             Err(_) => Err(Failure::NoMemory),
@@ -257,7 +257,7 @@ impl Space {
 
     /// The last-level table, or none where there is a huge page, be it one that is filled in
     /// `anew`; what new tables owe joins `tables`.
-    fn leaf_or_huge_page(
+    fn leaf_or_huge_page<const TAGS: bool>(
         &self,
         anew: Option<(&Vma, &Slot)>,
         context: &Context,
@@ -277,7 +277,7 @@ impl Space {
             && may_be_huge(vma, page)
             && let Some(huge) = HugePage::new()
         {
-            let filled = self.fill_huge_page(vma, own, slot, huge);
+            let filled = self.fill_huge_page::<TAGS>(vma, own, slot, huge);
             // Also for another CPU's, which this one may not have seen either.
             let filled = filled.unwrap_or_else(Owed::new);
             match tables {
@@ -295,7 +295,7 @@ impl Space {
         }
     }
 
-    fn fill_huge_page(
+    fn fill_huge_page<const TAGS: bool>(
         &self,
         vma: &Vma,
         own: &Slot,
@@ -303,7 +303,13 @@ impl Space {
         huge: HugePage,
     ) -> Option<Owed<FillUser>> {
         let first = huge.into_phys();
-        let pte = Pte::huge_leaf(first.0, fault::prot(vma, true), Memory::Normal);
+        if TAGS && vma.rights.has(Rights::TAGGED) {
+            for page in (first.0..).step_by(PAGE_SIZE).take(HUGE_PAGE_PAGES) {
+                FrameRef::clone_phys(PhysAddr(page)).sync_tags();
+            }
+        }
+        let memory = fault::memory::<TAGS>(vma);
+        let pte = Pte::huge_leaf(first.0, fault::prot(vma, true), memory);
         let filled = self.table.try_fill_huge_page(slot, pte);
         if filled.is_some() {
             fault::count(Kind::FaultAnonWrite);

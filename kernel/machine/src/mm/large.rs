@@ -59,7 +59,7 @@ impl<'a> Parts<'a> {
     #[cold]
     #[inline(never)]
     pub(super) fn pause(&mut self, mut space: WriteGuard<'a, Space>) -> WriteGuard<'a, Space> {
-        space.paused = true;
+        space.set_paused(true);
         self.paused = true;
         if self.forks_beside && !space.forking {
             space.forking = true;
@@ -90,7 +90,7 @@ impl<'a> Parts<'a> {
     #[inline(never)]
     fn end(&self) {
         let mut space = self.space.lock();
-        space.paused = false;
+        space.set_paused(false);
         if space.is_moving() {
             space.moving = [0..0, 0..0];
             space.late -= 1;
@@ -390,21 +390,68 @@ impl AddressSpace {
     pub fn protect(&self, range: Range<usize>, wanted: impl Into<Protection>) -> Result<()> {
         let wanted = wanted.into();
         if !is_large(&range) {
-            let mut space = self.lock_to_change()?;
+            let mut space = self.lock();
+            if space.unusual {
+                drop(space);
+                return self.protect_unusual(range, wanted);
+            }
             return space.protect(self.context(), range, wanted);
         }
+        self.protect_by_parts(range, |space, part| match space.is_tagged() {
+            true => space.promise::<true>(part, wanted),
+            false => space.promise::<false>(part, wanted),
+        })
+    }
+
+    /// The same as `promise` says, which promises the rights to a part.
+    #[cold]
+    #[inline(never)]
+    fn protect_by_parts(
+        &self,
+        range: Range<usize>,
+        promise: impl Fn(&mut Space, Range<usize>) -> Result<(Range<usize>, Result<()>)>,
+    ) -> Result<()> {
         self.lock_to_change()?.late += 1;
         let mut end = range.start;
         let promised = self.each_vmas(range.clone(), |space, part| {
-            let (done, result) = space.promise(part, wanted)?;
+            let (done, result) = promise(space, part)?;
             end = done.end;
             result
         });
         // The VMAs may have changed meanwhile: apply the rights that they have now.
         self.each_part_of(range.start..end, |space, part| {
-            space.apply_rights(self.context(), part)
+            space.apply_own_rights(self.context(), part)
         });
         self.lock().late -= 1;
         promised
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn protect_unusual(&self, range: Range<usize>, wanted: Protection) -> Result<()> {
+        let mut space = self.lock_to_change()?;
+        let (done, result) = match space.is_tagged() {
+            true => space.promise::<true>(range, wanted)?,
+            false => space.promise::<false>(range, wanted)?,
+        };
+        space.apply_own_rights(self.context(), done);
+        result
+    }
+
+    /// [`AddressSpace::protect`], after which the memory has tags (PROT_MTE). Waits if the range
+    /// is large.
+    ///
+    /// # Errors
+    /// As there; EINVAL for a VMA that can have none.
+    #[cold]
+    pub fn protect_with_tags(&self, range: Range<usize>, wanted: Protection) -> Result<()> {
+        self.set_tagged();
+        self.protect_by_parts(range, |space, part| space.promise_tags(part, wanted))
+    }
+
+    /// Some of its memory has tags from now on.
+    #[cold]
+    pub fn set_tagged(&self) {
+        self.lock().set_tagged();
     }
 }

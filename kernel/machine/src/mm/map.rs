@@ -159,7 +159,12 @@ impl AddressSpace {
             self.wait_for_access(page, access)?;
             return Ok(Err(Failure::Paused));
         }
-        match space.resolve(&self.context, space.slot(), page, access) {
+        let made = if space.is_tagged() {
+            space.resolve_tagged(&self.context, space.slot(), page, access)
+        } else {
+            space.resolve::<false>(&self.context, space.slot(), page, access)
+        };
+        match made {
             Err(failure) if failure != Failure::NoMemory => Err(failure.errno()),
             made => Ok(made),
         }

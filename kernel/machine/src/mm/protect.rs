@@ -76,18 +76,18 @@ impl Space {
         range: Range<usize>,
         wanted: Protection,
     ) -> Result<()> {
-        let (done, result) = self.promise(range, wanted)?;
-        self.apply_rights(context, done);
+        let (done, result) = self.promise::<false>(range, wanted)?;
+        self.apply_rights::<false>(context, done);
         result
     }
 
     /// Changes the rights of the VMAs in `range` up to the first hole or VMA that cannot have them:
     /// as in Linux, what is before it changes although the call fails. Returns what is to follow
-    /// them, and what the call comes to.
+    /// them, and what the call comes to. `TAGS`: memory may have tags, which it keeps.
     ///
     /// # Errors
     /// ENOMEM (nothing changed).
-    pub(super) fn promise(
+    pub(super) fn promise<const TAGS: bool>(
         &mut self,
         range: Range<usize>,
         wanted: Protection,
@@ -97,17 +97,53 @@ impl Space {
         if range.is_empty() {
             return Ok((range, result));
         }
-        let changes = |vma: &Vma| vma.rights != wanted.of(vma);
+        let rights_of = |vma: &Vma| {
+            let rights = wanted.of(vma);
+            match TAGS {
+                true => rights.with(vma.rights.and(Rights::TAGGED)),
+                false => rights,
+            }
+        };
+        let changes = |vma: &Vma| vma.rights != rights_of(vma);
         self.vmas.check_cuts(&range, changes)?;
         if wanted.rights.has(Rights::WRITE) {
             self.vmas.commit_writable(&range)?;
         }
         self.vmas.change(range.clone(), |vma| {
-            let rights = wanted.of(vma);
+            let rights = rights_of(vma);
             vma.flags = vma.flags.accounted(rights);
             vma.rights = rights;
         })?;
         Ok((range, result))
+    }
+
+    /// [`Space::promise`], of memory with tags.
+    ///
+    /// # Errors
+    /// ENOMEM (nothing changed).
+    #[cold]
+    pub(super) fn promise_tags(
+        &mut self,
+        range: Range<usize>,
+        wanted: Protection,
+    ) -> Result<(Range<usize>, Result<()>)> {
+        let (end, mut result) = self.allowed(&range, wanted);
+        let mut range = range.start..end;
+        let mut vmas = self.vmas.touching(range.clone());
+        if let Some(vma) = vmas.find(|vma| !vma.may_have_tags()) {
+            range.end = vma.start.max(range.start);
+            result = Err(Errno::EINVAL);
+        }
+        drop(vmas);
+        if range.is_empty() {
+            return Ok((range, result));
+        }
+        let wanted = Protection {
+            rights: wanted.rights.with(Rights::TAGGED),
+            ..wanted
+        };
+        let (done, promised) = self.promise::<true>(range, wanted)?;
+        Ok((done, promised.and(result)))
     }
 
     /// Where the part of a range that can have the rights ends, and why.
@@ -132,25 +168,42 @@ impl Space {
         }
     }
 
+    /// Whether there may be protection changes that entries do not show yet.
+    #[inline]
+    pub(super) fn has_pending(&self) -> bool {
+        // Moves and forks that are paused are no change of rights.
+        self.late != usize::from(self.is_moving()) + usize::from(self.forking)
+    }
+
     /// Completes pending protection changes in a range before its entries are moved or copied,
     /// because Linux makes them appear atomic.
     #[inline]
     pub(super) fn finish_pending(&mut self, context: &Context, range: Range<usize>) {
-        // Moves and forks that are paused are no change of rights.
-        if self.late != usize::from(self.is_moving()) + usize::from(self.forking) {
-            self.apply_rights(context, range);
+        if self.has_pending() {
+            self.apply_own_rights(context, range);
         }
     }
 
-    /// Makes the entries of a range agree with its VMAs' rights.
-    pub(super) fn apply_rights(&mut self, context: &Context, range: Range<usize>) {
+    /// `apply_rights`, also of memory that may have tags.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn apply_own_rights(&mut self, context: &Context, range: Range<usize>) {
+        if self.is_tagged() {
+            self.apply_rights::<true>(context, range);
+        } else {
+            self.apply_rights::<false>(context, range);
+        }
+    }
+
+    /// Makes the entries of a range agree with its VMAs' rights. `TAGS`: memory may have tags.
+    fn apply_rights<const TAGS: bool>(&mut self, context: &Context, range: Range<usize>) {
         self.split(context, range.clone());
         let mut owed: Option<Owed<Protect>> = None;
         for vma in self.vmas.touching(range.clone()) {
             let part = vma.start.max(range.start)..vma.end.min(range.end);
             self.table.visit(part, &mut |_, entries| {
                 for entry in entries {
-                    if let Some(also) = super::fault::set_rights(vma, entry) {
+                    if let Some(also) = super::fault::set_rights::<TAGS>(vma, entry) {
                         also.join_to(&mut owed);
                     }
                 }

@@ -131,6 +131,10 @@ impl PageSource for SharedPages {
         self.len
     }
 
+    fn may_have_tags(&self) -> bool {
+        true
+    }
+
     /// Others may map the frames, so they stay.
     fn clear(&self, range: Range<usize>) -> Result<()> {
         let mut at = range.start;

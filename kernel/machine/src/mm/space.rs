@@ -53,13 +53,16 @@ pub struct Space {
     pub(super) mmap_bottom: Option<usize>,
     /// Its parts begin at random.
     pub(super) random: bool,
-    /// Calls under way that have changed the rights of VMAs, but not those of all entries yet.
+    /// Calls under way that have changed the rights of VMAs, but not those of all entries yet; and
+    /// [`TAGGED`].
     pub(super) late: usize,
     /// Large ranges that are taken away part by part: what is left there is not sealed any more.
     pub(super) leaving: Vec<Range<usize>>,
     /// A fork or a move is between two of its parts: nobody else changes VMAs, except that stacks
     /// grow, and that rights change and change back under one lock of the space.
     pub(super) paused: bool,
+    /// That, or [`TAGGED`]: changes of rights take the long way.
+    pub(super) unusual: bool,
     /// From where to where a move between two of its parts takes what is there.
     pub(super) moving: [Range<usize>; 2],
     /// A fork between two of its parts, beside other threads.
@@ -86,6 +89,29 @@ impl OnUnlock for Space {
             self.peak = self.peak.max(self.pages.wrapping_add(counted()));
             self.pages = self.pages.wrapping_sub(core::mem::take(&mut self.taken));
         }
+    }
+}
+
+/// In `Space::late`: some of the memory has tags, or had, so that faults, copies and changes of
+/// rights look after them.
+pub(super) const TAGGED: usize = 1 << (usize::BITS - 1);
+
+impl Space {
+    /// Whether some of the memory has tags, or had.
+    pub(super) fn is_tagged(&self) -> bool {
+        self.late & TAGGED != 0
+    }
+
+    /// Some of the memory has tags from now on.
+    pub(super) fn set_tagged(&mut self) {
+        self.late |= TAGGED;
+        self.unusual = true;
+    }
+
+    /// A fork or a move is between two of its parts, or is not.
+    pub(super) fn set_paused(&mut self, paused: bool) {
+        self.paused = paused;
+        self.unusual = paused || self.is_tagged();
     }
 }
 
@@ -229,6 +255,7 @@ impl SpaceUser {
             taken: 0,
             leaving: Vec::new(),
             paused: false,
+            unusual: false,
             moving: [0..0, 0..0],
             forking: false,
             waiters: 0,

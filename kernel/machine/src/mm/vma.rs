@@ -56,6 +56,11 @@ pub trait PageSource: Any + Send + Sync {
         false
     }
 
+    /// Whether its pages may have tags (PROT_MTE): it is memory, whatever maps it.
+    fn may_have_tags(&self) -> bool {
+        false
+    }
+
     /// A number that all who map the same memory share, by whatever open file, and nobody else
     /// ever. An address will do for what lives for ever.
     fn object(&self) -> usize {
@@ -88,6 +93,8 @@ impl Rights {
     pub const EXECUTE: Rights = Rights(4);
     /// Execute, but enter by indirect branches at landing pads alone (PROT_BTI). Never by itself.
     pub const GUARDED: Rights = Rights(16);
+    /// None, but memory has tags (PROT_MTE). mprotect does not take it back.
+    pub const TAGGED: Rights = Rights(8);
 
     /// From PROT_READ | PROT_WRITE | PROT_EXEC, which have the same bits.
     pub const fn from_prot(prot: u32) -> Rights {
@@ -107,6 +114,16 @@ impl Rights {
     /// Whether nothing is allowed.
     pub const fn is_none(self) -> bool {
         self.0 == 0
+    }
+
+    /// Whether nothing is allowed of memory that may have tags.
+    pub const fn allow_nothing(self) -> bool {
+        self.0 & 7 == 0
+    }
+
+    /// Those of them that `other` has too.
+    pub const fn and(self, other: Rights) -> Rights {
+        Rights(self.0 & other.0)
     }
 
     /// Both together.
@@ -363,6 +380,14 @@ impl Vma {
             && !self.rights.has(Rights::WRITE)
             && !self.is_shared()
             && matches!(self.source, Source::Anonymous)
+    }
+
+    /// Whether its memory may have tags, as Linux sees it.
+    pub fn may_have_tags(&self) -> bool {
+        match &self.source {
+            Source::File { mapping, .. } => mapping.may_have_tags(),
+            Source::Anonymous => true,
+        }
     }
 
     /// Whether PROT_WRITE is refused.

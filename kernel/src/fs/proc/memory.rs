@@ -317,6 +317,7 @@ pub fn smaps(space: &AddressSpace, vma: &Vma, text: &mut Text) {
         has_flag(Flags::GROWS_DOWN, "gd"),
         has_flag(Flags::LOCKED, "lo"),
         has_right(Rights::GUARDED, "bt"),
+        has_right(Rights::TAGGED, "mt"),
         has_flag(Flags::SEALED, "sl"),
         has_flag(Flags::DROPPABLE, "dp"),
     ] {

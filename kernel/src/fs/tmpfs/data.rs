@@ -448,6 +448,10 @@ impl Drop for Data {
 }
 
 impl PageSource for Data {
+    fn may_have_tags(&self) -> bool {
+        true
+    }
+
     fn object(&self) -> usize {
         self.number.get()
     }

@@ -23,9 +23,10 @@ use super::clock::Deadline;
 use super::sched::{self, state};
 use super::timer::Timer;
 use super::{Thread, current};
-use crate::arch::{current_arc, time, uaccess, user_end};
+use crate::arch::{self, current_arc, time, uaccess, user_end};
 use crate::errno::{Errno, Result};
 use crate::mm::active;
+use crate::mm::fault::Access;
 use crate::mm::heap::try_arc;
 use crate::mm::user;
 use crate::sync::{Mutex, MutexGuard};
@@ -70,9 +71,22 @@ impl Key {
     /// The key of a word in a mapping that other processes may have too.
     fn of_shared(address: usize) -> Result<Option<Key>> {
         // Linux looks at the page, too.
-        user::load_u32(address)?;
+        if let Err(error) = user::load_u32(address) {
+            Self::look_unchecked(address).ok_or(error)?;
+        }
         let found = active::shared_object(uaccess::untagged(address)).ok_or(Errno::EFAULT)?;
         Ok(found.map(|(of, at)| Key { of, at }))
+    }
+
+    /// The same where the word may only have another tag than the address: that is not asked.
+    #[cold]
+    #[inline(never)]
+    fn look_unchecked(address: usize) -> Option<()> {
+        let (thread, plain) = (current(), uaccess::untagged(address));
+        let checked = arch::tag_checks(&thread.arch) != 0 && address.is_multiple_of(4);
+        let taken = plain == address || thread.tags_addresses();
+        let space = thread.space().filter(|_| checked && taken)?;
+        space.frame(plain, Access::Read).ok().map(drop)
     }
 
     fn bucket(self) -> usize {

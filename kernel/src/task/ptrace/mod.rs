@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::credentials::Credentials;
-use super::signal::Info;
+use super::signal::{self, Info};
 use super::{Process, Thread};
 use crate::arch::{self, work};
 use crate::sync::Mutex;
@@ -174,6 +174,9 @@ impl Thread {
     #[cold]
     pub(super) fn enter_debug(&self) {
         self.arch.work.fetch_and(!work::TRACE, Relaxed);
+        if arch::has_tags() {
+            signal::report_tag_fault();
+        }
         let flags = self.ptrace.flags();
         if flags & (flag::STEP | flag::POINTS) != 0 {
             self.ptrace.flags.fetch_or(flag::DEBUGS, Relaxed);

@@ -9,8 +9,8 @@ use linux_raw_sys::general::*;
 
 use super::mask::{STOPS, Set};
 use super::pending::{self, Charge, Room};
-use super::{Default, Info, SIG_DFL, default_of};
-use crate::arch::{smp, work::SIGNAL};
+use super::{Default, Info, SIG_DFL, SIG_IGN, default_of};
+use crate::arch::{self, smp, uaccess, work::SIGNAL};
 use crate::errno::{Errno, Result};
 use crate::task::pid_table::{self, Several};
 use crate::task::sched::{self, state};
@@ -326,9 +326,27 @@ pub fn raise(number: u32) {
     );
 }
 
+/// Tells the current thread if accesses of its program had other tags than memory: as on Linux, it
+/// may hold that back or ignore it.
+#[cold]
+#[inline(never)]
+pub fn report_tag_fault() {
+    if !arch::take_tag_fault(&current().arch.work) {
+        return;
+    }
+    // One signal always has room as a bit.
+    _ = send_info(
+        current().process(),
+        Some(&crate::arch::current_arc()),
+        &Info::fault(SIGSEGV, SEGV_MTEAERR, 0),
+    );
+}
+
 /// Makes the current thread take a signal for its own fault: it cannot hold it back or ignore it.
 /// SIGKILL ends its process. A thread that is to die takes none: its process may go on without it,
 /// by an exec or until a core file is written.
+#[cold]
+#[inline(never)]
 pub fn force(number: u32, code: u32, address: usize) {
     if current().must_die() {
         return;
@@ -338,6 +356,21 @@ pub fn force(number: u32, code: u32, address: usize) {
         return;
     }
     force_info(Info::fault(number, code, address));
+}
+
+/// The address of a fault as a handler is told it: without a tag, unless it asked for that
+/// (SA_EXPOSE_TAGBITS).
+#[cold]
+#[inline(never)]
+pub fn as_handled(number: u32, address: usize) -> usize {
+    let thread = current();
+    let signals = &thread.process().signals;
+    let action = signals.with_actions(|actions| actions.get(number));
+    let handled = action.handler > SIG_IGN;
+    match handled && action.flags & SA_EXPOSE_TAGBITS as usize == 0 {
+        true => uaccess::untagged(address),
+        false => address,
+    }
 }
 
 /// As [`force`], with the whole `siginfo_t`.

@@ -141,6 +141,21 @@ const SETTINGS: &[Setting] = &[
         ..ARM64
     },
     Setting {
+        name: "max-mte",
+        cpu: "max",
+        smp: 2,
+        options: &["-machine", "mte=on"],
+        cases: &[
+            "abi-guard",
+            "abi-mte",
+            "abi-signals",
+            "abi-sve",
+            "hundred-forks",
+            "threads",
+        ],
+        ..ARM64
+    },
+    Setting {
         name: "neoverse-n1-few-vmids",
         cpu: "neoverse-n1",
         smp: 2,

@@ -32,9 +32,10 @@ use core::mem::offset_of;
 
 use super::cpu::Cpu;
 use super::exception::{self, KernelFrame, class};
-use super::frame::{Frame, StackTop};
+use super::frame::{Frame, INSTRUCTION, StackTop};
 use super::thread::ThreadState;
 use super::{KERNEL_STACK_SIZE, syscall};
+use crate::arch::work;
 use crossings::Kind;
 
 unsafe extern "C" {
@@ -487,10 +488,13 @@ global_asm!(
     "   lsr x17, x16, {class_shift}",
     "   dispatch_\\name",
     ".endm",
-    ".macro vectors name, from32",
+    // `how` a program's tags are checked: in the plain vectors not at all.
+    ".macro vectors name, from32, how",
     "   .balign 2048",
+    "   .ifb \\how",
     "   .global vectors_\\name",
     "   vectors_\\name:",
+    "   .endif",
     // From the kernel, with SP_EL0 as its stack pointer: never used so.
     "   slot el1_unexpected",
     "   slot el1_unexpected",
@@ -502,8 +506,13 @@ global_asm!(
     "   slot el1_unexpected",
     "   slot el1_unexpected",
     // From a 64-bit program.
+    "   .ifb \\how",
     "   slot el0_sync_\\name",
     "   slot el0_irq",
+    "   .else",
+    "   slot \\how\\()_sync_\\name",
+    "   slot \\how\\()_irq",
+    "   .endif",
     "   slot el0_unexpected",
     "   slot el0_unexpected",
     // From a 32-bit program.
@@ -516,9 +525,68 @@ global_asm!(
     "sync_from_user svc32_first",
     "sync_from_user switch",
     "sync_from_user table",
-    "vectors svc_first, svc32_first",
-    "vectors switch, switch",
-    "vectors table, table",
+    // Entries of programs whose tags are checked (`tags.rs`): at once, ...
+    ".macro begin_checked name, from",
+    "   checked_\\name:",
+    "   .inst {clear_tco}",
+    "   b el0_\\from",
+    ".endm",
+    // ... later, or loads at once and stores later. A system call is not made before the signal for
+    // a fault was: it is tried again.
+    ".macro set_work what",
+    "   ldr x1, [sp, {cpu}]",
+    "   ldr x1, [x1, {current}]",
+    "   add x1, x1, {work}",
+    "   mov w0, \\what",
+    "2: ldxr w2, [x1]",
+    "   orr w2, w2, w0",
+    "   stxr w3, w2, [x1]",
+    "   cbnz w3, 2b",
+    ".endm",
+    ".macro begin_later how, name, from, at_once, is_sync",
+    "   \\how\\()_\\name:",
+    "   stp x0, x1, [sp, {x}]",
+    "   stp x2, x3, [sp, {x} + 8 * 2]",
+    "   .if \\at_once",
+    "   .inst {clear_tco}",
+    "   set_work {tag_exit}",
+    "   .endif",
+    "   mrs x0, S3_0_C5_C6_1",
+    "   cbz x0, 1f",
+    "   msr S3_0_C5_C6_1, xzr",
+    "   set_work {tag_fault}",
+    "   .if \\is_sync",
+    "   mrs x0, esr_el1",
+    "   lsr x0, x0, {class_shift}",
+    "   cmp x0, {svc64}",
+    "   b.ne 1f",
+    "   mrs x0, elr_el1",
+    "   sub x0, x0, {instruction}",
+    "   msr elr_el1, x0",
+    "   ldp x2, x3, [sp, {x} + 8 * 2]",
+    "   ldp x0, x1, [sp, {x}]",
+    "   enter_from_user",
+    "   b return_from_trap",
+    "   .endif",
+    "1: ldp x2, x3, [sp, {x} + 8 * 2]",
+    "   ldp x0, x1, [sp, {x}]",
+    "   b el0_\\from",
+    ".endm",
+    ".macro checked_vectors name, from32",
+    "   vectors \\name, \\from32",
+    "   vectors \\name, \\from32, checked",
+    "   vectors \\name, \\from32, later",
+    "   vectors \\name, \\from32, stores_later",
+    "   begin_checked sync_\\name, sync_\\name",
+    "   begin_later later, sync_\\name, sync_\\name, 0, 1",
+    "   begin_later stores_later, sync_\\name, sync_\\name, 1, 1",
+    ".endm",
+    "checked_vectors svc_first, svc32_first",
+    "checked_vectors switch, switch",
+    "checked_vectors table, table",
+    "begin_checked irq, irq",
+    "begin_later later, irq, irq, 0, 0",
+    "begin_later stores_later, irq, irq, 1, 0",
 
     // The tables of the policies `switch` and `table`.
     ".macro by_class directive, expression:vararg",
@@ -575,6 +643,10 @@ global_asm!(
     stack_bit = const KERNEL_STACK_SIZE.trailing_zeros(),
     class_shift = const class::SHIFT,
     classes = const class::COUNT,
+    clear_tco = const 0xd503409f_u32,
+    tag_exit = const work::TRACE | work::TAG_EXIT,
+    tag_fault = const work::TRACE | work::TAG_FAULT,
+    instruction = const INSTRUCTION,
     svc32 = const class::SVC32,
     svc64 = const class::SVC64,
     data_abort_lower = const class::DATA_ABORT_LOWER,

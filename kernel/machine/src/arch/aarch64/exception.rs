@@ -12,6 +12,7 @@ use linux_raw_sys::general::{
 use super::cpu;
 use super::frame::Frame;
 use super::irq::Interrupted;
+use super::sysreg::read;
 use super::{USER_END, compat, emulate, irq as interrupts, mops, uaccess};
 use crate::arch::task;
 use crate::mm::fault::{Access, Signal};
@@ -85,6 +86,12 @@ const WRITE: usize = 1 << 6;
 /// A cache-maintenance instruction: it counts as a write, but wants to read.
 const MAINTENANCE: usize = 1 << 8;
 
+/// Where ESR ISS has what went wrong, and a tag that is not that of memory.
+const STATUS: usize = 0x3f;
+const TAG_CHECK: usize = 0b010001;
+/// Where an address has its tag.
+const TAG: usize = 0xf << 56;
+
 /// The address that faulted, without the tag that programs may put in its top byte (TCR_EL1.TBI0).
 fn untagged(address: usize) -> usize {
     ((address as isize) << 8 >> 8) as usize
@@ -119,7 +126,34 @@ fn access(syndrome: usize) -> Access {
 #[inline(never)]
 fn force_signal(signal: Signal, address: usize, syndrome: usize) {
     task::state().set_fault(address, syndrome);
-    upcall::force_signal(signal.signo, signal.code, address);
+    // Apart from what `resolve` tells, so that faults that it resolves are not asked.
+    let signal = match is_of_tag(syndrome) {
+        true => Signal {
+            signo: SIGSEGV,
+            code: linux_raw_sys::general::SEGV_MTESERR,
+        },
+        false => signal,
+    };
+    upcall::force_signal(signal.signo, signal.code, with_tag(address, syndrome));
+}
+
+/// Whether an access had another tag than memory (ESR ISS of a data abort).
+fn is_of_tag(syndrome: usize) -> bool {
+    syndrome >> class::SHIFT == class::DATA_ABORT_LOWER && syndrome & STATUS == TAG_CHECK
+}
+
+/// The address of a fault with the byte that the program has there, if that is still known. Of one
+/// whose tag is not that of memory, bits 63 to 60 need not be.
+fn with_tag(address: usize, syndrome: usize) -> usize {
+    const IS_ADDRESS: [usize; 2] = [class::DATA_ABORT_LOWER, class::INSTRUCTION_ABORT_LOWER];
+    let far = read!("far_el1");
+    if untagged(far) != address || !IS_ADDRESS.contains(&(syndrome >> class::SHIFT)) {
+        address
+    } else if is_of_tag(syndrome) {
+        address & !TAG | far & TAG
+    } else {
+        far
+    }
 }
 
 /// A program's data abort.

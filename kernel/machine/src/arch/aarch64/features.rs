@@ -10,7 +10,7 @@ use super::cpu;
 use super::entry;
 use super::sysreg::{isb, read, write};
 use super::virt::{self, vmid};
-use super::{emulate, mmu, points, sve, uaccess};
+use super::{emulate, mmu, points, sve, tags, uaccess};
 use crate::arch::branch::{self, Key};
 use crate::arch::unequal;
 use crate::params;
@@ -27,7 +27,8 @@ const ENABLED: Enabled = Enabled::NONE
     .with(Feature::Sve)
     .with(Feature::PointerAuth)
     .with(Feature::Bti)
-    .with(Feature::Mops);
+    .with(Feature::Mops)
+    .with(Feature::Mte);
 
 /// SCTLR_EL1.UCT: programs read CTR_EL0 by themselves.
 const SCTLR_UCT: usize = 1 << 15;
@@ -140,11 +141,17 @@ pub(super) fn init() {
     if !system.hw_access_flag() {
         branch::take(Key::SoftwareAccessFlag);
     }
-    if system.sve() || system.address_auth() {
+    if system.sve() || system.address_auth() || system.mte() {
         branch::take(Key::MoreState);
     }
     if system.has(Feature::Bti) {
         branch::take(Key::GuardedPages);
+    }
+    if system.mte() {
+        branch::take(Key::Tags);
+    }
+    if system.has(Feature::Bti) || system.mte() {
+        branch::take(Key::HandlerState);
     }
     let view = El0View::new(&system, ENABLED, 0);
     let (hwcaps, compat_hwcaps) = (Hwcaps::new(&view), Hwcaps::compat(&system, &view));
@@ -156,6 +163,7 @@ pub(super) fn init() {
     });
     let admitted = start_cpu();
     assert!(admitted, "the boot CPU was folded in");
+    crate::mm::fault::settle_tags();
 }
 
 fn boot_features() -> &'static BootFeatures {
@@ -171,6 +179,11 @@ pub fn features() -> &'static System {
 /// What programs can do about speculative store bypass.
 pub fn store_bypass() -> Option<StoreBypass> {
     Some(features().store_bypass())
+}
+
+/// The vectors of `entry`.
+pub(super) fn vectors() -> usize {
+    boot_features().vectors
 }
 
 /// Whether the hardware sets the Access flag, by this CPU's own ID_AA64MMFR1_EL1.HAFDBS: a trap in
@@ -234,6 +247,10 @@ pub(super) fn start_cpu() -> bool {
     }
     if settled.system.has(Feature::Mops) {
         sctlr |= SCTLR_MSCEN;
+    }
+    if settled.system.mte() {
+        sctlr |= tags::SCTLR;
+        tags::start_cpu();
     }
     virt::allow_copies(settled.system.has(Feature::Mops));
     if settled.system.hw_access_flag() {

@@ -5,6 +5,7 @@ use core::mem::offset_of;
 use super::cpu::Cpu;
 use super::fp::FpState;
 use super::pauth::Authentication;
+use super::tags::Control;
 
 /// The user's registers at the top of a thread's kernel stack.
 ///
@@ -41,6 +42,8 @@ pub struct StackTop {
     pub fp: FpState,
     /// What its program signs with, if programs can.
     pub authentication: Authentication,
+    /// How the tags of its addresses are checked, if programs have any.
+    pub tags: Control,
 }
 
 /// Words of the registers that `struct sigcontext` and `user_pt_regs` hold in this order: x0 to
@@ -77,6 +80,8 @@ pub(super) mod pstate {
     pub const SS: usize = 1 << 21;
     /// Speculative store bypass is safe.
     pub const SSBS: usize = 1 << 12;
+    /// Tags are not checked.
+    pub const TCO: usize = 1 << 25;
     /// Data independent timing.
     pub const DIT: usize = 1 << 24;
     /// The condition flag N.
@@ -84,7 +89,7 @@ pub(super) mod pstate {
     /// Condition flags N, Z, C, V.
     pub const NZCV: usize = 0xf << 28;
     /// What a program may set.
-    const USER: usize = NZCV | BTYPE | SSBS | DIT | SS;
+    const USER: usize = NZCV | BTYPE | SSBS | DIT | TCO | SS;
     /// The mode, and what masks exceptions: D, A, I, F.
     const PRIVILEGED: usize = COMPAT_MODE | 0xf << 6;
 

@@ -102,7 +102,7 @@ pub(super) fn build(memory: &fdt::Memory, console: Option<usize>) -> fdt::Ranges
                         part.start,
                         part.len(),
                         prot,
-                        Memory::Normal,
+                        Memory::Tagged,
                     )
             });
             if done {

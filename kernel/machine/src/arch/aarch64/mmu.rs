@@ -59,8 +59,12 @@ pub(super) mod bit {
 }
 
 /// MAIR_EL1: what the attribute indices of [`Memory`] mean (Arm ARM D24.2.110).
-pub(super) const MAIR: u64 =
-    0xff << (8 * Memory::Normal as u64) | 0x04 << (8 * Memory::Device as u64);
+pub(super) const MAIR: u64 = 0xff << (8 * Memory::Normal as u64)
+    | 0x04 << (8 * Memory::Device as u64)
+    | 0xff << (8 * Memory::Tagged as u64);
+/// The same where memory has tags.
+pub(super) const MAIR_WITH_TAGS: u64 =
+    MAIR ^ (0xff << (8 * Memory::Tagged as u64)) ^ (0xf0 << (8 * Memory::Tagged as u64));
 
 /// Kinds of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +74,13 @@ pub enum Memory {
     Normal = 1,
     /// Device-nGnRE.
     Device = 0,
+    /// As normal memory, with tags where there are any.
+    Tagged = 2,
+}
+
+impl Memory {
+    /// Memory with tags.
+    pub const TAGGED: Memory = Memory::Tagged;
 }
 
 /// A page-table entry's value.
@@ -93,7 +104,7 @@ impl Pte {
             | bit::VALID
             | bit::ACCESS
             | (memory as u64) << bit::ATTR_SHIFT;
-        if matches!(memory, Memory::Normal) {
+        if !matches!(memory, Memory::Device) {
             bits |= bit::INNER_SHAREABLE;
         }
         if prot.write {
@@ -181,6 +192,13 @@ impl Pte {
         } else {
             Pte(self.0 & !bit::DIRTY_MODIFIER | bit::READ_ONLY)
         }
+    }
+
+    /// With the tags of memory.
+    #[cold]
+    pub const fn with_tags(self) -> Pte {
+        let index = (Memory::Normal as u64) << bit::ATTR_SHIFT;
+        Pte(self.0 & !index | (Memory::Tagged as u64) << bit::ATTR_SHIFT)
     }
 
     /// Used or not.

@@ -33,6 +33,7 @@ mod sve_frame;
 mod sve_set;
 mod syscall;
 mod sysreg;
+mod tags;
 mod tlb;
 
 pub mod cpu;
@@ -59,9 +60,13 @@ pub use pauth::set_enabled_keys;
 pub use points::leave as leave_debug;
 pub use sve::{default_vector_length, set_default_vector_length};
 pub use sve_calls::dropping_table;
+pub use tags::{
+    clear_page_tags, copy_page_tags, has_tags, page_tags, preferred_checks, set_page_tags,
+    set_preferred_checks, set_tag_checks, tag_checks, take_tag_fault,
+};
 pub use thread::{ThreadState, enter_user};
 
-use linux_raw_sys::general::PROT_BTI;
+use linux_raw_sys::general::{PROT_BTI, PROT_MTE};
 use linux_raw_sys::prctl::{
     PR_PAC_GET_ENABLED_KEYS, PR_PAC_RESET_KEYS, PR_SVE_GET_VL, PR_SVE_SET_VL,
 };
@@ -134,13 +139,19 @@ pub const COMPAT_CALLS: bool = true;
 /// Those of mmap(2)'s bits of protection that only this architecture has.
 #[inline(always)]
 pub const fn specific_prot(prot: u32) -> u32 {
-    prot & PROT_BTI
+    prot & (PROT_BTI | PROT_MTE)
+}
+
+/// Whether `prot`, such bits, asks for memory with tags, where there is any.
+pub fn wants_tags(prot: u32) -> bool {
+    prot & PROT_MTE != 0 && has_tags()
 }
 
 /// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a
 /// bit that this machine has no use for.
 pub fn specific_rights(prot: u32) -> Option<Rights> {
-    match prot {
+    let tags = if has_tags() { PROT_MTE } else { 0 };
+    match prot & !tags {
         0 => Some(Rights::NONE),
         PROT_BTI if has_guarded_pages() => Some(Rights::GUARDED),
         _ => None,

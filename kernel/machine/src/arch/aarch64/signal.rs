@@ -173,11 +173,19 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     frame.x[30] = delivery.restorer;
     frame.sp = base;
     frame.pc = delivery.handler;
-    if is_taken::<{ Key::GuardedPages as u32 }>() {
-        frame.pstate = frame.pstate & !pstate::BTYPE | pstate::BTYPE_CALL;
+    if is_taken::<{ Key::HandlerState as u32 }>() {
+        begin_state(frame);
     }
     frame.clear_syscall();
     Ok(())
+}
+
+/// A handler begins as after a call, and with its tags checked; neither is of a meaning to a CPU
+/// without the feature.
+#[cold]
+#[inline(never)]
+fn begin_state(frame: &mut Frame) {
+    frame.pstate = frame.pstate & !(pstate::BTYPE | pstate::TCO) | pstate::BTYPE_CALL;
 }
 
 /// The signal mask and, if the frame holds it, the alternate stack to come back to.

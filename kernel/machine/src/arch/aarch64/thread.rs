@@ -16,6 +16,7 @@ use super::pauth::{self, Authentication};
 use super::points::{self, Points};
 use super::sve::{self, Image, Lengths};
 use super::sysreg::{read, write};
+use super::tags::{self, Control};
 use crate::arch::branch::Key;
 use crate::arch::owner::Owner;
 use crate::arch::task;
@@ -37,10 +38,32 @@ mod moved {
     pub const SVE: u8 = NOT_FP | 1 << 1;
     /// Also the keys of pointer authentication, which need not be saved.
     pub const KEYS: u8 = 1 << 2;
+    /// Also how its tags are checked, which ends when it is left: so this goes with `NOT_FP`.
+    pub const TAGS: u8 = 1 << 3;
 
     /// Whether it is SVE's registers.
     pub const fn has_sve(moved: u8) -> bool {
         moved & SVE == SVE
+    }
+
+    /// Whether it is how its tags are checked.
+    pub const fn has_tags(moved: u8) -> bool {
+        moved & TAGS != 0
+    }
+
+    /// `moved` without SVE's registers.
+    pub const fn without_sve(moved: u8) -> u8 {
+        let not_fp = if has_tags(moved) { NOT_FP } else { 0 };
+        moved & !SVE | not_fp
+    }
+
+    /// `moved` with how tags are checked, or without.
+    pub const fn with_tags(moved: u8, on: bool) -> u8 {
+        match on {
+            true => moved | NOT_FP | TAGS,
+            false if has_sve(moved) => moved & !TAGS,
+            false => moved & !(NOT_FP | TAGS),
+        }
     }
 }
 
@@ -160,6 +183,13 @@ impl ThreadState {
             unsafe { *self.authentication() = (*parent.authentication()).clone() };
             *self.moved.get_mut() = moved::FP | moved::KEYS;
         }
+        if tags::has_tags() {
+            let control = parent.tag_control();
+            // SAFETY: the child's lies in the new stack, which nothing else uses yet.
+            unsafe { *self.tags() = control };
+            let moved = *self.moved.get_mut();
+            *self.moved.get_mut() = moved::with_tags(moved, control != Control::NONE);
+        }
     }
 
     /// The thread that this CPU has been running since it started, on the stack that it started on.
@@ -199,6 +229,39 @@ impl ThreadState {
         // SAFETY: inside the thread's stack; as in `with_stopped_frame`.
         self.owner
             .look(|| f(unsafe { &mut *self.authentication() }))
+    }
+
+    /// Where it is kept how tags are checked; any bytes say how.
+    fn tags(&self) -> *mut Control {
+        // SAFETY: inside the thread's stack, which lives as long as it.
+        unsafe { &raw mut (*(self.top as *mut StackTop)).tags }
+    }
+
+    /// How the tags of a thread are checked that is stopped, or the current one.
+    pub(super) fn tag_control(&self) -> Control {
+        // SAFETY: as in `own_authentication`, and in `with_stopped_frame`.
+        let read = || unsafe { *self.tags() };
+        match self.is_current() {
+            true => read(),
+            false => self.owner.look(read),
+        }
+    }
+
+    /// Changes that.
+    pub(super) fn set_tag_control(&self, control: Control) {
+        let change = || {
+            // SAFETY: as in `tag_control`.
+            unsafe { *self.tags() = control };
+            let moved = self.moved.load(Relaxed);
+            self.moved
+                .store(moved::with_tags(moved, control != Control::NONE), Relaxed);
+        };
+        if self.is_current() {
+            change();
+            control.load();
+        } else {
+            self.owner.look(change);
+        }
     }
 
     /// Loads what the current thread signs with after somebody else's keys were in this CPU.
@@ -300,6 +363,9 @@ impl ThreadState {
                 own.load();
             });
         }
+        if tags::has_tags() {
+            self.set_tag_control(Control::NONE);
+        }
     }
 
     /// The current thread uses SVE from now on, with what V0 to V31 hold and zero elsewhere. False
@@ -343,7 +409,7 @@ impl ThreadState {
         if self.uses_sve() {
             self.own_sve(Image::drop_live);
             self.moved
-                .store(self.moved.load(Relaxed) & !moved::SVE, Relaxed);
+                .store(moved::without_sve(self.moved.load(Relaxed)), Relaxed);
             upcall::syscalls_changed();
         }
     }
@@ -430,7 +496,7 @@ impl ThreadState {
             let result = f(image);
             let sve = if image.is_none() { 0 } else { moved::SVE };
             self.moved
-                .store(self.moved.load(Relaxed) & !moved::SVE | sve, Relaxed);
+                .store(moved::without_sve(self.moved.load(Relaxed)) | sve, Relaxed);
             result
         })
     }
@@ -443,19 +509,28 @@ impl ThreadState {
             // SAFETY: the CPU's own thread's.
             fp::save(unsafe { &mut *self.fp() });
         } else {
-            self.leave_sve();
+            self.leave_more();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn leave_sve(&self) {
-        if self.uses_sve() {
+    fn leave_more(&self) {
+        let moved = self.moved.load(Relaxed);
+        if moved::has_tags(moved) {
+            // SAFETY: the CPU's own thread's.
+            unsafe { *self.tags() }.unload();
+        }
+        if moved::has_sve(moved) {
             self.tls.store(read!("tpidr_el0"), Relaxed);
             // SAFETY: the CPU's own thread's.
             let (fp, image) = unsafe { (&mut *self.fp(), &mut *self.sve.get()) };
             fp::save_control(fp);
             image.leave();
+        } else if moved::has_tags(moved) {
+            self.tls.store(read!("tpidr_el0"), Relaxed);
+            // SAFETY: the CPU's own thread's.
+            fp::save(unsafe { &mut *self.fp() });
         }
     }
 
@@ -494,13 +569,27 @@ impl ThreadState {
         }
         if moved & moved::NOT_FP == 0 {
             self.load_fp(cpu);
-        } else if moved::has_sve(moved) {
+        } else {
+            self.enter_with_most(cpu, moved);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_with_most(&self, cpu: &'static Cpu, moved: u8) {
+        if moved::has_tags(moved) {
+            // SAFETY: the thread runs here alone from now on.
+            unsafe { *self.tags() }.load();
+        }
+        if moved::has_sve(moved) {
             self.load_tls();
             // SAFETY: the thread runs here alone from now on.
             let (fp, image) = unsafe { (&*self.fp(), &*self.sve.get()) };
             fp::load_control(fp);
             image.load();
             cpu.fp_owner.set(core::ptr::null());
+        } else if moved::has_tags(moved) {
+            self.load_fp(cpu);
         }
     }
 

@@ -117,6 +117,11 @@ pub enum Memory {
     Device,
 }
 
+impl Memory {
+    /// Memory with tags, of which there are none.
+    pub const TAGGED: Memory = Memory::Normal;
+}
+
 /// A page-table entry's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
@@ -217,6 +222,11 @@ impl Pte {
     /// With stores allowed or not.
     pub const fn with_writable(self, on: bool) -> Pte {
         self.with(bit::WRITE | bit::DIRTY, on)
+    }
+
+    /// With the tags of memory: there are none.
+    pub const fn with_tags(self) -> Pte {
+        self
     }
 
     /// Used or not.

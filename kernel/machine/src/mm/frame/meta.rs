@@ -3,6 +3,8 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::*};
 
+use super::FETCHED;
+use crate::arch;
 use crate::mm::{PAGE_SHIFT, PhysAddr};
 use crate::upcall::cond_resched;
 
@@ -76,6 +78,36 @@ impl Meta {
     /// Changes the owner's number.
     pub(in crate::mm) fn set_spare(&self, value: u16) {
         self.spare.store(value, Relaxed);
+    }
+
+    /// Says whether instruction caches agree with the frame, beside those who say something of its
+    /// tags.
+    pub(super) fn set_fetched(&self, fetched: u16) {
+        if arch::has_tags() {
+            self.set_fetched_only(fetched);
+        } else {
+            self.set_spare(fetched);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_fetched_only(&self, fetched: u16) {
+        if fetched == 0 {
+            self.spare.fetch_and(!FETCHED, Relaxed);
+        } else {
+            self.spare.fetch_or(FETCHED, Relaxed);
+        }
+    }
+
+    /// Sets bits of the owner's number; what it was.
+    pub(super) fn spare_bits(&self, set: u16) -> u16 {
+        self.spare.fetch_or(set, AcqRel)
+    }
+
+    /// The owner's number, and what was written before it.
+    pub(super) fn spare_acquire(&self) -> u16 {
+        self.spare.load(Acquire)
     }
 
     /// The owner's list: previous and next frame.

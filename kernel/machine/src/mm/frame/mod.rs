@@ -28,6 +28,13 @@ use pool::{give_one, low, take_one};
 
 /// `spare` of a frame that instruction caches agree with.
 const FETCHED: u16 = 1;
+/// Of one whose tags mean something: they were cleared when it was first mapped with tags.
+const TAGGED: u16 = 2;
+/// Of one whose tags are being cleared.
+const TAGS_COME: u16 = 4;
+
+/// Bytes that have a tag in common.
+pub const TAG_GRANULE: usize = 16;
 
 /// A counted handle of a frame: cloning counts, dropping the last frees.
 #[repr(transparent)]
@@ -128,16 +135,16 @@ impl FrameRef {
 
     /// Makes sure that instruction fetches see what the frame holds.
     pub(super) fn sync_instructions(&self) {
-        if self.meta().spare() != FETCHED {
+        if self.meta().spare() & FETCHED == 0 {
             arch::mmu::sync_icache(self.phys().linear(), PAGE_SIZE);
-            self.meta().set_spare(FETCHED);
+            self.meta().set_fetched(FETCHED);
         }
     }
 
     /// The kernel is about to write: instruction caches may no longer agree.
     pub(super) fn written(&self) {
-        if self.meta().spare() != 0 {
-            self.meta().set_spare(0);
+        if self.meta().spare() & FETCHED != 0 {
+            self.meta().set_fetched(0);
         }
     }
 
@@ -162,6 +169,57 @@ impl FrameRef {
     pub(super) fn copy_from_phys(&self, source: PhysAddr) {
         // SAFETY: the handle keeps this frame and the caller the other; both are in the linear map.
         unsafe { arch::mmu::copy_page(self.bytes(), source.linear() as *const u8) }
+    }
+
+    /// Makes sure that its tags mean something, before it is mapped with tags.
+    pub(super) fn sync_tags(&self) {
+        if self.has_tags() {
+            return;
+        }
+        let meta = self.meta();
+        if meta.spare_bits(TAGS_COME) & (TAGGED | TAGS_COME) == 0 {
+            // SAFETY: the handle keeps the frame, whose tags nobody has relied on.
+            unsafe { arch::clear_page_tags(self.phys().linear()) };
+            meta.spare_bits(TAGGED);
+        }
+        // Another CPU's stores come soon: interrupts are masked.
+        while !self.has_tags() {
+            core::hint::spin_loop();
+        }
+    }
+
+    /// Whether its tags mean something.
+    pub(super) fn has_tags(&self) -> bool {
+        self.meta().spare_acquire() & TAGGED != 0
+    }
+
+    /// Copies the tags of a frame that a translation holds into a new one, if they mean something.
+    pub(super) fn copy_tags_from_phys(&self, source: PhysAddr) {
+        if FRAMES.at(source).spare_acquire() & TAGGED != 0 {
+            // SAFETY: the handle keeps this frame, which is new, and the caller the other.
+            unsafe { arch::copy_page_tags(self.phys().linear(), source.linear()) };
+            self.meta().spare_bits(TAGGED);
+        }
+    }
+
+    /// The tags from `offset` on, as many as there is room for.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub(super) fn read_tags(&self, offset: usize, tags: &mut [u8]) {
+        let from = self.range(offset, tags.len() * TAG_GRANULE);
+        // SAFETY: the range lies in a frame that the handle keeps.
+        unsafe { arch::page_tags(from.addr(), tags) };
+    }
+
+    /// Sets the tags from `offset` on.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub(super) fn write_tags(&self, offset: usize, tags: &[u8]) {
+        let to = self.range(offset, tags.len() * TAG_GRANULE);
+        // SAFETY: as in `read_tags`.
+        unsafe { arch::set_page_tags(to.addr(), tags) };
     }
 
     /// Reads bytes from `offset`. A program that writes them at the same time may tear them.

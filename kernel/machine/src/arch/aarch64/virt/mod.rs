@@ -332,6 +332,10 @@ impl Guest {
         drop(no_sleep);
         if has_errors {
             self.deferred = read!("S3_4_C12_C1_1") as u64;
+            // CPUs that have tags have these too.
+            if super::has_tags() {
+                super::tags::restore_override();
+            }
         }
         self.system.save();
         if offset != 0 {

@@ -1,0 +1,899 @@
+//! Memory tagging (FEAT_MTE2, FEAT_MTE3): memory with tags, how accesses are checked, and what
+//! becomes of tags that others could see.
+
+use std::arch::asm;
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use libc::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_NONE, PROT_READ, PROT_WRITE};
+use libc::{c_int, c_void, siginfo_t};
+
+use crate::ptrace::{go_on, ptrace, traced, wait};
+use crate::{in_child, tell, tell_end, tell_ok};
+
+const PROT_MTE: c_int = 0x20;
+const TAGGED: c_int = PROT_READ | PROT_WRITE | PROT_MTE;
+const PAGE: usize = 4096;
+const GRANULE: usize = 16;
+
+const SET: c_int = 55;
+const GET: c_int = 56;
+const ENABLE: usize = 1;
+const SYNC: usize = 2;
+const ASYNC: usize = 4;
+const ALL_TAGS: usize = 0xfffe << 3;
+const SA_EXPOSE_TAGBITS: c_int = 0x800;
+
+/// What the handler adds up: signals, and where it expects faults.
+static CAUGHT: AtomicU32 = AtomicU32::new(0);
+static EXPECTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Runs this part.
+pub fn run() {
+    // SAFETY: what is touched is mapped, or its fault is awaited; children end by _exit.
+    unsafe {
+        libc::alarm(100);
+        shown();
+        controls();
+        mapped();
+        checked();
+        calls();
+        later();
+        overridden();
+        copied();
+        reused();
+        files();
+        threads();
+        traced_tags();
+        core_file();
+    }
+}
+
+/// After an exec of this program.
+pub fn after_exec() {
+    // SAFETY: there is nothing to be wrong.
+    unsafe {
+        tell("after exec", libc::prctl(GET, 0, 0, 0, 0));
+        println!("a tag by chance: {}", by_chance(0, 0) >> 56);
+    }
+}
+
+unsafe fn map(rights: c_int, flags: c_int, len: usize) -> usize {
+    unsafe {
+        let at = libc::mmap(ptr::null_mut(), len, rights, flags, -1, 0);
+        if at == libc::MAP_FAILED {
+            println!("mmap: {}", crate::error());
+            libc::_exit(1);
+        }
+        at as usize
+    }
+}
+
+unsafe fn private(rights: c_int, pages: usize) -> usize {
+    unsafe { map(rights, MAP_PRIVATE | MAP_ANONYMOUS, pages * PAGE) }
+}
+
+fn with(address: usize, tag: usize) -> usize {
+    address & !(0xff << 56) | tag << 56
+}
+
+/// STG
+unsafe fn set_tag(address: usize, tag: usize) {
+    let tagged = with(address, tag);
+    unsafe { asm!(".arch_extension memtag", "stg {0}, [{0}]", in(reg) tagged) };
+}
+
+/// LDG
+unsafe fn tag(address: usize) -> usize {
+    let mut loaded = with(address, 0);
+    unsafe { asm!(".arch_extension memtag", "ldg {0}, [{0}]", inout(reg) loaded) };
+    loaded >> 56
+}
+
+/// IRG
+unsafe fn by_chance(address: usize, excluded: usize) -> usize {
+    let mut to = address;
+    unsafe { asm!(".arch_extension memtag", "irg {0}, {0}, {1}", inout(reg) to, in(reg) excluded) };
+    to
+}
+
+unsafe fn load(address: usize) -> u8 {
+    let value: u32;
+    unsafe { asm!("ldrb {0:w}, [{1}]", out(reg) value, in(reg) address) };
+    value as u8
+}
+
+unsafe fn store(address: usize, value: u8) {
+    unsafe { asm!("strb {0:w}, [{1}]", in(reg) u32::from(value), in(reg) address) };
+}
+
+fn check(mode: usize) {
+    // SAFETY: a mode that tags are checked in.
+    let done = unsafe { libc::prctl(SET, mode, 0, 0, 0) };
+    if done != 0 {
+        println!("mode {mode:#x}: {}", crate::error());
+    }
+}
+
+extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes a whole siginfo and context.
+    unsafe {
+        CAUGHT.fetch_add(1, Relaxed);
+        let at = (*info).si_addr() as usize;
+        let code = (*info).si_code;
+        let context = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
+        let overrides: usize;
+        asm!(".arch_extension memtag", "mrs {0}, tco", out(reg) overrides);
+        let (tag, offset) = (
+            at >> 56,
+            with(at, 0).wrapping_sub(EXPECTED.load(Relaxed)) as isize,
+        );
+        let offset = if at == 0 || code < 8 { 0 } else { offset };
+        let was = context.pstate >> 25 & 1;
+        println!(
+            "  signal {signal} code {code} at {offset:+} tag {tag:x} tco {} was {was}",
+            overrides >> 25 & 1,
+        );
+        if code != 8 {
+            context.pc += 4;
+        }
+    }
+}
+
+unsafe fn handle(flags: c_int) {
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = on_fault as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | flags;
+        libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
+    }
+}
+
+fn caught() -> u32 {
+    CAUGHT.load(Relaxed)
+}
+
+fn begin(what: &str) {
+    println!("{what}");
+    let _ = std::io::stdout().flush();
+}
+
+unsafe fn shown() {
+    unsafe {
+        let hwcap2 = libc::getauxval(libc::AT_HWCAP2);
+        println!("hwcap2: mte {} mte3 {}", hwcap2 >> 18 & 1, hwcap2 >> 22 & 1);
+        let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let names = text.lines().find(|line| line.starts_with("Features"));
+        let names = names.unwrap_or_default().split(' ');
+        println!(
+            "{:?}",
+            names
+                .filter(|name| name.starts_with("mte"))
+                .collect::<Vec<_>>()
+        );
+        let field: usize;
+        asm!("mrs {0}, S3_0_C0_C4_1", out(reg) field);
+        println!("field: {}", field >> 8 & 0xf);
+        let preferred = "/sys/devices/system/cpu/cpu0/mte_tcf_preferred";
+        println!("{:?}", fs::read_to_string(preferred).ok());
+        for value in [
+            "sync\n", "asymm", "sync\n\n", "async ", "nothing", "", "async",
+        ] {
+            let written = fs::write(preferred, value).err();
+            let error = written.and_then(|error| error.raw_os_error());
+            println!(
+                "{value:?}: {error:?} {:?}",
+                fs::read_to_string(preferred).ok()
+            );
+        }
+    }
+}
+
+unsafe fn controls() {
+    unsafe {
+        tell("at first", libc::prctl(GET, 0, 0, 0, 0));
+        println!("a tag by chance: {:x}", by_chance(0, 0) >> 56);
+        for mode in [
+            SYNC,
+            ASYNC,
+            SYNC | ASYNC,
+            1 << 3,
+            0xffff << 3,
+            1 << 19,
+            1 << 20,
+        ] {
+            tell("set", libc::prctl(SET, mode, 0, 0, 0));
+            tell("  get", libc::prctl(GET, 0, 0, 0, 0));
+        }
+        check(ENABLE | SYNC | 0x0120 << 3);
+        let mut seen = 0;
+        (0..200).for_each(|_| seen |= 1 << (by_chance(0, 0) >> 56));
+        println!("tags by chance: {seen:#x}");
+        seen = 0;
+        (0..100).for_each(|_| seen |= 1 << (by_chance(0, 0x20) >> 56));
+        println!("tags by chance: {seen:#x}");
+        tell_end(
+            "inherited",
+            in_child(|| {
+                tell("child", libc::prctl(GET, 0, 0, 0, 0));
+                let mut seen = 0;
+                (0..200).for_each(|_| seen |= 1 << (by_chance(0, 0) >> 56));
+                println!("tags by chance: {seen:#x}");
+                let program = crate::path(c"/proc/self/exe");
+                let words = [
+                    crate::path(c"abi"),
+                    crate::path(c"mte-after-exec"),
+                    ptr::null(),
+                ];
+                libc::execv(program, words.as_ptr());
+            }),
+        );
+        check(0);
+    }
+}
+
+fn flags_of(address: usize) -> String {
+    let text = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let mut inside = false;
+    for line in text.lines() {
+        let ends = line
+            .split_once(' ')
+            .and_then(|(range, _)| range.split_once('-'));
+        let ends = ends.and_then(|(start, end)| {
+            let start = usize::from_str_radix(start, 16).ok()?;
+            Some(start..usize::from_str_radix(end, 16).ok()?)
+        });
+        if let Some(range) = ends {
+            inside = range.contains(&address);
+        }
+        if inside && line.starts_with("VmFlags") {
+            let tagged = line.split_whitespace().any(|flag| flag == "mt");
+            return format!("tagged {tagged}");
+        }
+    }
+    "none".to_owned()
+}
+
+unsafe fn mapped() {
+    unsafe {
+        begin("mapped");
+        let page = private(TAGGED, 4);
+        println!("{}", flags_of(page));
+        set_tag(page + 32, 5);
+        println!("{:x} {:x}", tag(page + 32), tag(page + 48));
+        let plain = private(PROT_READ | PROT_WRITE, 2);
+        println!("{}", flags_of(plain));
+        set_tag(plain, 5);
+        println!("{:x}", tag(plain));
+        store(plain, 7);
+        let protect = |at: usize, rights| {
+            tell("mprotect", libc::mprotect(at as *mut c_void, PAGE, rights));
+        };
+        protect(plain, TAGGED);
+        println!(
+            "{} {} {:x} {}",
+            flags_of(plain),
+            flags_of(plain + PAGE),
+            tag(plain),
+            load(plain)
+        );
+        set_tag(plain, 9);
+        protect(plain, PROT_READ);
+        println!("{} {:x}", flags_of(plain), tag(plain));
+        protect(plain, PROT_NONE);
+        protect(plain, PROT_READ | PROT_WRITE);
+        println!("{} {:x}", flags_of(plain), tag(plain));
+        let unread = private(PROT_READ | PROT_MTE, 1);
+        println!("zero page: {:x} {}", tag(unread), load(unread));
+        protect(unread, TAGGED);
+        set_tag(unread, 3);
+        println!("{:x} {:x}", tag(unread), tag(unread + GRANULE));
+        let other = private(TAGGED, 1);
+        println!("zero page: {:x}", tag(other));
+        // The stack, and the heap.
+        let word = [0usize; 1024];
+        let at = word.as_ptr() as usize & !(PAGE - 1);
+        protect(at, TAGGED);
+        println!("stack: {}", flags_of(at));
+        let heap = libc::sbrk(2 * PAGE as isize) as usize;
+        let heap = heap.next_multiple_of(PAGE);
+        protect(heap, TAGGED);
+        println!("heap: {}", flags_of(heap));
+        let wrong = |what: &str, path: &std::ffi::CStr, flags| {
+            let file = libc::open(path.as_ptr(), libc::O_RDWR);
+            let at = libc::mmap(ptr::null_mut(), PAGE, TAGGED, flags, file, 0);
+            tell_ok(what, at != libc::MAP_FAILED);
+            libc::close(file);
+        };
+        wrong("zero", c"/dev/zero", MAP_PRIVATE);
+        let vdso = libc::getauxval(libc::AT_SYSINFO_EHDR) as usize;
+        protect(vdso, PROT_READ | PROT_MTE);
+        let moved = libc::mremap(
+            page as *mut c_void,
+            4 * PAGE,
+            8 * PAGE,
+            libc::MREMAP_MAYMOVE,
+        );
+        let moved = moved as usize;
+        println!(
+            "moved: {} {:x} {:x}",
+            flags_of(moved),
+            tag(moved + 32),
+            tag(moved + 5 * PAGE)
+        );
+        tell(
+            "discard",
+            libc::madvise(moved as *mut c_void, PAGE, libc::MADV_DONTNEED),
+        );
+        println!("{:x}", tag(moved + 32));
+        // A hole behind what changes.
+        libc::munmap((moved + 2 * PAGE) as *mut c_void, PAGE);
+        let mixed = libc::mprotect(moved as *mut c_void, 4 * PAGE, TAGGED);
+        tell("a hole", mixed);
+        // Two megabytes, which may be one huge page.
+        let large = private(TAGGED, 1024).next_multiple_of(2 << 20);
+        store(large, 1);
+        println!("{:x} {:x}", tag(large), tag(large + (2 << 20) - GRANULE));
+        set_tag(large + 5 * PAGE, 6);
+        libc::munmap((large + 6 * PAGE) as *mut c_void, PAGE);
+        println!("{:x} {:x}", tag(large + 5 * PAGE), tag(large + 7 * PAGE));
+    }
+}
+
+unsafe fn checked() {
+    unsafe {
+        let page = private(TAGGED, 2);
+        EXPECTED.store(page, Relaxed);
+        (0..PAGE)
+            .step_by(GRANULE)
+            .for_each(|at| set_tag(page + at, 4));
+        for (name, flags) in [("sync", 0), ("sync, exposed", SA_EXPOSE_TAGBITS)] {
+            begin(name);
+            handle(flags);
+            check(ENABLE | SYNC | ALL_TAGS);
+            store(with(page + 3, 4), 1);
+            println!("right: {}", load(with(page + 3, 4)));
+            begin("load");
+            load(with(page + 3, 5));
+            begin("load without");
+            load(page + 20);
+            begin("store");
+            store(with(page + 3, 0x1e), 1);
+            begin("store with high bits");
+            store(with(page + 3, 0xf4), 2);
+            begin("no memory");
+            load(with(
+                page - page % (1 << 40) + (1 << 40) - 64 * PAGE + 1,
+                0x37,
+            ));
+            check(0);
+            load(with(page + 3, 5));
+        }
+        handle(0);
+    }
+}
+
+unsafe fn calls() {
+    unsafe {
+        let page = private(TAGGED, 3);
+        (0..PAGE)
+            .step_by(GRANULE)
+            .for_each(|at| set_tag(page + at, 4));
+        let mut ends = [0; 2];
+        libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK);
+        let [reader, writer] = ends;
+        let null = libc::open(c"/dev/zero".as_ptr(), libc::O_RDWR);
+        for (name, mode) in [
+            ("none", 0),
+            ("sync", SYNC),
+            ("async", ASYNC),
+            ("both", SYNC | ASYNC),
+        ] {
+            begin(name);
+            handle(0);
+            check(ENABLE | mode | ALL_TAGS);
+            for tag in [4, 0, 7] {
+                let at = with(page + 64, tag) as *mut c_void;
+                tell("write", libc::write(writer, at, 48) as i64);
+                tell("read", libc::read(reader, at, 48) as i64);
+                tell("zeroes", libc::read(null, at, 64) as i64);
+                tell("uname", libc::uname(at.cast()));
+                tell("open", libc::open(at.cast(), 0));
+                tell("futex", libc::syscall(libc::SYS_futex, at, 1, 1));
+                tell("wait", libc::syscall(libc::SYS_futex, at, 0, 99, 0));
+                tell(
+                    "requeue",
+                    libc::syscall(libc::SYS_futex, at, 4, 0, 0, at, 99),
+                );
+            }
+            check(ENABLE);
+        }
+        for end in [reader, writer, null] {
+            libc::close(end);
+        }
+        check(0);
+    }
+}
+
+unsafe fn later() {
+    unsafe {
+        let page = private(TAGGED, 1);
+        set_tag(page, 4);
+        for (name, mode) in [("async", ASYNC), ("both", SYNC | ASYNC)] {
+            begin(name);
+            handle(SA_EXPOSE_TAGBITS);
+            check(ENABLE | mode | ALL_TAGS);
+            CAUGHT.store(0, Relaxed);
+            let mut id = 0i64;
+            // The call comes after the signal, and is made all the same.
+            asm!(
+                "strb wzr, [{wrong}]",
+                "svc #0",
+                wrong = in(reg) with(page, 5),
+                in("x8") libc::SYS_getpid,
+                lateout("x0") id,
+            );
+            println!("{} {}", caught(), id == i64::from(libc::getpid()));
+            store(with(page, 5), 1);
+            libc::sched_yield();
+            println!("{}", caught());
+            let mut set: libc::sigset_t = mem::zeroed();
+            libc::sigaddset(&mut set, libc::SIGSEGV);
+            libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+            store(with(page, 5), 1);
+            libc::getpid();
+            libc::sched_yield();
+            let mut pending: libc::sigset_t = mem::zeroed();
+            libc::sigpending(&mut pending);
+            println!(
+                "held back: {} {}",
+                caught(),
+                libc::sigismember(&pending, libc::SIGSEGV)
+            );
+            libc::sigprocmask(libc::SIG_UNBLOCK, &set, ptr::null_mut());
+            println!("{}", caught());
+            libc::signal(libc::SIGSEGV, libc::SIG_IGN);
+            store(with(page, 5), 1);
+            libc::sched_yield();
+            println!("ignored");
+            libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+            check(0);
+            let status = in_child(|| {
+                check(ENABLE | mode | ALL_TAGS);
+                store(with(page, 5), 1);
+                libc::sched_yield();
+            });
+            tell_end("by default", status);
+            // Nobody else is told.
+            let status = in_child(|| {
+                check(ENABLE | mode | ALL_TAGS);
+                for _ in 0..50 {
+                    load(page + 64);
+                    libc::sched_yield();
+                }
+            });
+            tell_end("another", status);
+        }
+        let status = in_child(|| {
+            check(ENABLE | ASYNC | ALL_TAGS);
+            store(with(page, 5), 1);
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        tell_end("without a call", status);
+    }
+}
+
+unsafe fn overridden() {
+    unsafe {
+        begin("overridden");
+        let page = private(TAGGED, 1);
+        EXPECTED.store(page, Relaxed);
+        set_tag(page, 4);
+        handle(0);
+        check(ENABLE | SYNC | ALL_TAGS);
+        asm!(".arch_extension memtag", "msr tco, #1");
+        load(with(page, 5));
+        libc::sched_yield();
+        load(with(page, 5));
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        tell(
+            "write",
+            libc::write(ends[1], with(page, 5) as *const c_void, 4) as i64,
+        );
+        // In a handler they are checked, and afterwards as before.
+        *(8 as *mut u8) = 1;
+        load(with(page, 5));
+        let now: usize;
+        asm!(".arch_extension memtag", "mrs {0}, tco", out(reg) now);
+        println!("tco {}", now >> 25 & 1);
+        asm!(".arch_extension memtag", "msr tco, #0");
+        load(with(page, 5));
+        check(0);
+    }
+}
+
+unsafe fn copied() {
+    unsafe {
+        begin("copied");
+        let page = private(TAGGED, 2);
+        set_tag(page, 4);
+        set_tag(page + PAGE, 8);
+        store(page + PAGE, 1);
+        libc::mprotect((page + PAGE) as *mut c_void, PAGE, PROT_READ | PROT_WRITE);
+        tell_end(
+            "child",
+            in_child(|| {
+                println!("{:x} {:x}", tag(page), tag(page + PAGE));
+                set_tag(page, 6);
+                store(page + PAGE, 2);
+                println!(
+                    "{:x} {:x} {:x}",
+                    tag(page),
+                    tag(page + GRANULE),
+                    tag(page + PAGE)
+                );
+                set_tag(page + PAGE + GRANULE, 1);
+                println!("{:x} {:x}", tag(page + PAGE), tag(page + PAGE + GRANULE));
+            }),
+        );
+        println!(
+            "{:x} {:x} {:x}",
+            tag(page),
+            tag(page + PAGE),
+            tag(page + PAGE + GRANULE)
+        );
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let child = libc::fork();
+        if child == 0 {
+            let mut byte = 0u8;
+            libc::read(ends[0], (&raw mut byte).cast(), 1);
+            println!("{:x} {:x}", tag(page), tag(page + PAGE));
+            libc::_exit(0);
+        }
+        set_tag(page, 7);
+        store(page + PAGE, 3);
+        println!("{:x} {:x}", tag(page), tag(page + PAGE));
+        libc::write(ends[1], c"x".as_ptr().cast(), 1);
+        let mut status = 0;
+        libc::waitpid(child, &mut status, 0);
+        // A huge page.
+        let large = private(TAGGED, 1024).next_multiple_of(2 << 20);
+        set_tag(large + 9 * PAGE, 9);
+        tell_end(
+            "child",
+            in_child(|| {
+                store(large + 9 * PAGE + 64, 1);
+                println!("{:x} {:x}", tag(large + 9 * PAGE), tag(large + 10 * PAGE));
+            }),
+        );
+    }
+}
+
+/// Pages that had tags have none for their next user.
+unsafe fn reused() {
+    unsafe {
+        begin("reused");
+        for _ in 0..3 {
+            tell_end(
+                "fills",
+                in_child(|| {
+                    let pages = private(TAGGED, 512);
+                    for at in (0..512 * PAGE).step_by(GRANULE) {
+                        set_tag(pages + at, 1 + at / GRANULE % 15);
+                    }
+                }),
+            );
+            let pages = private(TAGGED, 512);
+            let mut others = 0;
+            for page in (pages..pages + 512 * PAGE).step_by(PAGE) {
+                store(page, 1);
+            }
+            for at in (pages..pages + 512 * PAGE).step_by(GRANULE) {
+                others += usize::from(tag(at) != 0);
+            }
+            println!("{others}");
+            let plain = private(PROT_READ | PROT_WRITE, 256);
+            (0..256).for_each(|page| store(plain + page * PAGE, 1));
+            libc::mprotect(plain as *mut c_void, 256 * PAGE, TAGGED);
+            let others = (0..256 * PAGE)
+                .step_by(GRANULE)
+                .filter(|at| tag(plain + at) != 0);
+            println!("{}", others.count());
+            libc::munmap(pages as *mut c_void, 512 * PAGE);
+            libc::munmap(plain as *mut c_void, 256 * PAGE);
+        }
+    }
+}
+
+unsafe fn files() {
+    unsafe {
+        begin("files");
+        let file = libc::memfd_create(c"tags".as_ptr(), 0);
+        libc::ftruncate(file, 4 * PAGE as i64);
+        let map =
+            |rights, flags| libc::mmap(ptr::null_mut(), 4 * PAGE, rights, flags, file, 0) as usize;
+        let one = map(TAGGED, MAP_SHARED);
+        let two = map(TAGGED, MAP_SHARED);
+        let plain = map(PROT_READ | PROT_WRITE, MAP_SHARED);
+        store(plain + PAGE, 9);
+        set_tag(one, 3);
+        println!(
+            "{:x} {:x} {:x} {}",
+            tag(two),
+            tag(plain),
+            tag(one + PAGE),
+            load(one + PAGE)
+        );
+        libc::munmap(one as *mut c_void, 4 * PAGE);
+        libc::munmap(two as *mut c_void, 4 * PAGE);
+        let again = map(PROT_READ | PROT_MTE, MAP_SHARED);
+        println!("{:x}", tag(again));
+        let own = map(TAGGED, MAP_PRIVATE);
+        println!("{:x}", tag(own));
+        set_tag(own, 5);
+        store(own + PAGE, 1);
+        println!("{:x} {:x}", tag(own), tag(again));
+        tell_end(
+            "child",
+            in_child(|| {
+                println!("{:x} {:x}", tag(again), tag(own));
+                let writer = map(TAGGED, MAP_SHARED);
+                set_tag(writer + 64, 2);
+            }),
+        );
+        println!("{:x}", tag(again + 64));
+        libc::pwrite(file, c"abc".as_ptr().cast(), 3, 0);
+        println!("{:x}", tag(again));
+        libc::fallocate(file, 3, 0, PAGE as i64);
+        println!("{:x}", tag(again));
+        libc::close(file);
+        let shared = libc::mmap(
+            ptr::null_mut(),
+            PAGE,
+            TAGGED,
+            MAP_SHARED | MAP_ANONYMOUS,
+            -1,
+            0,
+        ) as usize;
+        tell_end("child", in_child(|| set_tag(shared, 11)));
+        println!("{:x}", tag(shared));
+        let id = libc::shmget(libc::IPC_PRIVATE, PAGE, 0o600);
+        let at = libc::shmat(id, ptr::null(), 0);
+        libc::shmctl(id, libc::IPC_RMID, ptr::null_mut());
+        tell("segment", libc::mprotect(at, PAGE, TAGGED));
+        set_tag(at as usize, 12);
+        println!("{:x}", tag(at as usize));
+    }
+}
+
+unsafe fn threads() {
+    unsafe {
+        begin("threads");
+        let page = private(TAGGED, 1);
+        EXPECTED.store(page, Relaxed);
+        set_tag(page, 4);
+        handle(0);
+        check(ENABLE | SYNC | ALL_TAGS);
+        std::thread::spawn(move || {
+            tell("inherited", libc::prctl(GET, 0, 0, 0, 0));
+            check(0);
+            for _ in 0..100 {
+                load(with(page, 5));
+                libc::sched_yield();
+            }
+        })
+        .join()
+        .expect("it ends");
+        tell("own", libc::prctl(GET, 0, 0, 0, 0));
+        let unchecked = std::thread::spawn(move || {
+            check(0);
+            for _ in 0..2000 {
+                load(with(page, 5));
+                libc::sched_yield();
+            }
+        });
+        CAUGHT.store(0, Relaxed);
+        for round in 0..1000 {
+            load(with(page, 4));
+            if round % 250 == 0 {
+                load(with(page, 5));
+            }
+            libc::sched_yield();
+        }
+        unchecked.join().expect("it ends");
+        println!("{}", caught());
+        // Rights that change meanwhile keep tags.
+        let other = std::thread::spawn(move || {
+            for _ in 0..500 {
+                libc::mprotect(page as *mut c_void, PAGE, PROT_READ | PROT_WRITE);
+                libc::mprotect(page as *mut c_void, PAGE, PROT_READ);
+                libc::mprotect(page as *mut c_void, PAGE, TAGGED);
+            }
+        });
+        let mut wrong = 0;
+        for _ in 0..2000 {
+            wrong += usize::from(tag(page) != 4);
+        }
+        other.join().expect("it ends");
+        println!("{wrong}");
+        check(0);
+    }
+}
+
+unsafe fn traced_tags() {
+    const PEEK: u32 = 33;
+    const POKE: u32 = 34;
+    unsafe {
+        begin("traced");
+        let page = private(TAGGED, 4);
+        set_tag(page, 1);
+        set_tag(page + GRANULE, 2);
+        set_tag(page + PAGE - GRANULE, 3);
+        set_tag(page + PAGE, 4);
+        let plain = private(PROT_READ | PROT_WRITE, 1);
+        let child = traced(|| {
+            libc::mprotect((page + 2 * PAGE) as *mut c_void, PAGE, PROT_NONE);
+            libc::munmap((page + 3 * PAGE) as *mut c_void, PAGE);
+            libc::raise(libc::SIGUSR1);
+            println!(
+                "{:x} {:x} {:x}",
+                tag(page),
+                tag(page + GRANULE),
+                tag(page + 2 * GRANULE)
+            );
+            libc::raise(libc::SIGUSR2);
+        });
+        println!("{}", wait(child));
+        go_on(libc::PTRACE_CONT as u32, child, 0);
+        println!("{}", wait(child));
+        let ask = |what: &str, request, at: usize, buffer: *mut u8, len: usize| {
+            let mut piece = [buffer as usize, len];
+            tell(what, ptrace(request, child, at, (&raw mut piece) as usize));
+            println!("  {}", piece[1]);
+        };
+        let mut tags = [0xffu8; 600];
+        ask("peek", PEEK, page + 5, tags.as_mut_ptr(), 3);
+        println!("  {:?}", &tags[..4]);
+        ask(
+            "two pages",
+            PEEK,
+            page + PAGE - GRANULE,
+            tags.as_mut_ptr(),
+            2,
+        );
+        println!("  {:?}", &tags[..3]);
+        ask("with a tag", PEEK, with(page, 9), tags.as_mut_ptr(), 2);
+        ask("none", PEEK, page, tags.as_mut_ptr(), 0);
+        ask("no rights", PEEK, page + 2 * PAGE, tags.as_mut_ptr(), 256);
+        ask("to the hole", PEEK, page + 2 * PAGE, tags.as_mut_ptr(), 300);
+        ask("the hole", PEEK, page + 3 * PAGE, tags.as_mut_ptr(), 3);
+        ask("no tags", PEEK, plain, tags.as_mut_ptr(), 3);
+        ask("nowhere", PEEK, page, 8 as *mut u8, 3);
+        ask("beyond", PEEK, page, usize::MAX as *mut u8, 3);
+        let edge = private(PROT_READ | PROT_WRITE, 2);
+        libc::munmap((edge + PAGE) as *mut c_void, PAGE);
+        store(edge + PAGE - 2, 6);
+        store(edge + PAGE - 1, 0x17);
+        ask("a part", POKE, page, (edge + PAGE - 2) as *mut u8, 8);
+        ask("peek", PEEK, page, tags.as_mut_ptr(), 3);
+        println!("  {:?}", &tags[..3]);
+        ask("a part", PEEK, page, (edge + PAGE - 2) as *mut u8, 8);
+        ask(
+            "poke no rights",
+            POKE,
+            page + 2 * PAGE,
+            tags.as_mut_ptr(),
+            2,
+        );
+        ask("peek", PEEK, page + 2 * PAGE, tags.as_mut_ptr(), 3);
+        println!("  {:?}", &tags[..3]);
+        println!("own {:x} {:x}", tag(page), tag(page + GRANULE));
+        tell("no vector", ptrace(PEEK, child, page, 8));
+        go_on(libc::PTRACE_CONT as u32, child, 0);
+        println!("{}", wait(child));
+        let mut mode = [9u64; 2];
+        let set = |what: &str, request: u32, mode: &mut [u64]| {
+            let mut piece = [mode.as_mut_ptr() as usize, 8];
+            tell(
+                what,
+                ptrace(request, child, 0x409, (&raw mut piece) as usize),
+            );
+            println!("  {:#x}", mode[0]);
+        };
+        set("mode", 0x4204, &mut mode);
+        for value in [SYNC | ENABLE | 0x30 << 3, ASYNC, SYNC | ASYNC, 1 << 19] {
+            set("set mode", 0x4205, &mut [value as u64]);
+            set("mode", 0x4204, &mut mode);
+        }
+        tell("not traced", ptrace(PEEK, 1, page, 0));
+        libc::kill(child, libc::SIGKILL);
+        println!("{}", wait(child));
+    }
+}
+
+fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
+    let part = bytes[at..at + len].iter().rev();
+    part.fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+unsafe fn core_file() {
+    unsafe {
+        begin("core file");
+        let page = private(TAGGED, 3);
+        let left_out = private(TAGGED, 1);
+        let status = in_child(|| {
+            let most = libc::rlimit {
+                rlim_cur: libc::RLIM_INFINITY,
+                rlim_max: libc::RLIM_INFINITY,
+            };
+            libc::setrlimit(libc::RLIMIT_CORE, &most);
+            libc::madvise(left_out as *mut c_void, PAGE, libc::MADV_DONTDUMP);
+            set_tag(page, 1);
+            set_tag(page + GRANULE, 2);
+            set_tag(page + 2 * PAGE + 32, 3);
+            set_tag(left_out, 3);
+            check(ENABLE | SYNC | ALL_TAGS);
+            libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+            load(with(page, 9));
+        });
+        println!(
+            "signal {} core {}",
+            libc::WTERMSIG(status),
+            libc::WCOREDUMP(status)
+        );
+        let mut file = fs::File::open("core").expect("a core file");
+        let mut head = [0; 64];
+        file.read_exact(&mut head).expect("a header");
+        let mut segments = vec![0; 56 * number(&head, 56, 2) as usize];
+        file.read_exact(&mut segments).expect("program headers");
+        let mut notes = (0, 0);
+        for segment in segments.chunks(56) {
+            let kind = number(segment, 0, 4);
+            let (offset, start) = (number(segment, 8, 8), number(segment, 16, 8) as usize);
+            let (len, memory) = (number(segment, 32, 8), number(segment, 40, 8));
+            if kind == 4 {
+                notes = (offset, len);
+            }
+            if kind != 0x7000_0002 || start != page && start != left_out {
+                continue;
+            }
+            let rest = (
+                number(segment, 4, 4),
+                number(segment, 24, 8),
+                number(segment, 48, 8),
+            );
+            println!("{} len {len} memory {memory} {rest:?}", start == page);
+            let mut tags = vec![0; len as usize];
+            file.seek(SeekFrom::Start(offset)).expect("it is there");
+            file.read_exact(&mut tags).expect("tags");
+            let some = tags.iter().enumerate().filter(|(_, byte)| **byte != 0);
+            println!("{:x?}", some.collect::<Vec<_>>());
+        }
+        let mut bytes = vec![0; notes.1 as usize];
+        file.seek(SeekFrom::Start(notes.0)).expect("it is there");
+        file.read_exact(&mut bytes).expect("notes");
+        let (mut at, mut fault) = (0, (0, 0));
+        while at + 12 <= bytes.len() {
+            let name = number(&bytes, at, 4) as usize;
+            let len = number(&bytes, at + 4, 4) as usize;
+            let content = at + 12 + name.next_multiple_of(4);
+            if number(&bytes, at + 8, 4) == 0x409 {
+                println!("note of {len}: {:#x}", number(&bytes, content, len));
+            }
+            if number(&bytes, at + 8, 4) == 0x5349_4749 {
+                let address = number(&bytes, content + 16, 8) as usize;
+                fault = (number(&bytes, content + 8, 4), address >> 56);
+            }
+            at = content + len.next_multiple_of(4);
+        }
+        println!("code {} tag {:x}", fault.0, fault.1);
+        let _ = fs::remove_file("core");
+    }
+}

@@ -1,0 +1,3 @@
+#: program abi
+#: machine max-mte
+abi mte
