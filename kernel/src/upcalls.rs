@@ -47,7 +47,7 @@ impl Functions for Stile {
     }
 
     fn force_signal(number: u32, code: u32, address: usize) {
-        task::signal::force(number, code, task::signal::as_handled(number, address));
+        task::signal::force(number, code, address);
     }
 
     fn ipi() {

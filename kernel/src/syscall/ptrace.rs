@@ -13,7 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::io::{IoVec, MAX_COUNT};
 use crate::mm::frame::TAG_GRANULE;
 use crate::mm::heap::try_vec;
-use crate::mm::user::{UserPtr, UserSlice};
+use crate::mm::user::{UserPtr, UserSlice, access_ok};
 use crate::mm::{AddressSpace, PAGE_SIZE};
 use crate::task::ptrace::{self, Call, flag};
 use crate::task::ptrace_access::{self, By};
@@ -257,10 +257,7 @@ fn memory_tags<L: Layout>(tid: i32, address: usize, data: usize, write: bool) ->
     }
     let [base, len] = L::words(data)?;
     let space = space.filter(|_| allowed).ok_or(Errno::EPERM)?;
-    if !base
-        .checked_add(len)
-        .is_some_and(|end| end <= arch::access_end())
-    {
+    if !access_ok(base, len) {
         return Err(Errno::EFAULT);
     }
     let (mut done, mut reached) = (0, true);

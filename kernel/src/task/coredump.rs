@@ -323,14 +323,18 @@ fn kept_tags(vma: &Vma) -> usize {
 /// The tags of a VMA's pages that are there, as `contents` has the pages.
 fn tags(space: &AddressSpace, vma: &Vma, file: &File, at: u64, limit: u64) -> Result<()> {
     let (mut from, mut tags) = (vma.start, [0; 2 * TAGS]);
-    while let Some(page) = space.next_tags(from..vma.end, &mut tags) {
-        let packed: [u8; TAGS] = core::array::from_fn(|at| tags[2 * at] | tags[2 * at + 1] << 4);
-        let place = at + ((page - vma.start) / PAGE_SIZE * TAGS) as u64;
-        if place + TAGS as u64 > limit {
-            return Ok(());
+    while from < vma.end {
+        let (page, next) = space.next_tags(from..vma.end, &mut tags);
+        if let Some(page) = page {
+            let packed: [u8; TAGS] =
+                core::array::from_fn(|at| tags[2 * at] | tags[2 * at + 1] << 4);
+            let place = at + ((page - vma.start) / PAGE_SIZE * TAGS) as u64;
+            if place + TAGS as u64 > limit {
+                return Ok(());
+            }
+            put(file, &packed, place)?;
         }
-        put(file, &packed, place)?;
-        from = page + PAGE_SIZE;
+        from = next;
         if current().must_die() {
             return Err(Errno::EINTR);
         }

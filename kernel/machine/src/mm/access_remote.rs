@@ -92,29 +92,26 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// The first page of a range that is there and has tags, with which `tags` is filled.
-    pub fn next_tags(&self, range: Range<usize>, tags: &mut [u8]) -> Option<usize> {
+    /// Looks for a page with tags in the first part of a range that has one table, and fills `tags`
+    /// with its own. Returns the page, if there is one, and where to look next.
+    pub fn next_tags(&self, range: Range<usize>, tags: &mut [u8]) -> (Option<usize>, usize) {
         let space = self.lock();
-        let mut at = range.start;
         let mut found = None;
-        while at < range.end && found.is_none() {
-            let end = space.table.part_end(at..range.end, &mut 1);
-            space.table.visit(at..end, &mut |start, entries| {
-                for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
-                    let pte = entry.load();
-                    if found.is_some() || pte == Pte::EMPTY || pte == BUSY {
-                        continue;
-                    }
-                    let frame = frame::FrameRef::clone_phys(PhysAddr(pte.phys()));
-                    if frame.has_tags() {
-                        frame.read_tags(0, tags);
-                        found = Some(page);
-                    }
+        let end = space.table.part_end(range.clone(), &mut 1);
+        space.table.visit(range.start..end, &mut |start, entries| {
+            for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
+                let pte = entry.load();
+                if found.is_some() || pte == Pte::EMPTY || pte == BUSY {
+                    continue;
                 }
-            });
-            at = end;
-        }
-        found
+                let frame = frame::FrameRef::clone_phys(PhysAddr(pte.phys()));
+                if frame.has_tags() {
+                    frame.read_tags(0, tags);
+                    found = Some(page);
+                }
+            }
+        });
+        (found, found.map_or(end, |page| page + PAGE_SIZE))
     }
 
     fn tagged_frame(&self, address: usize, access: Access) -> Result<frame::FrameRef> {
@@ -248,7 +245,7 @@ impl Space {
         let (rights, shared) = (vma.rights, vma.is_shared());
         let (forced, wanted) = match access {
             Access::Write => (!rights.has(Rights::WRITE), Rights::WRITE),
-            _ => (rights.allow_nothing(), Rights::READ),
+            _ => (rights.is_none(), Rights::READ),
         };
         if forced && shared && access == Access::Write {
             return Err(Errno::EFAULT);

@@ -510,8 +510,8 @@ fn with_rights<const TAGS: bool>(vma: &Vma, old: Pte) -> Pte {
     let memory = memory::<TAGS>(vma);
     let new = Pte::leaf(old.phys(), prot(vma, writable), memory).with_young(old.young());
     let nothing = match TAGS {
-        true => vma.rights.allow_nothing(),
-        false => vma.rights.is_none(),
+        true => vma.rights.is_none(),
+        false => vma.rights == Rights::NONE,
     };
     if nothing { hidden(new) } else { new }
 }

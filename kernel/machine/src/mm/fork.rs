@@ -151,6 +151,8 @@ impl Space {
         } = self;
         let mut left = PART;
         let mut owed = Owed::new();
+        *late |= parent.late & TAGGED;
+        *unusual |= parent.is_tagged();
         let small = parent.table.tables() + parent.table.huge_pages() <= PART;
         if small {
             parent.split(context, 0..parent.end);
@@ -168,11 +170,7 @@ impl Space {
                 end = parent.table.part_end(start..end, &mut left);
                 parent.split(context, start..end);
             }
-            if parent.has_pending() {
-                parent.apply_own_rights(context, start..end);
-                *late |= parent.late & TAGGED;
-                *unusual |= parent.is_tagged();
-            }
+            parent.finish_pending(context, start..end);
             let mut failed = None;
             parent.table.visit(start..end, &mut |start, entries| {
                 if failed.is_none() && entries.iter().any(|entry| entry.load() != Pte::EMPTY) {

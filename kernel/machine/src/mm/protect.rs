@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use super::asid::Context;
-use super::space::{AddressSpace, Space};
+use super::space::{AddressSpace, Space, TAGGED};
 use super::vma::{Flags, Protection, Rights, Vma};
 use crate::errno::{Errno, Result};
 use translation::owed::{Owed, Protect};
@@ -168,9 +168,10 @@ impl Space {
         }
     }
 
-    /// Whether there may be protection changes that entries do not show yet.
+    /// Whether there may be protection changes that entries do not show yet; true also where memory
+    /// has tags.
     #[inline]
-    pub(super) fn has_pending(&self) -> bool {
+    fn has_pending(&self) -> bool {
         // Moves and forks that are paused are no change of rights.
         self.late != usize::from(self.is_moving()) + usize::from(self.forking)
     }
@@ -180,6 +181,15 @@ impl Space {
     #[inline]
     pub(super) fn finish_pending(&mut self, context: &Context, range: Range<usize>) {
         if self.has_pending() {
+            self.finish_rights(context, range);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn finish_rights(&mut self, context: &Context, range: Range<usize>) {
+        let paused = usize::from(self.is_moving()) + usize::from(self.forking);
+        if self.late & !TAGGED != paused {
             self.apply_own_rights(context, range);
         }
     }

@@ -93,7 +93,7 @@ impl Rights {
     pub const EXECUTE: Rights = Rights(4);
     /// Execute, but enter by indirect branches at landing pads alone (PROT_BTI). Never by itself.
     pub const GUARDED: Rights = Rights(16);
-    /// None, but memory has tags (PROT_MTE). mprotect does not take it back.
+    /// Not a right: memory has tags (PROT_MTE). mprotect does not take it back.
     pub const TAGGED: Rights = Rights(8);
 
     /// From PROT_READ | PROT_WRITE | PROT_EXEC, which have the same bits.
@@ -111,13 +111,8 @@ impl Rights {
         self.0 & access as u8 != 0
     }
 
-    /// Whether nothing is allowed.
+    /// Whether nothing is allowed, whether or not memory has tags.
     pub const fn is_none(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Whether nothing is allowed of memory that may have tags.
-    pub const fn allow_nothing(self) -> bool {
         self.0 & 7 == 0
     }
 

@@ -51,6 +51,9 @@ pub fn deliver() {
             SIG_IGN => {}
             SIG_DFL => act_by_default(&info),
             _ => {
+                if arch::ADDRESS_TAGS && action.flags & SA_EXPOSE_TAGBITS as usize == 0 {
+                    info.hide_tag();
+                }
                 thread
                     .arch
                     .with_frame(|frame| restart(frame, Some(&action)));

@@ -1,11 +1,12 @@
 //! The data of a signal: Linux's `siginfo_t`.
 
 use linux_raw_sys::general::{
-    POLL_IN, SI_KERNEL, SI_MESGQ, SI_SIGIO, SI_TKILL, SI_USER, SIGSYS, SIGTRAP,
+    POLL_IN, SI_KERNEL, SI_MESGQ, SI_SIGIO, SI_TKILL, SI_USER, SIGBUS, SIGFPE, SIGILL, SIGSEGV,
+    SIGSYS, SIGTRAP, TRAP_HWBKPT,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::arch::{Call, InfoKind, info_kind};
+use crate::arch::{Call, InfoKind, info_kind, uaccess};
 use crate::task::current;
 
 /// `siginfo_t` (include/uapi/asm-generic/siginfo.h).
@@ -91,6 +92,18 @@ impl Info {
         let uid = current().with_credentials(|who| who.uid);
         info.data[0] = pair(current().process_id(), uid as i32);
         info
+    }
+
+    /// Takes the tag from the address of a fault, of which a handler is told without it unless it
+    /// asked for that (SA_EXPOSE_TAGBITS; Linux's `hide_si_addr_tag_bits`).
+    #[inline]
+    pub fn hide_tag(&mut self) {
+        let faults = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV];
+        let watched = (SIGTRAP, TRAP_HWBKPT as i32);
+        let is_fault = self.code > 0 && self.code < SI_KERNEL as i32;
+        if is_fault && faults.contains(&self.number()) && (self.number(), self.code) != watched {
+            self.data[0] = uaccess::untagged(self.data[0] as usize) as u64;
+        }
     }
 
     /// A fault at `address`.

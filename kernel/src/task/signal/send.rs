@@ -9,8 +9,8 @@ use linux_raw_sys::general::*;
 
 use super::mask::{STOPS, Set};
 use super::pending::{self, Charge, Room};
-use super::{Default, Info, SIG_DFL, SIG_IGN, default_of};
-use crate::arch::{self, smp, uaccess, work::SIGNAL};
+use super::{Default, Info, SIG_DFL, default_of};
+use crate::arch::{self, smp, work::SIGNAL};
 use crate::errno::{Errno, Result};
 use crate::task::pid_table::{self, Several};
 use crate::task::sched::{self, state};
@@ -356,21 +356,6 @@ pub fn force(number: u32, code: u32, address: usize) {
         return;
     }
     force_info(Info::fault(number, code, address));
-}
-
-/// The address of a fault as a handler is told it: without a tag, unless it asked for that
-/// (SA_EXPOSE_TAGBITS).
-#[cold]
-#[inline(never)]
-pub fn as_handled(number: u32, address: usize) -> usize {
-    let thread = current();
-    let signals = &thread.process().signals;
-    let action = signals.with_actions(|actions| actions.get(number));
-    let handled = action.handler > SIG_IGN;
-    match handled && action.flags & SA_EXPOSE_TAGBITS as usize == 0 {
-        true => uaccess::untagged(address),
-        false => address,
-    }
 }
 
 /// As [`force`], with the whole `siginfo_t`.

@@ -21,8 +21,8 @@ use crate::arch::boot_stack::{BOOT_STACKS, BootStack};
 /// HCR_EL2 of a host: EL1 is AArch64, the host's programs run at EL0, pointer authentication does
 /// not trap (D24.2.59).
 const HCR_HOST: u64 = 1 << 31 | 1 << 34 | 1 << 27 | HCR_NO_POINTER_TRAPS;
-/// HCR_EL2 below which a plain kernel runs at EL1.
-const HCR_GUEST: u64 = 1 << 31 | HCR_NO_POINTER_TRAPS;
+/// HCR_EL2 below which a plain kernel runs at EL1; it has memory's tags (ATA), if there are any.
+const HCR_GUEST: u64 = 1 << 31 | 1 << 56 | HCR_NO_POINTER_TRAPS;
 const HCR_NO_POINTER_TRAPS: u64 = 1 << 40 | 1 << 41;
 
 /// SCTLR_EL1 bits that are one where a CPU gives them no meaning: EOS, TSCXT, EIS, SPAN, nTLSMD,

@@ -21,7 +21,7 @@ use super::sysreg::{isb, read, write};
 use super::thread::ThreadState;
 use super::{MAX_CPUS, PAGE_SIZE, cpu, features, is_taken, mmu};
 use crate::arch::branch::Key;
-use crate::arch::work::{TAG_EXIT, TAG_FAULT};
+use crate::arch::work::{TAG_EXIT, TAG_FAULT, TRACE};
 use crate::errno::{Errno, Result};
 
 /// SCTLR_EL1 where memory has tags: ATA and ATA0, the kernel and programs reach them; ITFSB, what
@@ -173,11 +173,17 @@ pub fn take_tag_fault(work: &AtomicU32) -> bool {
     if bits & (TAG_FAULT | TAG_EXIT) == 0 {
         return false;
     }
-    if bits & TAG_EXIT != 0 {
-        forget_faults();
-    }
+    let has_fault = bits & TAG_FAULT != 0;
     work.fetch_and(!(TAG_FAULT | TAG_EXIT), Relaxed);
-    bits & TAG_FAULT != 0
+    if bits & TAG_EXIT != 0 {
+        if has_fault || bits & !(TRACE | TAG_EXIT) != 0 {
+            // What is still to be done accesses the program's memory too: forgotten afterwards.
+            work.fetch_or(TRACE | TAG_EXIT, Relaxed);
+        } else {
+            forget_faults();
+        }
+    }
+    has_fault
 }
 
 /// How a thread's tags are checked, as PR_GET_TAGGED_ADDR_CTRL tells.
