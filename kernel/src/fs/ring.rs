@@ -86,6 +86,7 @@ impl Ring {
     /// Drops the first `count` bytes.
     #[inline]
     pub fn consume(&mut self, count: usize) {
+        let before = self.head;
         self.head += count;
         self.len -= count;
         if self.len == 0 {
@@ -94,6 +95,21 @@ impl Ring {
                 self.discard_pages();
             }
             self.head = 0;
+        } else if before / PAGE_SIZE != self.head / PAGE_SIZE {
+            self.discard_read_pages(before);
+        }
+    }
+
+    /// Drops the pages, other than the first, whose bytes from position `before` on were all read.
+    #[inline(never)]
+    fn discard_read_pages(&mut self, before: usize) {
+        let end = self.head + self.len;
+        for start in (before / PAGE_SIZE..self.head / PAGE_SIZE).map(|page| page * PAGE_SIZE) {
+            let slot = self.place(start).0;
+            // The last bytes may be at the beginning of the same page.
+            if slot != 0 && start + self.capacity() >= end {
+                self.pages[slot] = None;
+            }
         }
     }
 
@@ -104,7 +120,9 @@ impl Ring {
 
     /// Drops the last bytes, so that `len` are left.
     pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+        let dropped = self.len.saturating_sub(len);
+        self.len -= dropped;
+        self.release(dropped);
     }
 
     /// Takes out the byte at `index`; those before it move up.
@@ -237,5 +255,33 @@ impl Ring {
             ring.write(&mut Source::kernel(chunk))?;
         }
         Ok(ring)
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn pages_whose_bytes_were_read_are_given_back() {
+        let pages = |ring: &Ring| ring.pages.iter().flatten().count();
+        let page = [7; PAGE_SIZE];
+        let mut ring = Ring::new(4).unwrap();
+        let write = |ring: &mut Ring, len| ring.write(&mut Source::kernel(&page[..len])).unwrap();
+        for _ in 0..3 {
+            assert_eq!(write(&mut ring, PAGE_SIZE), PAGE_SIZE);
+        }
+        ring.consume(2 * PAGE_SIZE + 1);
+        assert_eq!(pages(&ring), 2, "the first page, and that of the bytes left");
+        for _ in 0..3 {
+            write(&mut ring, PAGE_SIZE);
+        }
+        // The page with the first byte has no room for others before it.
+        assert_eq!((ring.room(), pages(&ring)), (1, 4));
+        ring.consume(PAGE_SIZE - 1);
+        assert_eq!(pages(&ring), 3);
+        // Now the last bytes are where those were, and stay when the page before is read.
+        write(&mut ring, 1);
+        ring.consume(PAGE_SIZE);
+        assert_eq!(pages(&ring), 3);
+        ring.truncate(1);
+        assert_eq!((ring.len(), pages(&ring)), (1, 1));
     }
 }

@@ -273,8 +273,13 @@ unsafe fn refused() {
         let file = socket(AF_INET, SOCK_STREAM, 0);
         tell("bind", bind(file, AF_INET, ALL, 0));
         let port = own_port(file);
+        let owner = socket(AF_INET, SOCK_STREAM, 0);
+        tell("an owner", bind(owner, AF_INET, LOCAL, port));
         tell("connect", connect(file, AF_INET, LOCAL, 1));
         name("own", file, libc::getsockname);
+        tell("listen", libc::listen(file, 1));
+        tell("the owner", libc::listen(owner, 1));
+        libc::close(owner);
         for ip in [LOCAL, ALL] {
             let other = socket(AF_INET, SOCK_STREAM, 0);
             tell("another", bind(other, AF_INET, ip, port));

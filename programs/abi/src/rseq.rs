@@ -246,6 +246,9 @@ unsafe fn undeliverable() {
         let info = unsafe { &*info };
         println!("handler of {signal}, code {}", info.si_code);
     }
+    extern "C" fn tells_less(signal: i32) {
+        println!("handler of {signal}");
+    }
     for signal in [libc::SIGUSR1, libc::SIGSEGV] {
         let end = in_child(|| {
             // SAFETY: the process ends with this.
@@ -256,6 +259,10 @@ unsafe fn undeliverable() {
                 action.sa_sigaction = tells as *const () as usize;
                 action.sa_flags = libc::SA_SIGINFO;
                 libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut());
+                if signal == libc::SIGSEGV {
+                    // Where the thread is switched away before, the section is found bad then.
+                    action.sa_sigaction = tells_less as *const () as usize;
+                }
                 libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
                 (&raw mut area.section).write_volatile(8);
                 libc::raise(signal);

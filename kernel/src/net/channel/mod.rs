@@ -337,6 +337,11 @@ impl Channel {
         self.len.load(Acquire) + self.sending.unsent() + overhead
     }
 
+    /// Its parameters.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Whether something can be written.
     pub fn has_room(&self) -> bool {
         self.used() < self.limit() && self.records() < MAX_RECORDS
@@ -446,14 +451,14 @@ impl Channel {
 
     /// Publishes the counts that are read without the lock.
     pub fn publish(&self, bytes: &Bytes) {
-        let before = self.used();
+        let before = (self.kind == Kind::Datagrams).then(|| self.used());
         self.at_mark.store(bytes.is_at_mark(), Release);
         self.len.store(bytes.sent(), Release);
         self.sending.publish(bytes);
         let urgent = bytes.urgent.is_some_and(|urgent| !urgent.taken);
         self.urgent.store(urgent, Release);
         self.records.store(bytes.marks.len(), Release);
-        if self.kind == Kind::Datagrams {
+        if let Some(before) = before {
             udp_memory::changed(before, self.used());
         }
     }

@@ -31,11 +31,11 @@ pub struct Mailbox {
 
 impl Mailbox {
     /// An empty one.
-    pub fn new(base: &Base) -> Result<Self> {
+    pub fn new(base: &Base, kind: Kind) -> Result<Self> {
         let room = WaitSource::new()?;
         let limit = base.options.receive_buffer();
         Ok(Mailbox {
-            inbox: Channel::new(&base.reader, Kind::Datagrams, limit, &base.readable, &room)?,
+            inbox: Channel::new(&base.reader, kind, limit, &base.readable, &room)?,
             errors: Errors::new(),
             deaf: AtomicBool::new(false),
             mute: AtomicBool::new(false),
@@ -44,7 +44,9 @@ impl Mailbox {
 
     /// Takes a message, or loses it where there is no room; says whether it was taken.
     pub fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<bool> {
-        if !udp_memory::is_free(self.inbox.used()) {
+        let is_counted = self.inbox.kind() == Kind::Datagrams;
+        if is_counted && !udp_memory::is_free(self.inbox.used() + data.left()) {
+            data.discard()?;
             self.inbox.count_drop();
             return Ok(false);
         }

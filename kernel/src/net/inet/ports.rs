@@ -240,12 +240,12 @@ fn covering(held: &Held, ip: IpAddr) -> impl Iterator<Item = &Group> {
 }
 
 /// Whether `is` holds for any whose address overlaps with that of `holder`.
-fn overlapping(held: &Held, holder: &Holder, is: impl Fn(&Holder) -> bool) -> bool {
+fn overlapping(held: &Held, holder: &Holder, is: impl Fn(&Group) -> bool) -> bool {
     if holder.ip.is_unspecified() {
-        let mut all = held.groups.all().map(|group| &group.holder);
-        all.any(|other| holder.overlaps(other) && is(other))
+        let mut all = held.groups.all();
+        all.any(|group| holder.overlaps(&group.holder) && is(group))
     } else {
-        covering(held, holder.ip).any(|group| is(&group.holder))
+        covering(held, holder.ip).any(is)
     }
 }
 
@@ -474,7 +474,7 @@ impl Ports {
             };
         };
         let refused = match what {
-            For::Bind => overlapping(held, &holder, |other| holder.conflicts(other)),
+            For::Bind => overlapping(held, &holder, |group| holder.conflicts(&group.holder)),
             For::Connect => held.bound,
             For::End => false,
         };
@@ -498,9 +498,13 @@ impl Ports {
         if own.listens {
             return Ok(());
         }
-        if overlapping(held, &own, |other| {
-            other.listens && !other.shares_with(&own)
-        }) {
+        // A socket whose claim was moved may be at an address that another is bound to.
+        let is_taken = |group: &Group| {
+            let (other, bound) = (&group.holder, !group.members.is_empty());
+            let listens = other.listens && !other.shares_with(&own);
+            listens || bound && *other != own && own.conflicts(other)
+        };
+        if overlapping(held, &own, is_taken) {
             return Err(Errno::EADDRINUSE);
         }
         let (number, listens) = (claim.number, true);

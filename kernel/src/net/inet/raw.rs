@@ -14,6 +14,7 @@ use crate::fs::poll::{Events, PollTable};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
 use crate::net::address::{Address, Name, unspecified};
+use crate::net::channel::Kind;
 use crate::net::control_message::{Ancillary, Control};
 use crate::net::options::{bytes, number};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
@@ -90,7 +91,7 @@ impl Raw {
         base.options.turn_on(SO_REUSEADDR);
         let sums = kind == RAW && (domain, protocol) == (AF_INET6, ICMP_V6.into());
         try_arc(Raw {
-            mail: Mailbox::new(&base)?,
+            mail: Mailbox::new(&base, Kind::Records)?,
             base,
             place: Place::new(&ports::PING),
             options: Options::new(domain),

@@ -7,6 +7,7 @@ use super::mailbox::{Mailbox, copied};
 use super::options::{IP, IPV6, IPV6_MTU, Options, UDP};
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::ports::{self, Ports};
+use super::udp_memory;
 use super::{Header, check_broadcast, is_broadcast, raw, reached, sender, source};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
@@ -14,6 +15,7 @@ use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
 use crate::net::address::{Address, Name, unspecified};
+use crate::net::channel::Kind;
 use crate::net::control_message::{Ancillary, Control};
 use crate::net::interface::MTU;
 use crate::net::mib::{self, Event};
@@ -24,6 +26,7 @@ use crate::task::sched::cond_resched_killable;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::net::*;
 
 /// The most bytes of a datagram: what a packet's length can say, without the headers of UDP and
@@ -68,6 +71,8 @@ pub struct Udp {
     peer: Mutex<Option<SocketAddr>>,
     /// The begun datagram, to which more will be added (MSG_MORE, UDP_CORK).
     begun: SleepMutex<Option<Begun>>,
+    /// Its bytes, for those who look without the lock.
+    begun_bytes: AtomicUsize,
 }
 
 impl Udp {
@@ -75,12 +80,13 @@ impl Udp {
     pub fn new(domain: u32, protocol: u32, ports: &'static Ports) -> Result<Arc<Self>> {
         let base = Base::new(domain, DATAGRAM, protocol)?;
         try_arc(Udp {
-            mail: Mailbox::new(&base)?,
+            mail: Mailbox::new(&base, Kind::Datagrams)?,
             base,
             place: Place::new(ports),
             options: Options::new(domain),
             peer: Mutex::new(None),
             begun: SleepMutex::new(None),
+            begun_bytes: AtomicUsize::new(0),
         })
     }
 
@@ -315,9 +321,16 @@ impl Udp {
         }
     }
 
+    /// The begun datagram has so many bytes now.
+    fn count_begun(&self, bytes: usize) {
+        let before = self.begun_bytes.swap(bytes, Relaxed);
+        udp_memory::changed(before, bytes);
+    }
+
     /// Sends the begun datagram, if there is one.
     fn finish(&self, begun: Option<Begun>) -> Result<()> {
         let Some(begun) = begun else { return Ok(()) };
+        self.count_begun(0);
         let ancillary = Ancillary {
             header: begun.header,
             ..Ancillary::default()
@@ -508,6 +521,9 @@ impl Socket for Udp {
             bytes: Vec::new(),
         });
         let start = datagram.bytes.len();
+        if !udp_memory::is_free(start + len) {
+            return Err(Errno::ENOBUFS);
+        }
         datagram
             .bytes
             .try_reserve(len)
@@ -517,6 +533,7 @@ impl Socket for Udp {
             datagram.bytes.truncate(start);
             return Err(Errno::EFAULT);
         }
+        self.count_begun(datagram.bytes.len());
         if !corked {
             self.finish(begun.take())?;
         }
@@ -557,7 +574,7 @@ impl Socket for Udp {
     }
 
     fn held(&self) -> usize {
-        self.mail.held()
+        self.mail.held() + self.begun_bytes.load(Relaxed)
     }
 
     fn drops(&self) -> u32 {
@@ -608,6 +625,7 @@ impl Socket for Udp {
 
 impl Drop for Udp {
     fn drop(&mut self) {
+        self.count_begun(0);
         self.mail.inbox.die();
     }
 }

@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::arch::MAX_CPUS;
 use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::Counter;
 
@@ -10,10 +11,13 @@ use crate::sync::Counter;
 /// (`net.ipv4.udp_rmem_min`).
 const LEAST: usize = 4096;
 
-/// Bytes of all waiting datagrams.
-static HELD: Counter<65536> = Counter::new();
+/// Bytes that a CPU counts for itself.
+const BATCH: isize = 65536;
 
-/// The three limits in pages; 0 until they are set.
+/// Bytes of all waiting datagrams.
+static HELD: Counter<BATCH> = Counter::new();
+
+/// The three limits in pages, plus one; 0 until they are set.
 static LIMITS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
 /// The three limits in pages. Above the first a socket gets [`LEAST`] bytes, above the last
@@ -22,21 +26,17 @@ pub fn limits() -> [usize; 3] {
     // Of the memory at boot as Linux takes it.
     let middle = (frame::total() / 8).max(128);
     let usual = [middle / 4 * 3, middle, middle / 4 * 3 * 2];
-    let set = LIMITS.each_ref().map(|limit| limit.load(Relaxed));
-    if set == [0; 3] { usual } else { set }
+    core::array::from_fn(|at| LIMITS[at].load(Relaxed).checked_sub(1).unwrap_or(usual[at]))
 }
 
 /// Sets one of the limits.
 pub fn set_limit(place: usize, pages: usize) {
-    let now = limits();
-    for (at, limit) in LIMITS.iter().enumerate() {
-        limit.store(if at == place { pages } else { now[at] }, Relaxed);
-    }
+    LIMITS[place].store(pages.saturating_add(1), Relaxed);
 }
 
 /// Pages of all waiting datagrams.
 pub fn pages() -> usize {
-    HELD.approximate().div_ceil(PAGE_SIZE)
+    HELD.exactly().div_ceil(PAGE_SIZE)
 }
 
 /// A socket's datagrams took `before` bytes, and take `after` now.
@@ -44,9 +44,14 @@ pub fn changed(before: usize, after: usize) {
     HELD.add(after as isize - before as isize);
 }
 
-/// Whether a socket whose datagrams take `used` bytes may have another.
-pub fn is_free(used: usize) -> bool {
-    let held = pages();
+/// Whether a socket's datagrams may take `wanted` bytes with the next one.
+pub fn is_free(wanted: usize) -> bool {
     let [first, _, last] = limits();
-    held < first || held < last && used < LEAST
+    // The sum that is had without a look at each CPU is mostly far below.
+    let quick = HELD.approximate().div_ceil(PAGE_SIZE);
+    if quick + MAX_CPUS * (BATCH as usize).div_ceil(PAGE_SIZE) < first {
+        return true;
+    }
+    let held = pages();
+    held < first || held < last && wanted < LEAST
 }

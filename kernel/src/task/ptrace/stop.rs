@@ -360,7 +360,11 @@ pub fn detach(tid: i32, signal: usize) -> Result<()> {
     if signal > LAST as usize {
         return Err(Errno::EIO);
     }
-    let thread = with_stopped(tid, |thread, _| {
+    let thread = with_stopped(tid, |thread, tracee| {
+        if let Some(stop) = &mut tracee.stop {
+            // No other thread of the tracer waits for it and takes the signal.
+            stop.reported = true;
+        }
         // Whether the hardware steps or not, this one does not from now on.
         _ = thread
             .arch

@@ -572,7 +572,9 @@ unsafe fn seen_signals() {
                     libc::_exit(0);
                 }
                 let mut child = 0i32;
-                libc::read(told[0], (&raw mut child).cast(), 4);
+                if libc::read(told[0], (&raw mut child).cast(), 4) != 4 {
+                    return println!("no tracer");
+                }
                 wait(tracer);
                 libc::close(status[1]);
                 let mut entry = libc::pollfd {
@@ -581,7 +583,8 @@ unsafe fn seen_signals() {
                     revents: 0,
                 };
                 // A process that is stopped keeps its end.
-                libc::poll(&mut entry, 1, 2000);
+                let stays = signal == libc::SIGSTOP && !seen;
+                libc::poll(&mut entry, 1, if stays { 2000 } else { 60_000 });
                 let lives = entry.revents & libc::POLLIN != 0;
                 println!(
                     "signal {signal}, seen {seen}: lives {lives}, {}",
