@@ -500,9 +500,10 @@ impl Ports {
         }
         // A socket whose claim was moved may be at an address that another is bound to.
         let is_taken = |group: &Group| {
-            let (other, bound) = (&group.holder, !group.members.is_empty());
+            let other = &group.holder;
             let listens = other.listens && !other.shares_with(&own);
-            listens || bound && *other != own && own.conflicts(other)
+            let itself = usize::from(*other == own);
+            listens || group.members.len() > itself && own.conflicts(other)
         };
         if overlapping(held, &own, is_taken) {
             return Err(Errno::EADDRINUSE);
