@@ -116,6 +116,7 @@ mod time_wait;
 mod timers;
 mod times;
 mod tree;
+mod udp_lite;
 mod undisturbed;
 mod unix;
 mod usage;
@@ -182,6 +183,7 @@ fn main() {
         Some("splice") => splice::run(),
         Some("stalled") => stalled::run(),
         Some("stamps") => stamps::run(),
+        Some("udp-lite") => udp_lite::run(),
         Some("store-bypass") => store_bypass::run(),
         Some("store-bypass-told") => store_bypass::told(),
         Some("bounds") => bounds::run(),

@@ -63,6 +63,8 @@ pub struct Header {
     pub segment: Option<u16>,
     /// The sender's mark (SO_MARK).
     pub mark: Option<u32>,
+    /// The bytes that the checksum of UDP-Lite covers, if not all (UDPLITE_SEND_CSCOV).
+    pub covered: Option<u16>,
     /// The datagram has no checksum (UDP_NO_CHECK6_TX).
     pub unsummed: bool,
     /// The send timestamps that are asked for of this datagram (SO_TIMESTAMPING).
@@ -276,6 +278,13 @@ impl Header {
         let Some(SocketAddr::V4(to)) = self.to else {
             return Ok(());
         };
+        if options.is_on(IPV6, IPV6_RECVPKTINFO) {
+            // A socket of IPv6 knows the address as a mapped one.
+            let mut info = [0; 20];
+            info[..16].copy_from_slice(&to.ip().to_ipv6_mapped().octets());
+            info[16..].copy_from_slice(&INDEX.to_ne_bytes());
+            control.put(IPV6, IPV6_PKTINFO, &info)?;
+        }
         if options.is_on(IP, IP_PKTINFO) {
             let mut info = [0; 12];
             info[..4].copy_from_slice(&INDEX.to_ne_bytes());

@@ -6,6 +6,7 @@
 
 mod bind;
 pub mod connections;
+mod coverage;
 mod errors;
 mod header;
 mod icmp;

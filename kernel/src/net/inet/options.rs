@@ -24,7 +24,7 @@ pub const IPV6: u32 = IPPROTO_IPV6 as u32;
 const TCP: u32 = IPPROTO_TCP as u32;
 /// The level of UDP's options.
 pub const UDP: u32 = IPPROTO_UDP as u32;
-const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
+pub const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
 /// The state of a connection, as TCP_INFO has it; a UDP socket that is connected has it too.
 const ESTABLISHED: u8 = 1;
 
@@ -68,7 +68,7 @@ enum Rule {
 use Rule::*;
 
 /// Level, name (`include/uapi/linux/{in,in6,tcp,udp}.h`), default and rule of stored options.
-const KEPT: [(u32, u32, i32, Rule); 75] = [
+const KEPT: [(u32, u32, i32, Rule); 73] = [
     (IP, 1, 0, Class),                 // IP_TOS
     (IP, 2, 64, Renewed(1, 255)),      // IP_TTL
     (IP, 3, 0, Told),                  // IP_HDRINCL
@@ -142,8 +142,6 @@ const KEPT: [(u32, u32, i32, Rule); 75] = [
     (UDP, 103, 0, Within(0, 65535)),   // UDP_SEGMENT
     (UDP, 104, 0, Switch),             // UDP_GRO
     (UDP_LITE, 1, 0, Switch),          // UDP_CORK
-    (UDP_LITE, 10, 0, Any),            // UDPLITE_SEND_CSCOV
-    (UDP_LITE, 11, 0, Any),            // UDPLITE_RECV_CSCOV
 ];
 
 /// Options that are not in the table.

@@ -1,6 +1,7 @@
 //! UDP: datagrams, which are lost where there is no room for them.
 
 use super::bind::Place;
+use super::coverage::Coverage;
 use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report, Sent};
 use super::icmp::{self, Why};
 use super::mailbox::{Mailbox, copied};
@@ -67,6 +68,7 @@ pub struct Udp {
     base: Base,
     place: Place,
     options: Options,
+    coverage: Coverage,
     mail: Mailbox,
     peer: Mutex<Option<SocketAddr>>,
     /// The begun datagram, to which more will be added (MSG_MORE, UDP_CORK).
@@ -84,10 +86,15 @@ impl Udp {
             base,
             place: Place::new(ports),
             options: Options::new(domain),
+            coverage: Coverage::new(),
             peer: Mutex::new(None),
             begun: SleepMutex::new(None),
             begun_bytes: AtomicUsize::new(0),
         })
+    }
+
+    fn is_lite(&self) -> bool {
+        self.base.protocol != IPPROTO_UDP as u32
     }
 
     fn connected_to(&self) -> Option<SocketAddr> {
@@ -226,7 +233,9 @@ impl Udp {
 
     /// Receives a datagram; without room it is lost.
     fn take(&self, data: &mut Source, ancillary: Ancillary, from: SocketAddr) -> Result<()> {
-        let damaged = ancillary.header.unsummed && !self.options.is_on(UDP, UNSUMMED_RECEIVED);
+        let uncovered = !self.coverage.takes(ancillary.header.covered);
+        let damaged =
+            uncovered || ancillary.header.unsummed && !self.options.is_on(UDP, UNSUMMED_RECEIVED);
         let taken = if damaged {
             data.discard()?;
             self.mail.inbox.count_drop();
@@ -244,8 +253,7 @@ impl Udp {
     }
 
     fn count(&self, event: Event, other: SocketAddr) {
-        let lite = self.base.protocol != IPPROTO_UDP as u32;
-        mib::datagram(event, lite, other.is_ipv6());
+        mib::datagram(event, self.is_lite(), other.is_ipv6());
     }
 
     /// Receives datagrams of `bytes` each, together where the program takes them so.
@@ -498,6 +506,7 @@ impl Socket for Udp {
             .header
             .mark
             .get_or_insert(self.base.options.mark());
+        ancillary.header.covered = self.coverage.of_sent(len);
         ancillary.header.unsummed = to.is_ipv6() && self.options.is_on(UDP, UNSUMMED_SENT);
         self.check_len(
             len + begun.as_ref().map_or(0, |begun| begun.bytes.len()),
@@ -599,11 +608,21 @@ impl Socket for Udp {
     }
 
     fn option(&self, level: u32, name: u32) -> Result<Vec<u8>> {
+        if self.is_lite()
+            && let Some(value) = self.coverage.get(level, name)
+        {
+            return value;
+        }
         let (base, place) = (&self.base, &self.place);
         self.options.get(base, place, level, name, self.state())
     }
 
     fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
+        if self.is_lite()
+            && let Some(done) = self.coverage.set(level, name, value)
+        {
+            return done;
+        }
         let (base, place) = (&self.base, &self.place);
         self.options.set(base, place, level, name, value)?;
         self.mail.option_set(&self.options, level, name);
