@@ -90,7 +90,7 @@ fn arguments() {
 
 /// Threads and children have it from the one that makes them, and programs from those that were.
 fn inherited(control: usize) {
-    let before = thread::spawn(|| thread::park());
+    let before = thread::spawn(thread::park);
     set(control);
     show("own");
     thread::spawn(|| show("a thread")).join().expect("it ends");
