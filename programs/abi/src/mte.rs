@@ -826,8 +826,13 @@ fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
 unsafe fn core_file() {
     unsafe {
         begin("core file");
-        let page = private(TAGGED, 3);
-        let left_out = private(TAGGED, 1);
+        // Apart from others with tags, whose areas would join them.
+        let room = private(libc::PROT_NONE, 8);
+        let (page, left_out) = (room + PAGE, room + 6 * PAGE);
+        for (at, pages) in [(page, 3), (left_out, 1)] {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+            libc::mmap(at as *mut c_void, pages * PAGE, TAGGED, flags, -1, 0);
+        }
         let status = in_child(|| {
             let most = libc::rlimit {
                 rlim_cur: libc::RLIM_INFINITY,

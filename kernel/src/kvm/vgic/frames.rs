@@ -139,7 +139,8 @@ pub fn is_held_elsewhere(
         Frame::Redistributor { place, .. } => {
             let whose = directory.vcpus().get(usize::from(place));
             whose.is_some_and(|vcpu| {
-                let changes = access.write.is_some() && vcpu.is_running();
+                // One that does not run may fill its list registers meanwhile.
+                let changes = access.write.is_some();
                 !core::ptr::eq(&**vcpu, own) && (changes || listed(&vcpu.private.bank))
             })
         }

@@ -12,6 +12,7 @@ use linux_raw_sys::general::{
 use super::cpu;
 use super::frame::Frame;
 use super::irq::Interrupted;
+use super::sysreg::read;
 use super::{USER_END, compat, emulate, irq as interrupts, mops, uaccess};
 use crate::arch::task;
 use crate::mm::fault::{Access, Signal};
@@ -123,8 +124,8 @@ fn access(syndrome: usize) -> Access {
 
 #[cold]
 #[inline(never)]
-fn force_signal(signal: Signal, far: usize, syndrome: usize) {
-    task::state().set_fault(untagged(far), syndrome);
+fn force_signal(signal: Signal, address: usize, syndrome: usize) {
+    task::state().set_fault(address, syndrome);
     // Apart from what `resolve` tells, so that faults that it resolves are not asked.
     let signal = match is_of_tag(syndrome) {
         true => Signal {
@@ -133,12 +134,7 @@ fn force_signal(signal: Signal, far: usize, syndrome: usize) {
         },
         false => signal,
     };
-    // Of a fault of the tag, bits 63 to 60 need not be the program's (Arm ARM D24.2.41).
-    let address = match is_of_tag(syndrome) {
-        true => untagged(far) & !TAG | far & TAG,
-        false => far,
-    };
-    upcall::force_signal(signal.signo, signal.code, address);
+    upcall::force_signal(signal.signo, signal.code, with_tag(address, syndrome));
 }
 
 /// Whether an access had another tag than memory (ESR ISS of a data abort).
@@ -146,17 +142,33 @@ fn is_of_tag(syndrome: usize) -> bool {
     syndrome >> class::SHIFT == class::DATA_ABORT_LOWER && syndrome & STATUS == TAG_CHECK
 }
 
+/// The address of a fault with the byte that the program has there, if that is still known. Of one
+/// whose tag is not that of memory, bits 63 to 60 need not be.
+fn with_tag(address: usize, syndrome: usize) -> usize {
+    const IS_ADDRESS: [usize; 2] = [class::DATA_ABORT_LOWER, class::INSTRUCTION_ABORT_LOWER];
+    let far = read!("far_el1");
+    if untagged(far) != address || !IS_ADDRESS.contains(&(syndrome >> class::SHIFT)) {
+        address
+    } else if is_of_tag(syndrome) {
+        address & !TAG | far & TAG
+    } else {
+        far
+    }
+}
+
 /// A program's data abort.
-pub(super) extern "C" fn data_abort(syndrome: usize, far: usize) {
-    if let Err(signal) = resolve(syndrome, untagged(far), access(syndrome)) {
-        force_signal(signal, far, syndrome);
+pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
+    let address = untagged(address);
+    if let Err(signal) = resolve(syndrome, address, access(syndrome)) {
+        force_signal(signal, address, syndrome);
     }
 }
 
 /// A program's instruction abort.
-pub(super) extern "C" fn instruction_abort(syndrome: usize, far: usize) {
-    if let Err(signal) = resolve(syndrome, untagged(far), Access::Execute) {
-        force_signal(signal, far, syndrome);
+pub(super) extern "C" fn instruction_abort(syndrome: usize, address: usize) {
+    let address = untagged(address);
+    if let Err(signal) = resolve(syndrome, address, Access::Execute) {
+        force_signal(signal, address, syndrome);
     }
 }
 
