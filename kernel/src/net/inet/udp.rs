@@ -349,6 +349,20 @@ impl Udp {
     }
 }
 
+/// Adds what is sent to a datagram. ENOBUFS, EFAULT.
+fn append(bytes: &mut Vec<u8>, data: &mut Source) -> Result<()> {
+    let (start, len) = (bytes.len(), data.left());
+    if !udp_memory::is_free(start + len) {
+        return Err(Errno::ENOBUFS);
+    }
+    bytes.try_reserve(len).map_err(|_| Errno::ENOBUFS)?;
+    bytes.resize(start + len, 0);
+    if data.take(&mut bytes[start..])? != len {
+        return Err(Errno::EFAULT);
+    }
+    Ok(())
+}
+
 /// The socket that receives datagrams from `from` to `to`.
 fn receiver(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Option<Arc<Udp>> {
     let found = ports.find(to, from, |_| true, |socket| rank(socket, from));
@@ -529,18 +543,11 @@ impl Socket for Udp {
             header: ancillary.header,
             bytes: Vec::new(),
         });
-        let start = datagram.bytes.len();
-        if !udp_memory::is_free(start + len) {
-            return Err(Errno::ENOBUFS);
-        }
-        datagram
-            .bytes
-            .try_reserve(len)
-            .map_err(|_| Errno::ENOBUFS)?;
-        datagram.bytes.resize(start + len, 0);
-        if message.data.take(&mut datagram.bytes[start..])? != len {
-            datagram.bytes.truncate(start);
-            return Err(Errno::EFAULT);
+        if let Err(error) = append(&mut datagram.bytes, message.data) {
+            // As on Linux nothing of it is sent.
+            *begun = None;
+            self.count_begun(0);
+            return Err(error);
         }
         self.count_begun(datagram.bytes.len());
         if !corked {
