@@ -108,19 +108,30 @@ impl AddressSpace {
 
     /// For each page of a range, 1 if it is present, or would be without waiting, else 0.
     pub fn present(&self, range: Range<usize>, answer: &mut [u8]) {
+        answer.fill(0);
         let space = self.lock();
-        for (page, answer) in range.step_by(PAGE_SIZE).zip(answer) {
-            let mapped = space.table.lookup(page) != Pte::EMPTY;
-            let cached = || match space.vmas.find(page).map(|vma| (vma.start, &vma.source)) {
-                Some((start, Source::File { mapping, offset })) => {
-                    let mut frame = [None];
-                    mapping.present((offset + page - start) >> PAGE_SHIFT, &mut frame);
-                    frame[0].is_some()
-                }
-                _ => false,
+        for vma in space.vmas.touching(range.clone()) {
+            let Source::File { mapping, offset } = &vma.source else {
+                continue;
             };
-            *answer = (mapped || cached()) as u8;
+            let part = vma.start.max(range.start)..vma.end.min(range.end);
+            let page = |address: usize| (offset + address - vma.start) >> PAGE_SHIFT;
+            let (first, end) = (page(part.start), page(part.end));
+            let answer = &mut answer[(part.start - range.start) >> PAGE_SHIFT..];
+            let mut at = first;
+            while let Some(cached) = mapping.next_present(at).filter(|&page| page < end) {
+                let mut frame = [None];
+                mapping.present(cached, &mut frame);
+                answer[cached - first] = frame[0].is_some().into();
+                at = cached + 1;
+            }
         }
+        space.table.visit(range.clone(), &mut |start, entries| {
+            let answer = &mut answer[(start - range.start) >> PAGE_SHIFT..];
+            for (entry, answer) in entries.iter().zip(answer) {
+                *answer |= u8::from(entry.load() != Pte::EMPTY);
+            }
+        });
     }
 
     /// Makes all pages of the VMAs `wanted` old: what `Referenced` counts begins anew. May wait.

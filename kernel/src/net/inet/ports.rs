@@ -546,16 +546,21 @@ impl Ports {
     /// ENOBUFS.
     pub fn holders(&self, to: SocketAddr) -> Result<Vec<Weak<dyn Socket>>> {
         let mut holders = Vec::new();
-        let ports = self.0.lock();
-        let Some(held) = ports.get(to.port().into()) else {
-            return Ok(holders);
-        };
-        let groups = covering(held, to.ip());
-        for member in groups.flat_map(|group| group.members.iter()) {
-            holders.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
-            holders.push(member.socket.clone());
+        loop {
+            let ports = self.0.lock();
+            let Some(held) = ports.get(to.port().into()) else {
+                return Ok(holders);
+            };
+            let count: usize = covering(held, to.ip()).map(|group| group.members.len()).sum();
+            if count <= holders.capacity() {
+                let members = covering(held, to.ip()).flat_map(|group| group.members.iter());
+                holders.extend(members.map(|member| member.socket.clone()));
+                return Ok(holders);
+            }
+            drop(ports);
+            let room = holders.try_reserve_exact(count);
+            room.map_err(|_| Errno::ENOBUFS)?;
         }
-        Ok(holders)
     }
 
     /// Moves a claim to another address, where the port is held by others too.

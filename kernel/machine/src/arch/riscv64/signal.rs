@@ -139,11 +139,6 @@ pub fn bad_frame(_frame: &Frame) -> (u32, usize) {
 /// EFAULT: there is no frame. EINVAL: one with extensions that are not known. ENOMEM.
 pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<()> {
     let at = frame.sp();
-    match UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).read()? {
-        [0, 0, 0] => {}
-        [0, head @ ..] => vector_frame::pop(at.wrapping_add(offset::RECORD), head)?,
-        _ => return Err(Errno::EINVAL),
-    }
     UserSlice::new(at.wrapping_add(offset::REGISTERS), size_of_val(&frame.x))
         .copy_in(frame.x.as_mut_bytes())?;
     frame.clear_syscall();
@@ -151,5 +146,10 @@ pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<()> {
     let registers = UserPtr::new(at.wrapping_add(offset::FP)).read_to(&mut registers)?;
     let units = task::state();
     units.own_units(|units| units.restore_float(registers));
-    Ok(())
+    // As on Linux, the registers are restored even where a bad record follows them.
+    match UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).read()? {
+        [0, 0, 0] => Ok(()),
+        [0, head @ ..] => vector_frame::pop(at.wrapping_add(offset::RECORD), head),
+        _ => Err(Errno::EINVAL),
+    }
 }
