@@ -29,6 +29,7 @@ const DEL_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
 const SET_LINK: u16 = 19;
 const NEW_ADDR: u16 = 20;
+const GET_ROUTE: u16 = 26;
 
 /// Runs this part.
 pub fn run() {
@@ -36,6 +37,7 @@ pub fn run() {
     unsafe {
         links();
         addresses();
+        routes();
         acknowledged();
         switches();
         groups();
@@ -180,6 +182,20 @@ unsafe fn addresses() {
             ("short", vec![AF_INET as u8, 8, 0, 0]),
         ] {
             ask(file, what, NEW_ADDR, flags, &body);
+        }
+        libc::close(file);
+    }
+}
+
+/// The kinds of routes to addresses of the interface: the second number is that of `struct rtmsg`'s
+/// table, protocol, scope and type.
+unsafe fn routes() {
+    unsafe {
+        let file = socket();
+        for last in [1, 2, 255] {
+            let mut body = vec![AF_INET as u8, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            put(&mut body, 1, &[127, last, last, last]);
+            ask(file, "a route", GET_ROUTE, REQUEST, &body);
         }
         libc::close(file);
     }

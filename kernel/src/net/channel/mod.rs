@@ -544,7 +544,7 @@ impl Channel {
     }
 
     /// Writes one record, whole or not at all, waiting until fewer than `most` wait and there is
-    /// room. EMSGSIZE when it can never fit, EPIPE once an end is gone.
+    /// room. EMSGSIZE when it can never fit, ENOBUFS, EPIPE once an end is gone.
     pub fn write_record(
         &self,
         from: &mut Source,
@@ -567,6 +567,11 @@ impl Channel {
             if fits() {
                 bytes.reserve()?;
                 let (start, old) = (bytes.written(), bytes.ring.len());
+                // What is not copied below is then a fault of the program's.
+                if bytes.ring.reserve(len).is_err() {
+                    bytes.ring.release(len);
+                    return Err(Errno::ENOBUFS);
+                }
                 let whole = bytes.ring.write_some(from, len);
                 if whole != Ok(len) {
                     bytes.ring.truncate(old);

@@ -4,7 +4,7 @@ use super::attributes::find;
 use super::link::{self, Named};
 use super::reply::{DUMP, Header, MULTI, Reply};
 use crate::errno::{Errno, Result};
-use crate::net::inet::is_local;
+use crate::net::inet::{is_broadcast, is_local};
 use crate::net::interface::{FLAGS, HARDWARE, INDEX, MTU, QUEUE};
 use crate::net::mib::{Event, of};
 use crate::task::{current, require};
@@ -50,6 +50,8 @@ const RULES: [(u32, u8); 3] = [(0, LOCAL), (32766, 254), (32767, 253)];
 /// RTM_F_CLONED and RTCF_LOCAL: of IPv4, it is one route that was looked for, to this machine.
 const FOUND: u32 = 0x200;
 const FOUND_LOCAL: u32 = 0x8000_0000;
+/// RTCF_BROADCAST: it leads to all.
+const FOUND_BROADCAST: u32 = 0x1000_0000;
 /// Bytes of `struct rtmsg`, and the attribute that names a destination.
 const ROUTE: usize = 12;
 const DESTINATION: u16 = 1;
@@ -192,8 +194,12 @@ impl Reply {
         }
         match to {
             IpAddr::V4(ip) => {
-                let which = [AF_INET as u8, 32, TO_LOCAL, UNIVERSE];
-                self.route(which, &ip.octets(), 0, FOUND | FOUND_LOCAL);
+                let (kind, flags) = match is_broadcast(to) {
+                    true => (TO_ALL, FOUND | FOUND_LOCAL | FOUND_BROADCAST),
+                    false => (TO_LOCAL, FOUND | FOUND_LOCAL),
+                };
+                let which = [AF_INET as u8, 32, kind, UNIVERSE];
+                self.route(which, &ip.octets(), 0, flags);
                 self.attribute(7, &Ipv4Addr::LOCALHOST.octets());
                 let user = current().with_credentials(|who| who.euid);
                 self.attribute(25, &user.to_ne_bytes());

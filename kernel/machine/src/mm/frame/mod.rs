@@ -148,10 +148,14 @@ impl FrameRef {
         }
     }
 
-    /// Fills the frame with zeroes.
+    /// Fills the frame with zeroes, and its tags, where they mean something.
     pub fn zero(&self) {
         self.written();
         self.zero_new();
+        if self.has_tags() {
+            // SAFETY: the handle keeps the frame; its tags change as its bytes do.
+            unsafe { arch::clear_page_tags(self.phys().linear()) };
+        }
     }
 
     /// Fills a new frame, of which no instruction cache knows, with zeroes.
