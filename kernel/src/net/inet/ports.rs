@@ -551,7 +551,9 @@ impl Ports {
             let Some(held) = ports.get(to.port().into()) else {
                 return Ok(holders);
             };
-            let count: usize = covering(held, to.ip()).map(|group| group.members.len()).sum();
+            let count: usize = covering(held, to.ip())
+                .map(|group| group.members.len())
+                .sum();
             if count <= holders.capacity() {
                 let members = covering(held, to.ip()).flat_map(|group| group.members.iter());
                 holders.extend(members.map(|member| member.socket.clone()));
