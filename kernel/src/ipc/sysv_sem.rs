@@ -55,6 +55,8 @@ pub struct Semaphore {
     pub user: i32,
     /// How many wait for it to grow, and to become 0.
     pub waiting: [u32; 2],
+    /// How often its value was set, which discards the adjustments of before.
+    times_set: u32,
 }
 
 /// The sets that threads that share the list (CLONE_SYSVSEM) changed with SEM_UNDO.
@@ -64,8 +66,26 @@ pub struct UndoList(Mutex<Vec<Weak<Set>>>);
 struct Undo {
     /// So that no other gets its address.
     _list: Weak<UndoList>,
-    changes: Vec<i32>,
+    changes: Vec<Change>,
     _charge: Charge,
+}
+
+/// The value to add to a semaphore, unless that was set since.
+#[derive(Clone, Copy, Default)]
+struct Change {
+    by: i32,
+    times_set: u32,
+}
+
+impl Undo {
+    /// The change to a semaphore that was set so often.
+    fn of(&mut self, at: usize, times_set: u32) -> &mut i32 {
+        let change = &mut self.changes[at];
+        if change.times_set != times_set {
+            *change = Change { by: 0, times_set };
+        }
+        &mut change.by
+    }
 }
 
 struct State {
@@ -214,10 +234,10 @@ pub fn leave(list: Arc<UndoList>) {
         let Some(set) = set.upgrade() else { continue };
         let mut state = set.state.lock();
         let undo = state.undo.remove(&of_list);
-        for (at, change) in undo.iter().flat_map(|undo| undo.changes.iter().enumerate()) {
-            if *change != 0 {
-                let semaphore = &mut state.semaphores[at];
-                semaphore.value = (semaphore.value + change).clamp(0, HIGHEST);
+        let changes = undo.iter().flat_map(|undo| &undo.changes);
+        for (semaphore, change) in state.semaphores.iter_mut().zip(changes) {
+            if change.by != 0 && change.times_set == semaphore.times_set {
+                semaphore.value = (semaphore.value + change.by).clamp(0, HIGHEST);
                 semaphore.user = current().process_id();
             }
         }
@@ -298,14 +318,11 @@ impl Set {
         if at + values.len() > state.semaphores.len() {
             return Err(Errno::EINVAL);
         }
-        for (offset, &value) in values.iter().enumerate() {
-            let semaphore = &mut state.semaphores[at + offset];
+        let user = current().process_id();
+        for (semaphore, &value) in state.semaphores[at..].iter_mut().zip(values) {
             semaphore.value = value;
-            semaphore.user = current().process_id();
-            state
-                .undo
-                .values_mut()
-                .for_each(|undo| undo.changes[at + offset] = 0);
+            semaphore.user = user;
+            semaphore.times_set = semaphore.times_set.wrapping_add(1);
         }
         state.times[1] = registry::now();
         drop(state);
@@ -417,7 +434,9 @@ impl State {
 
     fn step(&mut self, one: &Operation, undo: Option<usize>) -> core::result::Result<(), Blocked> {
         let at = one.at as usize;
-        let value = self.semaphores[at].value;
+        let Semaphore {
+            value, times_set, ..
+        } = self.semaphores[at];
         let new = value + one.change as i32;
         if one.change == 0 && value != 0 || new < 0 {
             let zero = one.change == 0;
@@ -429,7 +448,7 @@ impl State {
         if let Some(undo) = undo.filter(|_| one.flags & UNDO != 0)
             && let Some(undo) = self.undo.get_mut(&undo)
         {
-            let back = &mut undo.changes[at];
+            let back = undo.of(at, times_set);
             let changed = *back - one.change as i32;
             if !(-HIGHEST - 1..=HIGHEST).contains(&changed) {
                 return Err(Blocked::Fails(Errno::ERANGE));
@@ -446,7 +465,7 @@ impl State {
         if let Some(undo) = undo.filter(|_| one.flags & UNDO != 0)
             && let Some(undo) = self.undo.get_mut(&undo)
         {
-            undo.changes[at] += one.change as i32;
+            *undo.of(at, self.semaphores[at].times_set) += one.change as i32;
         }
     }
 
@@ -457,12 +476,12 @@ impl State {
             return Ok(of_list);
         }
         let count = self.semaphores.len();
-        let charge = registry::charge(count * size_of::<i32>()).ok_or(Errno::ENOMEM)?;
+        let charge = registry::charge(count * size_of::<Change>()).ok_or(Errno::ENOMEM)?;
         let mut changes = Vec::new();
         changes
             .try_reserve_exact(count)
             .map_err(|_| Errno::ENOMEM)?;
-        changes.resize(count, 0);
+        changes.resize(count, Change::default());
         self.undo.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         list.add(self.set.clone())?;
         let undo = Undo {

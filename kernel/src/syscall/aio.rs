@@ -14,6 +14,7 @@ use crate::mm::user::UserPtr;
 use crate::mm::vma::Flags;
 use crate::mm::{AddressSpace, MapRequest, Place, Removed};
 use crate::task::current;
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::{RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC};
@@ -108,6 +109,7 @@ pub fn io_submit<L: Layout>(context: usize, count: isize, requests: usize) -> Re
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
         }
+        cond_resched_killable()?;
     }
     Ok(done)
 }
@@ -267,6 +269,7 @@ fn get_events(
                 return if count > 0 { Ok(count) } else { Err(error) };
             }
             count += 1;
+            cond_resched_killable()?;
         }
         if count >= least {
             return Ok(count);

@@ -13,6 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::vma::{Flags, Rights, Source, Vma};
 use crate::mm::{PAGE_SHIFT, PAGE_SIZE, active};
 use crate::task::ptrace_access::{self, By};
+use crate::task::sched::cond_resched_killable;
 use crate::task::{self, pidfd};
 
 /// madvise(2).
@@ -161,6 +162,7 @@ fn remove(range: Range<usize>) -> Result<()> {
         let end = vma.end.min(range.end);
         let first = (offset + at - vma.start) >> PAGE_SHIFT;
         mapping.clear(first..first + ((end - at) >> PAGE_SHIFT))?;
+        cond_resched_killable()?;
         at = end;
     }
     Ok(())

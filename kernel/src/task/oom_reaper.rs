@@ -6,7 +6,7 @@ extern crate alloc;
 use alloc::sync::{Arc, Weak};
 
 use super::wait_queue::{self, WaitQueue};
-use super::{Process, clock, sched, spawn_kernel};
+use super::{Process, clock, spawn_kernel};
 use crate::arch::time;
 use crate::errno::Result;
 use crate::mm::{AddressSpace, Removed};
@@ -112,7 +112,6 @@ fn take_memory(space: &AddressSpace) -> usize {
             // Sealed memory stays.
             _ = space.unmap(vma.range(), &mut Removed::new());
         }
-        sched::cond_resched();
     }
     before.saturating_sub(space.size().resident)
 }

@@ -9,7 +9,6 @@ use super::space::AddressSpace;
 use super::vma::{Source, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::arch::mmu::Pte;
-use crate::upcall::cond_resched;
 
 /// Pages of a VMA by kind, as `/proc/PID/smaps` counts them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -147,7 +146,6 @@ impl AddressSpace {
                 });
                 self.context().pay(owed, part);
             });
-            cond_resched();
         }
     }
 }

@@ -18,6 +18,7 @@ use super::vmas::Vmas;
 use super::{PhysAddr, aslr};
 use crate::errno::Result;
 use crate::sync::might_sleep;
+use crate::upcall::cond_resched;
 
 /// The addresses of one program: shared by its threads.
 pub struct AddressSpace {
@@ -189,10 +190,14 @@ impl AddressSpace {
         self.lock().vmas.first_after(address).cloned()
     }
 
-    /// The VMAs that end above `address`, in order; what changes meanwhile is seen or not.
+    /// The VMAs that end above `address`, in order; what changes meanwhile is seen or not. Lets
+    /// others run before all but the first.
     pub fn vmas_from(&self, address: usize) -> impl Iterator<Item = Vma> {
         let mut at = address;
         core::iter::from_fn(move || {
+            if at != address {
+                cond_resched();
+            }
             let vma = self.vma_after(at)?;
             at = vma.end;
             Some(vma)

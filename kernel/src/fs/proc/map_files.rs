@@ -93,7 +93,6 @@ impl FileOps for Directory {
             .saturating_sub(2)
             .saturating_mul(PAGE_SIZE);
         for vma in space.vmas_from(first) {
-            crate::task::sched::cond_resched();
             if self::file(&vma).is_none() {
                 continue;
             }

@@ -19,6 +19,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::require;
+use crate::task::sched::cond_resched_interruptible;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -347,6 +348,10 @@ impl Tty {
                 }
                 Err(error) if total == 0 => return Err(error),
                 Err(_) => break,
+            }
+            // Bytes that put nothing on the screen fill nothing, so the loop may never wait.
+            if cond_resched_interruptible().is_err() {
+                break;
             }
         }
         Ok(total)

@@ -14,6 +14,7 @@ use crate::mm::heap::{check_room, try_arc, try_format};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
 use crate::task::current;
+use crate::task::sched::cond_resched_interruptible;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use ldisc::Termios;
@@ -312,6 +313,10 @@ impl FileOps for Master {
                 Ok(count) => total += self.tty.receive(&chunk[..count]),
                 Err(error) if total == 0 => return Err(error),
                 Err(_) => break,
+            }
+            // Bytes that edit an empty line fill nothing, so the loop may never wait.
+            if cond_resched_interruptible().is_err() && total > 0 {
+                break;
             }
         }
         Ok(total)

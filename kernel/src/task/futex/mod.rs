@@ -531,8 +531,8 @@ pub fn wake_op(
         argument = 1u32.wrapping_shl(argument & 31);
     }
     let expected = sign_extend(operation & 0xfff);
-    let old = loop {
-        let old = user::load_u32(second.0)?;
+    let mut old = user::load_u32(second.0)?;
+    loop {
         let new = match kind {
             0 => argument,
             1 => old.wrapping_add(argument),
@@ -541,10 +541,14 @@ pub fn wake_op(
             4 => old ^ argument,
             _ => return Err(Errno::ENOSYS),
         };
-        if user::cmpxchg_u32(second.0, old, new)? == old {
-            break old;
+        let found = user::cmpxchg_u32(second.0, old, new)?;
+        if found == old {
+            break;
         }
-    };
+        // Another program may change the word for as long as it likes.
+        sched::cond_resched_killable()?;
+        old = found;
+    }
     let (old, expected) = (old as i32, expected as i32);
     let holds = match compare {
         0 => old == expected,

@@ -56,6 +56,7 @@ pub fn lock(address: usize, shared: bool, deadline: Option<Deadline>, waits: boo
             Taken::Held(held) => held,
         };
         let Some(owner) = owner_of(address, held)? else {
+            pause()?;
             continue;
         };
         if !waits {
@@ -291,20 +292,25 @@ pub fn unlock(address: usize, shared: bool) -> Result<()> {
     }
 }
 
+/// Writes `next` into the word as the owner, and wakes it; where that fails it tries for itself.
 fn hand_over(address: usize, next: Waiter) -> Result<()> {
+    let own = current().tid() as u32;
     let new = next.thread.tid() as u32 | WAITERS;
     let written = loop {
-        match user::load_u32(address) {
+        let old = match user::load_u32(address) {
+            Ok(old) if old & TID == own => old,
+            // A program wrote into a word that is not its to change.
+            Ok(_) => break Err(Errno::EINVAL),
             Err(error) => break Err(error),
-            Ok(old) => match user::cmpxchg_u32(address, old, new) {
-                Ok(found) if found != old => continue,
-                other => break other.map(|_| ()),
-            },
+        };
+        match user::cmpxchg_u32(address, old, new) {
+            Ok(found) if found != old => sched::cond_resched(),
+            other => break other.map(|_| ()),
         }
     };
     // Waiters that came meanwhile found the old owner in the word.
     inherit::handed_over(next.key, &next.thread);
-    next.wake_with(OWNED);
+    next.wake_with(if written.is_ok() { OWNED } else { RETRY });
     written
 }
 

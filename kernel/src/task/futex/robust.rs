@@ -3,6 +3,7 @@
 use super::{ANY, OWNER_DIED, TID, WAITERS, wake};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{self, UserPtr};
+use crate::task::sched;
 
 /// The most entries of a robust list that are looked at (ROBUST_LIST_LIMIT).
 const MOST: usize = 2048;
@@ -88,6 +89,8 @@ impl Held {
                 }
                 return Ok(());
             }
+            // Another program may change the word for as long as it likes.
+            sched::cond_resched();
         }
     }
 }

@@ -36,6 +36,7 @@ pub fn run() {
             );
             tell("areas", areas(start));
             in_child(|| tell("areas of a child", areas(start)));
+            tell("unlock all", libc::munlockall());
             tell(
                 "cut",
                 each_second(start, |page| protect(page, 1, PROT_READ)),

@@ -33,6 +33,7 @@ mod suid;
 mod texts;
 mod timers;
 mod turns;
+mod unheard;
 mod walked;
 mod watches;
 mod whole;
@@ -71,6 +72,7 @@ const PARTS: &[(&str, fn())] = &[
     ("texts", texts::run),
     ("timers", timers::run),
     ("turns", turns::run),
+    ("unheard", unheard::run),
     ("walked", walked::run),
     ("watches", watches::run),
     ("whole", whole::run),
