@@ -21,7 +21,7 @@ pub struct Cpu {
     pub(in crate::arch) current: Cell<*const ThreadState>,
     /// The thread that was just switched from, whose reference the next one takes over.
     pub(in crate::arch) previous: Cell<*const ThreadState>,
-    /// The counters of kernel entries.
+    /// The table of crossing counters.
     pub(in crate::arch) crossings: AtomicPtr<Table>,
     /// The table of system calls.
     pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,

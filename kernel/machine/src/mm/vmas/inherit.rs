@@ -42,9 +42,9 @@ impl Vmas {
         child.commitment.raise(all, largest, mapped)
     }
 
-    /// Copies the next VMAs that a child inherits, from those that end above `address`, up to which
-    /// `child` has them, and calls `see` with each. Returns the end of the last of them; none after
-    /// the very last.
+    /// Copies the next VMAs that a child inherits, some of those that end above `address`, the end
+    /// of the last one that `child` has so far; calls `see` with each. Returns the end of the last
+    /// one copied; none after the very last.
     ///
     /// # Errors
     /// ENOMEM, and those of `see`.

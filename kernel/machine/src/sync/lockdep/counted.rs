@@ -22,7 +22,8 @@ impl Class {
         Held(Some(NoSleep::begin()))
     }
 
-    /// Called after a spin lock of this class was taken without spinning.
+    /// Called after a spin lock of this class was taken without spinning, so that its order is not
+    /// checked.
     pub fn tried(&self) -> Held {
         self.spin()
     }

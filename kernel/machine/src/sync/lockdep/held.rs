@@ -95,8 +95,8 @@ impl Class {
         self.tried()
     }
 
-    /// Called after a spin lock of this class was taken without spinning: such a lock cannot
-    /// deadlock.
+    /// Called after a spin lock of this class was taken without spinning, so that its order is not
+    /// checked.
     pub fn tried(&self) -> Held {
         let class = self.number();
         SPINNING[cpu::this().index()].push(class);

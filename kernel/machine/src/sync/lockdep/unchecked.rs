@@ -25,7 +25,8 @@ impl Class {
         Held(())
     }
 
-    /// Called after a spin lock of this class was taken without spinning.
+    /// Called after a spin lock of this class was taken without spinning, so that its order is not
+    /// checked.
     #[inline(always)]
     pub fn tried(&self) -> Held {
         Held(())
