@@ -3,26 +3,26 @@
 use core::fmt;
 use linux_raw_sys::errno as raw;
 
-/// Why a call failed, with Linux's number (1 to 4095).
+/// An error, with Linux's number (1 to 4095).
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Errno(pub u16);
 
-/// What may fail in the kernel.
+/// The result of a kernel function that may fail.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 impl Errno {
-    /// Internal: call again after a signal whose handler has SA_RESTART, or that has none; else
+    /// Internal: restart after a signal whose handler has SA_RESTART, or that has none; otherwise
     /// EINTR.
     pub const ERESTARTSYS: Errno = Errno(512);
-    /// Internal: call again in any case.
+    /// Internal: always restart.
     pub const ERESTARTNOINTR: Errno = Errno(513);
-    /// Internal: call again if no handler ran, else EINTR.
+    /// Internal: restart if no handler ran, otherwise EINTR.
     pub const ERESTARTNOHAND: Errno = Errno(514);
-    /// Internal: as ERESTARTNOHAND, but by restart_syscall(2), which knows how much is left.
+    /// Internal: as ERESTARTNOHAND, but with restart_syscall(2), which knows the remaining time.
     pub const ERESTART_RESTARTBLOCK: Errno = Errno(516);
 
-    /// As a system call returns it.
+    /// The result of a system call with this error.
     pub const fn result(self) -> isize {
         -(self.0 as isize)
     }

@@ -1,4 +1,4 @@
-//! The device tree: what the machine has and where. Nothing in it is trusted to be well formed.
+//! The device tree, which describes the machine. It is not trusted to be well formed.
 
 use core::ops::Range;
 
@@ -7,7 +7,7 @@ use dtoolkit::standard::{NodeStandard, Status};
 use dtoolkit::{Node, Property};
 use spin::Once;
 
-/// Ranges of addresses, at most `N`.
+/// Up to `N` ranges of addresses.
 #[derive(Clone)]
 pub struct Ranges<const N: usize> {
     list: [Range<usize>; N],
@@ -15,7 +15,7 @@ pub struct Ranges<const N: usize> {
 }
 
 impl<const N: usize> Ranges<N> {
-    /// None.
+    /// No ranges.
     pub const fn new() -> Self {
         Ranges {
             list: [const { 0..0 }; N],
@@ -23,7 +23,7 @@ impl<const N: usize> Ranges<N> {
         }
     }
 
-    /// Adds a range unless it is empty or there is no room; says whether there was.
+    /// Adds a range unless it is empty; returns false if there is no room.
     pub fn add(&mut self, range: Range<usize>) -> bool {
         if range.is_empty() {
             return true;
@@ -36,12 +36,12 @@ impl<const N: usize> Ranges<N> {
         true
     }
 
-    /// Those there are.
+    /// The ranges.
     pub fn as_slice(&self) -> &[Range<usize>] {
         &self.list[..self.len]
     }
 
-    /// Sorts them, and joins those that touch.
+    /// Sorts the ranges, and merges adjacent ones.
     pub fn normalise(&mut self) {
         self.list[..self.len].sort_unstable_by_key(|range| range.start);
         let mut kept = 0;
@@ -58,22 +58,22 @@ impl<const N: usize> Ranges<N> {
     }
 }
 
-/// Why a tree is of no use.
+/// The reason why a tree is unusable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unusable {
-    /// It has no valid header, or is cut or garbled.
+    /// It has no valid header, or is truncated or corrupt.
     Damaged,
-    /// It names no memory.
+    /// It describes no memory.
     NoMemory,
 }
 
-/// What has to be known before memory can be managed.
+/// The memory layout, which must be known before memory can be managed.
 pub struct Memory {
     /// RAM.
     pub ram: Ranges<32>,
-    /// Parts of it that are in use.
+    /// Parts of RAM that are in use.
     pub reserved: Ranges<64>,
-    /// Parts of it that must not be mapped.
+    /// Parts of RAM that must not be mapped.
     pub unmapped: Ranges<16>,
     /// The initial archive.
     pub initrd: Range<usize>,
@@ -81,23 +81,23 @@ pub struct Memory {
 
 static TREE: Once<Fdt<'static>> = Once::new();
 
-/// The machine's tree, if it is known yet.
+/// The machine's device tree, if it is set yet.
 #[allow(dead_code, reason = "not every architecture asks before it is")]
 pub fn try_tree() -> Option<Fdt<'static>> {
     TREE.get().copied()
 }
 
-/// Checks a tree.
+/// Validates a tree.
 pub fn check(bytes: &[u8]) -> Result<Fdt<'_>, Unusable> {
     Fdt::new(bytes).map_err(|_| Unusable::Damaged)
 }
 
-/// The tree that [`tree`] returns from now on.
+/// Sets the tree that [`tree`] returns.
 pub fn set(tree: Fdt<'static>) {
     TREE.call_once(|| tree);
 }
 
-/// The machine's tree.
+/// The machine's device tree.
 ///
 /// # Panics
 /// Before [`set`].
@@ -105,7 +105,7 @@ pub fn tree() -> Fdt<'static> {
     *TREE.get().expect("the device tree is known")
 }
 
-/// Finds out about memory.
+/// Reads the memory layout.
 pub fn memory(tree: Fdt) -> Result<Memory, Unusable> {
     let mut memory = Memory {
         ram: Ranges::new(),
@@ -164,7 +164,7 @@ pub fn command_line<'a>(tree: Fdt<'a>) -> &'a str {
         .unwrap_or("")
 }
 
-/// The console's node: what `stdout-path` names, or the first device that is `compatible`.
+/// The console's node: the one that `stdout-path` names, or the first `compatible` device.
 pub fn console_node<'a>(tree: Fdt<'a>, compatible: &'a [&'a str]) -> Option<FdtNode<'a>> {
     let chosen = tree
         .find_node("/chosen")
@@ -187,8 +187,8 @@ pub fn console_node<'a>(tree: Fdt<'a>, compatible: &'a [&'a str]) -> Option<FdtN
     node.or_else(|| find(tree, compatible).next())
 }
 
-/// Nodes at most three levels below the root, each once, that are `compatible` with any of the
-/// names and not disabled.
+/// Nodes at most three levels below the root that are `compatible` with any of the names and
+/// enabled, each once.
 pub fn find<'a>(
     tree: Fdt<'a>,
     compatible: &'a [&'a str],
@@ -205,7 +205,7 @@ pub fn is_any(node: &FdtNode, compatible: &[&str]) -> bool {
     compatible.iter().any(|name| node.is_compatible(name))
 }
 
-/// Whether the node is not disabled.
+/// Whether the node is enabled.
 pub fn is_enabled(node: &FdtNode) -> bool {
     matches!(node.status(), Ok(Status::Okay))
 }
@@ -224,7 +224,7 @@ pub fn regions<'a>(node: FdtNode<'a>) -> impl Iterator<Item = Range<usize>> + 'a
         })
 }
 
-/// A property of one or two cells.
+/// The value of a property of one or two cells.
 pub fn number(node: &FdtNode, name: &str) -> Option<usize> {
     match node.property(name)?.value() {
         bytes @ [_, _, _, _] => Some(u32::from_be_bytes(bytes.try_into().ok()?) as usize),
@@ -235,7 +235,7 @@ pub fn number(node: &FdtNode, name: &str) -> Option<usize> {
     }
 }
 
-/// The one number that all cells of a property make.
+/// The number formed by all cells of a property.
 #[allow(dead_code, reason = "arm64 numbers its CPUs so")]
 pub fn number_of_cells(node: &FdtNode, name: &str) -> Option<usize> {
     bytes(node, name)?;
@@ -258,7 +258,7 @@ pub fn bytes<'a>(node: &FdtNode<'a>, name: &str) -> Option<&'a [u8]> {
         .ok()
 }
 
-/// A property that is one string.
+/// The value of a property that is a string.
 pub fn text_of<'a>(node: &FdtNode<'a>, name: &str) -> Option<&'a str> {
     core::str::from_utf8(bytes(node, name)?.strip_suffix(&[0])?).ok()
 }

@@ -1,4 +1,4 @@
-//! Addresses of the kernel's code as its log shows them: with the function they lie in.
+//! Addresses in the kernel's code, printed with the function that contains them.
 
 use core::fmt;
 
@@ -9,11 +9,11 @@ use crate::arch::text;
 /// An address of the kernel's code.
 pub struct Code(pub usize);
 
-/// The address behind a call, which the call is to return to. What it belongs to is the call's
-/// function, even where the call is that function's last instruction.
+/// A return address: the address after a call. It belongs to the function that contains the call,
+/// even if the call is that function's last instruction.
 pub struct Return(pub usize);
 
-/// A place in the kernel's code behind a call, as Linux's `%pB` shows it.
+/// A return address in the kernel's code, in the format of Linux's `%pB`.
 pub struct Frame(Symbol);
 
 impl Frame {

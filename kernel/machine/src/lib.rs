@@ -1,5 +1,5 @@
-//! The machine as the kernel above sees it: CPUs, memory, locks and the console. All of the
-//! kernel's `unsafe` is in here.
+//! The machine layer below the upper kernel: CPUs, memory, locks and the console. It contains all
+//! of the kernel's `unsafe` code.
 #![no_std]
 #![allow(clippy::disallowed_methods, reason = "it leaks what stays for ever")]
 

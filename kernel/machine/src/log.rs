@@ -1,4 +1,4 @@
-//! The kernel's log: lines on the console, the newest of which are kept for /dev/kmsg and
+//! The kernel's log: lines on the console, the most recent of which are kept for /dev/kmsg and
 //! syslog(2).
 
 use core::fmt::{self, Write};
@@ -19,16 +19,16 @@ macro_rules! log {
     };
 }
 
-/// Bytes of what is kept.
+/// Size of the log buffer in bytes.
 pub const SIZE: usize = 64 * 1024;
-/// Levels of syslog(3): of the kernel's own lines; what is more urgent than the console's level is
+/// The syslog(3) level of the kernel's own lines; lines more urgent than the console's level are
 /// shown there.
 const INFO: u32 = 6;
-/// The most bytes of a line that are kept.
+/// The maximum number of bytes of a line that are kept.
 pub const LONGEST: usize = 1024;
 
-/// `/proc/sys/kernel/printk`: the console's level, that of lines which say none, the least and the
-/// usual one of the console.
+/// `/proc/sys/kernel/printk`: the console's level, the level of lines without one, and the
+/// console's minimum and default levels.
 pub static LEVELS: [AtomicUsize; 4] = [
     AtomicUsize::new(7),
     AtomicUsize::new(4),
@@ -38,13 +38,13 @@ pub static LEVELS: [AtomicUsize; 4] = [
 
 static KEPT: Mutex<Records<SIZE>> = Mutex::new(Records::new());
 
-/// The place of the oldest line that is kept, and of the next one to come.
+/// The position of the oldest line that is kept, and of the next one to come.
 pub fn bounds() -> (Place, Place) {
     let kept = KEPT.lock();
     (kept.first(), kept.end())
 }
 
-/// What is kept at a place, with its text in `text` as far as that has room.
+/// Returns the record at a position, and copies its text to `text`, as far as there is room.
 pub fn look(place: Place, text: &mut [u8; LONGEST]) -> Found {
     let kept = KEPT.lock();
     let found = kept.look(place);
@@ -54,8 +54,7 @@ pub fn look(place: Place, text: &mut [u8; LONGEST]) -> Found {
     found
 }
 
-/// Keeps a line, and wakes its readers. A panicking CPU may hold the lock: then the line is only
-/// shown.
+/// Stores a line, and wakes its readers. If a panicking CPU holds the lock, the line is only shown.
 fn keep(priority: u32, ns: u64, text: &[u8]) {
     let Some(mut kept) = (0..PATIENCE).find_map(|_| KEPT.try_lock()) else {
         return;
@@ -66,11 +65,11 @@ fn keep(priority: u32, ns: u64, text: &[u8]) {
     upcall::logged();
 }
 
-/// How often the lock is tried.
+/// Number of attempts to take the lock.
 const PATIENCE: usize = 1 << 20;
 
-/// A line as far as it is known: handed to the console whole, so that the lines of several CPUs do
-/// not mix.
+/// A line being formatted, which is passed to the console as a whole, so that the lines of several
+/// CPUs do not mix.
 struct Line {
     bytes: [u8; 256],
     len: usize,
@@ -103,7 +102,7 @@ impl Write for Line {
     }
 }
 
-/// The beginning of a line, which is kept.
+/// The beginning of a line, to be kept.
 struct Text {
     bytes: [u8; LONGEST],
     len: usize,
@@ -118,7 +117,7 @@ impl Write for Text {
     }
 }
 
-/// Writes a line of the kernel's, with the time since the machine started.
+/// Logs a line of the kernel, with the time since the machine started.
 pub fn line(text: fmt::Arguments) {
     let ns = time::ticks_to_ns(time::now_ticks());
     show(ns, text);
@@ -131,7 +130,7 @@ pub fn line(text: fmt::Arguments) {
     keep(INFO, ns, &kept.bytes[..kept.len]);
 }
 
-/// Writes a line that a program wrote to /dev/kmsg, whose priority is a facility and a level.
+/// Logs a line that a program wrote to /dev/kmsg; its priority consists of a facility and a level.
 pub fn user_line(priority: u32, text: &[u8]) {
     let ns = time::ticks_to_ns(time::now_ticks());
     if ((priority & 7) as usize) < LEVELS[0].load(Relaxed) {
@@ -148,7 +147,7 @@ fn show(ns: u64, text: fmt::Arguments) {
         bytes: [0; 256],
         len: 0,
     };
-    // Here neither.
+    // Writing to a buffer cannot fail here either.
     let _ = writeln!(line, "[{s:5}.{us:06}] {text}");
     line.flush();
 }

@@ -1,4 +1,4 @@
-//! The end of the kernel.
+//! Kernel panics.
 
 use core::fmt;
 use core::panic::PanicInfo;
@@ -9,7 +9,7 @@ use crate::arch::{self, cpu, text};
 use crate::kallsyms::Code;
 use crate::upcall;
 
-/// Ends the kernel.
+/// Logs a panic, and turns the machine off.
 #[inline(always)]
 pub fn panic(info: &PanicInfo) -> ! {
     begin();
@@ -26,20 +26,20 @@ pub fn panic(info: &PanicInfo) -> ! {
     arch::power::off()
 }
 
-/// An exception of the kernel's own code.
+/// An exception in the kernel's own code.
 #[cfg(target_os = "none")]
 pub(crate) struct Exception<'a> {
     /// Its program counter.
     pub pc: usize,
     /// Its stack pointer.
     pub sp: usize,
-    /// The address that it failed to access, if it is about one.
+    /// The address of the failed access, if it was one.
     pub address: usize,
     /// All its registers.
     pub registers: &'a dyn fmt::Display,
 }
 
-/// Ends the kernel for an exception.
+/// Panics because of an exception.
 ///
 /// # Safety
 /// The stack pointer is that of this CPU's thread, or of the code that failed.
@@ -59,12 +59,12 @@ pub(crate) unsafe fn exception(what: fmt::Arguments, exception: &Exception) -> !
     }
     crate::log!("registers:\n{registers}");
     crate::log!("  at {}", Code(pc));
-    // SAFETY: as the caller says; the code that failed does not go on.
+    // SAFETY: guaranteed by the caller; the code that failed does not continue.
     unsafe { text::log_callers(sp) };
     arch::power::off()
 }
 
-/// The first CPU to panic goes on alone. Its second panic ends the machine at once.
+/// Lets only the first CPU to panic continue. A second panic on it turns the machine off at once.
 fn begin() {
     const NOBODY: usize = usize::MAX;
     static FIRST: AtomicUsize = AtomicUsize::new(NOBODY);
@@ -81,7 +81,7 @@ fn begin() {
     }
 }
 
-/// Logs the thread that panics, and why.
+/// Logs the thread that panics, and the reason.
 fn log_head(what: fmt::Arguments) {
     let cpu = cpu::this().index();
     match upcall::describe_current() {

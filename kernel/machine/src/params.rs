@@ -1,11 +1,11 @@
 //! The kernel's parameters, from the boot loader's command line: `name` or `name=value`, separated
-//! by blanks.
+//! by spaces.
 
 use spin::Once;
 
 static LINE: Once<&'static str> = Once::new();
 
-/// Takes the command line, once.
+/// Sets the command line, once.
 pub fn set(line: &'static str) {
     LINE.call_once(|| line);
 }
@@ -21,15 +21,15 @@ pub fn all() -> impl DoubleEndedIterator<Item = (&'static str, &'static str)> + 
     words.map(|word| word.split_once('=').unwrap_or((word, "")))
 }
 
-/// The value of a parameter; empty for one without a value. The last one counts.
+/// The value of a parameter; empty if it has none. The last occurrence counts.
 pub fn get(name: &str) -> Option<&'static str> {
     all()
         .rfind(|(known, _)| *known == name)
         .map(|(_, value)| value)
 }
 
-/// The choice that a parameter names, the first by default. An unknown value ends the kernel with a
-/// list of the known ones.
+/// The choice that a parameter selects, by default the first. An unknown value turns the machine
+/// off with a list of the known ones.
 pub fn choice<T: Copy>(name: &str, known: &[(&str, T)]) -> T {
     let Some(value) = get(name) else {
         return known[0].1;

@@ -1,4 +1,4 @@
-//! Random numbers: ChaCha20 keyed by what the boot loader gave and the counter, rekeyed with each
+//! Random numbers: ChaCha20, keyed by the boot loader's seed and the counter, and rekeyed on each
 //! use.
 
 use chacha20::cipher::StreamCipher;
@@ -8,18 +8,18 @@ use zerocopy::IntoBytes;
 use crate::arch::time;
 use crate::sync::Mutex;
 
-/// Bits of entropy that programs see, as on Linux.
+/// Bits of entropy reported to programs, as on Linux.
 pub const POOL: usize = 256;
 
-/// Key, and the next numbers: a block is enough for four (Linux's `batched_entropy`).
+/// The key, and the next numbers: a block suffices for four (Linux's `batched_entropy`).
 struct Generator {
     key: [u8; KEY],
     numbers: [u64; 4],
-    /// How many of them were not given out yet.
+    /// Number of `numbers` that are still unused.
     left: usize,
 }
 
-/// Bytes of a key, half of a block.
+/// Size of a key in bytes, half of a block.
 const KEY: usize = 32;
 
 static GENERATOR: Mutex<Generator> = Mutex::new(Generator {
@@ -29,19 +29,19 @@ static GENERATOR: Mutex<Generator> = Mutex::new(Generator {
 });
 
 impl Generator {
-    /// Changes the key by up to as many bytes, before it is used.
+    /// Mixes `bytes`, as many as fit, into the key, before it is used.
     fn stir(&mut self, bytes: &[u8]) {
         let keys = self.key.iter_mut().zip(bytes);
         keys.for_each(|(key, byte)| *key ^= byte);
     }
 
-    /// Changes the key, so that what was given out cannot be found again from it, and fills
-    /// `target`. A key is used once: it needs no nonce.
+    /// Replaces the key, so that earlier output cannot be reconstructed from it, and fills
+    /// `target`. A key is used only once, so it needs no nonce.
     fn fill(&mut self, target: &mut [u8]) {
         self.stir(&time::now_ticks().to_le_bytes());
         let mut cipher = ChaCha20::new(&self.key.into(), &Nonce::default());
-        // Half of the first block is the key, the other half is for the caller: few bytes cost one
-        // block.
+        // Half of the first block becomes the key, the other half is output: short requests cost
+        // one block.
         let mut first = [0; 2 * KEY];
         cipher.apply_keystream(&mut first);
         let (key, half) = first.split_at(KEY);
@@ -59,12 +59,12 @@ impl Generator {
             (self.numbers, self.left) = (numbers, numbers.len());
         }
         self.left -= 1;
-        // Nor can this be found again.
+        // Cleared, so that it cannot be found later either.
         core::mem::take(&mut self.numbers[self.left])
     }
 }
 
-/// Mixes in what an attacker cannot know.
+/// Mixes in data that an attacker cannot know.
 pub fn seed(bytes: &[u8]) {
     let mut generator = GENERATOR.lock();
     for part in bytes.chunks(KEY) {
@@ -74,7 +74,7 @@ pub fn seed(bytes: &[u8]) {
     generator.left = 0;
 }
 
-/// Fills `target`.
+/// Fills `target` with random bytes.
 pub fn fill(target: &mut [u8]) {
     GENERATOR.lock().fill(target);
 }

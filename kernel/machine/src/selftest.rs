@@ -1,16 +1,16 @@
 //! Unit tests that run inside the machine: feature `selftest`, boot parameter `selftest`. Each
 //! prints one line.
 
-/// A test: its path, and what it does.
+/// A test: its path and its function.
 #[cfg(feature = "selftest")]
 pub struct Test {
     /// The module and function.
     pub name: &'static str,
-    /// Panics when it fails.
+    /// The function, which panics on failure.
     pub run: fn(),
 }
 
-/// Declares tests: functions without arguments that panic when they fail.
+/// Declares tests: functions without arguments that panic on failure.
 #[macro_export]
 macro_rules! selftest {
     ($($(#[$attribute:meta])* fn $name:ident() $body:block)*) => {
@@ -22,7 +22,7 @@ macro_rules! selftest {
     };
 }
 
-/// Registers one test.
+/// Registers a test.
 #[macro_export]
 macro_rules! selftest_entry {
     ($name:ident) => {
@@ -37,12 +37,12 @@ macro_rules! selftest_entry {
     };
 }
 
-/// The test that runs, for the panic's report.
+/// The running test, for the panic report.
 #[cfg(feature = "selftest")]
 static RUNNING: crate::sync::Mutex<Option<&'static str>> = crate::sync::Mutex::new(None);
 
-/// Bad ends, by the values of the parameter `selftest` that ask for them: a thread of the kernel
-/// comes to it.
+/// Deliberate failures, by the values of the parameter `selftest` that select them; they happen in
+/// a kernel thread.
 #[cfg(feature = "selftest")]
 const ENDS: [(&str, fn()); 3] = [
     ("panic", asked_panic),
@@ -56,11 +56,11 @@ fn asked_panic() {
     panic!("as asked");
 }
 
-/// Reads where nothing is mapped.
+/// Reads an unmapped address.
 #[cfg(feature = "selftest")]
 #[inline(never)]
 fn wild_access() {
-    // SAFETY: not at all: the kernel's end by this exception is what is tested.
+    // SAFETY: deliberately unsound: the test is that this exception ends the kernel.
     unsafe {
         (crate::arch::mmu::VMALLOC.end as *const u8)
             .sub(1)
@@ -73,7 +73,7 @@ fn overflow() {
     assert!(endless(0) > 0);
 }
 
-/// Needs more stack than there is.
+/// Recurses until the stack overflows.
 #[cfg(feature = "selftest")]
 fn endless(depth: u64) -> u64 {
     let frame = core::hint::black_box([depth; 32]);
@@ -83,7 +83,7 @@ fn endless(depth: u64) -> u64 {
     }
 }
 
-/// The CPU that `selftest=overflow-cpuN` names: the stack on which it idles is to overflow.
+/// The CPU in `selftest=overflow-cpuN`, whose idle stack shall overflow.
 #[cfg(feature = "selftest")]
 fn overflowing_cpu() -> Option<usize> {
     crate::params::get("selftest")?
@@ -92,7 +92,7 @@ fn overflowing_cpu() -> Option<usize> {
         .ok()
 }
 
-/// Called by every CPU on the stack on which it idles.
+/// Called by every CPU on its idle stack.
 #[cfg(feature = "selftest")]
 pub fn on_idle_stack() {
     if overflowing_cpu() == Some(crate::arch::cpu::this().index()) {
@@ -100,7 +100,7 @@ pub fn on_idle_stack() {
     }
 }
 
-/// Runs all tests and ends the machine. The first that fails ends it by its panic. `doom` calls a
+/// Runs all tests and turns the machine off. The first failure ends it by a panic. `doom` calls a
 /// function, which does not return, in a thread of its own.
 #[cfg(feature = "selftest")]
 pub fn run(doom: fn(fn(usize) -> !, usize) -> !) -> ! {
@@ -124,7 +124,7 @@ pub fn run(doom: fn(fn(usize) -> !, usize) -> !) -> ! {
             .split_once("::")
             .map_or(test.name, |(_, name)| name);
         *RUNNING.lock() = Some(name);
-        // A machine that hangs has said where.
+        // Logged before the test, in case it hangs.
         crate::log!("selftest {name}");
         (test.run)();
         crate::log!("selftest {name} ok");
@@ -132,7 +132,7 @@ pub fn run(doom: fn(fn(usize) -> !, usize) -> !) -> ! {
     crate::arch::power::off()
 }
 
-/// Says which test a panic is the failure of.
+/// Reports a panic as the failure of the running test.
 #[cfg(feature = "selftest")]
 pub fn report_failure(reason: core::fmt::Arguments) {
     if let Some(name) = RUNNING.try_lock().and_then(|running| *running) {

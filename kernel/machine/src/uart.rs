@@ -1,4 +1,4 @@
-//! The serial console: Arm's PL011 (DDI 0183) or a 16550 and its kin.
+//! The serial console: Arm's PL011 (DDI 0183), or a 16550 and compatible devices.
 
 use dtoolkit::fdt::FdtNode;
 use spin::Once;
@@ -8,21 +8,21 @@ use crate::arch::{irq, power};
 use crate::fdt;
 use crate::sync::Mutex;
 
-/// Which registers a console has.
+/// The register layout of a console.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Model {
     Pl011,
     Ns16550 {
-        /// log2 of the bytes between two registers.
+        /// log2 of the register spacing in bytes.
         shift: usize,
-        /// Whether registers are words.
+        /// Whether registers are accessed as words.
         wide: bool,
     },
 }
 
-/// The devices that this driver knows.
+/// The devices that this driver supports.
 pub const COMPATIBLE: [&str; 4] = ["arm,pl011", "ns16550a", "ns16550", "snps,dw-apb-uart"];
-/// Bytes of a console's registers.
+/// Size of a console's registers in bytes.
 #[allow(
     dead_code,
     reason = "for architectures that map devices before there is `mm`"
@@ -38,9 +38,9 @@ mod pl011 {
     pub const CLEAR: usize = 0x44;
     pub const RECEIVE_EMPTY: u32 = 1 << 4;
     pub const TRANSMIT_FULL: u32 = 1 << 5;
-    /// On, transmitting and receiving.
+    /// Enables the UART, transmission and reception.
     pub const ENABLE: u32 = 1 << 0 | 1 << 8 | 1 << 9;
-    /// Receive, and receive time-out.
+    /// Receive, and receive timeout.
     pub const RECEIVE_INTERRUPTS: u32 = 1 << 4 | 1 << 6;
 }
 
@@ -76,7 +76,8 @@ impl Console {
         }
     }
 
-    /// Whether the byte was taken. A console that is none never takes one.
+    /// Writes a byte; returns whether it was accepted. A console that does not exist never accepts
+    /// one.
     fn put(&self, byte: u8) -> bool {
         let (data, full): (usize, &dyn Fn() -> bool) = match self.model {
             Model::Pl011 => (pl011::DATA, &|| {
@@ -106,15 +107,16 @@ impl Console {
     }
 }
 
-/// How often a console is asked whether it takes the next byte: far longer than the slowest needs.
+/// Number of times that a console is polled until it accepts the next byte: far more than the
+/// slowest one needs.
 const PATIENCE: usize = 1 << 22;
-/// How often the console's lock is tried: longer than another CPU takes for a line.
+/// Number of attempts to take the console's lock: more than another CPU needs for a line.
 const LOCK_PATIENCE: usize = 1 << 20;
 
 static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
 static INPUT: Once<fn(&[u8])> = Once::new();
 
-/// Uses the console that `node` describes, or a PL011, whose registers are mapped.
+/// Starts the console that `node` describes, or otherwise a PL011; its registers are mapped.
 pub fn start(registers: Registers, node: Option<&FdtNode>) {
     let model = match node {
         Some(node) if !fdt::is_any(node, &["arm,pl011"]) => Model::Ns16550 {
@@ -130,7 +132,7 @@ pub fn start(registers: Registers, node: Option<&FdtNode>) {
     *CONSOLE.lock() = Some(console);
 }
 
-/// Writes bytes as they are.
+/// Writes bytes unchanged.
 pub fn write(bytes: &[u8]) {
     // A panicking CPU may hold the lock.
     let locked = (0..LOCK_PATIENCE).find_map(|_| CONSOLE.try_lock());
@@ -145,7 +147,7 @@ pub fn write(bytes: &[u8]) {
     }
 }
 
-/// Hands what is typed to `input` from now on, in interrupt context.
+/// Registers `input`, which gets typed bytes in interrupt context.
 pub fn on_input(input: fn(&[u8])) {
     INPUT.call_once(|| input);
     let interrupt =

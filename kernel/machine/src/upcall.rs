@@ -1,5 +1,5 @@
-//! What the machine asks of the kernel above it. The functions are symbols that
-//! [`kernel!`](crate::kernel) defines for the one type that implements [`Kernel`]: they are
+//! The machine layer's calls to the upper kernel. The functions are symbols that
+//! [`kernel!`](crate::kernel) defines for the only type that implements [`Kernel`]: they are
 //! resolved when the kernel is linked, and no call is dynamic.
 
 use crate::arch::SyscallTable;
@@ -10,13 +10,13 @@ use crate::errno::Result;
 use crate::mm::fault::{Access, Signal};
 use crate::mm::{AddressSpace, Archive};
 
-/// The kernel above.
+/// The upper kernel.
 pub trait Kernel: Functions {
-    /// Its threads.
+    /// Its type of threads.
     type Thread: Task;
-    /// What it keeps for each CPU.
+    /// Its per-CPU data.
     type Cpu: Sync + 'static;
-    /// What it keeps for a CPU that starts.
+    /// The initial per-CPU data.
     const CPU: Self::Cpu;
     /// System calls by number.
     const SYSCALLS: SyscallTable;
@@ -25,11 +25,11 @@ pub trait Kernel: Functions {
 unsafe extern "Rust" {
     /// [`Kernel::SYSCALLS`]
     pub safe static SYSCALLS: SyscallTable;
-    /// The same. Functions of another crate are all that Miri knows by their symbols.
+    /// The same as a function: Miri resolves only functions of another crate by their symbols.
     pub safe fn syscalls() -> &'static SyscallTable;
-    /// Bytes of a [`Kernel::Thread`].
+    /// Size of a [`Kernel::Thread`] in bytes.
     pub safe fn thread_size() -> usize;
-    /// Puts what the kernel above keeps for a CPU into its room.
+    /// Initializes the upper kernel's data for a CPU in `room`.
     ///
     /// # Safety
     /// `room` has the size and alignment that [`assert_fits`](crate::arch::cpu::assert_fits)
@@ -37,11 +37,11 @@ unsafe extern "Rust" {
     pub unsafe fn init_cpu(room: *mut ());
 }
 
-/// Declares the functions: in the trait, as symbols, and in the macro that defines these. `$d` is a
-/// dollar sign.
+/// Declares the functions: in the trait, as symbols, and in the macro that defines the symbols.
+/// `$d` is a dollar sign.
 macro_rules! functions {
     ($d:tt $($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
-        /// The functions of the kernel above.
+        /// The functions of the upper kernel.
         pub trait Functions {
             $($(#[$doc])* fn $name($($argument: $type),*) -> $result;)*
         }
@@ -50,8 +50,8 @@ macro_rules! functions {
             $($(#[$doc])* pub safe fn $name($($argument: $type),*) -> $result;)*
         }
 
-        /// Makes a type the kernel above, whose trait [`Kernel`](crate::upcall::Kernel) it
-        /// implements. Once in a program: its symbols exist once.
+        /// Declares a type that implements the trait [`Kernel`](crate::upcall::Kernel) as the upper
+        /// kernel. Once in a program, since its symbols can exist only once.
         #[macro_export]
         macro_rules! kernel {
             ($d kernel:ty) => {
@@ -74,11 +74,12 @@ macro_rules! functions {
                     fn thread_size() -> usize {
                         size_of::<<Above as Kernel>::Thread>()
                     }
-                    // SAFETY: this is the only kernel, or its symbols would exist twice.
+                    // SAFETY: this is the only kernel; a second one would define the symbols again.
                     unsafe impl $d crate::arch::cpu::Above for <Above as Kernel>::Cpu {}
                     #[unsafe(no_mangle)]
                     unsafe fn init_cpu(room: *mut ()) {
-                        // SAFETY: it fits, as is asserted below, and the caller has it alone.
+                        // SAFETY: it fits, as asserted below, and the caller has the memory
+                        // exclusively.
                         unsafe { room.cast::<<Above as Kernel>::Cpu>().write(<Above as Kernel>::CPU) }
                     }
                     $d crate::arch::cpu::assert_fits::<<Above as Kernel>::Cpu>();
@@ -102,55 +103,57 @@ pub mod reexport {
 }
 
 functions! { $
-    /// Everything that is not the machine's, on the boot CPU. `archive` is the initial one.
+    /// Starts the upper kernel on the boot CPU, with the initial `archive`.
     fn start_kernel(archive: Option<Archive>) -> !;
-    /// This CPU starts, and is not the first: it gets its idle thread.
+    /// Called on a secondary CPU when it starts: gives it its idle thread.
     fn start_cpu() -> ();
-    /// Looks for threads to run, for ever.
+    /// Runs the idle loop, forever.
     fn idle() -> !;
-    /// A thread begins where [`arch::task::switch`](crate::arch::task::switch) would have returned
-    /// `previous`.
+    /// Called first in a new thread, where in others
+    /// [`arch::task::switch`](crate::arch::task::switch) returns `previous`.
     fn switched(previous: Previous) -> ();
-    /// The current thread's work word is not 0 on its way to its program, whose registers
-    /// [`with_frame`](crate::arch::ThreadState::with_frame) lends: not for longer than a wait, in
-    /// which a tracer may change them.
+    /// Called before the current thread returns to its program while its work word is not 0. The
+    /// program's registers are available through
+    /// [`with_frame`](crate::arch::ThreadState::with_frame), but must not be kept across a sleep,
+    /// in which a tracer may change them.
     fn exit_work() -> ();
-    /// The current program's `access` to `address` faults. The signal that it earns, if it does.
+    /// Handles a fault of the current program's `access` to `address`; returns a signal if it
+    /// cannot be resolved.
     fn page_fault(address: usize, access: Access) -> core::result::Result<(), Signal>;
-    /// The current thread gets a signal that it cannot ignore, with `code` (`si_code`) and
+    /// Sends the current thread a signal that it cannot ignore, with `code` (`si_code`) and
     /// `address` (`si_addr`).
     fn force_signal(number: u32, code: u32, address: usize) -> ();
-    /// Another CPU wants this one to look for work.
+    /// Handles an IPI: another CPU wants this one to look for work.
     fn ipi() -> ();
     /// Whether a CPU runs a program, or keeps its address space.
     fn runs_program(cpu: &Cpu) -> bool;
-    /// The timer of this CPU has struck.
+    /// Handles the timer interrupt of this CPU.
     fn timer_interrupt(from: Interrupted) -> ();
-    /// The table of system calls of the current thread has changed.
+    /// Called when the table of system calls of the current thread has changed.
     fn syscalls_changed() -> ();
-    /// Lets other threads run if they should.
+    /// Lets other threads run if necessary.
     fn cond_resched() -> ();
-    /// The same; EINTR if the current thread is to die.
+    /// As `cond_resched`; EINTR if the current thread must die.
     fn cond_resched_killable() -> Result<()>;
-    /// Whether the current thread is to die.
+    /// Whether the current thread must die.
     fn must_die() -> bool;
-    /// Waits until `ready` holds, which is asked anew whenever the VMAs of `space` may be changed
-    /// again; EINTR if the current thread is to die.
+    /// Sleeps until `ready` holds, which is checked again whenever the VMAs of `space` may be
+    /// changed again; EINTR if the current thread must die.
     fn wait_for_space(space: &AddressSpace, ready: &dyn Fn() -> bool) -> Result<()>;
-    /// Has those that wait for a space ask again.
+    /// Wakes the threads that wait for a space, which then check again.
     fn space_changed(space: &AddressSpace) -> ();
-    /// Whether the current thread has `capability` (CAP_*) in force.
+    /// Whether the current thread has the effective `capability` (CAP_*).
     fn capable(capability: u32) -> bool;
-    /// Whether the current thread's system calls take addresses with a tag.
+    /// Whether the current thread's system calls accept tagged addresses.
     fn tags_addresses() -> bool;
     /// The soft limit `kind` (RLIMIT_*) of the current process.
     fn rlimit(kind: u32) -> usize;
-    /// A space that asynchronous I/O has contexts of ends. May wait.
+    /// Called when a space with contexts of asynchronous I/O ends. May sleep.
     fn exit_aio(space: &AddressSpace) -> ();
-    /// Whether the current process may have huge pages.
+    /// Whether the current process may use huge pages.
     fn may_have_huge_pages() -> bool;
-    /// A line was kept in the log.
+    /// Called after a line was added to the log.
     fn logged() -> ();
-    /// Name and number of the current thread, for the log; `None` before the first.
+    /// Name and ID of the current thread, for the log; `None` before the first.
     fn describe_current() -> Option<([u8; 16], i32)>;
 }

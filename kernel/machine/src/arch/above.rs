@@ -1,29 +1,29 @@
-//! What the kernel above keeps for each CPU, inside the CPU's own data.
+//! The upper kernel's data for each CPU, inside the per-CPU data.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
 use crate::upcall;
 
-/// Bytes that there are for it.
+/// The space for it in bytes.
 const SIZE: usize = 4096;
 
-/// What the kernel above keeps for a CPU.
+/// The upper kernel's data for a CPU.
 ///
 /// # Safety
-/// No other type implements this, and `upcall::init_cpu` makes one.
+/// No other type implements this, and `upcall::init_cpu` creates one.
 pub unsafe trait Above: Sync + 'static {}
 
-/// Fails to compile where a CPU has no room for a `T`.
+/// Fails to compile if a `T` does not fit.
 pub const fn assert_fits<T>() {
     assert!(size_of::<T>() <= SIZE && align_of::<T>() <= align_of::<Room>());
 }
 
-/// Room for it.
+/// The space for the upper kernel's data.
 #[repr(C, align(128))]
 pub(super) struct Room(UnsafeCell<MaybeUninit<[u8; SIZE]>>);
 
-// SAFETY: what is in it is `Sync`, and `init` is called before others know the CPU.
+// SAFETY: the content is `Sync`, and `init` is called before others can access the CPU.
 unsafe impl Sync for Room {}
 
 impl Room {
@@ -33,16 +33,16 @@ impl Room {
 
     #[inline(always)]
     pub(super) fn get<T: Above>(&self) -> &T {
-        // SAFETY: every CPU's room is filled with the one type before the CPU starts.
+        // SAFETY: every CPU's space is filled with a value of this only type before the CPU starts.
         unsafe { &*self.0.get().cast::<T>() }
     }
 
-    /// Lets the kernel above fill it.
+    /// Lets the upper kernel fill it.
     ///
     /// # Safety
-    /// Once, before anybody else knows the CPU.
+    /// Called once, before anybody else can access the CPU.
     pub(super) unsafe fn init(&self) {
-        // SAFETY: a room, and the caller has it alone.
+        // SAFETY: the space is large enough, and the caller has it exclusively.
         unsafe { upcall::init_cpu(self.0.get().cast()) };
     }
 }

@@ -1,27 +1,27 @@
-//! What arm64 has, on architectures that have none of it.
+//! Stubs for features of arm64, for architectures that have none of them.
 
 use crate::arch::{Frame, StoreBypass};
 use crate::errno::{Errno, Result};
 use crate::mm::vma::Rights;
 
-/// Whether tables of system calls hold those of 32-bit programs.
+/// Whether the tables of system calls include those of 32-bit programs.
 pub const COMPAT_CALLS: bool = false;
-/// Instructions that the kernel may execute for programs.
+/// Instructions that the kernel may emulate for programs.
 pub static EMULATIONS: &[super::emulation::Emulation] = &[];
 
-/// Those of mmap(2)'s bits of protection that only this architecture has: none.
+/// The bits of mmap(2)'s protection that are specific to this architecture: none.
 #[inline(always)]
 pub const fn specific_prot(_prot: u32) -> u32 {
     0
 }
 
-/// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a
-/// bit that this machine has no use for.
+/// The rights for the bits `prot` that are not common to all architectures; none if this machine
+/// does not support one of them.
 pub fn specific_rights(prot: u32) -> Option<Rights> {
     (prot == 0).then_some(Rights::NONE)
 }
 
-/// Whether `prot`, such bits, asks for memory with tags: there is none.
+/// Whether the specific bits `prot` request tagged memory: there is none.
 pub fn wants_tags(_prot: u32) -> bool {
     false
 }
@@ -35,36 +35,36 @@ pub fn has_tags() -> bool {
 /// Clears the tags of the page at an address of the linear map, if there are any.
 ///
 /// # Safety
-/// None is needed where there are none.
+/// No requirements, as there are no tags.
 pub unsafe fn clear_page_tags(_page: usize) {}
 
 /// Copies the tags of a page, if there are any.
 ///
 /// # Safety
-/// As of [`clear_page_tags`].
+/// Those of [`clear_page_tags`].
 pub unsafe fn copy_page_tags(_to: usize, _from: usize) {}
 
-/// The tags from an address on, if there are any.
+/// Reads the tags from an address on, if there are any.
 ///
 /// # Safety
-/// As of [`clear_page_tags`].
+/// Those of [`clear_page_tags`].
 pub unsafe fn page_tags(_from: usize, _tags: &mut [u8]) {}
 
 /// Sets the tags from an address on, if there are any.
 ///
 /// # Safety
-/// As of [`clear_page_tags`].
+/// Those of [`clear_page_tags`].
 pub unsafe fn set_page_tags(_to: usize, _tags: &[u8]) {}
 
-/// How a thread checks tags, as bits of PR_GET_TAGGED_ADDR_CTRL: not at all.
+/// The tag check mode of a thread, as bits of PR_GET_TAGGED_ADDR_CTRL: none.
 pub fn tag_checks(_state: &super::ThreadState) -> usize {
     0
 }
 
-/// Changes that.
+/// Changes the tag check mode of a thread.
 ///
 /// # Errors
-/// EINVAL: `mode` is not 0.
+/// EINVAL unless `mode` is 0.
 pub fn set_tag_checks(_state: &super::ThreadState, mode: usize) -> Result<()> {
     if mode == 0 {
         Ok(())
@@ -73,17 +73,17 @@ pub fn set_tag_checks(_state: &super::ThreadState, mode: usize) -> Result<()> {
     }
 }
 
-/// Whether accesses of the program had other tags than memory: there are none.
+/// Returns whether a tag check of the program has failed: there are none.
 pub fn take_tag_fault(_work: &core::sync::atomic::AtomicU32) -> bool {
     false
 }
 
-/// How a CPU checks tags where a program leaves it the choice.
+/// The check mode that a CPU prefers among those that a program permits.
 pub fn preferred_checks(_cpu: usize) -> &'static str {
     ""
 }
 
-/// Changes that.
+/// Sets the preferred mode of a CPU.
 ///
 /// # Errors
 /// EINVAL
@@ -91,44 +91,44 @@ pub fn set_preferred_checks(_cpu: usize, _name: &[u8]) -> Result<()> {
     Err(Errno::EINVAL)
 }
 
-/// Whether pages of programs can be guarded.
+/// Whether guarded pages are supported.
 #[inline(always)]
 pub fn has_guarded_pages() -> bool {
     false
 }
 
-/// Type and bit of the ELF property of a program whose pages are to be guarded: none.
+/// Type and bit of the ELF property of a program whose pages shall be guarded: none.
 pub const GUARD_PROPERTY: Option<(u32, u32)> = None;
 
-/// Which keys of pointer authentication are on (PR_PAC_SET_ENABLED_KEYS).
+/// Sets the enabled keys of pointer authentication (PR_PAC_SET_ENABLED_KEYS).
 ///
 /// # Errors
-/// EINVAL: there is none.
+/// EINVAL: it is not supported.
 pub fn set_enabled_keys(_which: usize, _enabled: usize) -> Result<usize> {
     Err(Errno::EINVAL)
 }
 
-/// What programs can do about speculative store bypass: there is no asking.
+/// The controls that programs have over speculative store bypass: unknown.
 pub fn store_bypass() -> Option<StoreBypass> {
     None
 }
 
-/// Lets a program's loads bypass its stores speculatively, or not.
+/// Allows or disables speculative store bypass for a program.
 pub fn set_store_bypass(_frame: &mut Frame, _allowed: bool) {}
 
-/// Whether the heap of `brk` may be executed where all that can be read may (READ_IMPLIES_EXEC).
+/// Whether READ_IMPLIES_EXEC makes the heap of `brk` executable.
 pub const HEAP_MAY_EXECUTE: bool = false;
-/// Whether a program's addresses have a byte that the CPU passes over.
+/// Whether the CPU ignores the top byte of a program's addresses.
 pub const ADDRESS_TAGS: bool = false;
-/// The bits of a personality that no program begins with.
+/// The personality bits that no program starts with.
 pub const LOST_PERSONALITY: u32 = 0;
 
-/// Bytes of the vectors that a program finds, where it may ask for others: it may not.
+/// The default vector length in bytes, if it is configurable: it is not.
 pub fn default_vector_length() -> Option<usize> {
     None
 }
 
-/// Sets that.
+/// Sets the default vector length.
 ///
 /// # Errors
 /// EINVAL.

@@ -1,6 +1,6 @@
-//! The stacks of the boot CPU, parts of the image. They are laid out as `mm` lays out all others:
-//! each above a guard of the same size, so that one bit of an address distinguishes the two, and
-//! the guards are left out of the kernel's map.
+//! The stacks of the boot CPU, which are part of the image. They have the layout of all others in
+//! `mm`: each is above a guard of the same size, so that a single address bit distinguishes the
+//! two, and the guards are left out of the kernel's map.
 
 use core::cell::UnsafeCell;
 use core::ops::Range;
@@ -16,11 +16,11 @@ pub struct BootStack {
 
 const _: () = assert!(align_of::<BootStack>() == 2 * KERNEL_STACK_SIZE);
 
-// SAFETY: nothing but the boot CPU's stack pointer reaches its bytes.
+// SAFETY: only the boot CPU's stack pointer refers to the bytes.
 unsafe impl Sync for BootStack {}
 
-/// What the boot CPU starts on, and its idle thread stays on; and what an overflow there is
-/// reported on.
+/// The stack on which the boot CPU starts, and its idle thread stays; and the one on which an
+/// overflow of it is reported.
 pub static BOOT_STACKS: [BootStack; 2] = [const {
     BootStack {
         guard: [0; KERNEL_STACK_SIZE],
@@ -29,7 +29,7 @@ pub static BOOT_STACKS: [BootStack; 2] = [const {
 }; 2];
 
 impl BootStack {
-    /// The address above the stack.
+    /// The end of the stack.
     pub fn top(&'static self) -> usize {
         self.stack.get() as usize + KERNEL_STACK_SIZE
     }
@@ -46,7 +46,7 @@ pub fn contains(address: usize) -> bool {
     (start..start + size_of_val(&BOOT_STACKS)).contains(&address)
 }
 
-/// The parts of a range of the image, which holds both stacks, that are mapped: all but the guards.
+/// The mapped parts of a range of the image that contains both stacks: all but the guards.
 pub fn without_guards(range: Range<usize>) -> [Range<usize>; 3] {
     let [first, second] = [BOOT_STACKS[0].guard(), BOOT_STACKS[1].guard()];
     [

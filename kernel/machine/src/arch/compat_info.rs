@@ -1,24 +1,24 @@
-//! `siginfo_t` as 32-bit programs lay it out (`struct compat_siginfo`).
+//! `siginfo_t` in the layout of 32-bit programs (`struct compat_siginfo`).
 
 use linux_raw_sys::general::*;
 
-/// Where the union of what the kinds of signals carry begins, in bytes: with words of 64 bits, and
-/// of 32.
+/// Offset in bytes of the union of signal-specific fields: in the 64-bit layout, and in the 32-bit
+/// layout.
 const DATA: usize = 16;
 const COMPAT_DATA: usize = 12;
 
-/// What a `siginfo_t` carries (Linux's `enum siginfo_layout`).
+/// The fields of a `siginfo_t` (Linux's `enum siginfo_layout`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum InfoKind {
     /// A process and its user.
     Kill,
-    /// A timer, how often it ran out beside, and a value.
+    /// A timer, its overrun count, and a value.
     Timer,
-    /// What a file is ready for, and the file.
+    /// The events of a file, and its descriptor.
     Poll,
     /// An address.
     Fault,
-    /// A child, how it ended and the times that it took.
+    /// A child, its status, and its CPU times.
     Child,
     /// A process, its user and a value.
     Queued,
@@ -26,8 +26,9 @@ pub enum InfoKind {
     Call,
 }
 
-/// What the `siginfo_t` of a signal with this code carries (Linux's `siginfo_layout`): signals have
-/// so many codes of their own, and any other can report what a file is ready for.
+/// The fields of the `siginfo_t` of a signal with this code (Linux's `siginfo_layout`). Signals
+/// have a number of codes of their own; codes in the range of SIGPOLL's are otherwise those of file
+/// events.
 pub fn info_kind(signal: u32, code: i32) -> InfoKind {
     const KERNEL: i32 = SI_KERNEL as i32;
     const READY: i32 = NSIGPOLL as i32;
@@ -50,9 +51,9 @@ pub fn info_kind(signal: u32, code: i32) -> InfoKind {
     }
 }
 
-/// Where in the union the words of a signal's kind are with words of 64 bits, one after the other
-/// as they are with those of 32: numbers and user numbers lie side by side in both, `long`s and
-/// addresses are 8 bytes in one of them. The signal and its code come before the union.
+/// The offsets in the union of the words of a signal in the 64-bit layout, in the order in which
+/// they are contiguous in the 32-bit layout: process and user IDs are adjacent in both, while
+/// `long`s and addresses have 8 bytes in the former. The signal and its code precede the union.
 fn words(info: &[u8; 128]) -> &'static [usize] {
     match info_kind(word(info, 0), word(info, 8) as i32) {
         InfoKind::Kill => &[0, 4],
@@ -67,7 +68,7 @@ fn word(info: &[u8; 128], at: usize) -> u32 {
     u32::from_ne_bytes(core::array::from_fn(|byte| info[at + byte]))
 }
 
-/// Converts a `siginfo_t` to one of a 32-bit program.
+/// Converts a `siginfo_t` to that of a 32-bit program.
 pub fn compat_info(info: &[u8; 128]) -> [u8; 128] {
     let mut compat = [0; 128];
     compat[..COMPAT_DATA].copy_from_slice(&info[..COMPAT_DATA]);
@@ -78,7 +79,7 @@ pub fn compat_info(info: &[u8; 128]) -> [u8; 128] {
     compat
 }
 
-/// Converts a `siginfo_t` of a 32-bit program.
+/// Converts the `siginfo_t` of a 32-bit program.
 pub fn native_info(compat: &[u8; 128]) -> [u8; 128] {
     let mut info = [0; 128];
     info[..COMPAT_DATA].copy_from_slice(&compat[..COMPAT_DATA]);

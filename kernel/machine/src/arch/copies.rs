@@ -1,4 +1,4 @@
-//! What memcpy, memmove and memset must do on either architecture.
+//! Tests of memcpy, memmove and memset for all architectures.
 
 crate::selftest! {
     fn copies_and_fills() {

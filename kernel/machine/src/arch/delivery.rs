@@ -1,6 +1,6 @@
-//! What the kernel above says of a signal that a handler gets.
+//! The upper kernel's description of a signal for a handler.
 
-/// A signal on its way to a handler.
+/// A signal to be delivered to a handler.
 pub struct Delivery<'a> {
     /// The signal.
     pub signo: u32,
@@ -10,12 +10,12 @@ pub struct Delivery<'a> {
     pub handler: usize,
     /// SA_* flags.
     pub flags: usize,
-    /// Where the handler returns to: code that calls rt_sigreturn.
+    /// The address to which the handler returns: code that calls rt_sigreturn.
     pub restorer: usize,
-    /// The mask to come back to.
+    /// The signal mask to restore.
     pub mask: u64,
     /// `ss_sp`, `ss_flags`, `ss_size` of the alternate stack.
     pub altstack: [usize; 3],
-    /// Top of the stack to use; `None` to go on below the present stack pointer.
+    /// Top of the stack to use; `None` to continue below the current stack pointer.
     pub stack_top: Option<usize>,
 }

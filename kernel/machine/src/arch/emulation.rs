@@ -1,5 +1,4 @@
-//! Instructions that programs once had and that the kernel may execute in their stead, as
-//! `/proc/sys/abi` says.
+//! Emulation of instructions that programs once had, as configured in `/proc/sys/abi`.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -7,22 +6,22 @@ use super::EMULATIONS;
 
 /// The instructions are undefined.
 const UNDEFINED: usize = 0;
-/// The kernel executes them.
+/// The kernel emulates them.
 const EMULATED: usize = 1;
 /// The CPU executes them.
 const BY_CPU: usize = 2;
 
-/// Some such instructions.
+/// A group of such instructions.
 pub struct Emulation {
     mode: AtomicUsize,
-    /// Sees to it that hooks are there as modes ask for them.
+    /// Updates the hooks after a change of a mode.
     hook: fn(),
-    /// Lets this CPU execute the instructions, or not.
+    /// Enables or disables the instructions on this CPU.
     allow: fn(bool),
 }
 
 impl Emulation {
-    /// Instructions that the kernel executes, if they are not `obsolete`.
+    /// Creates a group that is emulated at first, or undefined if it is `obsolete`.
     pub const fn new(obsolete: bool, hook: fn(), allow: fn(bool)) -> Self {
         let mode = if obsolete { UNDEFINED } else { EMULATED };
         Self {
@@ -37,7 +36,7 @@ impl Emulation {
         self.mode.load(Relaxed)
     }
 
-    /// Whether the kernel executes them.
+    /// Whether the kernel emulates them.
     pub fn is_on(&self) -> bool {
         self.mode() == EMULATED
     }
@@ -49,7 +48,7 @@ impl Emulation {
     }
 }
 
-/// Lets this CPU execute the instructions whose mode says so, and no others.
+/// Enables on this CPU the instructions whose mode is `BY_CPU`, and disables the others.
 pub fn apply_modes() {
     for emulation in EMULATIONS {
         (emulation.allow)(emulation.mode() == BY_CPU);

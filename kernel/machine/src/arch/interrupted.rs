@@ -1,16 +1,17 @@
-//! What an interrupt interrupts.
+//! The context that an interrupt interrupts.
 
-/// What an interrupt found the CPU at.
+/// The context that an interrupt interrupted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interrupted {
     /// A program, or a guest.
     Program,
-    /// The kernel: where it asks for interrupts, and where it returns to a program.
+    /// The kernel: where it polls for interrupts, or returns to a program.
     Kernel,
 }
 
 impl Interrupted {
-    /// An interrupt from a program, that came when it was just returned to, or later.
+    /// The context of an interrupt from a program; `returned`: it was taken immediately after a
+    /// return to it.
     pub fn at(returned: bool) -> Self {
         if returned {
             Interrupted::Kernel

@@ -1,4 +1,4 @@
-//! What the language asks of a program without the host's library.
+//! Language items for a program without the standard library.
 
 use core::panic::PanicInfo;
 
@@ -7,8 +7,8 @@ use crate::mm::heap::Heap;
 #[global_allocator]
 static HEAP: Heap = Heap;
 
-// Linked beside the entries: tools/cli/src/bench/slowed.rs lets them branch here, and a branch of
-// RISC-V reaches 1 MiB.
+// Linked next to the entries: tools/cli/src/bench/slowed.rs makes them branch here, and a RISC-V
+// branch reaches 1 MiB.
 #[panic_handler]
 #[unsafe(link_section = ".text.panic")]
 fn panic(info: &PanicInfo) -> ! {

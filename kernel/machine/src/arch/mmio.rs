@@ -1,5 +1,4 @@
-//! Device registers. Each access is ordered with those to memory around it, as drivers take for
-//! granted.
+//! Device registers. Each access is ordered with the memory accesses around it, as drivers assume.
 
 use core::ptr::NonNull;
 
@@ -10,8 +9,8 @@ use crate::arch::order;
 use crate::errno::Result;
 use crate::mm::vmalloc;
 
-/// The registers of a device, mapped for ever. The kernel above reads them only: what is written to
-/// a device may have that write memory.
+/// The registers of a device, mapped forever. The upper kernel may only read them: a write could
+/// make the device write memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
     base: usize,
@@ -23,7 +22,7 @@ impl Registers {
     /// Maps `len` bytes at physical address `base`.
     ///
     /// # Errors
-    /// EINVAL for what is no device, ENOMEM.
+    /// EINVAL if it is not a device, ENOMEM.
     pub fn map(base: usize, len: usize) -> Result<Self> {
         Ok(Registers {
             base: vmalloc::map_device(base, len)?,
@@ -31,35 +30,35 @@ impl Registers {
         })
     }
 
-    /// Registers that are mapped already.
+    /// Creates a handle of registers that are already mapped.
     ///
     /// # Safety
-    /// `base` is where a device's `len` bytes are mapped for as long as the value is used.
+    /// `len` bytes of a device's registers are mapped at `base` for as long as the value is used.
     pub(super) const unsafe fn at(base: usize, len: usize) -> Self {
         Registers { base, len }
     }
 
-    /// The address that the first register is mapped at.
+    /// The address of the first register.
     pub(crate) fn base(self) -> usize {
         self.base
     }
 
-    /// A register. Its accesses are single instructions without write-back of the address: of
-    /// others the hardware does not tell a hypervisor what it needs to know to answer in the
-    /// device's place.
+    /// A pointer to a register. Its accesses are single instructions without address write-back:
+    /// for others, the hardware does not give a hypervisor the information that it needs to emulate
+    /// the device.
     fn register<T>(self, offset: usize) -> UniqueMmioPointer<'static, T> {
         assert!(
             offset.is_multiple_of(size_of::<T>()) && offset + size_of::<T>() <= self.len,
             "a register outside its device"
         );
         let address = NonNull::new((self.base + offset) as *mut T).expect("a mapped device");
-        // SAFETY: inside the device's mapped registers, which are no memory of Rust's, and no
-        // reference is made from it.
+        // SAFETY: inside the device's mapped registers, which are not Rust memory, and no reference
+        // to it is created.
         unsafe { UniqueMmioPointer::new(address) }
     }
 
     fn load<T: FromBytes + IntoBytes + 'static>(self, offset: usize) -> T {
-        // SAFETY: a device's registers, and a device that is read writes no memory.
+        // SAFETY: a device's registers; reading them does not make the device write memory.
         let value = unsafe { self.register(offset).read_unsafe() };
         order::after_device_read();
         value
@@ -67,8 +66,8 @@ impl Registers {
 
     fn store<T: FromBytes + IntoBytes + Immutable + 'static>(self, offset: usize, value: T) {
         order::before_device_write();
-        // SAFETY: a device's registers, none of which names memory: only the drivers of this crate
-        // write any, those of consoles and of interrupt controllers.
+        // SAFETY: a device's registers, none of which contains a memory address: only the drivers
+        // of this crate write any, those of consoles and of interrupt controllers.
         unsafe { self.register(offset).write_unsafe(value) };
         order::after_device_write();
     }

@@ -1,4 +1,4 @@
-//! The border between the kernel and its hardware: the architectures offer the same names.
+//! The architecture interface: all architectures provide the same names.
 
 mod above;
 #[cfg(not(all(target_arch = "aarch64", target_os = "none")))]
@@ -59,26 +59,27 @@ mod host;
 #[cfg(not(target_os = "none"))]
 pub use host::*;
 
-/// What programs of one instruction set are, and what they are given.
+/// The program ABI of an instruction set.
 pub struct Abi {
-    /// Whether addresses have 64 bits (ELFCLASS64), or 32.
+    /// Whether programs are 64-bit (ELFCLASS64) or 32-bit.
     pub is_64bit: bool,
     /// `e_machine`.
     pub machine: u16,
-    /// Bits of `e_flags` of which one must be set; 0 for none.
+    /// Bits of `e_flags`, one of which must be set; 0 for no requirement.
     pub flags: u32,
-    /// The first address above those of its programs.
+    /// The end of the addresses of its programs.
     pub end: fn() -> usize,
     /// AT_PLATFORM.
     pub platform: &'static str,
-    /// Whether this machine runs such programs.
+    /// Whether this machine can run such programs.
     pub available: fn() -> bool,
     /// AT_HWCAP and AT_HWCAP2.
     pub hwcap: fn() -> (u64, u64),
-    /// Maps the kernel's pages of a new program; returns where the vDSO lies, or what stands for
-    /// it; 0 for none.
+    /// Maps the kernel's pages into a new program; returns the address of the vDSO or its
+    /// substitute; 0 for none.
     pub map: fn(&crate::mm::AddressSpace) -> crate::errno::Result<usize>,
-    /// A program's first registers, from the address of its first instruction and its stack.
+    /// Creates a program's initial registers, from the address of its first instruction and its
+    /// stack pointer.
     pub start: fn(usize, usize) -> Frame,
 }
 
@@ -92,6 +93,6 @@ pub fn selftests() -> &'static [crate::selftest::Test] {
     }
     let (start, end) = (&raw const __selftests_start, &raw const __selftests_end);
     let (start, end) = (start.cast::<Test>(), end.cast::<Test>());
-    // SAFETY: the linker script puts the tests, and nothing else, between the two symbols.
+    // SAFETY: the linker script places the tests, and nothing else, between the two symbols.
     unsafe { core::slice::from_raw_parts(start, end.offset_from_unsigned(start)) }
 }

@@ -1,4 +1,4 @@
-//! What is alike in the [`Frame`]s whose registers are an array, in which `reg` names the places.
+//! The common part of [`Frame`]s whose registers are an array, indexed by the constants in `reg`.
 
 use super::frame::{CALL, Frame, reg};
 use super::regset::AUDIT;
@@ -6,8 +6,8 @@ use super::syscall::{Call, ENTRIES, UNKNOWN};
 use crate::errno::{Errno, Result};
 
 impl Frame {
-    /// A program's first registers: all zero but the address of its first instruction, the stack
-    /// and the first argument.
+    /// A program's initial registers: all zero except the address of its first instruction, the
+    /// stack pointer and the first argument.
     pub fn user(entry: usize, sp: usize, argument: usize) -> Self {
         let mut frame = Frame {
             x: [0; reg::COUNT],
@@ -45,40 +45,40 @@ impl Frame {
         self.x[reg::TP] = tls;
     }
 
-    /// What the system call returns.
+    /// The result of the system call.
     pub fn result(&self) -> isize {
         self.x[reg::A0] as isize
     }
 
-    /// Sets what the system call returns.
+    /// Sets the result of the system call.
     pub fn set_result(&mut self, value: isize) {
         self.x[reg::A0] = value as usize;
     }
 
-    /// The system call that the thread is in, if it is in one.
+    /// The number of the current system call, if the thread is in one.
     pub fn syscall_nr(&self) -> Option<usize> {
         (self.syscall != -1).then_some(self.syscall as usize)
     }
 
-    /// The thread is in no system call any more: nothing is to be restarted.
+    /// Records that the thread is in no system call, so that none is restarted.
     pub fn clear_syscall(&mut self) {
         self.syscall = -1;
     }
 
-    /// Goes back to the system call's instruction with its arguments restored.
+    /// Returns to the system call instruction with its arguments restored.
     pub fn restart_syscall(&mut self) {
         self.x[reg::A0] = self.orig_a0;
         self.x[reg::PC] -= CALL;
         self.clear_syscall();
     }
 
-    /// Goes back as `restart_syscall`, but to call number `nr` (restart_syscall(2)).
+    /// As `restart_syscall`, but with call number `nr` (restart_syscall(2)).
     pub fn restart_as(&mut self, nr: usize) {
         self.restart_syscall();
         self.x[reg::NR] = nr;
     }
 
-    /// The system call that is to be made, as a tracer may have changed it.
+    /// The system call to make, which a tracer may have changed.
     pub fn call(&self) -> Call {
         let mut arguments = core::array::from_fn(|at| self.x[reg::A0 + at]);
         arguments[0] = self.orig_a0;
@@ -92,7 +92,7 @@ impl Frame {
         }
     }
 
-    /// The system call of a thread that is stopped; its number is −1 if it is in none.
+    /// The system call of a stopped thread; its number is −1 outside of one.
     pub fn stopped_call(&self) -> Call {
         Call {
             number: self.syscall as i32,
@@ -100,8 +100,8 @@ impl Frame {
         }
     }
 
-    /// The system call of a thread that sleeps in one, by the registers that it made it with.
-    /// `watched`: perhaps by way of the table of watched threads.
+    /// The system call of a thread that sleeps in one, according to the registers of the call.
+    /// `watched`: the call may have gone through the table of traced threads.
     pub fn sleeping_call(&self, watched: bool) -> Call {
         let mut call = self.call();
         let failed = Errno::ENOSYS.result() as usize;
@@ -111,23 +111,23 @@ impl Frame {
         call
     }
 
-    /// Before a watched call: it has failed, unless it is made or a tracer gives it another result.
+    /// Prepares a traced call: it fails with ENOSYS unless it is made or a tracer sets another
+    /// result.
     pub fn begin_watched(&mut self) {
         self.set_result(Errno::ENOSYS.result());
     }
 
-    /// The system call was not made: what its first argument's register, which has its result
-    /// otherwise, holds then.
+    /// The value of the result register if the system call was not made: its first argument.
     pub fn roll_back(&self) -> isize {
         self.orig_a0 as isize
     }
 
-    /// The thread is in system call `number`.
+    /// Sets the system call that the thread is in to `number`.
     pub fn set_syscall(&mut self, number: usize) {
         self.syscall = number as isize;
     }
 
-    /// EIO if the program is to stop after its next instruction: the machine does not do that.
+    /// EIO if the program shall stop after its next instruction: not supported by the hardware.
     pub fn set_single_step(&mut self, on: bool) -> Result<()> {
         if on { Err(Errno::EIO) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! Which CPU may touch what the hardware's part of a thread holds, and who borrows its frame.
+//! Ownership of the hardware's part of a thread, and of its frame.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -10,13 +10,13 @@ const NOBODY: u32 = 0;
 const RUNS: u32 = 1;
 const LOOKS: u32 = 2;
 
-/// Taken by the CPU that runs a thread, from the switch to it until its context is saved, or by one
-/// that looks into a thread that none runs.
+/// Held by the CPU that runs a thread, from the switch to it until its context is saved, or by one
+/// that inspects a thread that no CPU runs.
 #[repr(C)]
 pub struct Owner {
-    /// First, since a switch writes it in assembly.
+    /// First, since the context switch writes it in assembly.
     state: AtomicU32,
-    /// Whether the thread borrows its frame, maybe while it waits.
+    /// Whether the thread has borrowed its frame, possibly while it sleeps.
     frame_lent: Cell<bool>,
 }
 
@@ -28,18 +28,18 @@ impl Owner {
         }
     }
 
-    /// Of a thread that no CPU runs.
+    /// The owner of a thread that no CPU runs.
     pub const fn nobody() -> Self {
         Self::new(NOBODY)
     }
 
-    /// Of a thread that a CPU has run since it started.
+    /// The owner of a thread that a CPU has run since it started.
     pub const fn runs() -> Self {
         Self::new(RUNS)
     }
 
-    /// This CPU runs the thread from now on. Waits for the one that ran it last, which may still
-    /// be saving it, and for one that looks into it.
+    /// Makes this CPU the owner, which runs the thread from now on. Waits for the CPU that ran it
+    /// last, which may still be saving its context, and for one that inspects it.
     #[inline(always)]
     pub fn run(&self) {
         let take = || {
@@ -51,16 +51,16 @@ impl Owner {
         }
     }
 
-    /// This CPU, which ran the thread, has saved it.
+    /// Releases ownership after this CPU, which ran the thread, has saved it.
     #[cfg(not(target_os = "none"))]
     pub fn leave(&self) {
         self.state.store(NOBODY, Release);
     }
 
-    /// Calls `f`, during which no CPU runs the thread, and nobody else looks into it.
+    /// Calls `f`, during which no CPU runs the thread, and nobody else inspects it.
     ///
     /// # Panics
-    /// If a CPU runs it, or looks into it already.
+    /// If a CPU runs it, or already inspects it.
     pub fn look<R>(&self, f: impl FnOnce() -> R) -> R {
         let _no_sleep = NoSleep::begin();
         let taken = self.state.compare_exchange(NOBODY, LOOKS, Acquire, Relaxed);
@@ -78,38 +78,38 @@ impl ThreadState {
         self.owner.state.load(Acquire) == RUNS
     }
 
-    /// Calls `f` with the current thread's user registers. They must be whole: in a system call
+    /// Calls `f` with the current thread's user registers. They must be complete: in a system call
     /// entered by `full_frame_stub!`, in `task::exit_work`, or before the thread's first program.
     ///
     /// # Panics
-    /// If it borrows them already.
+    /// If it has already borrowed them.
     pub fn with_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
         assert!(self.is_current() && !self.owner.frame_lent.replace(true));
-        // SAFETY: the frame is the current thread's alone. The flag refuses a second reference: to
-        // `f`, and to a CPU that looks into the thread while `f` waits.
+        // SAFETY: the frame belongs to the current thread. The flag prevents a second reference: by
+        // `f`, and by a CPU that inspects the thread while `f` sleeps.
         let result = f(unsafe { &mut *self.frame_place() });
         self.owner.frame_lent.set(false);
         result
     }
 
-    /// Calls `f` with the user registers of a thread that is stopped.
+    /// Calls `f` with the user registers of a stopped thread.
     ///
     /// # Panics
-    /// If a CPU runs it or looks into it, or it borrows them.
+    /// If a CPU runs it or inspects it, or it has borrowed them.
     pub fn with_stopped_frame<R>(&self, f: impl FnOnce(&mut Frame) -> R) -> R {
         self.owner.look(|| {
             assert!(!self.owner.frame_lent.get());
-            // SAFETY: no CPU runs the thread, which has lent its frame to nobody, and nobody else
-            // looks into it.
+            // SAFETY: no CPU runs the thread, which has not lent its frame, and nobody else
+            // inspects it.
             f(unsafe { &mut *self.frame_place() })
         })
     }
 
-    /// The user registers of the current thread, or of one that no CPU runs, as far as its way into
-    /// the kernel saved them: what a call keeps is of no meaning.
+    /// Copies the user registers of the current thread, or of one that no CPU runs, as far as its
+    /// entry into the kernel saved them: the registers that a call preserves are undefined.
     ///
     /// # Panics
-    /// If a CPU runs it or looks into it.
+    /// If a CPU runs it or inspects it.
     pub fn saved_frame(&self) -> Frame {
         // SAFETY: nothing writes the frame meanwhile: the thread is here, or no CPU runs it. A copy
         // borrows nothing.

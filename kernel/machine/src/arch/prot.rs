@@ -1,6 +1,6 @@
-//! The rights of a mapping.
+//! The permissions of a mapping.
 
-/// What a mapping allows.
+/// The accesses that a mapping permits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prot {
     /// Loads.
@@ -9,10 +9,10 @@ pub struct Prot {
     pub write: bool,
     /// Instruction fetches.
     pub execute: bool,
-    /// Where instructions are fetched: a program's indirect branches must find landing pads. Only
-    /// where there are any.
+    /// Whether a program's indirect branches into it must target landing pads, if it is executable
+    /// and the CPU supports that.
     pub guarded: bool,
-    /// From programs, and from the kernel only through `uaccess`.
+    /// By programs, and by the kernel only through `uaccess`.
     pub user: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where the branches settled at boot are, and how they are made to jump.
+//! The locations of static branches, and their patching.
 
 use core::ptr::addr_of;
 
@@ -6,7 +6,7 @@ use super::branch::Key;
 use super::{cpus, jump_to};
 use crate::mm::vmalloc;
 
-/// An entry of the section `.branches`: both places relative to the field that names them.
+/// An entry of the section `.branches`: both addresses are relative to their own field.
 #[repr(C)]
 struct Site {
     at: i32,
@@ -19,11 +19,10 @@ unsafe extern "C" {
     static __branches_end: Site;
 }
 
-/// Makes all branches that test `key` jump. Called on the boot CPU alone, while the others
-/// wait.
+/// Makes all branches that test `key` jump. Called only on the boot CPU, while the others wait.
 ///
 /// # Panics
-/// If they run already.
+/// If the other CPUs already run.
 pub(crate) fn take(key: Key) {
     assert!(
         !cpus::are_released(),
@@ -31,8 +30,8 @@ pub(crate) fn take(key: Key) {
     );
     let (start, end) = (&raw const __branches_start, &raw const __branches_end);
     let count = (end as usize - start as usize) / size_of::<Site>();
-    // SAFETY: the linker script puts the symbols around the section, whose entries `is_taken` lays
-    // out as `Site`s.
+    // SAFETY: the linker script defines the symbols around the section, whose entries `is_taken`
+    // writes in the layout of `Site`.
     let sites = unsafe { core::slice::from_raw_parts(start, count) };
     for site in sites.iter().filter(|site| site.key == key as u32) {
         let at = addr_of!(site.at)
@@ -41,7 +40,7 @@ pub(crate) fn take(key: Key) {
         let target = addr_of!(site.target)
             .addr()
             .wrapping_add_signed(site.target as isize);
-        // SAFETY: `is_taken` put a branch's `nop` there, and names where it jumps to; this CPU is
+        // SAFETY: `is_taken` placed a branch's `nop` there, and specifies its target; this CPU is
         // here, and the others wait.
         unsafe { vmalloc::patch_code(at, jump_to(target.wrapping_sub(at) as isize)) };
     }

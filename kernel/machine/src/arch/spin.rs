@@ -1,5 +1,5 @@
-//! A lock that is a word, which every architecture exchanges in one go: a byte takes RISC-V ten
-//! instructions, and a comparison a loop.
+//! A word-sized lock, which every architecture can exchange in one instruction: on RISC-V a byte
+//! takes ten instructions, and a compare-and-exchange a loop.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
@@ -7,13 +7,13 @@ use lock_api::{GuardSend, RawMutex};
 
 use super::{cpu, text, time};
 
-/// 0 while free. Otherwise the address of the `Cpu` that holds the lock, or of the last one queued
-/// for it, which a register has at hand. With [`TRIED`] set, that CPU took it, or tried to, without
-/// waiting.
+/// 0 while unlocked. Otherwise the address of the `Cpu` that holds the lock, or of the last one
+/// that queued for it; this address is already in a register. With [`TRIED`] set, that CPU took it,
+/// or tried to, without waiting.
 pub struct Word(AtomicUsize);
 
 const TRIED: usize = 1;
-/// Seconds a CPU spins before the log reports it, as Linux's soft lockup detector does.
+/// Number of seconds that a CPU spins before this is logged, as Linux's soft lockup detector does.
 const LONG: u64 = 20;
 
 fn own() -> usize {
@@ -21,8 +21,8 @@ fn own() -> usize {
 }
 
 impl Word {
-    /// Waits for the lock, in which this CPU found `before`. A CPU that waits for itself would do
-    /// so for ever, and silently.
+    /// Waits for the lock, in which this CPU found `before`. Detects a CPU that waits for itself,
+    /// which would otherwise hang silently.
     #[cold]
     #[inline(never)]
     fn wait(&self, before: usize) {
@@ -44,8 +44,8 @@ impl Word {
     }
 }
 
-// SAFETY: the CPU that exchanges 0 for anything else holds the lock, alone until 0 is stored; the
-// acquire sees what the release ordered before.
+// SAFETY: the CPU that replaces 0 by anything else holds the lock exclusively until 0 is stored;
+// the acquire sees everything before the release.
 unsafe impl RawMutex for Word {
     const INIT: Self = Word(AtomicUsize::new(0));
 
@@ -70,7 +70,7 @@ unsafe impl RawMutex for Word {
     }
 }
 
-/// A spin lock without a rank, for locks that are made of it.
+/// A spin lock without lock-order checks, from which other locks are built.
 pub type SpinMutex<T> = lock_api::Mutex<Word, T>;
-/// Such a lock is held while this lives.
+/// Holds such a lock until dropped.
 pub type SpinMutexGuard<'a, T> = lock_api::MutexGuard<'a, Word, T>;

@@ -1,4 +1,4 @@
-//! The thread that a CPU runs, of the type that the kernel above gives it.
+//! The thread that a CPU runs, in the upper kernel's type.
 
 use alloc::sync::Arc;
 use core::ops::Deref;
@@ -13,7 +13,7 @@ use super::thread::{self, ThreadState};
 /// Its first field is a [`ThreadState`], and no other type implements this.
 pub unsafe trait Task: Send + Sync + 'static {}
 
-/// Makes a type the kernel's thread: `$field` is its [`ThreadState`], with which it begins. Once in
+/// Declares a type as the kernel's thread: `$field` is its [`ThreadState`] and first field. Once in
 /// a program.
 #[macro_export]
 macro_rules! task {
@@ -25,22 +25,22 @@ macro_rules! task {
             fn state(thread: &$thread) -> &$crate::arch::ThreadState {
                 &thread.$field
             }
-            // SAFETY: the assertion and the type of `state` say the first, the symbol, which exists
-            // once, the second.
+            // SAFETY: the assertion and the type of `state` ensure the first requirement, the
+            // symbol, which can exist only once, the second.
             unsafe impl $crate::arch::task::Task for $thread {}
         };
     };
 }
 
-/// The hardware's part of the thread that runs here, if one does yet.
+/// The hardware's part of the current thread, if there is one yet.
 #[inline(always)]
 pub(crate) fn try_state() -> Option<&'static ThreadState> {
-    // SAFETY: `switch` and `adopt` store threads only, and a thread lives at least as long as it
+    // SAFETY: `switch` and `adopt` store only threads, and a thread lives at least as long as it
     // runs.
     unsafe { cpu::this().current.get().as_ref() }
 }
 
-/// The hardware's part of the thread that runs here.
+/// The hardware's part of the current thread.
 ///
 /// # Panics
 /// Before the first thread.
@@ -49,8 +49,8 @@ pub(crate) fn state() -> &'static ThreadState {
     try_state().expect("no thread yet")
 }
 
-/// The thread that runs here. It lives as long as it runs, hence as long as this, which stays on
-/// its stack: not for other threads, and never leaked (`kernel/clippy.toml`).
+/// A reference to the current thread, which lives as long as it runs, and so as long as this, which
+/// stays on its stack: it must not be passed to other threads, nor leaked (`kernel/clippy.toml`).
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Current<T>(NonNull<T>);
@@ -66,7 +66,7 @@ impl<T: Task> Deref for Current<T> {
     }
 }
 
-/// The thread that runs here.
+/// The current thread.
 ///
 /// # Panics
 /// Before the first thread.
@@ -75,23 +75,24 @@ pub fn current<T: Task>() -> Current<T> {
     try_current().expect("no thread yet")
 }
 
-/// The thread that runs here, if one does yet.
+/// The current thread, if there is one yet.
 #[inline(always)]
 pub fn try_current<T: Task>() -> Option<Current<T>> {
     let state = cpu::this().current.get();
     NonNull::new(state.cast_mut().cast::<T>()).map(Current)
 }
 
-/// The thread that runs here, counted: for callers that keep it longer than it runs.
+/// A counted reference to the current thread, for callers that keep it longer than the thread runs.
 ///
 /// # Panics
 /// Before the first thread.
 #[inline]
 pub fn current_arc<T: Task>() -> Arc<T> {
-    // What `Arc::into_raw` left there, and no reference's pointer, which would reach no count.
+    // The pointer from `Arc::into_raw`: one derived from a reference could not reach the reference
+    // count.
     let thread = cpu::this().current.get().cast::<T>();
     assert!(!thread.is_null(), "no thread yet");
-    // SAFETY: the CPU owns a count of the thread that it runs.
+    // SAFETY: the CPU owns a reference to the thread that it runs.
     unsafe {
         Arc::increment_strong_count(thread);
         Arc::from_raw(thread)
@@ -102,35 +103,36 @@ pub fn current_arc<T: Task>() -> Arc<T> {
 pub fn adopt<T: Task>(thread: Arc<T>) {
     assert!(cpu::this().current.get().is_null());
     let state = Arc::into_raw(thread).cast::<ThreadState>();
-    // SAFETY: the CPU owns the count from now on.
+    // SAFETY: the CPU owns the reference from now on.
     unsafe { thread::adopt(state) };
 }
 
-/// Switches from the current thread to `next`, another one, which the scheduler gives to this CPU
-/// alone: while another CPU runs it, this waits. Returns when something switches back, maybe on
-/// another CPU, with the thread that this CPU ran before. The CPU owns one count of the thread that
-/// it runs.
+/// Switches from the current thread to `next`, a different one, which the scheduler has assigned
+/// only to this CPU: while another CPU still runs it, this waits. Returns when something switches
+/// back, possibly on another CPU, with the thread that this CPU ran before. The CPU owns one
+/// reference to the thread that it runs.
 #[inline(always)]
 pub fn switch<T: Task>(next: Arc<T>) -> Arc<T> {
     let next = Arc::into_raw(next).cast::<ThreadState>();
-    // SAFETY: the CPU owned a count of the one, and owns one of the other from now on.
+    // SAFETY: the CPU owned a reference to the former, and owns one to the latter from now on.
     unsafe { thread::switch(next) };
     take_previous().into_thread()
 }
 
-/// The thread that a CPU has just switched from, with the count that the CPU owned.
+/// The thread from which a CPU has just switched, with the reference that the CPU owned.
 pub struct Previous(NonNull<ThreadState>);
 
 impl Previous {
     /// The thread.
     #[inline(always)]
     pub fn into_thread<T: Task>(self) -> Arc<T> {
-        // SAFETY: `take_previous` took the CPU's count of a thread, whose first field the state is.
+        // SAFETY: `take_previous` took the CPU's reference to a thread, of which the state is the
+        // first field.
         unsafe { Arc::from_raw(self.0.as_ptr().cast::<T>()) }
     }
 }
 
-/// The thread that this CPU has just switched from.
+/// Takes the thread from which this CPU has just switched.
 #[inline(always)]
 pub(super) fn take_previous() -> Previous {
     let previous = cpu::this().previous.replace(core::ptr::null());

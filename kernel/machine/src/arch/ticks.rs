@@ -1,10 +1,10 @@
-//! Durations in ticks of the counter.
+//! Conversion of durations to and from ticks of the counter.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Ticks in a second.
+/// Ticks per second.
 static FREQUENCY: AtomicU64 = AtomicU64::new(1);
-/// Nanoseconds in a tick, in units of 2^-32.
+/// Nanoseconds per tick, in units of 2^-32.
 static NS_BY_TICK: AtomicU64 = AtomicU64::new(0);
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -22,24 +22,24 @@ pub(super) fn set_frequency(frequency: u64) {
     );
 }
 
-/// Ticks in a second.
+/// Ticks per second.
 #[inline]
 pub fn frequency() -> u64 {
     FREQUENCY.load(Relaxed)
 }
 
-/// Nanoseconds in a tick, in units of 2^-32: what [`ticks_to_ns`] multiplies by.
+/// Nanoseconds per tick, in units of 2^-32: the factor of [`ticks_to_ns`].
 pub fn ns_by_tick() -> u64 {
     NS_BY_TICK.load(Relaxed)
 }
 
-/// A duration in nanoseconds.
+/// Converts ticks to nanoseconds.
 #[inline]
 pub fn ticks_to_ns(ticks: u64) -> u64 {
     ((u128::from(ticks) * u128::from(ns_by_tick())) >> 32) as u64
 }
 
-/// A duration in ticks, rounded up.
+/// Converts nanoseconds to ticks, rounded up.
 #[inline]
 pub fn ns_to_ticks(ns: u64) -> u64 {
     let exact = u128::from(ns) * u128::from(frequency());

@@ -1,9 +1,10 @@
-//! Boot parameters that make one CPU lack what it has, so that an emulator's CPUs differ:
-//! `cpuN.NAME=VALUE`, and `cpuN.late` for one that comes up when all is settled.
+//! Boot parameters that remove features of a CPU, so that an emulator's CPUs differ:
+//! `cpuN.NAME=VALUE`, and `cpuN.late` for one that comes up after the features are finalized.
 
 use crate::params;
 
-/// A CPU with this parameter is not asked before it is settled what all CPUs have.
+/// The parameter of a CPU that is not considered when the features common to all CPUs are
+/// determined.
 pub(super) const LATE: &str = "late";
 
 /// The parameters of CPU `index`: names without their prefix, and values.
@@ -18,8 +19,8 @@ pub(super) fn is_late(index: usize) -> bool {
     parameters(index).any(|(name, _)| name == LATE)
 }
 
-/// Warns of parameters that apply to none of `possible` CPUs; the first, which decides what all
-/// have, is never late.
+/// Warns about parameters that apply to none of `possible` CPUs; the boot CPU, which determines the
+/// common features, is never late.
 pub(super) fn warn(possible: usize) {
     for (cpu, name, _) in numbered() {
         if cpu >= possible {
@@ -30,7 +31,7 @@ pub(super) fn warn(possible: usize) {
     }
 }
 
-/// A parameter of this CPU that does not apply.
+/// Logs that a parameter of CPU `index` does not apply.
 pub(super) fn refuse(index: usize, name: &str, value: &str, why: impl core::fmt::Display) {
     crate::log!("cpu{index}.{name}={value}: {why}");
 }
@@ -47,7 +48,7 @@ crate::selftest! {
     fn a_cpu_is_online_unless_it_lacks_a_promise() {
         use super::{cpu, cpus, time};
         let refused = (1..cpu::possible()).find(|index| is_late(*index));
-        // They come by themselves, once they are let go.
+        // They come up by themselves after their release.
         let deadline = time::now_ticks() + time::ns_to_ticks(cpus::PATIENCE_NS);
         let all = || (0..cpu::possible()).all(|index| cpu::get(index).is_some());
         while time::now_ticks() < deadline && !all() {

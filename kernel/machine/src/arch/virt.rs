@@ -1,6 +1,6 @@
-//! `arch::virt` of an architecture whose CPUs run no guests yet.
+//! `arch::virt` for architectures that do not support guests yet.
 
-/// Whether guests can run here.
+/// Whether guests can run on this machine.
 pub fn available() -> bool {
     false
 }

@@ -1,17 +1,16 @@
-//! Bits of a thread's work word: why it must not return to its program yet.
+//! Bits of a thread's work word: the reasons why it must not return to its program yet.
 
-/// Another thread should run first.
+/// The thread should be rescheduled.
 pub const NEED_RESCHED: u32 = 1 << 0;
-/// A signal may be due.
+/// A signal may be pending.
 pub const SIGNAL: u32 = 1 << 1;
-/// A tracer is to be notified, or something else that `task::exit_work` knows.
+/// A tracer must be notified, or something else that `task::exit_work` handles.
 pub const TRACE: u32 = 1 << 2;
-/// The program is to learn its CPU, or to leave a restartable sequence.
+/// The program's CPU number must be updated, or a restartable sequence aborted.
 pub const RSEQ: u32 = 1 << 3;
-/// The thread waits for memory first.
+/// The thread must wait for memory first.
 pub const MEMORY: u32 = 1 << 4;
-/// With [`TRACE`]: accesses of the program had other tags than memory (arm64).
+/// With [`TRACE`]: an access of the program failed a tag check (arm64).
 pub const TAG_FAULT: u32 = 1 << 5;
-/// With [`TRACE`]: what the kernel's accesses for the program recorded of that is to be forgotten
-/// (arm64).
+/// With [`TRACE`]: tag faults of the kernel's accesses for the program must be discarded (arm64).
 pub const TAG_EXIT: u32 = 1 << 6;

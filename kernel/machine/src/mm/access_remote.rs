@@ -1,5 +1,5 @@
-//! Access to the memory of a program from outside it: by debuggers, by other programs, and by the
-//! guests that it runs.
+//! Access to a program's memory from outside it: by debuggers, other programs and the guests that
+//! it runs.
 
 use core::ops::Range;
 
@@ -15,10 +15,10 @@ use crate::arch::user_end;
 use crate::errno::{Errno, Result};
 
 impl AddressSpace {
-    /// Reads another program's memory; returns how many bytes before the first that cannot be read.
+    /// Reads another program's memory; returns the number of bytes before the first unreadable one.
     ///
     /// # Errors
-    /// ENOMEM; EINTR: the current thread is to die.
+    /// ENOMEM; EINTR if the current thread must die.
     pub fn read(&self, address: usize, target: &mut [u8]) -> Result<usize> {
         self.each_page(
             address,
@@ -30,11 +30,11 @@ impl AddressSpace {
         )
     }
 
-    /// Writes another program's memory; returns how many bytes before the first that cannot be
-    /// written.
+    /// Writes another program's memory; returns the number of bytes before the first unwritable
+    /// one.
     ///
     /// # Errors
-    /// ENOMEM; EINTR: the current thread is to die.
+    /// ENOMEM; EINTR if the current thread must die.
     pub fn write(&self, address: usize, source: &[u8]) -> Result<usize> {
         self.each_page(
             address,
@@ -46,11 +46,12 @@ impl AddressSpace {
         )
     }
 
-    /// Writes another program's memory as a debugger does, also where that may not write itself, in
-    /// a copy of its own; returns how many bytes before the first that cannot be written.
+    /// Writes another program's memory as a debugger does, also where the program itself may not
+    /// write, in a private copy of the page; returns the number of bytes before the first
+    /// unwritable one.
     ///
     /// # Errors
-    /// ENOMEM; EINTR: the current thread is to die.
+    /// ENOMEM; EINTR if the current thread must die.
     pub fn poke(&self, address: usize, source: &[u8]) -> Result<usize> {
         let address = untagged(address);
         let mut done = 0;
@@ -70,30 +71,30 @@ impl AddressSpace {
         Ok(done)
     }
 
-    /// Reads the tags of a part of one page as a debugger does, also where the program may not read
-    /// itself.
+    /// Reads the tags of part of one page as a debugger does, also where the program itself may not
+    /// read.
     ///
     /// # Errors
-    /// EFAULT, EOPNOTSUPP: there is no memory, or it has no tags. ENOMEM; EINTR: the current thread
-    /// is to die.
+    /// EFAULT if nothing is mapped, EOPNOTSUPP if the memory has no tags, ENOMEM; EINTR if the
+    /// current thread must die.
     pub fn read_tags(&self, address: usize, tags: &mut [u8]) -> Result<()> {
         let frame = self.tagged_frame(address, Access::Read)?;
         frame.read_tags(address % PAGE_SIZE, tags);
         Ok(())
     }
 
-    /// Writes them, also where the program may not write itself, in a copy of its own.
+    /// Writes the tags, also where the program itself may not write, in a private copy of the page.
     ///
     /// # Errors
-    /// As of [`AddressSpace::read_tags`].
+    /// Those of [`AddressSpace::read_tags`].
     pub fn write_tags(&self, address: usize, tags: &[u8]) -> Result<()> {
         let frame = self.tagged_frame(address, Access::Write)?;
         frame.write_tags(address % PAGE_SIZE, tags);
         Ok(())
     }
 
-    /// Looks for a page with tags in the first part of a range that has one table, and fills `tags`
-    /// with its own. Returns the page, if there is one, and where to look next.
+    /// Searches the first part of a range, which one table maps, for a page with tags, and fills
+    /// `tags` with them. Returns the page, if there is one, and the address at which to continue.
     pub fn next_tags(&self, range: Range<usize>, tags: &mut [u8]) -> (Option<usize>, usize) {
         let space = self.lock();
         let mut found = None;
@@ -122,7 +123,7 @@ impl AddressSpace {
         space.tagged_frame(&self.context, address, access)
     }
 
-    /// The frame that `access` to `address` would use, made if it has to be.
+    /// Returns the frame that `access` to `address` would use, faulting it in if necessary.
     pub fn frame(&self, address: usize, access: Access) -> Result<frame::FrameRef> {
         let address = untagged(address);
         if address >= user_end() {
@@ -135,7 +136,7 @@ impl AddressSpace {
         space.frame_at(address, access).ok_or(Errno::EFAULT)
     }
 
-    /// The huge page that `address` lies in, if there is one and it may be written.
+    /// Returns the huge page that contains `address`, if there is one and it is writable.
     pub fn huge_page(&self, address: usize) -> Option<huge_page::MappedFrames> {
         let space = self.lock();
         let (_, slot) = space.table.next_huge_page(address..address + 1)?;
@@ -145,7 +146,7 @@ impl AddressSpace {
     }
 
     /// Visits the frames that `access` to a range would use, with their addresses, faulting them
-    /// in; stops at the first that is unavailable, or when `visit` returns false.
+    /// in. Stops at the first that is unavailable, or when `visit` returns false.
     pub fn frames(
         &self,
         range: Range<usize>,
@@ -230,7 +231,7 @@ impl Space {
         written
     }
 
-    /// The frame of memory with tags, as a debugger has it.
+    /// Returns the frame of tagged memory, with a debugger's rights.
     fn tagged_frame(
         &mut self,
         context: &Context,
@@ -264,7 +265,7 @@ impl Space {
         frame
     }
 
-    /// Gives a page other rights for a moment: nothing more is promised.
+    /// Changes the rights of a page temporarily, without changing what is committed.
     fn force(&mut self, context: &Context, page: Range<usize>, rights: Rights) -> Result<()> {
         self.vmas.check_cuts(&page, |_| true)?;
         self.vmas.change(page.clone(), |vma| vma.rights = rights)?;
@@ -272,7 +273,7 @@ impl Space {
         Ok(())
     }
 
-    /// A handle of the frame that the page at `address` maps, if the entry allows the access.
+    /// Returns a handle of the frame mapped at `address`, if the PTE allows the access.
     fn frame_at(&self, address: usize, access: Access) -> Option<frame::FrameRef> {
         let pte = self.table.lookup(address);
         let allowed = pte.valid() && (access == Access::Read || pte.writable());

@@ -23,64 +23,67 @@ use crate::errno::{Errno, Result};
 use crate::sync::lockdep::NoSleep;
 use crate::sync::might_sleep;
 
-/// The address space that a CPU runs: the CPU's own count of it.
+/// The address space that a CPU runs; holds a reference to it.
 pub struct Active(AtomicPtr<AddressSpace>);
 
 impl Active {
-    /// None.
+    /// No address space.
     pub const fn new() -> Self {
         Active(AtomicPtr::new(null_mut()))
     }
 
-    /// Takes over a count, or null; lets go of the one before, which the CPU no longer runs. For
-    /// the CPU itself.
+    /// Takes over a reference, or null; drops the previous one, whose space the CPU no longer runs.
+    /// Only the CPU itself calls this.
     fn set(&self, space: *mut AddressSpace) {
         let before = self.0.load(Relaxed);
         self.0.store(space, Relaxed);
         if !before.is_null() {
-            // SAFETY: `activate` turned a count into this pointer, and it is taken back once.
+            // SAFETY: `activate` turned a reference into this pointer, and it is taken back once.
             drop(unsafe { Arc::from_raw(before) });
         }
     }
 }
 
 impl AddressSpace {
-    /// Makes this the address space of this CPU, which holds it until it leaves it.
+    /// Makes this the address space of this CPU, which holds a reference until it switches away.
     #[inline]
     pub fn activate(self: Arc<Self>) {
-        // The one before may be borrowed where nothing sleeps.
+        // The previous space may be borrowed in a section that must not sleep.
         might_sleep();
         self.context.activate(|asid| {
-            // SAFETY: the root lives as long as the space, which the CPU holds from now on.
+            // SAFETY: the root lives as long as the space, to which the CPU holds a reference from
+            // now on.
             unsafe { mmu::activate(self.root.0, asid) };
         });
         cpu::this().space.set(Arc::into_raw(self).cast_mut());
     }
 }
 
-/// Calls `f` with the address space that this CPU runs, if it runs one.
+/// Calls `f` with the address space that this CPU runs, if there is one.
 ///
-/// `f` must neither wait, but by [`wait_borrowing`], nor change the CPU's space: either may free
-/// the one it borrows. No type can say so, hence this is for the crate alone, whose callers are few
-/// and short. The kernel above has the functions below, and [`own`] for all that takes longer.
+/// `f` must neither wait, except by [`wait_borrowing`], nor switch the CPU's space: either may free
+/// the borrowed one. The type system cannot express this, hence only this crate may call it, and
+/// its callers are few and short. The upper kernel uses the functions below, and [`own`] for longer
+/// operations.
 #[inline(always)]
 pub(crate) fn with_active<T>(f: impl FnOnce(&AddressSpace) -> T) -> Option<T> {
     let space = cpu::this().space.0.load(Relaxed);
-    // SAFETY: the CPU's count keeps the space; only this CPU's next switch, which `f` does not
-    // make, gives it back. What is above this crate and may be called by `f`, a `PageSource`, an
-    // `MmuNotifier` or an upcall, runs under the space's lock, which panics if its space ends then.
+    // SAFETY: the CPU's reference keeps the space alive; only this CPU's next switch, which `f`
+    // does not make, drops it. Code above this crate that `f` may call (a `PageSource`, an
+    // `MmuNotifier` or an upcall) runs under the space's lock, which panics if its space is dropped
+    // then.
     let space = unsafe { space.as_ref() }?;
     let _held = NoSleep::begin();
-    // Not by `map`, to which what `f` holds would be copied.
+    // No `map`: it would copy the captures of `f`.
     Some(f(space))
 }
 
-/// Calls `wait`, which waits, where `space` may be borrowed from this CPU.
+/// Calls `wait`, which may sleep, while `space` may be borrowed from this CPU.
 ///
 /// # Panics
-/// If it was, and the thread comes back to a CPU that does not run the space.
+/// If `space` was borrowed and the thread resumes on a CPU that does not run it.
 pub(super) fn wait_borrowing<T>(space: &AddressSpace, wait: impl FnOnce() -> T) -> T {
-    // For as long as other threads may have CPUs give theirs back.
+    // Holds a reference as long as other threads may make CPUs drop theirs.
     let count = is(&space.me).then(|| space.me.upgrade());
     let done = NoSleep::lift(wait);
     if count.is_some() {
@@ -89,12 +92,12 @@ pub(super) fn wait_borrowing<T>(space: &AddressSpace, wait: impl FnOnce() -> T) 
     done
 }
 
-/// A count of this CPU's address space, for what may wait.
+/// Takes a reference to this CPU's address space, for operations that may sleep.
 pub fn own() -> Option<Arc<AddressSpace>> {
     with_active(|space| space.me.upgrade()).flatten()
 }
 
-/// Calls `f`, which waits only if `waits`, with this CPU's address space.
+/// Calls `f`, which may sleep only if `waits`, with this CPU's address space.
 #[inline(always)]
 fn with_own<T>(waits: bool, f: impl FnOnce(&AddressSpace) -> Result<T>) -> Result<T> {
     if waits {
@@ -104,7 +107,7 @@ fn with_own<T>(waits: bool, f: impl FnOnce(&AddressSpace) -> Result<T>) -> Resul
     }
 }
 
-/// A number that no other space has while this CPU's exists; none without a space.
+/// Returns a number that no other space has while this CPU's exists; none without a space.
 #[inline(always)]
 pub fn id() -> Option<usize> {
     with_active(|space| ptr::from_ref(space).addr())
@@ -119,15 +122,15 @@ pub fn is(space: &Weak<AddressSpace>) -> bool {
 /// [`AddressSpace::fault`]; none without a space.
 #[inline(always)]
 pub fn fault(address: usize, access: Access) -> Option<result::Result<(), Failure>> {
-    // In line, or the closure's own function gets what it holds by reference.
+    // Inlined: an out-of-line closure would get its captures by reference.
     with_active(
         #[inline(always)]
         |space| space.fault(address, access),
     )
 }
 
-/// What a shared mapping maps at `address`: the object's number ([`PageSource::object`]) and the
-/// offset in it. The inner none is private memory, the outer one none at all.
+/// Returns the object that a shared mapping maps at `address`: its number ([`PageSource::object`])
+/// and the offset in it. The inner `None` means private memory, the outer one no mapping.
 ///
 /// [`PageSource::object`]: super::PageSource::object
 #[inline(always)]
@@ -141,20 +144,20 @@ pub fn shared_object(address: usize) -> Option<Option<(usize, usize)>> {
     with_active(|space| space.with_vma(address, object)).flatten()
 }
 
-/// How a new mapping is locked.
+/// The lock of a new mapping.
 #[derive(Clone, Copy)]
 pub struct NewLock {
     /// MAP_LOCKED.
     pub asked: bool,
-    /// How much the caller may lock, in bytes: called if it locks something.
+    /// Returns the number of bytes that the caller may lock; called only if it locks something.
     pub limit: fn() -> usize,
 }
 
-/// [`AddressSpace::map`], with the lock that new mappings get; returns where, and the lock. The
-/// request's source is taken.
+/// [`AddressSpace::map`], with the lock that new mappings get; returns the address and the lock.
+/// Takes the request's source.
 ///
 /// # Errors
-/// As there, and those of [`AddressSpace::check_new_lock`].
+/// Those of [`AddressSpace::map`] and [`AddressSpace::check_new_lock`].
 #[inline(always)]
 pub fn map(request: &mut MapRequest, lock: NewLock, gone: &mut Removed) -> Result<(usize, Flags)> {
     let large = matches!(request.place, Place::Fixed(_)) && is_large(&(0..request.len));
@@ -194,19 +197,19 @@ fn map_waiting(
     Ok((space.map(request, gone)?, locked))
 }
 
-/// [`AddressSpace::unmap`]. Waits if the range is large.
+/// [`AddressSpace::unmap`]. May sleep if the range is large.
 #[inline(always)]
 pub fn unmap(range: Range<usize>, gone: &mut Removed) -> Result<()> {
     with_own(is_large(&range), |space| space.unmap(range, gone))
 }
 
-/// [`AddressSpace::protect`]. Waits if the range is large.
+/// [`AddressSpace::protect`]. May sleep if the range is large.
 #[inline(always)]
 pub fn protect(range: Range<usize>, wanted: Protection) -> Result<()> {
     with_own(is_large(&range), |space| space.protect(range, wanted))
 }
 
-/// [`AddressSpace::remap`]. Waits if one of the ranges is large.
+/// [`AddressSpace::remap`]. May sleep if one of the ranges is large.
 #[inline(always)]
 pub fn remap(request: RemapRequest, limits: &Limits, gone: &mut Removed) -> Result<(usize, Flags)> {
     with_own(request.is_large(), |space| {
@@ -214,8 +217,8 @@ pub fn remap(request: RemapRequest, limits: &Limits, gone: &mut Removed) -> Resu
     })
 }
 
-/// [`AddressSpace::set_heap_end`], and where the heap ended before if pages of new mappings are to
-/// be made present (MCL_FUTURE).
+/// [`AddressSpace::set_heap_end`]; also returns the previous end of the heap if the pages of new
+/// mappings must be faulted in (MCL_FUTURE).
 #[inline(always)]
 pub fn set_heap_end(
     end: usize,
@@ -231,10 +234,10 @@ pub fn set_heap_end(
     })
 }
 
-/// [`AddressSpace::discard`], if no VMA there has `without`. Waits if the range is large.
+/// [`AddressSpace::discard`], if no VMA there has `without`. May sleep if the range is large.
 ///
 /// # Errors
-/// EINVAL if one has, EPERM if one keeps its content, ENOMEM.
+/// EINVAL if a VMA has the flag, EPERM if a VMA keeps its content, ENOMEM.
 #[inline(always)]
 pub fn discard(range: Range<usize>, without: Option<Flags>) -> Result<()> {
     let may = |vma: &Vma| {
@@ -250,7 +253,7 @@ pub fn discard(range: Range<usize>, without: Option<Flags>) -> Result<()> {
 }
 
 /// Leaves this CPU without an address space: before it idles, and before the last thread that holds
-/// one lets go of it.
+/// one drops it.
 pub fn deactivate() {
     might_sleep();
     asid::leave(|| {

@@ -1,11 +1,11 @@
-//! What the Access flag means here: whether the hardware sets it decides how pages mapped ahead
-//! begin, and whether copy on write sets its source's. `hwaf=cached` answers from what all CPUs
-//! have, `reread` from the CPU's register each time.
+//! Access flag policy: whether the hardware sets the flag decides whether pages mapped ahead begin
+//! old, and whether copy on write sets the flag of its source. `hwaf=cached` uses the value common
+//! to all CPUs, `reread` reads the CPU's register each time.
 
 use crate::arch::branch::{self, Key};
 use crate::{arch, params};
 
-/// Settles the policy.
+/// Reads the policy from the command line.
 pub(super) fn init() {
     if params::choice("hwaf", &[("cached", false), ("reread", true)]) {
         branch::take(Key::HwafReread);
@@ -21,14 +21,13 @@ fn by_hardware() -> bool {
     !arch::is_taken::<{ Key::SoftwareAccessFlag as u32 }>()
 }
 
-/// Whether pages mapped ahead of an access begin old: only where the hardware will set their Access
-/// flag.
+/// Whether pages mapped ahead of an access begin old: only where the hardware sets the Access flag.
 #[inline(always)]
 pub fn ahead_is_old() -> bool {
     by_hardware()
 }
 
-/// Whether copy on write must set its source's Access flag, since the hardware has not.
+/// Whether copy on write must set the Access flag of its source, because the hardware has not.
 #[inline(always)]
 pub fn copy_touches_source() -> bool {
     !by_hardware()

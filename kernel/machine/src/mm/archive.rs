@@ -1,13 +1,14 @@
-//! The initial archive, which the loader put into memory: read once, then memory like any other.
+//! The initial archive, which the loader put into memory. It is read once; then its memory is
+//! freed.
 
 use core::ops::Range;
 
 use super::{PhysAddr, frame, page_down, page_up};
 
-/// The archive. Its memory goes to the allocator with it.
+/// The archive. Dropping it gives its memory to the allocator.
 pub struct Archive {
     bytes: Range<usize>,
-    /// Whether nothing else that must stay lies there.
+    /// Whether no other reserved range overlaps it.
     alone: bool,
 }
 
@@ -27,10 +28,10 @@ impl Archive {
         Some(Archive { bytes, alone })
     }
 
-    /// What it holds.
+    /// The archive's content.
     pub fn bytes(&self) -> &[u8] {
         let start = PhysAddr(self.bytes.start).linear() as *const u8;
-        // SAFETY: reserved memory in the linear map, which nobody writes until this goes.
+        // SAFETY: reserved memory in the linear map, which nobody writes until `self` is dropped.
         unsafe { core::slice::from_raw_parts(start, self.bytes.len()) }
     }
 }
@@ -38,7 +39,7 @@ impl Archive {
 impl Drop for Archive {
     fn drop(&mut self) {
         if self.alone {
-            // SAFETY: reserved for the archive alone, which goes.
+            // SAFETY: reserved for the archive alone, which is being dropped.
             unsafe { frame::add(page_up(self.bytes.start)..page_down(self.bytes.end)) };
         }
     }

@@ -1,5 +1,5 @@
-//! Address-space identifiers: which one a space has, which CPUs run it, and what a change of its
-//! entries owes. The crate `asid` hands them out.
+//! Address-space identifiers: which one a space has, which CPUs run it, and which TLB maintenance a
+//! change of its PTEs requires. The crate `asid` allocates them.
 
 use core::ops::Range;
 
@@ -13,11 +13,11 @@ use crate::sync::Mutex;
 
 static ALLOCATOR: Allocator<TablesLock, MAX_CPUS> = Allocator::new(TablesLock::new());
 
-/// The lock of an allocator.
+/// The lock of an ASID allocator.
 pub struct TablesLock(Mutex<Tables<MAX_CPUS>>);
 
 impl TablesLock {
-    /// Around tables in which all identifiers are free.
+    /// Creates the lock around tables in which all ASIDs are free.
     pub const fn new() -> Self {
         TablesLock(Mutex::new(Tables::new()))
     }
@@ -42,7 +42,7 @@ impl Hardware for Tlb {
     }
 }
 
-/// An address space as TLBs know it.
+/// The TLBs' view of an address space.
 pub struct Context {
     id: ContextId,
     holders: mmu::Holders,
@@ -59,7 +59,8 @@ impl Context {
         }
     }
 
-    /// Pays for changes of the translations of `range`.
+    /// Performs the TLB maintenance owed for changes to the translations of `range`, and invokes
+    /// the notifiers.
     #[inline(always)]
     pub fn pay<C: Kind>(&self, owed: Owed<C>, range: Range<usize>) {
         self.pay_cpus(owed, range.clone());
@@ -72,26 +73,25 @@ impl Context {
         }
     }
 
-    /// The same without the notifiers.
+    /// As [`Context::pay`], without the notifiers.
     #[inline(always)]
     pub fn pay_cpus<C: Kind>(&self, owed: Owed<C>, range: Range<usize>) {
         let may_run = |asid, cpu: usize| ALLOCATOR.active(cpu).may_run(asid);
         mmu::pay(owed, || self.id.get(), &self.holders, may_run, range);
     }
 
-    /// A fault on `page` found a sufficient entry: this CPU has not seen it yet.
+    /// Recovers from a fault on `page` whose PTE already suffices: this CPU has not seen it yet.
     pub fn recover(&self, page: usize) {
         if let Some(asid) = self.id.get() {
             mmu::spurious(asid, page);
         }
     }
 
-    /// Makes this the context that the CPU runs: `load` is given the identifier and changes the
-    /// tables.
+    /// Makes this the context that the CPU runs: `load` gets the ASID and switches the tables.
     #[inline]
     pub fn activate(&self, load: impl FnOnce(u16)) {
         let cpu = arch::cpu::this().index();
-        // Ends with the fence that a barrier needs, too: see `task::membarrier`.
+        // Ends with the fence that membarrier needs, too: see `task::membarrier`.
         let context = ALLOCATOR.switch(&self.id, cpu, &Tlb);
         let asid = context.id();
         self.holders.enter_space(cpu, asid);
@@ -106,7 +106,7 @@ impl Context {
     }
 }
 
-/// This CPU runs no space any more: `load` takes its tables away.
+/// Makes this CPU run no space: `load` removes its tables.
 pub fn leave(load: impl FnOnce()) {
     let cpu = arch::cpu::this().index();
     ALLOCATOR.leave(cpu);

@@ -1,6 +1,6 @@
-//! Where a program's parts begin: at random, unless the kernel runs with `norandmaps`, or the
-//! program or `/proc/sys/kernel/randomize_va_space` does not want it. `end` is everywhere the first
-//! address above the program's.
+//! The addresses at which a program's parts begin: random, unless the kernel runs with
+//! `norandmaps`, or the program or `/proc/sys/kernel/randomize_va_space` disables it. `end` is
+//! always the end of the program's addresses.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -8,10 +8,10 @@ use super::PAGE_SIZE;
 use crate::arch::MAP_WINDOW;
 use crate::{params, random};
 
-/// Kept free between the stack's greatest extent and mappings, in bytes.
+/// Bytes kept free between the stack's greatest extent and mappings.
 pub const MMAP_GAP: usize = 1 << 20;
 
-/// Over how many bytes parts begin.
+/// The number of bytes over which the start of each part is spread.
 struct Spread {
     /// The stack, below the end.
     stack: usize,
@@ -21,7 +21,7 @@ struct Spread {
     heap: usize,
 }
 
-/// 28 bits of pages for mappings, as far as the addresses allow.
+/// 28 bits of pages for mappings, if the address space is large enough.
 const fn spread(end: usize) -> Spread {
     if end >> 46 != 0 {
         Spread {
@@ -44,22 +44,22 @@ const fn spread(end: usize) -> Spread {
     }
 }
 
-/// What begins at random: nothing, all but the heap, or all.
+/// The parts that begin at random: none, all but the heap, or all.
 pub static LEVEL: AtomicUsize = AtomicUsize::new(HEAP);
-/// Stack, mappings and programs that may lie anywhere.
+/// Stack, mappings and position-independent programs.
 const MAPPINGS: usize = 1;
-/// The heap too.
+/// The heap, too.
 const HEAP: usize = 2;
 
-/// Settles whether the kernel runs with `norandmaps`.
+/// Checks whether the kernel runs with `norandmaps`.
 pub(super) fn init() {
     if params::get("norandmaps").is_some() {
         LEVEL.store(0, Relaxed);
     }
 }
 
-/// A multiple of the page size below `spread`; 0 where nothing of this `level` begins at random, or
-/// the program wants none.
+/// Returns a random multiple of the page size below `spread`; 0 if nothing of this `level` is
+/// randomized, or the program does not want it.
 fn offset(spread: usize, level: usize, random: bool) -> usize {
     if !random || LEVEL.load(Relaxed) < level {
         0
@@ -68,8 +68,8 @@ fn offset(spread: usize, level: usize, random: bool) -> usize {
     }
 }
 
-/// The main stack's top: in a space of 32 bits below what an architecture may keep there, as Arm
-/// does its vectors.
+/// Returns the top of the main stack. In a 32-bit space it lies below the pages that an
+/// architecture may reserve there, as Arm does for its vectors.
 pub fn stack_top(end: usize, random: bool) -> usize {
     let highest = if end >> 32 == 0 {
         end & !0xffff
@@ -79,27 +79,27 @@ pub fn stack_top(end: usize, random: bool) -> usize {
     highest - offset(spread(end).stack, MAPPINGS, random)
 }
 
-/// How far below the stack's room mappings begin.
+/// Returns the distance between the stack's room and the mappings below it.
 pub fn mmap_offset(end: usize, random: bool) -> usize {
     offset(spread(end).mmap, MAPPINGS, random)
 }
 
-/// From where mappings begin that go upwards.
+/// Returns the address at which bottom-up mappings begin.
 pub fn mmap_bottom(end: usize, random: bool) -> usize {
     ((end.min(MAP_WINDOW) / 4) & !(PAGE_SIZE - 1)) + mmap_offset(end, random)
 }
 
-/// Above what nothing is mapped by choice, in a space without a main stack.
+/// Returns the address above which the kernel places no mappings, in a space without a main stack.
 pub fn mmap_top(end: usize) -> usize {
     end.min(MAP_WINDOW) - spread(end).stack - MMAP_GAP
 }
 
-/// How far above the program's data the heap begins.
+/// Returns the distance between the program's data and the heap.
 pub fn heap_offset(end: usize, random: bool) -> usize {
     offset(spread(end).heap, HEAP, random)
 }
 
-/// Where to load a program that runs anywhere.
+/// Returns the load address of a position-independent program.
 pub fn program_start(end: usize, random: bool) -> usize {
     ((end.min(MAP_WINDOW) / 3 * 2) & !(PAGE_SIZE - 1)) + mmap_offset(end, random)
 }

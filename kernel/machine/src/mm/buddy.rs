@@ -1,4 +1,4 @@
-//! The buddy allocator: blocks of 2^order frames, on one list for each order, linked through the
+//! The buddy allocator: blocks of 2^order frames, in one free list per order, linked through the
 //! frames' metadata.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -8,17 +8,17 @@ use super::frame::{FRAMES, Owner};
 /// The largest block is 2^(ORDERS - 1) frames (4 MiB).
 pub const ORDERS: usize = 11;
 
-/// All free blocks. Frame numbers; 0 ends a list (frame 0 is never handed out).
+/// All free blocks, as frame numbers; 0 ends a list (frame 0 is never allocated).
 pub struct Buddy {
     heads: [u32; ORDERS],
-    /// How many blocks each list has.
+    /// Number of blocks in each list.
     counts: [usize; ORDERS],
 }
 
-/// How many frames lie on the lists; written under the allocator's lock only.
+/// Number of free frames; written only under the allocator's lock.
 static FREE: AtomicUsize = AtomicUsize::new(0);
 
-/// How many frames lie on the lists.
+/// Number of free frames.
 pub fn free() -> usize {
     FREE.load(Relaxed)
 }
@@ -32,7 +32,7 @@ impl Buddy {
         }
     }
 
-    /// How many free blocks of each order there are.
+    /// Number of free blocks of each order.
     pub fn counts(&self) -> [usize; ORDERS] {
         self.counts
     }
@@ -50,7 +50,7 @@ impl Buddy {
         Some(block)
     }
 
-    /// Gives a block back and joins it with its free buddies.
+    /// Frees a block and merges it with its free buddies.
     pub fn give(&mut self, mut block: u32, mut order: usize) {
         FREE.store(free() + (1 << order), Relaxed);
         while order < ORDERS - 1 {

@@ -1,5 +1,5 @@
-//! Memory that programs were promised, touched or not, and how much may be promised (overcommit;
-//! Linux's `__vm_enough_memory`).
+//! Memory committed to programs, touched or not, and the overcommit policy (Linux's
+//! `__vm_enough_memory`).
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -10,28 +10,28 @@ use crate::errno::{Errno, Result};
 use crate::sync::Counter;
 use crate::upcall;
 
-/// Pages that were promised, but those of `shmem_account`. A CPU keeps some MiB for itself, so that
-/// few /// mappings touch what all share.
+/// Committed pages, except those of `shmem_account`. Each CPU batches some MiB, so that few
+/// mappings touch the shared counter.
 static COMMITTED: Counter<4096> = Counter::new();
 
-/// What is refused (`/proc/sys/vm/overcommit_memory`): 0, single requests beyond all memory;
-/// [`ALWAYS`]; [`NEVER`].
+/// The overcommit policy (`/proc/sys/vm/overcommit_memory`): 0 refuses single requests beyond all
+/// memory; [`ALWAYS`]; [`NEVER`].
 pub static MODE: AtomicUsize = AtomicUsize::new(0);
-/// Nothing is.
+/// Refuses nothing.
 pub const ALWAYS: usize = 1;
-/// What all promises together would take beyond the limit.
+/// Refuses requests that would take the total beyond the limit.
 pub const NEVER: usize = 2;
 
-/// The limit as a part of memory, in hundredths, where it is not given in KiB.
+/// The limit as a percentage of memory; used unless it is set in KiB.
 static RATIO: AtomicUsize = AtomicUsize::new(50);
-/// The limit in KiB; 0: the ratio counts.
+/// The limit in KiB; 0 selects the ratio.
 static KBYTES: AtomicUsize = AtomicUsize::new(0);
-/// KiB that only the administrator is promised.
+/// KiB reserved for the administrator.
 pub static ADMIN_RESERVE: AtomicUsize = AtomicUsize::new(0);
-/// KiB that no single program is promised.
+/// KiB that no single program may commit.
 pub static USER_RESERVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets the reserves by how much memory there is.
+/// Sets the reserves according to the amount of memory.
 pub(super) fn init() {
     let part = frame::total() * (PAGE_SIZE / 1024) / 32;
     ADMIN_RESERVE.store(part.min(8 << 10), Relaxed);
@@ -43,7 +43,7 @@ pub fn ratio() -> usize {
     RATIO.load(Relaxed)
 }
 
-/// Sets the limit as a part of memory.
+/// Sets the limit as a percentage of memory.
 pub fn set_ratio(ratio: usize) {
     RATIO.store(ratio, Relaxed);
     KBYTES.store(0, Relaxed);
@@ -60,7 +60,7 @@ pub fn set_kbytes(kbytes: usize) {
     RATIO.store(0, Relaxed);
 }
 
-/// Pages that may be promised in mode [`NEVER`].
+/// Number of pages that may be committed in mode [`NEVER`].
 pub fn limit() -> usize {
     match kbytes() {
         0 => frame::total().saturating_mul(ratio()) / 100,
@@ -68,17 +68,17 @@ pub fn limit() -> usize {
     }
 }
 
-/// Pages that were promised.
+/// Number of committed pages.
 pub fn committed() -> usize {
     COMMITTED.exactly() + shmem_account::count()
 }
 
-/// Whether nothing is promised beyond the limit.
+/// Whether nothing is committed beyond the limit.
 pub fn is_strict() -> bool {
     MODE.load(Relaxed) == NEVER
 }
 
-/// Promises pages of an object that no address space has for itself.
+/// Commits pages of an object that belongs to no single address space.
 ///
 /// # Errors
 /// ENOMEM.
@@ -88,7 +88,7 @@ pub fn take(pages: usize) -> Result<()> {
     Ok(())
 }
 
-/// Takes a promise back.
+/// Takes back what [`take`] committed.
 pub fn give(pages: usize) {
     COMMITTED.add(-(pages as isize));
 }
@@ -97,9 +97,9 @@ fn pages(kbytes: usize) -> usize {
     kbytes / (PAGE_SIZE / 1024)
 }
 
-/// ENOMEM where a request of `request` pages, `more` of which are new, is refused to a program that
-/// maps `mapped` pages. It counts only afterwards: what is refused to one takes nothing from
-/// another meanwhile.
+/// Refuses, with ENOMEM, a request of `request` pages, `more` of which are new, by a program that
+/// maps `mapped` pages. The caller counts them afterwards, so that a refused request does not make
+/// a concurrent one fail.
 #[inline]
 pub(super) fn check(request: usize, more: usize, mapped: usize) -> Result<()> {
     let fits = match MODE.load(Relaxed) {
@@ -120,17 +120,17 @@ fn fits(more: usize, mapped: usize) -> bool {
     committed().saturating_add(more) < limit().saturating_sub(admin + user)
 }
 
-/// The pages that an address space was promised, among all.
+/// The pages committed to an address space, counted in the total.
 pub struct Commitment(usize);
 
 impl Commitment {
-    /// None.
+    /// No pages.
     pub const fn new() -> Self {
         Commitment(0)
     }
 
-    /// Raises it to `pages` for a request of `request` pages by a program that maps `mapped`, until
-    /// it is set.
+    /// Raises the commitment to `pages` for a request of `request` pages by a program that maps
+    /// `mapped` pages, until the next [`Commitment::set`].
     ///
     /// # Errors
     /// ENOMEM.
@@ -141,7 +141,7 @@ impl Commitment {
         Ok(())
     }
 
-    /// It is so many pages from now on.
+    /// Sets the commitment to `pages`.
     #[inline]
     pub fn set(&mut self, pages: usize) {
         if pages != self.0 {

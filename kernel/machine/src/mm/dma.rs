@@ -1,6 +1,5 @@
-//! Memory that virtio devices read and write. The devices see physical addresses, and their
-//! accesses are coherent with the CPUs' (QEMU `virt` and every board whose device tree says
-//! `dma-coherent`).
+//! Memory shared with virtio devices. The devices use physical addresses, and their accesses are
+//! coherent with the CPUs' (QEMU `virt` and every board whose device tree says `dma-coherent`).
 
 use core::ptr::NonNull;
 
@@ -9,7 +8,7 @@ use virtio_drivers::{BufferDirection, Hal, PAGE_SIZE as VIRTIO_PAGE, PhysAddr as
 use super::{PAGE_SIZE, PhysAddr, frame};
 use crate::arch;
 
-/// What crate virtio-drivers asks of a kernel.
+/// The hooks that crate virtio-drivers asks of a kernel.
 pub struct KernelHal;
 
 fn order(pages: usize) -> usize {
@@ -20,7 +19,7 @@ fn order(pages: usize) -> usize {
 }
 
 // SAFETY: blocks of frames are exclusive and zeroed; buffers are shared by their physical address,
-// which the linear map gives for the heap and for these blocks.
+// which the linear map provides for the heap and for these blocks.
 unsafe impl Hal for KernelHal {
     fn dma_alloc(pages: usize, _direction: BufferDirection) -> (DeviceAddr, NonNull<u8>) {
         let block = frame::take_block(order(pages));
@@ -28,13 +27,13 @@ unsafe impl Hal for KernelHal {
         let Some(start) = NonNull::new(address as *mut u8) else {
             return (0, NonNull::dangling());
         };
-        // SAFETY: the block is ours alone, and at least this long.
+        // SAFETY: the block is exclusively ours, and at least this long.
         unsafe { start.write_bytes(0, pages * VIRTIO_PAGE) };
         (block.map_or(0, |block| block.0 as DeviceAddr), start)
     }
 
     unsafe fn dma_dealloc(address: DeviceAddr, _start: NonNull<u8>, pages: usize) -> i32 {
-        // SAFETY: `dma_alloc` took the block for as many pages; the driver is done with it.
+        // SAFETY: `dma_alloc` took the block for this many pages; the driver no longer uses it.
         unsafe { frame::give_block(PhysAddr(address as usize), order(pages)) };
         0
     }

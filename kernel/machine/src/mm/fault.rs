@@ -1,4 +1,4 @@
-//! Page faults of programs, and of the kernel on their memory.
+//! Page faults: of programs, and of the kernel on program memory.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -19,11 +19,11 @@ use crate::upcall;
 use crossings::Kind;
 use translation::owed::{self, FillUser, Owed, Protect, Touch, Widen};
 
-/// What the access wanted: as a number, the rights of which one suffices.
+/// The kind of access; the value is a mask of the rights of which one suffices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Access {
-    /// A load, for which any will do.
+    /// A load, for which any right suffices.
     Read = 7,
     /// A store.
     Write = 2,
@@ -31,7 +31,7 @@ pub enum Access {
     Execute = 4,
 }
 
-/// The signal that an unresolved fault earns.
+/// The signal for an unresolved fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signal {
     /// SIGSEGV, SIGBUS or SIGKILL.
@@ -40,23 +40,23 @@ pub struct Signal {
     pub code: u32,
 }
 
-/// Why a fault is not resolved.
+/// The reason why a fault cannot be resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// No VMA there.
+    /// No VMA contains the address.
     Unmapped,
-    /// The VMA forbids it.
+    /// The VMA does not allow the access.
     Denied,
-    /// Beyond the end of the file.
+    /// The page lies beyond the end of the file.
     BeyondEnd,
     /// No memory.
     NoMemory,
-    /// A fork or a move is between two of its parts: [`AddressSpace::wait_for_access`].
+    /// A fork or a move has paused between two of its parts: [`AddressSpace::wait_for_access`].
     Paused,
 }
 
 impl Failure {
-    /// As a system call reports it.
+    /// The error that a system call reports.
     pub fn errno(self) -> Errno {
         match self {
             Failure::NoMemory => Errno::ENOMEM,
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// Why a page could not be had. Apart, so that those that could be are not asked.
+    /// The reason why a page source failed. Out of line, to keep the test off the successful path.
     #[cold]
     #[inline(never)]
     fn of(error: Errno) -> Failure {
@@ -76,21 +76,21 @@ impl Failure {
     }
 }
 
-/// Pages that a read fault on a file maps around itself, aligned to their number.
+/// Pages that a read fault on a file maps around itself, aligned to this number (fault-around).
 const AROUND: usize = 16;
 
 static ZERO: AtomicUsize = AtomicUsize::new(0);
 
-/// The frame of zeroes that all unwritten memory shares. It is not counted.
+/// Returns the zero page, which all unwritten memory shares. It is not reference-counted.
 pub(super) fn zero_frame() -> PhysAddr {
     PhysAddr(ZERO.load(Relaxed))
 }
 
-/// Entries by which programs read it: where they may not execute it, and where they may. Guarding
-/// it is of no use: zeroes are no instructions.
+/// PTEs that map the zero page: without and with execute permission. Neither sets GP: zeroes are no
+/// instructions.
 static ZERO_ENTRIES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Sets the zero frame aside.
+/// Allocates the zero page.
 pub(super) fn init() {
     let frame = FrameRef::zeroed(Owner::Kernel).expect("a frame of zeroes");
     ZERO.store(frame.into_phys().0, Relaxed);
@@ -107,7 +107,7 @@ pub(super) fn init() {
     }
 }
 
-/// The tags of the zero frame are zero too.
+/// Marks the tags of the zero page as valid: they are zero too.
 pub fn settle_tags() {
     if arch::has_tags() {
         FrameRef::clone_phys(zero_frame()).sync_tags();
@@ -115,9 +115,9 @@ pub fn settle_tags() {
 }
 
 impl AddressSpace {
-    /// Makes `access` to `address` possible. Beside other CPUs' faults, unless a stack must grow or
-    /// a large mprotect or move is under way: an entry that this has not reached yet allows less
-    /// than its VMA, or is not where it will be.
+    /// Resolves an `access` to `address`. Runs concurrently with other CPUs' faults, unless a stack
+    /// must grow or a large mprotect or mremap is in progress: a PTE that it has not reached yet
+    /// allows less than its VMA, or will still move.
     #[inline]
     pub fn fault(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
         let space = self.read_lock();
@@ -133,8 +133,8 @@ impl AddressSpace {
         }
     }
 
-    /// Beside other CPUs' faults only where the space is late for nothing but that its memory has
-    /// tags.
+    /// Runs concurrently with other CPUs' faults only if the space is late for no reason other than
+    /// tagged memory.
     #[cold]
     #[inline(never)]
     fn fault_late(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
@@ -160,7 +160,7 @@ impl AddressSpace {
     }
 }
 
-/// How much the current process may lock, in bytes.
+/// Returns the number of bytes that the current process may lock.
 fn lock_limit() -> usize {
     match upcall::capable(CAP_IPC_LOCK) {
         true => usize::MAX,
@@ -169,8 +169,8 @@ fn lock_limit() -> usize {
 }
 
 impl Space {
-    /// As `resolve`, by the only user of the space, so that a stack may grow. When it returns,
-    /// the translation allows the access.
+    /// As [`Space::resolve`], with the space locked exclusively, so that a stack may grow. On
+    /// success, the translation allows the access.
     pub(super) fn resolve_alone(
         &mut self,
         context: &Context,
@@ -199,7 +199,7 @@ impl Space {
         done
     }
 
-    /// `resolve` where memory may have tags.
+    /// [`Space::resolve`] where memory may have tags.
     #[cold]
     #[inline(never)]
     pub(super) fn resolve_tagged(
@@ -212,8 +212,8 @@ impl Space {
         self.resolve::<true>(context, own, address, access)
     }
 
-    /// Makes `access` to `address` possible, or finds that another CPU is about to: then the
-    /// program tries again. `TAGS`: memory may have tags.
+    /// Resolves an `access` to `address`, or finds that another CPU is about to: then the program
+    /// retries. `TAGS`: memory may have tags.
     #[inline]
     pub(super) fn resolve<const TAGS: bool>(
         &self,
@@ -236,7 +236,8 @@ impl Space {
         }
     }
 
-    /// The same for a page with a table, for which the caller pays afterwards if it is a new one.
+    /// As [`Space::resolve`], for a page with a table. If the table is new, the caller pays for it
+    /// afterwards.
     #[inline(always)]
     pub(super) fn resolve_page<const NEW_TABLE: bool, const TAGS: bool>(
         &self,
@@ -269,9 +270,9 @@ impl Space {
     }
 }
 
-/// A page whose entry is about to change, beside other CPUs: an entry that has changed meanwhile is
-/// left alone, since the program's next try finds it. A new table's payment covers what is filled
-/// in below it.
+/// A page whose PTE is about to change, concurrently with other CPUs. A PTE that has changed
+/// meanwhile is left alone, since the program retries. The payment for a new table covers the PTEs
+/// filled below it.
 struct Page<'a, const NEW_TABLE: bool, const TAGS: bool> {
     vma: &'a Vma,
     context: &'a Context,
@@ -282,7 +283,7 @@ struct Page<'a, const NEW_TABLE: bool, const TAGS: bool> {
 }
 
 impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
-    /// Maps the page, which holds nothing so far.
+    /// Maps the page, whose PTE is empty.
     fn fill(&self, access: Access) -> Result<()> {
         let write = access == Access::Write;
         let Source::File { mapping, offset } = &self.vma.source else {
@@ -344,7 +345,7 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         Ok(())
     }
 
-    /// Lets the entry hold `frame`, for a fault of `kind`; none if another CPU was faster.
+    /// Maps `frame` for a fault of `kind`; none if another CPU was faster.
     #[inline(always)]
     fn hold_first(&self, kind: Kind, frame: FrameRef, writable: bool) -> Option<Owed<FillUser>> {
         let (prot, memory) = (prot(self.vma, writable), memory::<TAGS>(self.vma));
@@ -358,8 +359,8 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         held
     }
 
-    /// Maps what the file holds already of the pages around, while a fault is being paid for.
-    /// Apart, so that a fault that maps one page needs no stack for it.
+    /// Maps the surrounding pages that are in the page cache. Out of line, so that a fault that
+    /// maps one page needs no stack for it.
     #[inline(never)]
     fn fill_around(&self, mapping: &dyn PageSource, index: usize) {
         let window = self.page & !(AROUND * PAGE_SIZE - 1);
@@ -385,7 +386,7 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         count_mapped(mapped as u64);
     }
 
-    /// Allows writing to a page that is mapped without, copying it first if others hold it.
+    /// Makes a read-only page writable, copying it first if it is shared.
     fn make_writable(&self, old: Pte) -> Result<()> {
         count(Kind::FaultCow);
         let frame = PhysAddr(old.phys());
@@ -432,8 +433,8 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         Ok(())
     }
 
-    /// The entry allows the access already, or will in a moment: another CPU was faster, this one
-    /// has not seen the entry yet, or only the Access flag was clear.
+    /// Handles a PTE that already allows the access, or will shortly: another CPU was faster, this
+    /// CPU has not seen the PTE yet, or only the Access flag was clear.
     fn touch(&self, pte: Pte) {
         if pte.young() || !pte.valid() || pte.is_unseen() {
             count(Kind::FaultSpurious);
@@ -448,7 +449,8 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         }
     }
 
-    /// Pays for a filled entry; for another CPU's too, which this one may not have seen either.
+    /// Pays for a filled PTE, or for one that another CPU filled, which this CPU may not have seen
+    /// either.
     #[inline(always)]
     fn pay_fill(&self, filled: Option<Owed<FillUser>>) {
         let filled = filled.unwrap_or_else(Owed::new);
@@ -465,15 +467,15 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
     }
 }
 
-/// Makes an entry that `fence.inject` kept unseen visible, for a fault that then recovers.
+/// Makes a PTE visible that `fence.inject` kept unseen, for a fault that then recovers.
 pub(super) fn make_visible(entry: &Entry, pte: Pte) {
     if let Ok(owed) = entry.replace::<FillUser>(pte, pte.revealed().with_young(true)) {
         owed.leave_to_fault();
     }
 }
 
-/// Makes an entry of `vma` agree with the VMA's rights; none if it did. A page that gains the right
-/// to be written gains it by a fault.
+/// Updates a PTE of `vma` to the VMA's rights; none if it already agrees. A page that becomes
+/// writable gets write permission by a fault.
 pub(super) fn set_rights<const TAGS: bool>(vma: &Vma, entry: &Entry) -> Option<Owed<Protect>> {
     let mut old = entry.load();
     while old != Pte::EMPTY {
@@ -489,21 +491,21 @@ pub(super) fn set_rights<const TAGS: bool>(vma: &Vma, entry: &Entry) -> Option<O
         }
         match entry.replace(old, new) {
             Ok(owed) => return Some(owed),
-            // The hardware may set it young meanwhile.
+            // The hardware may set the Access flag concurrently.
             Err(now) => old = now,
         }
     }
     None
 }
 
-/// Apart, so that pages of data need no registers for it.
+/// Out of line, so that data pages need no registers for it.
 #[cold]
 #[inline(never)]
 fn sync_instructions(pte: Pte) {
     FrameRef::clone_phys(PhysAddr(pte.phys())).sync_instructions();
 }
 
-/// An entry of `vma` as the VMA's rights have it.
+/// Returns a PTE of `vma` with the VMA's rights.
 #[inline(always)]
 fn with_rights<const TAGS: bool>(vma: &Vma, old: Pte) -> Pte {
     let writable = vma.rights.has(Rights::WRITE) && (vma.is_shared() || old.writable());
@@ -516,9 +518,8 @@ fn with_rights<const TAGS: bool>(vma: &Vma, old: Pte) -> Pte {
     if nothing { hidden(new) } else { new }
 }
 
-/// Gives a child's table what the parent's run of entries, which begins at `start`, holds of
-/// private memory. Pages of files come back by faults. Returns how many, and what the
-/// parent owes.
+/// Copies the private pages of a run of the parent's PTEs, which begins at `start`, to a child's
+/// table. File pages are faulted in again. Returns the number of pages and what the parent owes.
 pub(super) fn share(start: usize, entries: &[Entry], child: Leaf) -> (usize, Owed<Protect>) {
     let mut pages = 0;
     let mut owed = Owed::new();
@@ -566,7 +567,7 @@ pub(super) fn prot(vma: &Vma, writable: bool) -> Prot {
     }
 }
 
-/// What the memory of `vma` is.
+/// The memory type of `vma`.
 #[inline(always)]
 pub(super) fn memory<const TAGS: bool>(vma: &Vma) -> Memory {
     if TAGS && vma.rights.has(Rights::TAGGED) {
@@ -576,21 +577,22 @@ pub(super) fn memory<const TAGS: bool>(vma: &Vma) -> Memory {
     }
 }
 
-/// A young entry for `frame`, whose content instruction fetches see if it may be executed.
+/// Returns a young PTE for `frame`; if it is executable, instruction fetches see the frame's
+/// content.
 #[inline(always)]
 fn leaf(frame: &FrameRef, prot: Prot, memory: Memory) -> Pte {
     if prot.execute {
         frame.sync_instructions();
     }
-    // None of it is there where the caller knows that it has none.
+    // Compiled out where the caller knows that there are no tags.
     if memory != Memory::Normal {
         frame.sync_tags();
     }
     Pte::leaf(frame.phys().0, prot, memory)
 }
 
-/// Lets an empty entry hold `frame`, whose content instruction fetches see if it may be executed;
-/// none if it was not empty.
+/// Fills an empty PTE with `frame`; if it is executable, instruction fetches see the frame's
+/// content. None if the PTE was not empty.
 #[inline(always)]
 fn hold(
     entry: &Entry,

@@ -1,4 +1,4 @@
-//! fork: a child's copy of an address space.
+//! fork: copies an address space for a child.
 
 use core::cell::Cell;
 use core::mem;
@@ -17,16 +17,16 @@ use crate::upcall::must_die;
 use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
-    /// A copy of this space, which the current thread runs, for a child: private pages are shared
-    /// until one of both writes. Waits where the space is large: other threads change no VMA
-    /// meanwhile, nor fault to write, so that the copy has nothing that they wrote after something
-    /// that it lacks.
+    /// Copies this space, which the current thread runs, for a child: private pages are shared
+    /// until one of the two writes. May sleep if the space is large. Meanwhile other threads can
+    /// neither change VMAs nor fault to write, so that the copy never contains a later write
+    /// without an earlier one.
     ///
     /// # Errors
-    /// ENOMEM; EINTR: the thread must die.
+    /// ENOMEM; EINTR if the thread must die.
     pub fn fork(&self) -> Result<SpaceUser> {
         let alone = self.users() == 1;
-        // Before the locks, which are free when it ends.
+        // Declared before the guards, so that the locks are free when it is dropped.
         let child = SpaceUser::new(self.end())?;
         child.set_vdso(self.vdso());
         child.set_dumpable(self.dumpable());
@@ -74,7 +74,7 @@ impl AddressSpace {
                 break Err(Errno::EINTR);
             }
         };
-        // Flush the entries made read-only before anything relies on it, even if the copy failed.
+        // Flush the PTEs made read-only before anything relies on it, even if the copy failed.
         // Otherwise a guest's write through a stale entry would reach only one of the two spaces.
         let notified = self.context.notifiers.any();
         if notified && !alone {
@@ -83,7 +83,7 @@ impl AddressSpace {
             self.context.pay_cpus(owed, 0..user_end());
         }
         drop((space, parent));
-        // The child may end here, which others need not wait for.
+        // Dropping the child here must not make others wait.
         drop(parts);
         if notified && alone {
             self.protect_shared();
@@ -91,8 +91,9 @@ impl AddressSpace {
         shared.map(|_| child)
     }
 
-    /// Other threads, and the guests that they run, write no more through what they remember of a
-    /// range of the locked space, of so many VMAs at most as are changed at once.
+    /// Stops other threads, and the guests that they run, from writing through stale translations
+    /// of a range of the locked space. The range covers at most as many VMAs as are changed at
+    /// once.
     #[cold]
     #[inline(never)]
     fn forget_writable(&self, space: &Space, owed: Owed<Protect>, range: Range<usize>) {
@@ -106,7 +107,7 @@ impl AddressSpace {
         }
     }
 
-    /// Copies many VMAs for a child, some at a time.
+    /// Copies many VMAs for a child, a batch at a time.
     #[cold]
     fn inherit<'a>(
         &'a self,
@@ -124,16 +125,16 @@ impl AddressSpace {
                 done = Err(Errno::EINTR);
             }
         }
-        // Also where they are not all: its end may take long.
+        // Also if some are missing: dropping them may take long.
         child.lock().vmas = vmas;
         done.map(|_| parent)
     }
 }
 
 impl Space {
-    /// Fills this new space with a part of the private pages that `parent` has from `address` on,
-    /// read-only in both from now on. Returns where the next part begins, if there is one, and what
-    /// the parent owes, also for a part that failed.
+    /// Copies part of the private pages that `parent` has from `address` on into this new space,
+    /// read-only in both from now on. Returns the start of the next part, if there is one, and what
+    /// the parent owes, even if the part failed.
     #[inline]
     fn share(
         &mut self,

@@ -1,5 +1,5 @@
-//! The kernel heap: size classes cut from single frames, with a free list for each class on each
-//! CPU; larger blocks come from the buddy allocator.
+//! The kernel heap: size classes cut from single frames, with per-CPU free lists for each class;
+//! larger blocks come from the buddy allocator.
 
 extern crate alloc;
 
@@ -18,12 +18,13 @@ use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 
-/// Object sizes in bytes: multiples of 16, of 32 at least so that 128 fit in a frame at most.
+/// Object sizes in bytes: multiples of 16, and at least 32, so that at most 128 objects fit in a
+/// frame.
 const SIZES: [usize; CLASSES] = [32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048];
 const CLASSES: usize = 12;
 const LARGEST: usize = SIZES[CLASSES - 1];
 
-/// The class of each size, by sixteen bytes.
+/// The class of each size, in units of sixteen bytes.
 const CLASS_OF: [u8; LARGEST / 16 + 1] = {
     let mut classes = [0; LARGEST / 16 + 1];
     let (mut unit, mut class) = (0, 0);
@@ -45,7 +46,7 @@ fn class_of(layout: &Layout) -> Option<usize> {
     CLASS_OF.get(size.div_ceil(16)).map(|&class| class.into())
 }
 
-/// How many free objects of a class a CPU keeps at most: half of them move at a time.
+/// The maximum number of free objects of a class in a CPU's cache; half of them move at a time.
 const fn limit(class: usize) -> usize {
     let fit = 2 * PAGE_SIZE / SIZES[class];
     if fit > 64 {
@@ -57,7 +58,7 @@ const fn limit(class: usize) -> usize {
     }
 }
 
-/// A singly linked list of free objects: each begins with the next one's address, 0 at the end.
+/// A singly linked list of free objects: each begins with the address of the next, 0 at the end.
 #[derive(Clone, Copy)]
 struct List {
     head: usize,
@@ -66,7 +67,7 @@ struct List {
 
 impl List {
     fn push(&mut self, object: usize) {
-        // SAFETY: a free object of at least 32 aligned bytes, the allocator's own.
+        // SAFETY: a free, aligned object of at least 32 bytes, which belongs to the allocator.
         unsafe { *(object as *mut usize) = self.head };
         self.head = object;
         self.count += 1;
@@ -77,7 +78,7 @@ impl List {
         if object == 0 {
             return None;
         }
-        // SAFETY: what lies on the list is free, and `push` wrote its first word.
+        // SAFETY: objects in the list are free, and `push` wrote their first word.
         self.head = unsafe { *(object as *const usize) };
         self.count -= 1;
         Some(object)
@@ -121,9 +122,9 @@ impl Cache {
     }
 }
 
-/// The frames of one class that have a free object, linked through their metadata. A frame's own
-/// free list begins at the object that `order` numbers (in units of 16 bytes from the frame's
-/// start; NONE at the end), and `spare` counts its objects in use.
+/// The frames of one class that have a free object, linked through their metadata. `order` is the
+/// first object in a frame's own free list (in units of 16 bytes from the frame's start; NONE if
+/// empty), and `spare` counts the frame's objects in use.
 struct Slabs {
     head: u32,
 }
@@ -138,7 +139,7 @@ impl Slabs {
         let slab = self.head;
         let meta = FRAMES.meta(slab);
         let object = address(slab) + meta.order() * 16;
-        // SAFETY: a free object of this frame: `grow` and `give` wrote its first word.
+        // SAFETY: a free object of this frame: `grow` or `give` wrote its first word.
         let next = unsafe { *(object as *const usize) };
         meta.set_order(next);
         meta.set_spare(meta.spare() + 1);
@@ -153,8 +154,8 @@ impl Slabs {
         let meta = FRAMES.meta(slab);
         debug_assert!(meta.owner() == Owner::Slab);
         let first = meta.order();
-        // SAFETY: the object was handed out by `take` and given back by its owner: free, aligned,
-        // at least 32 bytes.
+        // SAFETY: `take` handed the object out and its owner gave it back: it is free, aligned and
+        // at least 32 bytes long.
         unsafe { *(object as *mut usize) = first };
         meta.set_order(object % PAGE_SIZE / 16);
         meta.set_spare(meta.spare() - 1);
@@ -164,7 +165,7 @@ impl Slabs {
         let others = self.head != slab || meta.next() != 0;
         if meta.spare() == 0 && others {
             self.unlink(slab);
-            // SAFETY: `grow` took the frame; it is on no list, and none of its objects is in use.
+            // SAFETY: `grow` took the frame; it is in no list, and none of its objects is in use.
             unsafe { frame::give_block(PhysAddr((slab as usize) << PAGE_SHIFT), 0) };
         }
     }
@@ -215,7 +216,7 @@ impl Slabs {
     }
 }
 
-/// No object (the last of a frame begins 32 bytes before its end or earlier).
+/// No object (the last object of a frame begins at least 32 bytes before its end).
 const NONE: usize = 255;
 
 fn address(slab: u32) -> usize {
@@ -226,8 +227,8 @@ fn address(slab: u32) -> usize {
 pub struct Heap;
 
 // SAFETY: blocks are aligned to their class's 16 bytes or to their power-of-two size, are as long
-// as asked, and lie on exactly one list until handed out; `dealloc` gets the layout of `alloc`, so
-// finds the same class.
+// as requested, and lie in exactly one list until handed out; `dealloc` gets the layout of `alloc`,
+// so it finds the same class.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class_of(&layout) else {
@@ -249,7 +250,7 @@ unsafe impl GlobalAlloc for Heap {
         let Some(class) = class_of(&layout) else {
             if let Some(order) = large(&layout) {
                 let start = PhysAddr(arch::mmu::virt_to_phys(block as usize));
-                // SAFETY: `alloc` took the block for the same layout, and its owner is done with
+                // SAFETY: `alloc` took the block for the same layout, and its owner no longer uses
                 // it.
                 unsafe { frame::give_block(start, order) };
             }
@@ -264,33 +265,33 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// The order of a block too large for the classes.
+/// The order of a block that is too large for the classes.
 fn large(layout: &Layout) -> Option<usize> {
     let frames = layout.size().max(layout.align()).div_ceil(PAGE_SIZE);
     let order = frames.next_power_of_two().ilog2() as usize;
     (order < buddy::ORDERS).then_some(order)
 }
 
-/// A counted object, or ENOMEM when only the kernel's reserve is left.
+/// Allocates a reference-counted object; ENOMEM when only the kernel's reserve is left.
 pub fn try_arc<T>(value: T) -> Result<Arc<T>> {
     check_room()?;
     Ok(Arc::new(value))
 }
 
-/// Room for a counted object. What is large is made there, not moved there.
+/// Memory for a reference-counted object. Large objects are constructed in place instead of moved.
 pub struct Room<T>(Arc<MaybeUninit<T>>);
 
 impl<T> Room<T> {
-    /// Room, or ENOMEM when only the kernel's reserve is left.
+    /// Allocates the memory; ENOMEM when only the kernel's reserve is left.
     pub fn new() -> Result<Self> {
         check_room()?;
         Ok(Room(Arc::new_uninit()))
     }
 
-    /// The object.
+    /// Stores the object.
     #[inline(always)]
     pub fn fill(self, object: T) -> Arc<T> {
-        // SAFETY: nobody else knows the room, which holds an object from here on.
+        // SAFETY: nobody else has a reference to the memory, which holds an object from here on.
         unsafe {
             Arc::as_ptr(&self.0).cast_mut().cast::<T>().write(object);
             self.0.assume_init()
@@ -298,26 +299,27 @@ impl<T> Room<T> {
     }
 }
 
-/// A counted object that knows itself, or ENOMEM when only the kernel's reserve is left.
+/// Allocates a reference-counted object that holds a weak reference to itself; ENOMEM when only the
+/// kernel's reserve is left.
 pub fn try_arc_cyclic<T>(make: impl FnOnce(&Weak<T>) -> T) -> Result<Arc<T>> {
     check_room()?;
     Ok(Arc::new_cyclic(make))
 }
 
-/// Counted bytes, or ENOMEM when only the kernel's reserve is left.
+/// Allocates reference-counted bytes; ENOMEM when only the kernel's reserve is left.
 pub fn try_bytes(bytes: &[u8]) -> Result<Arc<[u8]>> {
     check_room()?;
     Ok(Arc::from(bytes))
 }
 
-/// An owned object, or ENOMEM when only the kernel's reserve is left.
+/// Allocates a boxed object; ENOMEM when only the kernel's reserve is left.
 pub fn try_box<T>(value: T) -> Result<Box<T>> {
     check_room()?;
     Ok(Box::new(value))
 }
 
-/// ENOMEM where `bytes` in small pieces would leave less than the kernel's reserve. A few pages are
-/// always allowed: their user waits.
+/// ENOMEM if `bytes` in small allocations would leave less than the kernel's reserve. A few pages
+/// are always allowed: the caller's thread waits afterwards.
 #[inline]
 pub fn check_room_for(bytes: usize) -> Result<()> {
     match bytes / PAGE_SIZE {
@@ -327,20 +329,20 @@ pub fn check_room_for(bytes: usize) -> Result<()> {
     }
 }
 
-/// Bytes that may grow, or ENOMEM when only the kernel's reserve is left.
+/// Allocates a vector of bytes; ENOMEM when only the kernel's reserve is left.
 pub fn try_vec(bytes: &[u8]) -> Result<Vec<u8>> {
     check_room()?;
     Ok(bytes.to_vec())
 }
 
-/// Text, or ENOMEM when only the kernel's reserve is left.
+/// Formats text into a new string; ENOMEM when only the kernel's reserve is left.
 pub fn try_format(arguments: fmt::Arguments) -> Result<String> {
     check_room()?;
     Ok(alloc::fmt::format(arguments))
 }
 
-/// ENOMEM when only the kernel's reserve is left: before something small is made that cannot fail,
-/// as a map's node.
+/// ENOMEM when only the kernel's reserve is left: called before a small allocation that cannot
+/// fail, such as a map's node.
 #[inline]
 pub fn check_room() -> Result<()> {
     if frame::above_reserve() {

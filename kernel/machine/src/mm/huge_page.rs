@@ -1,6 +1,6 @@
-//! Transparent huge pages: private memory behind one entry above the pages, where a program has
-//! that much in one piece. Code that needs a huge page's pages one by one splits it; each frame
-//! keeps its own count.
+//! Transparent huge pages: private memory mapped by a single block entry, where a program has a
+//! contiguous range of that size. Code that needs the individual pages splits the huge page; each
+//! frame keeps its own reference count.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -24,13 +24,13 @@ use translation::owed::{Age, FillUser, LinkTable, Owed, Touch};
 /// Bytes in a huge page.
 pub const SIZE: usize = HUGE_PAGE_SIZE;
 
-/// Which VMAs get huge pages (`transparent_hugepage=`, as Linux has it).
+/// The VMAs that get huge pages (`transparent_hugepage=`, as on Linux).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Policy {
     /// All private memory.
     Always,
-    /// Where MADV_HUGEPAGE asks for them.
+    /// VMAs with MADV_HUGEPAGE.
     Madvise,
     /// None.
     Never,
@@ -45,13 +45,13 @@ pub const POLICIES: [(&str, Policy); 3] = [
 
 static POLICY: AtomicU8 = AtomicU8::new(Policy::Always as u8);
 
-/// Settles the policy.
+/// Reads the policy from the command line.
 pub(super) fn init() {
     let policy = params::choice("transparent_hugepage", &POLICIES);
     POLICY.store(policy as u8, Relaxed);
 }
 
-/// The policy.
+/// The current policy.
 pub fn policy() -> Policy {
     match POLICY.load(Relaxed) {
         0 => Policy::Always,
@@ -60,7 +60,7 @@ pub fn policy() -> Policy {
     }
 }
 
-/// Whether a VMA gets a huge page around `page`, for which it has room.
+/// Whether a VMA gets a huge page around `page`, and has room for it.
 fn may_be_huge(vma: &Vma, page: usize) -> bool {
     let start = page & !(SIZE - 1);
     if start < vma.start || start + SIZE > vma.end {
@@ -79,37 +79,37 @@ fn may_be_huge(vma: &Vma, page: usize) -> bool {
         && upcall::may_have_huge_pages()
 }
 
-/// A huge page's frames, each held once.
+/// A huge page's frames, with one reference to each.
 struct Frames(PhysAddr);
 
 const ORDER: usize = HUGE_PAGE_PAGES.trailing_zeros() as usize;
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        // SAFETY: `HugePage::new` took the frames, and their handles are this one's.
+        // SAFETY: `HugePage::new` took the frames, and this owns their handles.
         unsafe { frame::give_private(self.0, ORDER) };
     }
 }
 
-/// What an entry holds for a huge page: its frames, and one for the table that it may be split
-/// into, so that this cannot fail.
+/// The contents of a huge page's entry: its frames, and one for the table that a split needs, so
+/// that a split cannot fail.
 pub struct HugePage {
     frames: Frames,
     table: FrameRef,
 }
 
 impl HugePage {
-    /// A huge page of zeroes; none where memory is short or in pieces.
+    /// Allocates a zeroed huge page; none if memory is short or fragmented.
     fn new() -> Option<Self> {
         let table = FrameRef::new(Owner::Kernel).ok()?;
         let frames = Frames(frame::take_private(ORDER)?);
-        // SAFETY: the frames of the huge page, which nobody else knows of yet.
+        // SAFETY: the frames of the huge page, to which nobody else has a reference yet.
         unsafe { mmu::zero_pages(frames.0.linear() as *mut u8, HUGE_PAGE_PAGES) };
         Some(HugePage { frames, table })
     }
 
-    /// Turns the huge page into an address that keeps it: an entry holds it from now on. Its first
-    /// frame knows the one for the table.
+    /// Turns the huge page into an address, for an entry that holds it from now on. The metadata of
+    /// its first frame records the frame for the table.
     fn into_phys(self) -> PhysAddr {
         let HugePage { frames, table } = self;
         let first = frames.0;
@@ -120,27 +120,27 @@ impl HugePage {
         first
     }
 
-    /// The huge page that an entry held: `into_phys` undone.
+    /// Takes the huge page back from an entry: the inverse of `into_phys`.
     ///
     /// # Safety
-    /// `first` came from `into_phys`, and each such address is taken back once.
+    /// `first` came from `into_phys`, and each such address is taken back at most once.
     unsafe fn from_phys(first: PhysAddr) -> Self {
         let table = FRAMES.at(first).next() as usize;
-        // SAFETY: `into_phys` made the handle this number; the caller's promise says that it is
+        // SAFETY: `into_phys` turned the handle into this number; the caller guarantees that it is
         // taken back once.
         let table = unsafe { FrameRef::from_phys(PhysAddr(table << PAGE_SHIFT)) };
         let frames = Frames(first);
         HugePage { frames, table }
     }
 
-    /// The huge page as pages: a table of entries like `pte`, the huge page's, which then hold the
-    /// frames.
+    /// Converts the huge page to pages: a table of PTEs with the attributes of `pte`, the huge
+    /// page's entry, which then hold the frames.
     fn into_table(self, pte: Pte) -> PhysAddr {
         let HugePage { frames, table } = self;
         core::mem::forget(frames);
         table.zero();
         let table = table.into_phys();
-        // SAFETY: a frame of zeroes, which nothing but the result names.
+        // SAFETY: a zeroed frame, to which only the result refers.
         let leaf = unsafe { Leaf::at(table) };
         for index in 0..HUGE_PAGE_PAGES {
             let entry = leaf.entry(index * PAGE_SIZE);
@@ -150,7 +150,7 @@ impl HugePage {
     }
 }
 
-/// A huge page's frames, each with one more holder: as a guest's translation shows them.
+/// A huge page's frames with an additional reference to each, for a guest's translation.
 pub struct MappedFrames(PhysAddr);
 
 impl MappedFrames {
@@ -161,17 +161,18 @@ impl MappedFrames {
         MappedFrames(first)
     }
 
-    /// Turns it into an address that keeps the frames: a translation holds them from now on.
+    /// Turns this into an address that keeps the frames, for a translation that holds them from now
+    /// on.
     pub fn into_phys(self) -> u64 {
         let first = self.0.0 as u64;
         core::mem::forget(self);
         first
     }
 
-    /// What a translation held: `into_phys` undone.
+    /// Takes the frames back from a translation: the inverse of `into_phys`.
     ///
     /// # Safety
-    /// `first` came from `into_phys`, and each such address is taken back once.
+    /// `first` came from `into_phys`, and each such address is taken back at most once.
     pub unsafe fn from_phys(first: u64) -> Self {
         MappedFrames(PhysAddr(first as usize))
     }
@@ -180,30 +181,30 @@ impl MappedFrames {
 impl Drop for MappedFrames {
     fn drop(&mut self) {
         for page in (self.0.0..).step_by(PAGE_SIZE).take(HUGE_PAGE_PAGES) {
-            // SAFETY: `new` took a handle of each.
+            // SAFETY: `new` took a handle of each frame.
             drop(unsafe { FrameRef::from_phys(PhysAddr(page)) });
         }
     }
 }
 
-/// Huge pages that no entry holds any more, chained by the metadata of their first frames.
+/// Huge pages that no entry holds any more, linked through the metadata of their first frames.
 pub struct HugePages(u32);
 
 impl HugePages {
-    /// None.
+    /// No huge pages.
     pub const NONE: Self = HugePages(0);
 
-    /// Adds one.
+    /// Adds a huge page.
     ///
     /// # Safety
-    /// An entry held `first`, and it was taken out.
+    /// An entry held `first`, and has been emptied.
     pub unsafe fn add(&mut self, first: PhysAddr) {
         let meta = FRAMES.at(first);
         meta.set_links(self.0, meta.next());
         self.0 = (first.0 >> PAGE_SHIFT) as u32;
     }
 
-    /// Lets go of all of them.
+    /// Drops all of them.
     #[inline]
     pub fn free(&mut self) {
         if self.0 != 0 {
@@ -217,16 +218,16 @@ impl HugePages {
         while self.0 != 0 {
             let first = PhysAddr((self.0 as usize) << PAGE_SHIFT);
             self.0 = FRAMES.at(first).links().0;
-            // SAFETY: as `add` was promised; it is out of the chain.
+            // SAFETY: guaranteed by the caller of `add`; it is out of the list.
             drop(unsafe { HugePage::from_phys(first) });
         }
     }
 }
 
 impl Space {
-    /// What a fault on `page` does where its last-level table is missing: fills in a huge page, or
-    /// finds one; or else makes the table, and fills the page in. Beside other CPUs. One payment is
-    /// for the tables and what was filled in below them.
+    /// Handles a fault on `page` whose last-level table is missing: installs a huge page, or finds
+    /// one; otherwise makes the table, and fills the page in. Runs concurrently with other CPUs. A
+    /// single payment covers the tables and the entries filled in below them.
     #[cold]
     #[inline(never)]
     pub(super) fn without_leaf<const TAGS: bool>(
@@ -238,11 +239,11 @@ impl Space {
         access: Access,
     ) -> core::result::Result<(), Failure> {
         let mut tables = None;
-        // Only a write fills in a huge page.
+        // Only a write installs a huge page.
         let anew = (access == Access::Write).then_some((vma, own));
         let done = match self.leaf_or_huge_page::<TAGS>(anew, context, page, &mut tables) {
             Ok(Some(leaf)) => {
-                // Also for another CPU's, which this one may not have seen either.
+                // Also for another CPU's table, which this one may not have seen either.
                 tables.get_or_insert_with(Owed::new);
                 self.resolve_page::<true, TAGS>(vma, context, own, leaf, page, access)
             }
@@ -255,8 +256,8 @@ impl Space {
         done
     }
 
-    /// The last-level table, or none where there is a huge page, be it one that is filled in
-    /// `anew`; what new tables owe joins `tables`.
+    /// Returns the last-level table, or none if there is a huge page, including one that is
+    /// installed because of `anew`. The debts of new tables are added to `tables`.
     fn leaf_or_huge_page<const TAGS: bool>(
         &self,
         anew: Option<(&Vma, &Slot)>,
@@ -278,7 +279,7 @@ impl Space {
             && let Some(huge) = HugePage::new()
         {
             let filled = self.fill_huge_page::<TAGS>(vma, own, slot, huge);
-            // Also for another CPU's, which this one may not have seen either.
+            // Also for another CPU's huge page, which this one may not have seen either.
             let filled = filled.unwrap_or_else(Owed::new);
             match tables {
                 Some(_) => filled.paid_with_table(),
@@ -323,7 +324,7 @@ impl Space {
         filled
     }
 
-    /// Makes pages of all huge pages that touch `range`, for the only user of the space.
+    /// Splits all huge pages that overlap `range`, with the space locked exclusively.
     #[inline]
     pub(super) fn split(&self, context: &Context, range: Range<usize>) {
         if self.table.has_huge_pages() {
@@ -343,7 +344,7 @@ impl Space {
         }
     }
 
-    /// Makes pages of the huge pages that lie in `range` only in part.
+    /// Splits the huge pages that only partly lie in `range`.
     #[inline]
     pub(super) fn split_ends(&self, context: &Context, range: &Range<usize>) {
         if self.table.has_huge_pages() {
@@ -360,7 +361,7 @@ impl Space {
         }
     }
 
-    /// Takes all huge pages out that touch `range`.
+    /// Removes all huge pages that overlap `range`.
     #[inline]
     pub(super) fn gather_huge_pages(&self, gather: &mut Gather, range: &Range<usize>) {
         if self.table.has_huge_pages() {
@@ -377,7 +378,7 @@ impl Space {
         }
     }
 
-    /// How many pages of `range` are mapped as huge pages.
+    /// Number of pages of `range` that are mapped as huge pages.
     pub(super) fn huge_page_count(&self, range: Range<usize>) -> usize {
         let mut pages = 0;
         self.each_huge_page(range.clone(), |start, _| {
@@ -387,7 +388,7 @@ impl Space {
         pages
     }
 
-    /// Makes all huge pages that touch `range` old.
+    /// Clears the Access flag of all huge pages that overlap `range`.
     pub(super) fn age_huge_pages(&self, range: Range<usize>) -> Owed<Age> {
         let mut owed = Owed::new();
         self.each_huge_page(range, |_, slot| {
@@ -405,8 +406,8 @@ impl Space {
     }
 }
 
-/// A fault found a huge page that allows the access already: this CPU has not seen it yet, or only
-/// the Access flag is clear.
+/// Handles a huge page that already allows the access: this CPU has not seen it yet, or only the
+/// Access flag is clear.
 fn touch(context: &Context, slot: &Entry, pte: Pte, page: usize) {
     if pte.young() || pte.is_unseen() {
         fault::count(Kind::FaultSpurious);

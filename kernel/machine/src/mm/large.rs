@@ -1,5 +1,5 @@
-//! Large ranges, which are changed part by part: others run in between, and the address space's
-//! lock is free.
+//! Large ranges, which are changed in parts: in between, other threads run and the address space is
+//! unlocked.
 
 use core::ops::Range;
 
@@ -14,22 +14,22 @@ use crate::errno::{Errno, Result};
 use crate::sync::might_sleep;
 use crate::upcall::{self, cond_resched, cond_resched_killable};
 
-/// The most that is changed at once, in bytes, whatever it has.
+/// The largest range that is changed at once, in bytes, regardless of its content.
 const AT_ONCE: usize = 1 << 24;
-/// The last-level tables of a part of what is larger.
+/// Number of last-level tables in one part of a larger range.
 pub(super) const PART: usize = 16;
-/// VMAs that are changed at once.
+/// Number of VMAs that are changed at once.
 pub(super) const VMAS: usize = 512;
-/// A space with fewer tables and huge pages is small.
+/// A space is large from this sum of its tables, its huge pages and a sixteenth of its VMAs on.
 const MANY: usize = 32;
 
-/// Whether a range is changed part by part, so that the caller waits.
+/// Whether a range is changed in parts, so that the caller may sleep.
 #[inline]
 pub fn is_large(range: &Range<usize>) -> bool {
     range.len() > AT_ONCE
 }
 
-/// A large range is taken away while this lives. Dropped without the space's lock.
+/// Marks a large range as being unmapped. Must be dropped without the space's lock held.
 pub(super) struct Leaving<'a> {
     space: &'a AddressSpace,
     range: Range<usize>,
@@ -44,18 +44,18 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// A fork or a move that may go part by part, between which others run. No VMA is changed by them
-/// before this is dropped, without the space's lock.
+/// A fork or a move that may proceed in parts. Other threads run between the parts, but cannot
+/// change VMAs until this is dropped. Must be dropped without the space's lock held.
 pub(super) struct Parts<'a> {
     space: &'a AddressSpace,
     paused: bool,
-    /// A child is made of memory that other threads use.
+    /// Whether other threads use the memory that is being copied for a child.
     forks_beside: bool,
 }
 
 impl<'a> Parts<'a> {
-    /// One part is done. Others run; where they use memory of which a child is made, whoever
-    /// faults to write waits.
+    /// Ends a part and lets other threads run. If they use memory that is being copied for a child,
+    /// write faults wait.
     #[cold]
     #[inline(never)]
     pub(super) fn pause(&mut self, mut space: WriteGuard<'a, Space>) -> WriteGuard<'a, Space> {
@@ -63,7 +63,7 @@ impl<'a> Parts<'a> {
         self.paused = true;
         if self.forks_beside && !space.forking {
             space.forking = true;
-            // Faults look at it.
+            // Faults check `late`.
             space.late += 1;
         }
         drop(space);
@@ -71,7 +71,7 @@ impl<'a> Parts<'a> {
         self.space.lock()
     }
 
-    /// The same while what lies in these ranges is moved from one to the other: faults there wait.
+    /// As [`Parts::pause`], while pages move between these ranges: faults there wait.
     #[cold]
     #[inline(never)]
     pub(super) fn pause_move(
@@ -112,14 +112,14 @@ impl Drop for Parts<'_> {
 }
 
 impl Space {
-    /// Whether a move is under way.
+    /// Whether a move is in progress.
     pub(super) fn is_moving(&self) -> bool {
         !self.moving[0].is_empty()
     }
 
-    /// Whether `access` to a range waits. A move holds back faults near both its ranges, since a
-    /// fault fills up to a huge page, and the growth of stacks, since what moves counts twice
-    /// meanwhile. A fork holds back writes: a child that has one has all that came before it.
+    /// Whether `access` to a range must wait. A move blocks faults near both its ranges, since a
+    /// fault fills up to a huge page, and the growth of stacks, since the moved memory is accounted
+    /// twice meanwhile. A fork blocks writes: a child that has a write must have all earlier ones.
     pub(super) fn must_wait(&self, range: &Range<usize>, access: Access) -> bool {
         let start = range.start & !(huge_page::SIZE - 1);
         let end = range.end.next_multiple_of(huge_page::SIZE);
@@ -128,7 +128,7 @@ impl Space {
         self.forking && access == Access::Write || self.is_moving() && moves()
     }
 
-    /// Whether its end would take long.
+    /// Whether dropping the space would take long.
     pub(super) fn is_large(&self) -> bool {
         let held = self.table.tables() + self.table.huge_pages();
         held + self.vmas.count() / PART >= MANY
@@ -136,15 +136,15 @@ impl Space {
 }
 
 impl AddressSpace {
-    /// Whether a fork or a move is between two of its parts, so that a change of VMAs waits.
+    /// Whether a fork or a move is between two of its parts, so that a change of VMAs must wait.
     pub fn is_paused(&self) -> bool {
         self.read_lock().paused
     }
 
-    /// For changing VMAs alone. Waits until a fork or a move is over that goes part by part.
+    /// Locks the space exclusively to change VMAs. Waits for a fork or a move in parts to finish.
     ///
     /// # Errors
-    /// EINTR: the current thread is to die.
+    /// EINTR if the current thread must die.
     #[inline(always)]
     pub(super) fn lock_to_change(&self) -> Result<WriteGuard<'_, Space>> {
         let space = self.lock();
@@ -155,10 +155,11 @@ impl AddressSpace {
         Ok(space)
     }
 
-    /// For `access` to a range. Waits until no move is under way there, and no fork if it writes.
+    /// Locks the space for `access` to a range. Waits for a move there to finish, and for a write
+    /// also for a fork.
     ///
     /// # Errors
-    /// EINTR: the current thread is to die.
+    /// EINTR if the current thread must die.
     pub(super) fn lock_range(
         &self,
         range: &Range<usize>,
@@ -168,7 +169,7 @@ impl AddressSpace {
         self.lock_range_borrowed(range, access)
     }
 
-    /// The same where the space may be borrowed from this CPU.
+    /// As [`AddressSpace::lock_range`], where the space may be borrowed from this CPU.
     fn lock_range_borrowed(
         &self,
         range: &Range<usize>,
@@ -198,7 +199,7 @@ impl AddressSpace {
         }
     }
 
-    /// Has those that wait for the space ask again.
+    /// Unlocks the space and wakes its waiters.
     fn unlock_and_wake(&self, space: WriteGuard<'_, Space>) {
         let any = space.waiters != 0;
         drop(space);
@@ -210,19 +211,19 @@ impl AddressSpace {
     /// Waits after [`Failure::Paused`](super::fault::Failure::Paused).
     ///
     /// # Errors
-    /// EINTR: the current thread is to die.
+    /// EINTR if the current thread must die.
     #[cold]
     pub fn wait_for_access(&self, address: usize, access: Access) -> Result<()> {
         self.lock_range(&(address..address + 1), access).map(drop)
     }
 
-    /// A move that may go part by part.
+    /// Begins a move that may proceed in parts.
     #[inline(always)]
     pub(super) fn parts(&self) -> Parts<'_> {
         self.parts_of_fork(true)
     }
 
-    /// A fork that may; `alone` where no other thread uses the memory.
+    /// Begins a fork that may proceed in parts; `alone` if no other thread uses the memory.
     #[inline(always)]
     pub(super) fn parts_of_fork(&self, alone: bool) -> Parts<'_> {
         Parts {
@@ -232,11 +233,11 @@ impl AddressSpace {
         }
     }
 
-    /// Calls `change` with each part of a range, of which there is one unless it is large, after
-    /// `lock` of what is left, and `pause` after each but the last.
+    /// Calls `change` with each part of a range, of which there is only one unless the range is
+    /// large. `lock` is called with the rest before each part, and `pause` after each but the last.
     ///
     /// # Errors
-    /// The errors of the three.
+    /// Those of the three callbacks.
     pub(super) fn each_part<'a>(
         &'a self,
         range: Range<usize>,
@@ -262,7 +263,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// The same for what nothing ends.
+    /// As [`AddressSpace::each_part`], for changes that cannot fail and are not interrupted.
     pub(super) fn each_part_of(
         &self,
         range: Range<usize>,
@@ -272,7 +273,7 @@ impl AddressSpace {
             change(space, part);
             Ok(())
         };
-        // Others run, and that never fails.
+        // Neither the lock nor the pause can fail.
         let lock = |_: &Range<usize>| Ok(self.lock());
         _ = self.each_part(range, lock, changed, || {
             cond_resched();
@@ -280,22 +281,22 @@ impl AddressSpace {
         });
     }
 
-    /// Takes a range of pages away; its files go to `gone`. Waits if the range is large.
+    /// Unmaps a range of pages; its files go to `gone`. May sleep if the range is large.
     #[inline]
     pub fn unmap(&self, range: Range<usize>, gone: &mut Removed) -> Result<()> {
         if is_large(&range) {
             let _leaving = self.empty_first(range.clone(), gone)?;
-            // Whole VMAs, which needs no memory.
+            // In batches of whole VMAs, whose removal needs no memory.
             return self.each_vmas(range, |space, part| space.unmap(self.context(), part, gone));
         }
         self.lock_to_change()?.unmap(self.context(), range, gone)
     }
 
-    /// Calls `change` with each part of a range that has so many VMAs at most, if it is large: the
-    /// parts end where VMAs do. Waits in between.
+    /// Calls `change` with each part of a range. If the range is large, the parts end at VMA
+    /// boundaries and contain at most [`VMAS`] VMAs. Reschedules in between.
     ///
     /// # Errors
-    /// Of `change`, which is called no more.
+    /// Those of `change`, which is not called again.
     pub(super) fn each_vmas(
         &self,
         range: Range<usize>,
@@ -318,7 +319,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Empties a large range part by part, which is removed, or replaced, while the result lives.
+    /// Empties a large range in parts; it is removed or replaced while the result lives.
     #[cold]
     #[inline(never)]
     pub(super) fn empty_first(
@@ -336,7 +337,7 @@ impl AddressSpace {
         Ok(leaving)
     }
 
-    /// What can fail does so while nothing is lost.
+    /// Performs the steps that can fail before any content is lost.
     pub(super) fn leave(&self, range: Range<usize>, gone: &mut Removed) -> Result<Leaving<'_>> {
         let mut space = self.lock_to_change()?;
         space.leaving.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -345,12 +346,12 @@ impl AddressSpace {
         Ok(Leaving { space: self, range })
     }
 
-    /// Lets go of the content of a range of pages, as far as `may` refuses none of its VMAs; what
-    /// was promised there stands. Waits if the range is large.
+    /// Discards the content of a range of pages, unless `may` refuses one of its VMAs; the memory
+    /// stays committed. May sleep if the range is large.
     ///
     /// # Errors
-    /// Those of `may`; ENOMEM where not all is mapped; EINTR: the current thread is to die; EAGAIN
-    /// where a fork or a move would be waited for, unless it `waits` for those.
+    /// Those of `may`; ENOMEM if not all is mapped; EINTR if the current thread must die; EAGAIN if
+    /// a fork or a move is in progress, unless `waits`.
     pub fn discard(
         &self,
         range: Range<usize>,
@@ -359,7 +360,7 @@ impl AddressSpace {
     ) -> Result<()> {
         let all_may = |space: &Space, part| space.vmas.touching(part).try_for_each(&may);
         if is_large(&range) {
-            // Nothing goes where one refuses from the first.
+            // Discards nothing if a VMA refuses at the start.
             all_may(&self.read_lock(), range.clone())?;
         }
         let mut covered = true;
@@ -369,7 +370,7 @@ impl AddressSpace {
             space.empty(self.context(), part, false);
             Ok(())
         };
-        // As a write of zeroes.
+        // Discarding is like writing zeroes.
         let lock = |left: &Range<usize>| match waits {
             true => self.lock_range_borrowed(left, Access::Write),
             false => {
@@ -382,11 +383,11 @@ impl AddressSpace {
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Changes what the program may do with a range of pages. Waits if the range is large.
+    /// Changes the rights of a range of pages. May sleep if the range is large.
     ///
     /// # Errors
-    /// ENOMEM (not all mapped), EACCES (a VMA that can never have the rights), EPERM (one that is
-    /// sealed).
+    /// ENOMEM (not all mapped), EACCES (a VMA that can never have the rights), EPERM (a sealed
+    /// VMA).
     pub fn protect(&self, range: Range<usize>, wanted: impl Into<Protection>) -> Result<()> {
         let wanted = wanted.into();
         if !is_large(&range) {
@@ -403,7 +404,7 @@ impl AddressSpace {
         })
     }
 
-    /// The same as `promise` says, which promises the rights to a part.
+    /// As [`AddressSpace::protect`], for a large range; `promise` changes the VMAs of a part.
     #[cold]
     #[inline(never)]
     fn protect_by_parts(
@@ -418,7 +419,7 @@ impl AddressSpace {
             end = done.end;
             result
         });
-        // The VMAs may have changed meanwhile: apply the rights that they have now.
+        // The VMAs may have changed meanwhile: apply their current rights.
         self.each_part_of(range.start..end, |space, part| {
             space.apply_own_rights(self.context(), part)
         });
@@ -438,18 +439,18 @@ impl AddressSpace {
         result
     }
 
-    /// [`AddressSpace::protect`], after which the memory has tags (PROT_MTE). Waits if the range
-    /// is large.
+    /// [`AddressSpace::protect`], which also gives the memory tags (PROT_MTE). May sleep if the
+    /// range is large.
     ///
     /// # Errors
-    /// As there; EINVAL for a VMA that can have none.
+    /// Those of [`AddressSpace::protect`]; EINVAL for a VMA that cannot have tags.
     #[cold]
     pub fn protect_with_tags(&self, range: Range<usize>, wanted: Protection) -> Result<()> {
         self.set_tagged();
         self.protect_by_parts(range, |space, part| space.promise_tags(part, wanted))
     }
 
-    /// Some of its memory has tags from now on.
+    /// Records that some of the memory has tags from now on.
     #[cold]
     pub fn set_tagged(&self) {
         self.lock().set_tagged();

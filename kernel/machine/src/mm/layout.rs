@@ -1,4 +1,4 @@
-//! Where a program's stack and heap lie, and how they grow.
+//! The layout of a program's stack and heap, and how they grow.
 
 use core::ops::Range;
 
@@ -13,23 +13,23 @@ use super::{PAGE_SIZE, aslr, page_up};
 use crate::arch::MAP_WINDOW;
 use crate::errno::Result;
 
-/// Bytes of the stack that are a VMA from the start.
+/// The initial size of the stack's VMA, in bytes.
 const STACK_START: usize = 132 << 10;
 
 impl AddressSpace {
-    /// Sets how far the stack may grow, in bytes.
+    /// Sets the maximum size of the stack, in bytes.
     pub fn set_stack_limit(&self, limit: usize) {
         self.lock().stack_limit = limit;
     }
 
-    /// The first address above the program's, and whether its parts begin at random.
+    /// The end of the program's addresses, and whether its parts begin at random.
     fn bounds(&self) -> (usize, bool) {
         let space = self.read_lock();
         (space.end, space.random)
     }
 
-    /// Maps the main stack, which grows down from a top that is random unless `norandmaps`; returns
-    /// the top. `limit` is how far it may grow, in bytes.
+    /// Maps the main stack, which grows down from a top that is random unless `norandmaps` is set;
+    /// returns the top. `limit` is its maximum size, in bytes.
     pub fn map_stack(&self, limit: usize, executable: bool) -> Result<usize> {
         let (end, random) = self.bounds();
         let whole = end.min(MAP_WINDOW);
@@ -55,39 +55,39 @@ impl AddressSpace {
         Ok(top)
     }
 
-    /// Lets mappings lie one above the other, as Linux once had it.
+    /// Selects bottom-up mappings, Linux's legacy layout.
     pub fn map_upwards(&self) {
         let mut space = self.lock();
         space.mmap_bottom = Some(aslr::mmap_bottom(space.end, space.random));
     }
 
-    /// Lets its parts begin where they always do, not at random.
+    /// Disables randomization for this space.
     pub fn fix_places(&self) {
         self.lock().random = false;
     }
 
-    /// Where the heap of `brk` begins: at or above `end`, the end of the program's data.
+    /// Sets the start of the heap of `brk`: at or above `end`, the end of the program's data.
     pub fn set_heap_start(&self, end: usize) {
         let mut space = self.lock();
         let start = page_up(end) + aslr::heap_offset(space.end, space.random);
         space.heap = start..start;
     }
 
-    /// Where the heap begins.
+    /// The start of the heap.
     pub fn heap_start(&self) -> usize {
         self.read_lock().heap.start
     }
 
-    /// Where the heap ends.
+    /// The end of the heap.
     pub fn heap_end(&self) -> usize {
         self.read_lock().heap.end
     }
 
-    /// Moves the end of the heap, of which new parts have these rights; returns where it is then.
-    /// Files that were mapped there go to `gone`.
+    /// Moves the end of the heap, whose new parts get `rights`; returns the resulting end. Files
+    /// that were mapped there go to `gone`.
     ///
     /// # Errors
-    /// A large range that is to be unmapped first, which waits.
+    /// A large range that must be unmapped first, which may sleep.
     pub fn set_heap_end(
         &self,
         end: usize,
@@ -141,7 +141,7 @@ impl Space {
         (rights, locked): (Rights, Flags),
         limits: &Limits,
     ) -> bool {
-        // As on Linux, with a page between it and what follows.
+        // As on Linux, leave a page free before the next mapping.
         let free = self.vmas.is_room(from..to + PAGE_SIZE);
         let flags = Flags::ACCOUNT.with(locked);
         let check = || self.vmas.totals().check((flags, rights), to - from, limits);

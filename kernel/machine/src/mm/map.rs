@@ -1,4 +1,4 @@
-//! New mappings: where they go, and what is there at once.
+//! New mappings: choosing their address, and mapping their pages at once.
 
 use super::asid::Context;
 use super::fault::{Access, Failure};
@@ -17,45 +17,45 @@ use linux_raw_sys::general::CAP_SYS_RAWIO;
 /// The lowest address that may be mapped without CAP_SYS_RAWIO (/proc/sys/vm/mmap_min_addr).
 pub static LEAST: AtomicUsize = AtomicUsize::new(PAGE_SIZE);
 
-/// Nothing lies lower that was not mapped there (Linux's CONFIG_LSM_MMAP_MIN_ADDR).
+/// The lowest address that the kernel chooses itself (Linux's CONFIG_LSM_MMAP_MIN_ADDR).
 const LEAST_CHOSEN: usize = 1 << 15;
 
-/// From where on the kernel chooses addresses, and stacks grow.
+/// The lowest address that the kernel chooses for mappings, and to which stacks grow.
 pub(super) fn bottom() -> usize {
     LEAST.load(Relaxed).max(LEAST_CHOSEN)
 }
 
-/// Where a mapping goes.
+/// The placement of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// At the address if it is free, else anywhere.
+    /// At the address if it is free, otherwise anywhere.
     Hint(usize),
-    /// At the address, in place of what is there.
+    /// At the address, replacing existing mappings.
     Fixed(usize),
-    /// At the address if it is free, else EEXIST.
+    /// At the address if it is free, otherwise EEXIST.
     Free(usize),
 }
 
-/// What `mmap` asks for.
+/// The arguments of `mmap`.
 pub struct MapRequest {
-    /// Where.
+    /// Placement.
     pub place: Place,
     /// Bytes, rounded up to pages.
     pub len: usize,
-    /// What the program may do.
+    /// The program's rights.
     pub rights: Rights,
-    /// Behaviour.
+    /// Other VMA flags.
     pub flags: Flags,
-    /// Where the pages come from.
+    /// The source of the pages.
     pub source: Source,
-    /// Name without a file.
+    /// The name if there is no file.
     pub label: Label,
-    /// Bytes that all VMAs together may have.
+    /// Limit on the bytes of all VMAs together.
     pub limit: usize,
 }
 
 impl MapRequest {
-    /// Anonymous private memory of `len` bytes that may be read and written.
+    /// Requests `len` bytes of anonymous private memory, readable and writable.
     pub fn anonymous(place: Place, len: usize) -> Self {
         MapRequest {
             place,
@@ -68,7 +68,7 @@ impl MapRequest {
         }
     }
 
-    /// The request, whose source is taken.
+    /// Returns the request and takes its source.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Self {
         MapRequest {
@@ -79,19 +79,19 @@ impl MapRequest {
 }
 
 impl AddressSpace {
-    /// Maps what is asked for; returns where. Files that were there go to `gone`. Waits if it takes
-    /// the place of a large range.
+    /// Creates a mapping; returns its address. Files that were mapped there go to `gone`. May sleep
+    /// if it replaces a large range.
     ///
     /// # Errors
-    /// EINVAL (bounds), ENOMEM, EEXIST; EPERM: the file was sealed meanwhile.
+    /// EINVAL (bounds), ENOMEM, EEXIST; EPERM if the file was sealed meanwhile.
     pub fn map(&self, request: MapRequest, gone: &mut Removed) -> Result<usize> {
         let len = checked_len(request.len)?;
         let flags = request
             .flags
             .set(Flags::ACCOUNT, false)
             .accounted(request.rights);
-        // Declared before the lock, so that one that is not mapped is dropped after it is released:
-        // its file may end with it, and sleep.
+        // Declared before the guard, so that a VMA that is not mapped is dropped after the lock is
+        // released: this may drop the last reference to its file, which may sleep.
         let vma;
         let _leaving;
         let mut space = self.lock_to_change()?;
@@ -111,7 +111,7 @@ impl AddressSpace {
             source: request.source,
         };
         vma.add_to_file(&self.me)?;
-        // A seal that is added from now on sees this mapping.
+        // Seals added from now on see this mapping.
         if vma.is_too_late() {
             return Err(Errno::EPERM);
         }
@@ -125,8 +125,8 @@ impl AddressSpace {
         Ok(start)
     }
 
-    /// Refuses to lock `len` bytes of a new mapping, because the caller `asked` for that or wants
-    /// all new ones locked, beyond its `limit`.
+    /// Checks whether the caller, who `asked` for a lock or wants all new mappings locked, may lock
+    /// `len` bytes of a new mapping within its `limit`.
     ///
     /// # Errors
     /// EPERM (asked for, and nothing may be locked), EAGAIN.
@@ -140,8 +140,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Makes one page present; or says that there is no memory for it, or that it has waited and is
-    /// to be asked again.
+    /// Faults one page in. The inner error is [`Failure::NoMemory`], or [`Failure::Paused`] if this
+    /// has waited and must be called again.
     pub fn populate_page(
         &self,
         page: usize,
@@ -181,8 +181,8 @@ fn checked_len(len: usize) -> Result<usize> {
 }
 
 impl Space {
-    /// Where a mapping of `len` bytes goes that is within the limits, and whether something is
-    /// there that is to go.
+    /// Finds an address for a mapping of `len` bytes within the limits, and reports whether
+    /// existing mappings there must be removed.
     #[inline(always)]
     fn admit(&mut self, request: &MapRequest, flags: Flags, len: usize) -> Result<(usize, bool)> {
         let (mut replaced, mut accounted) = (0, 0);
@@ -212,7 +212,8 @@ impl Space {
         self.admit(request, flags, len)
     }
 
-    /// Finds a place for `len` bytes; whether something is there that is to go.
+    /// Finds an address for `len` bytes, and reports whether existing mappings there must be
+    /// removed.
     #[inline(always)]
     pub(super) fn place(&mut self, place: Place, len: usize) -> Result<(usize, bool)> {
         let whole = self.end;
@@ -247,8 +248,8 @@ impl Space {
         Ok((start, taken))
     }
 
-    /// Empties the place of a VMA that is put there by [`Vmas::replace`]; what is there stays if
-    /// that fails.
+    /// Clears the range for a VMA that [`Vmas::replace`] will insert; on failure the existing
+    /// mappings stay.
     #[cold]
     #[inline(never)]
     fn clear_place(
@@ -275,7 +276,7 @@ impl Space {
     #[cold]
     #[inline(never)]
     fn find_anywhere(&mut self, len: usize) -> Result<usize> {
-        // As Linux does: what could be huge pages begins like one.
+        // As on Linux, a mapping that could use huge pages is aligned to one.
         let aligned = match len % huge_page::SIZE {
             0 => self.find_aligned(len, huge_page::SIZE),
             _ => None,

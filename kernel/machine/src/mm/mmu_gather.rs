@@ -1,7 +1,6 @@
-//! Unmapping: what entries held is let go only after every CPU has forgotten the translations,
-//! which they do once, however many entries there are. The first few frames are gathered; entries
-//! beyond become invalid but keep their frames, which are taken out in a second walk, when nobody
-//! can reach them any more.
+//! Unmapping: frames are freed only after the TLB maintenance, which is done once, however many
+//! PTEs change. The first few frames are gathered; further PTEs become invalid but keep their
+//! frames, which a second walk takes out when no CPU can reach them any more.
 
 use core::mem::MaybeUninit;
 
@@ -15,33 +14,33 @@ use super::table::{Entry, hidden};
 use crate::arch::mmu::Pte;
 use translation::owed::{Clear, Debts, Owed, UnlinkTable};
 
-/// Frames that are gathered.
+/// Number of frames that are gathered.
 const GATHERED: usize = 64;
 
-/// Frames that entries no longer hold, but that some CPU may still reach; to be settled.
+/// Frames that PTEs no longer hold, but that some CPU may still reach through its TLB.
 pub struct Gather<'a> {
     /// The context of the translations; none if no CPU can hold any.
     context: Option<&'a Context>,
-    /// The first `count` are there.
+    /// The first `count` are initialized.
     frames: [MaybeUninit<FrameRef>; GATHERED],
     count: usize,
     huge_pages: HugePages,
     owed: Debts<Clear>,
-    /// Pages that were taken, as far as they are not among `frames`.
+    /// Number of pages taken, excluding those in `frames`.
     taken: usize,
-    /// Entries that were left with their frames.
+    /// Number of PTEs that still hold their frames.
     left: usize,
-    /// Entries that held the frame of zeroes.
+    /// Number of PTEs that mapped the zero page.
     zeroes: usize,
 }
 
 impl<'a> Gather<'a> {
-    /// For a space that may be running.
+    /// Creates a gather for a space that may be running.
     pub fn new(context: &'a Context) -> Self {
         Self::with(Some(context))
     }
 
-    /// For a space whose translations every CPU has forgotten, and that never runs again.
+    /// Creates a gather for a space whose translations are in no TLB, and that never runs again.
     pub fn dead() -> Self {
         Self::with(None)
     }
@@ -59,7 +58,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Empties all entries of a run that begins with the page at `start`.
+    /// Empties all PTEs of a run that begins with the page at `start`.
     pub fn take_all(&mut self, start: usize, entries: &[Entry]) {
         if self.context.is_none() {
             let filled = entries.iter().filter(|entry| entry.load() != Pte::EMPTY);
@@ -72,7 +71,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Empties the entries of a run that hold frames of files.
+    /// Empties the PTEs of a run that hold frames of files.
     pub fn take_shared(&mut self, start: usize, entries: &[Entry]) {
         for (index, entry) in entries.iter().enumerate() {
             let pte = entry.load();
@@ -85,11 +84,11 @@ impl<'a> Gather<'a> {
     /// Takes over a huge page that an entry held for the addresses from `start` on.
     ///
     /// # Safety
-    /// As for [`HugePages::add`].
+    /// Those of [`HugePages::add`].
     pub unsafe fn take_huge_page(&mut self, start: usize, huge: PhysAddr, owed: Owed<Clear>) {
         self.owed.add(start..start + huge_page::SIZE, owed);
         self.taken += huge_page::SIZE / PAGE_SIZE;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.huge_pages.add(huge) };
     }
 
@@ -111,12 +110,12 @@ impl<'a> Gather<'a> {
             self.zeroes += 1;
             return;
         }
-        // SAFETY: the entry held this handle, and `take` left it empty.
+        // SAFETY: the PTE held this handle, and `take` emptied it.
         slot.write(unsafe { FrameRef::from_phys(frame) });
         self.count += 1;
     }
 
-    /// Empties an entry that no CPU can reach.
+    /// Empties a PTE that no CPU can reach.
     #[inline(always)]
     fn release(&mut self, entry: &Entry) {
         let (pte, owed) = entry.take::<Clear>();
@@ -126,21 +125,21 @@ impl<'a> Gather<'a> {
             self.zeroes += 1;
             return;
         }
-        // SAFETY: the entry held this handle, and `take` left it empty.
+        // SAFETY: the PTE held this handle, and `take` emptied it.
         drop(unsafe { FrameRef::from_phys(frame) });
     }
 
-    /// Pays for the entries, with `tables` for tables that were unlinked too, and lets go of the
-    /// frames. If it says so, the same walk is due once more, with what [`Gather::dead`] returns.
-    /// By reference: it is half a KiB that nobody should move.
+    /// Performs the owed TLB maintenance, including that of `tables`, which were unlinked, and
+    /// drops the frames. If it returns true, the same walk must be repeated with [`Gather::dead`].
+    /// By reference, since the struct of half a KiB should not be moved.
     #[must_use]
     pub fn flush(&mut self, tables: Option<Owed<UnlinkTable>>) -> bool {
         self.pay(tables);
         self.left != 0
     }
 
-    /// How many pages a running space has lost, once that is settled, and `rest` has made the
-    /// second walk.
+    /// Number of pages that a running space has lost, after [`Gather::flush`] and the second walk
+    /// by `rest`.
     pub fn taken(&self, rest: Option<&Gather>) -> usize {
         self.taken + rest.map_or(0, |rest| self.left - rest.zeroes)
     }
@@ -173,7 +172,7 @@ impl<'a> Gather<'a> {
 
 impl Drop for Gather<'_> {
     fn drop(&mut self) {
-        // Nothing is left of what was paid.
+        // After `flush` nothing is owed.
         if !self.owed.is_empty() {
             self.pay(None);
         }

@@ -1,5 +1,5 @@
-//! Others that translate to the frames of a space beside its own table: the second stages of
-//! guests.
+//! MMU notifiers: users that translate to the frames of a space apart from its own table, such as
+//! the second stages of guests.
 
 extern crate alloc;
 
@@ -15,29 +15,29 @@ use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::upcall::cond_resched;
 
-/// How much of a space is notified at once while others are to run in between, in bytes.
+/// Bytes of a space that are notified at once before others may run.
 const PART: usize = 64 << 20;
 
-/// One that shows frames of a space elsewhere.
+/// A secondary translation of the frames of a space.
 pub trait MmuNotifier: Send + Sync {
-    /// These addresses no longer map what they did. Must not wait or call into the space, which is
-    /// usually locked.
+    /// Removes translations of a range whose mapping changed. Must not sleep or call into the
+    /// space, which is usually locked.
     fn invalidate(&self, range: Range<usize>);
 
-    /// These addresses are read-only from now on. The same rules apply.
+    /// Makes a range read-only. The same rules apply.
     fn protect(&self, range: Range<usize>);
 }
 
-/// The notifiers of a space, some of them dead.
+/// The notifiers of a space, including dead ones.
 pub struct MmuNotifiers {
-    /// Whether there ever was one. Set before the first frame is shown, under the space's lock as
-    /// every change is.
+    /// Whether a notifier was ever added. Set before the notifier maps the first frame, under the
+    /// space's lock, like every change.
     any: AtomicBool,
     list: Mutex<Vec<Weak<dyn MmuNotifier>>>,
 }
 
 impl MmuNotifiers {
-    /// None.
+    /// No notifiers.
     pub const fn new() -> Self {
         MmuNotifiers {
             any: AtomicBool::new(false),
@@ -45,13 +45,13 @@ impl MmuNotifiers {
         }
     }
 
-    /// Whether there are any.
+    /// Whether there may be notifiers.
     #[inline(always)]
     pub fn any(&self) -> bool {
         self.any.load(Relaxed)
     }
 
-    /// Notifies all of them that a range maps something else, or nothing.
+    /// Notifies all of them that the mapping of a range has changed or is gone.
     #[inline(always)]
     pub fn invalidate(&self, range: Range<usize>) {
         if self.any() {
@@ -74,7 +74,7 @@ impl MmuNotifiers {
             .for_each(|notifier| what(&*notifier));
     }
 
-    /// Notifies all of them for the last time that the space ends.
+    /// Removes all notifiers, after a last notification that the space ends.
     #[cold]
     pub(super) fn end(&self) {
         let list = core::mem::take(&mut *self.list.lock());
@@ -101,7 +101,7 @@ impl MmuNotifiers {
 }
 
 impl AddressSpace {
-    /// From now on `notifier` is notified of frames of this space that it must show no longer.
+    /// Registers `notifier` for changes to the frames of this space.
     pub fn add_notifier(&self, notifier: Weak<dyn MmuNotifier>) -> Result<()> {
         let _space = self.lock();
         self.context().notifiers.add(notifier)
@@ -112,14 +112,15 @@ impl AddressSpace {
         self.context().notifiers.remove(notifier);
     }
 
-    /// Notifies them that all of the space is gone. Waits: the space is not locked.
+    /// Notifies them that the whole space is gone. May sleep: must be called without the space's
+    /// lock.
     #[cold]
     #[inline(never)]
     pub(super) fn notify_of_end(&self) {
         self.notify_by_parts(|_| true, MmuNotifiers::invalidate);
     }
 
-    /// Notifies them that what a child shares is read-only from now on. Waits as well.
+    /// Notifies them that pages shared with a child are read-only from now on. May sleep as well.
     #[cold]
     #[inline(never)]
     pub(super) fn protect_shared(&self) {

@@ -67,7 +67,7 @@ pub const PAGE_SHIFT: u32 = PAGE_SIZE.trailing_zeros();
 pub struct PhysAddr(pub usize);
 
 impl PhysAddr {
-    /// Where the kernel's linear map shows this address (only of memory).
+    /// The address in the kernel's linear map (only for memory).
     pub fn linear(self) -> usize {
         arch::mmu::phys_to_virt(self.0)
     }
@@ -84,17 +84,17 @@ pub const fn page_down(address: usize) -> usize {
 }
 
 /// Takes over all memory: `ram` without `reserved`, both in bytes. Returns the initial archive,
-/// whose place is `archive`.
+/// which lies at `archive`.
 ///
 /// # Safety
-/// Called once, on the boot CPU, when the linear map shows all of `ram`, of which only what is in
-/// `reserved` is in use.
+/// Called once, on the boot CPU, after the linear map covers all of `ram`, of which only the ranges
+/// in `reserved` are in use.
 pub(crate) unsafe fn init(
     ram: &[Range<usize>],
     reserved: &[Range<usize>],
     archive: Range<usize>,
 ) -> Option<Archive> {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { frame::init(ram, reserved) };
     commit::init();
     vmalloc::init(ram);

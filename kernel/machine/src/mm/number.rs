@@ -1,12 +1,12 @@
-//! Numbers of objects: unlike an address, a number is never given again.
+//! Object numbers: unlike an address, a number is never reused.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The number of an object, given when it is first asked for; 0 until then.
+/// The number of an object, assigned on first use; 0 until then.
 pub struct Number(AtomicUsize);
 
 impl Number {
-    /// None yet.
+    /// No number yet.
     pub const fn new() -> Self {
         Number(AtomicUsize::new(0))
     }

@@ -1,5 +1,5 @@
-//! A virtio device whose registers and memory are accessed in the order in which the driver does
-//! it. The crate's fences are between accesses to memory only.
+//! A virtio device whose register and memory accesses are ordered as in the driver. The fences of
+//! crate virtio-drivers order memory accesses only.
 
 use virtio_drivers::Result;
 use virtio_drivers::transport::mmio::MmioTransport;

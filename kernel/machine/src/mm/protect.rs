@@ -1,4 +1,4 @@
-//! What a program may do with its VMAs, and how they behave.
+//! Changes to the rights of VMAs, and to their other flags.
 
 use core::ops::Range;
 
@@ -9,11 +9,11 @@ use crate::errno::{Errno, Result};
 use translation::owed::{Owed, Protect};
 
 impl AddressSpace {
-    /// Changes the behaviour of a range of pages, as far as `may` refuses none of its VMAs. Waits
-    /// if the range is large.
+    /// Sets or clears flags of the VMAs in a range, unless `may` refuses one of them. May sleep if
+    /// the range is large.
     ///
     /// # Errors
-    /// ENOMEM, also where not all is mapped; those of `may`.
+    /// ENOMEM, also if not all is mapped; those of `may`.
     pub fn set_flags(
         &self,
         range: Range<usize>,
@@ -25,10 +25,10 @@ impl AddressSpace {
         self.change_flags(range, |old| old.set(flags, on), all_may)
     }
 
-    /// Seals pages (mseal): they stay mapped, with their rights. Waits if the range is large.
+    /// Seals pages (mseal): they stay mapped, with their rights. May sleep if the range is large.
     ///
     /// # Errors
-    /// ENOMEM, also where not all is mapped, or some is just being taken away.
+    /// ENOMEM, also if not all is mapped, or a part is just being unmapped.
     pub fn seal(&self, range: Range<usize>) -> Result<()> {
         let stays = |space: &Space, part: Range<usize>| {
             let leaves = |other: &Range<usize>| other.start < part.end && part.start < other.end;
@@ -39,8 +39,8 @@ impl AddressSpace {
         self.change_flags(range, |old| old.set(Flags::SEALED, true), stays)
     }
 
-    /// Locks a range of pages, or unlocks them, as `flags` say; those that may be lost stay as they
-    /// are. Waits if the range is large.
+    /// Locks or unlocks a range of pages according to `flags`; droppable pages stay unchanged. May
+    /// sleep if the range is large.
     pub fn lock_pages(&self, range: Range<usize>, flags: Flags) -> Result<()> {
         let new = |old: Flags| match old.has(Flags::DROPPABLE) {
             true => old,
@@ -49,8 +49,8 @@ impl AddressSpace {
         self.change_flags(range, new, |_, _| Ok(()))
     }
 
-    /// Changes the flags of the VMAs of a range, part by part if it is large, as long as `check`
-    /// refuses no part.
+    /// Changes the flags of the VMAs of a range, in parts if it is large, until `check` refuses a
+    /// part.
     fn change_flags(
         &self,
         range: Range<usize>,
@@ -82,8 +82,8 @@ impl Space {
     }
 
     /// Changes the rights of the VMAs in `range` up to the first hole or VMA that cannot have them:
-    /// as in Linux, what is before it changes although the call fails. Returns what is to follow
-    /// them, and what the call comes to. `TAGS`: memory may have tags, which it keeps.
+    /// as on Linux, the VMAs before it change although the call fails. Returns the range whose PTEs
+    /// must follow, and the result of the call. `TAGS`: memory may have tags, which are kept.
     ///
     /// # Errors
     /// ENOMEM (nothing changed).
@@ -117,7 +117,7 @@ impl Space {
         Ok((range, result))
     }
 
-    /// [`Space::promise`], of memory with tags.
+    /// [`Space::promise`], which also gives the memory tags.
     ///
     /// # Errors
     /// ENOMEM (nothing changed).
@@ -146,7 +146,7 @@ impl Space {
         Ok((done, promised.and(result)))
     }
 
-    /// Where the part of a range that can have the rights ends, and why.
+    /// Returns the end of the part of a range that can have the rights, and why it ends there.
     fn allowed(&self, range: &Range<usize>, wanted: Protection) -> (usize, Result<()>) {
         let mut at = range.start;
         for vma in self.vmas.touching(range.clone()) {
@@ -168,16 +168,16 @@ impl Space {
         }
     }
 
-    /// Whether there may be protection changes that entries do not show yet; true also where memory
-    /// has tags.
+    /// Whether there may be protection changes that PTEs do not show yet; also true if memory has
+    /// tags.
     #[inline]
     fn has_pending(&self) -> bool {
-        // Moves and forks that are paused are no change of rights.
+        // Paused moves and forks are no changes of rights.
         self.late != usize::from(self.is_moving()) + usize::from(self.forking)
     }
 
-    /// Completes pending protection changes in a range before its entries are moved or copied,
-    /// because Linux makes them appear atomic.
+    /// Completes pending protection changes in a range before its PTEs are moved or copied, because
+    /// mprotect appears atomic on Linux.
     #[inline]
     pub(super) fn finish_pending(&mut self, context: &Context, range: Range<usize>) {
         if self.has_pending() {
@@ -194,7 +194,7 @@ impl Space {
         }
     }
 
-    /// `apply_rights`, also of memory that may have tags.
+    /// [`Space::apply_rights`], also for memory that may have tags.
     #[cold]
     #[inline(never)]
     pub(super) fn apply_own_rights(&mut self, context: &Context, range: Range<usize>) {
@@ -205,7 +205,7 @@ impl Space {
         }
     }
 
-    /// Makes the entries of a range agree with its VMAs' rights. `TAGS`: memory may have tags.
+    /// Updates the PTEs of a range to the rights of its VMAs. `TAGS`: memory may have tags.
     fn apply_rights<const TAGS: bool>(&mut self, context: &Context, range: Range<usize>) {
         self.split(context, range.clone());
         let mut owed: Option<Owed<Protect>> = None;

@@ -1,4 +1,4 @@
-//! mremap: VMAs that change their length or their place, with what they hold.
+//! mremap: VMAs that change their length or address, with their pages.
 
 use core::ops::Range;
 
@@ -20,23 +20,23 @@ use translation::owed::{Clear, Debts, FillUser};
 /// Whether a VMA that cannot grow in place may move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Move {
-    /// It may not.
+    /// No.
     Never,
-    /// Anywhere.
+    /// To any address.
     Anywhere,
-    /// It must, to this address, in place of what is there.
+    /// It must move to this address, replacing existing mappings.
     To(usize),
 }
 
-/// What `mremap` asks for.
+/// The arguments of `mremap`.
 pub struct RemapRequest {
-    /// A part of a VMA, of whole pages.
+    /// Part of a VMA, in whole pages.
     pub old: Range<usize>,
-    /// Bytes that it is to have, a multiple of the page size.
+    /// The new length in bytes, a multiple of the page size.
     pub len: usize,
-    /// Where it may go.
+    /// The permitted new addresses.
     pub place: Move,
-    /// The old range stays mapped, emptied (MREMAP_DONTUNMAP).
+    /// Whether the old range stays mapped, but empty (MREMAP_DONTUNMAP).
     pub keep: bool,
 }
 
@@ -48,12 +48,12 @@ impl RemapRequest {
 }
 
 impl AddressSpace {
-    /// Gives a part of a VMA another length or place; returns where it is then, and its flags.
-    /// Files that were mapped go to `gone`.
+    /// Changes the length or address of a part of a VMA; returns the new address, and the VMA's
+    /// flags. Files that were mapped go to `gone`.
     ///
     /// # Errors
-    /// EFAULT (the old range is not all in one VMA), EPERM (it is sealed), ENOMEM, EAGAIN (too much
-    /// is locked), EINVAL, EINTR (the current thread is to die).
+    /// EFAULT (the old range is not in a single VMA), EPERM (it is sealed), ENOMEM, EAGAIN (too
+    /// much is locked), EINVAL, EINTR (the current thread must die).
     pub fn remap(
         &self,
         request: RemapRequest,
@@ -82,7 +82,7 @@ impl AddressSpace {
             true => len,
             false => len.saturating_sub(old.len()),
         };
-        // The mappings that the target replaces go first.
+        // With a target, the limits are checked after the mappings that it replaces are gone.
         let kind = (vma.flags, vma.rights);
         if !matches!(place, Move::To(_)) {
             space.vmas.totals().check(kind, more, limits)?;
@@ -102,7 +102,7 @@ impl AddressSpace {
                 return Ok((old.start, vma.flags));
             }
         }
-        // The VMA may be cut twice, and its old place be left.
+        // The VMA may be split twice, and its old part may remain.
         if !space.vmas.has_room(4) {
             return Err(Errno::ENOMEM);
         }
@@ -119,7 +119,7 @@ impl AddressSpace {
             Move::Never => return Err(Errno::ENOMEM),
             Move::Anywhere => space.find_free(len)?,
             Move::To(start) => {
-                // As on Linux what is there goes first, and has gone where the rest fails.
+                // As on Linux, existing mappings go first, and stay removed if the rest fails.
                 let (start, taken) = space.place(Place::Fixed(start), len)?;
                 if taken {
                     space.unmap(self.context(), start..start + len, gone)?;
@@ -132,7 +132,8 @@ impl AddressSpace {
         let new = target..target + len;
         let left = match (large, keep) {
             (_, true) => vma.flags.set(Flags::UNLOCKED, false),
-            // The promise is that of the new place. What is left joins nothing, and does not grow.
+            // The commitment is accounted to the new place. The old part is not merged, and does
+            // not grow.
             (true, false) => {
                 let counted = Flags::ACCOUNT.with(Flags::UNLOCKED).with(Flags::GROWS_DOWN);
                 vma.flags.set(counted, false).set(Flags::GOES, true)
@@ -156,8 +157,8 @@ impl AddressSpace {
         moved.map(|()| (target, vma.flags))
     }
 
-    /// Moves what the range `old` of the space holds to `new`; where that fails, all is where it
-    /// was. A large range goes part by part.
+    /// Moves the pages in the range `old` of the space to `new`; on failure all pages are where
+    /// they were. A large range is moved in parts.
     fn move_held<'a>(
         &'a self,
         mut space: WriteGuard<'a, Space>,
@@ -179,7 +180,7 @@ impl AddressSpace {
                     false => old.end,
                 };
                 if large && step == Step::Move {
-                    // Who truncates a file meanwhile may have passed the new place.
+                    // A concurrent truncation may already have passed the new place.
                     space.drop_truncated(self.context(), at..end);
                 }
                 let done = space.move_part(self.context(), at..end, distance, step);
@@ -198,7 +199,8 @@ impl AddressSpace {
         (space, Ok(()))
     }
 
-    /// Unmaps what such a call takes away, as Linux does first: large ranges part by part. Waits.
+    /// Unmaps the ranges that a call removes, first, as Linux does: large ranges in parts. May
+    /// sleep.
     #[cold]
     fn unmap_before(
         &self,
@@ -220,7 +222,8 @@ impl AddressSpace {
     }
 }
 
-/// Whether the part at `old` of a VMA that begins there or before may change its length or place.
+/// Checks whether the part at `old` of a VMA that begins there or before may change its length or
+/// address.
 ///
 /// # Errors
 /// EPERM, EFAULT.
@@ -234,7 +237,7 @@ fn may_move(vma: &Vma, old: &Range<usize>) -> Result<()> {
     }
 }
 
-/// The range of `len` bytes at `start`, below `end`, where the VMA part at `old` may move.
+/// The target range of `len` bytes at `start`, below `end`, for the VMA part at `old`.
 ///
 /// # Errors
 /// EINVAL.
@@ -247,20 +250,20 @@ fn target(end: usize, old: &Range<usize>, start: usize, len: usize) -> Result<Ra
     Ok(start..end)
 }
 
-/// What a move does with each part of what is moved.
+/// The steps of a move, each of which is done with all parts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Makes the tables that it needs, so that nothing else fails.
+    /// Makes the tables that the move needs, so that nothing else fails.
     Make,
-    /// Moves the entries.
+    /// Moves the PTEs.
     Move,
-    /// Takes the tables away that have nothing any more.
+    /// Removes the tables that are empty now.
     Leave,
 }
 
 impl Space {
-    /// Maps at `new` what is mapped at `old`, which is cut there, unless it is kept, so that it can
-    /// be unmapped, which cannot fail then; and has the flags `left` meanwhile.
+    /// Maps at `new` what is mapped at `old`. Unless `old` is kept, its VMA is split there, so that
+    /// a later unmap cannot fail. Meanwhile it has the flags `left`.
     fn move_vma(
         &mut self,
         vma: &Vma,
@@ -288,7 +291,7 @@ impl Space {
             ..part
         });
         if moved.is_err() && left != vma.flags {
-            // It is cut there already.
+            // The VMA is split there already.
             self.vmas.change(old.clone(), |old| old.flags = vma.flags)?;
         }
         moved
@@ -303,7 +306,7 @@ impl Space {
     ) -> Result<()> {
         match step {
             Step::Make => {
-                // By tables, so that what was never touched costs nothing.
+                // By tables, so that memory that was never touched costs nothing.
                 let mut made = Ok(());
                 self.finish_pending(context, part.clone());
                 self.split(context, part.clone());
@@ -339,7 +342,7 @@ impl Space {
         }
     }
 
-    /// Calls `visit` with the entries in `range` that hold something.
+    /// Calls `visit` with the PTEs in `range` that are not empty.
     fn each_held(&self, range: &Range<usize>, mut visit: impl FnMut(usize, &Entry)) {
         self.table.visit(range.clone(), &mut |start, entries| {
             for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {

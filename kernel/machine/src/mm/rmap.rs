@@ -1,4 +1,4 @@
-//! From a file's pages to the address spaces that map them: for pages that the file loses.
+//! Reverse mapping: from a file's pages to the address spaces that map them, for truncation.
 
 extern crate alloc;
 
@@ -17,25 +17,25 @@ use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::upcall::cond_resched;
 
-/// The address spaces that map a file, some of them dead or no longer doing so. A field of the
-/// file.
+/// The address spaces that map a file, including dead ones and ones that no longer map it. A field
+/// of the file.
 pub struct ReverseMap(Mutex<List>);
 
 struct List {
-    /// In the order of their numbers.
+    /// Sorted by number.
     spaces: Vec<Mapper>,
-    /// The number of the next.
+    /// The next number.
     next: u64,
-    /// Length at which the dead are looked for.
+    /// The length at which dead entries are swept.
     sweep: usize,
-    /// What is being unmapped everywhere.
+    /// The pages that are being unmapped everywhere.
     losing: Option<Truncated>,
 }
 
 /// An address space that may map the file.
 struct Mapper {
     space: Weak<AddressSpace>,
-    /// Smaller than that of a child which inherits its mapping.
+    /// Smaller than that of a child that inherits its mapping.
     number: u64,
 }
 
@@ -43,16 +43,16 @@ struct Mapper {
 #[derive(Clone)]
 struct Truncated {
     pages: Range<usize>,
-    /// Whether what was copied from them on write is lost too.
+    /// Whether private copies made by copy on write are lost, too.
     copies: bool,
 }
 
-/// The fewest entries that are swept.
+/// The minimum number of entries for a sweep.
 const SWEEP: usize = 16;
 
 impl List {
-    /// Forgets the dead, and later entries of a space that is there twice, as where two processes
-    /// map the file in turn.
+    /// Removes dead spaces, and later entries of a space that is listed twice, as happens when two
+    /// processes map the file in turn.
     fn sweep(&mut self) {
         self.spaces
             .retain(|mapper| mapper.space.strong_count() != 0);
@@ -65,7 +65,7 @@ impl List {
 }
 
 impl ReverseMap {
-    /// None.
+    /// No spaces.
     pub const fn new() -> Self {
         ReverseMap(Mutex::new(List {
             spaces: Vec::new(),
@@ -76,7 +76,7 @@ impl ReverseMap {
     }
 
     /// Adds a space. Returns whether pages of the file are being unmapped: then a space that
-    /// inherits entries has to drop them first ([`AddressSpace::drop_truncated`]).
+    /// inherits PTEs must drop them first ([`AddressSpace::drop_truncated`]).
     pub(super) fn add(&self, space: &Weak<AddressSpace>) -> Result<bool> {
         let mut list = self.0.lock();
         let losing = list.losing.is_some();
@@ -97,9 +97,9 @@ impl ReverseMap {
         Ok(losing)
     }
 
-    /// Unmaps the pages `lost` of the file wherever they are mapped; with `copies`, what was copied
-    /// from them on write too. The file no longer has them, and loses no others until this is done.
-    /// Others run meanwhile.
+    /// Unmaps the pages `lost` of the file wherever they are mapped; with `copies`, private copies
+    /// of them, too. The file no longer has them, and loses no others until this returns.
+    /// Reschedules.
     pub fn unmap(&self, lost: Range<usize>, copies: bool) {
         let lost = Truncated {
             pages: lost,
@@ -121,18 +121,18 @@ impl ReverseMap {
         self.0.lock().losing = None;
     }
 
-    /// Whether a mapping somewhere may write the file, now or after mprotect.
+    /// Whether any mapping may write the file, now or after mprotect.
     pub fn may_write(&self) -> bool {
         let writes = |vma: &Vma| vma.is_shared() && !vma.never_writes() && self.is_mapped_by(vma);
         self.any(|space| space.lock().vmas.iter().any(writes))
     }
 
-    /// Whether `f` holds for any of the spaces that were there when this began. Spaces added later
-    /// have only pages that were in one of these, and see the seals.
+    /// Whether `f` holds for any of the spaces that were listed when this began. Spaces added later
+    /// have only pages that one of these had, and see the seals.
     fn any(&self, f: impl Fn(&Arc<AddressSpace>) -> bool) -> bool {
         let (mut next, end) = (0, self.0.lock().next);
         loop {
-            // The address spaces' locks come before this one, so it is let go of in between.
+            // Lock order: the address spaces' locks come first, so this one is released in between.
             let space = {
                 let list = self.0.lock();
                 let index = list.spaces.partition_point(|mapper| mapper.number < next);
@@ -151,8 +151,8 @@ impl ReverseMap {
         }
     }
 
-    /// Unmaps lost pages from a part of a locked space that begins at `from`. Returns where the
-    /// next part begins, if there is one, and how many pages the space has lost.
+    /// Unmaps lost pages from a part, which begins at `from`, of a locked space. Returns the start
+    /// of the next part, if there is one, and the number of pages that the space has lost.
     fn unmap_part(
         &self,
         space: &Space,
@@ -184,8 +184,8 @@ impl ReverseMap {
         (next, gather.taken(second.then_some(&rest)))
     }
 
-    /// Where a part of a space ends that has so many VMAs, and tables with lost pages, that the
-    /// next should wait.
+    /// The end of a part that contains as many VMAs, or tables with lost pages, as are changed at
+    /// once; none if the rest is smaller.
     fn part_end(&self, space: &Space, from: usize, lost: &Truncated) -> Option<usize> {
         let mut tables = PART;
         for (count, vma) in space.vmas.touching(from..usize::MAX).enumerate() {
@@ -202,7 +202,7 @@ impl ReverseMap {
         None
     }
 
-    /// The addresses of a VMA within `limits` that show lost pages of this file.
+    /// The addresses within `limits` at which a VMA maps lost pages of this file.
     fn truncated_part(
         &self,
         vma: &Vma,
@@ -219,7 +219,7 @@ impl ReverseMap {
             .is_some_and(|reverse_map| core::ptr::eq(reverse_map, self))
     }
 
-    /// The addresses of a VMA that show the lost pages of this file.
+    /// The addresses at which a VMA maps the lost pages of this file.
     fn part(&self, vma: &Vma, lost: &Range<usize>) -> Option<Range<usize>> {
         let Source::File { offset, .. } = &vma.source else {
             return None;
@@ -236,8 +236,8 @@ impl ReverseMap {
 }
 
 impl Space {
-    /// Drops what a part of a range has of pages that files are losing just now; returns where the
-    /// next part begins, if there is one.
+    /// Drops pages that files are just losing from a part of a range; returns the start of the next
+    /// part, if there is one.
     #[cold]
     pub(super) fn drop_truncated_part(
         &mut self,
@@ -256,7 +256,7 @@ impl Space {
         Some(next)
     }
 
-    /// Does that with a whole range, at once.
+    /// As [`Space::drop_truncated_part`], for a whole range at once.
     #[cold]
     pub(super) fn drop_truncated(&mut self, context: &Context, mut range: Range<usize>) {
         while !range.is_empty()
@@ -268,9 +268,9 @@ impl Space {
 }
 
 impl AddressSpace {
-    /// Drops what a range of this space has of pages that files are losing just now, before it is
-    /// moved, or copied for a child: the truncating thread may already have passed the destination.
-    /// Part by part.
+    /// Drops pages that files are just losing from a range of this space before it is moved, or
+    /// copied for a child: the truncating thread may already have passed the destination. Proceeds
+    /// in parts.
     #[cold]
     pub(super) fn drop_truncated<'a>(
         &'a self,

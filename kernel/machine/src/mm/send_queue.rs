@@ -1,5 +1,5 @@
 //! A virtio queue of outgoing bytes: the sender does not wait for the device, and the queue owns
-//! what is on its way. It ends when the device has been reset.
+//! the buffers in flight. It may be dropped only after a reset of the device.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,8 +22,7 @@ struct Sending {
     len: usize,
 }
 
-/// A queue and its buffers: those that wait for bytes, and by their tokens those that the device
-/// has.
+/// A queue and its buffers: the free ones, and those that the device has, indexed by their tokens.
 pub struct SendQueue {
     queue: VirtQueue<KernelHal, BUFFERS>,
     number: u16,
@@ -32,14 +31,13 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// Queue `number` of a device. The device does not interrupt for it. Boxed and not in line, as
-    /// it takes more than a kilobyte, which the boot stack has not for each function that hands it
-    /// on.
+    /// Queue `number` of a device, without interrupts. Boxed and out of line, as it takes more than
+    /// a kilobyte, which the boot stack lacks for each function that passes it on.
     #[inline(never)]
     pub fn new(transport: &mut impl Transport, number: u16) -> Result<Box<Self>> {
         let mut queue = VirtQueue::new(transport, number, false, false)?;
         queue.set_dev_notify(false);
-        // Made in the heap: `Box::new` may make its value on the stack first.
+        // Allocated directly in the heap: `Box::new` may build its value on the stack first.
         let buffer = |_| <[u8; BUFFER]>::new_box_zeroed().map_err(|_| Error::DmaError);
         Ok(Box::new(SendQueue {
             queue,
@@ -49,7 +47,7 @@ impl SendQueue {
         }))
     }
 
-    /// Sends bytes. Waits for the device only where all buffers are on their way.
+    /// Sends bytes. Waits for the device only if all buffers are in flight.
     pub fn send(&mut self, transport: &mut impl Transport, bytes: &[u8]) -> Result<()> {
         for chunk in bytes.chunks(BUFFER) {
             let mut buffer = loop {
@@ -61,7 +59,7 @@ impl SendQueue {
             };
             buffer[..chunk.len()].copy_from_slice(chunk);
             // SAFETY: the buffer stays in `sending`, where nobody writes it, until the device has
-            // given its token back.
+            // returned its token.
             let token = unsafe { self.queue.add(&[&buffer[..chunk.len()]], &mut []) }?;
             let len = chunk.len();
             self.sending[usize::from(token)] = Some(Sending { buffer, len });
@@ -72,7 +70,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Waits until the device has taken all that was sent.
+    /// Waits until the device has consumed all that was sent.
     pub fn flush(&mut self) -> Result<()> {
         while self.free.len() < BUFFERS {
             self.reclaim()?;
@@ -81,7 +79,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Takes back what the device is done with.
+    /// Takes back the buffers that the device has used.
     fn reclaim(&mut self) -> Result<()> {
         while let Some(token) = self.queue.peek_used() {
             let sent = self.sending.get_mut(usize::from(token));

@@ -17,22 +17,22 @@ use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::upcall::{cond_resched, cond_resched_killable};
 
-/// Pages that are let go of, or cleared, at a time.
+/// Number of pages that are freed or cleared at a time.
 const AT_ONCE: usize = 1024;
 
-/// Pages of zeroes at first, made when touched.
+/// Pages that are allocated, zeroed, on first access.
 pub struct SharedPages {
     pages: Mutex<Radix<FrameRef>>,
     len: usize,
-    /// All pages were promised at once, not each when it is made.
+    /// Whether all pages were committed at once, instead of each when it is allocated.
     reserved: bool,
-    /// The key, of a segment of System V shared memory.
+    /// The key of a segment of System V shared memory.
     key: Option<i32>,
     number: Number,
 }
 
 impl SharedPages {
-    /// `len` pages, all promised at once if they are `reserved`.
+    /// Creates an object of `len` pages, all committed at once if they are `reserved`.
     ///
     /// # Errors
     /// ENOMEM.
@@ -40,7 +40,7 @@ impl SharedPages {
         Self::named(len, None, reserved)
     }
 
-    /// `len` pages of a segment of System V shared memory with `key`.
+    /// As [`SharedPages::new`], for a segment of System V shared memory with `key`.
     ///
     /// # Errors
     /// ENOMEM.
@@ -58,7 +58,7 @@ impl SharedPages {
         try_arc(pages)
     }
 
-    /// Whether it stays when nobody maps it.
+    /// Whether it outlives its mappings.
     fn is_segment(&self) -> bool {
         self.key.is_some()
     }
@@ -135,7 +135,7 @@ impl PageSource for SharedPages {
         true
     }
 
-    /// Others may map the frames, so they stay.
+    /// Zeroes the frames in place, since others may map them.
     fn clear(&self, range: Range<usize>) -> Result<()> {
         let mut at = range.start;
         while let Some(first) = self.next_present(at).filter(|&first| first < range.end) {

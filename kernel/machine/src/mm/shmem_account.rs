@@ -1,5 +1,5 @@
-//! The count of pages that outlive the process that made them: those of files and of System V
-//! shared memory.
+//! Accounting of pages that outlive the process that allocated them: those of tmpfs files and of
+//! System V shared memory.
 
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
@@ -8,15 +8,15 @@ use crate::errno::{Errno, Result};
 use crate::sync::Counter;
 use crate::upcall;
 
-/// How many there are. A CPU keeps some MiB for itself, so that few pages touch what all share.
+/// Number of such pages. Each CPU batches some MiB, so that few pages touch the shared counter.
 static COUNT: Counter<4096> = Counter::new();
 
-/// How many there are; all count as promised.
+/// Number of such pages; all of them count as committed.
 pub fn count() -> usize {
     COUNT.exactly()
 }
 
-/// Promises and counts one more.
+/// Commits and counts one more page.
 ///
 /// # Errors
 /// ENOMEM.
@@ -27,13 +27,13 @@ pub fn take() -> Result<()> {
     Ok(())
 }
 
-/// Counts a page that was promised, and now is there.
+/// Counts a page that was already committed.
 pub(super) fn keep_promise() {
     commit::give(1);
     COUNT.add(1);
 }
 
-/// Releases `pages`.
+/// Uncounts `pages`.
 pub fn give(pages: usize) {
     COUNT.add(-(pages as isize));
 }
@@ -61,7 +61,7 @@ fn check_share() -> Result<()> {
     Err(Errno::ENOSPC)
 }
 
-/// Refuses so many pages at once where not even the end of all that holds the rest would make room.
+/// Refuses `pages` at once if not even freeing all other memory would make room.
 ///
 /// # Errors
 /// ENOSPC.
@@ -73,7 +73,8 @@ pub fn check_room_for(pages: usize) -> Result<()> {
     Err(Errno::ENOSPC)
 }
 
-/// How many there may be while memory is scarce: half of all, the size of a tmpfs on Linux.
+/// The maximum number of such pages while memory is scarce: half of memory, as the size of a tmpfs
+/// on Linux.
 fn share() -> usize {
     frame::total() / 2
 }

@@ -1,4 +1,4 @@
-//! What `/proc` and `mincore` ask about the pages of a space.
+//! The statistics that `/proc` and `mincore` report about the pages of a space.
 
 use core::ops::Range;
 
@@ -10,42 +10,42 @@ use super::vma::{Source, Vma};
 use super::{PAGE_SHIFT, PAGE_SIZE};
 use crate::arch::mmu::Pte;
 
-/// Pages of a VMA by kind, as `/proc/PID/smaps` counts them.
+/// Number of pages of a VMA by kind, as in `/proc/PID/smaps`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Present, but the zero page.
+    /// Present, except the zero page.
     pub resident: usize,
     /// Accessed since they were mapped or `clear_refs` was last written.
     pub referenced: usize,
     /// Private memory.
     pub anonymous: usize,
-    /// Held by others too.
+    /// With other holders, too.
     pub shared: usize,
-    /// Written to since mapped; private memory is for that alone there.
+    /// Written to since mapped; private pages always count, as they exist only after a write.
     pub dirty: usize,
-    /// The dirty ones that others hold too.
+    /// Dirty pages with other holders.
     pub shared_dirty: usize,
     /// Mapped as huge pages.
     pub huge: usize,
-    /// The share of this space, each page divided by its holders, in bytes.
+    /// The proportional set size: each page divided by its number of holders, in bytes.
     pub proportional: usize,
 }
 
-/// The pages of a space.
+/// The size of a space, in pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Size {
     /// In all VMAs.
     pub vmas: usize,
-    /// What tables of pages take.
+    /// Taken by page tables.
     pub tables: usize,
-    /// Present, but the zero page.
+    /// Present, except the zero page.
     pub resident: usize,
-    /// The most that were present at a time.
+    /// The peak of resident pages.
     pub peak: usize,
 }
 
 impl AddressSpace {
-    /// Counts the pages present in a range. May wait.
+    /// Counts the pages present in a range. May sleep.
     pub fn usage(&self, range: Range<usize>) -> Usage {
         let mut usage = Usage::default();
         self.each_part_of(range, |space, part| {
@@ -59,7 +59,7 @@ impl AddressSpace {
         usage
     }
 
-    /// Its pages.
+    /// The size of the space.
     #[inline]
     pub fn size(&self) -> Size {
         let space = self.read_lock();
@@ -73,7 +73,7 @@ impl AddressSpace {
         }
     }
 
-    /// Pages that the kernel takes for it: its tables, and what it knows of its VMAs.
+    /// Number of pages of kernel memory for this space: its page tables and VMAs.
     pub fn overhead(&self) -> usize {
         let space = self.read_lock();
         space.table.tables() + space.vmas.count() * size_of::<Vma>() / PAGE_SIZE
@@ -84,15 +84,15 @@ impl AddressSpace {
         self.lock().peak = 0;
     }
 
-    /// The first address above those of the program.
+    /// The end of the program's addresses.
     pub fn end(&self) -> usize {
         self.read_lock().end
     }
 
-    /// Calls `visit` for the pages of a range that are present: where, the number of the frame, and
-    /// whether that is private memory.
+    /// Calls `visit` for the present pages of a range with the address, the frame number, and
+    /// whether it is private memory.
     pub fn held(&self, range: Range<usize>, mut visit: impl FnMut(usize, usize, bool)) {
-        // Alone, so that no entry is busy.
+        // Locked exclusively, so that no PTE is busy.
         let space = self.lock();
         space.table.visit(range, &mut |start, entries| {
             for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
@@ -105,7 +105,8 @@ impl AddressSpace {
         });
     }
 
-    /// For each page of a range, 1 if it is present, or would be without waiting, else 0.
+    /// Sets `answer` to 1 for each page of a range that is present, or would be without waiting,
+    /// and otherwise to 0.
     pub fn present(&self, range: Range<usize>, answer: &mut [u8]) {
         answer.fill(0);
         let space = self.lock();
@@ -133,7 +134,8 @@ impl AddressSpace {
         });
     }
 
-    /// Makes all pages of the VMAs `wanted` old: what `Referenced` counts begins anew. May wait.
+    /// Clears the Access flag of all pages of the VMAs `wanted`, so that `Referenced` counts from
+    /// zero. May sleep.
     pub fn clear_references(&self, wanted: impl Fn(&Vma) -> bool) {
         for vma in self.vmas().filter(|vma| wanted(vma)) {
             self.each_part_of(vma.range(), |space, part| {
@@ -157,7 +159,7 @@ impl Usage {
             return;
         }
         let meta = FRAMES.at(frame);
-        // A file's page is held by its file too.
+        // The file itself holds a reference to its page.
         let holders = (meta.refs() - !meta.is_anonymous() as u32).max(1) as usize;
         self.resident += 1;
         self.referenced += pte.young() as usize;

@@ -1,5 +1,4 @@
-//! Address spaces: the VMAs that a program was promised, and the page table that holds what came of
-//! it so far.
+//! Address spaces: the VMAs of a program, and the page table, which is filled on demand.
 
 extern crate alloc;
 
@@ -20,66 +19,66 @@ use crate::errno::Result;
 use crate::sync::might_sleep;
 use crate::upcall::cond_resched;
 
-/// The addresses of one program: shared by its threads.
+/// The address space of one program, shared by its threads.
 pub struct AddressSpace {
     pub(super) context: Context,
     pub(super) root: PhysAddr,
     pub(super) me: Weak<AddressSpace>,
-    /// How many [`SpaceUser`]s there are.
+    /// Number of [`SpaceUser`]s.
     users: AtomicUsize,
-    /// Where the vDSO lies, or what stands for it; 0 without one.
+    /// The address of the vDSO or its substitute; 0 without one.
     vdso: AtomicUsize,
-    /// How new mappings are locked (MCL_FUTURE), as flags.
+    /// The lock flags of new mappings (MCL_FUTURE).
     locks_new: AtomicU16,
-    /// Asynchronous I/O has, or had, contexts of it.
+    /// Whether asynchronous I/O has, or had, contexts in this space.
     pub(super) aio: AtomicBool,
-    /// Whether others of the same user may look into it (PR_SET_DUMPABLE).
+    /// Whether others of the same user may inspect it (PR_SET_DUMPABLE).
     dumpable: AtomicU32,
     pub(super) inner: SpaceLock<Space>,
 }
 
-/// What the address space's lock guards.
+/// The state guarded by the address space's lock.
 pub struct Space {
-    /// The first address above the program's.
+    /// The end of the program's addresses.
     pub(super) end: usize,
     pub(super) table: PageTable,
     pub(super) vmas: Vmas,
-    /// How far the stack may grow, in bytes.
+    /// The maximum size of the stack, in bytes.
     pub(super) stack_limit: usize,
-    /// The heap that `brk` moves the end of.
+    /// The heap, whose end `brk` moves.
     pub(super) heap: Range<usize>,
-    /// Above what `mmap` does not choose addresses.
+    /// The address below which `mmap` chooses addresses.
     pub(super) mmap_top: usize,
-    /// From where it chooses them upwards, if it does.
+    /// The address above which `mmap` chooses addresses, if it does so bottom-up.
     pub(super) mmap_bottom: Option<usize>,
-    /// Its parts begin at random.
+    /// Whether the parts begin at random.
     pub(super) random: bool,
-    /// Calls under way that have changed the rights of VMAs, but not those of all entries yet; and
-    /// [`TAGGED`].
+    /// Number of reasons for faults to take the slow path: calls in progress that have changed the
+    /// rights of VMAs, but not of all PTEs yet; a paused move; a paused fork. Plus [`TAGGED`].
     pub(super) late: usize,
-    /// Large ranges that are taken away part by part: what is left there is not sealed any more.
+    /// Large ranges that are being unmapped in parts: VMAs left there can no longer be sealed.
     pub(super) leaving: Vec<Range<usize>>,
-    /// A fork or a move is between two of its parts: nobody else changes VMAs, except that stacks
-    /// grow, and that rights change and change back under one lock of the space.
+    /// Whether a fork or a move is between two of its parts: nobody else changes VMAs, except that
+    /// stacks grow, and that rights are changed and restored under a single lock of the space.
     pub(super) paused: bool,
-    /// That, or [`TAGGED`]: changes of rights take the long way.
+    /// Whether `paused` or [`TAGGED`] is set: changes of rights take the slow path.
     pub(super) unusual: bool,
-    /// From where to where a move between two of its parts takes what is there.
+    /// The source and the target of a move that is between two of its parts.
     pub(super) moving: [Range<usize>; 2],
-    /// A fork between two of its parts, beside other threads.
+    /// Whether a fork is between two of its parts while other threads use the space.
     pub(super) forking: bool,
-    /// Threads that wait until such a one is over.
+    /// Number of threads that wait for such a fork or move to finish.
     pub(super) waiters: usize,
-    /// Pages that it has, without those that CPUs counted in their lines of the lock: wraps.
+    /// Number of resident pages, without those that CPUs counted in their slots of the lock: wraps.
     pub(super) pages: usize,
-    /// Pages that were taken from it, but are still among these.
+    /// Number of pages that were removed, but are still counted in `pages`.
     pub(super) taken: usize,
-    /// The most pages that it had before some were taken.
+    /// The highest number of pages before some were removed.
     pub(super) peak: usize,
 }
 
-/// Fewer pages may be missing from the most that there were, as on Linux, whose CPUs count for
-/// themselves too.
+/// The tolerated error of the peak: as on Linux, whose CPUs also count locally, it may be too low
+/// by fewer pages than this.
 const ROUGHLY: usize = 64;
 
 impl OnUnlock for Space {
@@ -93,23 +92,23 @@ impl OnUnlock for Space {
     }
 }
 
-/// In `Space::late`: some of the memory has tags, or had, so that faults, copies and changes of
-/// rights look after them.
+/// Bit of [`Space::late`]: some of the memory has, or had, tags, which faults, copies and changes
+/// of rights must preserve.
 pub(super) const TAGGED: usize = 1 << (usize::BITS - 1);
 
 impl Space {
-    /// Whether some of the memory has tags, or had.
+    /// Whether some of the memory has, or had, tags.
     pub(super) fn is_tagged(&self) -> bool {
         self.late & TAGGED != 0
     }
 
-    /// Some of the memory has tags from now on.
+    /// Records that some of the memory has tags from now on.
     pub(super) fn set_tagged(&mut self) {
         self.late |= TAGGED;
         self.unusual = true;
     }
 
-    /// A fork or a move is between two of its parts, or is not.
+    /// Sets whether a fork or a move is between two of its parts.
     pub(super) fn set_paused(&mut self, paused: bool) {
         self.paused = paused;
         self.unusual = paused || self.is_tagged();
@@ -117,19 +116,19 @@ impl Space {
 }
 
 impl AddressSpace {
-    /// How many use it.
+    /// Number of users.
     pub fn users(&self) -> usize {
         self.users.load(Relaxed)
     }
 
-    /// For changing entries that hold something, alone; VMAs with
+    /// Locks the space exclusively, to change PTEs that are not empty; to change VMAs, use
     /// [`AddressSpace::lock_to_change`].
     #[inline(always)]
     pub(super) fn lock(&self) -> WriteGuard<'_, Space> {
         self.inner.write()
     }
 
-    /// For filling entries beside other CPUs.
+    /// Locks the space to fill PTEs concurrently with other CPUs.
     #[inline]
     pub(super) fn read_lock(&self) -> ReadGuard<'_, Space> {
         self.inner.read()
@@ -139,8 +138,8 @@ impl AddressSpace {
         &self.context
     }
 
-    /// PR_GET_DUMPABLE: 1 if others of the same user may look into it, and a core file may show
-    /// it.
+    /// PR_GET_DUMPABLE: 1 if others of the same user may inspect the space, and a core file may
+    /// contain it.
     pub fn dumpable(&self) -> u32 {
         self.dumpable.load(Relaxed)
     }
@@ -150,18 +149,18 @@ impl AddressSpace {
         self.dumpable.store(value, Relaxed);
     }
 
-    /// Where the vDSO lies; 0 without one.
+    /// The address of the vDSO; 0 without one.
     pub fn vdso(&self) -> usize {
         self.vdso.load(Relaxed)
     }
 
-    /// The vDSO lies at `base` from now on.
+    /// Sets the address of the vDSO.
     pub fn set_vdso(&self, base: usize) {
         self.vdso.store(base, Relaxed);
     }
 
-    /// Calls `f`, which must not wait, with the VMA that holds `address`, beside faults on other
-    /// CPUs.
+    /// Calls `f`, which must not sleep, with the VMA that contains `address`, concurrently with
+    /// faults on other CPUs.
     pub fn with_vma<T>(&self, address: usize, f: impl FnOnce(&Vma) -> T) -> Option<T> {
         let space = self.read_lock();
         space
@@ -170,17 +169,17 @@ impl AddressSpace {
             .map(f)
     }
 
-    /// Whether all VMAs that touch a range are as `f` says, which must not wait.
+    /// Whether `f`, which must not sleep, holds for all VMAs that overlap a range.
     pub fn all_vmas(&self, range: Range<usize>, f: impl FnMut(&Vma) -> bool) -> bool {
         self.read_lock().vmas.touching(range).all(f)
     }
 
-    /// The sum of what `f`, which must not wait, says of the VMAs that touch a range.
+    /// The sum of `f`, which must not sleep, over the VMAs that overlap a range.
     pub fn sum_vmas(&self, range: Range<usize>, f: impl FnMut(&Vma) -> usize) -> usize {
         self.read_lock().vmas.touching(range).map(f).sum()
     }
 
-    /// Bytes of VMAs in a range.
+    /// Number of bytes of a range that VMAs cover.
     pub fn bytes_in(&self, range: Range<usize>) -> usize {
         self.read_lock().vmas.bytes_in(range)
     }
@@ -190,7 +189,7 @@ impl AddressSpace {
         self.lock().vmas.first_after(address).cloned()
     }
 
-    /// The VMAs that end above `address`, in order; what changes meanwhile is seen or not. Lets
+    /// The VMAs that end above `address`, in order; concurrent changes may or may not be seen. Lets
     /// others run before all but the first.
     pub fn vmas_from(&self, address: usize) -> impl Iterator<Item = Vma> {
         let mut at = address;
@@ -209,13 +208,13 @@ impl AddressSpace {
         self.vmas_from(0)
     }
 
-    /// How new mappings are locked.
+    /// The lock flags of new mappings (MCL_FUTURE).
     #[inline]
     pub fn locks_new(&self) -> Flags {
         Flags::from_bits(self.locks_new.load(Relaxed))
     }
 
-    /// Makes new mappings be locked so, or no longer.
+    /// Sets the lock flags of new mappings.
     pub fn set_locks_new(&self, flags: Flags) {
         self.locks_new.store(flags.bits(), Relaxed);
     }
@@ -225,7 +224,8 @@ impl AddressSpace {
         *self.read_lock().vmas.totals()
     }
 
-    /// Asynchronous I/O, which is notified of its end, has contexts of it from now on.
+    /// Records that asynchronous I/O has contexts in this space, so that it is notified of the
+    /// space's end.
     pub fn set_aio(&self) {
         self.aio.store(true, Relaxed);
     }
@@ -236,13 +236,12 @@ impl AddressSpace {
     }
 }
 
-/// A use of a space by a thread, or by exec, which makes it ready for one (Linux's mm_users). The
-/// last one's end empties the space, and may wait; others that hold the space see that it has
-/// nothing any more.
+/// A use of a space by a thread, or by exec, which prepares it for one (Linux's mm_users). Dropping
+/// the last one empties the space, and may sleep; others that hold the space then find it empty.
 pub struct SpaceUser(Arc<AddressSpace>);
 
 impl SpaceUser {
-    /// An empty address space, for addresses below `end`.
+    /// Creates an empty address space for addresses below `end`.
     pub fn new(end: usize) -> Result<SpaceUser> {
         let table = PageTable::new()?;
         let root = table.root();
@@ -281,7 +280,7 @@ impl SpaceUser {
         space.map(SpaceUser)
     }
 
-    /// Another use of the same space.
+    /// Creates another use of the same space.
     pub fn share(&self) -> Self {
         self.users.fetch_add(1, Relaxed);
         SpaceUser(self.0.clone())

@@ -1,5 +1,5 @@
-//! The lock of an address space: faults on different CPUs share no line that either writes; what
-//! changes VMAs waits for all faults under way and keeps new ones out.
+//! The lock of an address space: faults on different CPUs share no cache line that either of them
+//! writes; a writer waits for all faults in progress and blocks new ones.
 
 extern crate alloc;
 
@@ -15,19 +15,19 @@ use crate::errno::{Errno, Result};
 use crate::sync::lockdep::{Class, Held};
 use crate::sync::{Mutex, MutexGuard};
 
-/// What a CPU keeps in its own line of a lock.
+/// The data in a CPU's slot of a lock.
 pub struct Own {
-    /// A number that the CPU keeps for its next read.
+    /// A number that the CPU caches for its next read.
     pub hint: AtomicUsize,
-    /// What the CPU counted.
+    /// The CPU's counter.
     count: AtomicUsize,
 }
 
-/// A CPU's own line in a lock.
+/// A CPU's slot, a cache line of its own, in a lock.
 pub type Slot = rwlock::Slot<Own>;
 
 impl Own {
-    /// A counter at zero.
+    /// Creates a slot with a counter of zero.
     pub const fn new() -> Self {
         Own {
             hint: AtomicUsize::new(0),
@@ -35,29 +35,29 @@ impl Own {
         }
     }
 
-    /// Counts `number` more, which wraps. For the CPU itself.
+    /// Adds `number` to the counter, which wraps. Only the CPU itself calls this.
     #[inline(always)]
     pub fn add(&self, number: usize) {
         self.count.store(self.count().wrapping_add(number), Relaxed);
     }
 
-    /// What was counted.
+    /// The counter's value.
     pub fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
 }
 
-/// What a lock guards.
+/// A value guarded by a [`SpaceLock`].
 pub trait OnUnlock {
-    /// Called before the writer releases the lock; `counted` is the sum of all CPUs' counts.
+    /// Called before the writer releases the lock; `counted` returns the sum of all CPUs' counters.
     fn on_unlock(&mut self, counted: impl FnOnce() -> usize);
 }
 
-/// A value that CPUs read side by side, each writing to its own line only, and that one changes
-/// alone.
+/// A value that CPUs read concurrently, each writing only to its own slot, and that a writer
+/// changes exclusively.
 ///
-/// Kernel code is neither interrupted nor preempted, so a CPU holds a read not for long. It holds
-/// one at most: another, or a write within a read, panics.
+/// Kernel code is neither interrupted nor preempted, so a CPU holds a read lock only briefly. It
+/// holds at most one: a second one, or a write lock within a read lock, panics.
 pub struct SpaceLock<T: OnUnlock> {
     writer: Mutex<()>,
     handshake: Handshake<Own, { MAX_CPUS.div_ceil(64) }>,
@@ -65,12 +65,12 @@ pub struct SpaceLock<T: OnUnlock> {
     class: Class,
 }
 
-// SAFETY: `write` excludes all others, `read` all writers; what is read side by side is shared, so
-// must be `Sync`.
+// SAFETY: `write` excludes all others, `read` all writers; the value is shared by concurrent
+// readers, so it must be `Sync`.
 unsafe impl<T: OnUnlock + Send + Sync> Sync for SpaceLock<T> {}
 
 impl<T: OnUnlock> SpaceLock<T> {
-    /// A free lock.
+    /// Creates an unlocked lock.
     #[track_caller]
     pub fn new(value: T) -> Result<Self> {
         let mut slots = Vec::new();
@@ -86,7 +86,7 @@ impl<T: OnUnlock> SpaceLock<T> {
         })
     }
 
-    /// Reads beside other CPUs.
+    /// Locks for reading, concurrently with other CPUs.
     #[inline]
     pub fn read(&self) -> ReadGuard<'_, T> {
         let held = self.class.spin();
@@ -97,7 +97,7 @@ impl<T: OnUnlock> SpaceLock<T> {
         }
     }
 
-    /// Changes alone.
+    /// Locks exclusively.
     #[inline(always)]
     pub fn write(&self) -> WriteGuard<'_, T> {
         let held = self.class.spin();
@@ -118,13 +118,13 @@ impl<T: OnUnlock> SpaceLock<T> {
 
 impl<T: OnUnlock> Drop for SpaceLock<T> {
     fn drop(&mut self) {
-        // No guard outlives a lock that it borrows, but what `mm::active` borrows from the CPU's
-        // own count, safe code that is called meanwhile could have the CPU give back.
+        // A guard cannot outlive a lock that it borrows. But `mm::active` borrows from the CPU's
+        // own reference, which safe code that is called meanwhile could make the CPU drop.
         assert!(!self.handshake.is_held(), "a lock ends while it is held");
     }
 }
 
-/// This CPU reads while it lives.
+/// Holds the lock for reading on this CPU.
 pub struct ReadGuard<'a, T: OnUnlock> {
     lock: &'a SpaceLock<T>,
     slot: &'a Slot,
@@ -132,12 +132,12 @@ pub struct ReadGuard<'a, T: OnUnlock> {
 }
 
 impl<T: OnUnlock> ReadGuard<'_, T> {
-    /// What all CPUs counted.
+    /// The sum of all CPUs' counters.
     pub fn counted(&self) -> usize {
         self.lock.counted()
     }
 
-    /// This CPU's line.
+    /// This CPU's slot.
     #[inline]
     pub fn slot(&self) -> &Slot {
         self.slot
@@ -149,7 +149,7 @@ impl<T: OnUnlock> Deref for ReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: no writer runs while this CPU's slot is held, which this guard alone holds.
+        // SAFETY: no writer runs while this CPU's slot is held, and only this guard holds it.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -161,7 +161,7 @@ impl<T: OnUnlock> Drop for ReadGuard<'_, T> {
     }
 }
 
-/// This CPU changes the value while it lives.
+/// Holds the lock exclusively.
 pub struct WriteGuard<'a, T: OnUnlock> {
     lock: &'a SpaceLock<T>,
     _writer: MutexGuard<'a, ()>,

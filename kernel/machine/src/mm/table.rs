@@ -1,4 +1,4 @@
-//! Page tables: trees of tables with 512 entries, in whatever encoding the architecture has.
+//! Page tables: trees of tables with 512 entries, in the architecture's encoding.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
@@ -11,12 +11,12 @@ use crate::errno::{Errno, Result};
 use translation::Change;
 use translation::owed::{Clear, FillUser, Kind, LinkTable, Owed, Replace, UnlinkTable};
 
-/// Entries in a table.
+/// Number of entries in a table.
 const ENTRIES: usize = PAGE_SIZE / size_of::<Pte>();
-/// Address bits that one table resolves.
+/// Number of address bits that one table resolves.
 const INDEX_BITS: u32 = ENTRIES.trailing_zeros();
 
-/// log2 of the bytes that one entry of a table covers; level 0 holds the pages.
+/// log2 of the bytes that one entry of a table covers; level 0 is the last level, which maps pages.
 const fn shift(level: usize) -> u32 {
     PAGE_SHIFT + level as u32 * INDEX_BITS
 }
@@ -25,29 +25,28 @@ const fn index(address: usize, level: usize) -> usize {
     address >> shift(level) & (ENTRIES - 1)
 }
 
-/// An entry that the hardware does not follow, but that still holds its frame: for pages that
-/// nobody may touch. Bit 0 says "valid" on every architecture, and the hardware reads no other bit
-/// without it.
+/// Makes a PTE invalid that still holds its frame, for pages that may not be accessed. Bit 0 is the
+/// valid bit on every architecture, and the hardware ignores all other bits of an invalid entry.
 pub fn hidden(pte: Pte) -> Pte {
     Pte(pte.0 & !1)
 }
 
-/// What an entry holds while its page changes its frame: invalid, but not empty.
+/// The value of an entry while its page is moved to another frame: invalid, but not empty.
 pub const BUSY: Pte = Pte(2);
 
-/// An entry in memory, which the hardware may read at any time and, while valid, change (Access
-/// flag, dirty state).
+/// An entry in memory, which the hardware may read at any time and, while it is valid, change
+/// (Access flag, dirty state).
 #[repr(transparent)]
 pub struct Entry(AtomicU64);
 
 impl Entry {
-    /// What the entry holds.
+    /// The current value.
     pub fn load(&self) -> Pte {
         Pte(self.0.load(Relaxed))
     }
 
-    /// Fills an empty entry that nobody else fills meanwhile. What it points to is visible before
-    /// the entry is.
+    /// Fills an empty entry that nobody else fills concurrently. Earlier writes to the frame or
+    /// table become visible before the entry does.
     #[inline]
     pub fn fill<C: Kind>(&self, pte: Pte) -> Owed<C> {
         debug_assert!(is_change(C::CHANGE, self.load(), pte));
@@ -55,7 +54,7 @@ impl Entry {
         Owed::new()
     }
 
-    /// Fills the entry if it is empty; none if it was not.
+    /// Fills the entry if it is empty; otherwise returns none.
     #[inline]
     #[must_use]
     pub fn try_fill<C: Kind>(&self, pte: Pte) -> Option<Owed<C>> {
@@ -66,7 +65,7 @@ impl Entry {
             .map(|_| Owed::new())
     }
 
-    /// Empties the entry; returns what it held.
+    /// Empties the entry; returns its previous value.
     #[inline]
     pub fn take<C: Kind>(&self) -> (Pte, Owed<C>) {
         let old = Pte(self.0.swap(Pte::EMPTY.0, AcqRel));
@@ -74,8 +73,7 @@ impl Entry {
         (old, Owed::new())
     }
 
-    /// Replaces what was read before, unless it has changed since: then what stands there now comes
-    /// back.
+    /// Replaces the value `old`; if the entry has changed since, returns its current value.
     #[inline]
     pub fn replace<C: Kind>(&self, old: Pte, new: Pte) -> core::result::Result<Owed<C>, Pte> {
         debug_assert!(is_change(C::CHANGE, old, new));
@@ -85,8 +83,8 @@ impl Entry {
             .map_err(Pte)
     }
 
-    /// The same with another frame, paid for by `pay` before the new entry is made where that is
-    /// owed. A fault in between finds the entry busy and retries.
+    /// As [`Entry::replace`], with another frame. Where break-before-make is required, `pay` runs
+    /// before the new entry is written. A fault in between finds the entry busy and retries.
     #[inline(always)]
     pub fn replace_frame(&self, old: Pte, new: Pte, pay: impl FnOnce(Owed<Replace>)) -> bool {
         let first = if mmu::BREAK_FIRST { BUSY } else { new };
@@ -100,7 +98,7 @@ impl Entry {
         true
     }
 
-    /// Changes an entry by `change`; returns what it held before.
+    /// Applies `change` to an entry; returns its previous value.
     #[inline]
     pub fn update<C: Kind>(&self, change: impl Fn(Pte) -> Pte) -> (Pte, Owed<C>) {
         let mut old = self.load();
@@ -113,7 +111,7 @@ impl Entry {
     }
 }
 
-/// Whether a change owes no more than one of the kind that it is called.
+/// Whether a change owes no more than its declared kind.
 fn is_change(called: Change, old: Pte, new: Pte) -> bool {
     match called {
         Change::FillUser | Change::FillKernel => !old.valid() || old.is_unseen(),
@@ -128,9 +126,9 @@ fn is_change(called: Change, old: Pte, new: Pte) -> bool {
     }
 }
 
-/// Bytes that an entry above a last-level table covers.
+/// Bytes that an entry one level above the last covers.
 pub const HUGE_PAGE_SIZE: usize = 1 << shift(1);
-/// Pages in a huge page.
+/// Number of pages in a huge page.
 pub const HUGE_PAGE_PAGES: usize = ENTRIES;
 
 /// A last-level table.
@@ -138,10 +136,10 @@ pub const HUGE_PAGE_PAGES: usize = ENTRIES;
 pub struct Leaf<'a>(&'a [Entry; ENTRIES]);
 
 impl<'a> Leaf<'a> {
-    /// The table that lies in a frame.
+    /// Returns the table in a frame.
     ///
     /// # Safety
-    /// The frame is a table that lives as long as the result says.
+    /// The frame is a table that lives at least as long as the result.
     pub unsafe fn at(table: PhysAddr) -> Self {
         Leaf(entries(table))
     }
@@ -152,31 +150,31 @@ impl<'a> Leaf<'a> {
         &self.0[index(address, 0)]
     }
 
-    /// The entries from that of the page at `address` on.
+    /// The entries from the one of the page at `address` to the end of the table.
     pub fn from(self, address: usize) -> &'a [Entry] {
         &self.0[index(address, 0)..]
     }
 }
 
-/// A tree of tables and the frames that they lie in.
+/// A page-table tree, and the frames of its tables.
 pub struct PageTable {
     root: PhysAddr,
-    /// How many entries hold huge pages.
+    /// Number of entries that hold huge pages.
     huge_pages: AtomicUsize,
-    /// Tables below the root.
+    /// Number of tables below the root.
     tables: AtomicUsize,
 }
 
 impl PageTable {
-    /// An empty tree for a program.
+    /// Creates an empty tree for a program.
     pub fn new() -> Result<Self> {
         let root = new_table()?;
-        // SAFETY: the root is a table of this tree's own.
+        // SAFETY: the root is a table that belongs to this tree alone.
         unsafe { mmu::init_user_root(root.linear()) };
         Ok(PageTable::with(root))
     }
 
-    /// The kernel's own tree, which lives for ever.
+    /// Returns the kernel's own tree, which lives forever.
     pub fn kernel() -> Self {
         PageTable::with(PhysAddr(mmu::kernel_root()))
     }
@@ -189,12 +187,12 @@ impl PageTable {
         }
     }
 
-    /// How many tables there are.
+    /// Number of tables.
     pub fn tables(&self) -> usize {
         self.tables.load(Relaxed) + 1
     }
 
-    /// Where the root table lies.
+    /// The root table's address.
     pub fn root(&self) -> PhysAddr {
         self.root
     }
@@ -224,7 +222,8 @@ impl PageTable {
         Some(self.leaf(address)?.entry(address))
     }
 
-    /// What the entry of the page at `address` holds, or would if all huge pages were pages.
+    /// The value of the entry of the page at `address`; for a huge page, the entry that the page
+    /// would have after a split.
     pub fn lookup(&self, address: usize) -> Pte {
         let mut table = self.root;
         for level in (0..mmu::levels()).rev() {
@@ -240,9 +239,9 @@ impl PageTable {
         Pte::EMPTY
     }
 
-    /// The entry above the last-level table for the page at `address`, which holds that table, a
-    /// huge page, or nothing; makes the tables on the way, beside other CPUs that do. `pay` is
-    /// given what each owes.
+    /// Returns the entry above the last-level table for the page at `address`, which holds that
+    /// table, a huge page, or nothing. Makes the tables above it, concurrently with other CPUs;
+    /// `pay` gets what each of them owes.
     pub fn above_leaf(
         &self,
         address: usize,
@@ -255,8 +254,8 @@ impl PageTable {
         Ok(entry(table, index(address, 1)))
     }
 
-    /// The last-level table for the page at `address`; makes the tables on the way, beside other
-    /// CPUs that do. `pay` is given what each owes.
+    /// Returns the last-level table for the page at `address`. Makes it and the tables above it,
+    /// concurrently with other CPUs; `pay` gets what each of them owes.
     ///
     /// # Errors
     /// ENOMEM; EAGAIN if there is a huge page.
@@ -264,10 +263,11 @@ impl PageTable {
         self.make_below(self.above_leaf(address, pay)?, pay)
     }
 
-    /// The last-level table that an entry of [`above_leaf`](Self::above_leaf) points to; makes it.
+    /// Returns the last-level table below an entry of [`above_leaf`](Self::above_leaf); makes it if
+    /// necessary.
     ///
     /// # Errors
-    /// As of [`make`](Self::make).
+    /// Those of [`make`](Self::make).
     pub fn make_below(
         &self,
         slot: &Entry,
@@ -282,12 +282,12 @@ impl PageTable {
         self.huge_pages.load(Relaxed) != 0
     }
 
-    /// How many entries hold huge pages.
+    /// Number of entries that hold huge pages.
     pub fn huge_pages(&self) -> usize {
         self.huge_pages.load(Relaxed)
     }
 
-    /// Fills an entry with a huge page unless another CPU has filled it: none then.
+    /// Fills an entry with a huge page; none if another CPU has filled it first.
     #[must_use]
     pub fn try_fill_huge_page(&self, slot: &Entry, huge: Pte) -> Option<Owed<FillUser>> {
         let filled = slot.try_fill(huge);
@@ -296,8 +296,8 @@ impl PageTable {
         filled
     }
 
-    /// Takes the first huge page that touches `range` out, for the only user of the tree:
-    /// where it begins, its entry, and what that held.
+    /// Removes the first huge page that overlaps `range`, with the tree locked exclusively; returns
+    /// its address, its entry, and the entry's previous value.
     pub fn take_huge_page(&self, range: Range<usize>) -> Option<(usize, &Entry, Pte, Owed<Clear>)> {
         let (start, slot) = self.next_huge_page(range)?;
         self.huge_pages.fetch_sub(1, Relaxed);
@@ -305,7 +305,7 @@ impl PageTable {
         Some((start, slot, pte, owed))
     }
 
-    /// The first huge page that touches `range`: where it begins, and its entry.
+    /// Returns the address and the entry of the first huge page that overlaps `range`.
     pub fn next_huge_page(&self, range: Range<usize>) -> Option<(usize, &Entry)> {
         if !self.has_huge_pages() || range.is_empty() {
             return None;
@@ -313,7 +313,7 @@ impl PageTable {
         find_huge_page(self.root, mmu::levels() - 1, range)
     }
 
-    /// Makes the tables below the root for a range.
+    /// Makes the tables directly below the root for a range.
     pub fn make_top(&self, range: Range<usize>) -> Result<()> {
         let level = mmu::levels() - 1;
         for slot in index(range.start, level)..=index(range.end - 1, level) {
@@ -325,22 +325,22 @@ impl PageTable {
         Ok(())
     }
 
-    /// Where the part of `range` ends that has `most` tables and huge pages, or the range itself;
-    /// so many fewer are left in `most`.
+    /// Returns the end of the first part of `range` that contains `most` tables and huge pages, or
+    /// of the range itself; subtracts the number found from `most`.
     pub fn part_end(&self, range: Range<usize>, most: &mut usize) -> usize {
         count_off(self.root, mmu::levels() - 1, range.clone(), most).unwrap_or(range.end)
     }
 
-    /// Calls `visit` with the entries of all pages in `range`, valid or not, whose tables exist:
-    /// runs of neighbouring entries, with the address of each run's first page. A huge page's pages
-    /// come one by one, with copies of their entries.
+    /// Calls `visit` with the PTEs of all pages in `range` that have a table, valid or not: runs of
+    /// consecutive entries, with the address of each run's first page. The pages of a huge page are
+    /// visited one at a time, with copies of their entries.
     #[inline]
     pub fn visit(&self, range: Range<usize>, visit: &mut impl FnMut(usize, &[Entry])) {
         if range.is_empty() {
             return;
         }
         let last = range.end - 1;
-        // Most ranges are short: straight to their one table.
+        // Most ranges are short: go straight to their only table.
         if (range.start ^ last) < HUGE_PAGE_SIZE {
             if let Some(leaf) = self.leaf(range.start) {
                 return visit(range.start, &leaf.0[index(range.start, 0)..=index(last, 0)]);
@@ -352,7 +352,7 @@ impl PageTable {
         visit_table(self.root, mmu::levels() - 1, range, visit);
     }
 
-    /// The table that an entry points to, made if there is none.
+    /// Returns the table that an entry points to; makes it if necessary.
     fn below(&self, slot: &Entry, pay: &mut impl FnMut(Owed<LinkTable>)) -> Result<PhysAddr> {
         let pte = slot.load();
         if pte.is_table() {
@@ -361,13 +361,13 @@ impl PageTable {
         self.grow(slot, pay)
     }
 
-    /// Hangs a table below an empty entry, which nobody else fills meanwhile.
+    /// Links a table into an empty entry, which nobody else fills concurrently.
     pub fn link(&self, slot: &Entry, table: PhysAddr) -> Owed<LinkTable> {
         self.tables.fetch_add(1, Relaxed);
         slot.fill(Pte::table(table.0))
     }
 
-    // In line: what it does with the debt is known there.
+    // Inlined, so that each caller's `pay` is known at compile time.
     #[inline(always)]
     fn grow(&self, slot: &Entry, pay: &mut impl FnMut(Owed<LinkTable>)) -> Result<PhysAddr> {
         let table = new_table()?;
@@ -386,15 +386,15 @@ impl PageTable {
         }
     }
 
-    /// Takes the tables out of the tree that touch `range` and cover nothing outside `empty`, where
-    /// no VMA is; none if there are none. CPUs may reach them until the debt is paid.
+    /// Unlinks the tables that overlap `range` and cover nothing outside `empty`, which contains no
+    /// VMA; none if there are none. CPUs may reach them until the debt is paid.
     #[must_use]
     pub fn unlink(
         &mut self,
         range: Range<usize>,
         empty: Range<usize>,
     ) -> Option<(Unlinked, Owed<UnlinkTable>)> {
-        // The smallest thing to free is a last-level table.
+        // The smallest unit to free is a last-level table.
         let leaf = 1 << shift(1);
         let first = (range.start & !(leaf - 1)).max(empty.start);
         let last = (range.end.next_multiple_of(leaf)).min(empty.end);
@@ -414,9 +414,8 @@ impl PageTable {
     }
 }
 
-/// Tables that are no longer in a tree, chained by their frames' metadata: the number of the first
-/// frame. They are freed when this is dropped, for which all debts must be paid and no entry hold a
-/// frame.
+/// Tables that are no longer in a tree, linked through their frames' metadata: the first frame's
+/// number. Dropping this frees them; by then all debts must be paid and no entry may hold a frame.
 pub struct Unlinked {
     first: u32,
     count: usize,
@@ -445,22 +444,22 @@ impl Drop for Unlinked {
         while self.first != 0 {
             let table = PhysAddr((self.first as usize) << PAGE_SHIFT);
             self.first = FRAMES.at(table).next();
-            // SAFETY: `unlink` took this table out, which `new_table` made.
+            // SAFETY: `new_table` made this table, and `unlink` took it out.
             unsafe { give_table(table) };
         }
     }
 }
 
-/// The rest of the tree must have been unlinked, and no CPU have it in use. The kernel's tree is
-/// never dropped.
+/// The rest of the tree must have been unlinked, and no CPU may use it. The kernel's tree is never
+/// dropped.
 impl Drop for PageTable {
     fn drop(&mut self) {
-        // SAFETY: `new` turned the root's one handle into an address.
+        // SAFETY: `new` turned the root's only handle into an address.
         drop(unsafe { FrameRef::from_phys(self.root) });
     }
 }
 
-/// A table without entries, as an address that keeps the one handle of its frame.
+/// Allocates an empty table, as an address that keeps the only handle of its frame.
 fn new_table() -> Result<PhysAddr> {
     match cpu::this().tables.with(EmptyTables::take) {
         Some(table) => Ok(table),
@@ -468,10 +467,10 @@ fn new_table() -> Result<PhysAddr> {
     }
 }
 
-/// Lets go of a table, whose entries are all empty again.
+/// Frees a table, whose entries are all empty again.
 ///
 /// # Safety
-/// It came from `new_table`, and nothing leads to it any more.
+/// It came from `new_table`, and no entry refers to it any more.
 unsafe fn give_table(table: PhysAddr) {
     debug_assert!(
         entries(table)
@@ -479,23 +478,23 @@ unsafe fn give_table(table: PhysAddr) {
             .all(|entry| entry.load() == Pte::EMPTY)
     );
     if !cpu::this().tables.with(|kept| kept.keep(table)) {
-        // SAFETY: `new_table` turned the one handle into this address.
+        // SAFETY: `new_table` turned the only handle into this address.
         drop(unsafe { FrameRef::from_phys(table) });
     }
 }
 
-/// The tables that a CPU keeps for the next that it needs, which then need not be filled with
-/// zeroes: chained by their frames' metadata.
+/// A CPU's cache of empty tables, which need not be zeroed again: linked through their frames'
+/// metadata.
 pub struct EmptyTables {
     first: u32,
     count: usize,
 }
 
 impl EmptyTables {
-    /// As many as some small programs have.
+    /// As many tables as some small programs have.
     const MOST: usize = 16;
 
-    /// None.
+    /// An empty cache.
     pub const fn new() -> Self {
         EmptyTables { first: 0, count: 0 }
     }
@@ -526,8 +525,8 @@ fn entry<'a>(table: PhysAddr, index: usize) -> &'a Entry {
 #[inline]
 fn entries<'a>(table: PhysAddr) -> &'a [Entry; ENTRIES] {
     // SAFETY: `table` comes from a table's valid entry or a tree's root: a whole frame of entries
-    // in the linear map, atomics that any bits fit. Tables are freed by a `&mut` method only, and
-    // what the tree hands out borrows it.
+    // in the linear map, atomics for which any bits are valid. Tables are freed only by `&mut`
+    // methods, and references that the tree hands out borrow it.
     unsafe { &*(table.linear() as *const [Entry; ENTRIES]) }
 }
 
@@ -591,8 +590,8 @@ fn find_huge_page<'a>(
     None
 }
 
-/// Counts `left` down for each huge page and table in `range`, of which those above the last level
-/// may be empty; where the first begins for which nothing is left.
+/// Decrements `left` for each huge page and table in `range`, where tables above the last level may
+/// be empty; returns the address of the first one for which nothing is left.
 fn count_off(
     table: PhysAddr,
     level: usize,
@@ -613,7 +612,7 @@ fn count_off(
                     return Some(end);
                 }
             }
-            // After what is below it, so that each part has something of that.
+            // After the tables below it, so that each part contains some of those.
             *left = left.saturating_sub(1);
         }
         start = next;

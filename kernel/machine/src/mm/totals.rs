@@ -1,33 +1,33 @@
-//! How much an address space has mapped, by kind, and how much it may have.
+//! Totals of mapped bytes, by kind, and their limits.
 
 use super::vma::{Flags, Rights, Vma};
 use crate::errno::{Errno, Result};
 
-/// Bytes of VMAs.
+/// Totals of an address space's VMAs, in bytes.
 #[derive(Clone, Copy)]
 pub struct Totals {
-    /// In all VMAs (Linux's `total_vm`).
+    /// All VMAs (Linux's `total_vm`).
     pub all: usize,
-    /// The most that these were before some went (`hiwater_vm`).
+    /// The previous peak of `all` (`hiwater_vm`).
     most: usize,
-    /// In those whose pages count as promised.
+    /// VMAs whose pages are committed.
     pub accounted: usize,
-    /// In those that are locked (`locked_vm`).
+    /// Locked VMAs (`locked_vm`).
     pub locked: usize,
-    /// In those that may be emptied where memory is short (MAP_DROPPABLE).
+    /// VMAs whose pages may be freed under memory pressure (MAP_DROPPABLE).
     pub droppable: usize,
-    /// In private ones that may be written, stacks (`data_vm`, `stack_vm`), what is executed
-    /// (`exec_vm`), and others.
+    /// Others, private writable ones (`data_vm`), stacks (`stack_vm`) and executable ones
+    /// (`exec_vm`).
     by_kind: [usize; 4],
 }
 
-/// Places in [`Totals::by_kind`].
+/// Indices in [`Totals::by_kind`].
 const OTHER: usize = 0;
 const DATA: usize = 1;
 const STACK: usize = 2;
 const CODE: usize = 3;
 
-/// The kind that a VMA counts as.
+/// The kind of a VMA.
 #[inline]
 fn kind(flags: Flags, rights: Rights) -> usize {
     if flags.has(Flags::GROWS_DOWN) {
@@ -45,18 +45,19 @@ fn kind(flags: Flags, rights: Rights) -> usize {
     }
 }
 
-/// How many bytes an address space may have mapped.
+/// Limits on the bytes that an address space may map.
 pub struct Limits {
-    /// Altogether (RLIMIT_AS).
+    /// In total (RLIMIT_AS).
     pub all: usize,
     /// Private and writable (RLIMIT_DATA).
     pub data: usize,
-    /// Locked (RLIMIT_MEMLOCK, unless the caller may lock more); asked for where something is.
+    /// Locked (RLIMIT_MEMLOCK, unless the caller may lock more); called only if something is
+    /// locked.
     pub locked: fn() -> usize,
 }
 
 impl Limits {
-    /// Whatever is wanted.
+    /// No limits.
     pub const NONE: Limits = Limits {
         all: usize::MAX,
         data: usize::MAX,
@@ -65,7 +66,7 @@ impl Limits {
 }
 
 impl Totals {
-    /// Nothing.
+    /// An empty address space.
     pub const fn new() -> Self {
         Totals {
             all: 0,
@@ -77,12 +78,12 @@ impl Totals {
         }
     }
 
-    /// The most that there were in all VMAs.
+    /// The peak of all VMAs.
     pub fn most(&self) -> usize {
         self.most.max(self.all)
     }
 
-    /// Private memory that may be written.
+    /// Private writable memory.
     pub fn data(&self) -> usize {
         self.by_kind[DATA]
     }
@@ -92,12 +93,12 @@ impl Totals {
         self.by_kind[STACK]
     }
 
-    /// What is executed and never written.
+    /// Executable memory that is not writable.
     pub fn code(&self) -> usize {
         self.by_kind[CODE]
     }
 
-    /// `bytes` of a VMA are there from now on.
+    /// Adds `bytes` of a VMA.
     #[inline]
     pub(super) fn add(&mut self, vma: &Vma, bytes: usize) {
         let of = |flag| usize::from(vma.flags.has(flag)) * bytes;
@@ -108,7 +109,7 @@ impl Totals {
         self.by_kind[kind(vma.flags, vma.rights)] += bytes;
     }
 
-    /// `bytes` of a VMA go.
+    /// Subtracts `bytes` of a VMA.
     #[inline]
     pub(super) fn sub(&mut self, vma: &Vma, bytes: usize) {
         let of = |flag| usize::from(vma.flags.has(flag)) * bytes;
@@ -120,7 +121,7 @@ impl Totals {
         self.by_kind[kind(vma.flags, vma.rights)] -= bytes;
     }
 
-    /// Refuses `more` bytes with such flags and rights where that would be too many.
+    /// Checks whether `more` bytes with these flags and rights are within the limits.
     ///
     /// # Errors
     /// EAGAIN (locked), ENOMEM.

@@ -1,4 +1,4 @@
-//! What is taken out of an address space, and its end.
+//! Unmapping, and the end of an address space.
 
 use core::mem;
 use core::ops::Range;
@@ -14,12 +14,13 @@ use crate::upcall::{cond_resched, exit_aio};
 use translation::owed::{Owed, UnlinkTable};
 
 impl AddressSpace {
-    /// Takes everything away: nobody uses the space any more, though others may look at it. Waits.
+    /// Removes all mappings: no user of the space is left, though others may still inspect it. May
+    /// sleep.
     pub(super) fn exit(&self) {
         if self.aio.load(Relaxed) {
             exit_aio(self);
         }
-        // A guest's files may be open after their program has executed another.
+        // A guest's file descriptors may remain open after an exec.
         if self.context.notifiers.any() {
             self.notify_of_end();
             self.context.notifiers.end();
@@ -27,19 +28,19 @@ impl AddressSpace {
         self.empty_all().end();
     }
 
-    /// Empties all entries, and takes the VMAs out first: none is filled any more. They have no end
-    /// yet.
+    /// Removes the VMAs first, so that no entry is filled any more, and empties all entries.
+    /// Returns the VMAs, which are yet to be dropped.
     fn empty_all(&self) -> Vmas {
         let mut gather = Gather::dead();
         let mut space = self.lock();
         let large = space.is_large();
         let vmas = mem::replace(&mut space.vmas, Vmas::new());
-        // No CPU runs the space; when all have forgotten it, none can reach its tables or frames.
+        // No CPU runs the space; after this TLB maintenance, none can reach its tables or frames.
         self.context.pay(Owed::<UnlinkTable>::new(), 0..0);
         let mut left = PART;
         let mut rest = vmas.iter().peekable();
         while let Some(vma) = rest.next() {
-            // Page tables shared with a later VMA are freed with the last VMA that uses them.
+            // A page table that a later VMA shares is freed with the last VMA that uses it.
             let room = rest.peek().map_or(usize::MAX, |next| next.start);
             let mut at = vma.start;
             while at < vma.end {
@@ -66,8 +67,7 @@ impl AddressSpace {
 }
 
 impl Space {
-    /// Empties the entries of a range, and with `tables` takes out the tables that cover nothing
-    /// else.
+    /// Empties the PTEs of a range; with `tables`, also unlinks the tables that cover nothing else.
     pub(super) fn empty(&mut self, context: &Context, range: Range<usize>, tables: bool) {
         self.split_ends(context, &range);
         self.release(context, range.clone());
@@ -77,8 +77,8 @@ impl Space {
         }
     }
 
-    /// Empties the entries of a range of a dead space, and takes out the tables that cover nothing
-    /// from `room` on.
+    /// Empties the PTEs of a range of a dead space, and unlinks the tables that cover nothing from
+    /// `room` on.
     fn empty_dead(&mut self, gather: &mut Gather, range: Range<usize>, room: usize) {
         self.gather(gather, range.clone());
         if let Some((unlinked, owed)) = self.table.unlink(range, 0..room) {
@@ -111,7 +111,7 @@ impl Space {
         Ok(())
     }
 
-    /// Empties the entries of a range.
+    /// Empties the PTEs of a range.
     pub(super) fn release(&mut self, context: &Context, range: Range<usize>) {
         let mut gather = Gather::new(context);
         self.gather(&mut gather, range.clone());

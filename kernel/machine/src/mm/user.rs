@@ -1,5 +1,4 @@
-//! A program's memory as the kernel touches it: always through accessors that can fault, never by
-//! reference.
+//! Access to program memory: always through accessors that can fault, never by reference.
 
 extern crate alloc;
 
@@ -14,36 +13,37 @@ use super::frame::FrameRef;
 use crate::arch::{access_end, uaccess};
 use crate::errno::{Errno, Result};
 
-/// Whether a range lies where programs can have memory, whether or not they do: Linux's
-/// `access_ok`, which is asked before anything is waited for or taken.
+/// Whether a range lies in the addresses available to programs, mapped or not: Linux's `access_ok`,
+/// which is checked before any waiting or consuming.
 #[inline(always)]
 pub fn access_ok(address: usize, len: usize) -> bool {
     let end = access_end();
     len <= end && address <= end - len || uaccess::takes_tagged(address, len, end)
 }
 
-/// Copies to the program; returns how many bytes before the first that could not be written.
+/// Copies to the program; returns the number of bytes before the first that could not be written.
 #[inline]
 pub fn copy_to(address: usize, source: &[u8]) -> usize {
     // SAFETY: `source` is readable for its length.
     unsafe { uaccess::copy_out(address, source.as_ptr(), source.len()) }
 }
 
-/// Copies from the program; returns how many bytes before the first that could not be read.
+/// Copies from the program; returns the number of bytes before the first that could not be read.
 #[inline]
 pub fn copy_from(address: usize, target: &mut [u8]) -> usize {
-    // SAFETY: `target` is the caller's alone, writable for its length.
+    // SAFETY: `target` is exclusive, and writable for its length.
     unsafe { uaccess::copy_in(target.as_mut_ptr(), address, target.len()) }
 }
 
-/// Writes zeroes to the program; returns how many bytes before the first that could not be written.
+/// Writes zeroes to the program; returns the number of bytes before the first that could not be
+/// written.
 #[inline]
 pub fn clear(address: usize, len: usize) -> usize {
     uaccess::clear(address, len)
 }
 
 impl FrameRef {
-    /// Copies `len` bytes at `offset` to the program at `address`; returns how many.
+    /// Copies `len` bytes at `offset` to the program at `address`; returns the number copied.
     ///
     /// # Panics
     /// If the range leaves the frame.
@@ -53,20 +53,20 @@ impl FrameRef {
         unsafe { uaccess::copy_out(address, source, len) }
     }
 
-    /// Copies `len` bytes of the program at `address` to `offset`; returns how many.
+    /// Copies `len` bytes of the program at `address` to `offset`; returns the number copied.
     ///
     /// # Panics
     /// If the range leaves the frame.
     pub fn copy_from_user(&self, offset: usize, address: usize, len: usize) -> usize {
         self.written();
         let target = self.range(offset, len);
-        // SAFETY: the range lies in the frame that the handle keeps, which holds bytes and no Rust
-        // object.
+        // SAFETY: the range lies in the frame that the handle keeps, and which holds bytes and no
+        // Rust object.
         unsafe { uaccess::copy_in(target, address, len) }
     }
 }
 
-/// The address of a `T` in the program.
+/// The address of a `T` in program memory.
 pub struct UserPtr<T> {
     address: usize,
     kind: PhantomData<fn() -> T>,
@@ -81,7 +81,7 @@ impl<T> Clone for UserPtr<T> {
 impl<T> Copy for UserPtr<T> {}
 
 impl<T> UserPtr<T> {
-    /// From what a system call was given.
+    /// Creates a pointer from a system call's argument.
     pub const fn new(address: usize) -> Self {
         UserPtr {
             address,
@@ -104,7 +104,7 @@ impl<T> UserPtr<T> {
 }
 
 impl<T: FromBytes> UserPtr<T> {
-    /// Reads it.
+    /// Reads the value.
     ///
     /// # Errors
     /// EFAULT.
@@ -116,7 +116,7 @@ impl<T: FromBytes> UserPtr<T> {
         Ok(unsafe { value.assume_init() })
     }
 
-    /// Reads it to `place`, for what is too large to be moved.
+    /// Reads the value to `place`, for types that are too large to be moved.
     ///
     /// # Errors
     /// EFAULT.
@@ -131,7 +131,7 @@ impl<T: FromBytes> UserPtr<T> {
         }
     }
 
-    /// Reads it unless the address is null.
+    /// Reads the value unless the address is null.
     ///
     /// # Errors
     /// EFAULT.
@@ -161,7 +161,7 @@ impl<T: FromBytes> UserPtr<T> {
 }
 
 impl<T: IntoBytes + Immutable> UserPtr<T> {
-    /// Writes it.
+    /// Writes the value.
     ///
     /// # Errors
     /// EFAULT.
@@ -169,7 +169,7 @@ impl<T: IntoBytes + Immutable> UserPtr<T> {
         UserSlice::new(self.address, size_of::<T>()).copy_out(value.as_bytes())
     }
 
-    /// Writes it unless the address is null.
+    /// Writes the value unless the address is null.
     ///
     /// # Errors
     /// EFAULT.
@@ -182,7 +182,7 @@ impl<T: IntoBytes + Immutable> UserPtr<T> {
     }
 }
 
-/// A range of bytes in the program.
+/// A range of bytes in program memory.
 #[derive(Clone, Copy, Debug)]
 pub struct UserSlice {
     address: usize,
@@ -190,22 +190,22 @@ pub struct UserSlice {
 }
 
 impl UserSlice {
-    /// From what a system call was given.
+    /// Creates a slice from a system call's arguments.
     pub const fn new(address: usize, len: usize) -> Self {
         UserSlice { address, len }
     }
 
-    /// How many bytes.
+    /// Number of bytes.
     pub const fn len(self) -> usize {
         self.len
     }
 
-    /// Whether there is no byte.
+    /// Whether the length is 0.
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// Without the first `count` bytes.
+    /// The slice without its first `count` bytes.
     pub fn skip(self, count: usize) -> Self {
         let count = count.min(self.len);
         UserSlice {
@@ -214,7 +214,7 @@ impl UserSlice {
         }
     }
 
-    /// Reads as many bytes as both have.
+    /// Reads as many bytes as both slices have.
     ///
     /// # Errors
     /// EFAULT unless all could be read.
@@ -223,7 +223,7 @@ impl UserSlice {
         whole(len, self.copy_in_part(target))
     }
 
-    /// Writes as many bytes as both have.
+    /// Writes as many bytes as both slices have.
     ///
     /// # Errors
     /// EFAULT unless all could be written.
@@ -244,13 +244,13 @@ impl UserSlice {
         whole(self.len, clear(self.address, self.len))
     }
 
-    /// Reads as many bytes as both have; returns how many before a fault.
+    /// Reads as many bytes as both slices have; returns the number read before a fault.
     pub fn copy_in_part(self, target: &mut [u8]) -> usize {
         let len = target.len().min(self.len);
         copy_from(self.address, &mut target[..len])
     }
 
-    /// Writes as many bytes as both have; returns how many before a fault.
+    /// Writes as many bytes as both slices have; returns the number written before a fault.
     pub fn copy_out_part(self, source: &[u8]) -> usize {
         copy_to(self.address, &source[..source.len().min(self.len)])
     }
@@ -264,7 +264,8 @@ fn whole(wanted: usize, done: usize) -> Result<()> {
     }
 }
 
-/// Reads a string that ends with a zero byte, without it; `max` bytes at most with it.
+/// Reads a NUL-terminated string of at most `max` bytes including the NUL; returns it without the
+/// NUL.
 ///
 /// # Errors
 /// EFAULT, ENAMETOOLONG, ENOMEM.
@@ -286,10 +287,10 @@ pub fn read_cstr(address: usize, max: usize) -> Result<Vec<u8>> {
     Err(Errno::ENAMETOOLONG)
 }
 
-/// Bytes of a string read at a time.
+/// Number of bytes of a string that are read at a time.
 const CHUNK: usize = 64;
 
-/// Reads a word as one access. `address` is a multiple of 4.
+/// Reads a word in a single access. `address` is a multiple of 4.
 ///
 /// # Errors
 /// EFAULT.
@@ -297,13 +298,13 @@ pub fn load_u32(address: usize) -> Result<u32> {
     uaccess::load_u32(address).map_err(|_| Errno::EFAULT)
 }
 
-/// Reads a word as one access, if its page is present: neither waits nor takes a lock. `address` is
-/// a multiple of 4.
+/// Reads a word in a single access, if its page is present: neither sleeps nor takes a lock.
+/// `address` is a multiple of 4.
 pub fn load_present_u32(address: usize) -> Option<u32> {
     uaccess::load_present_u32(address).ok()
 }
 
-/// Writes a word as one access. `address` is a multiple of 4.
+/// Writes a word in a single access. `address` is a multiple of 4.
 ///
 /// # Errors
 /// EFAULT.
@@ -311,8 +312,8 @@ pub fn store_u32(address: usize, value: u32) -> Result<()> {
     uaccess::store_u32(address, value).map_err(|_| Errno::EFAULT)
 }
 
-/// Writes `new` if the word is `old`, as one access; returns what it was. `address` is a multiple
-/// of 4.
+/// Writes `new` if the word is `old`, atomically; returns the previous value. `address` is a
+/// multiple of 4.
 ///
 /// # Errors
 /// EFAULT.
@@ -320,8 +321,8 @@ pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32> {
     uaccess::cmpxchg_u32(address, old, new).map_err(|_| Errno::EFAULT)
 }
 
-/// The same, if its page is present and can be written: neither waits nor takes a lock. `address`
-/// is a multiple of 4.
+/// As [`cmpxchg_u32`], if the page is present and writable: neither sleeps nor takes a lock.
+/// `address` is a multiple of 4.
 pub fn cmpxchg_present_u32(address: usize, old: u32, new: u32) -> Option<u32> {
     uaccess::cmpxchg_present_u32(address, old, new).ok()
 }

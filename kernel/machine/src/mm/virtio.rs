@@ -1,5 +1,5 @@
-//! Virtio devices, as drivers have them: what they carry, and nothing that says where in memory a
-//! device reads and writes.
+//! Virtio devices for drivers: an interface to their data that exposes no addresses that a device
+//! reads or writes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,20 +21,20 @@ use super::send_queue::SendQueue;
 use super::vmalloc;
 use crate::sync::Mutex;
 
-/// Buffers that wait for input.
+/// Number of input buffers.
 const BUFFERS: usize = 4;
-/// Bytes that come in at a time.
+/// Size of an input buffer, in bytes.
 pub const BUFFER: usize = 512;
 
-/// Where the registers of devices are that somebody has.
+/// The register ranges of devices that are in use.
 static TAKEN: Mutex<Vec<Range<usize>>> = Mutex::new(Vec::new());
 
-/// A device that does nothing yet.
+/// A device that is not started yet.
 pub struct Device(Ordered);
 
 impl Device {
-    /// The device whose registers are at `base`, from the device tree; `None` where there is none
-    /// behind them, or it was found before.
+    /// Finds the device whose registers are at `base`, from the device tree; `None` if there is
+    /// none, or it is in use.
     pub fn find(base: usize, len: usize) -> Option<Self> {
         let registers = vmalloc::map_device(base, len).ok()?;
         let mut taken = TAKEN.lock();
@@ -43,20 +43,20 @@ impl Device {
             return None;
         }
         let header = NonNull::new(registers as *mut VirtIOHeader).filter(|at| at.is_aligned())?;
-        // SAFETY: `len` bytes of a device, of which `new` reads whether it is a virtio device; the
-        // mapping stays for ever, and no other transport has it.
+        // SAFETY: `len` bytes of device registers, in which `new` checks for a virtio device; the
+        // mapping stays forever, and no other transport uses it.
         let transport = unsafe { MmioTransport::new(header, len) }.ok()?;
         taken.push(base..base + len);
         Some(Device(Ordered(transport)))
     }
 
-    /// What it is.
+    /// The device's type.
     pub fn device_type(&self) -> DeviceType {
         self.0.device_type()
     }
 }
 
-/// A device that bytes come from and go to.
+/// A device that sends and receives bytes.
 pub struct Stream {
     transport: Ordered,
     receive: OwningQueue<KernelHal, BUFFERS, BUFFER>,
@@ -64,11 +64,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Starts a device, whose bytes come by queue `receive` and go by queue `transmit`.
+    /// Starts a device that receives bytes through queue `receive` and sends them through queue
+    /// `transmit`.
     pub fn start(device: Device, receive: u16, transmit: u16) -> Result<Self> {
         let Device(mut transport) = device;
         transport.begin_init(Feature::VERSION_1);
-        // Until the end of this, which nothing fails after, the device leaves memory alone (virtio
+        // Until `finish_init`, after which nothing fails, the device does not access memory (virtio
         // 1.2, 3.1.2).
         let queue = VirtQueue::new(&mut transport, receive, false, false)?;
         let queue = OwningQueue::new(queue)?;
@@ -84,22 +85,22 @@ impl Stream {
         })
     }
 
-    /// Sends bytes. Waits for the device only where all buffers are on their way.
+    /// Sends bytes. Waits for the device only if all buffers are in flight.
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
         self.send.send(&mut self.transport, bytes)
     }
 
-    /// Waits until the device has taken all that was sent.
+    /// Waits until the device has consumed all that was sent.
     pub fn flush(&mut self) -> Result<()> {
         self.send.flush()
     }
 
-    /// Says to the device that its interrupt was seen.
+    /// Acknowledges the device's interrupt.
     pub fn acknowledge(&mut self) {
         self.transport.ack_interrupt();
     }
 
-    /// Copies what one buffer holds that came in; how much that is.
+    /// Copies the content of one input buffer; returns its length.
     pub fn receive(&mut self, bytes: &mut [u8; BUFFER]) -> Result<Option<usize>> {
         let copy = |input: &[u8]| {
             bytes[..input.len()].copy_from_slice(input);
@@ -110,8 +111,8 @@ impl Stream {
 }
 
 impl Drop for Stream {
-    /// The device forgets its queues, whose memory is freed next, when it says so (virtio 1.2,
-    /// 2.4.2).
+    /// Resets the device and waits until it is done: then it no longer uses its queues, whose
+    /// memory is freed next (virtio 1.2, 2.4.2).
     fn drop(&mut self) {
         self.transport.set_status(DeviceStatus::empty());
         while !self.transport.get_status().is_empty() {

@@ -1,4 +1,4 @@
-//! VMAs: what each range of a program's addresses is promised to hold.
+//! VMAs: the mappings in a program's address space.
 
 extern crate alloc;
 
@@ -13,32 +13,31 @@ use super::rmap::ReverseMap;
 use super::space::AddressSpace;
 use crate::errno::{Errno, Result};
 
-/// Where the pages of a mapped file or shared object come from: memory-backed, never sleeps. Called
-/// under the address space's lock.
+/// The source of the pages of a mapped file or shared object: in memory, so that it never sleeps.
+/// Called under the address space's lock.
 pub trait PageSource: Any + Send + Sync {
-    /// The frame of page `index`, made if it is a hole. `write`: a program is about to write it
-    /// where others see that, and the file changes from now on.
+    /// Returns the frame of page `index`, allocating it if it is a hole. `write`: a program is
+    /// about to write it through a shared mapping, and the file counts as modified from now on.
     ///
     /// # Errors
     /// ENOMEM; ENXIO beyond the end (the program gets SIGBUS).
     fn page(&self, index: usize, write: bool) -> Result<FrameRef>;
 
-    /// The same of a page that a program has had for reading.
+    /// As `page` with `write`, for a page that is already mapped read-only.
     fn written(&self) {}
 
-    /// Hands out the frames that are there already from page `first` on, without making any: for
-    /// mapping ahead.
+    /// Returns the existing frames from page `first` on, without allocating any: for mapping ahead.
     fn present(&self, _first: usize, _frames: &mut [Option<FrameRef>]) {}
 
-    /// The first page from `first` on that may be there already.
+    /// Returns the first page from `first` on that may exist.
     fn next_present(&self, first: usize) -> Option<usize> {
         Some(first)
     }
 
-    /// Length in pages, the last part of a page included.
+    /// Length in pages, including a partial last page.
     fn len_pages(&self) -> usize;
 
-    /// Makes the pages of a range zeroes again (MADV_REMOVE). May sleep, under no lock.
+    /// Zeroes the pages of a range (MADV_REMOVE). May sleep: called without locks.
     ///
     /// # Errors
     /// EOPNOTSUPP.
@@ -46,23 +45,24 @@ pub trait PageSource: Any + Send + Sync {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// The spaces that map the file, if its pages can be lost.
+    /// The address spaces that map the file, if it can be truncated.
     fn reverse_map(&self) -> Option<&ReverseMap> {
         None
     }
 
-    /// Whether no shared mapping may write it from now on (F_SEAL_WRITE, F_SEAL_FUTURE_WRITE).
+    /// Whether the file may no longer be written through shared mappings (F_SEAL_WRITE,
+    /// F_SEAL_FUTURE_WRITE).
     fn is_sealed(&self) -> bool {
         false
     }
 
-    /// Whether its pages may have tags (PROT_MTE): it is memory, whatever maps it.
+    /// Whether its pages may have tags (PROT_MTE), because they are memory.
     fn may_have_tags(&self) -> bool {
         false
     }
 
-    /// A number that all who map the same memory share, by whatever open file, and nobody else
-    /// ever. An address will do for what lives for ever.
+    /// The object's unique number: the same for all mappings of this memory, through any open file,
+    /// and never reused. For objects that live forever, an address suffices.
     fn object(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
@@ -72,18 +72,18 @@ pub trait PageSource: Any + Send + Sync {
         (0, 0)
     }
 
-    /// Writes the path or name that `/proc/PID/maps` shows.
+    /// Writes the path or name for `/proc/PID/maps`.
     fn write_name(&self, _out: &mut dyn fmt::Write) -> fmt::Result {
         Ok(())
     }
 }
 
-/// What a program may do with a VMA.
+/// The rights of a program to a VMA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rights(u8);
 
 impl Rights {
-    /// Nothing.
+    /// No access.
     pub const NONE: Rights = Rights(0);
     /// Read.
     pub const READ: Rights = Rights(1);
@@ -91,12 +91,12 @@ impl Rights {
     pub const WRITE: Rights = Rights(2);
     /// Execute.
     pub const EXECUTE: Rights = Rights(4);
-    /// Execute, but enter by indirect branches at landing pads alone (PROT_BTI). Never by itself.
+    /// Execute, with indirect branches restricted to landing pads (PROT_BTI). Never set alone.
     pub const GUARDED: Rights = Rights(16);
-    /// Not a right: memory has tags (PROT_MTE). mprotect does not take it back.
+    /// Not a right: the memory has tags (PROT_MTE). mprotect does not remove it.
     pub const TAGGED: Rights = Rights(8);
 
-    /// From PROT_READ | PROT_WRITE | PROT_EXEC, which have the same bits.
+    /// Converts PROT_READ | PROT_WRITE | PROT_EXEC, which have the same bits.
     pub const fn from_prot(prot: u32) -> Rights {
         Rights(prot as u8 & 7)
     }
@@ -111,28 +111,28 @@ impl Rights {
         self.0 & access as u8 != 0
     }
 
-    /// Whether nothing is allowed, whether or not memory has tags.
+    /// Whether no access is allowed, with or without tags.
     pub const fn is_none(self) -> bool {
         self.0 & 7 == 0
     }
 
-    /// Those of them that `other` has too.
+    /// The intersection.
     pub const fn and(self, other: Rights) -> Rights {
         Rights(self.0 & other.0)
     }
 
-    /// Both together.
+    /// The union.
     pub const fn with(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)
     }
 }
 
-/// What mprotect asks for.
+/// The rights that mprotect requests.
 #[derive(Clone, Copy)]
 pub struct Protection {
-    /// For all VMAs.
+    /// The rights for all VMAs.
     pub rights: Rights,
-    /// Also to execute those that may be executed (READ_IMPLIES_EXEC).
+    /// Whether VMAs that may be executable get execute permission, too (READ_IMPLIES_EXEC).
     pub implies_execute: bool,
 }
 
@@ -146,7 +146,7 @@ impl From<Rights> for Protection {
 }
 
 impl Protection {
-    /// The rights to a VMA.
+    /// The resulting rights to a VMA.
     #[inline]
     pub(super) fn of(self, vma: &Vma) -> Rights {
         if self.implies_execute && !vma.flags.has(Flags::NEVER_EXECUTE) {
@@ -156,7 +156,7 @@ impl Protection {
         }
     }
 
-    /// Whether a VMA can have them.
+    /// Whether a VMA may have these rights.
     #[inline]
     pub(super) fn is_allowed(self, vma: &Vma) -> bool {
         let writes = self.rights.has(Rights::WRITE);
@@ -165,16 +165,16 @@ impl Protection {
     }
 }
 
-/// How a VMA behaves, as bits.
+/// The flags of a VMA other than its rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flags(u16);
 
 impl Flags {
-    /// Writes reach the file or the other processes.
+    /// Writes are visible in the file or to the other processes.
     pub const SHARED: Flags = Flags(1);
-    /// A stack: a fault just below extends it.
+    /// A stack: a fault just below it extends it.
     pub const GROWS_DOWN: Flags = Flags(2);
-    /// mlock: counted, as nothing is ever paged out.
+    /// mlock: only counted, as nothing is ever paged out.
     pub const LOCKED: Flags = Flags(4);
     /// MADV_DONTFORK.
     pub const DONT_FORK: Flags = Flags(8);
@@ -182,32 +182,32 @@ impl Flags {
     pub const WIPE_ON_FORK: Flags = Flags(16);
     /// The file was not opened for writing: PROT_WRITE is refused on a shared mapping.
     pub const NEVER_WRITE: Flags = Flags(32);
-    /// MADV_HUGEPAGE: huge pages are welcome.
+    /// MADV_HUGEPAGE: huge pages are preferred.
     pub const HUGE: Flags = Flags(64);
-    /// MADV_NOHUGEPAGE, and what is mapped as a stack: pages only.
+    /// MADV_NOHUGEPAGE and MAP_STACK: no huge pages.
     pub const NO_HUGE: Flags = Flags(128);
     /// MADV_DONTDUMP.
     pub const DONT_DUMP: Flags = Flags(256);
-    /// Its pages count as promised: it is, or was, private and writable.
+    /// Its pages are committed: it is, or was, private and writable.
     pub const ACCOUNT: Flags = Flags(512);
-    /// MAP_NORESERVE: they never do.
+    /// MAP_NORESERVE: its pages are never committed.
     pub const NO_RESERVE: Flags = Flags(1024);
 
-    /// It is being unmapped part by part: it joins no other, so that the rest needs no memory.
+    /// It is being unmapped in parts: it is not merged, so that unmapping the rest needs no memory.
     pub const GOES: Flags = Flags(2048);
 
-    /// MLOCK_ONFAULT, MCL_ONFAULT: locked, but not made present.
+    /// MLOCK_ONFAULT, MCL_ONFAULT: locked, but not faulted in.
     pub const LOCK_ON_FAULT: Flags = Flags(4096);
     /// The flags that munlock clears.
     pub const UNLOCKED: Flags = Flags::LOCKED.with(Flags::LOCK_ON_FAULT);
     /// A file of a mount with MS_NOEXEC: PROT_EXEC is refused.
     pub const NEVER_EXECUTE: Flags = Flags(8192);
-    /// mseal: it stays where it is, with the rights that it has.
+    /// mseal: it keeps its address and its rights.
     pub const SEALED: Flags = Flags(16384);
-    /// MAP_DROPPABLE: its pages may be lost where memory is short.
+    /// MAP_DROPPABLE: its pages may be freed under memory pressure.
     pub const DROPPABLE: Flags = Flags(32768);
 
-    /// With [`Flags::ACCOUNT`] where pages that have these rights are promised, as Linux sees it.
+    /// Adds [`Flags::ACCOUNT`] if pages with these rights are committed, by Linux's rules.
     pub const fn accounted(self, rights: Rights) -> Flags {
         let never = self.has(Flags::SHARED) || self.has(Flags::NO_RESERVE);
         self.set(
@@ -216,7 +216,7 @@ impl Flags {
         )
     }
 
-    /// As [`Flags::from_bits`] takes them.
+    /// The bits for [`Flags::from_bits`].
     pub(super) const fn bits(self) -> u16 {
         self.0
     }
@@ -230,12 +230,12 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// Both together.
+    /// The union.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    /// With `other` set or cleared.
+    /// Sets or clears `other`.
     pub const fn set(self, other: Flags, on: bool) -> Flags {
         Flags(if on {
             self.0 | other.0
@@ -245,14 +245,14 @@ impl Flags {
     }
 }
 
-/// Where a VMA's pages come from.
+/// The source of a VMA's pages.
 #[derive(Clone)]
 pub enum Source {
-    /// Zeroes at first, private to the address space.
+    /// Zeroed memory, private to the address space.
     Anonymous,
-    /// A file or shared object, from a byte offset on (a multiple of the page size).
+    /// A file or shared object, from a byte offset (a multiple of the page size).
     File {
-        /// The pages.
+        /// The page source.
         mapping: Arc<dyn PageSource>,
         /// Offset of the VMA's start in bytes.
         offset: usize,
@@ -271,7 +271,7 @@ impl Source {
         }
     }
 
-    /// The same source `bytes` further back, if there is so much.
+    /// The same source `bytes` further back, if its offset is large enough.
     pub(super) fn receded(&self, bytes: usize) -> Option<Source> {
         Some(match self {
             Source::Anonymous => Source::Anonymous,
@@ -282,7 +282,7 @@ impl Source {
         })
     }
 
-    /// Whether `next`, which begins `bytes` after this, is its continuation.
+    /// Whether `next`, which begins `bytes` after this, continues it.
     fn continues(&self, bytes: usize, next: &Source) -> bool {
         match (self, next) {
             (Source::Anonymous, Source::Anonymous) => true,
@@ -301,10 +301,10 @@ impl Source {
     }
 }
 
-/// Name of a VMA without a file in `/proc/PID/maps`.
+/// Name in `/proc/PID/maps` of a VMA without a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Label {
-    /// None.
+    /// No name.
     None,
     /// `[heap]`
     Heap,
@@ -314,14 +314,14 @@ pub enum Label {
     Vdso,
     /// `[vvar]`
     Vvar,
-    /// `[vectors]`: what 32-bit Arm programs find at their end.
+    /// `[vectors]`: the vectors page of 32-bit Arm programs, at their highest addresses.
     Vectors,
-    /// `[sigpage]`: where their signal handlers return to.
+    /// `[sigpage]`: the code to which their signal handlers return.
     Sigpage,
 }
 
 impl Label {
-    /// As `/proc/PID/maps` shows it.
+    /// The text in `/proc/PID/maps`.
     pub fn as_str(self) -> &'static str {
         match self {
             Label::None => "",
@@ -335,20 +335,21 @@ impl Label {
     }
 }
 
-/// A range of addresses with one promise. Bounds are multiples of the page size.
+/// A virtual memory area: addresses with the same attributes. Bounds are multiples of the page
+/// size.
 #[derive(Clone)]
 pub struct Vma {
     /// First address.
     pub start: usize,
-    /// Address after the last.
+    /// The end address (exclusive).
     pub end: usize,
-    /// What the program may do.
+    /// The program's rights.
     pub rights: Rights,
-    /// Name without a file.
+    /// Name if there is no file.
     pub label: Label,
-    /// Behaviour.
+    /// Other flags.
     pub flags: Flags,
-    /// Where the pages come from.
+    /// The source of the pages.
     pub source: Source,
 }
 
@@ -364,12 +365,13 @@ impl Vma {
         self.start..self.end
     }
 
-    /// Whether writes reach others.
+    /// Whether writes are visible to others.
     pub fn is_shared(&self) -> bool {
         self.flags.has(Flags::SHARED)
     }
 
-    /// Whether what it holds may not be lost: sealed, and of no file, it cannot be written.
+    /// Whether its content must not be discarded: it is sealed and anonymous, and cannot be
+    /// written.
     pub fn keeps_content(&self) -> bool {
         self.flags.has(Flags::SEALED)
             && !self.rights.has(Rights::WRITE)
@@ -377,7 +379,7 @@ impl Vma {
             && matches!(self.source, Source::Anonymous)
     }
 
-    /// Whether its memory may have tags, as Linux sees it.
+    /// Whether its memory may have tags, by Linux's rules.
     pub fn may_have_tags(&self) -> bool {
         match &self.source {
             Source::File { mapping, .. } => mapping.may_have_tags(),
@@ -390,18 +392,18 @@ impl Vma {
         self.flags.has(Flags::SHARED.with(Flags::NEVER_WRITE))
     }
 
-    /// Whether a child gets the private pages of it.
+    /// Whether a child gets copies of its private pages.
     pub(super) fn is_copied(&self) -> bool {
         let kept = self.flags.has(Flags::DONT_FORK) || self.flags.has(Flags::WIPE_ON_FORK);
         !kept && !self.is_shared()
     }
 
-    /// Whether a child has it.
+    /// Whether a child inherits it.
     pub(super) fn is_inherited(&self) -> bool {
         !self.flags.has(Flags::DONT_FORK)
     }
 
-    /// As a child has it.
+    /// The VMA that a child inherits.
     #[inline]
     pub(super) fn inherited(&self) -> Vma {
         Vma {
@@ -410,8 +412,8 @@ impl Vma {
         }
     }
 
-    /// Says to the file below, if there is one that asks, that `space` maps it. Returns whether it
-    /// is losing pages ([`ReverseMap::add`]).
+    /// Registers `space` in the file's reverse map, if there is one. Returns whether the file is
+    /// losing pages ([`ReverseMap::add`]).
     #[inline]
     pub(super) fn add_to_file(&self, space: &Weak<AddressSpace>) -> Result<bool> {
         match &self.source {
@@ -420,7 +422,7 @@ impl Vma {
         }
     }
 
-    /// Whether it may write a file that was sealed against that since its rights were checked.
+    /// Whether it may write a file that was sealed against writing after the check of its rights.
     pub(super) fn is_too_late(&self) -> bool {
         match &self.source {
             Source::File { mapping, .. } => {
@@ -430,7 +432,7 @@ impl Vma {
         }
     }
 
-    /// The reverse map of the file below, if it has one.
+    /// The reverse map of its file, if there is one.
     pub(super) fn reverse_map(&self) -> Option<&ReverseMap> {
         match &self.source {
             Source::File { mapping, .. } => mapping.reverse_map(),
@@ -438,7 +440,7 @@ impl Vma {
         }
     }
 
-    /// The part of the VMA inside `range`, which it must touch.
+    /// The part of the VMA inside `range`, which must overlap it.
     pub fn part(&self, range: Range<usize>) -> Vma {
         let start = self.start.max(range.start);
         let source = self.source.advanced(start - self.start);
@@ -450,7 +452,7 @@ impl Vma {
         }
     }
 
-    /// Takes away what is below `start`, which must lie in it.
+    /// Removes the part below `start`, which must lie in the VMA.
     pub(super) fn begin_at(&mut self, start: usize) {
         if let Source::File { offset, .. } = &mut self.source {
             *offset += start - self.start;
@@ -458,7 +460,7 @@ impl Vma {
         self.start = start;
     }
 
-    /// Bytes of `range` that count as promised.
+    /// Number of committed bytes in `range`.
     pub(super) fn accounted(&self, range: &Range<usize>) -> usize {
         match self.flags.has(Flags::ACCOUNT) {
             true => self.end.min(range.end) - self.start.max(range.start),
@@ -466,13 +468,13 @@ impl Vma {
         }
     }
 
-    /// Whether its pages will be promised when they may be written, and are not yet.
+    /// Whether its pages must be committed when it becomes writable, and are not yet.
     pub(super) fn needs_account(&self) -> bool {
         let written = self.flags.accounted(Rights::WRITE);
         !self.flags.has(Flags::ACCOUNT) && written.has(Flags::ACCOUNT)
     }
 
-    /// Whether `next` begins where it ends, and is of the same kind.
+    /// Whether `next` begins at its end, and can be merged with it.
     pub(super) fn joins(&self, next: &Vma) -> bool {
         self.end == next.start
             && self.rights == next.rights

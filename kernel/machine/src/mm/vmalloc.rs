@@ -1,4 +1,4 @@
-//! The kernel's vmalloc area: kernel stacks, each above a guard, and windows to devices.
+//! The kernel's vmalloc area: kernel stacks, each above a guard, and mappings of device registers.
 
 extern crate alloc;
 
@@ -14,11 +14,12 @@ use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use translation::owed::{Clear, FillKernel, Owed};
 
-/// A stack's slot: the stack is its upper half, so that one bit of an address tells the stack from
-/// its guard.
+/// Size of a stack's slot: the stack is its upper half, so that a single address bit distinguishes
+/// the stack from its guard.
 const STACK_SLOT: usize = 2 * KERNEL_STACK_SIZE;
-/// Most stacks kept mapped for the next threads. Other CPUs hear of new and of former mappings once
-/// for each batch: thousands of threads that begin or end would else keep all CPUs busy with that.
+/// Maximum number of stacks kept mapped for new threads. TLB maintenance on other CPUs for new and
+/// removed mappings is done once per batch: thousands of starting or ending threads would otherwise
+/// keep all CPUs busy with it.
 const SPARE_STACKS: usize = 2 * UNMAPPED_STACKS;
 const UNMAPPED_STACKS: usize = 48;
 const MAPPED_STACKS: usize = 8;
@@ -27,23 +28,23 @@ const FRAMES: usize = KERNEL_STACK_SIZE / PAGE_SIZE;
 
 struct Area {
     table: PageTable,
-    /// What is memory, and no device.
+    /// The RAM ranges, which contain no device.
     ram: Vec<Range<usize>>,
     free: Vec<Range<usize>>,
-    /// Slots whose stacks are mapped and of no thread.
+    /// Slots with mapped stacks that belong to no thread.
     stacks: Vec<usize>,
-    /// Slots without a stack; it has room for all that there are.
+    /// Slots without a stack; its capacity suffices for all slots.
     slots: Vec<usize>,
-    /// How many slots there are.
+    /// Number of slots.
     slot_count: usize,
-    /// Room for the frames of a batch.
+    /// Buffer for the frames of a batch.
     frames: Vec<FrameRef>,
 }
 
 static AREA: Mutex<Option<Area>> = Mutex::new(None);
 
-/// Makes the area's tables below the root, so that every address space can share them. `ram` is all
-/// memory, in bytes.
+/// Creates the area's tables below the root, so that all address spaces can share them. `ram` is
+/// all memory, in bytes.
 pub(super) fn init(ram: &[Range<usize>]) {
     let mut area = Area {
         table: PageTable::kernel(),
@@ -66,7 +67,7 @@ fn with<T>(f: impl FnOnce(&mut Area) -> T) -> T {
 }
 
 impl Area {
-    /// Takes `len` bytes of addresses, aligned to `align`.
+    /// Allocates `len` bytes of addresses, aligned to `align`.
     fn take(&mut self, len: usize, align: usize) -> Result<usize> {
         self.free.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let fits = |r: &Range<usize>| r.start.next_multiple_of(align) + len <= r.end;
@@ -82,7 +83,7 @@ impl Area {
         Ok(start)
     }
 
-    /// Gives addresses back, joined with what is free beside them.
+    /// Frees addresses, and merges them with adjacent free ranges.
     #[allow(dead_code, reason = "the host patches no code")]
     fn give(&mut self, range: Range<usize>) {
         let at = self.free.partition_point(|r| r.start < range.start);
@@ -103,7 +104,7 @@ impl Area {
         Ok(leaf.entry(address).fill(pte))
     }
 
-    /// Takes the entry of a page out, if it has one.
+    /// Removes the PTE of a page, if it has one.
     fn unmap(&mut self, address: usize) -> (Pte, Owed<Clear>) {
         match self.table.find(address) {
             Some(entry) => entry.take(),
@@ -111,7 +112,7 @@ impl Area {
         }
     }
 
-    /// A slot without a stack.
+    /// Allocates a slot without a stack.
     fn take_slot(&mut self) -> Result<usize> {
         if let Some(slot) = self.slots.pop() {
             return Ok(slot);
@@ -123,7 +124,7 @@ impl Area {
         Ok(slot)
     }
 
-    /// Maps new frames for a stack at the top of a slot, which other CPUs do not know yet.
+    /// Maps new frames for a stack in the upper half of a slot; not yet published to other CPUs.
     fn map_stack(&mut self) -> Result<(usize, Owed<FillKernel>)> {
         let slot = self.take_slot()?;
         let mut owed = Owed::new();
@@ -146,7 +147,7 @@ impl Area {
         Ok((slot, owed))
     }
 
-    /// Maps a stack, and some for the next threads where there is memory.
+    /// Maps a stack, and more for later threads if there is memory.
     fn map_stacks(&mut self) -> Result<usize> {
         let (first, mut owed) = self.map_stack()?;
         let mut range = stack_in(first);
@@ -162,7 +163,7 @@ impl Area {
         Ok(first)
     }
 
-    /// Takes the frames of at most UNMAPPED_STACKS stacks away.
+    /// Unmaps at most UNMAPPED_STACKS stacks, and frees their frames.
     fn unmap_stacks(&mut self, slots: &[usize]) {
         let mut owed = Owed::new();
         for &slot in slots {
@@ -170,7 +171,7 @@ impl Area {
                 let (pte, also) = self.unmap(address);
                 owed.join(also);
                 if pte.valid() {
-                    // SAFETY: `map_stack` left this frame's handle in the entry, which is gone now.
+                    // SAFETY: `map_stack` left this frame's handle in the PTE, which is gone now.
                     let frame = unsafe { FrameRef::from_phys(PhysAddr(pte.phys())) };
                     self.frames.push(frame);
                 }
@@ -183,7 +184,7 @@ impl Area {
         self.slots.extend_from_slice(slots);
     }
 
-    /// Keeps the stack of a thread that ended for another.
+    /// Keeps the stack of a thread that ended for another one.
     fn keep_stack(&mut self, slot: usize) {
         if !mmu::keeps_mappings() {
             return self.unmap_stacks(&[slot]);
@@ -209,7 +210,7 @@ pub struct KernelStack {
 }
 
 impl KernelStack {
-    /// A mapped stack, its content arbitrary.
+    /// Allocates a mapped stack with arbitrary content.
     pub fn new() -> Result<Self> {
         with(|area| {
             if let Some(slot) = area.stacks.pop() {
@@ -219,7 +220,7 @@ impl KernelStack {
         })
     }
 
-    /// The address just above the stack.
+    /// The end of the stack.
     pub fn top(&self) -> usize {
         self.slot + STACK_SLOT
     }
@@ -237,14 +238,14 @@ impl Drop for KernelStack {
     }
 }
 
-/// More than any device's registers take.
+/// An upper bound for the size of a device's registers.
 const DEVICE_MAX: usize = 64 << 20;
 
-/// Maps a device's registers (`len` bytes at physical `base`) for ever; returns the address of the
-/// first.
+/// Maps a device's registers (`len` bytes at physical `base`) forever; returns their virtual
+/// address.
 ///
 /// # Errors
-/// EINVAL for what cannot be a device, as memory cannot; ENOMEM.
+/// EINVAL if it cannot be a device, for example because it is memory; ENOMEM.
 pub(crate) fn map_device(base: usize, len: usize) -> Result<usize> {
     if len > DEVICE_MAX || base >> 48 != 0 {
         return Err(Errno::EINVAL);
@@ -268,11 +269,11 @@ pub(crate) fn map_device(base: usize, len: usize) -> Result<usize> {
     })
 }
 
-/// Replaces one instruction word of the kernel at `address`, whose own mapping is never writable.
+/// Replaces one instruction word of the kernel at `address`, which is never mapped writable there.
 ///
 /// # Safety
-/// `address` is that of an instruction that no CPU executes meanwhile, and in whose place `word`
-/// may stand.
+/// `address` is that of an instruction that no CPU executes concurrently, and that `word` may
+/// replace.
 #[allow(dead_code, reason = "the host patches no code")]
 pub(crate) unsafe fn patch_code(address: usize, word: u32) {
     let phys = mmu::virt_to_phys(page_down(address));
@@ -284,7 +285,7 @@ pub(crate) unsafe fn patch_code(address: usize, word: u32) {
             .map(window, Pte::leaf(phys, Prot::KERNEL_DATA, Memory::Normal))
             .expect("memory for a table");
         mmu::publish_kernel(owed, window..window + PAGE_SIZE);
-        // SAFETY: the window shows the page of the instruction, which the caller may replace.
+        // SAFETY: the window maps the page of the instruction, which the caller may replace.
         unsafe { core::ptr::write_volatile((window + address % PAGE_SIZE) as *mut u32, word) };
         let (_, owed) = area.unmap(window);
         mmu::flush_kernel(owed, window..window + PAGE_SIZE);

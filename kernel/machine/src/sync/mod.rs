@@ -1,5 +1,5 @@
-//! Spin locks. Interrupts are masked whenever the kernel runs, so a spin lock's holder is never
-//! interrupted by its own CPU.
+//! Spin locks. The kernel runs with interrupts masked, so the holder of a spin lock is never
+//! interrupted on its own CPU.
 
 mod counter;
 pub mod lockdep;

@@ -5,22 +5,22 @@ use core::ops::{Deref, DerefMut};
 use super::lockdep::{Class, Held};
 use crate::arch::spin::Word;
 
-/// A spin lock: never held across a sleep, a switch of threads or the return to a program. Builds
-/// with debug assertions check that, and the order in which locks are taken
+/// A spin lock: never held across a sleep, a context switch or the return to a program. Builds with
+/// debug assertions check that, and the order in which locks are taken
 /// ([`lockdep`](super::lockdep)).
 pub struct Mutex<T: ?Sized> {
     class: Class,
     inner: lock_api::Mutex<Word, T>,
 }
 
-/// The lock is held while this lives.
+/// Holds the lock until dropped.
 pub struct MutexGuard<'a, T: ?Sized> {
     inner: lock_api::MutexGuard<'a, Word, T>,
     _held: Held,
 }
 
 impl<T> Mutex<T> {
-    /// A free lock, of the class of those that the caller's line makes.
+    /// Creates an unlocked lock, whose class is the caller's line.
     #[track_caller]
     pub const fn new(value: T) -> Self {
         Mutex {
@@ -51,7 +51,7 @@ impl<T: ?Sized> Mutex<T> {
         })
     }
 
-    /// The value, by the only reference to the lock.
+    /// The value, through an exclusive reference to the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }

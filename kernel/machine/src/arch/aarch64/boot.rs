@@ -1,13 +1,13 @@
 //! From the loader's jump to Rust: the image header, the exception level, the first tables, and
-//! translation on.
+//! turning the MMU on.
 //!
-//! The loader enters at the first byte of the image with translation off, at EL2 or EL1, x0 holding
-//! the device tree's physical address (Linux, Documentation/arch/arm64/booting.rst). The image may
-//! lie at any multiple of 2 MiB. Until translation is on, code here uses addresses relative to
-//! itself only and no stack.
+//! The loader enters at the first byte of the image with the MMU off, at EL2 or EL1, with the
+//! device tree's physical address in x0 (Linux, Documentation/arch/arm64/booting.rst). The image
+//! may lie at any multiple of 2 MiB. Until the MMU is on, code here uses only PC-relative addresses
+//! and no stack.
 //!
-//! At EL2 a CPU with VHE stays there as a host (HCR_EL2.{E2H, TGE}): EL1's register names then mean
-//! EL2's. Without VHE it drops to EL1.
+//! At EL2 a CPU with VHE stays there as a host (HCR_EL2.{E2H, TGE}): the EL1 register names then
+//! access the EL2 registers. Without VHE it drops to EL1.
 
 use core::arch::{global_asm, naked_asm};
 use core::mem::offset_of;
@@ -21,17 +21,17 @@ use crate::arch::boot_stack::{BOOT_STACKS, BootStack};
 /// HCR_EL2 of a host: EL1 is AArch64, the host's programs run at EL0, pointer authentication does
 /// not trap (D24.2.59).
 const HCR_HOST: u64 = 1 << 31 | 1 << 34 | 1 << 27 | HCR_NO_POINTER_TRAPS;
-/// HCR_EL2 below which a plain kernel runs at EL1; it has memory's tags (ATA), if there are any.
+/// HCR_EL2 for a kernel at EL1, which may access allocation tags (ATA), if they are implemented.
 const HCR_GUEST: u64 = 1 << 31 | 1 << 56 | HCR_NO_POINTER_TRAPS;
 const HCR_NO_POINTER_TRAPS: u64 = 1 << 40 | 1 << 41;
 
-/// SCTLR_EL1 bits that are one where a CPU gives them no meaning: EOS, TSCXT, EIS, SPAN, nTLSMD,
-/// LSMAOE (D24.2.118).
+/// SCTLR_EL1 bits that are RES1 unless the CPU implements their feature: EOS, TSCXT, EIS, SPAN,
+/// nTLSMD, LSMAOE (D24.2.118).
 const SCTLR_RES1: u64 = 1 << 11 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 28 | 1 << 29;
-/// SCTLR_EL1 with translation and caches off.
+/// SCTLR_EL1 with the MMU and caches off.
 const SCTLR_OFF: u64 = SCTLR_RES1;
-/// SCTLR_EL1 with translation, caches, stack alignment checks, and what programs may execute by
-/// themselves: CP15 barriers, DC ZVA, CTR_EL0, WFE, cache maintenance.
+/// SCTLR_EL1 with the MMU, caches and stack alignment checks on, and EL0 access to CP15 barriers,
+/// DC ZVA, CTR_EL0, WFE and cache maintenance.
 const SCTLR_ON: u64 = SCTLR_RES1
     | 1 << 0
     | 1 << 2
@@ -44,31 +44,31 @@ const SCTLR_ON: u64 = SCTLR_RES1
     | 1 << 18
     | 1 << 26;
 
-/// TCR_EL1: 48 bits and 4 KiB pages in both halves, walks through inner-shareable write-back
-/// caches, programs' top byte ignored (D24.2.131). The physical size and 16-bit identifiers are
-/// added from the ID registers.
+/// TCR_EL1: 48 bits and 4 KiB pages in both halves, table walks inner-shareable and write-back
+/// cacheable, top byte ignore for programs (D24.2.131). The physical address size and 16-bit ASIDs
+/// are added from the ID registers.
 const TCR: u64 =
     16 | 1 << 8 | 1 << 10 | 3 << 12 | 16 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30 | 1 << 37;
 
-/// Blocks of the first tables.
+/// Attributes of blocks in the first tables.
 const BLOCK: u64 = bit::VALID
     | bit::ACCESS
     | bit::INNER_SHAREABLE
     | (mmu::Memory::Normal as u64) << bit::ATTR_SHIFT;
-/// The code that turns translation on, where it lies in physical memory.
+/// The block of the code that turns the MMU on, at its physical address.
 const IDENTITY_BLOCK: u64 = BLOCK | bit::READ_ONLY | bit::USER_NEVER;
-/// The image, all rights until [`memory_map`] has drawn the lines.
+/// Blocks of the image, with all kernel permissions until [`memory_map`] sets the final ones.
 const IMAGE_BLOCK: u64 = BLOCK | bit::USER_NEVER;
 
 /// The first tables: identity map (3 levels), image (3 levels).
 #[unsafe(link_section = ".boot_tables")]
 pub(super) static TABLES: [mmu::Table; 6] = [const { mmu::Table::new() }; 6];
-/// Which of them holds the image's blocks.
+/// The index of the table with the image's blocks.
 pub(super) const IMAGE_TABLE: usize = 5;
 
 global_asm!(
-    // The header (booting.rst, "4. Call the kernel image"): 4 KiB pages, little-endian, anywhere in
-    // memory.
+    // The image header (booting.rst, "4. Call the kernel image"): 4 KiB pages, little-endian,
+    // anywhere in memory.
     ".pushsection .head.text, \"ax\"",
     ".global _start",
     "_start:",
@@ -84,7 +84,7 @@ global_asm!(
     start = sym start,
 );
 
-/// First instructions of the boot CPU.
+/// The boot CPU's first instructions.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
 unsafe extern "C" fn start() {
@@ -93,9 +93,9 @@ unsafe extern "C" fn start() {
         "bl {enter_kernel_level}",
         "adrp x22, _start",
         "adrp x23, {tables}",
-        // With caches off the tables are written straight to memory, so no cache may hold a line of
+        // With caches off the tables are written directly to memory, so no cache may hold a line of
         // them: neither a dirty one that is written back later, nor one that a table walk would
-        // find.
+        // hit.
         "mov x0, x23",
         "bl {discard_tables}",
         "mov x1, x23",
@@ -103,7 +103,7 @@ unsafe extern "C" fn start() {
         "1: stp xzr, xzr, [x1], #16",
         "cmp x1, x2",
         "b.lo 1b",
-        // Identity: one block, the image's first.
+        // Identity map: a single block, the first of the image.
         "add x1, x23, {page}",
         "orr x2, x1, {table}",
         "ubfx x3, x22, #39, #9",
@@ -116,7 +116,7 @@ unsafe extern "C" fn start() {
         "orr x2, x2, x22",
         "ubfx x3, x22, #21, #9",
         "str x2, [x4, x3, lsl #3]",
-        // The image, at its own address.
+        // The image, at its link address.
         "add x1, x4, {page}",
         "add x4, x1, {page}",
         "orr x2, x4, {table}",
@@ -153,7 +153,7 @@ unsafe extern "C" fn start() {
     )
 }
 
-/// Drops all cached lines of the tables at x0.
+/// Invalidates all cache lines of the tables at x0.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
 unsafe extern "C" fn discard_tables() {
@@ -174,8 +174,8 @@ unsafe extern "C" fn discard_tables() {
     )
 }
 
-/// Enters the exception level that the kernel runs at, with translation off and nothing trapped
-/// that the kernel or programs use. Keeps x20 and above.
+/// Enters the exception level at which the kernel runs, with the MMU off and without traps for
+/// anything that the kernel or programs use. Preserves x20 and above.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
 unsafe extern "C" fn enter_kernel_level() {
@@ -188,14 +188,15 @@ unsafe extern "C" fn enter_kernel_level() {
         "msr sctlr_el1, x0",
         "isb",
         "ret",
-        // At EL2. What must be set for either kind of kernel:
+        // At EL2. Settings for both kinds of kernel:
         "1: msr cntvoff_el2, xzr",
         "msr vttbr_el2, xzr",
         "mrs x0, midr_el1",
         "msr vpidr_el2, x0",
         "mrs x0, mpidr_el1",
         "msr vmpidr_el2, x0",
-        // All counters belong to EL1 and EL0 (MDCR_EL2.HPMN), no debug exception is EL2's.
+        // All counters belong to EL1 and EL0 (MDCR_EL2.HPMN); debug exceptions are not routed to
+        // EL2.
         "mrs x0, id_aa64dfr0_el1",
         "ubfx x0, x0, #8, #4",
         "mov x1, xzr",
@@ -205,7 +206,7 @@ unsafe extern "C" fn enter_kernel_level() {
         "mrs x1, pmcr_el0",
         "ubfx x1, x1, #11, #5",
         "2: msr mdcr_el2, x1",
-        // The interrupt controller's registers are registers (ICC_SRE_EL2.{SRE, Enable}).
+        // Enable system register access to the GIC CPU interface (ICC_SRE_EL2.{SRE, Enable}).
         "mrs x0, id_aa64pfr0_el1",
         "ubfx x0, x0, #24, #4",
         "cbz x0, 3f",
@@ -225,7 +226,7 @@ unsafe extern "C" fn enter_kernel_level() {
         "msr sctlr_el1, x0",
         "isb",
         "ret",
-        // Down to EL1.
+        // Drop to EL1.
         "4: ldr x0, ={hcr_guest}",
         "msr hcr_el2, x0",
         "mov x0, #0x33ff",
@@ -245,8 +246,8 @@ unsafe extern "C" fn enter_kernel_level() {
     )
 }
 
-/// Turns translation on with the identity map and the kernel's root at x0, and goes on at x1. Keeps
-/// x20 and above.
+/// Turns the MMU on with the identity map and the kernel's root at x0, and branches to x1.
+/// Preserves x20 and above.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
 unsafe extern "C" fn translate() {
@@ -254,7 +255,7 @@ unsafe extern "C" fn translate() {
         "ldr x2, ={mair}",
         "msr mair_el1, x2",
         "ldr x2, ={tcr}",
-        // IPS: what the CPU has, 48 bits at most. AS: 16 bits where it has them.
+        // IPS: the CPU's physical address size, at most 48 bits. AS: 16 bits if implemented.
         "mrs x3, id_aa64mmfr0_el1",
         "and x4, x3, #15",
         "mov x5, #5",
@@ -268,7 +269,7 @@ unsafe extern "C" fn translate() {
         "adrp x2, {tables}",
         "msr ttbr0_el1, x2",
         "msr ttbr1_el1, x0",
-        // Programs may use FP and SIMD, and nothing else that is optional (CPACR_EL1.FPEN).
+        // Programs may use FP and SIMD, and no other optional extension (CPACR_EL1.FPEN).
         "mov x2, #(3 << 20)",
         "msr cpacr_el1, x2",
         "isb",
@@ -287,7 +288,7 @@ unsafe extern "C" fn translate() {
     )
 }
 
-/// The boot CPU's first instructions at the image's own address.
+/// The boot CPU's first instructions at the image's link address.
 #[unsafe(naked)]
 unsafe extern "C" fn image_start() {
     naked_asm!(
@@ -316,7 +317,7 @@ unsafe extern "C" fn image_start() {
     )
 }
 
-/// First instructions of another CPU, translation off: x0 holds the address of its [`Cpu`].
+/// A secondary CPU's first instructions, with the MMU off: x0 holds the address of its [`Cpu`].
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
 pub(super) unsafe extern "C" fn start_other() {
@@ -333,7 +334,7 @@ pub(super) unsafe extern "C" fn start_other() {
     )
 }
 
-/// Another CPU's first instructions at the image's own address.
+/// A secondary CPU's first instructions at the image's link address.
 #[unsafe(naked)]
 unsafe extern "C" fn other_start() {
     naked_asm!(
@@ -352,9 +353,9 @@ unsafe extern "C" fn other_start() {
     )
 }
 
-/// Replaces the kernel's root table by the one at x0, through a moment without any: no two entries
-/// for one address may meet in a TLB (break before make, D8.16.1). Runs from the identity map: x1
-/// is where to go on.
+/// Replaces the kernel's root table by the one at x0, with an empty one in between: a TLB must
+/// never hold two entries for one address (break-before-make, D8.16.1). Runs from the identity map,
+/// and branches to x1.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
 pub(super) unsafe extern "C" fn replace_root() {
@@ -375,8 +376,8 @@ pub(super) unsafe extern "C" fn replace_root() {
 /// Switches to the tables that [`memory_map`] built.
 pub(super) fn use_kernel_root() {
     let code = mmu::virt_to_phys(replace_root as *const () as usize);
-    // SAFETY: the identity map still stands and holds `replace_root`; the new root maps the image
-    // where it is, this code, its stack and its data included.
+    // SAFETY: the identity map still exists and contains `replace_root`; the new root maps the
+    // image at the same address, including this code, its stack and its data.
     unsafe {
         core::arch::asm!(
             "adr x1, 2f",

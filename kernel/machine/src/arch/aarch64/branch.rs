@@ -1,11 +1,11 @@
-//! The instruction of a branch settled at boot.
+//! Branches that are patched at boot.
 
 use core::arch::asm;
 
 /// Whether `KEY` (a [`Key`](crate::arch::branch::Key) as a number) was taken at boot.
 #[inline(always)]
 pub fn is_taken<const KEY: u32>() -> bool {
-    // SAFETY: a `nop`, or the branch to the label that `branch::take` puts in its place; the
+    // SAFETY: a `nop`, or the branch to the label by which `branch::take` replaces it; the
     // section's entry is data.
     unsafe {
         asm!(

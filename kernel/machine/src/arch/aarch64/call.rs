@@ -1,4 +1,4 @@
-//! What a call looks like.
+//! Recognition of call instructions.
 
 /// Whether the last instruction of `code` is a call: BL or BLR (Arm ARM, C6.2).
 pub fn ends_in_call(code: &[u8]) -> bool {

@@ -1,5 +1,5 @@
-//! Programs of 32-bit Arm (AArch32 at EL0): what the kernel maps into them, and what is done about
-//! calls that none of the tables has. Their signal frames are in `compat_signal.rs`, their system
+//! 32-bit Arm programs (AArch32 at EL0): the pages that the kernel maps for them, and system calls
+//! that are in none of the tables. Their signal frames are in `compat_signal.rs`, their system
 //! calls in `syscall/compat`.
 
 use alloc::sync::Arc;
@@ -23,7 +23,7 @@ use crate::mm::vma::{Flags, Label, Rights, Source};
 use crate::mm::{AddressSpace, MapRequest, Place, Removed};
 use crate::upcall;
 
-/// What 32-bit programs are.
+/// The ABI of 32-bit programs.
 pub const ABI: Abi = Abi {
     is_64bit: false,
     machine: 40,
@@ -37,18 +37,18 @@ pub const ABI: Abi = Abi {
     start: Frame::compat,
 };
 
-/// Where programs find the kernel's helpers (Documentation/arch/arm/kernel_user_helpers.rst).
+/// The address of the kernel's helpers (Documentation/arch/arm/kernel_user_helpers.rst).
 const VECTORS: usize = 0xffff_0000;
 
-/// A helper: where it lies in the page of the vectors, and its instructions (Arm ARM F5).
+/// A helper: its offset in the vectors page, and its instructions (Arm ARM F5).
 struct Helper {
     at: usize,
     code: &'static [u32],
 }
 
 const HELPERS: [Helper; 5] = [
-    // Compare and exchange 8 bytes at r2: those at r0 by those at r1. r0 is 0 and C is set if it
-    // was done.
+    // Compares the 8 bytes at r2 with those at r0, and if they are equal replaces them by those at
+    // r1. On success, r0 is 0 and C is set.
     Helper {
         at: 0xf60,
         code: &[
@@ -72,7 +72,8 @@ const HELPERS: [Helper; 5] = [
         at: 0xfa0,
         code: &[0xf57f_f05b, 0xe12f_ff1e], // dmb ish; bx lr
     },
-    // Compare and exchange the word at r2: r0 by r1. r0 is 0 and C is set if it was done.
+    // Compares the word at r2 with r0, and if they are equal replaces it by r1. On success, r0 is 0
+    // and C is set.
     Helper {
         at: 0xfc0,
         code: &[
@@ -91,15 +92,15 @@ const HELPERS: [Helper; 5] = [
         at: 0xfe0,
         code: &[0xee1d_0f70, 0xe12f_ff1e], // mrc p15, 0, r0, c13, c0, 3; bx lr
     },
-    // The version: how many pieces of 32 bytes the helpers have.
+    // The version: the size of the helpers in units of 32 bytes.
     Helper {
         at: 0xffc,
         code: &[5],
     },
 ];
 
-/// The ways back from a signal handler, from `SIGRETURN` on: without and with siginfo, in Arm and
-/// in Thumb instructions.
+/// The code to which signal handlers return, from `SIGRETURN` on: without and with siginfo, in Arm
+/// and in Thumb instructions.
 const RETURNS: [u32; 6] = [
     0xe3a0_7077, // mov r7, #119 (sigreturn)
     0xef00_0000, // svc #0
@@ -109,7 +110,7 @@ const RETURNS: [u32; 6] = [
     0xdf00_27ad, // movs r7, #173; svc #0
 ];
 
-/// What to add to the address of [`RETURNS`].
+/// The offset of a handler's return address from [`RETURNS`].
 pub(super) fn return_offset(with_info: bool, thumb: bool) -> usize {
     match (thumb, with_info) {
         (false, false) => 0,
@@ -119,7 +120,7 @@ pub(super) fn return_offset(with_info: bool, thumb: bool) -> usize {
     }
 }
 
-/// The page of the vectors, then that of the ways back.
+/// The vectors page, followed by the signal return page.
 static PAGES: Once<Arc<Pages>> = Once::new();
 
 fn pages() -> Result<&'static Arc<Pages>> {
@@ -140,7 +141,7 @@ fn pages() -> Result<&'static Arc<Pages>> {
     })
 }
 
-/// Maps the vectors and the page of the ways back; returns where the latter lies.
+/// Maps the vectors page and the signal return page; returns the address of the latter.
 fn map(space: &AddressSpace) -> Result<usize> {
     let pages = pages()?;
     let place = |place, index: usize, label| {
@@ -162,8 +163,8 @@ fn map(space: &AddressSpace) -> Result<usize> {
     place(Place::Hint(0), 1, Label::Sigpage)
 }
 
-/// Whether the undefined instruction that the program came to is one by which debuggers break: UDF
-/// #16 in Arm instructions, UDF #1 in Thumb's of 16 bits, UDF.W #0 in those of 32.
+/// Whether the undefined instruction at the program counter is one that debuggers use as a
+/// breakpoint: UDF #16 in Arm state, the 16-bit UDF #1 or the 32-bit UDF.W #0 in Thumb state.
 pub(super) fn is_breakpoint(frame: &Frame) -> bool {
     const ARM: u32 = 0x07f0_01f0;
     const THUMB: u16 = 0xde01;
@@ -180,10 +181,11 @@ pub(super) fn is_breakpoint(frame: &Frame) -> bool {
         .is_ok_and(|first| first == THUMB || first == THUMB_WIDE[0] && half(2) == Ok(THUMB_WIDE[1]))
 }
 
-/// The last of Arm's private calls that are ENOSYS where there are none, not SIGILL.
+/// The end of Arm's private calls: unassigned ones below it return ENOSYS, others raise SIGILL.
 const PRIVATE_END: i32 = PRIVATE_FIRST as i32 + 0x800;
 
-/// Arm's private calls and those that no table has, by their place in the tables of system calls.
+/// Arm's private calls, and the entry for unknown calls, with their indices in the tables of system
+/// calls.
 pub const fn calls() -> [(usize, Syscall, Entry); 3] {
     let unknown = crate::full_frame_stub!(unknown_call);
     [
@@ -194,7 +196,7 @@ pub const fn calls() -> [(usize, Syscall, Entry); 3] {
 }
 const PRIVATE: usize = FIRST + abi::compat::PRIVATE;
 
-/// The place of call `number` in the tables of system calls.
+/// The index of call `number` in the tables of system calls.
 pub(super) fn place(number: usize) -> usize {
     let private = number.wrapping_sub(PRIVATE_FIRST);
     match number {
@@ -204,7 +206,8 @@ pub(super) fn place(number: usize) -> usize {
     }
 }
 
-/// A call that no table has; beyond all calls, which negative numbers are not, it is a signal.
+/// A call that is in no table: ENOSYS, also for negative numbers, or SIGILL from [`PRIVATE_END`]
+/// on.
 extern "C" fn unknown_call(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
     let call = task::state().with_frame(|frame| frame.call());
     if call.number < PRIVATE_END {
@@ -215,13 +218,13 @@ extern "C" fn unknown_call(_: usize, _: usize, _: usize, _: usize, _: usize, _: 
     0
 }
 
-/// set_tls(2): the thread pointer that the program reads.
+/// set_tls(2): sets the thread pointer that the program reads.
 extern "C" fn set_tls(pointer: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
     task::state().set_tls(pointer);
     0
 }
 
-/// cacheflush(2): what was written in the range may be executed.
+/// cacheflush(2): makes instructions that were written in the range visible to instruction fetches.
 extern "C" fn cacheflush(
     start: usize,
     end: usize,

@@ -1,5 +1,5 @@
-//! Instructions of 32-bit programs that Armv8 has given up, or may have: SWP and SWPB, barriers by
-//! CP15, SETEND (`Documentation/arch/arm64/legacy_instructions.rst`).
+//! Emulation of instructions of 32-bit programs that Armv8 has removed or made optional: SWP and
+//! SWPB, CP15 barriers, SETEND (`Documentation/arch/arm64/legacy_instructions.rst`).
 
 use core::arch::asm;
 
@@ -21,29 +21,29 @@ use crossings::Kind;
 const CP15BEN: usize = 1 << 5;
 const SED: usize = 1 << 8;
 
-/// In the order of their names in `/proc/sys/abi`: cp15_barrier, setend, swp.
+/// Sorted by their names in `/proc/sys/abi`: cp15_barrier, setend, swp.
 pub static EMULATIONS: &[Emulation] = &ALL;
 static ALL: [Emulation; 3] = [
     Emulation::new(false, register, |on| set_control(CP15BEN, on)),
     Emulation::new(false, register, |on| {
         set_control(SED, !on || !features().mixed_endian_el0());
     }),
-    // No CPU of Armv8 has SWP.
+    // No Armv8 CPU has SWP.
     Emulation::new(true, register, |_| {}),
 ];
 
-/// Sets a bit of this CPU's SCTLR_EL1, or clears it.
+/// Sets or clears a bit of this CPU's SCTLR_EL1.
 fn set_control(bit: usize, on: bool) {
     let before = read!("sctlr_el1");
     let after = if on { before | bit } else { before & !bit };
     if after != before {
-        // SAFETY: the bits say what programs may execute, and nothing else.
+        // SAFETY: the bits only control which instructions programs may execute.
         unsafe { write!("sctlr_el1", after) };
         isb();
     }
 }
 
-/// The state of a 32-bit program, with Arm instructions and with Thumb's.
+/// The PSTATE bits of a 32-bit program's instruction set state, and their values for Arm and Thumb.
 const STATE: usize = pstate::AARCH32 | pstate::THUMB;
 const ARM: usize = pstate::AARCH32;
 const THUMB: usize = STATE;
@@ -64,7 +64,7 @@ const fn hook(
     }
 }
 
-/// The hooks, by the place of what they emulate (Arm ARM F5.1).
+/// The hooks; the first argument is the index of their emulation in [`ALL`] (Arm ARM F5.1).
 pub(super) const HOOKS: [Hook; 5] = [
     // MCR p15, 0, Rt, c7, c10, 4 and 5: DSB and DMB.
     hook(0, [0x0fff_0fdf, 0x0e07_0f9a], ARM, barrier),
@@ -79,8 +79,8 @@ pub(super) const HOOKS: [Hook; 5] = [
     hook(2, [0x0fb0_0ff0, 0x0100_0090], ARM, swap),
 ];
 
-/// The instruction at `pc`, of Thumb's set or Arm's as `state` (PSTATE) says: in Thumb's of 32 bits
-/// the first half is the upper one.
+/// Reads the instruction at `pc`, in the instruction set that `state` (PSTATE) selects. The first
+/// half of a 32-bit Thumb instruction is in the upper bits.
 pub(super) fn instruction(pc: usize, state: usize) -> Result<u32, Faulted> {
     let half = |at: usize| {
         let word = uaccess::load_instruction(at & !3)?;
@@ -94,14 +94,15 @@ pub(super) fn instruction(pc: usize, state: usize) -> Result<u32, Faulted> {
         };
     }
     let first = half(pc & !1)?;
-    // Those that begin with 0b11101 and above have 32 bits.
+    // Thumb instructions that begin with 0b11101 or above have 32 bits.
     if first >> 11 < 0b11101 {
         return Ok(first);
     }
     Ok(first << 16 | half((pc & !1) + 2)?)
 }
 
-/// Whether the condition of an Arm instruction holds (F2.3.1); None for what has none.
+/// Whether the condition of an Arm instruction holds (F2.3.1); None for an unconditional
+/// instruction.
 fn condition(frame: &Frame, word: u32) -> Option<bool> {
     let flag = |bit: u32| frame.pstate >> bit & 1 != 0;
     let (n, z, c, v) = (flag(31), flag(30), flag(29), flag(28));
@@ -126,19 +127,18 @@ fn skip(frame: &mut Frame) -> bool {
     true
 }
 
-/// A barrier by CP15.
+/// A CP15 barrier.
 fn barrier(frame: &mut Frame, word: u32) -> bool {
     match condition(frame, word) {
         None => return false,
-        // An exception and its return are as good as ISB.
-        // SAFETY: a barrier.
+        // The exception return serves as an ISB. SAFETY: a barrier.
         Some(true) => unsafe { asm!("dsb sy", options(nostack, preserves_flags)) },
         Some(false) => {}
     }
     skip(frame)
 }
 
-/// SETEND, of so many bytes. Where a CPU has but one order, all stay with that.
+/// SETEND, of `len` bytes. Not emulated if some CPU does not support mixed endianness.
 fn set_endianness(frame: &mut Frame, big: bool, len: usize) -> bool {
     if !features().mixed_endian_el0() {
         return false;
@@ -152,7 +152,7 @@ fn set_endianness(frame: &mut Frame, big: bool, len: usize) -> bool {
     true
 }
 
-/// SWP and SWPB: Rt gets what is at Rn, which gets Rt2.
+/// SWP and SWPB: load Rt from the address in Rn, and store Rt2 there.
 fn swap(frame: &mut Frame, word: u32) -> bool {
     match condition(frame, word) {
         None => return false,
@@ -161,7 +161,7 @@ fn swap(frame: &mut Frame, word: u32) -> bool {
     }
     let register = |shift: u32| (word >> shift & 0xf) as usize;
     let value = |number: usize| match number {
-        // As an operand it is two instructions further (F1.4).
+        // As an operand, the PC reads as the address two instructions further (F1.4).
         15 => frame.pc as u32 + 8,
         number => frame.x[number] as u32,
     };
@@ -177,11 +177,11 @@ fn swap(frame: &mut Frame, word: u32) -> bool {
         }
         Err(Faulted) => fault(address),
     }
-    // It is executed again, or a signal is due.
+    // The instruction is retried, or a signal is pending.
     true
 }
 
-/// Exchanges a word, or a byte of one; `None` where another was faster.
+/// Exchanges a word, or a byte of one; `None` if another write interfered.
 fn exchange(address: usize, new: u32, byte: bool) -> Result<Option<u32>, Faulted> {
     if !byte {
         let old = uaccess::load_u32(address)?;
@@ -195,7 +195,7 @@ fn exchange(address: usize, new: u32, byte: bool) -> Result<Option<u32>, Faulted
     Ok((found == old).then_some(old >> shift & 0xff))
 }
 
-/// SIGSEGV for an address that cannot be exchanged with, a misaligned one too.
+/// Raises SIGSEGV for an address that cannot be exchanged, including a misaligned one.
 fn fault(address: usize) {
     let signal = upcall::page_fault(address, Access::Write).err();
     let signal = signal.unwrap_or(Signal {
@@ -209,7 +209,7 @@ fn fault(address: usize) {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn conditions_hold_as_the_cpu_has_them() {
-        // For each condition a bit for each value of N, Z, C and V with which it holds.
+        // For each condition, a bit for each value of N, Z, C and V with which it holds.
         const HOLDS: [u16; 15] = [
             0xf0f0, 0x0f0f, 0xcccc, 0x3333, 0xff00, 0x00ff, 0xaaaa, 0x5555, 0x0c0c, 0xf3f3, 0xaa55,
             0x55aa, 0x0a05, 0xf5fa, 0xffff,

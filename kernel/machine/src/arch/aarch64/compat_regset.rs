@@ -1,4 +1,4 @@
-//! Registers of a stopped program, as ptrace(2) has them of one of 32 bits, or for one
+//! Registers of a stopped program, as seen by ptrace(2) of a 32-bit program or tracer
 //! (`arch/arm64/kernel/ptrace.c`, `user_aarch32_view`).
 
 use alloc::vec::Vec;
@@ -11,18 +11,18 @@ use crate::errno::{Errno, Result};
 /// NT_ARM_VFP: 32 registers of 64 bits, and FPSCR.
 pub const VFP: u32 = 0x400;
 
-/// Words of the general registers: r0 to r15, CPSR, and the r0 that a system call was made with.
+/// Number of words of the general registers: r0 to r15, CPSR, and the original r0 of a system call.
 const GENERAL: usize = 18;
-/// Where they have the program counter, CPSR, the first r0.
+/// The indices of the program counter, CPSR and the original r0.
 const PC: usize = 15;
 const CPSR: usize = 16;
 const FIRST_R0: usize = 17;
 
-/// Vector registers of 128 bits that hold the 32 of 64.
+/// Number of 128-bit vector registers that hold the 32 64-bit ones.
 const QUADS: usize = 16;
-/// Bytes of the set, without FPSCR.
+/// Size of the set in bytes, without FPSCR.
 const VECTORS: usize = 16 * QUADS;
-/// Bits of FPSCR that FPSR holds; the others are FPCR's (Arm ARM G8.2.54).
+/// Bits of FPSCR that are in FPSR, and those that are in FPCR (Arm ARM G8.2.54).
 const STATUS: u32 = 0xf800_009f;
 const CONTROL: u32 = 0x07f7_9f00;
 
@@ -42,10 +42,10 @@ pub fn general(state: &ThreadState, bytes: &mut Vec<u8>) {
     state.with_stopped_frame(|frame| bytes.extend_from_slice(words(frame).as_bytes()));
 }
 
-/// Changes those that begin at the byte `from`, as many as there are whole words: all, or none.
+/// Sets the registers from byte `from` on, as many as there are whole words: all or none.
 ///
 /// # Errors
-/// EINVAL (a state that no program may have).
+/// EINVAL (an illegal CPSR).
 pub fn set_general(state: &ThreadState, from: usize, bytes: &[u8]) -> Result<()> {
     let of_program = match state.is_compat() {
         true => pstate::of_compat,
@@ -77,10 +77,10 @@ pub fn vfp(state: &ThreadState, bytes: &mut Vec<u8>) {
     });
 }
 
-/// Changes them all.
+/// Sets all floating-point registers.
 ///
 /// # Errors
-/// EINVAL (not as many bytes).
+/// EINVAL (too few or too many bytes).
 pub fn set_vfp(state: &ThreadState, bytes: &[u8]) -> Result<()> {
     let (vectors, fpscr) = bytes.split_at_checked(VECTORS).ok_or(Errno::EINVAL)?;
     let fpscr = u32::read_from_bytes(fpscr).map_err(|_| Errno::EINVAL)?;

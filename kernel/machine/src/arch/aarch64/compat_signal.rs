@@ -1,4 +1,4 @@
-//! Signal frames of 32-bit programs, as Linux lays them out (`arch/arm/include/asm/ucontext.h` and
+//! Signal frames of 32-bit programs, in Linux's layout (`arch/arm/include/asm/ucontext.h` and
 //! `arch/arm/include/uapi/asm/sigcontext.h`).
 
 use core::mem::offset_of;
@@ -25,14 +25,14 @@ struct Context {
     trap: u32,
     error: u32,
     old_mask: u32,
-    /// r0 to r12, the stack pointer, the link, the program counter.
+    /// r0 to r12, the stack pointer, the link register, the program counter.
     registers: [u32; 16],
     cpsr: u32,
     fault_address: u32,
     mask: [u32; 2],
     unused: [u32; 30],
     vfp: Vfp,
-    /// No record follows, and the rest of `uc_regspace`.
+    /// The terminating record, and the rest of `uc_regspace`.
     end: [u32; 56],
 }
 
@@ -51,9 +51,9 @@ struct Vfp {
     tail: u32,
 }
 
-/// `struct sigframe`: after the context, where older programs expect code.
+/// `struct sigframe`: the context, followed by space in which older programs expect code.
 const FRAME: usize = size_of::<Context>() + 8;
-/// `siginfo_t` before it, if the handler asked for it.
+/// `siginfo_t`, before the context if the handler asked for it.
 const INFO: usize = 128;
 const _: () = assert!(size_of::<Vfp>() == 288 && offset_of!(Context, vfp) == 232);
 const _: () = assert!(size_of::<Context>() == 744);
@@ -66,24 +66,24 @@ const FPEXC_ENABLED: u32 = 1 << 30;
 /// The bits of FPSCR that are in FPSR, and those in FPCR (Arm ARM D1.5.3).
 const FPSCR_STATUS: u32 = 0xf800_009f;
 const FPSCR_CONTROL: u32 = 0x07f7_9f00;
-/// The fault status's bit of a write, and ESR's.
+/// The write bit of the fault status register, and that of ESR.
 const FSR_WRITE: u32 = 1 << 11;
 const ESR_WRITE: usize = 1 << 6;
 
 const SA_SIGINFO: usize = linux_raw_sys::general::SA_SIGINFO as usize;
 const SA_RESTORER: usize = 0x0400_0000;
 
-/// Makes a 32-bit program run a signal's handler.
+/// Sets up a 32-bit program to run a signal handler.
 ///
 /// # Errors
-/// EFAULT: the stack is of no use.
+/// EFAULT if the stack is not writable.
 pub(super) fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     let top = delivery.stack_top.unwrap_or(frame.sp());
     let with_info = delivery.flags & SA_SIGINFO != 0;
     let size = FRAME + if with_info { INFO } else { 0 };
     let base = top.wrapping_sub(size) & !7;
     let at = base + size - FRAME;
-    // A frame below address 0 or above 4 GiB is no program's.
+    // A frame below address 0 or above 4 GiB lies outside the program.
     if base > u32::MAX as usize - size {
         return Err(Errno::EFAULT);
     }
@@ -156,15 +156,15 @@ fn context(frame: &Frame, delivery: &Delivery, with_info: bool) -> Context {
     }
 }
 
-/// Where the context lies in a frame.
+/// The address of the context in a frame.
 fn context_at(frame: &Frame, with_info: bool) -> usize {
     frame.sp() + if with_info { INFO } else { 0 }
 }
 
-/// What [`push`] kept of the mask and the alternate stack.
+/// The mask and the alternate stack that [`push`] saved.
 ///
 /// # Errors
-/// EFAULT: there is no frame.
+/// EFAULT if there is no frame.
 pub(super) fn read_saved(frame: &Frame, with_info: bool) -> Result<Popped> {
     if !frame.sp().is_multiple_of(8) {
         return Err(Errno::EFAULT);
@@ -176,11 +176,11 @@ pub(super) fn read_saved(frame: &Frame, with_info: bool) -> Result<Popped> {
     Ok((mask, with_info.then(|| stack.map(|word| word as usize))))
 }
 
-/// Undoes [`push`]: takes the program's registers from its stack. A 32-bit program it stays, at EL0
-/// and with nothing masked.
+/// Undoes [`push`]: restores the program's registers from its stack. It remains a 32-bit program at
+/// EL0 with nothing masked.
 ///
 /// # Errors
-/// EFAULT: there is no frame, or it holds a state that no program may have.
+/// EFAULT if there is no frame, or if it contains an illegal state.
 pub(super) fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
     let at = context_at(frame, with_info);
     let mut context = Context::new_zeroed();

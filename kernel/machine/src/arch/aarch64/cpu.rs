@@ -1,6 +1,6 @@
-//! What each CPU keeps for itself.
+//! Per-CPU data.
 //!
-//! SP_EL0 points to it while the kernel runs, at EL1 and at EL2 alike. The entry paths find it at
+//! SP_EL0 points to it while the kernel runs, both at EL1 and at EL2. The entry paths find it at
 //! the top of the stack.
 
 use core::arch::asm;
@@ -14,46 +14,46 @@ use crate::arch::above::Room;
 use crate::mm;
 use crossings::Table;
 
-/// One CPU's own data. Other CPUs may look at the atomics and the index only.
+/// The data of one CPU. Other CPUs may access only the atomics and the index.
 #[repr(C, align(128))]
 pub struct Cpu {
-    /// The thread that runs here; null before the first.
+    /// The thread that runs here; null before the first one.
     pub(in crate::arch) current: Cell<*const ThreadState>,
-    /// The thread that was just switched from, whose count the next one takes over.
+    /// The thread that was just switched from, whose reference the next one takes over.
     pub(in crate::arch) previous: Cell<*const ThreadState>,
-    /// Where crossings are counted.
+    /// The table of crossing counters.
     pub(in crate::arch) crossings: AtomicPtr<Table>,
     /// The table of system calls.
     pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
-    /// What programs read from ID registers here.
+    /// The values that programs on this CPU read from ID registers.
     pub(super) view: AtomicPtr<idreg::El0View>,
     /// The thread whose FP/SIMD registers this CPU still holds.
     pub(super) fp_owner: Cell<*const ThreadState>,
-    /// Top of the stack that an overflow is reported on.
+    /// Top of the stack on which an overflow is reported.
     pub(super) overflow_stack: Cell<usize>,
-    /// Top of the stack that the CPU started on.
+    /// Top of the stack on which the CPU started.
     pub(super) start_stack: Cell<usize>,
     index: usize,
     /// MPIDR_EL1's affinity fields.
     pub(super) mpidr: AtomicUsize,
-    /// This CPU's interface of the interrupt controller.
+    /// The address of this CPU's redistributor in the interrupt controller.
     pub(super) redistributor: Cell<usize>,
     /// Free frames.
     pub frames: CpuLocal<mm::frame::Cache>,
-    /// Page tables without entries.
+    /// Empty page tables.
     pub tables: CpuLocal<mm::EmptyTables>,
     /// Free heap objects.
     pub heap: CpuLocal<mm::heap::Cache>,
-    /// The program's address space that is in use.
+    /// The active address space.
     pub space: mm::Active,
     above: Room,
 }
 
-// SAFETY: the cells are used by this CPU alone (private to `arch`, whose callers go through
-// `this`), the rest is atomic, constant, or checks its owner itself.
+// SAFETY: the cells are used only by this CPU (they are private to `arch`, whose callers go through
+// `this`); the rest is atomic, constant, or checks its owner itself.
 unsafe impl Sync for Cpu {}
 
-/// The CPU that the machine starts on.
+/// The boot CPU.
 pub(super) static BOOT: Cpu = Cpu::new(0);
 static NO_COUNTS: Table = Table::new();
 
@@ -79,16 +79,16 @@ impl Cpu {
         }
     }
 
-    /// Lets the kernel above make what it keeps for this CPU.
+    /// Creates the upper kernel's data for this CPU.
     ///
     /// # Safety
-    /// Once, before anybody else knows the CPU.
+    /// Called once, before anybody else can access the CPU.
     pub(super) unsafe fn init_above(&self) {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.above.init() };
     }
 
-    /// What the kernel above keeps for this CPU.
+    /// The upper kernel's data for this CPU.
     #[inline(always)]
     pub fn above<T: Above>(&self) -> &T {
         self.above.get()
@@ -111,9 +111,9 @@ pub(super) use crate::arch::cpus::{expect, publish};
 #[inline(always)]
 pub fn this() -> &'static Cpu {
     let cpu: *const Cpu;
-    // SAFETY: reads a register. Not `pure`: a thread that was switched out may come back on another
+    // SAFETY: reads a register. Not `pure`: a thread that was switched out may resume on another
     // CPU.
     unsafe { asm!("mrs {}, sp_el0", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
-    // SAFETY: the boot path and every entry point SP_EL0 to a `Cpu` that lives for ever.
+    // SAFETY: the boot path and every entry point SP_EL0 to a `Cpu` that lives forever.
     unsafe { &*cpu }
 }

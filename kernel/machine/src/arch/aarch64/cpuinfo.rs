@@ -1,4 +1,4 @@
-//! What `/proc/cpuinfo` shows of a CPU, as Linux prints it.
+//! The contents of `/proc/cpuinfo` for a CPU, in Linux's format.
 
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
@@ -6,13 +6,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::{cpu, hwcap_names, time};
 use idreg::register::MIDR_EL1;
 
-/// Writes the block of CPU number `index`; nothing if it is not online.
+/// Writes the entry of CPU `index`; nothing if it is not online.
 pub fn describe(index: usize, out: &mut dyn fmt::Write) -> fmt::Result {
-    // SAFETY: a view is stored before its CPU comes online, and lives for ever.
+    // SAFETY: a view is stored before its CPU comes online, and lives forever.
     let view = cpu::get(index).and_then(|cpu| unsafe { cpu.view.load(Relaxed).as_ref() });
     let Some(view) = view else { return Ok(()) };
     let midr = view.value(MIDR_EL1);
-    // Two "bogus" instructions a tick of the counter, in units of 10,000.
+    // Two "bogus" instructions per tick of the counter, in units of 10,000.
     let mips = time::frequency() * 2 / 10_000;
     writeln!(out, "processor\t: {index}")?;
     writeln!(out, "BogoMIPS\t: {}.{:02}", mips / 100, mips % 100)?;

@@ -1,13 +1,14 @@
-//! Instructions of programs that trap and that the kernel executes in their stead: reads of ID
-//! registers, and what 32-bit programs may still use ([`compat_emulate`]).
+//! Emulation of trapped instructions of programs: reads of ID registers, and instructions that
+//! 32-bit programs may still use ([`compat_emulate`]).
 //!
-//! With FEAT_IDST such a read is an exception of class 0x18 that carries the register; without, it
-//! is an undefined instruction that has to be read from the program's memory. Both end in [`read`].
-//! The policy `idreg` has settled at boot which hooks an undefined instruction meets: `direct` asks
-//! a static one and takes no lock; `locked` walks a list of hooks under one global lock, as Linux
-//! did until 6.1: a read of an ID register then pays for each hook of other instructions. The
-//! exception that carries the register never met that list in Linux either (`sys64_hooks` is a
-//! constant array), so on CPUs with FEAT_IDST the two are alike.
+//! With FEAT_IDST, a read of an ID register is an exception of class 0x18 whose syndrome names the
+//! register; without it, the read is an undefined instruction that must be fetched from the
+//! program's memory. Both end in [`read`]. The policy `idreg` selects at boot which hooks an
+//! undefined instruction goes through: `direct` checks a static one and takes no lock; `locked`
+//! walks a list of hooks under a global lock, as Linux did until 6.1, so that a read of an ID
+//! register also pays for the hooks of other instructions. The exception that names the register
+//! never went through that list on Linux either (`sys64_hooks` is a constant array), so on CPUs
+//! with FEAT_IDST the two policies behave alike.
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -19,25 +20,25 @@ use crate::sync::Mutex;
 use crossings::Kind;
 use idreg::Mrs;
 
-/// How a trapped read finds its emulation: `idreg`.
+/// The lookup of the emulation of a trapped read: `idreg`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
-    /// Straight.
+    /// Without a list.
     Direct,
-    /// By a list of hooks under a lock.
+    /// Through a list of hooks under a lock.
     Locked,
 }
 
 impl Policy {
-    /// By the names that `idreg` takes.
+    /// The values of the parameter `idreg`.
     pub const NAMES: [(&'static str, Policy); 2] =
         [("direct", Policy::Direct), ("locked", Policy::Locked)];
 }
 
-/// An instruction that a hook takes: those whose masked bits agree, in a program state whose masked
-/// bits agree.
+/// A hook for instructions whose masked bits are equal to `value`, in a program state whose masked
+/// bits are equal to `pstate_value`.
 pub(super) struct Hook {
-    /// The place in [`EMULATIONS`] of what it is a part of, if it can be switched off.
+    /// The index in [`EMULATIONS`] of the emulation that it belongs to, if it can be disabled.
     pub(super) emulation: Option<usize>,
     pub(super) mask: u32,
     pub(super) value: u32,
@@ -60,18 +61,18 @@ const MRS: Hook = Hook {
 /// The hooks of 32-bit programs.
 static COMPAT_HOOKS: [Hook; compat_emulate::HOOKS.len()] = compat_emulate::HOOKS;
 
-/// The hooks of `locked`: a list to the first place without one, so that each costs every
-/// instruction.
+/// The hooks of `locked`: a list that ends at the first empty entry, so that every instruction pays
+/// for each hook.
 type Hooks = [Option<&'static Hook>; 1 + COMPAT_HOOKS.len()];
 
 static LIST: Mutex<Hooks> = Mutex::new([None; _]);
 
-/// How an undefined instruction is looked up; settled at boot, before programs run.
+/// The lookup function for undefined instructions; set at boot, before programs run.
 static LOOK_UP: AtomicPtr<()> = AtomicPtr::new(direct as *mut ());
 
 type LookUp = fn(&mut Frame, u32) -> bool;
 
-/// Chooses between the policies.
+/// Selects the policy.
 pub(super) fn init(policy: Policy) {
     let look_up: LookUp = match policy {
         Policy::Direct => direct,
@@ -81,7 +82,7 @@ pub(super) fn init(policy: Policy) {
     register();
 }
 
-/// Puts the hooks that are on into the list.
+/// Puts the enabled hooks into the list.
 pub(super) fn register() {
     let mut list = LIST.lock();
     let compat = COMPAT_HOOKS.iter().filter(|hook| hook.is_on());
@@ -90,7 +91,7 @@ pub(super) fn register() {
 }
 
 fn look_up(frame: &mut Frame, word: u32) -> bool {
-    // SAFETY: `init` and the initial value store functions of this type only.
+    // SAFETY: `init` and the initial value store only functions of this type.
     let look_up: LookUp = unsafe { core::mem::transmute(LOOK_UP.load(Relaxed)) };
     look_up(frame, word)
 }
@@ -113,7 +114,7 @@ fn direct_compat(frame: &mut Frame, word: u32) -> bool {
 fn locked(frame: &mut Frame, word: u32) -> bool {
     let mut found = None;
     for hook in LIST.lock().iter().map_while(|hook| *hook) {
-        // Each is asked, as on Linux, and the first that takes it has it.
+        // Every hook is asked, as on Linux; the first that matches runs.
         if hook.takes(frame, word) && found.is_none() {
             found = Some(hook);
         }
@@ -131,7 +132,7 @@ impl Hook {
     }
 }
 
-/// An undefined instruction. Returns false if it stays undefined.
+/// Emulates an undefined instruction. Returns false if it stays undefined.
 pub(super) fn undefined(frame: &mut Frame) -> bool {
     let (pc, state) = (frame.pc(), frame.pstate);
     if frame.is_compat() {
@@ -146,11 +147,12 @@ pub(super) fn undefined(frame: &mut Frame) -> bool {
     }
 }
 
-/// The same of a 32-bit program. Apart, so that the others' way needs no stack for it.
+/// As [`undefined`], for a 32-bit program. Out of line, so that the 64-bit path needs no stack for
+/// it.
 #[cold]
 #[inline(never)]
 fn undefined_compat(pc: usize, state: usize, frame: &mut Frame) -> bool {
-    // The instruction may be executed but not read, or is gone meanwhile.
+    // Reading may fail: the instruction may be execute-only, or unmapped meanwhile.
     compat_emulate::instruction(pc, state).is_ok_and(|word| look_up(frame, word))
 }
 
@@ -189,11 +191,11 @@ crate::selftest! {
         let request = MapRequest::anonymous(Place::Fixed(DATA), PAGE_SIZE);
         memory.map(request, &mut Removed::new()).unwrap();
         memory.clone().activate();
-        // r2 goes to where r3 points, and what was there to r1: a word or a byte.
+        // Stores r2 at the address in r3, and loads the previous value into r1: a word or a byte.
         let cases = [
             (0xe103_1092, 0, Some((0x1122_3344, 0xaabb_ccdd))),
             (0xe143_1092, 1, Some((0x33, 0x1122_dd44))),
-            // Where zero was the result, which it was not; never.
+            // A condition that does not hold, and the encoding without one.
             (0x0103_1092, 0, Some((9, 0x1122_3344))),
             (0xf103_1092, 0, None),
         ];
@@ -214,7 +216,7 @@ crate::selftest! {
         mm::deactivate();
         assert_eq!(on, [cases.map(|(.., found)| found); 2]);
         assert_eq!(off, [[None; 4]; 2]);
-        // DMB, DSB and ISB by CP15; SETEND BE in Arm and Thumb instructions, and LE.
+        // DMB, DSB and ISB through CP15; SETEND BE in Arm and Thumb state, and LE.
         let mixed = super::features::features().mixed_endian_el0();
         let set = |len, big: bool| if mixed { (len, big) } else { (0, !big) };
         let others = [
@@ -240,7 +242,7 @@ crate::selftest! {
     }
 }
 
-/// A trapped access to a system register. Returns false if it is undefined for programs.
+/// Emulates a trapped access to a system register. Returns false if it is undefined for programs.
 pub(super) fn system(frame: &mut Frame, syndrome: usize) -> bool {
     Mrs::from_iss(syndrome as u32).is_some_and(|mrs| read(frame, mrs))
 }
@@ -249,10 +251,10 @@ fn read_by_instruction(frame: &mut Frame, word: u32) -> bool {
     Mrs::from_instruction(word).is_some_and(|mrs| read(frame, mrs))
 }
 
-/// Executes a read of an ID register.
+/// Emulates a read of an ID register.
 fn read(frame: &mut Frame, mrs: Mrs) -> bool {
     let cpu = cpu::this();
-    // SAFETY: a view is stored before the CPU runs programs, and lives for ever.
+    // SAFETY: a view is stored before the CPU runs programs, and lives forever.
     let Some(value) = unsafe { cpu.view.load(Relaxed).as_ref() }.and_then(|view| view.emulate(mrs))
     else {
         return false;

@@ -1,30 +1,29 @@
-//! Every way into the kernel and back to a program.
+//! All entries into the kernel and returns to programs.
 //!
-//! What shapes this file:
+//! The design of this file:
 //!
-//! - **A program's registers lie at the top of its thread's kernel stack**, and the stack pointer
-//!   of the kernel's exception level rests there while the program runs. So an entry stores without
-//!   computing an address, and one load behind the frame finds this CPU's own data, whose address
-//!   stands in SP_EL0 for as long as the kernel runs.
-//! - **Little is saved.** Linux's system calls keep every register but x0, and a called function
-//!   keeps x19 to x29 by itself (AAPCS64, section 6.1.1). So only x0 to x18, x30, sp, pc and pstate
-//!   are stored; the rest follows when something needs the whole frame: fork, a signal, an emulated
-//!   instruction, a trace. A system call's result never passes through memory.
+//! - **A program's registers are saved at the top of its thread's kernel stack**, to which the
+//!   stack pointer of the kernel's exception level points while the program runs. So an entry
+//!   stores them without computing an address, and a single load next to the frame finds the
+//!   per-CPU data, whose address is in SP_EL0 while the kernel runs.
+//! - **Few registers are saved.** Linux's system calls preserve every register but x0, and a called
+//!   function preserves x19 to x29 itself (AAPCS64, section 6.1.1). So only x0 to x18, x30, sp, pc
+//!   and pstate are stored; the rest is saved when something needs the whole frame: fork, a signal,
+//!   an emulated instruction, a trace. A system call's result never passes through memory.
 //! - **The exit tests one word**, the thread's `work`.
-//! - **Interrupts stay masked in the kernel**, so no entry ever finds another one half done, and an
-//!   exception from the kernel is a fault on a program's memory or a bug.
+//! - **Interrupts stay masked in the kernel**, so no entry ever interrupts another one, and an
+//!   exception from the kernel is a fault on program memory or a bug.
 //!
-//! An exception from a program finds its handler in one of three ways, chosen by `entry` at boot as
-//! a vector base, so that no path tests for the policy. `svc-first` asks for a system call and then
-//! for a data abort in the open, since these are what programs do all day: two compares that any
-//! branch predictor learns, no load, no indirect branch. The whole decision stands in the
-//! instruction stream. `switch` is what compilers make of a switch over the class: a table of
-//! offsets, loaded and added, and an indirect branch. `table` is an array of handlers: one
-//! dependent load and an indirect branch. Both put a load and a guess of the branch-target
-//! predictor in front of every system call, and a predictor shared with hostile code is one that a
-//! kernel would rather not ask.
+//! An exception from a program finds its handler in one of three ways, selected by `entry` at boot
+//! as a vector base, so that no path tests for the policy. `svc-first` tests for a system call and
+//! then for a data abort, the most frequent exceptions: two compares that any branch predictor
+//! learns, no load, no indirect branch; the decision is entirely in the instruction stream.
+//! `switch` is how compilers implement a switch over the class: a table of offsets, loaded and
+//! added, and an indirect branch. `table` is an array of handlers: a dependent load and an indirect
+//! branch. Both put a load and a prediction of the branch target in front of every system call, and
+//! a kernel should not rely on a predictor that is shared with hostile code.
 //!
-//! The vector table is that of Arm ARM D1.3.1.4 (table D1-7); exception classes are those of
+//! The vector table is that of Arm ARM D1.3.1.4 (table D1-7); the exception classes are those of
 //! ESR_ELx.EC (D24.2.40).
 
 use core::arch::global_asm;
@@ -44,25 +43,25 @@ unsafe extern "C" {
     static vectors_table: u8;
     /// Returns to the program with the whole frame at the stack pointer.
     pub(super) fn to_user();
-    /// Takes `top` as the stack pointer and goes on as [`to_user`].
+    /// Sets the stack pointer to `top` and continues as [`to_user`].
     pub(super) fn leave_to_user(top: usize) -> !;
-    /// Where an entry made by `full_frame_stub!` goes on: x17 holds the handler.
+    /// The continuation of an entry made by `full_frame_stub!`: x17 holds the handler.
     pub fn call_with_full_frame();
 }
 
-/// How a synchronous exception from a program finds its handler: `entry`.
+/// The dispatch of synchronous exceptions from programs: `entry`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
-    /// Tests for a system call, then for a data abort; a switch for the rest.
+    /// Tests for a system call, then for a data abort; then a switch.
     SvcFirst,
-    /// One switch.
+    /// A switch.
     Switch,
-    /// One array of handlers.
+    /// An array of handlers.
     Table,
 }
 
 impl Policy {
-    /// By the names that `entry` takes.
+    /// The values of the parameter `entry`.
     pub const NAMES: [(&'static str, Policy); 3] = [
         ("svc-first", Policy::SvcFirst),
         ("switch", Policy::Switch),
@@ -90,8 +89,8 @@ const _: () = assert!(offset_of!(KernelFrame, x) == offset_of!(Frame, x));
 
 global_asm!(
     ".pushsection .text.entry, \"ax\"",
-    // What a call may clobber. Leaves this CPU's data in x18 and in SP_EL0; the pc in x16, and the
-    // one before in `last`.
+    // Saves the registers that a call may clobber. Leaves the address of the per-CPU data in x18
+    // and in SP_EL0, the pc in x16, and the frame's previous pc in `last`.
     ".macro enter_from_user last",
     "   stp x0, x1, [sp, {x}]",
     "   stp x2, x3, [sp, {x} + 8 * 2]",
@@ -114,8 +113,8 @@ global_asm!(
     "   ldr x18, [sp, {cpu}]",
     "   msr sp_el0, x18",
     ".endm",
-    // Back to the program: everything that `enter_from_user` saved but x0 and x1. With an argument,
-    // the frame's pc is forgotten.
+    // Returns to the program: restores everything that `enter_from_user` saved, except x0 and x1.
+    // With an argument, the frame's pc is cleared.
     ".macro leave_to_user_but_x0_x1 forgets",
     "   ldp x16, x17, [sp, {pc}]",
     "   .ifnb \\forgets",
@@ -135,12 +134,11 @@ global_asm!(
     "   ldp x16, x17, [sp, {x} + 8 * 16]",
     "   ldr x18, [sp, {x} + 8 * 18]",
     "   eret",
-    // Nothing is to be speculated beyond (Arm ARM, D1.3.5: ERET may be passed straight on some
-    // CPUs).
+    // Prevents straight-line speculation past ERET (Arm ARM, D1.3.5).
     "   dsb nsh",
     "   isb",
     ".endm",
-    // What a call keeps.
+    // The registers that a call preserves.
     ".macro kept op",
     "   \\op x19, x20, [sp, {x} + 8 * 19]",
     "   \\op x21, x22, [sp, {x} + 8 * 21]",
@@ -148,14 +146,14 @@ global_asm!(
     "   \\op x25, x26, [sp, {x} + 8 * 25]",
     "   \\op x27, x28, [sp, {x} + 8 * 27]",
     ".endm",
-    // The thread's work word, in w9.
+    // Loads the thread's work word into w9.
     ".macro load_work",
     "   mrs x9, sp_el0",
     "   ldr x9, [x9, {current}]",
     "   ldr w9, [x9, {work}]",
     ".endm",
 
-    // Counts the system call with the place w9 in its table, and calls its handler.
+    // Counts the system call with the table index w9, and calls its handler.
     ".macro call_handler",
     "   csdb",
     "   ldr x10, [x18, {crossings}]",
@@ -167,8 +165,8 @@ global_asm!(
     "   blr x10",
     ".endm",
 
-    // Counts a system call that has no place in its table, and calls the handler of those, which
-    // stands at `place`: a watcher sees it all the same.
+    // Counts a system call that has no table entry, and calls the handler for those, at index
+    // `place`, so that a tracer sees it, too.
     ".macro call_unknown place",
     "   ldr x10, [x18, {crossings}]",
     "   ldr x11, [x10, {unknown}]",
@@ -180,7 +178,7 @@ global_asm!(
     "   blr x10",
     ".endm",
 
-    // A system call: x8 its number, x0 to x5 its arguments.
+    // A system call: the number is in x8, the arguments in x0 to x5.
     ".balign 64",
     "el0_svc:",
     "   cmp w8, {calls}",
@@ -197,9 +195,9 @@ global_asm!(
     "   call_unknown {unknown_place}",
     "   b el0_svc_return",
 
-    // A system call of a 32-bit program: r7 its number, r0 to r5 its arguments. What lies above 32
-    // bits is of no meaning (Arm ARM D1.3.2). Its place in the table comes after those of the
-    // 64-bit calls; w8 holds its number as `Frame::syscall` does.
+    // A system call of a 32-bit program: the number is in r7, the arguments in r0 to r5. The bits
+    // above 32 are UNKNOWN (Arm ARM D1.3.2). Its table index follows those of the 64-bit calls; w8
+    // holds the number in the form of `Frame::syscall`.
     ".balign 64",
     "el0_svc32:",
     "   cmp w7, {calls32}",
@@ -241,7 +239,7 @@ global_asm!(
     "   stp x10, x11, [sp, {orig_x0}]",
     "   b work_with_frame",
 
-    // The result is in x0, and the frame still holds the first argument in its place.
+    // The result is in x0; the frame still holds the first argument in its place.
     "work_after_call:",
     "   ldr x10, [sp, {x}]",
     "   ldrsw x11, [sp, {x} + 8 * 8]",
@@ -276,7 +274,7 @@ global_asm!(
     "   cbnz w9, 1b",
     "   b return_whole",
 
-    // A system call whose handler, in x17, works on the whole frame.
+    // A system call whose handler, in x17, needs the whole frame.
     ".global call_with_full_frame",
     "call_with_full_frame:",
     "   kept stp",
@@ -288,7 +286,7 @@ global_asm!(
     "   str x0, [sp, {x}]",
     "   b to_user",
 
-    // A page fault on data. x16 holds the syndrome.
+    // A data abort. x16 holds the syndrome.
     ".balign 64",
     "el0_data_abort:",
     "   mov x0, x16",
@@ -305,7 +303,7 @@ global_asm!(
     "   bl {instruction_abort}",
     "   b return_from_trap",
 
-    // All else, among it what reads or writes any register.
+    // All other exceptions, including those whose handlers read or write arbitrary registers.
     "el0_other:",
     "   kept stp",
     "   str x29, [sp, {x} + 8 * 29]",
@@ -318,9 +316,10 @@ global_asm!(
     "   bl {other}",
     "   b to_user",
 
-    // An interrupt that came due in the kernel is taken at once after the return to the program,
-    // where the pc still is what the frame says (`task::tick` asks). It is forgotten after
-    // interrupts: a program that spins is not seen to return.
+    // An interrupt that became pending in the kernel is taken immediately after the return to the
+    // program, when the pc still equals the frame's (`task::tick` needs to know). The frame's pc is
+    // cleared after interrupts, so that a program that spins on one instruction is not mistaken for
+    // one that just returned.
     "el0_irq:",
     "   enter_from_user x0",
     "   cmp x0, x16",
@@ -354,9 +353,9 @@ global_asm!(
     "   bl {unexpected}",
     "   b to_user",
 
-    // From the kernel. The stack may have run into its guard: the bit of the address that tells the
-    // two apart is looked at without a free register, by adding x0 to sp and taking each out of the
-    // sum in turn.
+    // From the kernel. The stack may have overflowed into its guard: the address bit that
+    // distinguishes the two is tested without a free register, by adding x0 to sp and subtracting
+    // each from the sum in turn.
     ".macro enter_from_kernel",
     "   sub sp, sp, {kernel_frame}",
     "   add sp, sp, x0",
@@ -407,13 +406,13 @@ global_asm!(
     "   dsb nsh",
     "   isb",
 
-    // Any other exception from the kernel: interrupts are masked, so none should come.
+    // Any other exception from the kernel: interrupts are masked, so none is expected.
     ".global el1_unexpected",
     "el1_unexpected:",
     "   enter_from_kernel",
     "   b el1_fatal",
 
-    // x0 holds the stack pointer, sp the sum of it and of what x0 was.
+    // x0 holds the stack pointer, sp its sum with the previous x0.
     "el1_overflow:",
     "   msr tpidrro_el0, x1",
     "   mrs x1, sp_el0",
@@ -439,7 +438,7 @@ global_asm!(
     "   mov x2, sp",
     "   bl {fatal}",
 
-    // The three ways from the class, in x17, to the handler.
+    // The three ways to dispatch on the class in x17.
     ".macro dispatch_svc_first",
     "   cmp x17, {svc64}",
     "   b.eq el0_svc",
@@ -458,7 +457,7 @@ global_asm!(
     "   b.eq el0_instruction_abort",
     "   b el0_other",
     ".endm",
-    // As LLVM compiles a dense switch: offsets of 2 bytes from the first target, in words.
+    // As LLVM compiles a dense switch: 2-byte offsets from the first target, in words.
     ".macro dispatch_switch",
     "   cmp x17, {classes} - 1",
     "   b.hi el0_other",
@@ -488,14 +487,14 @@ global_asm!(
     "   lsr x17, x16, {class_shift}",
     "   dispatch_\\name",
     ".endm",
-    // `how` a program's tags are checked: in the plain vectors not at all.
+    // `how` selects the tag checks of a program; empty for none.
     ".macro vectors name, from32, how",
     "   .balign 2048",
     "   .ifb \\how",
     "   .global vectors_\\name",
     "   vectors_\\name:",
     "   .endif",
-    // From the kernel, with SP_EL0 as its stack pointer: never used so.
+    // From the kernel with SP_EL0 as its stack pointer: unused.
     "   slot el1_unexpected",
     "   slot el1_unexpected",
     "   slot el1_unexpected",
@@ -525,14 +524,14 @@ global_asm!(
     "sync_from_user svc32_first",
     "sync_from_user switch",
     "sync_from_user table",
-    // Entries of programs whose tags are checked (`tags.rs`): at once, ...
+    // Entries from programs whose tags are checked (`tags.rs`): synchronously, ...
     ".macro begin_checked name, from",
     "   checked_\\name:",
     "   .inst {clear_tco}",
     "   b el0_\\from",
     ".endm",
-    // ... later, or loads at once and stores later. A system call is not made before the signal for
-    // a fault was: it is tried again.
+    // ... asynchronously, or asymmetrically (loads synchronously, stores asynchronously). A system
+    // call must not run before the signal for a fault: it is restarted.
     ".macro set_work what",
     "   ldr x1, [sp, {cpu}]",
     "   ldr x1, [x1, {current}]",

@@ -1,5 +1,5 @@
-//! What exceptions mean: faults for `mm`, instructions to emulate, signals, and the end of the
-//! kernel for all that should not be.
+//! Handling of exceptions: page faults for `mm`, instructions to emulate, signals, and a panic for
+//! everything unexpected.
 
 use core::fmt;
 
@@ -22,45 +22,46 @@ use crossings::Kind;
 
 /// Exception classes (ESR_ELx.EC, Arm ARM D24.2.40).
 pub mod class {
-    /// Where ESR_EL1 holds the class.
+    /// The position of the class in ESR_EL1.
     pub const SHIFT: u32 = 26;
-    /// How many there can be.
+    /// Number of classes.
     pub const COUNT: usize = 64;
-    /// An unknown reason: an undefined instruction.
+    /// Unknown reason: an undefined instruction.
     pub const UNKNOWN: usize = 0x00;
-    /// WFI or WFE trapped.
+    /// Trapped WFI or WFE.
     pub const WFX: usize = 0x01;
     /// SVC in AArch32.
     pub const SVC32: usize = 0x11;
-    /// An instruction of SVE that is not enabled.
+    /// An SVE instruction while SVE is disabled.
     pub const SVE: usize = 0x19;
     /// SVC in AArch64.
     pub const SVC64: usize = 0x15;
-    /// MSR, MRS or a system instruction.
+    /// Trapped MSR, MRS or system instruction.
     pub const SYSTEM: usize = 0x18;
-    /// An address whose signature is not the right one (FEAT_FPAC).
+    /// A pointer authentication failure (FEAT_FPAC).
     pub const POINTER_AUTHENTICATION: usize = 0x1c;
-    /// Instruction abort from below.
+    /// Instruction abort from a lower exception level.
     pub const INSTRUCTION_ABORT_LOWER: usize = 0x20;
     /// Misaligned program counter.
     pub const PC_ALIGNMENT: usize = 0x22;
-    /// Data abort from below.
+    /// Data abort from a lower exception level.
     pub const DATA_ABORT_LOWER: usize = 0x24;
-    /// Data abort of the kernel.
+    /// Data abort in the kernel.
     pub const DATA_ABORT: usize = 0x25;
     /// Misaligned stack pointer.
     pub const SP_ALIGNMENT: usize = 0x26;
-    /// A part of a copy or of setting memory that the part before was not made for (FEAT_MOPS).
+    /// A memory copy or set instruction that cannot continue the previous one of its sequence
+    /// (FEAT_MOPS).
     pub const MEMORY_OPERATION: usize = 0x27;
     /// Floating-point exception in AArch32.
     pub const FLOAT32: usize = 0x28;
     /// Floating-point exception in AArch64.
     pub const FLOAT64: usize = 0x2c;
-    /// Breakpoint from below.
+    /// Breakpoint from a lower exception level.
     pub const BREAKPOINT_LOWER: usize = 0x30;
-    /// Single step from below.
+    /// Single step from a lower exception level.
     pub const STEP_LOWER: usize = 0x32;
-    /// Watchpoint from below.
+    /// Watchpoint from a lower exception level.
     pub const WATCHPOINT_LOWER: usize = 0x34;
     /// BKPT in AArch32.
     pub const BKPT32: usize = 0x38;
@@ -68,7 +69,7 @@ pub mod class {
     pub const BRK64: usize = 0x3c;
 }
 
-/// The registers of interrupted kernel code, below which its handler runs.
+/// The registers of interrupted kernel code; its handler's stack is below.
 #[repr(C, align(16))]
 pub struct KernelFrame {
     /// x0 to x30.
@@ -81,24 +82,24 @@ pub struct KernelFrame {
     pub pstate: usize,
 }
 
-/// Write not read (ESR ISS of a data abort, D24.2.40).
+/// WnR (ESR ISS of a data abort, D24.2.40).
 const WRITE: usize = 1 << 6;
-/// A cache-maintenance instruction: it counts as a write, but wants to read.
+/// CM: a cache-maintenance instruction, which sets WnR but only needs read permission.
 const MAINTENANCE: usize = 1 << 8;
 
-/// Where ESR ISS has what went wrong, and a tag that is not that of memory.
+/// The fault status code in ESR ISS, and its value for a tag check fault.
 const STATUS: usize = 0x3f;
 const TAG_CHECK: usize = 0b010001;
-/// Where an address has its tag.
+/// The bits of an address that hold the tag.
 const TAG: usize = 0xf << 56;
 
-/// The address that faulted, without the tag that programs may put in its top byte (TCR_EL1.TBI0).
+/// The faulting address without the tag in its top byte (TCR_EL1.TBI0).
 fn untagged(address: usize) -> usize {
     ((address as isize) << 8 >> 8) as usize
 }
 
-/// Whether a translation can resolve an abort (ESR ISS bits 5 to 0): translation, Access flag and
-/// permission faults, TLB conflicts, and translation faults above the first level.
+/// Whether changing a translation can resolve an abort (ESR ISS bits 5 to 0): translation, Access
+/// flag and permission faults, TLB conflicts, and translation faults above the first level.
 fn is_curable(syndrome: usize) -> bool {
     matches!(syndrome & 0x3f, 0b000100..=0b001111 | 0b101011 | 0b110000)
 }
@@ -126,7 +127,7 @@ fn access(syndrome: usize) -> Access {
 #[inline(never)]
 fn force_signal(signal: Signal, address: usize, syndrome: usize) {
     task::state().set_fault(address, syndrome);
-    // Apart from what `resolve` tells, so that faults that it resolves are not asked.
+    // Not in `resolve`, to keep the test off the path of faults that it resolves.
     let signal = match is_of_tag(syndrome) {
         true => Signal {
             signo: SIGSEGV,
@@ -137,13 +138,13 @@ fn force_signal(signal: Signal, address: usize, syndrome: usize) {
     upcall::force_signal(signal.signo, signal.code, with_tag(address, syndrome));
 }
 
-/// Whether an access had another tag than memory (ESR ISS of a data abort).
+/// Whether it is a tag check fault (ESR ISS of a data abort).
 fn is_of_tag(syndrome: usize) -> bool {
     syndrome >> class::SHIFT == class::DATA_ABORT_LOWER && syndrome & STATUS == TAG_CHECK
 }
 
-/// The address of a fault with the byte that the program has there, if that is still known. Of one
-/// whose tag is not that of memory, bits 63 to 60 need not be.
+/// The faulting address with its top byte, if FAR_EL1 still holds it. For a tag check fault, bits
+/// 63 to 60 of FAR_EL1 are UNKNOWN.
 fn with_tag(address: usize, syndrome: usize) -> usize {
     const IS_ADDRESS: [usize; 2] = [class::DATA_ABORT_LOWER, class::INSTRUCTION_ABORT_LOWER];
     let far = read!("far_el1");
@@ -156,7 +157,7 @@ fn with_tag(address: usize, syndrome: usize) -> usize {
     }
 }
 
-/// A program's data abort.
+/// Handles a data abort of a program.
 pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
     let address = untagged(address);
     if let Err(signal) = resolve(syndrome, address, access(syndrome)) {
@@ -164,7 +165,7 @@ pub(super) extern "C" fn data_abort(syndrome: usize, address: usize) {
     }
 }
 
-/// A program's instruction abort.
+/// Handles an instruction abort of a program.
 pub(super) extern "C" fn instruction_abort(syndrome: usize, address: usize) {
     let address = untagged(address);
     if let Err(signal) = resolve(syndrome, address, Access::Execute) {
@@ -172,7 +173,7 @@ pub(super) extern "C" fn instruction_abort(syndrome: usize, address: usize) {
     }
 }
 
-/// Any other synchronous exception of a program. No class is ignored.
+/// Handles any other synchronous exception of a program. No class is ignored.
 pub(super) extern "C" fn handle_other_exception(
     syndrome: usize,
     address: usize,
@@ -185,7 +186,8 @@ pub(super) extern "C" fn handle_other_exception(
     }
 }
 
-/// Handles the exceptions that are not reads of an ID register.
+/// Handles the exceptions that are neither emulated undefined instructions nor emulated system
+/// register accesses.
 #[cold]
 #[inline(never)]
 fn handle_unemulated(syndrome: usize, address: usize, frame: &mut Frame) {
@@ -213,15 +215,15 @@ fn handle_unemulated(syndrome: usize, address: usize, frame: &mut Frame) {
         class::WATCHPOINT_LOWER => (Kind::Debug, SIGTRAP, TRAP_HWBKPT, untagged(address)),
         class::STEP_LOWER => (Kind::Debug, SIGTRAP, TRAP_TRACE, pc),
         class::UNKNOWN if compat::is_breakpoint(frame) => (Kind::Debug, SIGTRAP, TRAP_BRKPT, pc),
-        // An undefined instruction, an illegal state, an access to what is not enabled (SME,
-        // coprocessors), a missing landing pad, and whatever the architecture adds.
+        // An undefined instruction, an illegal state, an access to a disabled extension (SME,
+        // coprocessors), a missing landing pad, and future classes.
         _ => (Kind::Undefined, SIGILL, ILL_ILLOPC, pc),
     };
     count(kind);
     force_signal(Signal { signo, code }, address, syndrome);
 }
 
-/// `si_code` of a trapped floating-point exception (ESR ISS, TFV and the flags as in FPSR).
+/// The `si_code` of a trapped floating-point exception (ESR ISS: TFV, and the flags as in FPSR).
 fn float_code(syndrome: usize) -> u32 {
     const VALID: usize = 1 << 23;
     let flags = [
@@ -241,12 +243,12 @@ fn count(kind: Kind) {
     cpu::this().crossings().add(kind);
 }
 
-/// An interrupt while a program ran, or when it was just returned to.
+/// Handles an interrupt while a program ran, or immediately after the return to one.
 pub(super) extern "C" fn irq(at_return: bool) {
     interrupts::service(Interrupted::at(at_return));
 }
 
-/// An exception of the kernel: its touch of a program's memory, or a bug.
+/// Handles an exception from the kernel: an access to program memory, or a bug.
 pub(super) extern "C" fn kernel_sync(syndrome: usize, address: usize, frame: &mut KernelFrame) {
     if matches!(syndrome >> class::SHIFT, class::DATA_ABORT | class::UNKNOWN)
         && let Some(target) = uaccess::fixup(frame.pc)
@@ -265,7 +267,7 @@ pub(super) extern "C" fn kernel_sync(syndrome: usize, address: usize, frame: &mu
     fatal(syndrome, address, frame)
 }
 
-/// The kernel cannot go on.
+/// Panics because of an exception from the kernel.
 pub(super) extern "C" fn fatal(syndrome: usize, address: usize, frame: &KernelFrame) -> ! {
     let class = syndrome >> class::SHIFT;
     let what =
@@ -277,7 +279,7 @@ pub(super) extern "C" fn fatal(syndrome: usize, address: usize, frame: &KernelFr
         address,
         registers: frame,
     };
-    // SAFETY: the stack pointer that the entry stored.
+    // SAFETY: the stack pointer is the one that the entry stored.
     unsafe { panic::exception(what, &exception) }
 }
 
@@ -299,7 +301,7 @@ impl fmt::Display for KernelFrame {
     }
 }
 
-/// An asynchronous error or an interrupt that is none of ours, while a program ran.
+/// Panics because of an SError or an unexpected interrupt while a program ran.
 pub(super) extern "C" fn unexpected(syndrome: usize, frame: &Frame) {
     panic!(
         "an unexpected interrupt or system error: syndrome {syndrome:#x}, program at {:#x}",
@@ -307,7 +309,7 @@ pub(super) extern "C" fn unexpected(syndrome: usize, frame: &Frame) {
     );
 }
 
-/// Work before the return to the program.
+/// Performs pending work before the return to the program.
 pub(super) extern "C" fn exit_work() {
     upcall::exit_work();
 }

@@ -1,5 +1,5 @@
-//! What the CPUs have, probed in one place as each comes up, folded into what is safe on all, and
-//! turned on.
+//! CPU features: probed when each CPU comes up, reduced to those that all CPUs support, and
+//! enabled.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -21,7 +21,7 @@ use idreg::{
     effective_cache_type,
 };
 
-/// What the kernel turns on for programs.
+/// The features that the kernel enables for programs.
 const ENABLED: Enabled = Enabled::NONE
     .with(Feature::FloatingPoint)
     .with(Feature::Sve)
@@ -30,24 +30,24 @@ const ENABLED: Enabled = Enabled::NONE
     .with(Feature::Mops)
     .with(Feature::Mte);
 
-/// SCTLR_EL1.UCT: programs read CTR_EL0 by themselves.
+/// SCTLR_EL1.UCT: EL0 reads of CTR_EL0 do not trap.
 const SCTLR_UCT: usize = 1 << 15;
-/// SCTLR_EL1.MSCEn: programs copy and set memory by instructions of FEAT_MOPS.
+/// SCTLR_EL1.MSCEn: FEAT_MOPS instructions are enabled at EL0.
 const SCTLR_MSCEN: usize = 1 << 33;
-/// SCTLR_EL1.BT0: PACIASP and PACIBSP are landing pads for programs' calls, not for their jumps, as
-/// on Linux.
+/// SCTLR_EL1.BT0: at EL0, PACIASP and PACIBSP are landing pads for calls, but not for jumps, as on
+/// Linux.
 const SCTLR_BT0: usize = 1 << 35;
-/// SCTLR_EL1.SPAN: PSTATE.PAN stays as it is when an exception is taken.
+/// SCTLR_EL1.SPAN: exceptions do not set PSTATE.PAN.
 const SCTLR_SPAN: usize = 1 << 23;
 /// TCR_EL1.HA: the hardware sets the Access flag.
 const TCR_HA: usize = 1 << 39;
 /// TCR_EL1.HD: the hardware sets the dirty state.
 const TCR_HD: usize = 1 << 40;
-/// TCR_EL1.E0PD1: programs' accesses to the kernel's half fault without a walk.
+/// TCR_EL1.E0PD1: EL0 accesses to the kernel's half fault without a table walk.
 const TCR_E0PD1: usize = 1 << 56;
 
-/// CNTKCTL_EL1 (with VHE CNTHCTL_EL2): EL0 has the physical and virtual counters and timers, and of
-/// these the virtual counter.
+/// CNTKCTL_EL1 (CNTHCTL_EL2 with VHE): all bits that give EL0 access to counters and timers, and
+/// the bit for the virtual counter.
 const COUNTERS_OF_EL0: usize = EL0VCTEN | 1 | 3 << 8;
 const EL0VCTEN: usize = 1 << 1;
 
@@ -57,13 +57,13 @@ static BOOT_FEATURES: Once<BootFeatures> = Once::new();
 struct BootFeatures {
     system: System,
     hwcaps: Hwcaps,
-    /// The capabilities of 32-bit programs.
+    /// The hwcaps of 32-bit programs.
     compat_hwcaps: Hwcaps,
     vectors: usize,
 }
 
-/// Reads the registers CRm=1..=7 of the ID space into `raw`. Those that a CPU lacks read as zero
-/// (Arm ARM D23.3.1).
+/// Reads the registers CRm=1..=7 of the ID space into `raw`. Unimplemented ones read as zero (Arm
+/// ARM D23.3.1).
 macro_rules! probe_space {
     ($raw:ident: $($crm:literal)*) => { $( probe_space!(@row $raw $crm "0" "1" "2" "3" "4" "5" "6" "7"); )* };
     (@row $raw:ident $crm:literal $($op2:literal)*) => {
@@ -79,7 +79,7 @@ macro_rules! probe_space {
 macro_rules! read_id {
     ($crm:literal, $op2:literal) => {{
         let value: usize;
-        // SAFETY: reads a register of the ID space, all of which may be read.
+        // SAFETY: reads a register of the ID space, all of which are readable.
         unsafe {
             core::arch::asm!(concat!("mrs {}, S3_0_C0_C", $crm, "_", $op2), out(reg) value, options(nomem, nostack, preserves_flags))
         };
@@ -87,8 +87,8 @@ macro_rules! read_id {
     }};
 }
 
-/// This CPU's registers, as its boot parameters leave them; `refuse` is given those that do not
-/// apply.
+/// Reads this CPU's ID registers, restricted by its boot parameters; calls `refuse` for those that
+/// do not apply.
 fn probe(refuse: impl Fn(&str, &str, Refused)) -> Raw {
     let mut raw = Raw::new();
     raw.set(MIDR_EL1, read!("midr_el1") as u64);
@@ -114,7 +114,8 @@ fn has_sve(raw: &Raw) -> bool {
     raw.get(ID_AA64PFR0_EL1) >> 32 & 0xf != 0
 }
 
-/// Takes this CPU into account, before what all have is settled ([`init`]), unless it comes late.
+/// Folds this CPU's features into the common set, before that is finalized ([`init`]), unless the
+/// CPU comes late.
 pub(super) fn fold() {
     let index = cpu::this().index();
     if index != 0 && unequal::is_late(index) {
@@ -127,8 +128,8 @@ pub(super) fn fold() {
     }
 }
 
-/// Settles what the kernel and programs may rely on, when all CPUs are folded in, and the policies
-/// that go with it.
+/// Finalizes the features that the kernel and programs may rely on, after all CPUs are folded in,
+/// and the policies that depend on them.
 pub(super) fn init() {
     fold();
     unequal::warn(cpu::possible());
@@ -170,24 +171,24 @@ fn boot_features() -> &'static BootFeatures {
     BOOT_FEATURES.get().expect("the features are settled")
 }
 
-/// What all CPUs have.
+/// The features common to all CPUs.
 #[inline]
 pub fn features() -> &'static System {
     &boot_features().system
 }
 
-/// What programs can do about speculative store bypass.
+/// The controls that programs have over speculative store bypass.
 pub fn store_bypass() -> Option<StoreBypass> {
     Some(features().store_bypass())
 }
 
-/// The vectors of `entry`.
+/// The vector base of `entry`.
 pub(super) fn vectors() -> usize {
     boot_features().vectors
 }
 
-/// Whether the hardware sets the Access flag, by this CPU's own ID_AA64MMFR1_EL1.HAFDBS: a trap in
-/// a guest, which is what `hwaf=reread` shows.
+/// Whether the hardware sets the Access flag, according to this CPU's own ID_AA64MMFR1_EL1.HAFDBS.
+/// The read may trap in a guest, which is what `hwaf=reread` demonstrates.
 #[inline]
 pub fn reread_hw_access_flag() -> bool {
     read!("id_aa64mmfr1_el1") & 0xf != 0
@@ -204,13 +205,13 @@ pub(super) fn compat_hwcap() -> (u64, u64) {
     (hwcap, hwcap2)
 }
 
-/// The names that `/proc/cpuinfo` lists.
+/// The names for `/proc/cpuinfo`.
 pub fn hwcap_names() -> impl Iterator<Item = &'static str> {
     boot_features().hwcaps.names()
 }
 
-/// Turns on, on this CPU, what was settled. Returns false, with a line in the log, if the CPU lacks
-/// something promised.
+/// Enables the finalized features on this CPU. Returns false, with a message in the log, if the CPU
+/// lacks one of them.
 pub(super) fn start_cpu() -> bool {
     let (cpu, settled) = (cpu::this(), boot_features());
     let raw = probe(|name, value, why| unequal::refuse(cpu.index(), name, value, why));
@@ -263,7 +264,7 @@ pub(super) fn start_cpu() -> bool {
         tcr |= TCR_E0PD1;
     }
     // SAFETY: the bits belong to features that this CPU has; the vectors are those of `entry`.
-    // Of counters and timers, programs have the virtual counter alone, as on Linux.
+    // Programs get only the virtual counter, as on Linux.
     unsafe {
         write!("sctlr_el1", sctlr);
         write!("tcr_el1", tcr);
@@ -279,10 +280,10 @@ pub(super) fn start_cpu() -> bool {
     isb();
     crate::arch::emulation::apply_modes();
     if settled.system.pan() {
-        // SAFETY: MSR PAN, #1 by its encoding.
+        // SAFETY: the encoding of MSR PAN, #1.
         unsafe { core::arch::asm!(".inst 0xd500419f", options(nostack, preserves_flags)) };
     }
-    // What TCR_EL1 says may be cached with translations (D8.16.2).
+    // TCR_EL1 fields may be cached in TLBs (D8.16.2).
     mmu::flush_local_all();
     true
 }

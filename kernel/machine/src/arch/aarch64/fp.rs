@@ -1,11 +1,12 @@
-//! FP and SIMD registers, which the kernel itself never uses: it is built without.
+//! FP and SIMD registers. The kernel itself is built not to use them.
 
 use core::arch::asm;
 use core::mem::offset_of;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// V0 to V31, and what controls them, in the order of Linux's `struct fpsimd_context`.
+/// V0 to V31, and the control and status registers, in the order of Linux's `struct
+/// fpsimd_context`.
 #[repr(C)]
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct FpState {
@@ -18,7 +19,7 @@ pub struct FpState {
 }
 
 impl FpState {
-    /// All zero: a program's first.
+    /// The initial state of a program: all zero.
     pub const fn new() -> Self {
         FpState {
             fpsr: 0,
@@ -72,22 +73,22 @@ macro_rules! all {
     };
 }
 
-/// Where V0 to V31 are: behind FPSR and FPCR.
+/// The offset of V0 to V31, after FPSR and FPCR.
 const VECTORS: usize = offset_of!(FpState, v);
 const _: () = assert!(VECTORS == 8 && offset_of!(FpState, fpcr) == 4);
 
-/// Stores this CPU's registers.
+/// Saves this CPU's registers.
 pub fn save(state: &mut FpState) {
-    // SAFETY: a state may be written.
+    // SAFETY: `state` is writable.
     unsafe { save_to(state) };
 }
 
-/// The same where nothing is yet: all of it is then.
+/// As [`save`], to uninitialized memory, all of which it initializes.
 ///
 /// # Safety
-/// `state` may be written.
+/// `state` must be writable.
 pub unsafe fn save_to(state: *mut FpState) {
-    // SAFETY: stores all of the caller's state (FPSR and FPCR by their encodings).
+    // SAFETY: writes all of the caller's state (FPSR and FPCR by their encodings).
     unsafe {
         asm!(
             all!("stp"),
@@ -102,7 +103,7 @@ pub unsafe fn save_to(state: *mut FpState) {
     };
 }
 
-/// Stores FPSR and FPCR.
+/// Saves FPSR and FPCR.
 pub fn save_control(state: &mut FpState) {
     let (fpsr, fpcr): (u64, u64);
     // SAFETY: reads two registers.
@@ -133,7 +134,7 @@ pub fn load(state: &FpState) {
 /// Loads FPSR and FPCR.
 pub fn load_control(state: &FpState) {
     let (fpsr, fpcr) = (u64::from(state.fpsr), u64::from(state.fpcr));
-    // SAFETY: the program's own registers.
+    // SAFETY: these registers belong to the program.
     unsafe {
         asm!("msr S3_3_C4_C4_1, {}", "msr S3_3_C4_C4_0, {}", in(reg) fpsr, in(reg) fpcr, options(nomem, nostack, preserves_flags))
     };

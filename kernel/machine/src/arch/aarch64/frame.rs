@@ -1,4 +1,4 @@
-//! What a program's registers hold while the kernel runs on its behalf.
+//! The registers of a program while the kernel runs on its behalf.
 
 use core::mem::offset_of;
 
@@ -9,8 +9,9 @@ use super::tags::Control;
 
 /// The user's registers at the top of a thread's kernel stack.
 ///
-/// The entry paths save what a call may clobber (x0 to x18, x30, sp, pc, pstate); x19 to x29 are
-/// valid only after a full save, which every `&mut Frame` that safe code sees has had.
+/// The entry paths save the registers that a call may clobber (x0 to x18, x30, sp, pc, pstate); x19
+/// to x29 are valid only after a full save, which has always happened when safe code gets a `&mut
+/// Frame`.
 #[repr(C, align(16))]
 #[derive(Clone)]
 pub struct Frame {
@@ -22,43 +23,43 @@ pub struct Frame {
     pub(super) pc: usize,
     /// SPSR_EL1.
     pub(super) pstate: usize,
-    /// x0 as the system call got it.
+    /// The value of x0 on entry to the system call.
     pub(super) orig_x0: usize,
-    /// Number of the system call that the thread is in, a 32-bit program's plus
-    /// `abi::compat::FIRST`; -1 when it is in none.
+    /// Number of the current system call, plus `abi::compat::FIRST` for a 32-bit program; -1
+    /// outside of one.
     pub(super) syscall: isize,
 }
 
-/// What lies at the top of a kernel stack. The stack pointer of a thread that runs its program is
-/// its address.
+/// The data at the top of a kernel stack. While a thread runs its program, its kernel stack pointer
+/// is the address of this.
 #[repr(C, align(16))]
 pub struct StackTop {
     /// The user's registers.
     pub frame: Frame,
-    /// The CPU that runs the thread, written when it is switched to.
+    /// The CPU that runs the thread; written by the context switch.
     pub cpu: *const Cpu,
-    /// FP and SIMD registers of a thread that does not run: here, where a new thread's need not be
-    /// moved with it.
+    /// FP and SIMD registers of a thread that does not run: here, so that they are not moved with a
+    /// new thread.
     pub fp: FpState,
-    /// What its program signs with, if programs can.
+    /// The program's pointer authentication keys, if supported.
     pub authentication: Authentication,
-    /// How the tags of its addresses are checked, if programs have any.
+    /// The tag checks of the program, if supported.
     pub tags: Control,
 }
 
-/// Words of the registers that `struct sigcontext` and `user_pt_regs` hold in this order: x0 to
-/// x30, sp, pc, pstate.
+/// Number of words of the registers that `struct sigcontext` and `user_pt_regs` contain in this
+/// order: x0 to x30, sp, pc, pstate.
 pub(super) const REGISTERS: usize = 34;
 const _: () =
     assert!(offset_of!(Frame, x) == 0 && offset_of!(Frame, pstate) == 8 * (REGISTERS - 1));
 
-/// Bytes of an instruction.
+/// Size of an instruction in bytes.
 pub(super) const INSTRUCTION: usize = 4;
-/// Bytes of an SVC in Thumb.
+/// Size of a Thumb SVC in bytes.
 const THUMB_SVC: usize = 2;
 
-/// The registers of AArch32 that have a part of their own, by where AArch64 has them (Arm ARM
-/// D1.3.2, table D1-6): the number of a system call, the stack pointer, the link.
+/// AArch32 registers with a special role, by their AArch64 register numbers (Arm ARM D1.3.2, table
+/// D1-6): the system call number, the stack pointer, the link register.
 pub(super) mod compat {
     pub const NUMBER: usize = 7;
     pub const SP: usize = 13;
@@ -71,41 +72,40 @@ pub(super) mod pstate {
 
     /// The exception came from AArch32.
     pub const AARCH32: usize = 1 << 4;
-    /// Branch type: a landing pad is due.
+    /// BTYPE: nonzero if the next instruction must be a landing pad.
     pub const BTYPE: usize = 3 << 10;
-    /// The branch type of a call by a register: a handler in a guarded page begins with a landing
-    /// pad.
+    /// The BTYPE of an indirect call: a signal handler in a guarded page begins with a landing pad.
     pub const BTYPE_CALL: usize = 2 << 10;
     /// Single step is active, not yet pending.
     pub const SS: usize = 1 << 21;
     /// Speculative store bypass is safe.
     pub const SSBS: usize = 1 << 12;
-    /// Tags are not checked.
+    /// Tag checks are disabled.
     pub const TCO: usize = 1 << 25;
-    /// Data independent timing.
+    /// Data-independent timing.
     pub const DIT: usize = 1 << 24;
     /// The condition flag N.
     pub const N: usize = 1 << 31;
     /// Condition flags N, Z, C, V.
     pub const NZCV: usize = 0xf << 28;
-    /// What a program may set.
+    /// The bits that a program may set.
     const USER: usize = NZCV | BTYPE | SSBS | DIT | TCO | SS;
-    /// The mode, and what masks exceptions: D, A, I, F.
+    /// The mode, and the exception masks D, A, I, F.
     const PRIVILEGED: usize = COMPAT_MODE | 0xf << 6;
 
-    /// What a 64-bit program may have of the state `wanted`: without what is reserved. None if that
-    /// is not EL0 with nothing masked.
+    /// The state `wanted` of a 64-bit program, without reserved bits. None if it is not EL0 with
+    /// nothing masked.
     pub fn of_program(wanted: usize) -> Option<usize> {
         (wanted & PRIVILEGED == 0).then_some(wanted & USER)
     }
 
-    /// AArch32's user mode: bits 4 to 0 (C5.2.20, "When exception taken from AArch32 state").
+    /// AArch32 User mode: bits 4 to 0 (C5.2.20, "When exception taken from AArch32 state").
     pub const COMPAT_USER: usize = 0b10000;
-    /// The bits of the mode.
+    /// The mode bits.
     const COMPAT_MODE: usize = 0b11111;
-    /// AArch32: Thumb instructions.
+    /// AArch32: Thumb state.
     pub const THUMB: usize = 1 << 5;
-    /// AArch32: fast interrupts, interrupts and asynchronous aborts are masked.
+    /// AArch32: FIQs, IRQs and asynchronous aborts are masked.
     const COMPAT_MASKS: usize = 7 << 6;
     /// AArch32: the state of an If-Then block.
     pub const IT: usize = 0x3f << 10 | 3 << 25;
@@ -113,13 +113,12 @@ pub(super) mod pstate {
     const GE_Q: usize = 0xf << 16 | 1 << 27;
     /// AArch32: speculative store bypass is safe.
     pub const COMPAT_SSBS: usize = 1 << 23;
-    /// AArch32: data are big-endian.
+    /// AArch32: data accesses are big-endian.
     pub const BIG_ENDIAN: usize = 1 << 9;
-    /// What a 32-bit program may set.
+    /// The bits that a 32-bit program may set.
     const COMPAT_FREE: usize = NZCV | GE_Q | IT | THUMB | COMPAT_SSBS | 1 << 21;
 
-    /// What a 32-bit program may have of the state `wanted`. None if that is not its mode with
-    /// nothing masked.
+    /// The state `wanted` of a 32-bit program. None if it is not User mode with nothing masked.
     pub fn of_compat(wanted: usize) -> Option<usize> {
         let allowed = wanted & (COMPAT_MODE | COMPAT_MASKS) == COMPAT_USER;
         let order = match features().mixed_endian_el0() {
@@ -130,8 +129,7 @@ pub(super) mod pstate {
     }
 }
 
-/// Lets a program's loads bypass its stores speculatively, or not, where the CPUs have a bit for
-/// that.
+/// Allows or disables speculative store bypass for a program, where the CPUs have SSBS.
 pub fn set_store_bypass(frame: &mut Frame, allowed: bool) {
     let bit = if frame.is_compat() {
         pstate::COMPAT_SSBS
@@ -146,8 +144,8 @@ pub fn set_store_bypass(frame: &mut Frame, allowed: bool) {
 }
 
 impl Frame {
-    /// A program's first registers: all zero but the address of its first instruction, the stack
-    /// and the first argument.
+    /// A program's initial registers: all zero except the address of its first instruction, the
+    /// stack pointer and the first argument.
     pub fn user(entry: usize, sp: usize, argument: usize) -> Self {
         let mut frame = Frame {
             x: [0; 31],
@@ -161,8 +159,8 @@ impl Frame {
         frame
     }
 
-    /// A 32-bit program's first registers: all zero but the address of its first instruction, with
-    /// bit 0 set for Thumb, and the stack.
+    /// A 32-bit program's initial registers: all zero except the address of its first instruction,
+    /// with bit 0 set for Thumb, and the stack pointer.
     pub fn compat(entry: usize, sp: usize) -> Self {
         let mut frame = Self::user(entry & !1, 0, 0);
         frame.pstate = pstate::COMPAT_USER | if entry & 1 != 0 { pstate::THUMB } else { 0 };
@@ -170,7 +168,7 @@ impl Frame {
         frame
     }
 
-    /// Whether the program has 32 bits.
+    /// Whether this is a 32-bit program.
     #[inline]
     pub fn is_compat(&self) -> bool {
         self.pstate & pstate::AARCH32 != 0
@@ -178,13 +176,13 @@ impl Frame {
 
     /// x0 to x30, sp, pc and pstate.
     pub(super) fn registers(&self) -> &[usize; REGISTERS] {
-        // SAFETY: the frame's first words, one behind the other.
+        // SAFETY: these are the frame's first words, and contiguous.
         unsafe { &*(&raw const *self).cast() }
     }
 
     /// x0 to x30, sp, pc and pstate.
     pub(super) fn registers_mut(&mut self) -> &mut [usize; REGISTERS] {
-        // SAFETY: as in `registers`; any words are registers.
+        // SAFETY: as in `registers`; any values are valid registers.
         unsafe { &mut *(&raw mut *self).cast() }
     }
 
@@ -220,27 +218,27 @@ impl Frame {
         }
     }
 
-    /// What the system call returns.
+    /// The result of the system call.
     pub fn result(&self) -> isize {
         self.x[0] as isize
     }
 
-    /// Sets what the system call returns.
+    /// Sets the result of the system call.
     pub fn set_result(&mut self, value: isize) {
         self.x[0] = value as usize;
     }
 
-    /// The system call that the thread is in, if it is in one.
+    /// The number of the current system call, if the thread is in one.
     pub fn syscall_nr(&self) -> Option<usize> {
         (self.syscall != -1).then_some(self.syscall as usize)
     }
 
-    /// The thread is in no system call any more: nothing is to be restarted.
+    /// Records that the thread is in no system call, so that none is restarted.
     pub fn clear_syscall(&mut self) {
         self.syscall = -1;
     }
 
-    /// Goes back to the system call's instruction with its arguments restored.
+    /// Returns to the system call instruction with its arguments restored.
     pub fn restart_syscall(&mut self) {
         self.x[0] = self.orig_x0;
         self.pc = self.call_address();
@@ -254,8 +252,8 @@ impl Frame {
         self.pc - if in_thumb { THUMB_SVC } else { INSTRUCTION }
     }
 
-    /// Goes back as `restart_syscall`, but to call number `nr` (restart_syscall(2)), which a 32-bit
-    /// program has as number 0.
+    /// As `restart_syscall`, but with call number `nr` (restart_syscall(2)), which is 0 for a
+    /// 32-bit program.
     pub fn restart_as(&mut self, nr: usize) {
         self.restart_syscall();
         if self.is_compat() {
@@ -265,13 +263,11 @@ impl Frame {
         }
     }
 
-    /// Leaves an emulated instruction behind: no landing pad is due any more, and a single step is
-    /// complete.
+    /// Advances past an emulated instruction: BTYPE is cleared, and a single step completes.
     pub(super) fn skip_instruction(&mut self) {
         self.pc += INSTRUCTION;
         self.pstate &= !pstate::BTYPE;
-        // The step that was to execute this instruction is over: the debug exception comes before
-        // the next one.
+        // The step of this instruction is complete: the debug exception comes before the next one.
         self.pstate &= !pstate::SS;
     }
 }

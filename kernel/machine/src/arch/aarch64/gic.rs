@@ -10,9 +10,10 @@ use super::sysreg::{isb, read, write};
 use crate::fdt;
 use crate::sync::Mutex;
 
-/// Interrupts up to here are each CPU's own.
+/// Interrupts below this number are private to a CPU.
 const PRIVATE: u32 = 32;
-/// Bytes of a CPU's redistributor: two frames, four with virtual LPIs (12.10).
+/// Size of a redistributor frame in bytes: a redistributor has two frames, or four with virtual
+/// LPIs (12.10).
 const FRAME: usize = 0x1_0000;
 
 /// Distributor registers (12.9).
@@ -31,7 +32,7 @@ mod gicd {
     pub const WRITE_PENDING: u32 = 1 << 31;
 }
 
-/// Redistributor registers (12.11); those of private interrupts lie one frame on.
+/// Redistributor registers (12.11); those of private interrupts are in the second frame.
 mod gicr {
     pub const TYPER: usize = 0x0008;
     pub const WAKER: usize = 0x0014;
@@ -47,14 +48,13 @@ const PRIORITY: u32 = 0xa0a0_a0a0;
 struct Gic {
     distributor: Mutex<Registers>,
     redistributors: fdt::Ranges<8>,
-    /// The interrupt of guests' interfaces.
+    /// The maintenance interrupt of guests' CPU interfaces.
     maintenance: Option<u32>,
 }
 
 static GIC: Once<Gic> = Once::new();
 
-/// Finds the controller and sets it up for all CPUs. Ends the kernel with a message if there is
-/// none.
+/// Finds the controller and sets it up for all CPUs. Panics if there is none.
 pub(super) fn init(tree: Fdt) {
     let node = fdt::find(tree, &["arm,gic-v3"])
         .next()
@@ -70,7 +70,7 @@ pub(super) fn init(tree: Fdt) {
     regions.take(count).for_each(|region| {
         redistributors.add(region);
     });
-    // Until all is set up, nothing comes.
+    // Disabled during setup.
     distributor.write(gicd::CTLR, 0);
     wait_for_writes(distributor);
     let lines = 32 * ((distributor.read(gicd::TYPER) & 0x1f) + 1);
@@ -107,12 +107,12 @@ fn wait_for_writes(distributor: Registers) {
     }
 }
 
-/// An affinity as GICD_IROUTER takes it: the same fields as MPIDR_EL1.
+/// An affinity in the format of GICD_IROUTER: the same fields as MPIDR_EL1.
 fn route(mpidr: usize) -> u64 {
     mpidr as u64
 }
 
-/// Sets up this CPU's part.
+/// Sets up this CPU's redistributor and CPU interface.
 pub(super) fn start_cpu() {
     let cpu = cpu::this();
     let redistributor = redistributor().expect("a redistributor for each CPU");
@@ -130,7 +130,7 @@ pub(super) fn start_cpu() {
         redistributor.write(FRAME + gicd::IPRIORITYR + interrupt, PRIORITY);
     }
     // SAFETY: the CPU interface's registers, by their encodings: ICC_SRE_EL1.SRE, ICC_PMR_EL1 (all
-    // priorities), ICC_BPR1_EL1, ICC_CTLR_EL1 (an end of interrupt deactivates), ICC_IGRPEN1_EL1.
+    // priorities), ICC_BPR1_EL1, ICC_CTLR_EL1 (end of interrupt also deactivates), ICC_IGRPEN1_EL1.
     // Interrupts are masked.
     unsafe {
         write!("S3_0_C12_C12_5", read!("S3_0_C12_C12_5") | 1);
@@ -145,7 +145,7 @@ pub(super) fn start_cpu() {
     super::virt::start_cpu(maintenance());
 }
 
-/// This CPU's redistributor: the one whose GICR_TYPER holds the CPU's affinity.
+/// Finds this CPU's redistributor: the one whose GICR_TYPER holds the CPU's affinity.
 fn redistributor() -> Option<Registers> {
     let mpidr = read!("mpidr_el1");
     let affinity = (mpidr & 0xff_ffff | mpidr >> 8 & 0xff00_0000) as u64;
@@ -166,7 +166,7 @@ fn redistributor() -> Option<Registers> {
     None
 }
 
-/// Lets an interrupt come: to this CPU if it is a private one, to the boot CPU otherwise.
+/// Enables an interrupt: on this CPU if it is private, otherwise on the boot CPU.
 pub(super) fn enable(interrupt: u32) {
     let bit = 1 << (interrupt % 32);
     if interrupt < PRIVATE {
@@ -178,34 +178,34 @@ pub(super) fn enable(interrupt: u32) {
     }
 }
 
-/// The next pending interrupt, which is then active (ICC_IAR1_EL1).
+/// Acknowledges the next pending interrupt, which becomes active (ICC_IAR1_EL1).
 pub(super) fn acknowledge() -> Option<u32> {
     let interrupt = read!("S3_0_C12_C12_0") as u32;
-    // The acknowledgement takes effect before the handler looks at the device (IHI 0069, 4.1.2).
-    // SAFETY: a barrier.
+    // The acknowledgement must take effect before the handler accesses the device (IHI 0069,
+    // 4.1.2). SAFETY: a barrier.
     unsafe { core::arch::asm!("dsb sy", options(nostack, preserves_flags)) };
     (interrupt < 1020).then_some(interrupt)
 }
 
-/// The interrupt has been handled (ICC_EOIR1_EL1).
+/// Signals the end of an interrupt (ICC_EOIR1_EL1).
 pub(super) fn end(interrupt: u32) {
-    // SAFETY: ends what `acknowledge` gave.
+    // SAFETY: ends an interrupt that `acknowledge` returned.
     unsafe { write!("S3_0_C12_C12_1", interrupt as usize) };
     isb();
 }
 
-/// The interrupt by which guests' interfaces want attention.
+/// The maintenance interrupt of guests' CPU interfaces.
 #[inline]
 pub(super) fn maintenance() -> Option<u32> {
     GIC.get()?.maintenance
 }
 
-/// The interrupt that `acknowledge` gave makes way for others, and stays active itself until a
-/// guest deactivates it (ICC_CTLR_EL1.EOImode, ICC_EOIR1_EL1).
+/// Drops the priority of an acknowledged interrupt, so that others can come, but leaves it active
+/// until a guest deactivates it (ICC_CTLR_EL1.EOImode, ICC_EOIR1_EL1).
 pub(super) fn hand_over(interrupt: u32) {
     const SPLIT: usize = 1 << 1;
     let control = read!("S3_0_C12_C12_4");
-    // SAFETY: the mode is for this one end of interrupt, with interrupts masked.
+    // SAFETY: the mode applies only to this end of interrupt, with interrupts masked.
     unsafe {
         write!("S3_0_C12_C12_4", control | SPLIT);
         isb();
@@ -216,7 +216,7 @@ pub(super) fn hand_over(interrupt: u32) {
     isb();
 }
 
-/// Makes this CPU's private interrupts active, or not.
+/// Sets or clears the active state of private interrupts of this CPU.
 pub(super) fn set_active(interrupts: u32, active: bool) {
     let register = if active {
         gicd::ISACTIVER
@@ -228,7 +228,7 @@ pub(super) fn set_active(interrupts: u32, active: bool) {
 
 /// This CPU's redistributor.
 fn private() -> Registers {
-    // SAFETY: mapped by `start_cpu`, for ever.
+    // SAFETY: mapped by `start_cpu`, forever.
     unsafe { Registers::at(cpu::this().redistributor.get(), 2 * FRAME) }
 }
 
@@ -242,8 +242,8 @@ pub(super) fn send(interrupt: u32, mpidr: usize) {
         | (interrupt as usize) << 24
         | level(1) << 16
         | 1 << (level(0) % 16);
-    // What was written before is seen by the CPU that the interrupt wakes.
-    // SAFETY: a barrier, and a register that only raises an interrupt.
+    // Earlier writes must be visible to the CPU that the interrupt wakes. SAFETY: a barrier, and a
+    // register that only raises an interrupt.
     unsafe {
         core::arch::asm!("dsb ishst", options(nostack, preserves_flags));
         write!("S3_0_C12_C11_5", value);

@@ -1,5 +1,5 @@
-//! Interrupts: which handler belongs to which. They are masked whenever the kernel runs; what is
-//! pending is taken on the way out, in `service`, or when idle.
+//! Interrupt handlers. Interrupts are masked whenever the kernel runs; pending ones are taken on
+//! return to a program, in `service`, or when idle.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -13,21 +13,21 @@ use crate::sync::lockdep::NoSleep;
 use crate::upcall;
 use crossings::Kind;
 
-/// The software-generated interrupt that CPUs kick each other with.
+/// The software-generated interrupt for IPIs between CPUs.
 pub(super) const IPI: u32 = 0;
-/// The one that interrupts a guest, for what concerns it alone.
+/// The software-generated interrupt that kicks a vCPU out of its guest, without further work.
 pub(super) const KICK: u32 = 1;
-/// Interrupt numbers that can be handled.
+/// Number of interrupts that can be handled.
 const COUNT: usize = 1020;
 
 static HANDLERS: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
 
-/// Calls `handler` when `interrupt` comes, from now on.
+/// Registers `handler` for `interrupt`.
 pub fn register(interrupt: u32, handler: fn()) {
     HANDLERS[interrupt as usize].store(handler as *mut (), Release);
 }
 
-/// Lets `interrupt` come.
+/// Enables `interrupt`.
 pub fn enable(interrupt: u32) {
     gic::enable(interrupt);
 }
@@ -71,7 +71,7 @@ pub(super) fn handle(interrupt: u32, from: Interrupted) {
         crossings.add(Kind::InterruptDevice);
         let handler = HANDLERS[interrupt as usize].load(Acquire);
         if !handler.is_null() {
-            // SAFETY: `register` stores functions of this type only.
+            // SAFETY: `register` stores only functions of this type.
             let handler: fn() = unsafe { core::mem::transmute(handler) };
             handler();
         }
@@ -85,9 +85,10 @@ pub fn pending() -> bool {
     sysreg::read!("isr_el1") & 1 << 7 != 0
 }
 
-/// Waits until an interrupt is pending, masked as it is, and handles it.
+/// Waits until an interrupt is pending, with interrupts masked, and handles it.
 pub fn wait() {
-    // SAFETY: waiting changes nothing. What was written before is complete (Arm ARM B2.3.12).
+    // SAFETY: waiting has no side effects. Earlier writes must complete before it (Arm ARM
+    // B2.3.12).
     unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
     service(Interrupted::Kernel);
 }

@@ -1,12 +1,12 @@
-//! memcpy, memmove and memset, which the compiler calls: pairs of registers at a time. The
-//! compiler's own copy a word at a time, and copies are much of what a system call does.
+//! memcpy, memmove and memset, which the compiler calls, using register pairs. The compiler's own
+//! versions copy a word at a time, and copies are a large part of a system call.
 
 use core::arch::naked_asm;
 
 /// Copies `len` bytes from `source` to `target`, which do not overlap; returns `target`.
 ///
 /// # Safety
-/// As in C.
+/// As for the C function.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, len: usize) -> *mut u8 {
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, len: usize) 
         "add x3, x3, #64",
         "subs x2, x2, #64",
         "b.hs 1b",
-        // 0 to 63 bytes are left: x2 is their number less 64. The last 16 are copied from the end.
+        // 0 to 63 bytes remain: x2 is their number minus 64. The last 16 are copied from the end.
         "2: tbz x2, #5, 22f",
         "ldp x6, x7, [x1]",
         "ldp x8, x9, [x1, #16]",
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, len: usize) 
         "str w7, [x5, #-4]",
         "ret",
         "5: cbz x2, 6f",
-        // One to three: first, middle, last.
+        // One to three bytes: first, middle, last.
         "lsr x8, x2, #1",
         "ldrb w6, [x1]",
         "ldrb w7, [x4, #-1]",
@@ -73,16 +73,16 @@ pub unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, len: usize) 
 /// Copies `len` bytes from `source` to `target`, which may overlap; returns `target`.
 ///
 /// # Safety
-/// As in C.
+/// As for the C function.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn memmove(target: *mut u8, source: *const u8, len: usize) -> *mut u8 {
     naked_asm!(
-        // Does `target` begin inside of `source`'s bytes?
+        // Does `target` begin inside the source bytes?
         "sub x3, x0, x1",
         "cmp x3, x2",
         "b.hs 4f",
-        // Then from the end down.
+        // If so, copy backwards.
         "add x4, x1, x2",
         "add x5, x0, x2",
         "subs x2, x2, #16",
@@ -98,8 +98,8 @@ pub unsafe extern "C" fn memmove(target: *mut u8, source: *const u8, len: usize)
         "subs x2, x2, #1",
         "b.ne 3b",
         "5: ret",
-        // From the start up. `target` below `source` may overlap it, which `memcpy`'s last copies
-        // do not bear.
+        // Copy forwards. `target` below `source` may overlap it, for which `memcpy`'s overlapping
+        // last copies would be wrong.
         "4: mov x5, x0",
         "subs x2, x2, #16",
         "b.lo 7f",
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn memmove(target: *mut u8, source: *const u8, len: usize)
 /// Fills `len` bytes at `target` with `byte`; returns `target`.
 ///
 /// # Safety
-/// As in C.
+/// As for the C function.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn memset(target: *mut u8, byte: i32, len: usize) -> *mut u8 {

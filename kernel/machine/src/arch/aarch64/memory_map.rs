@@ -1,4 +1,4 @@
-//! The kernel's own map: the image with as few rights as it needs, and all memory (the linear map).
+//! The kernel's own map: the image with minimal permissions, and all memory (the linear map).
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,7 +9,8 @@ use super::mmu::{self, ENTRIES, Memory, PMD_SIZE, PUD_SIZE, Prot, Pte, Table, la
 use crate::arch::boot_stack;
 use crate::fdt;
 
-/// Tables for the image and the edges of memory. What does not fit stays unmapped, and unused.
+/// Tables for the image and the edges of memory. Memory for which they do not suffice stays
+/// unmapped and unused.
 static POOL: [Table; 64] = [const { Table::new() }; 64];
 static USED: AtomicUsize = AtomicUsize::new(0);
 
@@ -19,13 +20,13 @@ unsafe extern "C" {
     static __image_end: u8;
 }
 
-/// The image's addresses.
+/// The image's address range.
 pub(super) fn image() -> Range<usize> {
     layout::IMAGE..&raw const __image_end as usize
 }
 
-/// Maps `blocks` blocks from the one that holds `phys` at `window`, while the first tables are in
-/// use; returns where `phys` is then.
+/// Maps `blocks` blocks at `window`, beginning with the one that contains `phys`, while the first
+/// tables are in use; returns the virtual address of `phys`.
 pub(super) fn boot_window(
     window: usize,
     phys: usize,
@@ -45,7 +46,7 @@ pub(super) fn boot_window(
     window + phys % PMD_SIZE
 }
 
-/// Builds the tables below the kernel's root. Returns the memory that is in the linear map.
+/// Builds the tables below the kernel's root. Returns the memory in the linear map.
 pub(super) fn build(memory: &fdt::Memory, console: Option<usize>) -> fdt::Ranges<64> {
     let image = image();
     let text_end = &raw const __text_end as usize;
@@ -77,7 +78,7 @@ pub(super) fn build(memory: &fdt::Memory, console: Option<usize>) -> fdt::Ranges
             Memory::Device,
         );
     }
-    // The image's code and constants must not be writable by their other address.
+    // The image's code and constants must not be writable through the linear map.
     let constant =
         mmu::virt_to_phys(image.start)..mmu::virt_to_phys(image.start) + (rodata_end - image.start);
     let mut mapped = fdt::Ranges::new();
@@ -115,7 +116,7 @@ pub(super) fn build(memory: &fdt::Memory, console: Option<usize>) -> fdt::Ranges
     mapped
 }
 
-/// The whole pages of a range that physical addresses of 48 bits reach.
+/// The whole pages of a range that fit into the linear map of 47 bits.
 fn page_inside(range: &Range<usize>) -> Range<usize> {
     let end = range.end.min(1 << 47) & !(PAGE_SIZE - 1);
     range.start.next_multiple_of(PAGE_SIZE).min(end)..end
@@ -137,7 +138,7 @@ fn without(range: Range<usize>, holes: &[Range<usize>]) -> fdt::Ranges<32> {
     rest
 }
 
-/// Maps `len` bytes in the largest blocks that fit; says whether there were tables enough.
+/// Maps `len` bytes in the largest blocks that fit; returns whether there were enough tables.
 fn map(mut virt: usize, mut phys: usize, len: usize, prot: Prot, memory: Memory) -> bool {
     let end = virt + len;
     while virt < end {
@@ -168,7 +169,7 @@ fn index(virt: usize, level: usize) -> usize {
     virt >> (12 + 9 * level) & (ENTRIES - 1)
 }
 
-/// The table that holds `virt`'s entry of `level`, made if it is not there.
+/// Returns the table with the entry for `virt` at `level`; makes it if necessary.
 fn table_at(virt: usize, level: usize) -> Option<&'static Table> {
     let mut table = &mmu::KERNEL_ROOT;
     for above in (level + 1..mmu::levels()).rev() {
@@ -189,9 +190,9 @@ fn phys_of(table: &Table) -> usize {
     mmu::virt_to_phys(table as *const Table as usize)
 }
 
-/// Leaves the identity map: the programs' half is empty from now on.
+/// Removes the identity map: the programs' half is empty from now on.
 pub(super) fn clear_identity_map() {
-    // SAFETY: the empty root lives for ever.
+    // SAFETY: the empty root lives forever.
     unsafe { mmu::activate(mmu::empty_root(), 0) };
     mmu::flush_local_all();
 }

@@ -1,5 +1,4 @@
-//! Page tables: what an entry means, which tables are in use, and where things lie in the kernel's
-//! half.
+//! Page tables: the entry format, the active tables, and the layout of the kernel's half.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -10,63 +9,63 @@ use super::sysreg::{isb, write};
 pub use super::tlb::*;
 pub use crate::arch::prot::Prot;
 
-/// Bytes that an entry one level above the pages covers.
+/// Bytes that an entry one level above the last covers.
 pub const PMD_SIZE: usize = 1 << 21;
-/// Bytes that an entry two levels above the pages covers.
+/// Bytes that an entry two levels above the last covers.
 pub const PUD_SIZE: usize = 1 << 30;
-/// Entries in a table.
+/// Number of entries in a table.
 pub(super) const ENTRIES: usize = 512;
 
-/// Where things lie in the kernel's half, which TTBR1 translates.
+/// The layout of the kernel's half, which TTBR1 translates.
 pub mod layout {
     /// All of physical memory.
     pub const LINEAR: usize = 0xffff_0000_0000_0000;
-    /// Kernel stacks and windows to devices.
+    /// Kernel stacks and device registers.
     pub const VMALLOC: usize = 0xffff_8000_0000_0000;
-    /// Bytes of it.
+    /// Its size in bytes.
     pub const VMALLOC_SIZE: usize = 512 << 30;
     /// The kernel image (`IMAGE` in kernel.ld).
     pub const IMAGE: usize = 0xffff_ffff_8000_0000;
-    /// A window for the device tree while booting.
+    /// A window for the device tree during boot.
     pub const TREE_WINDOW: usize = IMAGE + (512 << 20);
-    /// A window for the console while booting.
+    /// A window for the console during boot.
     pub const CONSOLE_WINDOW: usize = IMAGE + (520 << 20);
 }
 
-/// The range for kernel stacks and windows to devices.
+/// The address range for kernel stacks and device registers.
 pub const VMALLOC: Range<usize> = layout::VMALLOC..layout::VMALLOC + layout::VMALLOC_SIZE;
 
 /// Bits of a stage 1 descriptor (Arm ARM D8.3, "Translation table descriptor formats").
 pub(super) mod bit {
     pub const VALID: u64 = 1 << 0;
-    /// A table, or at the last level a page; a block where it is clear.
+    /// A table, or a page at the last level; a block if clear.
     pub const TABLE: u64 = 1 << 1;
     pub const ATTR_SHIFT: u32 = 2;
     /// AP[1]: EL0 may access.
     pub const USER: u64 = 1 << 6;
-    /// AP[2]: no stores.
+    /// AP[2]: read-only.
     pub const READ_ONLY: u64 = 1 << 7;
     pub const INNER_SHAREABLE: u64 = 3 << 8;
     pub const ACCESS: u64 = 1 << 10;
     pub const NOT_GLOBAL: u64 = 1 << 11;
-    /// GP: indirect branches must find landing pads (FEAT_BTI).
+    /// GP: indirect branches must target landing pads (FEAT_BTI).
     pub const GUARDED: u64 = 1 << 50;
-    /// DBM: the hardware may clear AP[2] when a store comes (FEAT_HAFDBS).
+    /// DBM: the hardware may clear AP[2] on a store (FEAT_HAFDBS).
     pub const DIRTY_MODIFIER: u64 = 1 << 51;
     pub const PRIVILEGED_NEVER: u64 = 1 << 53;
     pub const USER_NEVER: u64 = 1 << 54;
     pub const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
 }
 
-/// MAIR_EL1: what the attribute indices of [`Memory`] mean (Arm ARM D24.2.110).
+/// MAIR_EL1: the memory attributes that [`Memory`] indexes (Arm ARM D24.2.110).
 pub(super) const MAIR: u64 = 0xff << (8 * Memory::Normal as u64)
     | 0x04 << (8 * Memory::Device as u64)
     | 0xff << (8 * Memory::Tagged as u64);
-/// The same where memory has tags.
+/// MAIR_EL1 if memory has allocation tags.
 pub(super) const MAIR_WITH_TAGS: u64 =
     MAIR ^ (0xff << (8 * Memory::Tagged as u64)) ^ (0xf0 << (8 * Memory::Tagged as u64));
 
-/// Kinds of memory.
+/// Memory types, as indices of MAIR_EL1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Memory {
@@ -74,7 +73,7 @@ pub enum Memory {
     Normal = 1,
     /// Device-nGnRE.
     Device = 0,
-    /// As normal memory, with tags where there are any.
+    /// Normal memory, with tags if they are supported.
     Tagged = 2,
 }
 
@@ -89,7 +88,7 @@ impl Memory {
 pub struct Pte(pub u64);
 
 impl Pte {
-    /// Nothing.
+    /// Empty.
     pub const EMPTY: Pte = Pte(0);
 
     /// Points to the table at `phys`.
@@ -97,7 +96,7 @@ impl Pte {
         Pte(phys as u64 | bit::TABLE | bit::VALID)
     }
 
-    /// Maps the page at `phys`: young, and dirty if it may be written.
+    /// Maps the page at `phys`: young, and dirty if writable.
     pub const fn leaf(phys: usize, prot: Prot, memory: Memory) -> Pte {
         let mut bits = phys as u64
             | bit::TABLE
@@ -128,64 +127,64 @@ impl Pte {
         Pte(bits)
     }
 
-    /// Apart, so that faults on data have one test.
+    /// Out of line, so that data faults have a single test.
     #[cold]
     #[inline(never)]
     const fn executable(bits: u64, guarded: bool) -> u64 {
         if guarded { bits | bit::GUARDED } else { bits }
     }
 
-    /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page: for levels above the last.
+    /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page, for levels above the last.
     pub const fn huge_leaf(phys: usize, prot: Prot, memory: Memory) -> Pte {
         Pte(Pte::leaf(phys, prot, memory).0 & !bit::TABLE)
     }
 
-    /// The entry of page `index` of what this block maps.
+    /// The PTE of page `index` of this block.
     pub const fn page(self, index: usize) -> Pte {
         Pte((self.0 | bit::TABLE) + (index as u64 * super::PAGE_SIZE as u64))
     }
 
-    /// Whether it points to a table. Not for last-level entries.
+    /// Whether it points to a table. Not for last-level PTEs.
     pub const fn is_table(self) -> bool {
         self.0 & (bit::TABLE | bit::VALID) == bit::TABLE | bit::VALID
     }
 
-    /// Whether the hardware follows it.
+    /// Whether the hardware uses it.
     pub const fn valid(self) -> bool {
         self.0 & bit::VALID != 0
     }
 
-    /// Whether it stays unseen until somebody traps on it: never here.
+    /// Whether it stays unseen until a fault on it: never here.
     pub const fn is_unseen(self) -> bool {
         false
     }
 
-    /// As an entry that everybody sees.
+    /// The PTE without the unseen mark.
     pub const fn revealed(self) -> Pte {
         self
     }
 
-    /// The physical address that it holds.
+    /// The physical address.
     pub const fn phys(self) -> usize {
         (self.0 & bit::ADDRESS) as usize
     }
 
-    /// Whether stores are allowed, at once or by the hardware's setting of the dirty state.
+    /// Whether stores are allowed, directly or by the hardware's update of the dirty state.
     pub const fn writable(self) -> bool {
         self.0 & bit::DIRTY_MODIFIER != 0
     }
 
-    /// Whether it was used since it was made old.
+    /// Whether the Access flag is set.
     pub const fn young(self) -> bool {
         self.0 & bit::ACCESS != 0
     }
 
-    /// Whether it was written to.
+    /// Whether the page was written to.
     pub const fn dirty(self) -> bool {
         self.0 & (bit::DIRTY_MODIFIER | bit::READ_ONLY) == bit::DIRTY_MODIFIER
     }
 
-    /// With stores allowed (and the page dirty) or not.
+    /// Makes it writable (and dirty) or read-only.
     pub const fn with_writable(self, on: bool) -> Pte {
         if on {
             Pte(self.0 & !bit::READ_ONLY | bit::DIRTY_MODIFIER)
@@ -194,14 +193,14 @@ impl Pte {
         }
     }
 
-    /// With the tags of memory.
+    /// Makes it a mapping of tagged memory.
     #[cold]
     pub const fn with_tags(self) -> Pte {
         let index = (Memory::Normal as u64) << bit::ATTR_SHIFT;
         Pte(self.0 & !index | (Memory::Tagged as u64) << bit::ATTR_SHIFT)
     }
 
-    /// Used or not.
+    /// Sets or clears the Access flag.
     pub const fn with_young(self, on: bool) -> Pte {
         Pte(if on {
             self.0 | bit::ACCESS
@@ -211,16 +210,16 @@ impl Pte {
     }
 }
 
-/// Whether a valid entry must be invalid for a while before it holds another frame.
+/// Whether changing the frame of a valid PTE requires break-before-make.
 pub const BREAK_FIRST: bool = translation::arm64(translation::Change::Replace).break_first;
 
-/// Whether a kernel mapping that is not needed may stay for its next use: always.
+/// Whether unused kernel mappings may be kept for reuse: always.
 #[inline(always)]
 pub const fn keeps_mappings() -> bool {
     true
 }
 
-/// The value to store for a new user entry. Other architectures may mark it unseen.
+/// The value to store for a new user PTE. Other architectures may mark it unseen.
 #[inline(always)]
 pub const fn new_entry(pte: Pte) -> Pte {
     pte
@@ -238,17 +237,17 @@ impl Table {
 
 /// The kernel's root table.
 pub(super) static KERNEL_ROOT: Table = Table::new();
-/// A root without any program's pages.
+/// A root table without program pages.
 pub(super) static EMPTY_ROOT: Table = Table::new();
-/// Physical address of the image less its virtual one.
+/// The image's physical address minus its virtual address.
 static IMAGE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
-/// Learns where the image lies in physical memory.
+/// Sets the physical address of the image.
 pub(super) fn set_image(phys: usize) {
     IMAGE_OFFSET.store(phys.wrapping_sub(layout::IMAGE), Relaxed);
 }
 
-/// Levels of tables.
+/// Number of table levels.
 #[inline(always)]
 pub const fn levels() -> usize {
     4
@@ -259,12 +258,12 @@ pub fn kernel_root() -> usize {
     virt_to_phys(&raw const KERNEL_ROOT as usize)
 }
 
-/// Physical address of a root without any program's pages.
+/// Physical address of a root table without program pages.
 pub fn empty_root() -> usize {
     virt_to_phys(&raw const EMPTY_ROOT as usize)
 }
 
-/// Where the linear map shows physical memory.
+/// The address of physical memory in the linear map.
 #[inline(always)]
 pub const fn phys_to_virt(phys: usize) -> usize {
     phys | layout::LINEAR
@@ -280,49 +279,49 @@ pub fn virt_to_phys(virt: usize) -> usize {
     }
 }
 
-/// Makes a program's new root table ready: nothing to do, the kernel has a root of its own.
+/// Prepares a program's new root table: nothing to do, as the kernel has its own root.
 ///
 /// # Safety
-/// None is needed here; other architectures write to the table.
+/// No requirements here; other architectures write to the table.
 pub unsafe fn init_user_root(_root: usize) {}
 
-/// Switches this CPU to the program's tables at `root` (physical) under the identifier `asid`: one
+/// Switches this CPU to the program's tables at `root` (physical) with the ASID `asid`: a single
 /// write changes both (Arm ARM D8.16.3, TCR_EL1.A1 is 0).
 ///
 /// # Safety
 /// `root` is a program's root table that lives until another is activated, or [`empty_root`].
 #[inline]
 pub unsafe fn activate(root: usize, asid: u16) {
-    // SAFETY: TTBR0 translates the programs' half, which the kernel reaches through `uaccess` only.
+    // SAFETY: TTBR0 translates the programs' half, which the kernel accesses only through
+    // `uaccess`.
     unsafe { write!("ttbr0_el1", root | (asid as usize) << 48) };
     isb();
 }
 
-/// Bytes that DC ZVA zeroes at a time where it is of use.
+/// The block size of DC ZVA for which it is used, in bytes.
 const ZERO_BLOCK: usize = 64;
-/// Whether DC ZVA may be used and zeroes [`ZERO_BLOCK`] bytes; settled before programs run.
+/// Whether DC ZVA may be used and zeroes [`ZERO_BLOCK`] bytes; set before programs run.
 static ZERO_BY_BLOCK: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
 
-/// Settles how pages are zeroed.
+/// Selects how pages are zeroed.
 pub(super) fn init(features: &idreg::System) {
     ZERO_BY_BLOCK.store(features.zeroed_block() == Some(ZERO_BLOCK), Relaxed);
     super::tlb::init(features);
 }
 
-/// Fills `count` pages with zeroes, at least one.
+/// Zeroes `count` pages, at least one.
 ///
 /// # Safety
-/// `pages` is the address of the first of so many whole pages of normal memory, which lie one after
-/// the other and which the caller owns.
+/// `pages` is the address of `count` contiguous whole pages of normal memory, which the caller
+/// owns.
 #[inline]
 pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
     let bytes = count * super::PAGE_SIZE;
     if !ZERO_BY_BLOCK.load(Relaxed) {
-        // SAFETY: the caller's pages.
+        // SAFETY: the caller owns the pages.
         return unsafe { pages.write_bytes(0, bytes) };
     }
-    // SAFETY: zeroes the caller's pages from their first byte to their last (DC ZVA: Arm ARM C5.3,
-    // "Data Cache Zero by VA").
+    // SAFETY: zeroes exactly the caller's pages (DC ZVA: Arm ARM C5.3, "Data Cache Zero by VA").
     unsafe {
         asm!(
             "2:",
@@ -344,11 +343,11 @@ pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
 /// Copies a page.
 ///
 /// # Safety
-/// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they
-/// are not the same.
+/// `to` is the address of a whole page that the caller owns, `from` that of a different one that it
+/// may read.
 #[inline]
 pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
-    // SAFETY: whole distinct pages by the caller's promise, multiples of 512 bytes.
+    // SAFETY: whole distinct pages, guaranteed by the caller, multiples of 512 bytes.
     unsafe {
         asm!(
             "2:",

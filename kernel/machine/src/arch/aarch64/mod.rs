@@ -1,6 +1,6 @@
-//! arm64: a kernel at EL2 where the CPU has VHE and the machine starts there, at EL1 otherwise.
-//! EL1's register names are used throughout; at EL2 with E2H set they mean EL2's (Arm ARM D8.2,
-//! "Virtualization Host Extensions").
+//! arm64: the kernel runs at EL2 if the CPU has VHE and the machine starts there, otherwise at EL1.
+//! EL1 register names are used throughout; at EL2 with E2H set they access the EL2 registers (Arm
+//! ARM D8.2, "Virtualization Host Extensions").
 
 pub use super::{cell, mmio};
 
@@ -75,48 +75,48 @@ use crate::arch::branch::Key;
 use crate::errno::{Errno, Result};
 use crate::mm::vma::Rights;
 
-/// Uses a stack that this CPU has not seen: there is none here.
+/// Uses a stack whose mapping this CPU has not seen: there is no such stack here.
 #[cfg(feature = "selftest")]
 pub fn meet_unseen_stack() {}
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
-/// The first address above those of programs.
+/// The end of the addresses of programs.
 pub const USER_END: usize = 1 << 48;
-/// Below what mappings lie: all of it.
+/// The end of the addresses that the kernel chooses for mappings: all of them.
 pub const MAP_WINDOW: usize = USER_END;
-/// Bytes of a kernel stack, its top included.
+/// Size of a kernel stack in bytes, including the data at its top.
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
-/// How many CPUs there can be.
+/// The maximum number of CPUs.
 pub const MAX_CPUS: usize = 64;
-/// What Linux calls its source of time.
+/// Linux's name of the clock source.
 pub const CLOCK_SOURCE: &str = "arch_sys_counter";
-/// What uname calls the machine.
+/// The machine name in uname.
 pub const UTS_MACHINE: &str = "aarch64";
-/// The same as a 32-bit Linux reports it.
+/// The machine name that a 32-bit Linux reports.
 pub const UTS_MACHINE_32: &str = "armv8l";
-/// Whether the heap of `brk` may be executed where all that can be read may (READ_IMPLIES_EXEC).
+/// Whether READ_IMPLIES_EXEC makes the heap of `brk` executable.
 pub const HEAP_MAY_EXECUTE: bool = true;
 
-/// Whether a program's addresses have a byte that the CPU passes over.
+/// Whether the CPU ignores the top byte of a program's addresses.
 pub const ADDRESS_TAGS: bool = true;
-/// The bits of a personality that no program begins with.
+/// The personality bits that no program starts with.
 pub const LOST_PERSONALITY: u32 = 0x0040_0000; // READ_IMPLIES_EXEC
 
-/// The first address above those of programs, for what has to know it exactly.
+/// The exact end of the addresses of programs.
 #[inline(always)]
 pub const fn user_end() -> usize {
     USER_END
 }
 
-/// Where Linux's `access_ok` ends (TASK_SIZE_MAX), which is that of its largest addresses, of 52
-/// bits, also where the CPU has fewer.
+/// The end of the range that Linux's `access_ok` accepts (TASK_SIZE_MAX): that of 52-bit addresses,
+/// even if the CPU has fewer.
 #[inline(always)]
 pub const fn access_end() -> usize {
     1 << 52
 }
 
-/// What programs run here.
+/// The program ABIs of this architecture.
 pub static ABIS: &[super::Abi] = &[
     super::Abi {
         is_64bit: true,
@@ -133,22 +133,22 @@ pub static ABIS: &[super::Abi] = &[
 ];
 
 pub use compat::calls as specific_calls;
-/// Whether tables of system calls hold those of 32-bit programs.
+/// Whether the tables of system calls include those of 32-bit programs.
 pub const COMPAT_CALLS: bool = true;
 
-/// Those of mmap(2)'s bits of protection that only this architecture has.
+/// The bits of mmap(2)'s protection that are specific to this architecture.
 #[inline(always)]
 pub const fn specific_prot(prot: u32) -> u32 {
     prot & (PROT_BTI | PROT_MTE)
 }
 
-/// Whether `prot`, such bits, asks for memory with tags, where there is any.
+/// Whether the specific bits `prot` request tagged memory, and it is supported.
 pub fn wants_tags(prot: u32) -> bool {
     prot & PROT_MTE != 0 && has_tags()
 }
 
-/// What `prot`, bits besides those that all architectures have, adds to rights; none if it has a
-/// bit that this machine has no use for.
+/// The rights for the bits `prot` that are not common to all architectures; none if this machine
+/// does not support one of them.
 pub fn specific_rights(prot: u32) -> Option<Rights> {
     let tags = if has_tags() { PROT_MTE } else { 0 };
     match prot & !tags {
@@ -158,20 +158,20 @@ pub fn specific_rights(prot: u32) -> Option<Rights> {
     }
 }
 
-/// Whether pages of programs can be guarded.
+/// Whether guarded pages are supported (BTI).
 #[inline(always)]
 pub fn has_guarded_pages() -> bool {
     is_taken::<{ Key::GuardedPages as u32 }>()
 }
 
-/// Type and bit of the ELF property of a program whose pages are to be guarded
+/// Type and bit of the ELF property of a program whose pages shall be guarded
 /// (GNU_PROPERTY_AARCH64_FEATURE_1_AND, GNU_PROPERTY_AARCH64_FEATURE_1_BTI).
 pub const GUARD_PROPERTY: Option<(u32, u32)> = Some((0xc000_0000, 1));
 
-/// prctl(2) where it concerns the architecture.
+/// Architecture-specific options of prctl(2).
 ///
 /// # Errors
-/// EINVAL: it has no such option.
+/// EINVAL (also for unknown options).
 pub fn prctl(option: u32, argument: usize) -> Result<usize> {
     match option {
         PR_SVE_SET_VL => sve::set_vl(argument),

@@ -1,24 +1,23 @@
-//! Instructions that copy and set memory (FEAT_MOPS): three in a row, of which the first leaves in
-//! the registers how far the copy came, in one of two ways that a CPU chooses from. A thread that
-//! moves to a CPU of the other way in between gets an exception there, and begins anew with the
-//! first.
+//! Memory copy and set instructions (FEAT_MOPS): sequences of three, the first of which leaves the
+//! progress in the registers, in one of two implementation-defined formats. A thread that migrates
+//! to a CPU with the other format in between takes an exception there, and restarts the sequence.
 
 use super::frame::{Frame, INSTRUCTION, REGISTERS, pstate};
 
-/// ISS of a memory copy or set exception (Arm ARM D24.2.40): it was one that sets memory.
+/// ISS of a memory copy or set exception (Arm ARM D24.2.40): it is a set instruction.
 const SETS: usize = 1 << 24;
-/// It was the last of the three.
+/// The exception came from the last instruction of the three.
 const FROM_EPILOGUE: usize = 1 << 18;
-/// The registers are of the way that this CPU does not have.
+/// The registers have the format of the option that this CPU does not implement.
 const WRONG_OPTION: usize = 1 << 17;
-/// This CPU has option A.
+/// This CPU implements option A.
 const OPTION_A: usize = 1 << 16;
 
-/// Puts the registers back to what the first instruction wants, and goes on there (Arm ARM, rules
-/// CNTMJ and MWFQH).
+/// Restores the registers for the first instruction of the sequence, and continues there (Arm ARM,
+/// rules CNTMJ and MWFQH).
 pub(super) fn restart(frame: &mut Frame, syndrome: usize) {
-    // 31, which only what is written to memory can be, is the zero register there: the word is the
-    // stack pointer's here, and stays what it is.
+    // Register 31 can only be the data operand of a set instruction, where it is XZR. Its word here
+    // is the stack pointer, which is not changed.
     let number = |shift: u32| syndrome >> shift & 31;
     let (to, from, size) = (number(10), number(5), number(0));
     const { assert!(REGISTERS > 31) };
@@ -27,7 +26,7 @@ pub(super) fn restart(frame: &mut Frame, syndrome: usize) {
     let registers = frame.registers_mut();
     let left = registers[size];
     let sets = syndrome & SETS != 0;
-    // Option A counts up to zero, from the end of what goes forward.
+    // Option A counts up to zero; for sets and forward copies, the registers point to the end.
     if a && (sets || (left as isize) < 0) {
         registers[to] = registers[to].wrapping_add(left);
         if !sets {
@@ -40,6 +39,6 @@ pub(super) fn restart(frame: &mut Frame, syndrome: usize) {
     }
     let parts = if syndrome & FROM_EPILOGUE != 0 { 2 } else { 1 };
     frame.pc = frame.pc.wrapping_sub(parts * INSTRUCTION);
-    // A step is over before the first instruction is made again.
+    // A single step completes before the first instruction is executed again.
     frame.pstate &= !pstate::SS;
 }

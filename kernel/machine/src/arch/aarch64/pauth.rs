@@ -1,10 +1,11 @@
-//! Pointer authentication of programs (FEAT_PAuth): the keys that a thread signs with, and which of
-//! them are on.
+//! Pointer authentication of programs (FEAT_PAuth): the keys of each thread, and which of them are
+//! enabled.
 //!
-//! The kernel signs nothing, so that the CPU holds the keys of the thread that it runs, or ran
-//! last: a switch to a thread loads them, and no entry into the kernel does anything. Each program
-//! begins with keys of its own, its threads and children have the same until they ask for others.
-//! All CPUs know the same algorithm, or programs have none of it (`idreg::System`).
+//! The kernel does not use pointer authentication itself, so that the CPU holds the keys of the
+//! thread that it runs, or ran last: a context switch loads them, and entries into the kernel do
+//! nothing. Each program starts with its own keys, which its threads and children share until they
+//! request new ones. All CPUs implement the same algorithm, or programs cannot use it
+//! (`idreg::System`).
 
 use core::ops::BitOr;
 
@@ -20,56 +21,55 @@ use crate::arch::task;
 use crate::errno::{Errno, Result};
 use crate::random;
 
-/// The keys of addresses by their bits in prctl(2), and as SCTLR_EL1 turns them on: EnIA, EnIB,
-/// EnDA, EnDB (Arm ARM D24.2.118).
+/// The address keys by their bits in prctl(2), and the bits that enable them in SCTLR_EL1: EnIA,
+/// EnIB, EnDA, EnDB (Arm ARM D24.2.118).
 const SWITCHES: [(u32, usize); 4] = [
     (PR_PAC_APIAKEY, 1 << 31),
     (PR_PAC_APIBKEY, 1 << 30),
     (PR_PAC_APDAKEY, 1 << 27),
     (PR_PAC_APDBKEY, 1 << 13),
 ];
-/// All of them, as prctl(2) has them.
+/// All address keys, as bits of prctl(2).
 const OF_ADDRESSES: usize =
     (PR_PAC_APIAKEY | PR_PAC_APIBKEY | PR_PAC_APDAKEY | PR_PAC_APDBKEY) as usize;
 const GENERIC: usize = PR_PAC_APGAKEY as usize;
-/// All of them, as SCTLR_EL1 has them.
+/// All address keys, as bits of SCTLR_EL1.
 const ALL_ON: usize = SWITCHES[0].1 | SWITCHES[1].1 | SWITCHES[2].1 | SWITCHES[3].1;
 
-/// What the program of a thread signs with.
+/// The pointer authentication state of a thread.
 #[repr(C)]
 #[derive(Clone)]
 pub struct Authentication {
     keys: Keys,
-    /// Bits of SCTLR_EL1: instructions of the other keys do nothing.
+    /// Bits of SCTLR_EL1; instructions for the other keys are no-ops.
     on: usize,
 }
 
-/// Whether programs have pointer authentication.
+/// Whether programs can use pointer authentication.
 pub(super) fn present() -> bool {
     features().address_auth()
 }
 
 impl Authentication {
-    /// Keys that nobody knows, all of them on: a program's first.
+    /// Random keys, all of them enabled: a program's initial state.
     pub(super) fn random() -> Self {
         let mut keys = Keys::RESET;
         random::fill(keys.as_mut_bytes());
         Authentication { keys, on: ALL_ON }
     }
 
-    /// Lets this CPU sign with them once it runs a program: the return to it makes the registers
-    /// count.
+    /// Loads the keys into this CPU; the exception return to a program synchronizes the registers.
     pub(super) fn load(&self) {
         self.keys.load();
         let sctlr = read!("sctlr_el1");
         let wanted = sctlr & !ALL_ON | self.on;
         if wanted != sctlr {
-            // SAFETY: concerns instructions that no compiled code of the kernel has.
+            // SAFETY: affects only instructions that the kernel's compiled code does not contain.
             unsafe { write!("sctlr_el1", wanted) };
         }
     }
 
-    /// New keys in place of those that `which`, bits of prctl(2), names.
+    /// Generates new keys for those in `which`, bits of prctl(2).
     fn renew(&mut self, which: usize) {
         for (at, key) in self.keys.as_mut_bytes().chunks_mut(KEY).enumerate() {
             if which >> at & 1 != 0 {
@@ -83,10 +83,11 @@ impl Authentication {
         on.map(|(key, _)| *key as usize).fold(0, BitOr::bitor)
     }
 
-    /// Turns on those of `which` that are among `enabled`, and off the others.
+    /// Enables those of `which` that are in `enabled`, and disables the others.
     ///
     /// # Errors
-    /// EINVAL: one is no key of addresses, or `enabled` is not among `which`.
+    /// EINVAL: `which` contains other keys than those for addresses, or `enabled` is not a subset
+    /// of it.
     fn set_enabled(&mut self, which: usize, enabled: usize) -> Result<()> {
         if which & !OF_ADDRESSES != 0 || enabled & !which != 0 {
             return Err(Errno::EINVAL);
@@ -102,13 +103,13 @@ impl Authentication {
     }
 }
 
-/// Bytes of a key. Their order is that of their bits in prctl(2).
+/// Size of a key in bytes. Keys are in the order of their bits in prctl(2).
 const KEY: usize = 16;
 
-/// Calls `change` with what the current thread signs with, which counts from then on.
+/// Calls `change` with the current thread's state, which takes effect afterwards.
 ///
 /// # Errors
-/// EINVAL: there is no pointer authentication, or the program has 32 bits; or those of `change`.
+/// EINVAL if there is no pointer authentication, or it is a 32-bit program; those of `change`.
 fn change_own<R>(change: impl FnOnce(&mut Authentication) -> Result<R>) -> Result<R> {
     let state = task::state();
     if !present() || state.is_compat() {
@@ -121,7 +122,7 @@ fn change_own<R>(change: impl FnOnce(&mut Authentication) -> Result<R>) -> Resul
     })
 }
 
-/// PR_PAC_RESET_KEYS: new keys, all if none is named.
+/// PR_PAC_RESET_KEYS: generates new keys; all of them if `which` is 0.
 ///
 /// # Errors
 /// EINVAL
@@ -141,7 +142,7 @@ pub(super) fn reset_keys(which: usize) -> Result<usize> {
     })
 }
 
-/// PR_PAC_SET_ENABLED_KEYS: of the keys `which`, `enabled` are on.
+/// PR_PAC_SET_ENABLED_KEYS: of the keys `which`, enables those in `enabled`.
 ///
 /// # Errors
 /// EINVAL
@@ -157,30 +158,30 @@ pub(super) fn enabled_keys() -> Result<usize> {
     change_own(|own| Ok(own.enabled()))
 }
 
-/// The sets of registers that have to do with it, by the types of their ELF notes.
+/// The register sets of pointer authentication, by the types of their ELF notes.
 pub(super) mod note {
-    /// NT_ARM_PAC_MASK: `struct user_pac_mask`, the bits of addresses of data and of instructions
-    /// that hold signatures.
+    /// NT_ARM_PAC_MASK: `struct user_pac_mask`, the signature bits of data and instruction
+    /// addresses.
     pub const MASK: u32 = 0x406;
     /// NT_ARM_PACA_KEYS: `struct user_pac_address_keys`.
     pub const ADDRESS_KEYS: u32 = 0x407;
     /// NT_ARM_PACG_KEYS: `struct user_pac_generic_keys`.
     pub const GENERIC_KEYS: u32 = 0x408;
-    /// NT_ARM_PAC_ENABLED_KEYS: as PR_PAC_GET_ENABLED_KEYS has them.
+    /// NT_ARM_PAC_ENABLED_KEYS: as in PR_PAC_GET_ENABLED_KEYS.
     pub const ENABLED_KEYS: u32 = 0x40a;
     /// All of them, in the order of Linux's core files.
     pub const ALL: [u32; 4] = [MASK, ENABLED_KEYS, ADDRESS_KEYS, GENERIC_KEYS];
 }
 
-/// The bits of an address that hold its signature: those above addresses but for bit 55, which says
-/// whose half it is, and the top byte, which is the program's (TCR_EL1.TBI0).
+/// The signature bits of an address: those above the address bits, except bit 55, which selects the
+/// half, and the top byte, which is ignored (TCR_EL1.TBI0).
 const SIGNATURE: usize = (1 << 55) - USER_END;
 
-/// Bytes of the keys of addresses.
+/// Size of all address keys in bytes.
 const ADDRESS_KEYS: usize = 4 * KEY;
 
 impl Authentication {
-    /// The set `kind`; none if there is no such.
+    /// Returns the set `kind`; none if it does not exist.
     pub(super) fn set_of(&self, kind: u32) -> Option<[u8; ADDRESS_KEYS]> {
         let mut bytes = [0; ADDRESS_KEYS];
         let keys = self.keys.as_bytes();
@@ -196,10 +197,10 @@ impl Authentication {
         Some(bytes)
     }
 
-    /// Changes the set `kind` to `bytes`, which are as many as it has.
+    /// Changes the set `kind` to `bytes`, which must have its size.
     ///
     /// # Errors
-    /// EINVAL: it cannot be changed, or not to that.
+    /// EINVAL if it is read-only, or the value is invalid.
     fn set(&mut self, kind: u32, bytes: &[u8]) -> Result<()> {
         let keys = self.keys.as_mut_bytes();
         match kind {
@@ -215,7 +216,7 @@ impl Authentication {
     }
 }
 
-/// Bytes of the set `kind`.
+/// Size of the set `kind` in bytes.
 pub(super) fn size(kind: u32) -> usize {
     match kind {
         note::ADDRESS_KEYS => ADDRESS_KEYS,
@@ -224,7 +225,7 @@ pub(super) fn size(kind: u32) -> usize {
     }
 }
 
-/// Whether the program of a thread that is stopped, or of the current one, has the set `kind`.
+/// Whether the program of a stopped thread, or of the current one, has the set `kind`.
 pub(super) fn has_set(state: &ThreadState, kind: u32) -> bool {
     note::ALL.contains(&kind) && present() && !state.is_compat()
 }

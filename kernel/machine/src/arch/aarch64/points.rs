@@ -1,6 +1,6 @@
-//! Breakpoints and watchpoints of the hardware that a tracer sets for a thread (NT_ARM_HW_BREAK and
+//! Hardware breakpoints and watchpoints that a tracer sets for a thread (NT_ARM_HW_BREAK and
 //! NT_ARM_HW_WATCH; Arm ARM D2.8 to D2.10). They are in the CPU while the thread's program runs,
-//! and report its own accesses alone.
+//! and match only its own accesses.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,28 +13,28 @@ use super::virt::debug::{self, registers};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_box;
 
-/// The most of each kind that there can be.
+/// The maximum number of each kind.
 const MOST: usize = 16;
-/// Bytes of `struct user_hwdebug_state`, and of what stands before its points.
+/// Size in bytes of `struct user_hwdebug_state`, of its header, and of an entry.
 pub const SIZE: usize = HEAD + MOST * POINT;
 const HEAD: usize = 8;
 const POINT: usize = 16;
 
-/// MDSCR_EL1: single steps, and breakpoints and watchpoints.
+/// MDSCR_EL1: enables single steps; enables breakpoints and watchpoints.
 const STEPS: usize = 1;
 const POINTS: usize = 1 << 15;
-/// MDSCR_EL1 of a program that is not debugged (TDCC): the debug channel is not for EL0.
+/// MDSCR_EL1 of a program that is not debugged (TDCC): EL0 accesses to the debug channel trap.
 pub const UNDEBUGGED: usize = 1 << 12;
 
-/// Bits of a control register (D24.3, DBGBCR<n>_EL1 and DBGWCR<n>_EL1): it is on; for what programs
-/// do; loads and stores.
+/// Bits of a control register (D24.3, DBGBCR<n>_EL1 and DBGWCR<n>_EL1): enabled; matches at EL0;
+/// loads and stores.
 const ON: u32 = 1;
 const OF_PROGRAMS: u32 = 0b10 << 1;
 const ACCESS_SHIFT: u32 = 3;
-/// Bytes from the address on.
+/// Position of the byte address select field.
 const BYTES_SHIFT: u32 = 5;
 
-/// What a point stops.
+/// The kind of access that a point matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Instructions.
@@ -46,7 +46,7 @@ pub enum Kind {
 /// Address and control register of each point.
 type Row = [(u64, u32); MOST];
 
-/// The points of a thread.
+/// The breakpoints and watchpoints of a thread.
 pub struct Points {
     breakpoints: Row,
     watchpoints: Row,
@@ -60,8 +60,8 @@ fn count(kind: Kind) -> usize {
     }
 }
 
-/// What a tracer asks for, as the hardware takes it: an address that is aligned, and the bytes from
-/// it on.
+/// Converts a tracer's request to the hardware format: an aligned address, and the bytes selected
+/// from it on.
 fn checked(kind: Kind, address: u64, control: u32) -> Result<(u64, u32)> {
     if control & ON == 0 {
         return Ok((address, control));
@@ -69,12 +69,12 @@ fn checked(kind: Kind, address: u64, control: u32) -> Result<(u64, u32)> {
     let (access, bytes) = (control >> ACCESS_SHIFT & 3, control >> BYTES_SHIFT & 0xff);
     let first = bytes.trailing_zeros();
     let run = bytes.checked_shr(first).unwrap_or(0);
-    // An instruction has four bytes, whatever is said of it.
+    // Breakpoints always match all four bytes of an instruction.
     let (fits, aligned, length) = match kind {
         Kind::Break => (access == 0, 4, 0xf),
         Kind::Watch => (access != 0, 8, run),
     };
-    // The bytes are those from one to another.
+    // The selected bytes must be contiguous.
     if run == 0 || run & (run + 1) != 0 || !fits {
         return Err(Errno::EINVAL);
     }
@@ -109,13 +109,13 @@ impl Points {
         }
     }
 
-    /// Whether one of them is on.
+    /// Whether any of them is enabled.
     pub fn are_on(&self) -> bool {
         let mut all = self.breakpoints.iter().chain(&self.watchpoints);
         all.any(|(_, control)| control & ON != 0)
     }
 
-    /// Puts them into this CPU.
+    /// Loads them into this CPU.
     fn load(&self) {
         for (number, (address, control)) in (0..count(Kind::Break)).zip(&self.breakpoints) {
             registers::set_break_value(number, *address);
@@ -128,8 +128,8 @@ impl Points {
     }
 }
 
-/// Appends the set of `kind` to `bytes`: the debug architecture and how many there are, then the
-/// points.
+/// Appends the set of `kind` to `bytes`: the debug architecture and the number of points, followed
+/// by the points.
 pub fn get(points: Option<&Points>, kind: Kind, bytes: &mut Vec<u8>) -> Result<()> {
     bytes.try_reserve_exact(SIZE).map_err(|_| Errno::ENOMEM)?;
     let architecture = read!("id_aa64dfr0_el1") as u32 & 0xf;
@@ -143,11 +143,11 @@ pub fn get(points: Option<&Points>, kind: Kind, bytes: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// Changes the points of `kind` that `bytes`, which begin with the set's head, reach.
+/// Changes the points of `kind` that `bytes`, which begin with the set's header, contain.
 ///
 /// # Errors
-/// EINVAL (no point of this kind, or not a whole one), EPERM (not a program's address), ENOSPC
-/// (there are not so many), ENOMEM.
+/// EINVAL (an invalid or incomplete point), EPERM (not a program's address), ENOSPC (too many
+/// points), ENOMEM.
 pub fn set(points: &mut Option<Box<Points>>, kind: Kind, bytes: &[u8]) -> Result<()> {
     let mut new = match points.take() {
         Some(old) => old,
@@ -174,8 +174,8 @@ fn change(row: &mut Row, kind: Kind, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The program of the thread that this CPU runs goes on: it stops after each instruction if it
-/// `steps`, and at its points.
+/// Called before this CPU runs a thread's program: enables single steps if it `steps`, and its
+/// points.
 pub fn enter(points: Option<&Points>, steps: bool) {
     let mut control = UNDEBUGGED;
     if steps {
@@ -185,8 +185,8 @@ pub fn enter(points: Option<&Points>, steps: bool) {
         points.load();
         control |= POINTS;
     }
-    // SAFETY: the kernel itself is not stopped, since MDSCR_EL1.KDE is 0; the OS lock would keep
-    // all back.
+    // SAFETY: the kernel itself does not stop, since MDSCR_EL1.KDE is 0; the OS lock, which would
+    // disable all debug exceptions, is cleared.
     unsafe {
         write!("oslar_el1", 0usize);
         write!("mdscr_el1", control);
@@ -194,7 +194,7 @@ pub fn enter(points: Option<&Points>, steps: bool) {
     isb();
 }
 
-/// No program stops any more on this CPU.
+/// Disables debug exceptions of programs on this CPU.
 pub fn leave() {
     // SAFETY: as in `enter`.
     unsafe { write!("mdscr_el1", UNDEBUGGED) };

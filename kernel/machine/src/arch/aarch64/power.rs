@@ -1,4 +1,4 @@
-//! The end of the machine.
+//! Power off and reset.
 
 use core::arch::asm;
 
@@ -17,12 +17,12 @@ pub fn reset() -> ! {
     halt()
 }
 
-/// Writes to the firmware's console where it has one, which an arm64 machine has not.
+/// Writes to the firmware's console, which arm64 machines do not have.
 pub fn last_words(_text: &[u8]) {}
 
 fn halt() -> ! {
     loop {
-        // SAFETY: waiting changes nothing.
+        // SAFETY: waiting has no side effects.
         unsafe { asm!("wfi", options(nomem, nostack, preserves_flags)) };
     }
 }

@@ -1,4 +1,5 @@
-//! The firmware's power services (Arm DEN 0022), and the identity of a hypervisor in its place.
+//! The firmware's power services (Arm DEN 0022), and the identity of a hypervisor that provides
+//! them.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -9,9 +10,9 @@ use smccc::{hvc64, smc64};
 
 use crate::fdt;
 
-/// The hypervisor's name for itself (Arm DEN 0028, section 6).
+/// The call for the hypervisor's UID (Arm DEN 0028, section 6).
 const VENDOR_UID: u32 = 0x8600_ff01;
-/// The same of KVM's interface (Linux, Documentation/virt/kvm/arm/hypercalls.rst).
+/// The UID of KVM's interface (Linux, Documentation/virt/kvm/arm/hypercalls.rst).
 const KVM_UID: [u64; 4] = [0xb66f_b428, 0xe911_c52e, 0x564b_caa9, 0x743a_004d];
 
 const NONE: u32 = 0;
@@ -20,7 +21,7 @@ const SMC: u32 = 2;
 
 static CONDUIT: AtomicU32 = AtomicU32::new(NONE);
 
-/// Learns how the firmware is called.
+/// Reads the firmware's calling method from the device tree.
 pub(super) fn init(tree: Fdt) {
     let node = fdt::find(tree, &["arm,psci-1.0", "arm,psci-0.2"]).next();
     let method = node.and_then(|node| fdt::text_of(&node, "method"));
@@ -32,7 +33,7 @@ pub(super) fn init(tree: Fdt) {
     CONDUIT.store(conduit, Relaxed);
 }
 
-/// What the firmware answers, if there is one.
+/// Calls the firmware; returns its results, if there is firmware.
 fn call_firmware(function: u32, [first, second, third]: [usize; 3]) -> Option<[u64; 4]> {
     let mut registers = [0; 17];
     registers[..3].copy_from_slice(&[first as u64, second as u64, third as u64]);
@@ -44,7 +45,7 @@ fn call_firmware(function: u32, [first, second, third]: [usize; 3]) -> Option<[u
     answer.first_chunk().copied()
 }
 
-/// The first word of what the firmware answers: zero or more is success.
+/// Calls the firmware; returns the first word of its results, in which zero or more is success.
 fn call(function: u32, arguments: [usize; 3]) -> Result<usize, isize> {
     match call_firmware(function, arguments).map_or(-1, |answer| answer[0] as isize) {
         error @ ..0 => Err(error),
@@ -52,10 +53,9 @@ fn call(function: u32, arguments: [usize; 3]) -> Result<usize, isize> {
     }
 }
 
-/// Says in the log which hypervisor runs this machine, where one answers in the firmware's place
-/// and has a name.
+/// Logs which hypervisor runs this machine, if one provides the firmware services and has a UID.
 pub(super) fn log_hypervisor() {
-    // Firmware that does not know the convention may not know what to do with other calls.
+    // Firmware without SMCCC may not handle unknown calls.
     if CONDUIT.load(Relaxed) != HVC || call(PSCI_FEATURES, [SMCCC_VERSION as usize, 0, 0]).is_err()
     {
         return;

@@ -1,5 +1,5 @@
-//! The extension records of a signal frame, as rt_sigreturn(2) takes them back: a list in the room
-//! that every frame has, and behind it, where that was too small
+//! The extension records of a signal frame for rt_sigreturn(2): a list in the space that every
+//! frame has, which continues behind it if that was too small
 //! (`arch/arm64/include/uapi/asm/sigcontext.h`; the rules are those of `parse_user_sigframe` in
 //! `arch/arm64/kernel/signal.c`).
 
@@ -9,7 +9,7 @@ use super::sve;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 
-/// Head of a record.
+/// Header of a record.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Head {
@@ -17,7 +17,7 @@ pub struct Head {
     pub size: u32,
 }
 
-/// `struct extra_context` with the end of the list that it stands last in.
+/// `struct extra_context`, followed by the terminating record of its list.
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ExtraContext {
@@ -32,41 +32,41 @@ pub const FP_MAGIC: u32 = 0x4650_8001;
 pub const ESR_MAGIC: u32 = 0x4553_5201;
 pub const SVE_MAGIC: u32 = 0x5356_4501;
 pub const EXTRA_MAGIC: u32 = 0x4558_5401;
-/// The end of the records.
+/// The terminating record.
 pub const END: Head = Head { magic: 0, size: 0 };
-/// Bytes of the end of a list: records are multiples of it.
+/// Size of a terminating record in bytes; record sizes are multiples of it.
 pub const END_SIZE: usize = 16;
-/// Bytes of `struct extra_context`.
+/// Size of `struct extra_context` in bytes.
 pub const EXTRA_SIZE: usize = size_of::<ExtraContext>() - END_SIZE;
-/// Bytes of `sigcontext.__reserved`.
+/// Size of `sigcontext.__reserved` in bytes.
 pub const RESERVED: usize = 4096;
-/// Bytes of the largest frame that is taken back (SIGFRAME_MAXSZ).
+/// Size of the largest frame that is accepted (SIGFRAME_MAXSZ), in bytes.
 const LARGEST: usize = 64 << 10;
 
-/// A record: where it stands, and its bytes, the head included.
+/// A record's address and its size, including the header.
 #[derive(Clone, Copy)]
 pub struct Record {
     pub at: usize,
     pub size: usize,
 }
 
-/// The records of a frame that say what registers hold.
+/// The records of a frame that contain register values.
 pub struct Records {
     pub fp: Record,
     pub sve: Option<Record>,
 }
 
-/// Where in the list one looks, and where it ends.
+/// The current address in a list, and the bytes that remain.
 struct Cursor {
     at: usize,
     left: usize,
 }
 
-/// Finds the records from `start` on of the frame at `frame`.
+/// Finds the records of the frame at `frame`, in the list that begins at `start`.
 ///
 /// # Errors
-/// EFAULT: they cannot be read. EINVAL: one is damaged, doubled or unknown, or there is none of FP
-/// registers.
+/// EFAULT if they cannot be read. EINVAL if a record is malformed, repeated or unknown, or there is
+/// none for the FP registers.
 pub fn find(start: usize, frame: usize) -> Result<Records> {
     let (mut fp, mut sve, mut extra) = (None, None, false);
     let mut list = Cursor {
@@ -103,7 +103,8 @@ pub fn find(start: usize, frame: usize) -> Result<Records> {
     }
 }
 
-/// The list that an extra record, which ends its own, leads to: right behind that.
+/// Returns the list to which an extra record, the last one of its own list, refers: immediately
+/// behind that.
 fn follow(extra: Record, left: usize, frame: usize) -> Result<Cursor> {
     if extra.size < EXTRA_SIZE || left - extra.size < END_SIZE {
         return Err(Errno::EINVAL);

@@ -1,5 +1,5 @@
-//! Registers of a stopped thread as ptrace(2) and core files have them: sets by the type of an ELF
-//! note (`include/uapi/linux/elf.h`, `arch/arm64/include/uapi/asm/ptrace.h`).
+//! Register sets of a stopped thread, as in ptrace(2) and core files, by the types of their ELF
+//! notes (`include/uapi/linux/elf.h`, `arch/arm64/include/uapi/asm/ptrace.h`).
 
 use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
@@ -18,7 +18,7 @@ use abi::compat::FIRST;
 
 /// NT_PRSTATUS: `struct user_pt_regs`.
 const GENERAL: u32 = 1;
-/// NT_PRFPREG: `struct user_fpsimd_state`, which holds FPSR and FPCR behind the registers.
+/// NT_PRFPREG: `struct user_fpsimd_state`, with FPSR and FPCR after the registers.
 const FLOATING: u32 = 2;
 /// NT_ARM_TLS: TPIDR_EL0, and TPIDR2_EL0, which is 0 without SME.
 const THREAD_POINTER: u32 = 0x401;
@@ -30,12 +30,12 @@ const WATCHPOINTS: u32 = 0x403;
 /// NT_ARM_SYSTEM_CALL: the number of the system call.
 const SYSTEM_CALL: u32 = 0x404;
 
-/// Bytes of V0 to V31.
+/// Size of V0 to V31 in bytes.
 const VECTORS: usize = 512;
-/// Bytes of `struct user_fpsimd_state`.
+/// Size of `struct user_fpsimd_state` in bytes.
 const FLOATING_SIZE: usize = VECTORS + 16;
 
-/// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
+/// Slot size of the set `kind` in bytes: sets are read and written in whole slots.
 pub fn slot(compat: bool, kind: u32) -> usize {
     match kind {
         _ if compat => 4,
@@ -46,12 +46,12 @@ pub fn slot(compat: bool, kind: u32) -> usize {
     }
 }
 
-/// The general registers of a frame, as NT_PRSTATUS has them.
+/// The general registers of a frame, in the format of NT_PRSTATUS.
 pub fn general(frame: &Frame) -> &[u8] {
     frame.registers().as_bytes()
 }
 
-/// The floating-point registers of the current thread, as NT_PRFPREG has them.
+/// The floating-point registers of the current thread, in the format of NT_PRFPREG.
 pub fn own_floating() -> [u8; FLOATING_SIZE] {
     let mut state = FpState::new();
     fp::save(&mut state);
@@ -62,7 +62,7 @@ pub fn own_floating() -> [u8; FLOATING_SIZE] {
     bytes
 }
 
-/// The other sets of the current thread that core files have, in order: their types and bytes.
+/// The types and contents of the other sets of the current thread for a core file, in order.
 ///
 /// # Errors
 /// ENOMEM
@@ -86,12 +86,12 @@ pub fn own_others() -> Result<Vec<(u32, Vec<u8>)>> {
     Ok(sets)
 }
 
-/// Whether the set `kind` of a thread cannot be changed, also where it has none.
+/// Whether the set `kind` is read-only, whether or not the thread has it.
 pub fn is_read_only(compat: bool, kind: u32) -> bool {
     kind == pauth::note::MASK && !compat
 }
 
-/// Bytes of the set `kind` at most, which has `size` now.
+/// The maximum size in bytes of the set `kind`, which has `size` now.
 pub fn room(kind: u32, size: usize) -> usize {
     match kind {
         SVE => sve_set::most(),
@@ -99,8 +99,8 @@ pub fn room(kind: u32, size: usize) -> usize {
     }
 }
 
-/// The set `kind` of a stopped thread; `compat`: as programs of 32 bits have it, which this thread
-/// need not run.
+/// Returns the set `kind` of a stopped thread. `compat`: in the format of 32-bit programs, whether
+/// or not the thread runs one.
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
@@ -151,11 +151,11 @@ fn points_of(kind: u32) -> points::Kind {
     }
 }
 
-/// Changes the set `kind` of a stopped thread, as [`get`] has it, from the byte `from` on; what
-/// `bytes` does not reach stays.
+/// Changes the set `kind` of a stopped thread, in the format of [`get`], from byte `from` on; the
+/// rest stays unchanged.
 ///
 /// # Errors
-/// EINVAL (no such set, or a state that no program may have), EPERM, ENOSPC, ENOMEM.
+/// EINVAL (no such set, or an illegal state), EPERM, ENOSPC, ENOMEM.
 pub fn set(state: &ThreadState, compat: bool, kind: u32, from: usize, bytes: &[u8]) -> Result<()> {
     match kind {
         GENERAL if compat => return compat_regset::set_general(state, from, bytes),
@@ -183,7 +183,7 @@ pub fn set(state: &ThreadState, compat: bool, kind: u32, from: usize, bytes: &[u
                 frame.pstate = pstate;
             });
         }
-        // All of longer vectors but this is zero then.
+        // This zeroes the rest of SVE vectors.
         FLOATING => {
             let control = |at: usize| u32::read_from_bytes(&whole[at..at + 4]).unwrap_or(0);
             let v = FromBytes::read_from_bytes(&whole[..VECTORS]).map_err(|_| Errno::EINVAL)?;
@@ -206,19 +206,19 @@ pub fn set(state: &ThreadState, compat: bool, kind: u32, from: usize, bytes: &[u
 }
 
 impl Frame {
-    /// The system call that is to be made, as a tracer may have changed it.
+    /// The system call to make, which a tracer may have changed.
     pub fn call(&self) -> Call {
         self.call_number(self.number())
     }
 
-    /// The system call of a thread that is stopped; its number is −1 if it is in none.
+    /// The system call of a stopped thread; its number is −1 outside of one.
     pub fn stopped_call(&self) -> Call {
         let mut call = self.call();
         call.arguments[0] = self.orig_x0;
         call
     }
 
-    /// The system call of a thread that sleeps in one, by the registers that it made it with.
+    /// The system call of a thread that sleeps in one, according to the registers of the call.
     pub fn sleeping_call(&self, _watched: bool) -> Call {
         let place = if self.is_compat() { NUMBER } else { 8 };
         self.call_number(self.x[place] as i32)
@@ -235,7 +235,7 @@ impl Frame {
         };
         let mut arguments = core::array::from_fn(|at| self.x[at] & mask);
         if number == -1 {
-            // Its register has the result already.
+            // x0 already holds the result.
             arguments[0] = self.orig_x0 & mask;
         }
         Call {
@@ -247,7 +247,7 @@ impl Frame {
         }
     }
 
-    /// The number of the system call as the program has it; -1 for none.
+    /// The number of the system call in the program's numbering; -1 for none.
     fn number(&self) -> i32 {
         match self.syscall as i32 {
             number if number != -1 && self.is_compat() => number.wrapping_sub(FIRST as i32),
@@ -260,27 +260,26 @@ impl Frame {
         self.syscall = number.wrapping_add(if compat { FIRST as i32 } else { 0 }) as isize;
     }
 
-    /// Before a watched call: one that was none from the first has failed, unless a tracer gives it
-    /// another result.
+    /// Prepares a traced call: if its number was -1 from the start, it fails with ENOSYS unless a
+    /// tracer sets another result.
     pub fn begin_watched(&mut self) {
         if self.syscall == -1 {
             self.set_result(Errno::ENOSYS.result());
         }
     }
 
-    /// The system call was not made: what its first argument's register, which has its result
-    /// otherwise, holds then.
+    /// The value of the result register if the system call was not made: its first argument.
     pub fn roll_back(&self) -> isize {
         self.orig_x0 as isize
     }
 
-    /// The thread is in system call `number`.
+    /// Sets the system call that the thread is in to `number`.
     pub fn set_syscall(&mut self, number: usize) {
         self.syscall = number as isize;
     }
 
-    /// The program stops after its next instruction, or does not (Arm ARM D2.11, "Software Step
-    /// exceptions").
+    /// Enables or disables a stop after the program's next instruction (Arm ARM D2.11, "Software
+    /// Step exceptions").
     pub fn set_single_step(&mut self, on: bool) -> Result<()> {
         if on {
             self.pstate |= pstate::SS;
@@ -291,7 +290,7 @@ impl Frame {
     }
 }
 
-/// AUDIT_ARCH_AARCH64 and AUDIT_ARCH_ARM (include/uapi/linux/audit.h): how filters and tracers call
-/// the architecture.
+/// AUDIT_ARCH_AARCH64 and AUDIT_ARCH_ARM (include/uapi/linux/audit.h): the architecture's
+/// identifiers for filters and tracers.
 const AUDIT: u32 = 0xc000_00b7;
 const AUDIT_COMPAT: u32 = 0x4000_0028;

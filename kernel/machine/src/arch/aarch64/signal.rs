@@ -1,6 +1,5 @@
-//! Signal frames, as Linux lays them out on a program's stack
-//! (`arch/arm64/include/uapi/asm/sigcontext.h`, `struct rt_sigframe` in
-//! `arch/arm64/kernel/signal.c`).
+//! Signal frames in Linux's layout (`arch/arm64/include/uapi/asm/sigcontext.h`, `struct
+//! rt_sigframe` in `arch/arm64/kernel/signal.c`).
 
 use core::mem::{MaybeUninit, offset_of};
 
@@ -21,8 +20,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::active::with_active;
 use crate::mm::user::{UserPtr, UserSlice};
 
-/// What of a `ucontext_t` says where a handler returns to: the alternate stack, and the signal
-/// mask.
+/// The part of a `ucontext_t` with the previous alternate stack and signal mask.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable)]
 struct Before {
@@ -30,7 +28,7 @@ struct Before {
     mask: u64,
 }
 
-/// What is written of a `ucontext_t` before its `struct sigcontext`.
+/// The part of a `ucontext_t` before its `struct sigcontext`, as far as it is written.
 #[repr(C)]
 #[derive(IntoBytes, Immutable)]
 struct Context {
@@ -47,8 +45,7 @@ struct FpContext {
     state: FpState,
 }
 
-/// The records that every frame has: that of FP registers, `struct esr_context`, and the end of the
-/// list.
+/// The records of every frame: the FP registers, `struct esr_context`, and the end of the list.
 #[repr(C)]
 #[derive(IntoBytes, Immutable)]
 struct Written {
@@ -58,7 +55,7 @@ struct Written {
     end: Head,
 }
 
-/// The records of a frame that came from no fault, and not to a thread with SVE.
+/// The records of a frame that was not caused by a fault, without SVE.
 #[repr(C)]
 #[derive(FromBytes, Immutable, KnownLayout)]
 struct Plain {
@@ -66,7 +63,7 @@ struct Plain {
     end: Head,
 }
 
-/// `struct rt_sigframe` up to the end of the records that every frame has; the rest is room for
+/// `struct rt_sigframe` up to the end of the records that every frame has; the rest is space for
 /// others.
 #[repr(C)]
 struct SignalFrame {
@@ -80,10 +77,10 @@ struct SignalFrame {
 }
 
 impl Written {
-    /// Makes the records of the current thread's registers at `place`, which holds nothing yet.
+    /// Stores the records with the current thread's registers at `place`, which is uninitialized.
     fn fill(place: &mut MaybeUninit<Self>, esr: Head, syndrome: u64) -> &Self {
         let to = place.as_mut_ptr();
-        // SAFETY: each field of `place` is written, the state by `save_to`.
+        // SAFETY: every field of `place` is written, the state by `save_to`.
         unsafe {
             (*to).fp.head = FP_HEAD;
             fp::save_to(&raw mut (*to).fp.state);
@@ -101,19 +98,19 @@ const ESR_HEAD: Head = Head {
     magic: ESR_MAGIC,
     size: ESR_SIZE as u32,
 };
-/// Bytes of a `struct esr_context`.
+/// Size of `struct esr_context` in bytes.
 const ESR_SIZE: usize = 16;
-/// Where it begins in the frame.
+/// Offsets in the frame.
 const RECORDS: usize = offset_of!(SignalFrame, records);
 const CONTEXT: usize = offset_of!(SignalFrame, context);
 const BEFORE: usize = offset_of!(Context, before);
 const FAULT_ADDRESS: usize = offset_of!(SignalFrame, fault_address);
 const REGISTERS_AT: usize = offset_of!(SignalFrame, registers);
 const _: () = assert!(RECORDS == 592);
-/// Bytes above a `struct rt_sigframe`: the frame record, and what aligns it.
+/// Bytes above a `struct rt_sigframe`: the frame record and alignment.
 const ABOVE: usize = 16 + 16;
 
-/// Bytes that a signal takes of its stack at most.
+/// The maximum number of stack bytes that a signal uses.
 pub fn frame_size() -> usize {
     let largest = Plan::largest(size_of::<FpContext>() + ESR_SIZE);
     RECORDS + largest.map_or(RESERVED, |plan| plan.size()) + ABOVE
@@ -122,22 +119,22 @@ pub fn frame_size() -> usize {
 /// The smallest alternate stack (MINSIGSTKSZ of the architecture's `signal.h`).
 pub const MIN_STACK: usize = 5120;
 
-/// Whether `struct sigaction` says where a handler returns to (SA_RESTORER).
+/// Whether `struct sigaction` contains the return address of handlers (SA_RESTORER).
 pub const HAS_RESTORER: bool = true;
 
 const SA_SIGINFO: usize = linux_raw_sys::general::SA_SIGINFO as usize;
 
-/// Makes the program run a signal's handler, after which rt_sigreturn finds what it did before.
+/// Sets up the program to run a signal handler, with a frame for rt_sigreturn.
 ///
 /// # Errors
-/// EFAULT: the stack is of no use.
+/// EFAULT if the stack is not writable.
 pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     if frame.is_compat() {
         return compat_signal::push(frame, delivery);
     }
     let top = delivery.stack_top.unwrap_or(frame.sp);
     let (fault_address, syndrome) = task::state().fault();
-    // The syndrome belongs to a fault; without one the list has a record less.
+    // The syndrome belongs to a fault; without one the list has one record less.
     let (esr, esr_size) = if syndrome == 0 {
         (END, 0)
     } else {
@@ -180,22 +177,22 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     Ok(())
 }
 
-/// A handler begins as after a call, and with its tags checked; neither is of a meaning to a CPU
-/// without the feature.
+/// Starts a handler as an indirect call does, and with tag checks enabled; CPUs without these
+/// features ignore the bits.
 #[cold]
 #[inline(never)]
 fn begin_state(frame: &mut Frame) {
     frame.pstate = frame.pstate & !(pstate::BTYPE | pstate::TCO) | pstate::BTYPE_CALL;
 }
 
-/// The signal mask and, if the frame holds it, the alternate stack to come back to.
+/// The signal mask and, if the frame contains it, the alternate stack to restore.
 pub type Popped = (u64, Option<[usize; 3]>);
 
-/// What [`push`] kept of the mask and the alternate stack. Only a 32-bit program's handler may have
-/// asked for no siginfo, and has another frame then.
+/// Reads the mask and the alternate stack that [`push`] saved. `with_info` matters only for 32-bit
+/// programs, which have a different frame without siginfo.
 ///
 /// # Errors
-/// EFAULT: there is no frame.
+/// EFAULT if there is no frame.
 pub fn read_saved(frame: &Frame, with_info: bool) -> Result<Popped> {
     if frame.is_compat() {
         return compat_signal::read_saved(frame, with_info);
@@ -207,10 +204,10 @@ pub fn read_saved(frame: &Frame, with_info: bool) -> Result<Popped> {
     Ok((before.mask, Some(before.stack)))
 }
 
-/// Undoes [`push`]: takes the program's registers from its stack.
+/// Undoes [`push`]: restores the program's registers from its stack.
 ///
 /// # Errors
-/// EFAULT, EINVAL: there is no frame, or not one that may be taken back.
+/// EFAULT, EINVAL if there is no frame, or an invalid one.
 pub fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
     if frame.is_compat() {
         return compat_signal::pop(frame, with_info);
@@ -234,7 +231,7 @@ pub fn pop(frame: &mut Frame, with_info: bool) -> Result<()> {
     }
 }
 
-/// Takes back whatever records the frame at `base` has.
+/// Restores the registers from the records of the frame at `base`, whatever they are.
 #[cold]
 #[inline(never)]
 fn pop_records(base: usize) -> Result<()> {
@@ -252,7 +249,7 @@ fn pop_records(base: usize) -> Result<()> {
     }
 }
 
-/// For a program that has no frame to return to: the code of SIGSEGV, and the address
+/// The code and the address of SIGSEGV for a program without a valid frame
 /// (`arm64_notify_segfault`).
 pub fn bad_frame(frame: &Frame) -> (u32, usize) {
     let at = frame.sp();

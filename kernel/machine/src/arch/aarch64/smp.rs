@@ -1,5 +1,5 @@
-//! The other CPUs: started by the firmware, they probe themselves and wait until the boot CPU has
-//! settled what all have.
+//! Secondary CPUs: started by the firmware, they probe their features and wait until the boot CPU
+//! has finalized those that are common to all.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::*, fence};
@@ -21,7 +21,7 @@ pub(super) const AFFINITY: usize = 0xff_00ff_ffff;
 
 static PROBED: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts all other CPUs of the tree, and waits until they have reported their features.
+/// Starts all other CPUs of the device tree, and waits until they have probed their features.
 pub(super) fn bring_up(tree: Fdt) {
     let mut started = 0;
     let boot = cpu::this().mpidr.load(Relaxed);
@@ -59,35 +59,35 @@ fn start(index: usize, mpidr: usize) -> Result<(), isize> {
         return Err(NO_MEMORY);
     };
     let cpu: &'static Cpu = Box::leak(Box::new(Cpu::new(index)));
-    // SAFETY: nobody else knows it yet.
+    // SAFETY: nobody else can access it yet.
     unsafe { cpu.init_above() };
     cpu.start_stack.set(stack.top());
     cpu.overflow_stack.set(overflow.top());
     cpu.mpidr.store(mpidr, Relaxed);
-    // A CPU that starts has caches off, then reads this through translation with caches on:
-    // coherent by then.
+    // A CPU that starts has caches off, but reads this with the MMU and caches on: coherent by
+    // then.
     let entry = mmu::virt_to_phys(boot::start_other as *const () as usize);
     cpu::expect(index);
     psci::cpu_on(mpidr, entry, cpu as *const Cpu as usize)?;
-    // The CPU runs on them for ever.
+    // The CPU uses them forever.
     core::mem::forget((stack, overflow));
     Ok(())
 }
 
-/// First Rust of another CPU.
+/// The first Rust code on a secondary CPU.
 pub(super) extern "C" fn other_cpu() -> ! {
     memory_map::clear_identity_map();
     features::fold();
     PROBED.fetch_add(1, AcqRel);
     while !cpus::are_released() {
-        // SAFETY: waits for an event, of which `start_others` makes one.
+        // SAFETY: waits for an event, which `start_others` sends.
         unsafe { asm!("wfe", options(nomem, nostack, preserves_flags)) };
     }
-    // Branches may have been patched since (Arm ARM B2.2.5).
+    // Code may have been patched meanwhile (Arm ARM B2.2.5).
     sysreg::isb();
     if !features::start_cpu() {
         loop {
-            // SAFETY: waits for nothing.
+            // SAFETY: waiting has no side effects.
             unsafe { asm!("wfi", options(nomem, nostack, preserves_flags)) };
         }
     }
@@ -95,27 +95,27 @@ pub(super) extern "C" fn other_cpu() -> ! {
     time::start_cpu();
     upcall::start_cpu();
     cpu::publish(cpu::this());
-    // A CPU that changed the modes before did not wait for this one.
+    // A CPU that changed the modes earlier did not wait for this one.
     fence(SeqCst);
     emulation::apply_modes();
     upcall::idle()
 }
 
-/// Lets the other CPUs run threads.
+/// Lets the secondary CPUs run threads.
 pub fn start_others() {
     cpus::release();
     // SAFETY: a barrier and an event.
     unsafe { asm!("dsb ishst", "sev", options(nostack, preserves_flags)) };
 }
 
-/// Interrupts a CPU, so that it looks for work.
+/// Sends a CPU an IPI, so that it looks for work.
 pub fn kick(index: usize) {
     if let Some(cpu) = cpu::get(index) {
         gic::send(irq::IPI, cpu.mpidr.load(Relaxed));
     }
 }
 
-/// Interrupts the guest that a CPU runs, so that it looks at its interrupts.
+/// Interrupts the guest that a CPU runs, so that its pending interrupts are checked.
 pub fn kick_guest(index: usize) {
     if let Some(cpu) = cpu::get(index) {
         gic::send(irq::KICK, cpu.mpidr.load(Relaxed));

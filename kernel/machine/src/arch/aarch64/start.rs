@@ -1,4 +1,4 @@
-//! The boot CPU's way from its first Rust to `main`.
+//! The boot CPU's path from its first Rust code to `main`.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -16,27 +16,26 @@ use crate::{mm, params, random};
 
 /// The longest device tree that Linux's boot protocol allows.
 const TREE_LIMIT: usize = 2 << 20;
-/// What a device tree begins with, and where its length stands (Devicetree Specification, section
-/// 5.2).
+/// The first word of a device tree; its length follows (Devicetree Specification, section 5.2).
 const TREE_MAGIC: u32 = 0xd00d_feed;
-/// Where QEMU's `virt` and its imitators have their console, for the one message that a machine
-/// without a usable tree gets.
+/// The console address of QEMU's `virt` and compatible machines, for the only message on a machine
+/// without a usable tree.
 const LAST_RESORT_CONSOLE: usize = 0x0900_0000;
 
-/// First Rust on the boot CPU.
+/// The first Rust code on the boot CPU.
 pub(super) extern "C" fn boot_cpu(tree: usize, image: usize) -> ! {
     let archive = find_memory(tree, image);
     start_devices();
     upcall::start_kernel(archive)
 }
 
-/// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its
-/// lists of ranges fill most of the stack.
+/// Reads the device tree and hands memory to `mm`; returns the initial archive. Out of line, since
+/// its lists of ranges fill most of the stack.
 #[inline(never)]
 fn find_memory(tree: usize, image: usize) -> Option<mm::Archive> {
     mmu::set_image(image);
     let cpu = cpu::this();
-    // SAFETY: nobody else knows it yet.
+    // SAFETY: nobody else can access it yet.
     unsafe { cpu.init_above() };
     cpu.start_stack.set(BOOT_STACKS[0].top());
     cpu.overflow_stack.set(BOOT_STACKS[1].top());
@@ -61,7 +60,7 @@ fn find_memory(tree: usize, image: usize) -> Option<mm::Archive> {
     take_memory(tree, memory, console)
 }
 
-/// The device tree at a physical address, through a window of the first tables.
+/// Maps the device tree at a physical address through a window of the first tables.
 fn boot_tree(phys: usize) -> Result<dtoolkit::fdt::Fdt<'static>, Unusable> {
     if phys == 0 || !phys.is_multiple_of(8) || phys >> 48 != 0 {
         return Err(Unusable::Damaged);
@@ -86,10 +85,11 @@ fn boot_tree(phys: usize) -> Result<dtoolkit::fdt::Fdt<'static>, Unusable> {
     fdt::check(unsafe { core::slice::from_raw_parts(address as *const u8, len) })
 }
 
-/// Uses the console at a physical address, which `node` describes. False if it is said to be a
-/// PL011, and none answers.
+/// Uses the console at a physical address, which `node` describes. False if it is expected to be a
+/// PL011, but is none.
 fn start_console(base: usize, node: Option<&FdtNode>) -> bool {
-    /// Where PrimeCells say what they are, and a PL011's part number (DDI 0183, section 3.3).
+    /// The offset of a PrimeCell's identification, and the value for a PL011 (DDI 0183, section
+    /// 3.3).
     const PRIMECELL_ID: usize = 0xfe0;
     const PL011: u32 = 0x11;
     if !base.is_multiple_of(size_of::<u64>()) || base >> 48 != 0 {
@@ -106,17 +106,17 @@ fn start_console(base: usize, node: Option<&FdtNode>) -> bool {
     if is_pl011 && uaccess::probe(window + PRIMECELL_ID).is_none_or(|id| id & 0xff != PL011) {
         return false;
     }
-    // SAFETY: the block that holds the registers has just been mapped.
+    // SAFETY: the block that contains the registers has just been mapped.
     uart::start(unsafe { Registers::at(window, uart::LEN) }, node);
     true
 }
 
-/// The console that most machines have, if this one has it.
+/// Uses the console that most machines have, if this one has it.
 fn last_resort_console() -> Option<usize> {
     start_console(LAST_RESORT_CONSOLE, None).then_some(LAST_RESORT_CONSOLE)
 }
 
-/// No kernel without a machine: says why, and stops.
+/// Logs why the machine is unusable, and turns it off.
 fn stop(why: Unusable) -> ! {
     last_resort_console();
     match why {
@@ -126,8 +126,8 @@ fn stop(why: Unusable) -> ! {
     power::off()
 }
 
-/// Builds the kernel's map and hands memory to `mm`. The tree is read at its place in the linear
-/// map from then on.
+/// Builds the kernel's map and hands memory to `mm`. From then on the tree is read through the
+/// linear map.
 fn take_memory(
     tree: dtoolkit::fdt::Fdt,
     memory: fdt::Memory,
@@ -143,7 +143,7 @@ fn take_memory(
     boot::use_kernel_root();
     if let Some(base) = console {
         let window = layout::CONSOLE_WINDOW + base % super::PAGE_SIZE;
-        // SAFETY: mapped by `build`, for ever.
+        // SAFETY: mapped by `build`, forever.
         let registers = unsafe { Registers::at(window, uart::LEN) };
         let len = bytes.len();
         if ram
@@ -151,7 +151,7 @@ fn take_memory(
             .iter()
             .any(|range| range.contains(&tree_phys) && range.contains(&(tree_phys + len - 1)))
         {
-            // SAFETY: the tree lies in memory that is reserved, hence in the linear map and never
+            // SAFETY: the tree lies in reserved memory, which is in the linear map and never
             // written.
             let bytes = unsafe {
                 core::slice::from_raw_parts(mmu::phys_to_virt(tree_phys) as *const u8, len)
@@ -179,12 +179,12 @@ fn take_memory(
         bytes >> 20,
         mmu::virt_to_phys(image.start),
     );
-    // SAFETY: the boot CPU comes here once; the map was built above, and besides what the tree
-    // reserves only the image and the tree are in use.
+    // SAFETY: the boot CPU gets here once; the map was built above, and except for the reservations
+    // of the tree only the image and the tree are in use.
     unsafe { mm::init(ram.as_slice(), reserved.as_slice(), memory.initrd) }
 }
 
-/// Starts what there is beside memory, the other CPUs among it.
+/// Starts the devices and the secondary CPUs.
 #[inline(never)]
 fn start_devices() {
     let tree = fdt::tree();
@@ -202,7 +202,7 @@ fn start_devices() {
     time::start_cpu();
 }
 
-/// The physical address of what a boot window shows.
+/// The physical address of an address in a boot window.
 fn boot_tree_phys(virt: usize) -> usize {
     let entry = boot::TABLES[boot::IMAGE_TABLE].0[virt / PMD_SIZE % mmu::ENTRIES].load(Relaxed);
     mmu::Pte(entry).phys() + virt % PMD_SIZE

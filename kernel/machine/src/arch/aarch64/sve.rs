@@ -1,8 +1,8 @@
-//! SVE: vectors whose length a thread chooses.
+//! SVE, with a vector length per thread.
 //!
-//! A program's first instruction of SVE traps (CPACR_EL1.ZEN); from then on its thread has a copy
-//! of Z0 to Z31, P0 to P15 and FFR, and its switches move these in place of V0 to V31, which are
-//! the low parts of Z0 to Z31. No other thread pays. System calls keep V0 to V31 alone
+//! A program's first SVE instruction traps (CPACR_EL1.ZEN); from then on its thread has an image of
+//! Z0 to Z31, P0 to P15 and FFR, which context switches save and restore instead of V0 to V31, the
+//! low parts of Z0 to Z31. Other threads do not pay. System calls preserve only V0 to V31
 //! (`sve_calls`).
 
 use alloc::vec::Vec;
@@ -17,34 +17,34 @@ use super::{cpu, features};
 use crate::arch::{task, unequal};
 use crate::errno::{Errno, Result};
 
-/// Bytes of a quadword, of which lengths are multiples.
+/// Size of a quadword in bytes; vector lengths are multiples of it.
 pub(super) const QUAD: usize = 16;
-/// Bytes of the longest vectors.
+/// The architectural maximum of the vector length, in bytes.
 const LONGEST: usize = 16 * QUAD;
-/// Bytes of the longest that Linux's interface has room for (SVE_VL_MAX).
+/// The maximum vector length of Linux's interface (SVE_VL_MAX), in bytes.
 const IMAGINABLE: usize = 512 * QUAD;
-/// Bytes of the vectors that a program finds, if the CPUs can, as on Linux.
+/// The default vector length in bytes, if the CPUs support it, as on Linux.
 const DEFAULT: usize = 64;
 
-/// CPACR_EL1.ZEN (Arm ARM D24.2.36), and CPTR_EL2's: SVE does not trap.
+/// CPACR_EL1.ZEN (Arm ARM D24.2.36), and CPTR_EL2.ZEN: SVE does not trap.
 pub(super) const ZEN: usize = 0b11 << 16;
-/// Programs' instructions trap, the kernel's do not.
+/// SVE traps at EL0, but not in the kernel.
 const KERNEL_ALONE: usize = 0b01 << 16;
 
-/// The lengths that all CPUs have: bit N is that of N + 1 quadwords.
+/// The vector lengths that all CPUs support: bit N stands for N + 1 quadwords.
 static LENGTHS: AtomicU16 = AtomicU16::new(u16::MAX);
 
-/// Whether programs have SVE.
+/// Whether programs can use SVE.
 #[inline]
 pub(super) fn present() -> bool {
     features().sve()
 }
 
-/// The boot parameter of a CPU that gives it shorter vectors: quadwords less one, as in
+/// The boot parameter that restricts a CPU to shorter vectors: quadwords minus one, as in
 /// ZCR_EL1.LEN.
 pub(super) const LENGTH: &str = "ZCR_EL1.LEN";
 
-/// Quadwords of the longest vectors that this CPU may have by its boot parameter.
+/// The longest vectors that this CPU's boot parameter permits, in quadwords.
 fn longest_allowed() -> usize {
     let index = cpu::this().index();
     let mut asked = unequal::parameters(index).filter(|(name, _)| *name == LENGTH);
@@ -60,14 +60,14 @@ fn longest_allowed() -> usize {
     }
 }
 
-/// The lengths that this CPU has.
+/// The vector lengths that this CPU supports.
 fn probe() -> u16 {
     close();
     let (mut lengths, mut next) = (0, longest_allowed());
     while next > 0 {
         set_length(next * QUAD);
         let length: usize;
-        // SAFETY: reads the length, with SVE on for the kernel.
+        // SAFETY: reads the vector length while SVE is enabled for the kernel.
         unsafe {
             asm!(".arch_extension sve", "rdvl {}, #1", ".arch_extension nosve", ".arch_extension nofp", out(reg) length, options(nomem, nostack, preserves_flags))
         };
@@ -77,24 +77,23 @@ fn probe() -> u16 {
     lengths
 }
 
-/// Takes this CPU, which has SVE, into account.
+/// Folds the lengths of this CPU, which has SVE, into the common set.
 pub(super) fn fold() {
     LENGTHS.fetch_and(probe(), Relaxed);
 }
 
-/// Whether this CPU has the lengths that were promised. Programs find SVE off here.
+/// Whether this CPU supports all common lengths. Disables SVE for programs on it.
 pub(super) fn start_cpu() -> bool {
     let promised = LENGTHS.load(Relaxed);
     probe() & promised == promised
 }
 
-/// The lengths that all CPUs have, as `LENGTHS` has them; none without SVE.
+/// The vector lengths that all CPUs support, in the format of `LENGTHS`; none without SVE.
 pub fn lengths() -> u16 {
     if present() { LENGTHS.load(Relaxed) } else { 0 }
 }
 
-/// Bytes of the longest vectors that all CPUs have, up to `wish`; of the shortest if none is that
-/// short.
+/// The longest common vector length up to `wish`, in bytes; the shortest if all are longer.
 fn supported(wish: usize) -> usize {
     let lengths = LENGTHS.load(Relaxed);
     let fits = lengths & (!0 >> (LONGEST / QUAD - wish.clamp(QUAD, LONGEST) / QUAD));
@@ -105,35 +104,35 @@ fn supported(wish: usize) -> usize {
     quads as usize * QUAD
 }
 
-/// Bytes of the longest vectors.
+/// The longest common vector length in bytes.
 pub(super) fn longest() -> usize {
     supported(LONGEST)
 }
 
 fn set_zen(zen: usize) {
-    // SAFETY: says who may use SVE, which the kernel does here alone.
+    // SAFETY: controls who may use SVE, which the kernel does only here.
     unsafe { write!("cpacr_el1", read!("cpacr_el1") & !ZEN | zen) };
     isb();
 }
 
-/// Programs' instructions of SVE trap.
+/// Makes SVE instructions of programs trap.
 fn close() {
     set_zen(KERNEL_ALONE);
 }
 
-/// ZCR_EL1.LEN
+/// Sets ZCR_EL1.LEN.
 fn set_length(bytes: usize) {
     // SAFETY: the length of registers that no compiled code uses.
     unsafe { write!("S3_0_C1_C2_0", bytes / QUAD - 1) };
     isb();
 }
 
-/// Stores this CPU's registers from `z` on.
+/// Saves this CPU's registers to `z`.
 ///
 /// # Safety
-/// There is room for an image of vectors of `length` bytes, which is what this CPU is set to.
+/// `z` has room for an image of vectors of `length` bytes, the CPU's current length.
 pub(super) unsafe fn store(z: *mut u8, length: usize) {
-    // SAFETY: stores 32 vectors, 16 predicates and FFR, which there is room for.
+    // SAFETY: writes 32 vectors, 16 predicates and FFR, for which there is room.
     unsafe {
         asm!(
             ".arch_extension sve",
@@ -155,10 +154,10 @@ pub(super) unsafe fn store(z: *mut u8, length: usize) {
     };
 }
 
-/// Sets this CPU to vectors of `length` bytes, and loads its registers from `z` on.
+/// Sets this CPU's vector length to `length` bytes, and loads its registers from `z`.
 ///
 /// # Safety
-/// There is an image of such vectors.
+/// `z` points to an image of such vectors.
 pub(super) unsafe fn load(z: *const u8, length: usize) {
     set_length(length);
     // SAFETY: loads 32 vectors, 16 predicates and FFR into registers that no compiled code uses.
@@ -182,10 +181,10 @@ pub(super) unsafe fn load(z: *const u8, length: usize) {
     };
 }
 
-/// What new programs find from now on, in bytes; 0 for [`DEFAULT`].
+/// The default vector length of new programs, in bytes; 0 for [`DEFAULT`].
 static FOUND: AtomicU16 = AtomicU16::new(0);
 
-/// Bytes of the vectors that a program finds; none without SVE.
+/// The default vector length in bytes; none without SVE.
 pub fn default_vector_length() -> Option<usize> {
     let wish = match FOUND.load(Relaxed) {
         0 => DEFAULT,
@@ -194,10 +193,11 @@ pub fn default_vector_length() -> Option<usize> {
     present().then(|| supported(wish))
 }
 
-/// Sets that to the longest vectors that there are up to `length` bytes, or to the longest (-1).
+/// Sets the default to the longest common vector length up to `length` bytes, or to the longest one
+/// (-1).
 ///
 /// # Errors
-/// EINVAL: no such length can be.
+/// EINVAL if the length is invalid.
 pub fn set_default_vector_length(length: i32) -> Result<()> {
     let wish = match length {
         -1 => LONGEST,
@@ -210,18 +210,18 @@ pub fn set_default_vector_length(length: i32) -> Result<()> {
     Ok(())
 }
 
-/// The lengths that a thread asked for, in bytes; 0 is the default.
+/// The vector lengths that a thread has requested, in bytes; 0 for the default.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Lengths {
     now: u16,
-    /// After the next execve.
+    /// The length after the next execve.
     next: u16,
-    /// `next` stays for those after it, too.
+    /// Whether `next` persists after that execve (PR_SVE_VL_INHERIT).
     inherited: bool,
 }
 
 impl Lengths {
-    /// Bytes of a vector now.
+    /// The current vector length in bytes.
     pub fn now(self) -> usize {
         match self.now {
             0 => supported(DEFAULT),
@@ -229,7 +229,7 @@ impl Lengths {
         }
     }
 
-    /// Those of the next program.
+    /// The lengths of the next program.
     pub fn after_exec(self) -> Self {
         Lengths {
             now: match self.next {
@@ -241,15 +241,15 @@ impl Lengths {
         }
     }
 
-    /// PR_SVE_VL_INHERIT, if it was asked for.
+    /// PR_SVE_VL_INHERIT, if it was requested.
     pub fn inherits(self) -> u32 {
         if self.inherited { PR_SVE_VL_INHERIT } else { 0 }
     }
 
-    /// What PR_SVE_SET_VL makes of `argument`.
+    /// Applies the argument of PR_SVE_SET_VL.
     ///
     /// # Errors
-    /// EINVAL: there is no such length or flag.
+    /// EINVAL if the length or a flag is invalid.
     pub fn with_length_set(self, argument: u32) -> Result<Self> {
         let length = (argument & PR_SVE_VL_LEN_MASK) as usize;
         let flags = argument & !PR_SVE_VL_LEN_MASK;
@@ -270,27 +270,27 @@ impl Lengths {
     }
 }
 
-/// Z0 to Z31, P0 to P15 and FFR, one after the other as `struct sve_context` has them; none of a
-/// thread without.
+/// Z0 to Z31, P0 to P15 and FFR, in the layout of `struct sve_context`; empty for a thread that
+/// does not use SVE.
 #[derive(Default)]
 pub(super) struct Image {
     words: Vec<u64>,
     length: usize,
 }
 
-/// Bytes of an image of vectors of `length` bytes.
+/// Size in bytes of an image of vectors of `length` bytes.
 pub(super) const fn image_size(length: usize) -> usize {
     32 * length + 17 * (length / 8)
 }
 
 impl Image {
-    /// None.
+    /// The empty image.
     pub const NONE: Image = Image {
         words: Vec::new(),
         length: 0,
     };
 
-    /// All zero.
+    /// Allocates a zeroed image.
     ///
     /// # Errors
     /// ENOMEM
@@ -302,30 +302,31 @@ impl Image {
         Ok(Image { words, length })
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_none(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// As programs see it.
+    /// The registers in the format for programs.
     pub fn bytes(&self) -> &[u8] {
         &self.words.as_bytes()[..image_size(self.length)]
     }
 
-    /// As programs change it.
+    /// The registers in the format for programs, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let size = image_size(self.length);
         &mut self.words.as_mut_bytes()[..size]
     }
 
-    /// Takes V0 to V31 for the low parts of Z0 to Z31.
+    /// Sets the low parts of Z0 to Z31 to V0 to V31.
     pub fn set_low(&mut self, v: &[[u64; 2]; 32]) {
         for (z, v) in self.words.chunks_mut(self.length / 8).zip(v) {
             z[..2].copy_from_slice(v);
         }
     }
 
-    /// Takes V0 to V31 for the low parts of Z0 to Z31, and zero for all else, if there is an image.
+    /// Sets the low parts of Z0 to Z31 to V0 to V31 and zeroes everything else, unless the image is
+    /// empty.
     pub fn set_alone(&mut self, v: &[[u64; 2]; 32]) {
         if !self.is_none() {
             self.words.fill(0);
@@ -333,33 +334,33 @@ impl Image {
         }
     }
 
-    /// V0 to V31.
+    /// Copies V0 to V31 to `v`.
     pub fn low(&self, v: &mut [[u64; 2]; 32]) {
         for (z, v) in self.words.chunks(self.length / 8).zip(v) {
             v.copy_from_slice(&z[..2]);
         }
     }
 
-    /// Stores this CPU's registers, whose length is the image's.
+    /// Saves this CPU's registers, whose length is the image's.
     pub fn save(&mut self) {
         // SAFETY: the image has room for vectors of its length.
         unsafe { store(self.words.as_mut_ptr().cast(), self.length) };
     }
 
-    /// Loads this CPU's registers, and lets the program use them.
+    /// Loads this CPU's registers, and enables SVE for the program.
     pub fn load(&self) {
         // SAFETY: the image holds vectors of its length.
         unsafe { load(self.words.as_ptr().cast(), self.length) };
         set_zen(ZEN);
     }
 
-    /// Stores this CPU's registers; the next program's instructions trap.
+    /// Saves this CPU's registers, and makes SVE instructions trap.
     pub fn leave(&mut self) {
         self.save();
         close();
     }
 
-    /// Forgets the registers but V0 to V31, which stay in this CPU.
+    /// Discards all registers except V0 to V31, which stay in this CPU.
     pub fn drop_live(&mut self) {
         if !self.is_none() {
             *self = Image::NONE;
@@ -368,10 +369,10 @@ impl Image {
     }
 }
 
-/// PR_SVE_SET_VL: what is asked for, and what comes of it.
+/// PR_SVE_SET_VL: sets the vector length; returns the resulting one.
 ///
 /// # Errors
-/// EINVAL: no SVE, or no such length.
+/// EINVAL if there is no SVE, or the length is invalid.
 pub(super) fn set_vl(argument: usize) -> Result<usize> {
     let state = task::state();
     if !present() || state.is_compat() {
@@ -394,7 +395,7 @@ pub(super) fn set_vl(argument: usize) -> Result<usize> {
 /// PR_SVE_GET_VL
 ///
 /// # Errors
-/// EINVAL: no SVE.
+/// EINVAL if there is no SVE.
 pub(super) fn get_vl() -> Result<usize> {
     let state = task::state();
     if !present() || state.is_compat() {

@@ -1,6 +1,6 @@
-//! System calls of threads that use SVE: a call keeps V0 to V31 alone, as Linux's interface has it
-//! (Documentation/arch/arm64/sve.rst, section 4). Such a thread has a table of its own, so that no
-//! other pays.
+//! System calls of threads that use SVE: a call preserves only V0 to V31, as in Linux's interface
+//! (Documentation/arch/arm64/sve.rst, section 4). Such a thread uses its own table, so that others
+//! do not pay.
 
 use core::arch::{asm, naked_asm};
 
@@ -9,7 +9,7 @@ use crate::arch::syscall::ENTRIES;
 use crate::arch::{Entry, SyscallTable};
 use crate::upcall::SYSCALLS;
 
-/// Zeroes Z0 to Z31 but for V0 to V31, whose writing does that, P0 to P15 and FFR.
+/// Zeroes Z0 to Z31 except for V0 to V31, by writing the latter, and P0 to P15 and FFR.
 macro_rules! drop_rest {
     () => {
         concat!(
@@ -29,14 +29,14 @@ macro_rules! drop_rest {
     };
 }
 
-/// What the entry path calls for a thread that uses SVE.
+/// The system call table of threads that use SVE.
 pub fn dropping_table() -> &'static SyscallTable {
-    // SAFETY: it goes on to the entry that the call has in the kernel's table.
+    // SAFETY: it continues to the call's entry in the kernel's table.
     static DROPPING: SyscallTable = [unsafe { Entry::of_stub(dropping) }; ENTRIES];
     &DROPPING
 }
 
-/// x9 holds the place of the call in its table.
+/// x9 holds the table index of the call.
 #[unsafe(naked)]
 unsafe extern "C" fn dropping(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> isize {
     naked_asm!(
@@ -50,10 +50,11 @@ unsafe extern "C" fn dropping(_: usize, _: usize, _: usize, _: usize, _: usize, 
 }
 
 impl ThreadState {
-    /// The current thread, whose calls are watched, makes one: of vectors it keeps what calls keep.
+    /// Discards the registers that calls do not preserve, when the current thread, whose calls are
+    /// traced, makes one.
     pub fn drop_vectors(&self) {
         if self.uses_sve() {
-            // SAFETY: no compiled code uses these registers, and the kernel may.
+            // SAFETY: no compiled code uses these registers, and SVE is enabled for the kernel.
             unsafe { asm!(drop_rest!(), options(nomem, nostack, preserves_flags)) };
         }
     }

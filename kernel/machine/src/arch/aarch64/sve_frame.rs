@@ -1,5 +1,5 @@
-//! SVE's records in signal frames: `struct sve_context`, and `struct extra_context` before one that
-//! is too long for the room that every frame has (`arch/arm64/include/uapi/asm/sigcontext.h`,
+//! The SVE records of signal frames: `struct sve_context`, preceded by `struct extra_context` if it
+//! is too long for the space that every frame has (`arch/arm64/include/uapi/asm/sigcontext.h`,
 //! `arch/arm64/kernel/signal.c`).
 
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::arch::task;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 
-/// `struct sve_context`, behind which the registers follow if the thread uses SVE.
+/// `struct sve_context`, followed by the registers if the thread uses SVE.
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 struct SveContext {
@@ -25,12 +25,12 @@ struct SveContext {
     reserved: [u16; 2],
 }
 
-/// Bytes of the record of a thread that uses vectors of `length` bytes.
+/// Size in bytes of the record of a thread that uses vectors of `length` bytes.
 fn record_size(length: usize) -> usize {
     (size_of::<SveContext>() + image_size(length)).next_multiple_of(END_SIZE)
 }
 
-/// Where the records come, from the start of all.
+/// The layout of the records, as offsets from the first record.
 pub(super) struct Plan {
     at: usize,
     record: usize,
@@ -38,8 +38,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan for the current thread, whose other records end at `at`; none where programs have
-    /// no SVE.
+    /// The layout for the current thread, whose other records end at `at`; none if programs cannot
+    /// use SVE.
     pub fn new(at: usize) -> Option<Plan> {
         if !sve::present() {
             return None;
@@ -54,7 +54,7 @@ impl Plan {
         Some(Plan { at, record, length })
     }
 
-    /// The plan for the longest vectors.
+    /// The layout for the longest vectors.
     pub fn largest(at: usize) -> Option<Plan> {
         let length = sve::present().then(sve::longest)?;
         Some(Plan {
@@ -64,12 +64,12 @@ impl Plan {
         })
     }
 
-    /// Whether the record lies behind the room that every frame has.
+    /// Whether the record lies behind the space that every frame has.
     fn is_extra(&self) -> bool {
         self.at + self.record + END_SIZE + EXTRA_SIZE > RESERVED
     }
 
-    /// Bytes of all records.
+    /// Size of all records in bytes.
     pub fn size(&self) -> usize {
         let extra = if self.is_extra() {
             size_of::<ExtraContext>()
@@ -99,7 +99,7 @@ impl Plan {
             flags: 0,
             reserved: [0; 2],
         })?;
-        // A copy, as the write may wait, and the switch then writes to the image.
+        // A copy, because the write may sleep, and a context switch then writes to the image.
         let mut bytes = Vec::new();
         task::state().own_sve(|image| {
             if !image.is_none() {
@@ -122,11 +122,11 @@ fn head(magic: u32, size: usize) -> Head {
     }
 }
 
-/// Loads the current thread's registers: V0 to V31 and what controls them from `fp`, the rest of Z0
-/// to Z31, P0 to P15 and FFR from its `record`, if there is one.
+/// Loads the current thread's registers: V0 to V31, FPSR and FPCR from `fp`, the rest of Z0 to Z31,
+/// P0 to P15 and FFR from its `record`, if there is one.
 ///
 /// # Errors
-/// EFAULT, EINVAL: the record is none of ours. ENOMEM.
+/// EFAULT, EINVAL if the record is invalid. ENOMEM.
 pub(super) fn load(record: Option<Record>, fp: &FpState) -> Result<()> {
     let state = task::state();
     let image = record.map(|record| read(record, state.sve_lengths().now()));
@@ -144,7 +144,7 @@ pub(super) fn load(record: Option<Record>, fp: &FpState) -> Result<()> {
     Ok(())
 }
 
-/// The registers in the record; none if the thread did not use SVE.
+/// Reads the registers in the record; none if the thread did not use SVE.
 fn read(record: Record, length: usize) -> Result<Option<Image>> {
     const STREAMING: u16 = 1;
     let room = record.size.checked_sub(size_of::<SveContext>());

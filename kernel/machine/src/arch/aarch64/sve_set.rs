@@ -1,5 +1,5 @@
-//! SVE's registers of a stopped thread as ptrace(2) has them: `struct user_sve_header`, behind
-//! which the registers follow, those of FP and SIMD alone while the thread does not use SVE
+//! SVE registers of a stopped thread for ptrace(2): `struct user_sve_header`, followed by the
+//! registers, only those of FP and SIMD while the thread does not use SVE
 //! (`arch/arm64/include/uapi/asm/ptrace.h`).
 
 use alloc::vec::Vec;
@@ -25,21 +25,21 @@ struct Header {
 const HEADER: usize = size_of::<Header>();
 /// SVE_PT_REGS_SVE: all registers follow.
 const WITH_SVE: u16 = 1;
-/// Bytes of `struct user_fpsimd_state`, and of V0 to V31 in it.
+/// Size in bytes of `struct user_fpsimd_state`, and of V0 to V31 in it.
 const FPSIMD: usize = 528;
 const VECTORS: usize = 512;
 
-/// Where FPSR and FPCR stand behind the registers of vectors of `length` bytes.
+/// The offset of FPSR and FPCR after the registers of vectors of `length` bytes.
 fn control(length: usize) -> usize {
     (HEADER + image_size(length)).next_multiple_of(QUAD)
 }
 
-/// Bytes of the set with the registers of vectors of `length` bytes.
+/// Size in bytes of the set with the registers of vectors of `length` bytes.
 fn whole(length: usize) -> usize {
     (control(length) + 8).next_multiple_of(QUAD)
 }
 
-/// Bytes of the largest set.
+/// Size of the largest set in bytes.
 pub(super) fn most() -> usize {
     whole(sve::longest())
 }
@@ -77,11 +77,11 @@ pub(super) fn get(state: &ThreadState, bytes: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Changes the set; what `bytes` does not reach stays.
+/// Changes the set; the part beyond `bytes` stays unchanged.
 ///
 /// # Errors
-/// EINVAL (no header, or not one that may be), EIO (registers of another length than the thread can
-/// have), ENOMEM.
+/// EINVAL (no header, or an invalid one), EIO (registers of a length that the thread cannot have),
+/// ENOMEM.
 pub(super) fn set(state: &ThreadState, bytes: &[u8]) -> Result<()> {
     let (header, registers) = Header::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
     let asked = u32::from(header.length) | u32::from(header.flags & !WITH_SVE) << 16;
@@ -118,7 +118,7 @@ pub(super) fn set(state: &ThreadState, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Takes FPSR and FPCR from where they stand in `bytes`, as far as they are there.
+/// Sets FPSR and FPCR from offset `at` of `bytes`, as far as they are present.
 fn set_control(state: &ThreadState, bytes: &[u8], at: usize) {
     let word = |at: usize| {
         bytes

@@ -1,10 +1,10 @@
-//! System registers by name.
+//! Access to system registers by name.
 
 /// Reads a system register.
 macro_rules! read {
     ($register:literal) => {{
         let value: usize;
-        // SAFETY: reading a register changes no memory.
+        // SAFETY: reading a register does not change memory.
         #[allow(unused_unsafe)]
         unsafe {
             core::arch::asm!(concat!("mrs {}, ", $register), out(reg) value, options(nostack, preserves_flags))
@@ -13,7 +13,7 @@ macro_rules! read {
     }};
 }
 
-/// Writes a system register. The caller says in an `unsafe` block why that is sound.
+/// Writes a system register. The caller's `unsafe` block must justify it.
 macro_rules! write {
     ($register:literal, $value:expr) => {
         core::arch::asm!(concat!("msr ", $register, ", {}"), in(reg) $value, options(nostack, preserves_flags))
@@ -22,7 +22,7 @@ macro_rules! write {
 
 pub(super) use {read, write};
 
-/// What follows sees what was written to system registers (Arm ARM D24.1.2).
+/// Makes writes to system registers visible to the following instructions (Arm ARM D24.1.2).
 #[inline(always)]
 pub(super) fn isb() {
     // SAFETY: a barrier.

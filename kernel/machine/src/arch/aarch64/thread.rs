@@ -1,4 +1,4 @@
-//! What the hardware holds for a thread, and switching from one to another.
+//! The hardware state of a thread, and context switches.
 
 use alloc::boxed::Box;
 use core::arch::{asm, naked_asm};
@@ -27,37 +27,38 @@ use crate::upcall;
 
 pub use crate::arch::work;
 
-/// What a switch moves of a thread's program, as bits of `ThreadState::moved`: where none is set
-/// its thread pointers with V0 to V31.
+/// The state of a thread's program that a context switch saves and restores, as bits of
+/// `ThreadState::moved`: if no bit is set, the thread pointers and V0 to V31.
 mod moved {
     /// V0 to V31.
     pub const FP: u8 = 0;
-    /// Not V0 to V31; with no other bit nothing, because it has no program.
+    /// Not V0 to V31. Without other bits nothing, because the thread has no program.
     pub const NOT_FP: u8 = 1;
-    /// SVE's registers.
+    /// The SVE registers.
     pub const SVE: u8 = NOT_FP | 1 << 1;
     /// Also the keys of pointer authentication, which need not be saved.
     pub const KEYS: u8 = 1 << 2;
-    /// Also how its tags are checked, which ends when it is left: so this goes with `NOT_FP`.
+    /// Also the tag check mode, which must be reset when switching away: hence combined with
+    /// `NOT_FP`.
     pub const TAGS: u8 = 1 << 3;
 
-    /// Whether it is SVE's registers.
+    /// Whether `moved` includes the SVE registers.
     pub const fn has_sve(moved: u8) -> bool {
         moved & SVE == SVE
     }
 
-    /// Whether it is how its tags are checked.
+    /// Whether `moved` includes the tag check mode.
     pub const fn has_tags(moved: u8) -> bool {
         moved & TAGS != 0
     }
 
-    /// `moved` without SVE's registers.
+    /// `moved` without the SVE registers.
     pub const fn without_sve(moved: u8) -> u8 {
         let not_fp = if has_tags(moved) { NOT_FP } else { 0 };
         moved & !SVE | not_fp
     }
 
-    /// `moved` with how tags are checked, or without.
+    /// `moved` with or without the tag check mode.
     pub const fn with_tags(moved: u8, on: bool) -> u8 {
         match on {
             true => moved | NOT_FP | TAGS,
@@ -67,7 +68,8 @@ mod moved {
     }
 }
 
-/// Where a thread that is switched out goes on: what a call keeps (AAPCS64, section 6.1.1).
+/// The saved context of a thread that is switched out: the registers that a call preserves
+/// (AAPCS64, section 6.1.1).
 #[repr(C)]
 struct Context {
     /// x19 to x29.
@@ -79,35 +81,36 @@ struct Context {
 /// The hardware's part of a thread: the first field of the kernel's [`Task`](task::Task).
 #[repr(C)]
 pub struct ThreadState {
-    /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
+    /// Reasons why the thread must not return to its program yet: bits of [`work`]. Anybody may set
+    /// them.
     pub work: AtomicU32,
     pub(in crate::arch) owner: Owner,
     /// Bits of [`moved`].
     moved: AtomicU8,
     context: UnsafeCell<Context>,
-    /// Address of the `StackTop`.
+    /// Address of the thread's `StackTop`.
     top: usize,
     /// TPIDR_EL0 while switched out.
     tls: AtomicUsize,
-    /// TPIDRRO_EL0, which only the kernel writes: the thread pointer of a 32-bit program.
+    /// TPIDRRO_EL0, which only the kernel can write: the thread pointer of a 32-bit program.
     compat_tls: AtomicUsize,
-    /// The CPU whose FP/SIMD registers were loaded for this thread last.
+    /// The CPU on which FP/SIMD registers were last loaded for this thread.
     fp_cpu: AtomicUsize,
-    /// While it uses SVE; V0 to V31 are in it then.
+    /// The SVE registers, including V0 to V31, while the thread uses SVE.
     sve: UnsafeCell<Image>,
     sve_lengths: Cell<Lengths>,
-    /// Breakpoints and watchpoints that a tracer set.
+    /// The breakpoints and watchpoints that a tracer set.
     points: UnsafeCell<Option<Box<Points>>>,
-    /// Address and syndrome of the last fault that earned a signal.
+    /// Address and syndrome of the last fault that raised a signal.
     fault: Cell<(usize, usize)>,
-    /// The sleeping locks that it holds.
+    /// The sleeping locks that the thread holds.
     pub held: lockdep::Sleeping,
-    /// Keeps the stack for as long as the thread.
+    /// Owns the stack for the lifetime of the thread.
     _stack: Option<KernelStack>,
 }
 
-// SAFETY: the cells are touched by the CPU that runs the thread, which `owner` makes one at a
-// time, by one that looks into it while none does, or through `&mut`.
+// SAFETY: the cells are accessed by the CPU that runs the thread, of which `owner` permits one at a
+// time, by one that inspects the thread while no CPU runs it, or through `&mut`.
 unsafe impl Sync for ThreadState {}
 // SAFETY: as above; nothing in it belongs to a CPU.
 unsafe impl Send for ThreadState {}
@@ -136,7 +139,7 @@ impl ThreadState {
         }
     }
 
-    /// A thread of the kernel that will call `entry(argument)` when it is first switched to.
+    /// Creates a kernel thread that will call `entry(argument)` when it is first switched to.
     pub fn new(stack: KernelStack, entry: fn(usize) -> !, argument: usize) -> Self {
         let top = stack_top(stack.top());
         Self::at(
@@ -148,9 +151,10 @@ impl ThreadState {
         )
     }
 
-    /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a
-    /// child of the current thread, with a copy of its FP/SIMD registers and thread pointer. It
-    /// inherits the SVE vector lengths but not the SVE registers, and what signs addresses.
+    /// Creates a thread that will return to its program with a copy of `frame`, modified by
+    /// `change`: a child of the current thread, with a copy of its FP/SIMD registers and thread
+    /// pointer. It inherits the SVE vector lengths, the pointer authentication keys and the tag
+    /// check mode, but not the SVE registers.
     #[inline(always)]
     pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
         let top = stack_top(stack.top());
@@ -165,7 +169,7 @@ impl ThreadState {
         *state.moved.get_mut() = moved::FP;
         *state.tls.get_mut() = read!("tpidr_el0");
         *state.compat_tls.get_mut() = read!("tpidrro_el0");
-        // SAFETY: as above; any bytes are registers.
+        // SAFETY: as above; any bytes are valid registers.
         fp::save(unsafe { &mut *state.fp() });
         if is_taken::<{ Key::MoreState as u32 }>() {
             state.inherit(task::state());
@@ -178,50 +182,50 @@ impl ThreadState {
     fn inherit(&mut self, parent: &ThreadState) {
         self.sve_lengths = Cell::new(parent.sve_lengths());
         if pauth::present() {
-            // SAFETY: the parent is the current thread, which alone changes its own; the child's
-            // lies in the new stack, which nothing else uses yet.
+            // SAFETY: the parent is the current thread, and only it changes its own state; the
+            // child's lies in the new stack, which nothing else uses yet.
             unsafe { *self.authentication() = (*parent.authentication()).clone() };
             *self.moved.get_mut() = moved::FP | moved::KEYS;
         }
         if tags::has_tags() {
             let control = parent.tag_control();
-            // SAFETY: the child's lies in the new stack, which nothing else uses yet.
+            // SAFETY: the child's state lies in the new stack, which nothing else uses yet.
             unsafe { *self.tags() = control };
             let moved = *self.moved.get_mut();
             *self.moved.get_mut() = moved::with_tags(moved, control != Control::NONE);
         }
     }
 
-    /// The thread that this CPU has been running since it started, on the stack that it started on.
-    /// Once per CPU.
+    /// Creates the state of the thread that this CPU has been running since it started, on its
+    /// initial stack. Once per CPU.
     pub fn adopt_cpu() -> Self {
         let mut state = Self::at(None, stack_top(cpu::this().start_stack.get()), 0, 0, 0);
         state.owner = Owner::runs();
         state
     }
 
-    /// Where FP and SIMD registers are kept, behind the frame.
+    /// The saved FP and SIMD registers, behind the frame.
     fn fp(&self) -> *mut FpState {
-        // SAFETY: inside the thread's stack, which lives as long as it.
+        // SAFETY: inside the thread's stack, which lives as long as the thread.
         unsafe { &raw mut (*(self.top as *mut StackTop)).fp }
     }
 
-    /// Where the keys of pointer authentication are kept; any bytes are keys.
+    /// The keys of pointer authentication; any bytes are valid keys.
     fn authentication(&self) -> *mut Authentication {
-        // SAFETY: inside the thread's stack, which lives as long as it.
+        // SAFETY: inside the thread's stack, which lives as long as the thread.
         unsafe { &raw mut (*(self.top as *mut StackTop)).authentication }
     }
 
-    /// Calls `f` with what the current thread signs with.
+    /// Calls `f` with the current thread's pointer authentication state.
     pub(super) fn own_authentication<R>(&self, f: impl FnOnce(&mut Authentication) -> R) -> R {
         assert!(self.is_current());
-        // SAFETY: the current thread's own, which a tracer borrows while the thread is stopped, and
-        // which `f` cannot reach a second time.
+        // SAFETY: belongs to the current thread; a tracer borrows it only while the thread is
+        // stopped, and `f` cannot reach it a second time.
         f(unsafe { &mut *self.authentication() })
     }
 
-    /// As [`ThreadState::with_stopped_frame`], with what it signs with, which its next switch
-    /// loads.
+    /// As [`ThreadState::with_stopped_frame`], with the pointer authentication state, which the
+    /// next switch to the thread loads.
     pub(super) fn with_stopped_authentication<R>(
         &self,
         f: impl FnOnce(&mut Authentication) -> R,
@@ -231,13 +235,13 @@ impl ThreadState {
             .look(|| f(unsafe { &mut *self.authentication() }))
     }
 
-    /// Where it is kept how tags are checked; any bytes say how.
+    /// The saved tag check mode; any bytes are a valid mode.
     fn tags(&self) -> *mut Control {
-        // SAFETY: inside the thread's stack, which lives as long as it.
+        // SAFETY: inside the thread's stack, which lives as long as the thread.
         unsafe { &raw mut (*(self.top as *mut StackTop)).tags }
     }
 
-    /// How the tags of a thread are checked that is stopped, or the current one.
+    /// The tag check mode of a stopped thread, or of the current one.
     pub(super) fn tag_control(&self) -> Control {
         // SAFETY: as in `own_authentication`, and in `with_stopped_frame`.
         let read = || unsafe { *self.tags() };
@@ -247,7 +251,7 @@ impl ThreadState {
         }
     }
 
-    /// Changes that.
+    /// Changes the tag check mode of a stopped thread, or of the current one.
     pub(super) fn set_tag_control(&self, control: Control) {
         let change = || {
             // SAFETY: as in `tag_control`.
@@ -264,26 +268,25 @@ impl ThreadState {
         }
     }
 
-    /// Loads what the current thread signs with after somebody else's keys were in this CPU.
+    /// Reloads the current thread's pointer authentication state after another one was in this CPU.
     pub(super) fn load_authentication(&self) {
         if self.moved.load(Relaxed) & moved::KEYS != 0 {
             self.own_authentication(|own| own.load());
         }
     }
 
-    /// Where the user registers are kept: at the top of the thread's stack, above all that is in
-    /// use.
+    /// The saved user registers: at the top of the thread's stack.
     pub(in crate::arch) fn frame_place(&self) -> *mut Frame {
-        // SAFETY: inside the thread's stack, which lives as long as it.
+        // SAFETY: inside the thread's stack, which lives as long as the thread.
         unsafe { &raw mut (*(self.top as *mut StackTop)).frame }
     }
 
-    /// Where the thread goes on, and the part of its stack that is in use.
+    /// The address at which the thread continues, and the used part of its stack.
     ///
     /// # Safety
     /// No CPU runs it: inside [`Owner::look`].
     pub(in crate::arch) unsafe fn place_in_kernel(&self) -> (usize, Range<usize>) {
-        // SAFETY: only its switch writes the context.
+        // SAFETY: only a switch of this thread writes the context.
         let context = unsafe { &*self.context.get() };
         (context.lr, context.sp..self.top)
     }
@@ -306,11 +309,11 @@ impl ThreadState {
         }
     }
 
-    /// Whether the program of a thread that does not run, or of the current one, has 32 bits.
+    /// Whether a thread that is not running, or the current one, runs a 32-bit program.
     pub fn is_compat(&self) -> bool {
         assert!(self.is_current() || !self.is_running());
-        // SAFETY: the frame lies at the top of the stack. One word is copied, which changes its
-        // width with another program only.
+        // SAFETY: the frame lies at the top of the stack. A single word is copied, whose width bit
+        // changes only on exec.
         let pstate = unsafe { (&raw const (*(self.top as *const StackTop)).frame.pstate).read() };
         pstate & pstate::AARCH32 != 0
     }
@@ -323,7 +326,7 @@ impl ThreadState {
     fn set_native_tls(&self, tls: usize) {
         self.tls.store(tls, Relaxed);
         if self.is_current() {
-            // SAFETY: the program's own register.
+            // SAFETY: the register belongs to the program.
             unsafe { write!("tpidr_el0", tls) };
         }
     }
@@ -331,18 +334,18 @@ impl ThreadState {
     fn set_compat_tls(&self, tls: usize) {
         self.compat_tls.store(tls, Relaxed);
         if self.is_current() {
-            // SAFETY: the program's own register.
+            // SAFETY: the register belongs to the program.
             unsafe { write!("tpidrro_el0", tls) };
         }
     }
 
-    /// Zeroes what the current thread's `Frame` does not hold of its program: FP/SIMD registers,
-    /// thread pointer.
+    /// Resets the program state that the current thread's `Frame` does not contain: FP/SIMD
+    /// registers, thread pointers, breakpoints and watchpoints.
     pub fn reset_user(&self) {
         assert!(self.is_current());
         self.set_native_tls(0);
         self.set_compat_tls(0);
-        // SAFETY: the current thread's own cell, which a tracer borrows while the thread is
+        // SAFETY: a cell of the current thread, which a tracer borrows only while the thread is
         // stopped.
         unsafe { *self.points.get() = None };
         if is_taken::<{ Key::MoreState as u32 }>() {
@@ -351,7 +354,7 @@ impl ThreadState {
         fp::load(&FpState::new());
     }
 
-    /// Another program begins without SVE's registers, and with keys of its own.
+    /// Ends SVE use, and generates new keys, for another program.
     #[cold]
     #[inline(never)]
     fn reset_more(&self) {
@@ -368,8 +371,8 @@ impl ThreadState {
         }
     }
 
-    /// The current thread uses SVE from now on, with what V0 to V31 hold and zero elsewhere. False
-    /// if programs have none.
+    /// Begins SVE use of the current thread, with the values of V0 to V31 and zero elsewhere. False
+    /// if programs cannot use SVE.
     ///
     /// # Errors
     /// ENOMEM
@@ -385,12 +388,12 @@ impl ThreadState {
         Ok(true)
     }
 
-    /// Loads `image`, which is of the current thread's length, into this CPU as the current
+    /// Loads `image`, which has the current thread's vector length, into this CPU as the current
     /// thread's.
     pub(super) fn load_sve(&self, image: Image) {
         image.load();
         self.own_sve(|own| *own = image);
-        // At each switch they are loaded anew.
+        // A context switch always reloads them.
         self.fp_cpu.store(NO_CPU, Relaxed);
         let moved = self.moved.load(Relaxed);
         self.moved.store(moved | moved::SVE, Relaxed);
@@ -399,12 +402,12 @@ impl ThreadState {
         }
     }
 
-    /// Whether a thread that does not run, or the current one, uses SVE.
+    /// Whether a thread that is not running, or the current one, uses SVE.
     pub fn uses_sve(&self) -> bool {
         moved::has_sve(self.moved.load(Relaxed))
     }
 
-    /// The current thread uses SVE no more: only V0 to V31 stay.
+    /// Ends SVE use of the current thread: only V0 to V31 remain.
     pub(super) fn end_sve(&self) {
         if self.uses_sve() {
             self.own_sve(Image::drop_live);
@@ -414,17 +417,17 @@ impl ThreadState {
         }
     }
 
-    /// The current thread's program goes on, debugged: it stops at its points, and after each
-    /// instruction if it `steps`.
+    /// Enables debugging before the current thread's program runs: it stops at its points, and
+    /// after each instruction if it `steps`.
     pub fn enter_debug(&self, steps: bool) {
         assert!(self.is_current());
-        // SAFETY: the current thread's own cell, which a tracer borrows while the thread is
+        // SAFETY: a cell of the current thread, which a tracer borrows only while the thread is
         // stopped.
         let points = unsafe { &*self.points.get() };
         points::enter(points.as_deref().filter(|points| points.are_on()), steps);
     }
 
-    /// Whether a tracer set points that are on for a thread that is stopped.
+    /// Whether a tracer has set enabled points for a stopped thread.
     pub fn has_points(&self) -> bool {
         self.with_stopped_points(|points| points.as_ref().is_some_and(|points| points.are_on()))
     }
@@ -438,40 +441,40 @@ impl ThreadState {
         self.owner.look(|| f(unsafe { &mut *self.points.get() }))
     }
 
-    /// Calls `f` with the current thread's image, whose registers are in this CPU. It must not
-    /// touch a program's memory.
+    /// Calls `f` with the current thread's SVE image, whose registers are in this CPU. `f` must not
+    /// access program memory.
     pub(super) fn own_sve<R>(&self, f: impl FnOnce(&mut Image) -> R) -> R {
         assert!(self.is_current());
-        // SAFETY: the current thread's own cell, which only this and the switch borrow.
+        // SAFETY: a cell of the current thread, which only this and the context switch borrow.
         f(unsafe { &mut *self.sve.get() })
     }
 
-    /// The lengths that a thread that does not run, or the current one, asked for.
+    /// The vector lengths requested by a thread that is not running, or by the current one.
     pub(super) fn sve_lengths(&self) -> Lengths {
         assert!(self.is_current() || !self.is_running());
         self.sve_lengths.get()
     }
 
-    /// Sets them.
+    /// Sets the requested vector lengths.
     pub(super) fn set_sve_lengths(&self, lengths: Lengths) {
         assert!(self.is_current() || !self.is_running());
         self.sve_lengths.set(lengths);
     }
 
-    /// Remembers what a fault signal will report: the address and the syndrome.
+    /// Records the address and the syndrome that a fault signal will report.
     pub(super) fn set_fault(&self, address: usize, syndrome: usize) {
         assert!(self.is_current());
         self.fault.set((address, syndrome));
     }
 
-    /// Address and syndrome of the current thread's last fault that earned a signal.
+    /// Address and syndrome of the current thread's last fault that raised a signal.
     pub(super) fn fault(&self) -> (usize, usize) {
         assert!(self.is_current());
         self.fault.get()
     }
 
-    /// As [`ThreadState::with_stopped_frame`], with the floating-point registers, which its next
-    /// switch loads.
+    /// As [`ThreadState::with_stopped_frame`], with the floating-point registers, which the next
+    /// switch to the thread loads.
     pub(super) fn with_stopped_fp<R>(&self, f: impl FnOnce(&mut FpState) -> R) -> R {
         self.owner.look(|| {
             self.fp_cpu.store(NO_CPU, Relaxed);
@@ -487,8 +490,8 @@ impl ThreadState {
         })
     }
 
-    /// As [`ThreadState::with_stopped_frame`], with the registers of SVE: it uses them from now on
-    /// if there are any.
+    /// As [`ThreadState::with_stopped_frame`], with the SVE registers: the thread uses SVE from now
+    /// on if the image is not empty.
     pub(super) fn with_stopped_sve<R>(&self, f: impl FnOnce(&mut Image) -> R) -> R {
         self.owner.look(|| {
             // SAFETY: as in `with_stopped_frame`.
@@ -501,12 +504,12 @@ impl ThreadState {
         })
     }
 
-    /// Saves what the program has in this CPU, which the thread leaves.
+    /// Saves the program's registers in this CPU, before a switch away from the thread.
     #[inline(always)]
     fn leave(&self) {
         if self.moved.load(Relaxed) & moved::NOT_FP == 0 {
             self.tls.store(read!("tpidr_el0"), Relaxed);
-            // SAFETY: the CPU's own thread's.
+            // SAFETY: belongs to the thread that this CPU runs.
             fp::save(unsafe { &mut *self.fp() });
         } else {
             self.leave_more();
@@ -518,28 +521,28 @@ impl ThreadState {
     fn leave_more(&self) {
         let moved = self.moved.load(Relaxed);
         if moved::has_tags(moved) {
-            // SAFETY: the CPU's own thread's.
+            // SAFETY: belongs to the thread that this CPU runs.
             unsafe { *self.tags() }.unload();
         }
         if moved::has_sve(moved) {
             self.tls.store(read!("tpidr_el0"), Relaxed);
-            // SAFETY: the CPU's own thread's.
+            // SAFETY: belongs to the thread that this CPU runs.
             let (fp, image) = unsafe { (&mut *self.fp(), &mut *self.sve.get()) };
             fp::save_control(fp);
             image.leave();
         } else if moved::has_tags(moved) {
             self.tls.store(read!("tpidr_el0"), Relaxed);
-            // SAFETY: the CPU's own thread's.
+            // SAFETY: belongs to the thread that this CPU runs.
             fp::save(unsafe { &mut *self.fp() });
         }
     }
 
     /// Makes this the thread that `cpu`, which is this CPU, runs, and loads what
-    /// [`ThreadState::leave`] saved; FP and SIMD registers not if this CPU still has them.
+    /// [`ThreadState::leave`] saved, except FP and SIMD registers that this CPU still has.
     #[inline(always)]
     fn enter(&self, cpu: &'static Cpu) {
         let top = self.top as *mut StackTop;
-        // SAFETY: inside the thread's stack, above all that it uses.
+        // SAFETY: inside the thread's stack, above its used part.
         unsafe { (*top).cpu = cpu };
         if self.moved.load(Relaxed) == moved::FP {
             self.load_fp(cpu);
@@ -552,7 +555,7 @@ impl ThreadState {
     fn load_fp(&self, cpu: &'static Cpu) {
         self.load_tls();
         if !core::ptr::eq(cpu.fp_owner.get(), self) || self.fp_cpu.load(Relaxed) != cpu.index() {
-            // SAFETY: the thread runs here alone from now on.
+            // SAFETY: only this CPU runs the thread from now on.
             fp::load(unsafe { &*self.fp() });
             cpu.fp_owner.set(self);
             self.fp_cpu.store(cpu.index(), Relaxed);
@@ -564,7 +567,7 @@ impl ThreadState {
     fn enter_with_more(&self, cpu: &'static Cpu) {
         let moved = self.moved.load(Relaxed);
         if moved & moved::KEYS != 0 {
-            // SAFETY: the thread runs here alone from now on.
+            // SAFETY: only this CPU runs the thread from now on.
             unsafe { &*self.authentication() }.load();
         }
         if moved & moved::NOT_FP == 0 {
@@ -578,12 +581,12 @@ impl ThreadState {
     #[inline(never)]
     fn enter_with_most(&self, cpu: &'static Cpu, moved: u8) {
         if moved::has_tags(moved) {
-            // SAFETY: the thread runs here alone from now on.
+            // SAFETY: only this CPU runs the thread from now on.
             unsafe { *self.tags() }.load();
         }
         if moved::has_sve(moved) {
             self.load_tls();
-            // SAFETY: the thread runs here alone from now on.
+            // SAFETY: only this CPU runs the thread from now on.
             let (fp, image) = unsafe { (&*self.fp(), &*self.sve.get()) };
             fp::load_control(fp);
             image.load();
@@ -596,8 +599,8 @@ impl ThreadState {
     #[inline(always)]
     fn load_tls(&self) {
         const { assert!(offset_of!(Self, compat_tls) == offset_of!(Self, tls) + 8) };
-        // SAFETY: the program's own registers, from two words of the thread that nobody else writes
-        // while it is switched to.
+        // SAFETY: the registers belong to the program; nobody else writes these two words of the
+        // thread while it is switched to.
         unsafe {
             asm!(
                 "ldp {wide}, {compat}, [{state}, {tls}]",
@@ -622,44 +625,44 @@ fn stack_top(end: usize) -> usize {
     end - size_of::<StackTop>()
 }
 
-/// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this
-/// CPU.
+/// Makes a thread from [`ThreadState::adopt_cpu`] the current one of this CPU.
 ///
 /// # Safety
-/// It is one of the kernel's [`Task`](task::Task)s, whole, which lives until the CPU leaves it.
+/// It is a complete [`Task`](task::Task) of the kernel, which lives until the CPU switches away
+/// from it.
 pub(in crate::arch) unsafe fn adopt(state: *const ThreadState) {
     let cpu = cpu::this();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let thread = unsafe { &*state };
     assert!(thread.is_running() && thread.top == stack_top(cpu.start_stack.get()));
     cpu.current.set(state);
     thread.enter(cpu);
 }
 
-/// Saves what the current thread has in this CPU, and goes on as `to`; returns when something
+/// Saves the current thread's state in this CPU, and switches to `to`; returns when something
 /// switches back.
 ///
 /// # Safety
-/// Both are the kernel's [`Task`](task::Task)s, whole, which live until the switch is complete.
+/// Both are complete [`Task`](task::Task)s of the kernel, which live until the switch is complete.
 #[inline(always)]
 pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     let cpu = cpu::this();
     let previous = cpu.current.get();
     assert!(!previous.is_null());
     cpu.previous.set(previous);
-    // SAFETY: the CPU still owns its count of the one, and the caller promises the other.
+    // SAFETY: the CPU still owns its reference to the former, and the caller guarantees the latter.
     let (previous, next) = unsafe { (&*previous, &*to) };
     next.owner.run();
     previous.leave();
     cpu.current.set(to);
     next.enter(cpu);
-    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `at` or by this very
-    // call.
+    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `at` or by an earlier
+    // call of this function.
     unsafe { switch_context(previous.context.get(), next.context.get(), &previous.owner) }
 }
 
-/// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the
-/// previous thread: its stack is not used any more.
+/// Saves the registers that a call preserves, loads those of `next`, and lets others switch to the
+/// previous thread, whose stack is no longer in use.
 #[unsafe(naked)]
 unsafe extern "C" fn switch_context(
     previous: *mut Context,
@@ -692,8 +695,8 @@ unsafe extern "C" fn switch_context(
 
 const _: () = assert!(offset_of!(Context, lr) == offset_of!(Context, x) + 88);
 
-/// First instructions of a thread: `x19(x20)`, once the scheduler knows that the switch is
-/// complete.
+/// First instructions of a thread: calls `x19(x20)` after the scheduler was notified that the
+/// switch is complete.
 #[unsafe(naked)]
 unsafe extern "C" fn start() {
     naked_asm!(
@@ -710,13 +713,12 @@ extern "C" fn switched() {
     upcall::switched(task::take_previous());
 }
 
-/// Runs the current thread's program from `frame` on. The thread's stack below its top is
-/// forgotten.
+/// Runs the current thread's program from `frame` on. Discards the thread's stack below its top.
 pub fn enter_user(frame: &Frame) -> ! {
     let state = task::state();
     let keys = if pauth::present() { moved::KEYS } else { 0 };
     state.moved.store(moved::FP | keys, Relaxed);
     state.with_frame(|own| *own = frame.clone());
-    // SAFETY: the frame at the top is whole.
+    // SAFETY: the frame at the top is complete.
     unsafe { entry::leave_to_user(state.top) }
 }

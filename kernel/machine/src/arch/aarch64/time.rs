@@ -1,6 +1,6 @@
 //! The generic timer (Arm ARM D12). The counter is the virtual one, whose offset is zero unless a
-//! hypervisor hides time. A kernel at EL1 uses the virtual timer; a host at EL2 the EL2 physical
-//! timer, by EL1's names.
+//! hypervisor hides time. A kernel at EL1 uses the virtual timer; a host at EL2 uses the EL2
+//! physical timer, through the EL1 register names.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -16,7 +16,7 @@ static PHYSICAL: AtomicBool = AtomicBool::new(false);
 /// CNTx_CTL_EL0.ENABLE.
 const ENABLE: usize = 1;
 
-/// Learns the frequency and which timer is ours.
+/// Determines the frequency and the timer to use.
 pub(super) fn init() {
     let node = fdt::find(fdt::tree(), &["arm,armv8-timer"])
         .next()
@@ -32,7 +32,7 @@ pub(super) fn init() {
     );
 }
 
-/// Readies this CPU's timer.
+/// Initializes this CPU's timer.
 pub(super) fn start_cpu() {
     stop();
     gic::enable(interrupt());
@@ -44,21 +44,21 @@ pub(super) fn interrupt() -> u32 {
     INTERRUPT.load(Relaxed)
 }
 
-/// The counter now.
+/// The current counter value.
 #[inline]
 pub fn now_ticks() -> u64 {
-    // The read must not come before what precedes it (D12.2.2).
+    // The read must not be executed before preceding instructions (D12.2.2).
     isb();
     read!("cntvct_el0") as u64
 }
 
-/// The counter, for a time stamp: the read may change places with what surrounds it.
+/// The counter value for a time stamp: the read may be reordered with its surroundings.
 #[inline]
 pub fn stamp() -> u64 {
     read!("cntvct_el0") as u64
 }
 
-/// Asks for an interrupt of this CPU when the counter reaches `deadline`; for none with `None`.
+/// Requests an interrupt of this CPU when the counter reaches `deadline`; `None` cancels it.
 pub fn set_deadline(deadline: Option<u64>) {
     let Some(deadline) = deadline else {
         return stop();
@@ -76,7 +76,7 @@ pub fn set_deadline(deadline: Option<u64>) {
     isb();
 }
 
-/// Stops this CPU's timer, whose interrupt stays pending otherwise.
+/// Stops this CPU's timer, whose interrupt would otherwise stay pending.
 pub(super) fn stop() {
     // SAFETY: this CPU's own timer.
     unsafe {

@@ -1,6 +1,6 @@
-//! Barriers and maintenance of TLBs and instruction caches (Arm ARM D8.16, D8.17, D7.5).
+//! Barriers, and maintenance of TLBs and instruction caches (Arm ARM D8.16, D8.17, D7.5).
 //!
-//! At EL2 with E2H and TGE set, the EL1 forms act on the EL2&0 regime, which is the kernel's then.
+//! At EL2 with E2H and TGE set, the EL1 forms act on the EL2&0 regime, which is then the kernel's.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -13,7 +13,8 @@ use crossings::Kind;
 use translation::Invalidation;
 use translation::owed::{self, Clear, FillKernel, LinkTable, Owed};
 
-/// Pages from which on a whole address space is forgotten instead: those of a block are.
+/// Number of pages from which on a whole address space is invalidated instead, as many as a block
+/// contains.
 const MANY_PAGES: usize = 512;
 
 static ASID_BITS: AtomicU32 = AtomicU32::new(8);
@@ -24,7 +25,7 @@ static CLEAN_NOT_NEEDED: AtomicBool = AtomicBool::new(false);
 /// Whether instruction fetches see new instructions without invalidation (CTR_EL0.DIC).
 static INVALIDATE_NOT_NEEDED: AtomicBool = AtomicBool::new(false);
 
-/// Settles what all CPUs have.
+/// Records the properties common to all CPUs.
 pub(super) fn init(features: &idreg::System) {
     ASID_BITS.store(features.asid_bits(), Relaxed);
     DATA_LINE.store(features.data_line(), Relaxed);
@@ -42,7 +43,7 @@ macro_rules! barrier {
 
 macro_rules! maintain {
     ($operation:literal) => {
-        // SAFETY: forgetting a cached translation or line changes no memory.
+        // SAFETY: invalidating a cached translation or line does not change memory.
         unsafe { asm!($operation, options(nostack, preserves_flags)) }
     };
     ($operation:literal, $operand:expr) => {
@@ -51,7 +52,8 @@ macro_rules! maintain {
     };
 }
 
-/// Maintenance is about to be the kernel's: no guest is loaded, whose it would be (HCR_EL2.TGE).
+/// Asserts that maintenance affects the kernel's regime: with a guest loaded it would affect the
+/// guest's (HCR_EL2.TGE).
 #[inline(always)]
 fn assert_own_regime() {
     const TGE: usize = 1 << 27;
@@ -61,20 +63,20 @@ fn assert_own_regime() {
     );
 }
 
-/// log2 of the number of address-space identifiers.
+/// log2 of the number of ASIDs.
 pub fn asid_bits() -> u32 {
     ASID_BITS.load(Relaxed)
 }
 
-/// Makes entries that were filled before visible to all table walks from here on (D8.17.1: a DSB,
-/// and an ISB for this CPU's own next instructions).
+/// Makes previously filled entries visible to all table walks from here on (D8.17.1: a DSB, and an
+/// ISB for this CPU's own following instructions).
 #[inline]
 pub fn publish() {
     barrier!("dsb ishst");
     isb();
 }
 
-/// Pays for a table that was hung below an invalid entry.
+/// Pays for a table that was linked into an invalid entry.
 #[inline]
 pub fn publish_table(owed: Owed<LinkTable>) {
     pay_by_publishing(owed);
@@ -95,7 +97,7 @@ fn pay_by_publishing<C: owed::Kind>(owed: Owed<C>) {
     publish();
 }
 
-/// The operand of a TLBI by address: the identifier, and bits 55 to 12 of the address (C5.5, "TLBI
+/// The operand of a TLBI by address: the ASID, and bits 55 to 12 of the address (C5.5, "TLBI
 /// VAE1").
 const fn operand(asid: u16, address: usize) -> usize {
     (asid as usize) << 48 | address >> 12 & ((1 << 44) - 1)
@@ -105,27 +107,27 @@ fn count(kind: Kind) {
     cpu::this().crossings().add(kind);
 }
 
-/// Which CPUs hold translations of an address space: broadcast maintenance reaches every CPU, so it
-/// does not matter.
+/// The CPUs that hold translations of an address space: irrelevant, since broadcast maintenance
+/// reaches every CPU.
 pub struct Holders;
 
 impl Holders {
-    /// Nobody.
+    /// No CPUs.
     pub const fn new() -> Self {
         Holders
     }
 
-    /// CPU `cpu` is about to run the space, as others see.
+    /// Called before CPU `cpu` runs the space: nothing to record.
     #[inline(always)]
     pub fn enter_space(&self, _cpu: usize, _asid: u16) {}
 }
 
-/// A CPU without a space is about to run one. Broadcast TLBI kept it coherent.
+/// Called before a CPU without a space runs one: broadcast TLBIs have kept it coherent.
 #[inline(always)]
 pub fn enter_space(_cpu: usize) {}
 
-/// Pays for changes of the translations of `range` in the space that has the identifier `asid`, if
-/// it ever ran.
+/// Performs the maintenance owed for changes to the translations of `range` in the space with ASID
+/// `asid`, if it ever ran.
 #[inline(always)]
 pub fn pay<C: owed::Kind>(
     owed: Owed<C>,
@@ -142,7 +144,7 @@ pub fn pay<C: owed::Kind>(
     if debt.invalidate == Invalidation::Nothing {
         return;
     }
-    // Before the identifier is read, which may change; and before the TLBI.
+    // Before the ASID is read, which may change; and before the TLBI.
     barrier!("dsb ishst");
     match (debt.invalidate, asid()) {
         (Invalidation::Page, Some(asid)) => flush_pages(asid, range),
@@ -151,11 +153,12 @@ pub fn pay<C: owed::Kind>(
     }
 }
 
-/// A fault found a sufficient entry: nothing is owed, its walk merely came before the store.
+/// Handles a fault that found a sufficient entry: nothing is owed, as its walk merely preceded the
+/// store.
 #[inline(always)]
 pub fn spurious(_asid: u16, _page: usize) {}
 
-/// Forgets the last-level entries of a program's pages, on all CPUs, after a DSB.
+/// Invalidates the last-level entries of a program's pages on all CPUs, after a DSB.
 fn flush_pages(asid: u16, range: Range<usize>) {
     if range.len() >= MANY_PAGES * PAGE_SIZE {
         return flush_asid(asid);
@@ -168,7 +171,8 @@ fn flush_pages(asid: u16, range: Range<usize>) {
     barrier!("dsb ish");
 }
 
-/// Forgets all of a program's translations, those of tables included, on all CPUs, after a DSB.
+/// Invalidates all of a program's translations, including those of tables, on all CPUs, after a
+/// DSB.
 fn flush_asid(asid: u16) {
     assert_own_regime();
     count(Kind::FenceBroadcastAsid);
@@ -176,8 +180,8 @@ fn flush_asid(asid: u16) {
     barrier!("dsb ish");
 }
 
-/// Pays for entries of the kernel's vmalloc area that were taken out of a range: forgets it, on all
-/// CPUs.
+/// Performs the maintenance owed for entries removed from a range of the kernel's vmalloc area, on
+/// all CPUs.
 pub fn flush_kernel(owed: Owed<Clear>, range: Range<usize>) {
     assert_own_regime();
     owed.pay();
@@ -195,7 +199,7 @@ pub fn flush_kernel(owed: Owed<Clear>, range: Range<usize>) {
     isb();
 }
 
-/// Forgets everything, on this CPU.
+/// Invalidates everything on this CPU.
 pub fn flush_local_all() {
     assert_own_regime();
     count(Kind::FenceLocalAll);
@@ -205,9 +209,9 @@ pub fn flush_local_all() {
     isb();
 }
 
-/// Makes instruction fetches of all CPUs see what was written at `start` in the linear map (D7.5.6:
-/// clean to the point of unification, wait, invalidate, wait; each other CPU's exception return is
-/// its context synchronisation).
+/// Makes instruction fetches of all CPUs see data written at `start` in the linear map (D7.5.6:
+/// clean to the point of unification, DSB, invalidate, DSB; the exception return of each other CPU
+/// is its context synchronization event).
 pub fn sync_icache(start: usize, len: usize) {
     count(Kind::FenceInstruction);
     if !CLEAN_NOT_NEEDED.load(Relaxed) {

@@ -1,9 +1,9 @@
-//! The kernel's touches of a program's memory.
+//! Kernel accesses to program memory.
 //!
-//! Plain copies use LDTR and STTR, which access with EL0's rights whatever PSTATE.PAN says (Arm ARM
-//! C3.2.9): so the kernel's own memory cannot be reached through a program's pointer on any CPU,
-//! and PAN never has to be lifted. Each such instruction has an entry in the table of fix-ups: a
-//! fault that `mm` cannot resolve goes on there.
+//! Plain copies use LDTR and STTR, which access memory with EL0's permissions regardless of
+//! PSTATE.PAN (Arm ARM C3.2.9): so a program's pointer can never reach kernel memory on any CPU,
+//! and PAN need not be cleared. Each such instruction has an entry in the fixup table: after a
+//! fault that `mm` cannot resolve, execution continues there.
 
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,8 +16,8 @@ use crate::upcall;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Faulted;
 
-/// An instruction that may fault, and where to go on then; both relative to the field's own
-/// address.
+/// An instruction that may fault, and the address at which to continue then; both relative to the
+/// field's own address.
 #[repr(C)]
 struct Fixup {
     instruction: i32,
@@ -29,12 +29,12 @@ unsafe extern "C" {
     static __fixups_end: Fixup;
 }
 
-/// Where to go on after an unresolved fault of the instruction at `pc`, if that may fault;
-/// one more ([`UNRESOLVED`]) where none is to be resolved.
+/// Returns the address at which to continue after an unresolved fault of the instruction at `pc`,
+/// if it has a fixup; plus [`UNRESOLVED`] if its faults must not be resolved.
 pub(super) fn fixup(pc: usize) -> Option<usize> {
     let start = &raw const __fixups_start;
     let count = (&raw const __fixups_end as usize - start as usize) / size_of::<Fixup>();
-    // SAFETY: the linker script puts the entries, and nothing else, between the two symbols.
+    // SAFETY: the linker script places the entries, and nothing else, between the two symbols.
     let table = unsafe { core::slice::from_raw_parts(start, count) };
     let absolute =
         |field: &i32| (field as *const i32 as usize).wrapping_add_signed(*field as isize);
@@ -44,10 +44,10 @@ pub(super) fn fixup(pc: usize) -> Option<usize> {
         .map(|entry| absolute(&entry.target))
 }
 
-/// Added to where to go on, which is even: the fault is not resolved.
+/// Added to a continuation address, which is even: the fault is not resolved.
 pub(super) const UNRESOLVED: usize = 1;
 
-/// An entry of the table of fix-ups, for the labels of an instruction and of where to go on.
+/// An entry of the fixup table, for the labels of an instruction and of its continuation.
 macro_rules! fixup_entry {
     ($instruction:literal, $target:literal) => {
         concat!(
@@ -64,13 +64,13 @@ macro_rules! fixup_entry {
     };
 }
 
-/// An address without the tag that programs may put in its top byte (TCR_EL1.TBI0).
+/// The address without the tag in its top byte (TCR_EL1.TBI0).
 pub const fn untagged(address: usize) -> usize {
     address & ((address as isize) << 8 >> 8) as usize
 }
 
-/// The part of a program's range that begins with a tag and that programs can have: the thread must
-/// have asked for tags (Documentation/arch/arm64/tagged-address-abi.rst).
+/// The length of the part of a tagged range that lies in program memory; 0 unless the thread has
+/// enabled tagged addresses (Documentation/arch/arm64/tagged-address-abi.rst).
 extern "C" fn tagged_part(address: usize, len: usize) -> usize {
     if upcall::tags_addresses() {
         len.min(USER_END.saturating_sub(untagged(address)))
@@ -79,7 +79,7 @@ extern "C" fn tagged_part(address: usize, len: usize) -> usize {
     }
 }
 
-/// The part of a program's range that programs can have.
+/// The length of the part of a range that lies in program memory.
 fn user_part(address: usize, len: usize) -> usize {
     match USER_END.checked_sub(address) {
         Some(room) => len.min(room),
@@ -87,8 +87,7 @@ fn user_part(address: usize, len: usize) -> usize {
     }
 }
 
-/// Whether a range that begins with a tag is taken, where one without would end at `end` at the
-/// latest.
+/// Whether a tagged range is accepted, if an untagged one must end at or below `end`.
 #[cold]
 #[inline(never)]
 pub fn takes_tagged(address: usize, len: usize, end: usize) -> bool {
@@ -96,37 +95,39 @@ pub fn takes_tagged(address: usize, len: usize, end: usize) -> bool {
     plain != address && upcall::tags_addresses() && len <= end && plain <= end - len
 }
 
-/// Copies `len` bytes of the program at `source` to `target`; returns how many before the first
-/// that could not be read.
+/// Copies `len` bytes of the program at `source` to `target`; returns the number of bytes before
+/// the first that could not be read.
 ///
 /// # Safety
 /// `target` is writable for `len` bytes.
 #[inline]
 pub unsafe fn copy_in(target: *mut u8, source: usize, len: usize) -> usize {
-    // SAFETY: the caller's range; LDTR reads only what the program itself could.
+    // SAFETY: the caller's range; LDTR reads only memory that the program itself could read.
     unsafe { load_user(target, source, len) }
 }
 
-/// Copies `len` bytes from `source` to the program at `target`; returns how many before the first
-/// that could not be written.
+/// Copies `len` bytes from `source` to the program at `target`; returns the number of bytes before
+/// the first that could not be written.
 ///
 /// # Safety
 /// `source` is readable for `len` bytes.
 #[inline]
 pub unsafe fn copy_out(target: usize, source: *const u8, len: usize) -> usize {
-    // SAFETY: the caller's range; STTR writes only what the program itself could.
+    // SAFETY: the caller's range; STTR writes only memory that the program itself could write.
     unsafe { store_user(target, source, len) }
 }
 
-/// Writes zeroes to the program; returns how many bytes before the first that could not be written.
+/// Writes zeroes to the program; returns the number of bytes before the first that could not be
+/// written.
 #[inline]
 pub fn clear(target: usize, len: usize) -> usize {
-    // SAFETY: STTR writes only what the program itself could.
+    // SAFETY: STTR writes only memory that the program itself could write.
     unsafe { clear_user(target, len) }
 }
 
-/// An address is not compared with the end of programs' memory: beyond it LDTR and STTR fault, on
-/// the kernel's too. Only one with a tag might not: `tagged_part` says how much of it is taken.
+/// Addresses are not compared with the end of program memory: beyond it LDTR and STTR fault, also
+/// on kernel memory. Only tagged addresses need a check: `tagged_part` returns the permitted
+/// length.
 #[unsafe(naked)]
 unsafe extern "C" fn load_user(target: *mut u8, source: usize, len: usize) -> usize {
     naked_asm!(
@@ -145,7 +146,7 @@ unsafe extern "C" fn load_user(target: *mut u8, source: usize, len: usize) -> us
         "stp x6, x7, [x0], #16",
         "subs x2, x2, #32",
         "b.hs 10b",
-        // 0 to 31 bytes are left: their number is the low five bits of x2.
+        // 0 to 31 bytes remain: their number is in the low five bits of x2.
         "20: tbz x2, #4, 22f",
         "14: ldtr x4, [x1]",
         "15: ldtr x5, [x1, #8]",
@@ -231,8 +232,8 @@ unsafe extern "C" fn store_user(target: usize, source: *const u8, len: usize) ->
         "b.ne 30f",
         "26: sub x0, x0, x3",
         "ret",
-        // The last few bytes, and those before a fault: x9 is their end. What a fault interrupted
-        // is written again.
+        // The last few bytes, and those before a fault: x9 is their end. Bytes that were already
+        // written before the fault are written again.
         "30: cmp x0, x9",
         "b.hs 26b",
         "ldrb w4, [x1]",
@@ -294,8 +295,8 @@ unsafe extern "C" fn clear_user(target: usize, len: usize) -> usize {
     )
 }
 
-/// Whether an access to the word at `address` by LDTR or STTR reaches none but the program's: they
-/// fault themselves beyond its memory, but for what a tag hides.
+/// Checks that an access to the word at `address` by LDTR or STTR stays in program memory: they
+/// fault by themselves beyond it, except for tagged addresses.
 #[inline(always)]
 fn check_word(address: usize) -> Result<(), Faulted> {
     const TAG_OR_ODD: usize = 0xff << 56 | 3;
@@ -312,7 +313,7 @@ fn is_tagged_word(address: usize) -> bool {
     address.is_multiple_of(4) && tagged_part(address, size_of::<u32>()) == size_of::<u32>()
 }
 
-/// Whether `address` is that of a word that programs can have, for an access by the kernel's right.
+/// Checks that `address` is that of a word of program memory, for a privileged access.
 fn check_own_word(address: usize) -> Result<(), Faulted> {
     if address.is_multiple_of(4) && (address < USER_END || is_tagged_word(address)) {
         Ok(())
@@ -321,11 +322,11 @@ fn check_own_word(address: usize) -> Result<(), Faulted> {
     }
 }
 
-/// Reads the word at an address as one access; after a fault it goes on at `$target`, label 11.
+/// Reads the word at an address in a single access; after a fault continues at `$target`, label 11.
 macro_rules! load {
     ($address:expr, $target:literal) => {{
         let (value, failed): (u32, u32);
-        // SAFETY: LDTR reads only what the program itself could.
+        // SAFETY: LDTR reads only memory that the program itself could read.
         unsafe {
             asm!(
                 "mov {failed:w}, #1",
@@ -343,14 +344,14 @@ macro_rules! load {
     }};
 }
 
-/// Reads a word as one access.
+/// Reads a word in a single access.
 #[inline]
 pub fn load_u32(address: usize) -> Result<u32, Faulted> {
     check_word(address)?;
     load!(address, "11b")
 }
 
-/// Reads an instruction, whose address has no tag, or the word of a Thumb one.
+/// Reads an instruction, whose address has no tag, or the word that contains a Thumb instruction.
 #[inline]
 pub(super) fn load_instruction(address: usize) -> Result<u32, Faulted> {
     if !address.is_multiple_of(4) || address >= USER_END {
@@ -359,18 +360,18 @@ pub(super) fn load_instruction(address: usize) -> Result<u32, Faulted> {
     load!(address, "11b")
 }
 
-/// Reads a word as one access, if its page is present.
+/// Reads a word in a single access, if its page is present.
 pub fn load_present_u32(address: usize) -> Result<u32, Faulted> {
     check_word(address)?;
     load!(address, "11b + 1")
 }
 
-/// Writes a word as one access.
+/// Writes a word in a single access.
 #[inline]
 pub fn store_u32(address: usize, value: u32) -> Result<(), Faulted> {
     check_word(address)?;
     let failed: u32;
-    // SAFETY: STTR writes only what the program itself could.
+    // SAFETY: STTR writes only memory that the program itself could write.
     unsafe {
         asm!(
             "mov {failed:w}, #1",
@@ -387,39 +388,40 @@ pub fn store_u32(address: usize, value: u32) -> Result<(), Faulted> {
     if failed == 0 { Ok(()) } else { Err(Faulted) }
 }
 
-/// Whether all CPUs have PSTATE.PAN; settled before programs run.
+/// Whether all CPUs have PSTATE.PAN; set before programs run.
 static PAN: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn init(features: &idreg::System) {
     PAN.store(features.pan(), Relaxed);
 }
 
-/// Lets the kernel's ordinary accesses reach a program's memory during `f`: there are no
-/// unprivileged exclusive ones.
+/// Clears PAN during `f`, so that ordinary accesses reach program memory: there are no unprivileged
+/// exclusive accesses.
 #[inline(always)]
 fn with_access<R>(f: impl FnOnce() -> R) -> R {
     let pan = PAN.load(Relaxed);
     if pan {
-        // MSR PAN, #0 by its encoding: an assembler for ARMv8.0 does not know the name.
-        // SAFETY: the accesses that follow are to addresses checked to be a program's.
+        // MSR PAN, #0 by its encoding: an assembler for ARMv8.0 does not know the name. SAFETY: the
+        // accesses that follow are to addresses that were checked to be in program memory.
         unsafe { asm!(".inst 0xd500409f", options(nostack, preserves_flags)) };
     }
     let result = f();
     if pan {
-        // SAFETY: protects again: MSR PAN, #1.
+        // SAFETY: restores the protection: MSR PAN, #1.
         unsafe { asm!(".inst 0xd500419f", options(nostack, preserves_flags)) };
     }
     result
 }
 
-/// Writes `$new` if the word at an address is `$old`, as one access that orders all others; what it
-/// was. After a fault it goes on at `$target`, label 13.
+/// Atomically writes `$new` if the word at an address is `$old`, fully ordered; returns the
+/// previous value. After a fault continues at `$target`, label 13.
 macro_rules! cmpxchg {
     ($address:expr, $old:expr, $new:expr, $target:literal) => {{
         check_own_word($address)?;
         let (value, failed) = with_access(|| {
             let (value, failed): (u32, u32);
-            // SAFETY: `check_own_word` found a program's address, whose faults have fix-ups.
+            // SAFETY: `check_own_word` verified that the address is in program memory; faults have
+            // fixups.
             unsafe {
                 asm!(
                     "mov {failed:w}, #1",
@@ -448,19 +450,19 @@ macro_rules! cmpxchg {
     }};
 }
 
-/// Writes `new` if the word is `old`, as one access that orders all others; returns what it was.
+/// Atomically writes `new` if the word is `old`, fully ordered; returns the previous value.
 #[inline]
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Faulted> {
     cmpxchg!(address, old, new, "13b")
 }
 
-/// The same, if its page is present and can be written.
+/// As [`cmpxchg_u32`], if the page is present and writable.
 pub fn cmpxchg_present_u32(address: usize, old: u32, new: u32) -> Result<u32, Faulted> {
     cmpxchg!(address, old, new, "13b + 1")
 }
 
-/// Makes what was written to a program's memory executable: its data caches first, then the
-/// instruction caches of all CPUs (Arm ARM B2.7.4.2).
+/// Makes data written to program memory visible to instruction fetches: cleans the data caches,
+/// then invalidates the instruction caches of all CPUs (Arm ARM B2.7.4.2).
 pub fn sync_instructions(start: usize, len: usize) -> Result<(), Faulted> {
     if user_part(start, len) < len {
         return Err(Faulted);
@@ -472,7 +474,7 @@ pub fn sync_instructions(start: usize, len: usize) -> Result<(), Faulted> {
         let mut at = start & !(line - 1);
         while at < end {
             let failed: usize;
-            // SAFETY: cache maintenance changes no memory, and its faults have a fix-up.
+            // SAFETY: cache maintenance does not change memory, and its faults have a fixup.
             unsafe {
                 asm!(
                     "mov {failed}, #1",
@@ -502,10 +504,10 @@ pub fn sync_instructions(start: usize, len: usize) -> Result<(), Faulted> {
     Ok(())
 }
 
-/// Reads a word of device memory at a kernel address that may not answer.
+/// Reads a word of device memory at a kernel address at which there may be no device.
 pub(super) fn probe(address: usize) -> Option<u32> {
     let (value, failed): (u32, u32);
-    // SAFETY: the address is mapped as device memory by the caller; an abort has its fix-up.
+    // SAFETY: the caller has mapped the address as device memory; an abort has a fixup.
     unsafe {
         asm!(
             "mov {failed:w}, #1",

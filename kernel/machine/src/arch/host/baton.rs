@@ -1,10 +1,10 @@
-//! Which of the host's threads has the CPU.
+//! Passes the CPU between the host's threads.
 
 extern crate std;
 
 use std::sync::{Condvar, Mutex};
 
-/// A thread waits for its own until another gives it the CPU.
+/// A thread waits on its own until another one passes it the CPU.
 pub struct Baton {
     given: Mutex<bool>,
     changed: Condvar,
@@ -18,7 +18,7 @@ impl Baton {
         }
     }
 
-    /// Gives the CPU to the thread that waits, or will.
+    /// Passes the CPU to the thread that waits, or will wait.
     pub fn give(&self) {
         *self.given.lock().expect("nobody panics with it") = true;
         self.changed.notify_one();
@@ -34,7 +34,7 @@ impl Baton {
     }
 }
 
-/// Ends the host's process where the kernel panics: nothing in it can be relied on any more.
+/// Aborts the host's process if the kernel panics: its state can no longer be relied on.
 pub struct NoUnwind;
 
 impl Drop for NoUnwind {

@@ -1,4 +1,4 @@
-//! The machine is switched on.
+//! Power on.
 
 extern crate alloc;
 
@@ -9,21 +9,21 @@ use super::cpu::{self, BOOT};
 use super::{memory, mmu, program, time};
 use crate::{fdt, mm, params, random, upcall};
 
-/// What a machine has.
+/// The configuration of a machine.
 pub struct Machine {
-    /// Bytes of memory: a multiple of 2 MiB.
+    /// Size of memory in bytes: a multiple of 2 MiB.
     pub memory: usize,
     /// The initial archive.
     pub archive: &'static [u8],
-    /// The kernel's parameters.
+    /// The kernel's command line.
     pub command_line: &'static str,
-    /// What programs do: called with the address where one begins, or where a signal's handler
-    /// does. It runs on the thread's own host thread and makes [`program::call`]s.
+    /// The code of programs: called with the start address of a program or of a signal handler. It
+    /// runs on the thread's own host thread and makes [`program::call`]s.
     pub program: fn(usize),
 }
 
-/// A device tree that says nothing (Devicetree Specification, chapter 5): a header, an empty map
-/// of reserved memory, a root without properties.
+/// An empty device tree (Devicetree Specification, chapter 5): a header, an empty memory
+/// reservation block, and a root without properties.
 #[repr(align(8))]
 struct Tree([u8; 72]);
 
@@ -32,23 +32,23 @@ static TREE: Tree = Tree(tree());
 const fn tree() -> [u8; 72] {
     const WORDS: [u32; 18] = [
         0xd00d_feed, // magic
-        72,          // all of it
-        56,          // the structure
-        72,          // the strings: none
-        40,          // reserved memory
+        72,          // total size
+        56,          // offset of the structure block
+        72,          // offset of the strings block, which is empty
+        40,          // offset of the memory reservation block
         17,          // version
-        16,          // the oldest version that is alike
+        16,          // last compatible version
         0,           // the boot CPU
-        0,           // bytes of strings
-        16,          // bytes of the structure
-        0,           // no reserved memory
+        0,           // size of the strings block
+        16,          // size of the structure block
+        0,           // end of the memory reservation block
         0,
         0,
         0,
-        1, // a node
-        0, // without a name
-        2, // its end
-        9, // the end
+        1, // FDT_BEGIN_NODE
+        0, // an empty name
+        2, // FDT_END_NODE
+        9, // FDT_END
     ];
     let mut bytes = [0; 72];
     let mut at = 0;
@@ -59,7 +59,7 @@ const fn tree() -> [u8; 72] {
     bytes
 }
 
-/// Starts the machine, which goes on beside the caller. Once in a process.
+/// Starts the machine, which runs concurrently with the caller. Once in a process.
 pub fn start(machine: Machine) {
     let begin = move || {
         let _no_unwind = NoUnwind;
@@ -73,7 +73,7 @@ fn run(machine: Machine) {
     let ram = memory::init(machine.memory);
     let len = machine.archive.len();
     let archive = mm::page_down(ram.end - len)..mm::page_down(ram.end - len) + len;
-    // SAFETY: the end of the memory that was just borrowed, and bytes that do not change.
+    // SAFETY: the end of the memory that was just allocated, and bytes that do not change.
     unsafe {
         let to = memory::phys_to_virt(archive.start) as *mut u8;
         core::ptr::copy_nonoverlapping(machine.archive.as_ptr(), to, len);
@@ -84,7 +84,8 @@ fn run(machine: Machine) {
     params::set(machine.command_line);
     time::init(1_000_000_000);
     let kept = [memory::ROOT, archive.clone()];
-    // SAFETY: once in a process; of the memory that was just borrowed, only what is kept is in use.
+    // SAFETY: once in a process; of the memory that was just allocated, only the ranges in `kept`
+    // are in use.
     let archive = unsafe { mm::init(core::slice::from_ref(&ram), &kept, archive) };
     random::seed(b"the same in every run");
     cpu::publish(&BOOT);

@@ -1,4 +1,4 @@
-//! What the CPU keeps for itself.
+//! The CPU's own data.
 
 use core::cell::Cell;
 use core::fmt;
@@ -11,29 +11,29 @@ use crate::arch::above::Room;
 use crate::mm;
 use crossings::Table;
 
-/// The CPU's own data. Others may look at the index only.
+/// The CPU's own data. Others may access only the index.
 #[repr(C, align(128))]
 pub struct Cpu {
-    /// The thread that runs here; null before the first.
+    /// The thread that runs here; null before the first one.
     pub(in crate::arch) current: Cell<*const ThreadState>,
-    /// The thread that ran here before it.
+    /// The thread that was just switched from, whose reference the next one takes over.
     pub(in crate::arch) previous: Cell<*const ThreadState>,
-    /// Where crossings are counted.
+    /// The table of crossing counters.
     pub(in crate::arch) crossings: AtomicPtr<Table>,
     /// The table of system calls.
     pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
     /// Free frames.
     pub frames: CpuLocal<mm::frame::Cache>,
-    /// Page tables without entries.
+    /// Empty page tables.
     pub tables: CpuLocal<mm::EmptyTables>,
     /// Free heap objects.
     pub heap: CpuLocal<mm::heap::Cache>,
-    /// The program's address space that is in use.
+    /// The active address space.
     pub space: mm::Active,
     above: Room,
 }
 
-// SAFETY: the cells are used by the host's thread that has the CPU alone (`baton`).
+// SAFETY: the cells are used only by the host thread that has the CPU (`baton`).
 unsafe impl Sync for Cpu {}
 
 /// The only CPU.
@@ -51,16 +51,16 @@ pub(super) static BOOT: Cpu = Cpu {
 static NO_COUNTS: Table = Table::new();
 
 impl Cpu {
-    /// Lets the kernel above make what it keeps for this CPU.
+    /// Creates the upper kernel's data for this CPU.
     ///
     /// # Safety
-    /// Once, before anybody else knows the CPU.
+    /// Called once, before anybody else can access the CPU.
     pub(super) unsafe fn init_above(&self) {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.above.init() };
     }
 
-    /// What the kernel above keeps for this CPU.
+    /// The upper kernel's data for this CPU.
     pub fn above<T: Above>(&self) -> &T {
         self.above.get()
     }
@@ -81,7 +81,7 @@ pub fn this() -> &'static Cpu {
     &BOOT
 }
 
-/// Writes the block of `/proc/cpuinfo` for one CPU.
+/// Writes the entry of `/proc/cpuinfo` for a CPU.
 pub fn describe(index: usize, out: &mut dyn fmt::Write) -> fmt::Result {
     writeln!(out, "processor\t: {index}\n")
 }

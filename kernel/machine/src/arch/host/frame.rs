@@ -1,4 +1,4 @@
-//! What a program's registers hold while the kernel runs on its behalf.
+//! The registers of a program while the kernel runs on its behalf.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -7,17 +7,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 #[derive(Clone, FromBytes, IntoBytes, Immutable)]
 pub struct Frame {
     pub(in crate::arch) x: [usize; reg::COUNT],
-    /// The first argument as the system call got it.
+    /// The value of the first argument on entry to the system call.
     pub(in crate::arch) orig_a0: usize,
-    /// Number of the system call that the thread is in; -1 when it is in none.
+    /// Number of the current system call; -1 outside of one.
     pub(in crate::arch) syscall: isize,
 }
 
-/// Places of the registers.
+/// Indices of the registers.
 pub(in crate::arch) mod reg {
     pub const PC: usize = 0;
     pub const SP: usize = 1;
-    /// Where a signal's handler returns to; 0 if it has nowhere to return to.
+    /// The address to which a signal handler returns; 0 if there is none.
     pub const RA: usize = 2;
     pub const TP: usize = 3;
     /// The first of six arguments, and the result.
@@ -27,17 +27,17 @@ pub(in crate::arch) mod reg {
     pub const COUNT: usize = 11;
 }
 
-/// Bytes of the instruction that makes a system call, if there were one.
+/// Size in bytes of an assumed system call instruction.
 pub(in crate::arch) const CALL: usize = 4;
 
 impl Frame {
-    /// Makes a system call from the next instruction on.
+    /// Sets up the registers for a system call.
     pub(super) fn prepare(&mut self, number: usize, arguments: [usize; 6]) {
         self.x[reg::NR] = number;
         self.x[reg::A0..][..6].copy_from_slice(&arguments);
     }
 
-    /// The thread has made the system call that the registers say.
+    /// Enters the system call in the registers.
     pub(super) fn enter_syscall(&mut self) {
         self.orig_a0 = self.x[reg::A0];
         self.syscall = self.x[reg::NR] as i32 as isize;

@@ -1,4 +1,4 @@
-//! Interrupts: the timer's, when time has come so far.
+//! Interrupts: only the timer's, when its time has come.
 
 use crossings::Kind;
 use dtoolkit::fdt::FdtNode;
@@ -8,12 +8,12 @@ pub use crate::arch::interrupted::Interrupted;
 use crate::sync::lockdep::NoSleep;
 use crate::upcall;
 
-/// Whether an interrupt waits for this CPU.
+/// Whether an interrupt is pending on this CPU.
 pub fn pending() -> bool {
     time::is_due()
 }
 
-/// Handles what is pending.
+/// Handles pending interrupts.
 pub fn service(from: Interrupted) {
     if pending() {
         let _no_sleep = NoSleep::begin();
@@ -23,23 +23,22 @@ pub fn service(from: Interrupted) {
     }
 }
 
-/// Waits for an interrupt and handles it. Nothing but the timer interrupts, so that its time comes
-/// at once.
+/// Waits for an interrupt and handles it. Only the timer interrupts, so its time comes at once.
 ///
 /// # Panics
-/// If nobody set it: then all threads sleep for ever.
+/// If it is not set: then all threads sleep forever.
 pub fn wait() {
     time::jump();
     service(Interrupted::Kernel);
 }
 
-/// The source of a device's interrupts: none.
+/// The interrupt source of a device: none.
 pub fn of_node(_node: &FdtNode) -> Option<u32> {
     None
 }
 
-/// Calls `handler` when source `source` interrupts: it does not.
+/// Registers `handler` for source `source`, which never interrupts.
 pub fn register(_source: u32, _handler: fn()) {}
 
-/// Lets source `source` interrupt.
+/// Enables source `source`.
 pub fn enable(_source: u32) {}

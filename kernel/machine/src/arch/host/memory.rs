@@ -1,4 +1,4 @@
-//! The machine's memory: a block that the host lends for ever.
+//! The machine's memory: a block of the host's memory that is never freed.
 
 extern crate std;
 
@@ -9,14 +9,14 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::PAGE_SIZE;
 use super::mmu::PMD_SIZE;
 
-/// Where the memory begins, in physical addresses.
+/// The physical address of the memory.
 const PHYS: usize = 1 << 30;
 
-/// Address of the memory on the host, less [`PHYS`].
+/// The host's address of the memory, minus [`PHYS`].
 static OFFSET: AtomicUsize = AtomicUsize::new(0);
 static SIZE: AtomicUsize = AtomicUsize::new(0);
 
-/// Borrows `size` bytes, all zero; returns their physical addresses. Once.
+/// Allocates `size` zeroed bytes; returns their physical addresses. Once.
 pub fn init(size: usize) -> Range<usize> {
     assert_eq!(SIZE.swap(size, Relaxed), 0, "one machine in a process");
     let layout = Layout::from_size_align(size, PMD_SIZE).expect("a size of memory");
@@ -27,22 +27,22 @@ pub fn init(size: usize) -> Range<usize> {
     PHYS..PHYS + size
 }
 
-/// Where the root of the kernel's tables lies: the first page, which `boot` keeps back.
+/// The root of the kernel's tables: the first page, which `boot` reserves.
 pub const ROOT: Range<usize> = PHYS..PHYS + PAGE_SIZE;
 
-/// Where the host has physical memory.
+/// The host's address of physical memory.
 #[inline]
 pub fn phys_to_virt(phys: usize) -> usize {
     phys.wrapping_add(OFFSET.load(Relaxed))
 }
 
-/// The physical address of an address on the host.
+/// The physical address of a host address.
 #[inline]
 pub fn virt_to_phys(virt: usize) -> usize {
     virt.wrapping_sub(OFFSET.load(Relaxed))
 }
 
-/// Whether a physical address is one of memory.
+/// Whether a physical address is in memory.
 pub fn contains(phys: usize) -> bool {
     (PHYS..PHYS + SIZE.load(Relaxed)).contains(&phys)
 }

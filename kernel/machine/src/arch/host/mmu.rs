@@ -1,5 +1,4 @@
-//! Page tables, which `uaccess` walks. No CPU keeps anything of them, so that no change owes
-//! anything.
+//! Page tables, which `uaccess` walks. No CPU caches them, so no change owes anything.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
@@ -11,18 +10,17 @@ pub use crate::arch::prot::Prot;
 use crate::mm::fault::Access;
 use translation::owed::{self, Clear, FillKernel, LinkTable, Owed};
 
-/// Bytes that an entry one level above the pages covers.
+/// Bytes that an entry one level above the last covers.
 pub const PMD_SIZE: usize = 1 << 21;
-/// Entries in a table.
+/// Number of entries in a table.
 const ENTRIES: usize = 512;
-/// Levels of tables.
+/// Number of table levels.
 const LEVELS: usize = 4;
 
-/// The range for kernel stacks and windows to devices: tables are made for it, which nobody
-/// follows.
+/// The address range for kernel stacks and device registers: tables are made for it, but not used.
 pub const VMALLOC: Range<usize> = 0xffff_ff00_0000_0000..0xffff_ff04_0000_0000;
 
-/// Bits of an entry.
+/// Bits of a PTE.
 mod bit {
     pub const VALID: u64 = 1 << 0;
     /// Points to a page or a block.
@@ -35,7 +33,7 @@ mod bit {
     pub const PHYS: u64 = !0xfff & ((1 << 52) - 1);
 }
 
-/// Kinds of memory.
+/// Memory types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
     /// Cached.
@@ -45,7 +43,7 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// Memory with tags, of which there are none.
+    /// Memory with tags: there are none.
     pub const TAGGED: Memory = Memory::Normal;
 }
 
@@ -55,7 +53,7 @@ impl Memory {
 pub struct Pte(pub u64);
 
 impl Pte {
-    /// Nothing.
+    /// Empty.
     pub const EMPTY: Pte = Pte(0);
 
     /// Points to the table at `phys`.
@@ -73,37 +71,37 @@ impl Pte {
             .with(bit::USER, prot.user)
     }
 
-    /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page: for levels above the last.
+    /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page, for levels above the last.
     pub const fn huge_leaf(phys: usize, prot: Prot, memory: Memory) -> Pte {
         Pte::leaf(phys, prot, memory)
     }
 
-    /// The entry of page `index` of what this block maps.
+    /// The PTE of page `index` of this block.
     pub const fn page(self, index: usize) -> Pte {
         Pte(self.0 + (index * PAGE_SIZE) as u64)
     }
 
-    /// Whether it is followed.
+    /// Whether walks use it.
     pub const fn valid(self) -> bool {
         self.0 & bit::VALID != 0
     }
 
-    /// Never: every walk of tables sees all entries.
+    /// Never: table walks see all PTEs.
     pub const fn is_unseen(self) -> bool {
         false
     }
 
-    /// As an entry that everybody sees.
+    /// The PTE without the unseen mark.
     pub const fn revealed(self) -> Pte {
         self
     }
 
-    /// Whether it points to a table. Not for last-level entries.
+    /// Whether it points to a table. Not for last-level PTEs.
     pub const fn is_table(self) -> bool {
         self.valid() && self.0 & bit::LEAF == 0
     }
 
-    /// The physical address that it holds.
+    /// The physical address.
     pub const fn phys(self) -> usize {
         (self.0 & bit::PHYS) as usize
     }
@@ -113,27 +111,27 @@ impl Pte {
         self.0 & bit::WRITE != 0
     }
 
-    /// Whether it was used since it was made old.
+    /// Whether the Accessed bit is set.
     pub const fn young(self) -> bool {
         self.0 & bit::ACCESSED != 0
     }
 
-    /// Whether it was written to, as far as is known.
+    /// Whether the page may have been written to.
     pub const fn dirty(self) -> bool {
         self.writable()
     }
 
-    /// With stores allowed or not.
+    /// Makes it writable or read-only.
     pub const fn with_writable(self, on: bool) -> Pte {
         self.with(bit::WRITE, on)
     }
 
-    /// With the tags of memory: there are none.
+    /// Makes it a mapping of tagged memory: there is none.
     pub const fn with_tags(self) -> Pte {
         self
     }
 
-    /// Used or not.
+    /// Sets or clears the Accessed bit.
     pub const fn with_young(self, on: bool) -> Pte {
         self.with(bit::ACCESSED, on)
     }
@@ -142,7 +140,7 @@ impl Pte {
         Pte(if on { self.0 | bits } else { self.0 & !bits })
     }
 
-    /// Whether a program may use it so without a fault.
+    /// Whether a program's access does not fault.
     const fn allows(self, access: Access) -> bool {
         let right = match access {
             Access::Read => bit::READ,
@@ -154,15 +152,15 @@ impl Pte {
     }
 }
 
-/// Whether a valid entry must be invalid for a while before it holds another frame.
+/// Whether changing the frame of a valid PTE requires break-before-make.
 pub const BREAK_FIRST: bool = false;
 
-/// Levels of tables.
+/// Number of table levels.
 pub fn levels() -> usize {
     LEVELS
 }
 
-/// log2 of the number of address-space identifiers.
+/// log2 of the number of ASIDs.
 pub fn asid_bits() -> u32 {
     16
 }
@@ -172,15 +170,15 @@ pub fn kernel_root() -> usize {
     ROOT.start
 }
 
-/// Physical address of a root without any program's pages.
+/// Physical address of a root table without program pages.
 pub fn empty_root() -> usize {
     kernel_root()
 }
 
-/// The root of the tables in use.
+/// The root of the active tables.
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 
-/// No program's tables are in use.
+/// Starts without a program's tables.
 pub(super) fn init() {
     CURRENT.store(empty_root(), Relaxed);
 }
@@ -188,13 +186,13 @@ pub(super) fn init() {
 /// A table.
 struct Table([AtomicU64; ENTRIES]);
 
-/// The table at a physical address.
+/// Returns the table at a physical address.
 ///
 /// # Safety
-/// There is one, which lives as long as the reference.
+/// It is a table that lives as long as the reference.
 unsafe fn table<'a>(phys: usize) -> &'a Table {
     assert!(memory::contains(phys));
-    // SAFETY: the caller's promise; tables are atomics.
+    // SAFETY: guaranteed by the caller; tables are atomics.
     unsafe { &*(phys_to_virt(phys) as *const Table) }
 }
 
@@ -218,13 +216,13 @@ pub unsafe fn activate(root: usize, _asid: u16) {
     CURRENT.store(root, Relaxed);
 }
 
-/// Where the host has the byte at a program's `address`, if the program may use it so now.
+/// The host's address of the byte at a program's `address`, if the access does not fault now.
 pub(super) fn translate(address: usize, access: Access) -> Option<*mut u8> {
     let mut phys = CURRENT.load(Relaxed);
     for level in (0..LEVELS).rev() {
         let size = PAGE_SIZE << (9 * level);
-        // SAFETY: a root that is active, or what a valid entry of a table points to; tables are
-        // freed by the holder of the CPU, which is the caller.
+        // SAFETY: the active root, or the target of a valid table entry; tables are freed by the
+        // holder of the CPU, which is the caller.
         let entry = &unsafe { table(phys) }.0[address / size % ENTRIES];
         let pte = Pte(entry.load(Acquire));
         if level > 0 && pte.is_table() {
@@ -240,23 +238,23 @@ pub(super) fn translate(address: usize, access: Access) -> Option<*mut u8> {
     None
 }
 
-/// Which CPUs hold translations of an address space: none does.
+/// The CPUs that hold translations of an address space: none.
 pub struct Holders;
 
 impl Holders {
-    /// Nobody.
+    /// No CPUs.
     pub const fn new() -> Self {
         Holders
     }
 
-    /// A CPU is about to run the space.
+    /// Called before a CPU runs the space.
     pub fn enter_space(&self, _cpu: usize, _asid: u16) {}
 }
 
-/// A CPU ran no address space and is about to run one.
+/// Called before a CPU without a space runs one.
 pub fn enter_space(_cpu: usize) {}
 
-/// Pays for changes of a program's entries.
+/// Pays for changes of a program's PTEs.
 pub fn pay<C: owed::Kind>(
     owed: Owed<C>,
     _asid: impl Fn() -> Option<u16>,
@@ -267,45 +265,44 @@ pub fn pay<C: owed::Kind>(
     owed.pay();
 }
 
-/// Pays for a table that was hung below an invalid entry.
+/// Pays for a table that was linked into an invalid entry.
 pub fn publish_table(owed: Owed<LinkTable>) {
     owed.pay();
 }
 
-/// A fault found a sufficient entry: the next try sees it.
+/// Handles a fault that found a sufficient PTE: the next attempt sees it.
 pub fn spurious(_asid: u16, _page: usize) {}
 
-/// Pays for new entries of the kernel's vmalloc area.
+/// Pays for new PTEs of the kernel's vmalloc area.
 pub fn publish_kernel(owed: Owed<FillKernel>, _range: Range<usize>) {
     owed.pay();
 }
 
-/// Pays for entries of the kernel's vmalloc area that were taken out.
+/// Pays for PTEs removed from the kernel's vmalloc area.
 pub fn flush_kernel(owed: Owed<Clear>, _range: Range<usize>) {
     owed.pay();
 }
 
-/// Forgets everything.
+/// Invalidates everything.
 pub fn flush_local_all() {}
 
-/// Makes instructions agree with what was written to memory: nobody fetches them.
+/// Makes written instructions visible to instruction fetches: there are none.
 pub fn sync_icache(_start: usize, _len: usize) {}
 
-/// What to store for a program's new entry.
+/// The value to store for a program's new PTE.
 pub fn new_entry(pte: Pte) -> Pte {
     pte
 }
 
-/// Whether a kernel mapping that is not needed may stay for its next use.
+/// Whether unused kernel mappings may be kept for reuse.
 pub fn keeps_mappings() -> bool {
     true
 }
 
-/// Fills `count` pages with zeroes, at least one.
+/// Zeroes `count` pages, at least one.
 ///
 /// # Safety
-/// `pages` is the address of the first of so many whole pages, which lie one after the other and
-/// which the caller owns.
+/// `pages` is the address of `count` contiguous whole pages, which the caller owns.
 pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
     // SAFETY: the caller owns the pages.
     unsafe { pages.write_bytes(0, count * PAGE_SIZE) };
@@ -314,9 +311,9 @@ pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
 /// Copies a page.
 ///
 /// # Safety
-/// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they
-/// are not the same.
+/// `to` is the address of a whole page that the caller owns, `from` that of a different one that it
+/// may read.
 pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
-    // SAFETY: whole, distinct pages by the caller's promise.
+    // SAFETY: whole, distinct pages, guaranteed by the caller.
     unsafe { core::ptr::copy_nonoverlapping(from, to, PAGE_SIZE) };
 }

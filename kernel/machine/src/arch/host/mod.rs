@@ -1,6 +1,6 @@
-//! A machine inside a program of the host, for tests, Miri and fuzzers: one CPU, memory that the
-//! host lends, threads of the host of which one runs at a time, and time that goes on by itself
-//! only as far as somebody waits for it. It is the smallest architecture.
+//! A machine inside a host process, for tests, Miri and fuzzers: one CPU, memory allocated from the
+//! host, host threads of which one runs at a time, and time that advances only when it is read or
+//! waited for. It is the smallest architecture.
 
 pub use super::cell;
 
@@ -35,27 +35,27 @@ use crate::arch::branch::Key;
 use crate::arch::{Entry, Syscall, SyscallTable};
 use crate::errno::{Errno, Result};
 
-/// prctl(2) where it concerns the architecture.
+/// Architecture-specific options of prctl(2).
 ///
 /// # Errors
-/// EINVAL: it has no such option.
+/// EINVAL for all of them.
 pub fn prctl(_option: u32, _argument: usize) -> Result<usize> {
     Err(Errno::EINVAL)
 }
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
-/// The first address that programs cannot have.
+/// The end of the addresses of programs.
 pub const USER_END: usize = 1 << 47;
-/// Below what mappings lie unless a program asks for more.
+/// The end of the addresses that the kernel chooses for mappings unless a program asks for more.
 pub const MAP_WINDOW: usize = USER_END;
-/// Bytes of a kernel stack, as the kernel counts them: threads run on the host's.
+/// Size of a kernel stack in bytes, for accounting: threads run on the host's stacks.
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
-/// How many CPUs there can be.
+/// The maximum number of CPUs.
 pub const MAX_CPUS: usize = 64;
-/// `e_machine` of programs: none of the ELF specification's.
+/// `e_machine` of programs: not assigned in the ELF specification.
 pub const ELF_MACHINE: u16 = 0x5354;
-/// What programs run here.
+/// The program ABIs of this architecture.
 pub static ABIS: &[super::Abi] = &[super::Abi {
     is_64bit: true,
     machine: ELF_MACHINE,
@@ -67,39 +67,39 @@ pub static ABIS: &[super::Abi] = &[super::Abi {
     map: |_| Ok(0),
     start: |entry, sp| Frame::user(entry, sp, 0),
 }];
-/// What Linux calls its source of time.
+/// The name of the clock source.
 pub const CLOCK_SOURCE: &str = "host";
-/// What uname calls the machine.
+/// The machine name in uname.
 pub const UTS_MACHINE: &str = "host";
-/// The same as a 32-bit Linux reports it: there are no 32-bit programs.
+/// The machine name that a 32-bit Linux would report: there are no 32-bit programs.
 pub const UTS_MACHINE_32: &str = UTS_MACHINE;
 
-/// The first address above those of programs.
+/// The end of the addresses of programs.
 pub const fn user_end() -> usize {
     USER_END
 }
 
-/// Where Linux's `access_ok` ends (TASK_SIZE_MAX).
+/// The end of the range that Linux's `access_ok` accepts (TASK_SIZE_MAX).
 pub const fn access_end() -> usize {
     USER_END
 }
 
-/// What the entry path calls for a thread whose calls drop vectors: there is none.
+/// The system call table of threads whose calls discard vectors: the usual one.
 pub fn dropping_table() -> &'static SyscallTable {
     crate::upcall::syscalls()
 }
 
-/// Calls that only this architecture has.
+/// The system calls that are specific to this architecture: none.
 pub const fn specific_calls() -> [(usize, Syscall, Entry); 0] {
     []
 }
 
-/// Whether the hardware sets the Accessed bit, asked anew.
+/// Whether the hardware sets the Accessed bit.
 pub fn reread_hw_access_flag() -> bool {
     false
 }
 
-/// The branches that jump; nothing here sets the Accessed bit.
+/// The keys of the branches that jump; nothing here sets the Accessed bit.
 static TAKEN: AtomicU32 = AtomicU32::new(1 << Key::SoftwareAccessFlag as u32);
 
 /// Whether `KEY` (a [`Key`] as a number) was taken at boot.
@@ -112,8 +112,8 @@ pub(crate) fn take(key: Key) {
     TAKEN.fetch_or(1 << key as u32, Relaxed);
 }
 
-/// An entry in a table of system calls for a handler that needs the thread's whole
-/// [`Frame`]: every call has stored it.
+/// An entry in a table of system calls for a handler that needs the thread's whole [`Frame`], which
+/// every call stores anyway.
 #[macro_export]
 macro_rules! full_frame_stub {
     ($handler:path) => {

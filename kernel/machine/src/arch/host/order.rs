@@ -1,10 +1,10 @@
-//! Accesses to devices among those to memory: there are no devices.
+//! Ordering of device accesses relative to memory accesses: there are no devices.
 
-/// What was written to memory goes before the next write to a device.
+/// Orders earlier writes to memory before the next write to a device.
 pub fn before_device_write() {}
 
-/// The last write to a device goes before what memory is used for next.
+/// Orders the last write to a device before later memory accesses.
 pub fn after_device_write() {}
 
-/// The last read of a device goes before what is read next.
+/// Orders the last read of a device before later reads.
 pub fn after_device_read() {}

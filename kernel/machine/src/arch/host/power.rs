@@ -1,10 +1,10 @@
-//! The end of the machine, which is that of the host's process.
+//! Power off and reset, which end the host's process.
 
 extern crate std;
 
 use std::string::String;
 
-/// Switches the machine off.
+/// Turns the machine off.
 pub fn off() -> ! {
     std::process::exit(0)
 }
@@ -14,7 +14,7 @@ pub fn reset() -> ! {
     std::process::exit(0)
 }
 
-/// Shows the log, and why the machine ends, where the environment has `STILE_LOG`.
+/// Prints the log, and why the machine ends, if the environment variable `STILE_LOG` is set.
 pub fn last_words(text: &[u8]) {
     if std::env::var_os("STILE_LOG").is_some() {
         std::eprint!("{}", String::from_utf8_lossy(text));

@@ -12,21 +12,22 @@ use crate::errno::{Errno, Result};
 use crate::mm::user::UserSlice;
 use crate::upcall;
 
-/// Numbers of system calls (include/uapi/asm-generic/unistd.h) that the end of a function is.
+/// The system calls (include/uapi/asm-generic/unistd.h) that the return from a program's or a
+/// handler's function makes.
 const EXIT_GROUP: usize = 94;
 const RT_SIGRETURN: usize = 139;
 
-/// What a system call costs, in ticks.
+/// The simulated cost of a system call, in ticks.
 const COST: u64 = 1_000;
 
 static PROGRAM: Once<fn(usize)> = Once::new();
 
-/// Sets what all programs do, once.
+/// Sets the function of all programs, once.
 pub(super) fn set(program: fn(usize)) {
     PROGRAM.call_once(|| program);
 }
 
-/// Runs the current thread's program from its registers on.
+/// Runs the current thread's program with its current registers.
 pub(super) fn run() -> ! {
     leave_kernel();
     loop {
@@ -39,19 +40,18 @@ fn go(pc: usize) {
     PROGRAM.get().expect("set before the first program")(pc);
 }
 
-/// Where the current thread's program goes on.
+/// The current thread's program counter.
 pub fn pc() -> usize {
     task::state().with_frame(|frame| frame.pc())
 }
 
-/// The current thread's program will go on at `pc`: the place where a child of its next clone(2)
-/// begins.
+/// Sets the current thread's program counter, at which a child of its next clone(2) begins.
 pub fn set_pc(pc: usize) {
     task::state().with_frame(|frame| frame.set_pc(pc));
 }
 
-/// Makes the system call `number` as the current thread's program. Handlers of signals run before
-/// it returns. It does not where the thread ends, or executes another program.
+/// Makes the system call `number` as the current thread's program. Signal handlers run before it
+/// returns. It does not return if the thread ends, or executes another program.
 pub fn call(number: usize, arguments: [usize; 6]) -> isize {
     let site = pc();
     task::state().with_frame(|frame| frame.prepare(number, arguments));
@@ -71,7 +71,7 @@ pub fn call(number: usize, arguments: [usize; 6]) -> isize {
     task::state().with_frame(|frame| frame.result())
 }
 
-/// Makes the system call that the registers say.
+/// Makes the system call in the registers.
 fn enter_kernel() {
     let _no_unwind = NoUnwind;
     time::pass(COST);
@@ -83,13 +83,13 @@ fn enter_kernel() {
     let cpu = cpu::this();
     cpu.crossings().syscall(call.place);
     let entry = cpu.syscalls.get()[call.place];
-    // SAFETY: this is the way into the kernel.
+    // SAFETY: this is the entry into the kernel.
     let result = unsafe { entry.call(call.arguments) };
     state.with_frame(|frame| frame.set_result(result));
     leave_kernel();
 }
 
-/// What is to be done before the program goes on.
+/// Performs pending work before the program continues.
 fn leave_kernel() {
     loop {
         irq::service(Interrupted::Program);
@@ -102,24 +102,24 @@ fn leave_kernel() {
     task::state().with_frame(|frame| frame.clear_syscall());
 }
 
-/// Reads the current program's memory, as the program would.
+/// Reads the current program's memory, as the program itself would.
 ///
 /// # Errors
-/// EFAULT: here it gets no signal.
+/// EFAULT, instead of a signal.
 pub fn read(address: usize, bytes: &mut [u8]) -> Result<()> {
     let len = bytes.len();
     UserSlice::new(address, len).copy_in(bytes)
 }
 
-/// Writes the current program's memory, as the program would.
+/// Writes the current program's memory, as the program itself would.
 ///
 /// # Errors
-/// EFAULT: here it gets no signal.
+/// EFAULT, instead of a signal.
 pub fn write(address: usize, bytes: &[u8]) -> Result<()> {
     UserSlice::new(address, bytes.len()).copy_out(bytes)
 }
 
-/// The number of an error as a system call returns it.
+/// The error in a system call's result.
 pub fn errno(result: isize) -> Option<Errno> {
     (-4095..0)
         .contains(&result)

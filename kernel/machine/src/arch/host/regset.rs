@@ -1,4 +1,4 @@
-//! Registers of a stopped thread as ptrace(2) and core files have them: one set, the general ones.
+//! Register sets of a stopped thread, as in ptrace(2) and core files: only the general registers.
 
 extern crate alloc;
 
@@ -12,12 +12,12 @@ use crate::errno::{Errno, Result};
 /// NT_PRSTATUS.
 const GENERAL: u32 = 1;
 
-/// Whether the set `kind` of a thread cannot be changed: never.
+/// Whether the set `kind` is read-only: never.
 pub fn is_read_only(_compat: bool, _kind: u32) -> bool {
     false
 }
 
-/// The other sets of the current thread that core files have: none.
+/// The other sets of the current thread for a core file: none.
 ///
 /// # Errors
 /// None.
@@ -25,27 +25,27 @@ pub fn own_others() -> Result<Vec<(u32, Vec<u8>)>> {
     Ok(Vec::new())
 }
 
-/// Bytes of one slot of a set.
+/// Slot size of a set in bytes.
 pub fn slot(_compat: bool, _kind: u32) -> usize {
     8
 }
 
-/// The general registers of a frame, as NT_PRSTATUS has them.
+/// The general registers of a frame, in the format of NT_PRSTATUS.
 pub fn general(frame: &Frame) -> &[u8] {
     frame.x.as_bytes()
 }
 
-/// The floating-point registers of the current thread, as NT_PRFPREG has them: none.
+/// The floating-point registers of the current thread, in the format of NT_PRFPREG: none.
 pub fn own_floating() -> [u8; 8] {
     [0; 8]
 }
 
-/// Bytes of a set at most, which has `size` now.
+/// The maximum size in bytes of a set, which has `size` now.
 pub fn room(_kind: u32, size: usize) -> usize {
     size
 }
 
-/// The set `kind` of a stopped thread.
+/// Returns the set `kind` of a stopped thread.
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
@@ -61,8 +61,7 @@ pub fn get(state: &ThreadState, _compat: bool, kind: u32) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Changes the set `kind` of a stopped thread from the byte `from` on; what `bytes` does not reach
-/// stays.
+/// Changes the set `kind` of a stopped thread from byte `from` on; the rest stays unchanged.
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
@@ -75,8 +74,8 @@ pub fn set(state: &ThreadState, compat: bool, kind: u32, from: usize, bytes: &[u
     Ok(())
 }
 
-/// Never asked for: see [`Frame::set_single_step`].
+/// Never called: see [`Frame::set_single_step`].
 pub fn leave_debug() {}
 
-/// AUDIT_ARCH_AARCH64 (include/uapi/linux/audit.h), whose numbers of system calls these are.
+/// AUDIT_ARCH_AARCH64 (include/uapi/linux/audit.h), whose system call numbers are used here.
 pub const AUDIT: u32 = 0xc000_00b7;

@@ -1,5 +1,4 @@
-//! Signal frames as programs see them: a `siginfo_t`, the head of a `struct ucontext`, and the
-//! registers.
+//! Signal frames: a `siginfo_t`, the beginning of a `struct ucontext`, and the registers.
 
 use linux_raw_sys::general::SI_KERNEL;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -21,7 +20,7 @@ struct OnStack {
 
 const STACK_ALIGN: usize = 16;
 
-/// Bytes that a signal takes of its stack at most.
+/// The maximum number of stack bytes that a signal uses.
 pub fn frame_size() -> usize {
     size_of::<OnStack>().next_multiple_of(STACK_ALIGN)
 }
@@ -29,13 +28,13 @@ pub fn frame_size() -> usize {
 /// The smallest alternate stack.
 pub const MIN_STACK: usize = 2048;
 
-/// Whether `struct sigaction` says where a handler returns to (SA_RESTORER).
+/// Whether `struct sigaction` contains the return address of handlers (SA_RESTORER).
 pub const HAS_RESTORER: bool = false;
 
-/// Makes the program run a signal's handler, after which rt_sigreturn finds what it did before.
+/// Sets up the program to run a signal handler, with a frame for rt_sigreturn.
 ///
 /// # Errors
-/// EFAULT: the stack is of no use.
+/// EFAULT if the stack is not writable.
 pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     let top = delivery.stack_top.unwrap_or(frame.sp());
     let at = top.wrapping_sub(size_of::<OnStack>()) & !(STACK_ALIGN - 1);
@@ -48,31 +47,31 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     })?;
     frame.set_pc(delivery.handler);
     frame.set_sp(at);
-    // Whatever it is: `program` looks whether there is one.
+    // Never 0: `program` only tests whether there is a return address.
     frame.x[reg::RA] = delivery.restorer | 1;
     frame.x[reg::A0] = delivery.signo as usize;
     frame.clear_syscall();
     Ok(())
 }
 
-/// What [`push`] kept of the signal mask and the alternate stack.
+/// Reads the signal mask and the alternate stack that [`push`] saved.
 ///
 /// # Errors
-/// EFAULT: there is no frame.
+/// EFAULT if there is no frame.
 pub fn read_saved(frame: &Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
     let kept: OnStack = UserPtr::new(frame.sp()).read()?;
     Ok((kept.mask, Some(kept.stack)))
 }
 
-/// For a program that has no frame to return to: the code of SIGSEGV, and the address.
+/// The code and the address of SIGSEGV for a program without a valid frame.
 pub fn bad_frame(_frame: &Frame) -> (u32, usize) {
     (SI_KERNEL, 0)
 }
 
-/// Undoes [`push`]: takes the program's registers from its stack.
+/// Undoes [`push`]: restores the program's registers from its stack.
 ///
 /// # Errors
-/// EFAULT: there is no frame.
+/// EFAULT if there is no frame.
 pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<()> {
     let kept: OnStack = UserPtr::new(frame.sp()).read()?;
     frame.x = kept.registers;

@@ -1,13 +1,13 @@
-//! Other CPUs: there are none.
+//! Secondary CPUs: there are none.
 
 use crossings::Kind;
 
 use super::cpu;
 
-/// Interrupts a CPU, which would be this one: it looks for work before its program goes on anyway.
+/// Sends an IPI to a CPU, which is this one: it looks for work before its program continues anyway.
 pub fn kick(_index: usize) {
     cpu::this().crossings().add(Kind::InterruptIpi);
 }
 
-/// Lets the other CPUs run threads.
+/// Lets the secondary CPUs run threads.
 pub fn start_others() {}

@@ -1,4 +1,4 @@
-//! The kernel's own code, of which the host's debugger knows more.
+//! The kernel's own code, for which the host's debugger is the better tool.
 
 /// The address of the kernel's first instruction.
 pub fn start() -> usize {

@@ -1,4 +1,4 @@
-//! Threads, each on one of the host's, and switching from one to another.
+//! Threads, each on a host thread, and context switches.
 
 extern crate std;
 
@@ -20,10 +20,10 @@ use crate::upcall;
 
 pub use crate::arch::work;
 
-/// What a thread does when it is first switched to.
+/// The function of a thread when it is first switched to.
 #[derive(Clone, Copy)]
 enum Start {
-    /// It has begun.
+    /// It has already started.
     Begun,
     Kernel(fn(usize) -> !, usize),
     Program,
@@ -32,19 +32,20 @@ enum Start {
 /// The hardware's part of a thread: the first field of the kernel's [`Task`](task::Task).
 #[repr(C)]
 pub struct ThreadState {
-    /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
+    /// Reasons why the thread must not return to its program yet: bits of [`work`]. Anybody may set
+    /// them.
     pub work: AtomicU32,
     pub(in crate::arch) owner: Owner,
     start: Cell<Start>,
     baton: Arc<Baton>,
     frame: UnsafeCell<Frame>,
-    /// The sleeping locks that it holds.
+    /// The sleeping locks that the thread holds.
     pub held: lockdep::Sleeping,
-    /// Counted as on other machines.
+    /// Counted as on other architectures.
     _stack: Option<KernelStack>,
 }
 
-// SAFETY: the cells are touched by the host's thread that has the CPU, or through `&mut`.
+// SAFETY: the cells are accessed by the host thread that has the CPU, or through `&mut`.
 unsafe impl Sync for ThreadState {}
 // SAFETY: as above; nothing in it belongs to a CPU.
 unsafe impl Send for ThreadState {}
@@ -62,12 +63,13 @@ impl ThreadState {
         }
     }
 
-    /// A thread of the kernel that will call `entry(argument)` when it is first switched to.
+    /// Creates a kernel thread that will call `entry(argument)` when it is first switched to.
     pub fn new(stack: KernelStack, entry: fn(usize) -> !, argument: usize) -> Self {
         Self::with(Some(stack), Start::Kernel(entry, argument))
     }
 
-    /// A thread that will return to its program with a copy of `frame` as `change` leaves it.
+    /// Creates a thread that will return to its program with a copy of `frame`, modified by
+    /// `change`.
     pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
         let mut state = Self::with(Some(stack), Start::Program);
         *state.frame.get_mut() = frame.clone();
@@ -75,30 +77,30 @@ impl ThreadState {
         state
     }
 
-    /// The thread that this CPU has been running since it started. Once.
+    /// Creates the state of the thread that this CPU has been running since it started. Once.
     pub fn adopt_cpu() -> Self {
         let mut state = Self::with(None, Start::Begun);
         state.owner = Owner::runs();
         state
     }
 
-    /// Never asked for: see [`Frame::set_single_step`].
+    /// Never called: see [`Frame::set_single_step`].
     pub fn enter_debug(&self, _steps: bool) {}
 
-    /// Whether a tracer set breakpoints of the hardware: there are none.
+    /// Whether a tracer has set hardware breakpoints: there are none.
     pub fn has_points(&self) -> bool {
         false
     }
 
-    /// Calls keep what it has in vector registers.
+    /// Does nothing: there are no vector registers.
     pub fn drop_vectors(&self) {}
 
-    /// Whether it uses Arm's vectors: there are none.
+    /// Whether it uses Arm's SVE: never.
     pub fn uses_sve(&self) -> bool {
         false
     }
 
-    /// Whether the program has 32 bits: there are none.
+    /// Whether it runs a 32-bit program: there are none.
     pub fn is_compat(&self) -> bool {
         false
     }
@@ -111,15 +113,15 @@ impl ThreadState {
         }
     }
 
-    /// Zeroes the current thread's registers that a `Frame` does not hold: there are none.
+    /// Resets the current thread's registers that a `Frame` does not contain: there are none.
     pub fn reset_user(&self) {}
 
-    /// The return addresses on its stack, which the host's debugger knows: none.
+    /// Stores the return addresses on its stack, which only the host's debugger knows: none.
     pub fn callers(&self, _room: &mut [usize]) -> usize {
         0
     }
 
-    /// Where the user registers are kept.
+    /// The saved user registers.
     pub(in crate::arch) fn frame_place(&self) -> *mut Frame {
         self.frame.get()
     }
@@ -129,29 +131,29 @@ impl ThreadState {
     }
 }
 
-/// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this
-/// CPU.
+/// Makes a thread from [`ThreadState::adopt_cpu`] the current one of this CPU.
 ///
 /// # Safety
-/// It is one of the kernel's [`Task`](task::Task)s, whole, which lives until the CPU leaves it.
+/// It is a complete [`Task`](task::Task) of the kernel, which lives until the CPU switches away
+/// from it.
 pub(in crate::arch) unsafe fn adopt(state: *const ThreadState) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     assert!(unsafe { &*state }.is_running());
     cpu::this().current.set(state);
 }
 
-/// Goes on as `to`; returns when something switches back.
+/// Switches to `to`; returns when something switches back.
 ///
 /// # Safety
-/// Both are the kernel's [`Task`](task::Task)s, whole, which live until the switch is complete.
+/// Both are complete [`Task`](task::Task)s of the kernel, which live until the switch is complete.
 pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     let cpu = cpu::this();
     let previous = task::state();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let next = unsafe { &*to };
     next.owner.run();
     cpu.previous.set(cpu.current.replace(to));
-    // The thread may end before this call returns, or without that.
+    // Cloned, because the thread may be dropped before this call returns, or instead of its return.
     let own = previous.baton.clone();
     previous.owner.leave();
     match next.start.replace(Start::Begun) {
@@ -161,16 +163,16 @@ pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     own.wait();
 }
 
-/// Bytes of a host thread's stack: frames of code that is not optimised are large.
+/// Stack size of a host thread in bytes: frames of unoptimized code are large.
 const STACK: usize = 4 << 20;
 
-/// Starts a thread of the host. One that a thread of the kernel ended on stays, and waits.
+/// Starts a host thread. One on which a kernel thread ended is left waiting.
 pub(super) fn host_thread(f: impl FnOnce() + Send + 'static) {
     let started = std::thread::Builder::new().stack_size(STACK).spawn(f);
     started.expect("the host has another thread");
 }
 
-/// What a thread does first.
+/// The first code of a thread.
 fn begin(start: Start) {
     let _no_unwind = NoUnwind;
     upcall::switched(task::take_previous());

@@ -1,5 +1,5 @@
-//! The kernel's accesses to a program's memory: by the program's tables, with the faults that the
-//! hardware would take.
+//! Kernel accesses to program memory: through the program's tables, with the faults that hardware
+//! would take.
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -9,22 +9,22 @@ use super::{PAGE_SIZE, USER_END, cpu, mmu};
 use crate::mm::fault::Access;
 use crate::upcall;
 
-/// An address that the program may not use so.
+/// An invalid access to program memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault;
 
-/// An address without a tag, which none has here.
+/// The address without a tag: there are no tags here.
 pub const fn untagged(address: usize) -> usize {
     address
 }
 
-/// Whether a range that begins with a tag is taken: there are no tags.
+/// Whether a tagged range is accepted: there are no tags.
 #[inline(always)]
 pub fn takes_tagged(_address: usize, _len: usize, _end: usize) -> bool {
     false
 }
 
-/// Where the host has the program's byte at `address`.
+/// The host's address of the program's byte at `address`.
 fn find(address: usize, access: Access) -> Result<*mut u8, Fault> {
     if address >= USER_END {
         return Err(Fault);
@@ -38,8 +38,8 @@ fn find(address: usize, access: Access) -> Result<*mut u8, Fault> {
     }
 }
 
-/// Calls `each` for the parts of a range of the program, with where the host has each, how much
-/// was before and how long it is; returns how many bytes before the first that cannot be used so.
+/// Calls `each` for the parts of a range of the program, with the host's address of the part, its
+/// offset and its length; returns the number of bytes before the first inaccessible one.
 fn parts(
     start: usize,
     len: usize,
@@ -59,21 +59,21 @@ fn parts(
     done
 }
 
-/// Copies from the program's memory at `from`; returns how many bytes before the first that could
+/// Copies from program memory at `from`; returns the number of bytes before the first that could
 /// not be read.
 ///
 /// # Safety
-/// `to` is valid for writes of `len` bytes, and nothing else looks at them meanwhile.
+/// `to` is valid for writes of `len` bytes, and nothing else accesses them meanwhile.
 pub unsafe fn copy_in(to: *mut u8, from: usize, len: usize) -> usize {
     parts(from, len, Access::Read, |found, done, part| {
-        // SAFETY: a part of a page of the program, and the caller's promise. A pipe's frame may be
-        // the program's page too.
+        // SAFETY: a part of a page of the program, and memory that the caller guarantees. They may
+        // overlap, since a pipe's frame may be the program's page, too.
         unsafe { core::ptr::copy(found, to.wrapping_add(done), part) }
     })
 }
 
-/// Copies to the program's memory at `to`; returns how many bytes before the first that could not
-/// be written.
+/// Copies to program memory at `to`; returns the number of bytes before the first that could not be
+/// written.
 ///
 /// # Safety
 /// `from` is valid for reads of `len` bytes.
@@ -84,7 +84,7 @@ pub unsafe fn copy_out(to: usize, from: *const u8, len: usize) -> usize {
     })
 }
 
-/// Writes zeroes to the program's memory; returns how many bytes before the first that could not be
+/// Writes zeroes to program memory; returns the number of bytes before the first that could not be
 /// written.
 pub fn clear(to: usize, len: usize) -> usize {
     parts(to, len, Access::Write, |found, _, part| {
@@ -93,7 +93,7 @@ pub fn clear(to: usize, len: usize) -> usize {
     })
 }
 
-/// A word of the program.
+/// Returns a word of the program.
 fn word(address: usize, access: Access) -> Result<&'static AtomicU32, Fault> {
     if !address.is_multiple_of(size_of::<u32>()) {
         return Err(Fault);
@@ -103,23 +103,23 @@ fn word(address: usize, access: Access) -> Result<&'static AtomicU32, Fault> {
     Ok(unsafe { AtomicU32::from_ptr(found.cast()) })
 }
 
-/// Reads a word of the program as one access.
+/// Reads a word of the program in a single access.
 ///
 /// # Errors
-/// A fault; also if `address` is no multiple of 4.
+/// A fault, or an `address` that is not a multiple of 4.
 pub fn load_u32(address: usize) -> Result<u32, Fault> {
     Ok(word(address, Access::Read)?.load(SeqCst))
 }
 
-/// Reads a word of the program as one access, if its page is present.
+/// Reads a word of the program in a single access, if its page is present.
 ///
 /// # Errors
-/// A fault; also if `address` is no multiple of 4.
+/// A fault, or an `address` that is not a multiple of 4.
 pub fn load_present_u32(address: usize) -> Result<u32, Fault> {
     Ok(present_word(address, Access::Read)?.load(SeqCst))
 }
 
-/// A word of the program, if its page is present.
+/// Returns a word of the program, if its page is present.
 fn present_word(address: usize, access: Access) -> Result<&'static AtomicU32, Fault> {
     let present = address.is_multiple_of(size_of::<u32>()) && address < USER_END;
     let found = mmu::translate(address, access).filter(|_| present);
@@ -127,27 +127,27 @@ fn present_word(address: usize, access: Access) -> Result<&'static AtomicU32, Fa
     Ok(unsafe { AtomicU32::from_ptr(found.ok_or(Fault)?.cast()) })
 }
 
-/// Writes a word of the program as one access.
+/// Writes a word of the program in a single access.
 ///
 /// # Errors
-/// A fault; also if `address` is no multiple of 4.
+/// A fault, or an `address` that is not a multiple of 4.
 pub fn store_u32(address: usize, value: u32) -> Result<(), Fault> {
     word(address, Access::Write)?.store(value, SeqCst);
     Ok(())
 }
 
-/// Writes `new` if a word of the program is `old`, as one access; returns what it was.
+/// Atomically writes `new` if a word of the program is `old`; returns the previous value.
 ///
 /// # Errors
-/// A fault; also if `address` is no multiple of 4.
+/// A fault, or an `address` that is not a multiple of 4.
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
     Ok(exchange(word(address, Access::Write)?, old, new))
 }
 
-/// The same, if its page is present and can be written.
+/// As [`cmpxchg_u32`], if the page is present and writable.
 ///
 /// # Errors
-/// A fault; also if `address` is no multiple of 4.
+/// A fault, or an `address` that is not a multiple of 4.
 pub fn cmpxchg_present_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
     Ok(exchange(present_word(address, Access::Write)?, old, new))
 }

@@ -1,8 +1,8 @@
-//! There is no vDSO: programs ask for the time.
+//! There is no vDSO: programs get the time by system calls.
 
 use crate::errno::Result;
 
-/// Makes nothing.
+/// Does nothing.
 ///
 /// # Errors
 /// None.
@@ -10,10 +10,10 @@ pub fn init(_boot_ticks: u64) -> Result<()> {
     Ok(())
 }
 
-/// The time of day is no program's to read without a call.
+/// Does nothing: programs get the time of day by system calls.
 pub fn set_realtime_offset(_ns: i64) {}
 
-/// Where a signal handler returns to: a place that is not 0, see `program`.
+/// The address to which a signal handler returns: any that is not 0, see `program`.
 pub const fn sigreturn(_base: usize) -> usize {
     1
 }

@@ -1,15 +1,15 @@
-//! The advanced interrupt architecture: an APLIC that turns wires into messages, and the harts'
-//! IMSICs that take them; or an APLIC alone, which interrupts harts itself (RISC-V Advanced
-//! Interrupt Architecture 1.0, chapters 3 and 4).
+//! The Advanced Interrupt Architecture: an APLIC that converts wired interrupts to messages, and
+//! the harts' IMSICs that receive them; or only an APLIC, which interrupts harts directly (RISC-V
+//! Advanced Interrupt Architecture 1.0, chapters 3 and 4).
 
 use core::arch::asm;
 
 use super::mmio::Registers;
 
-/// Register offsets of an APLIC's domain in bytes (section 4.5).
+/// Register offsets of an APLIC domain in bytes (section 4.5).
 mod offset {
     pub const DOMAIN: usize = 0;
-    /// Configuration of source 1 follows here.
+    /// Configuration of source 1.
     pub const SOURCE: usize = 4;
     pub const SET_ENABLE: usize = 0x1edc;
     pub const SET_PENDING: usize = 0x2000;
@@ -24,33 +24,33 @@ mod offset {
 
 /// `domaincfg`: interrupts enabled.
 const DOMAIN_ON: u32 = 1 << 8;
-/// `domaincfg`: delivered as messages.
+/// `domaincfg`: message-signaled delivery.
 const BY_MESSAGE: u32 = 1 << 2;
-/// `target` of an interrupt that is no message: its priority.
+/// `target` with direct delivery: the interrupt's priority.
 const PRIORITY: u32 = 1;
-/// `sourcecfg`: active while the wire is high.
+/// `sourcecfg`: level-sensitive, active high.
 const LEVEL_HIGH: u32 = 6;
-/// Where `target` holds the hart's index.
+/// The position of the hart index in `target`.
 const TARGET_HART: u32 = 18;
 
-/// Registers behind `siselect` (section 3.8).
+/// Registers selected by `siselect` (section 3.8).
 mod indirect {
     pub const DELIVERY: usize = 0x70;
     pub const THRESHOLD: usize = 0x72;
-    /// 64 enable bits in each even one.
+    /// 64 enable bits in each even-numbered one.
     pub const ENABLE: usize = 0xc0;
 }
 
-/// How a domain's interrupts come to harts.
+/// The delivery mode of a domain's interrupts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     /// As messages to IMSICs.
     Message,
-    /// By a wire to each hart.
+    /// Directly, by a wire to each hart.
     Direct,
 }
 
-/// An APLIC's domain, and the index of the hart that takes its interrupts.
+/// An APLIC domain, and the index of the hart that gets its interrupts.
 pub struct Aia {
     registers: Registers,
     delivery: Delivery,
@@ -58,7 +58,7 @@ pub struct Aia {
 }
 
 impl Aia {
-    /// Lets interrupts through to this hart, whose index is `hart`.
+    /// Enables interrupts to this hart, whose index is `hart`.
     pub fn new(registers: Registers, delivery: Delivery, hart: u32) -> Self {
         let aia = Aia {
             registers,
@@ -80,12 +80,12 @@ impl Aia {
         aia
     }
 
-    /// The registers for this hart where it is interrupted by a wire.
+    /// The delivery control of this hart, for direct delivery.
     fn own_delivery(&self) -> usize {
         offset::DELIVERY + self.hart as usize * offset::DELIVERY_STRIDE
     }
 
-    /// Lets source `source` interrupt; as message `source`, if by one.
+    /// Enables source `source`; with message delivery, as message `source`.
     pub fn enable(&self, source: u32) {
         let index = (source as usize - 1) * size_of::<u32>();
         self.registers.write(offset::SOURCE + index, LEVEL_HIGH);
@@ -102,7 +102,7 @@ impl Aia {
         self.registers.write(offset::SET_ENABLE, source);
     }
 
-    /// Takes the next pending source.
+    /// Claims the next pending source.
     pub fn claim(&self) -> Option<u32> {
         let top = match self.delivery {
             Delivery::Message => take_message(),
@@ -111,8 +111,8 @@ impl Aia {
         Some(top >> 16).filter(|&source| source != 0)
     }
 
-    /// Source `source` was handled: if its wire is still high, another message is due (section
-    /// 4.9.2). Without messages, it has been pending all the while (section 4.7).
+    /// Completes source `source`: if its wire is still high, this sends another message (section
+    /// 4.9.2). With direct delivery it has stayed pending (section 4.7).
     pub fn complete(&self, source: u32) {
         if self.delivery == Delivery::Message {
             self.registers.write(offset::SET_PENDING, source);
@@ -120,10 +120,11 @@ impl Aia {
     }
 }
 
-/// The top message of this hart's file; 0 if there is none (section 3.10, `stopei`).
+/// Claims the top message of this hart's interrupt file; 0 if there is none (section 3.10,
+/// `stopei`).
 fn take_message() -> u32 {
     let top: usize;
-    // SAFETY: takes a message of this hart's file.
+    // SAFETY: claims a message of this hart's interrupt file.
     unsafe { asm!("csrrw {}, 0x15c, zero", out(reg) top, options(nostack, preserves_flags)) };
     top as u32
 }

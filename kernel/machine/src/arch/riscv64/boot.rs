@@ -1,7 +1,8 @@
-//! From the loader's jump to Rust: the image header, the first page tables, and translation on.
+//! From the loader's jump to Rust: the image header, the first page tables, and turning translation
+//! on.
 //!
-//! The loader enters at the first byte of the image, in S-mode with translation off, the hart's
-//! number in a0 and the device tree's physical address in a1 (Linux,
+//! The loader enters at the first byte of the image, in S-mode with translation off, with the hart
+//! ID in a0 and the device tree's physical address in a1 (Linux,
 //! Documentation/arch/riscv/boot.rst). The image may lie at any multiple of 2 MiB. Other harts wait
 //! in the firmware until `smp` starts them.
 
@@ -12,11 +13,12 @@ use super::frame::StackTop;
 use super::mmu::{self, layout};
 use crate::arch::boot_stack::{BOOT_STACKS, BootStack};
 
-/// Bytes of the image that the first page table can map: 2 MiB for each of its entries.
+/// Number of 2 MiB blocks of the image that the first page table can map, one for each of its
+/// entries.
 const BOOT_IMAGE_BLOCKS: usize = 512;
 
 global_asm!(
-    // The header that Linux's loaders look for (Documentation/arch/riscv/boot-image-header.rst).
+    // The header for Linux's loaders (Documentation/arch/riscv/boot-image-header.rst).
     ".pushsection .head.text, \"ax\"",
     ".global _start",
     "_start:",
@@ -39,7 +41,7 @@ global_asm!(
     text_offset = const mmu::PMD_SIZE,
 );
 
-/// First instructions of the boot hart.
+/// The boot hart's first instructions.
 #[unsafe(naked)]
 unsafe extern "C" fn start() {
     core::arch::naked_asm!(
@@ -48,13 +50,13 @@ unsafe extern "C" fn start() {
         "mv s0, a0",
         "mv s1, a1",
         "lla s2, _start",
-        // Everything that Rust expects to be zero.
+        // Zero .bss.
         "lla t0, __bss_start",
         "lla t1, __bss_end",
         "1: sd zero, (t0)",
         "   addi t0, t0, 8",
         "   bltu t0, t1, 1b",
-        // The image, in blocks of 2 MiB, all rights for now.
+        // The image, in blocks of 2 MiB, with all permissions for now.
         "lla t0, {image_table}",
         "srli t1, s2, {page_shift}",
         "slli t1, t1, {ppn_shift}",
@@ -78,7 +80,7 @@ unsafe extern "C" fn start() {
         "   addi t0, t0, 8",
         "   addi t2, t2, -1",
         "   bnez t2, 3b",
-        // The image's table below sv39's root, that below sv48's, that below sv57's.
+        // Link the image's table into sv39's root, that into sv48's, and that into sv57's.
         "lla t0, {image_table}",
         "li t1, {image_slot}",
         "add t1, s3, t1",
@@ -99,9 +101,9 @@ unsafe extern "C" fn start() {
         "ori t0, t0, {table}",
         "add t2, s5, t1",
         "sd t0, (t2)",
-        // The most levels that the hart has. A mode that it lacks leaves satp as it was (privileged
-        // manual, section 12.1.11); one that it has makes the fetch of the next instruction fault
-        // to the image's own address.
+        // Selects the largest mode that the hart supports. Writing an unsupported mode leaves satp
+        // unchanged (privileged manual, section 12.1.11); a supported one makes the fetch of the
+        // next instruction fault, which continues at the image's link address.
         "lla t0, 4f",
         "sub t0, t0, s2",
         "li t1, {base}",

@@ -1,12 +1,12 @@
-//! The instruction of a branch settled at boot.
+//! Branches that are patched at boot.
 
 use core::arch::asm;
 
 /// Whether `KEY` (a [`Key`](crate::arch::branch::Key) as a number) was taken at boot.
 #[inline(always)]
 pub fn is_taken<const KEY: u32>() -> bool {
-    // SAFETY: a `nop`, or the jump to the label that `branch::take` puts in its place; the
-    // section's entry is data. It is four bytes long, and aligned so that it lies in one page.
+    // SAFETY: a `nop`, or the jump to the label by which `branch::take` replaces it; the section's
+    // entry is data. It is four bytes long, and aligned so that it lies in one page.
     unsafe {
         asm!(
             ".option push",

@@ -1,4 +1,4 @@
-//! What a call looks like.
+//! Recognition of call instructions.
 
 /// Whether the last instruction of `code` may be a call: JAL or JALR that link to ra (unprivileged
 /// manual, section 2.5.1), or C.JALR (section 27.4).

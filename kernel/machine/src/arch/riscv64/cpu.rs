@@ -1,4 +1,4 @@
-//! What each CPU keeps for itself. `tp` points to it while the kernel runs.
+//! Per-CPU data. `tp` points to it while the kernel runs.
 
 use core::arch::asm;
 use core::cell::Cell;
@@ -13,48 +13,48 @@ use crate::arch::above::Room;
 use crate::mm;
 use crossings::Table;
 
-/// One CPU's own data. Other CPUs may look at the atomics and the index only.
+/// The data of one CPU. Other CPUs may access only the atomics and the index.
 #[repr(C, align(128))]
 pub struct Cpu {
-    /// The thread that runs here; null before the first.
+    /// The thread that runs here; null before the first one.
     pub(in crate::arch) current: Cell<*const ThreadState>,
-    /// The thread that ran here before it.
+    /// The thread that was just switched from, whose reference the next one takes over.
     pub(in crate::arch) previous: Cell<*const ThreadState>,
-    /// Where crossings are counted.
+    /// The table of crossing counters.
     pub(in crate::arch) crossings: AtomicPtr<Table>,
     /// The table of system calls.
     pub(in crate::arch) syscalls: Cell<&'static SyscallTable>,
-    /// Where a trap from the kernel keeps registers before it may touch the stack.
+    /// Registers saved by a trap from the kernel before it may access the stack.
     pub(super) spill: Cell<[usize; 4]>,
     /// t0, t1, `sepc`, `scause`, `stval` and `sstatus` of a trap from the kernel while its frame is
     /// stored, which may trap itself.
     pub(super) outer: Cell<[usize; 6]>,
-    /// The word that says that there are new kernel mappings, and this CPU's bit in it.
+    /// The word with the flag for new kernel mappings, and this CPU's bit in it.
     pub(super) unseen: Cell<&'static AtomicU64>,
     pub(super) unseen_bit: Cell<u64>,
-    /// Top of the stack that an overflow is reported on.
+    /// Top of the stack on which an overflow is reported.
     pub(super) overflow_stack: Cell<usize>,
-    /// Top of the stack that the CPU started on.
+    /// Top of the stack on which the CPU started.
     pub(super) start_stack: Cell<usize>,
     index: usize,
-    /// The hart's number.
+    /// The hart ID.
     pub(super) hart: AtomicUsize,
     /// Free frames.
     pub frames: CpuLocal<mm::frame::Cache>,
-    /// Page tables without entries.
+    /// Empty page tables.
     pub tables: CpuLocal<mm::EmptyTables>,
     /// Free heap objects.
     pub heap: CpuLocal<mm::heap::Cache>,
-    /// The program's address space that is in use.
+    /// The active address space.
     pub space: mm::Active,
     above: Room,
 }
 
-// SAFETY: the cells are used by this CPU alone (private to `arch`, whose callers go through
-// `this`), the rest is atomic, constant, or checks its owner itself.
+// SAFETY: the cells are used only by this CPU (they are private to `arch`, whose callers go through
+// `this`); the rest is atomic, constant, or checks its owner itself.
 unsafe impl Sync for Cpu {}
 
-/// The CPU that the machine starts on.
+/// The boot CPU.
 pub(super) static BOOT: Cpu = Cpu::new(0);
 static NO_COUNTS: Table = Table::new();
 static NOTHING_UNSEEN: AtomicU64 = AtomicU64::new(0);
@@ -82,16 +82,16 @@ impl Cpu {
         }
     }
 
-    /// Lets the kernel above make what it keeps for this CPU.
+    /// Creates the upper kernel's data for this CPU.
     ///
     /// # Safety
-    /// Once, before anybody else knows the CPU.
+    /// Called once, before anybody else can access the CPU.
     pub(super) unsafe fn init_above(&self) {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.above.init() };
     }
 
-    /// What the kernel above keeps for this CPU.
+    /// The upper kernel's data for this CPU.
     #[inline(always)]
     pub fn above<T: Above>(&self) -> &T {
         self.above.get()
@@ -103,7 +103,7 @@ impl Cpu {
         self.index
     }
 
-    /// The hart's number.
+    /// The hart ID.
     pub(super) fn hart(&self) -> usize {
         self.hart.load(Relaxed)
     }
@@ -124,14 +124,14 @@ pub(super) use crate::arch::cpus::{expect, publish};
 #[inline(always)]
 pub fn this() -> &'static Cpu {
     let cpu: *const Cpu;
-    // SAFETY: reads a register. Not `pure`: a thread that was switched out may come back on another
+    // SAFETY: reads a register. Not `pure`: a thread that was switched out may resume on another
     // CPU.
     unsafe { asm!("mv {}, tp", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
-    // SAFETY: the boot path and every entry point `tp` to a `Cpu` that lives for ever.
+    // SAFETY: the boot path and every entry point `tp` to a `Cpu` that lives forever.
     unsafe { &*cpu }
 }
 
-/// Writes the block of `/proc/cpuinfo` for one CPU, as Linux does.
+/// Writes the entry of `/proc/cpuinfo` for a CPU, in Linux's format.
 pub fn describe(index: usize, out: &mut dyn fmt::Write) -> fmt::Result {
     let Some(cpu) = get(index) else { return Ok(()) };
     let all = features::features();

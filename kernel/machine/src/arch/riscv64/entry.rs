@@ -1,18 +1,18 @@
-//! Every way into the kernel and back to a program.
+//! All entries into the kernel and returns to programs.
 //!
-//! `stvec` names one entry for all traps (privileged manual, section 12.1.2). `sscratch` tells
-//! where from: while a program runs it holds the top of the thread's kernel stack, and in the
-//! kernel zero. Interrupts are masked whenever the kernel runs, so a trap from the kernel is a
-//! fault.
+//! `stvec` contains a single entry for all traps (privileged manual, section 12.1.2). `sscratch`
+//! distinguishes their origin: while a program runs it holds the top of the thread's kernel stack,
+//! and in the kernel zero. Interrupts are masked whenever the kernel runs, so a trap from the
+//! kernel is a fault.
 //!
-//! - **From a program**, the entry saves what a call may clobber, and looks first for a system
-//!   call: its handler gets its arguments in the registers that they are in. Saved registers and
-//!   `gp` are stored only where someone will look: by the calls that need the whole frame, and when
-//!   there is work before the return.
-//! - **From the kernel**, before anything touches the stack, which may itself be the new mapping:
-//!   a fault on the vmalloc area with a pending fence executes the fence and retries. Other faults
-//!   there pay 11 instructions for the test, and faults elsewhere 6. A trap from a program never
-//!   tests.
+//! - **From a program**, the entry saves the registers that a call may clobber, and tests for a
+//!   system call first, whose handler gets its arguments in their original registers. Callee-saved
+//!   registers and `gp` are stored only if they are needed: by calls that need the whole frame, and
+//!   when there is work before the return.
+//! - **From the kernel**, the test comes before any access to the stack, which may itself be the
+//!   new mapping: a fault on the vmalloc area with a pending fence executes the fence and retries.
+//!   Other faults there pay 11 instructions for the test, and faults elsewhere 6. A trap from a
+//!   program never tests.
 
 use core::arch::naked_asm;
 use core::mem::offset_of;
@@ -26,46 +26,45 @@ use super::{KERNEL_STACK_SIZE, fence, mmu, status, trap as handlers};
 
 /// `scause` of an environment call from user mode (privileged manual, section 12.1.8).
 const CAUSE_ECALL: usize = 8;
-/// Bytes of `ecall`.
+/// Size of `ecall` in bytes.
 const ECALL: usize = 4;
 
-/// Where the registers that a trap from the kernel interrupted are kept, below which its handler
-/// runs.
+/// The registers of kernel code that a trap interrupted; its handler's stack is below.
 #[repr(C, align(16))]
 pub struct KernelFrame {
-    /// `pc`, then x1 to x31.
+    /// `pc`, followed by x1 to x31.
     pub x: [usize; 32],
-    /// `sstatus` as it was.
+    /// The interrupted code's `sstatus`.
     pub status: usize,
 }
 
 const _: () =
     assert!(offset_of!(KernelFrame, x) == offset_of!(Frame, x) && size_of::<usize>() == 8);
 
-/// Stores (`sd`) or loads (`ld`) registers by name and number, each at its place in the frame at
-/// sp, `{x}` being where the frame keeps them.
+/// Stores (`sd`) or loads (`ld`) registers by name and number, each at its position in the frame at
+/// sp; `{x}` is the offset of the registers in the frame.
 macro_rules! registers {
     ($op:literal: $($name:ident $number:literal),*) => {
         concat!($($op, " ", stringify!($name), ", {x} + 8 * ", $number, "(sp)\n"),*)
     };
 }
 
-/// What a call may clobber, but a0, t0, sp and tp.
+/// The registers that a call may clobber, except a0, t0, sp and tp.
 macro_rules! clobbered {
     ($op:literal) => {
         registers!($op: ra 1, t1 6, t2 7, a1 11, a2 12, a3 13, a4 14, a5 15, a6 16, a7 17, t3 28, t4 29, t5 30, t6 31)
     };
 }
 
-/// What a call keeps.
+/// The registers that a call preserves.
 macro_rules! kept {
     ($op:literal) => {
         registers!($op: gp 3, s0 8, s1 9, s2 18, s3 19, s4 20, s5 21, s6 22, s7 23, s8 24, s9 25, s10 26, s11 27)
     };
 }
 
-/// From the address in t0 and the table at t1, leaves the address of the entry of a level in t1,
-/// and unless that is the last, follows it; goes to 8 where it points nowhere.
+/// Computes, from the address in t0 and the table at t1, the address of the entry of a level in t1,
+/// and follows it unless it is the last level; branches to 8 if the entry is invalid.
 macro_rules! walk {
     (0) => {
         walk!(@ 0)
@@ -92,7 +91,7 @@ macro_rules! walk {
     };
 }
 
-/// The entry of all traps, and the way back.
+/// The entry of all traps, and the return.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.entry")]
 pub unsafe extern "C" fn trap() {
@@ -126,7 +125,8 @@ pub unsafe extern "C" fn trap() {
         "add t1, t1, t0",
         "ld t1, (t1)",
         "jalr t1",
-        // Back to the program with the result in a0. What was not saved is still in its registers.
+        // Return to the program with the result in a0. Registers that were not saved still have
+        // their values.
         "0: ld t0, {current}(tp)",
         "lw t0, {work}(t0)",
         "bnez t0, 4f",
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn trap() {
         "bnez t0, 5f",
         registers!("ld": a0 10),
         "j 1b",
-        // A system call beyond the table: a watcher sees it all the same.
+        // A system call beyond the table: a tracer sees it, too.
         "3: ld t1, {crossings}(tp)",
         "li t0, {unknown}",
         "add t1, t1, t0",
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn trap() {
         "ld t1, (t1)",
         "jalr t1",
         "j 0b",
-        // There is work, so that someone will look at the frame.
+        // There is work, which needs the frame.
         "4: ld t0, {x} + 8 * 10(sp)",
         "sd t0, {orig_a0}(sp)",
         "ld t0, {x} + 8 * 17(sp)",
@@ -172,9 +172,10 @@ pub unsafe extern "C" fn trap() {
         "5:",
         kept!("sd"),
         "j {return_full}",
-        // An interrupt. One that came due in the kernel is taken at once after `sret` (privileged
-        // manual, section 3.1.9), where the pc still is what the frame says (`task::tick` asks). It
-        // is forgotten after interrupts: a program that spins is not seen to return.
+        // An interrupt. One that became pending in the kernel is taken immediately after `sret`
+        // (privileged manual, section 3.1.9), when the pc still equals the frame's (`task::tick`
+        // needs to know). The frame's pc is cleared after interrupts, so that a program that spins
+        // on one instruction is not mistaken for one that just returned.
         "6: ld a1, {x}(sp)",
         "sd t1, {x}(sp)",
         "xor a1, a1, t1",
@@ -220,8 +221,7 @@ pub unsafe extern "C" fn trap() {
     )
 }
 
-/// Does what is to be done, then restores the whole frame, which is complete and at sp, and goes on
-/// with the program.
+/// Performs pending work, then restores the complete frame at sp, and returns to the program.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.entry")]
 pub(super) unsafe extern "C" fn return_full() {
@@ -251,8 +251,8 @@ pub(super) unsafe extern "C" fn leave_to_user(top: usize) -> ! {
     naked_asm!("mv sp, a0", "j {return_full}", return_full = sym return_full)
 }
 
-/// The first half of a system call that needs the whole frame: completes it and calls the handler
-/// whose address is in t0. On return, everything comes from the frame but the result.
+/// The first half of a system call that needs the whole frame: completes the frame and calls the
+/// handler in t0. On return, everything but the result is restored from the frame.
 ///
 /// # Safety
 /// Only the entry of a system call jumps here, with its frame at sp and the handler in t0.
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn call_with_full_frame() {
     )
 }
 
-/// A trap from the kernel; sp is zero, and the kernel's is in `sscratch`.
+/// A trap from the kernel; sp is zero, and the kernel's sp is in `sscratch`.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.entry")]
 unsafe extern "C" fn from_kernel() {
@@ -285,7 +285,7 @@ unsafe extern "C" fn from_kernel() {
         "csrrw sp, sscratch, sp",
         "sd t0, {spill}(tp)",
         "sd t1, {spill} + 8(tp)",
-        // A fault on the vmalloc area, and a fence of this hart due?
+        // Is it a fault on the vmalloc area, with a pending fence of this hart?
         "csrr t0, stval",
         "srai t0, t0, {mapped_shift}",
         "li t1, {mapped_head}",
@@ -301,8 +301,9 @@ unsafe extern "C" fn from_kernel() {
         "ld t1, {spill} + 8(tp)",
         "ld t0, {spill}(tp)",
         "sret",
-        // The fault injector kept the entry unseen, and perhaps others: it is made visible, and the
-        // bit stays set. Real faults do so too, because the stack that reports them may be unseen.
+        // The fault injector may have kept the entry, and others, unseen: make it visible, and
+        // leave the bit set. This also happens for real faults, because the stack on which they are
+        // reported may be unseen.
         "5: sd t3, {spill} + 24(tp)",
         "csrr t0, stval",
         "lla t1, {root}",
@@ -324,9 +325,8 @@ unsafe extern "C" fn from_kernel() {
         "ld t3, {spill} + 24(tp)",
         "bnez t1, 4b",
         "3: ld t2, {spill} + 16(tp)",
-        // Not that. What another trap would overwrite is put where it does not matter before
-        // anything touches the stack: the frame may lie on a page of the stack that this hart has
-        // not met yet.
+        // Otherwise: save the registers that another trap would overwrite, before any access to the
+        // stack, because the frame may lie on a stack page that this hart has not seen yet.
         "1: ld t0, {spill}(tp)",
         "ld t1, {spill} + 8(tp)",
         "sd t0, {outer}(tp)",
@@ -336,16 +336,16 @@ unsafe extern "C" fn from_kernel() {
         "sd t0, {outer} + 16(tp)",
         "sd t1, {outer} + 24(tp)",
         "csrr t0, stval",
-        // Meanwhile as everywhere in the kernel: programs' memory is closed, and `sret` leads to a
-        // program.
+        // Meanwhile `sstatus` is as everywhere in the kernel: program memory is inaccessible, and
+        // `sret` returns to a program.
         "li t1, {sum_spp}",
         "csrrc t1, sstatus, t1",
         "sd t0, {outer} + 32(tp)",
         "sd t1, {outer} + 40(tp)",
         "li t0, {spie}",
         "csrs sstatus, t0",
-        // If sp is about to run into the guard below a stack, as one bit shows, the handler gets
-        // the overflow stack.
+        // If sp is about to run into the guard below a stack, which a single bit shows, use the
+        // overflow stack.
         "mv t0, sp",
         "addi sp, sp, -{size}",
         "slli t1, sp, {stack_bit}",
@@ -415,7 +415,7 @@ crate::selftest! {
     }
 }
 
-/// Uses a stack whose pages this hart has not seen, one after the other.
+/// Accesses the pages of a stack that this hart has not seen, one after the other.
 #[cfg(feature = "selftest")]
 pub fn meet_unseen_stack() {
     use super::{PAGE_SIZE, cpu};
@@ -432,7 +432,7 @@ pub fn meet_unseen_stack() {
     }
 }
 
-/// Pushes `value` on the empty stack that ends at `stack`, and pops it again.
+/// Pushes `value` onto the empty stack that ends at `stack`, and pops it again.
 #[cfg(feature = "selftest")]
 #[unsafe(naked)]
 extern "C" fn push_and_pop(stack: usize, value: usize) -> usize {

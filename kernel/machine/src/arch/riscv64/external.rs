@@ -1,5 +1,5 @@
-//! Interrupts from devices: through the PLIC, through an APLIC and IMSICs, or through an APLIC
-//! alone. The boot hart takes all of them.
+//! Device interrupts: through the PLIC, through an APLIC and IMSICs, or through only an APLIC. The
+//! boot hart handles all of them.
 
 use dtoolkit::Node;
 use dtoolkit::fdt::{Fdt, FdtNode};
@@ -16,31 +16,31 @@ enum Controller {
     Aia(Aia),
 }
 
-/// Sources that may have a handler have lower numbers.
+/// Upper bound for the numbers of sources with a handler.
 const SOURCES: usize = 128;
-/// The number of the supervisor's external interrupt where a controller says which of a hart's it
-/// raises.
+/// The number of the supervisor external interrupt, by which a controller's node names the
+/// interrupt that it raises on a hart.
 const SUPERVISOR_EXTERNAL: u32 = 9;
 
 static CONTROLLER: Mutex<Controller> = Mutex::new(Controller::None);
 static HANDLERS: Mutex<[Handler; SOURCES]> = Mutex::new([None; SOURCES]);
 
-/// What a source calls.
+/// The handler of a source.
 type Handler = Option<fn()>;
 
-/// Controllers that this knows.
+/// The supported controllers.
 const PLIC: [&str; 2] = ["riscv,plic0", "sifive,plic-1.0.0"];
 const APLIC: [&str; 1] = ["riscv,aplic"];
 const IMSIC: [&str; 1] = ["riscv,imsics"];
 
-/// Finds the controller in `tree` and makes this hart, number `hart`, take its interrupts.
+/// Finds the controller in `tree` and routes its interrupts to this hart, whose ID is `hart`.
 pub(super) fn init(tree: Fdt, hart: usize) {
     let registers = |node: FdtNode| kernel_map::device(fdt::regions(node).next()?);
     let plic = fdt::find(tree, &PLIC).find_map(|node| {
         let context = context(tree, &node, hart)?;
         Some(Controller::Plic(Plic::new(registers(node)?, context)))
     });
-    // A domain without another below it is the supervisor's.
+    // A domain without child domains is the supervisor's.
     let leaf = |node: &FdtNode| fdt::bytes(node, "riscv,children").is_none();
     let aplic = || {
         let node = fdt::find(tree, &APLIC).find(leaf)?;
@@ -61,7 +61,7 @@ pub(super) fn init(tree: Fdt, hart: usize) {
     }
 }
 
-/// The place of the supervisor's external interrupt of hart `hart` among those that `node` raises.
+/// The index of the supervisor external interrupt of hart `hart` among those that `node` raises.
 fn context(tree: Fdt, node: &FdtNode, hart: usize) -> Option<usize> {
     let own = features::harts(tree).find(|node| features::hart_number(*node) == Some(hart))?;
     let handle = fdt::number(&own.children().next()?, "phandle")? as u32;
@@ -70,19 +70,19 @@ fn context(tree: Fdt, node: &FdtNode, hart: usize) -> Option<usize> {
     pairs.position(|pair| pair == (handle, SUPERVISOR_EXTERNAL))
 }
 
-/// The source that a device's node names first.
+/// The first interrupt source in a device's node.
 pub fn of_node(node: &FdtNode) -> Option<u32> {
     fdt::cells(node, "interrupts").next()
 }
 
-/// Calls `handler` when source `source` interrupts, from [`enable`] on.
+/// Registers `handler` for source `source`, which [`enable`] enables.
 pub fn register(source: u32, handler: fn()) {
     if let Some(slot) = HANDLERS.lock().get_mut(source as usize) {
         *slot = Some(handler);
     }
 }
 
-/// Lets source `source` interrupt.
+/// Enables source `source`.
 pub fn enable(source: u32) {
     match &*CONTROLLER.lock() {
         Controller::None => {}
@@ -107,7 +107,7 @@ fn complete(source: u32) {
     }
 }
 
-/// Handles all that is pending.
+/// Handles all pending sources.
 pub(super) fn handle() {
     while let Some(source) = claim() {
         let handler = HANDLERS.lock().get(source as usize).copied().flatten();

@@ -1,4 +1,4 @@
-//! What all harts have, and what programs see of it.
+//! The features common to all harts, and those that programs see.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,36 +14,36 @@ use crate::arch::branch::{self, Key};
 use crate::arch::unequal;
 use crate::fdt;
 
-/// What all harts have.
+/// The features common to all harts.
 pub struct Features {
     extensions: Extensions,
     facts: Facts,
 }
 
-/// Bytes that `cbo.zero` is used for.
+/// The block size in bytes for which `cbo.zero` is used.
 pub(super) const ZERO_BLOCK: usize = 64;
 
 static FEATURES: Once<Features> = Once::new();
-/// Sstc, for before and after the rest is settled.
+/// Whether all harts have Sstc; also valid before `FEATURES` is set.
 static SSTC: AtomicBool = AtomicBool::new(false);
 
-/// What all harts have.
+/// The features common to all harts.
 ///
 /// # Panics
-/// Before the boot CPU has settled it.
+/// Before the boot CPU has determined them.
 #[inline]
 pub fn features() -> &'static Features {
     FEATURES.get().expect("settled at boot")
 }
 
-/// Whether harts have `stimecmp`.
+/// Whether all harts have `stimecmp`.
 #[inline(always)]
 pub(super) fn sstc() -> bool {
     SSTC.load(Relaxed)
 }
 
 impl Features {
-    /// Whether the hardware sets an entry's Accessed and Dirty bits (Svadu without Svade).
+    /// Whether the hardware sets the Accessed and Dirty bits of PTEs (Svadu without Svade).
     #[inline]
     pub fn hw_access_flag(&self) -> bool {
         self.has(Extension::Svadu) && !self.has(Extension::Svade)
@@ -53,18 +53,18 @@ impl Features {
         self.extensions.has(extension)
     }
 
-    /// The facts that `riscv_hwprobe` returns.
+    /// The values that `riscv_hwprobe` returns.
     pub(super) fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// What `/proc/cpuinfo` shows.
+    /// The extensions for `/proc/cpuinfo`.
     pub(super) fn extensions(&self) -> Extensions {
         self.extensions
     }
 }
 
-/// Reads what the harts in `tree` have. Returns the time counter's frequency in hertz.
+/// Reads the features of the harts in `tree`. Returns the time counter's frequency in hertz.
 pub(super) fn init(tree: Fdt) -> u64 {
     let harts = harts(tree);
     unequal::warn(harts.clone().count());
@@ -120,7 +120,7 @@ pub(super) fn init(tree: Fdt) -> u64 {
     frequency
 }
 
-/// Patches the branches that depend on what the harts have. Needs `mm`.
+/// Patches the branches that depend on features. Needs `mm`.
 pub(super) fn patch_branches() {
     match mmu::Mode::of_levels(mmu::levels()) {
         mmu::Mode::Sv39 => {}
@@ -136,21 +136,21 @@ pub(super) fn patch_branches() {
     }
 }
 
-/// The nodes of the harts that may be used.
+/// The nodes of enabled harts.
 pub(super) fn harts<'a>(tree: Fdt<'a>) -> impl Iterator<Item = FdtNode<'a>> + Clone + 'a {
     let cpus = tree.find_node("/cpus").into_iter();
     let nodes = cpus.flat_map(|cpus| cpus.children());
     nodes.filter(|node| node.name_without_address() == "cpu" && fdt::is_enabled(node))
 }
 
-/// A hart's number.
+/// The hart ID of a node.
 pub(super) fn hart_number(node: FdtNode) -> Option<usize> {
     let number = node.reg().ok().flatten()?.next()?.address::<u64>().ok()?;
     Some(number as usize)
 }
 
-/// The index of the CPU that a hart is or becomes: the boot hart is the first, the others follow in
-/// the order of the tree.
+/// The index of a hart's CPU: the boot hart is the first, the others follow in the order of the
+/// tree.
 fn cpu_of(node: &FdtNode) -> Option<usize> {
     let (hart, boot) = (hart_number(*node)?, cpu::BOOT.hart());
     if hart == boot {
@@ -162,10 +162,10 @@ fn cpu_of(node: &FdtNode) -> Option<usize> {
     Some(others.position(|other| other == hart)? + 1)
 }
 
-/// The boot parameter of a CPU that takes extensions away: those that this ISA string lacks.
+/// The boot parameter that restricts a CPU to the extensions of an ISA string.
 const ISA: &str = "isa";
 
-/// What one hart has: what its node says, less what its boot parameters take away.
+/// The features of a hart: those in its node, restricted by its boot parameters.
 fn read(node: &FdtNode) -> Hart {
     let mut hart = read_node(node);
     let parameters = cpu_of(node).into_iter().flat_map(unequal::parameters);
@@ -189,7 +189,7 @@ fn read_node(node: &FdtNode) -> Hart {
     }
 }
 
-/// The same, with a warning if it is malformed.
+/// The extensions of a hart; logs a warning if its description is malformed.
 fn extensions(node: &FdtNode) -> Extensions {
     let hart = read(node);
     if let Some(malformed) = hart.malformed {
@@ -198,7 +198,7 @@ fn extensions(node: &FdtNode) -> Extensions {
     hart.extensions
 }
 
-/// What the node of hart `hart` says that it has, and the design's name, if there is one.
+/// The extensions in the node of hart `hart`, and the design's name, if there is one.
 pub(super) fn of_hart(hart: usize) -> Option<(Extensions, Option<&'static str>)> {
     let node = harts(fdt::tree()).find(|node| hart_number(*node) == Some(hart))?;
     let design = fdt::text_of(&node, "compatible").filter(|name| *name != "riscv");
@@ -208,8 +208,8 @@ pub(super) fn of_hart(hart: usize) -> Option<(Extensions, Option<&'static str>)>
 /// Bits of `senvcfg` (privileged manual, section 12.1.10).
 const CBO_ZERO: usize = 1 << 7;
 
-/// Lets programs use on this hart what is reported to them; false, with a line in the log, if it
-/// lacks some of it.
+/// Enables the reported features for programs on this hart; false, with a message in the log, if it
+/// lacks one of them.
 pub(super) fn start_cpu() -> bool {
     let (index, own) = (cpu::this().index(), of_hart(cpu::this().hart()));
     for (name, value) in unequal::parameters(index) {
@@ -227,11 +227,10 @@ pub(super) fn start_cpu() -> bool {
         return false;
     }
     if features().facts.extensions.has(Extension::Zicboz) {
-        // SAFETY: allows programs one instruction on their own memory.
+        // SAFETY: enables an instruction that programs execute on their own memory.
         unsafe { asm!("csrs senvcfg, {}", in(reg) CBO_ZERO, options(nostack, preserves_flags)) };
     }
-    // SAFETY: lets programs read the cycle, time and instret counters, as Linux's firmware
-    // interface expects of time.
+    // SAFETY: lets programs read the time counter, as on Linux.
     unsafe { asm!("csrw scounteren, {}", in(reg) COUNTERS, options(nostack, preserves_flags)) };
     let whole = vector::start_cpu();
     if !whole {
@@ -240,7 +239,7 @@ pub(super) fn start_cpu() -> bool {
     whole
 }
 
-/// `scounteren`: the time counter (section 12.1.5).
+/// `scounteren`: enables the time counter (section 12.1.5).
 const COUNTERS: usize = 1 << 1;
 
 /// AT_HWCAP and AT_HWCAP2.
@@ -248,8 +247,8 @@ pub fn hwcap() -> (u64, u64) {
     (features().facts.extensions.hwcap(), 0)
 }
 
-/// Whether the hardware sets the Accessed bit, asked anew: no register says it, so the answer is
-/// always the settled one.
+/// Whether the hardware sets the Accessed bit. No register reports it, so the answer is always the
+/// one determined at boot.
 pub fn reread_hw_access_flag() -> bool {
     features().hw_access_flag()
 }

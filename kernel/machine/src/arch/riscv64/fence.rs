@@ -1,6 +1,6 @@
-//! The fence system: which harts execute `sfence.vma`, and when. The crate `fence` decides; the
-//! boot parameters `fence.kernel`, `fence.user` and `fence.inject` choose how, and `asid.bits`
-//! makes believe that harts have fewer identifiers than they do.
+//! The fence policy: which harts execute `sfence.vma`, and when. The crate `fence` decides; the
+//! boot parameters `fence.kernel`, `fence.user` and `fence.inject` select the policy, and
+//! `asid.bits` limits the number of ASID bits.
 
 use core::ops::Range;
 use core::sync::atomic::{self, AtomicBool, AtomicU64, Ordering::*};
@@ -19,13 +19,13 @@ use crate::sync::Mutex;
 
 const WORDS: usize = words(MAX_CPUS);
 
-/// Which CPUs have not seen a new kernel mapping yet.
+/// The CPUs that have not seen a new kernel mapping yet.
 static UNSEEN: Unseen<WORDS> = Unseen::new();
-/// `fence.inject`, for the trap entry and what is seldom done.
+/// `fence.inject`, for the trap entry and for rare operations.
 pub(super) static INJECTING: AtomicBool = AtomicBool::new(false);
 static INJECTOR: Mutex<Injector> = Mutex::new(Injector::new(0, 0));
 
-/// Settles the policies, once `mm` works; `svvptc` says whether all harts have it.
+/// Selects the policies, after `mm` is initialized; `svvptc`: whether all harts have it.
 pub(super) fn init(svvptc: bool) {
     let seed = params::get("fence.inject").map(|seed| seed.parse().unwrap_or(1));
     let kernel = params::choice(
@@ -62,10 +62,10 @@ pub(super) fn init(svvptc: bool) {
     }
 }
 
-/// Stores in `cpu` where its bit for new kernel mappings is.
+/// Sets the address of the CPU's bit for new kernel mappings.
 pub(super) fn init_cpu(cpu: &Cpu) {
     let words = (&raw const UNSEEN).cast::<AtomicU64>();
-    // SAFETY: an `Unseen` is an array of words, and has one for each CPU that there can be.
+    // SAFETY: an `Unseen` is an array of words, with a bit for each possible CPU.
     cpu.unseen
         .set(unsafe { &*words.add(cpu.index() / CPUS_PER_WORD) });
     cpu.unseen_bit.set(1 << (cpu.index() % CPUS_PER_WORD));
@@ -86,8 +86,8 @@ fn policy() -> Policy {
     Policy { kernel, user }
 }
 
-/// Pays for changes of the entries of `range` in the space that has the identifier `asid`, if it
-/// ever ran; `holders` ran it, and a CPU runs it now if `may_run` says so.
+/// Performs the fences owed for changes to the PTEs of `range` in the space with ASID `asid`, if it
+/// ever ran. `holders` are the CPUs that ran it, and `may_run` returns whether a CPU runs it now.
 #[inline(always)]
 pub fn pay<C: owed::Kind>(
     owed: Owed<C>,
@@ -102,7 +102,7 @@ pub fn pay<C: owed::Kind>(
         return;
     }
     if reach == Reach::Everywhere {
-        // Before the identifier is read, which may change, and before the looks at other CPUs.
+        // Before the ASID is read, which may change, and before other CPUs are checked.
         atomic::fence(SeqCst);
     }
     let Some(asid) = asid() else { return };
@@ -110,7 +110,7 @@ pub fn pay<C: owed::Kind>(
     match (reach, change) {
         (Reach::Everywhere, Change::UnlinkTable) => tlb::flush_asid(asid, others),
         (Reach::Everywhere, _) => tlb::flush_pages(asid, others, range),
-        // A fence by address would not cover it; this one covers what was filled in below as well.
+        // A fence by address would not cover it; this one covers the PTEs filled in below as well.
         (_, Change::LinkTable) => tlb::local_asid(asid),
         _ => range
             .step_by(PAGE_SIZE)
@@ -118,7 +118,7 @@ pub fn pay<C: owed::Kind>(
     }
 }
 
-/// Pays for a table of the kernel's mapped area. A fence by address would not cover it.
+/// Pays for a new table of the kernel's vmalloc area. A fence by address would not cover it.
 pub fn publish_table(owed: Owed<LinkTable>) {
     match policy().kernel(owed.pay()) {
         Reach::OnTrap => UNSEEN.mark(MAX_CPUS),
@@ -126,29 +126,29 @@ pub fn publish_table(owed: Owed<LinkTable>) {
     }
 }
 
-/// A fault on `page` found a sufficient entry in address space `asid`: makes sure that the next try
-/// sees it.
+/// Handles a fault on `page` that found a sufficient PTE in address space `asid`: makes sure that
+/// the next attempt sees it.
 pub fn spurious(asid: u16, _page: usize) {
     if policy().spurious() == Reach::Local {
-        // An intermediate entry may be the stale one, which a fence by address does not cover.
+        // The stale entry may be an intermediate one, which a fence by address does not cover.
         tlb::local_asid(asid);
     }
 }
 
-/// Pays for new entries of the kernel's vmalloc area: makes them usable on all CPUs.
+/// Pays for new PTEs of the kernel's vmalloc area: makes them usable on all CPUs.
 pub fn publish_kernel(owed: Owed<FillKernel>, range: Range<usize>) {
     if INJECTING.load(Relaxed) {
         range.clone().step_by(PAGE_SIZE).for_each(inject_unseen);
     }
     match policy().kernel(owed.pay()) {
-        // CPUs that come up later included: they may meet entries that the injector hid before.
+        // Including CPUs that come up later: they may encounter PTEs that the injector hid before.
         Reach::OnTrap => UNSEEN.mark(MAX_CPUS),
         _ => tlb::fence_kernel(range),
     }
 }
 
-/// What to store for a program's new entry: under `fence.inject`, sometimes one that stays unseen
-/// until a trap.
+/// The value to store for a program's new PTE: under `fence.inject`, sometimes one that stays
+/// unseen until a trap.
 #[inline(always)]
 pub fn new_entry(pte: Pte) -> Pte {
     if is_taken::<{ Key::FenceInject as u32 }>()
@@ -161,7 +161,7 @@ pub fn new_entry(pte: Pte) -> Pte {
     }
 }
 
-/// Makes the kernel's new entry for `address` unseen, sometimes.
+/// Makes the kernel's new PTE for `address` unseen, sometimes.
 #[cold]
 fn inject_unseen(address: usize) {
     if INJECTOR.lock().should_inject() {
@@ -169,20 +169,20 @@ fn inject_unseen(address: usize) {
     }
 }
 
-/// Makes the kernel's entry for `address` unseen. The trap entry makes it visible.
+/// Makes the kernel's PTE for `address` unseen. The trap entry makes it visible again.
 fn make_unseen(address: usize) {
     if let Some(entry) = mmu::kernel_entry(address) {
         entry.store(Pte(entry.load(Relaxed)).unseen().0, Relaxed);
     }
 }
 
-/// Whether a kernel mapping that is not needed may stay for its next use: `fence.inject` wants new
+/// Whether unused kernel mappings may be kept for reuse: not under `fence.inject`, which needs new
 /// ones.
 pub fn keeps_mappings() -> bool {
     !INJECTING.load(Relaxed)
 }
 
-/// Runs `f` while the kernel's entry for `page` is unseen.
+/// Calls `f` while the kernel's PTE for `page` is unseen.
 #[cfg(feature = "selftest")]
 pub(super) fn with_unseen<T>(page: usize, f: impl FnOnce() -> T) -> T {
     let injecting = INJECTING.swap(true, Relaxed);

@@ -17,30 +17,30 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// As a program finds them first.
+    /// A program's initial values.
     pub const ZERO: Registers = Registers {
         f: [0; 32],
         fcsr: 0,
         unused: 0,
     };
 
-    /// With these values.
+    /// Creates registers with these values.
     pub fn new(f: [u64; 32], fcsr: u32) -> Self {
         Registers { f, fcsr, unused: 0 }
     }
 
-    /// Whether they are as a program finds them first.
+    /// Whether they have a program's initial values.
     pub fn is_zero(&self) -> bool {
         self.f.iter().fold(u64::from(self.fcsr), |all, f| all | f) == 0
     }
 
-    /// Takes this hart's, which are on.
+    /// Saves this hart's registers, which must be enabled.
     pub fn save(&mut self) {
-        // SAFETY: the caller knows that the registers are on; else this traps.
+        // SAFETY: the caller has enabled the registers; otherwise this traps.
         unsafe { store(self) };
     }
 
-    /// Gives this hart these; its own are on.
+    /// Loads them into this hart, whose registers must be enabled.
     pub fn load(&self) {
         // SAFETY: as in `save`.
         unsafe { load(self) };
@@ -57,7 +57,7 @@ macro_rules! each_register {
 }
 
 /// # Safety
-/// The registers are on.
+/// The registers are enabled.
 #[unsafe(naked)]
 unsafe extern "C" fn store(to: &mut Registers) {
     naked_asm!(
@@ -74,7 +74,7 @@ unsafe extern "C" fn store(to: &mut Registers) {
 }
 
 /// # Safety
-/// The registers are on.
+/// The registers are enabled.
 #[unsafe(naked)]
 unsafe extern "C" fn load(from: &Registers) {
     naked_asm!(

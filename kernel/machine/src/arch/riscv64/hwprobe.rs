@@ -1,4 +1,4 @@
-//! The system calls that only RISC-V has (Linux, Documentation/arch/riscv/{hwprobe,cmodx}.rst).
+//! RISC-V's specific system calls (Linux, Documentation/arch/riscv/{hwprobe,cmodx}.rst).
 
 use isa::hwprobe::{MAX_KEY, matches};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -9,7 +9,7 @@ use crate::arch::{Entry, Syscall};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 
-/// System calls that only this architecture has, by number.
+/// The system calls that are specific to this architecture, by number.
 pub const fn specific_calls() -> [(usize, Syscall, Entry); 2] {
     [
         (258, riscv_hwprobe, Entry::new(riscv_hwprobe)),
@@ -27,12 +27,12 @@ struct Pair {
 
 /// RISCV_HWPROBE_WHICH_CPUS.
 const WHICH_CPUS: usize = 1;
-/// Bytes of the widest set of CPUs that there can be.
+/// Size of the widest possible CPU set, in bytes.
 const SET: usize = MAX_CPUS / 8;
 
 const _: () = assert!(PROBES as i64 == MAX_KEY + 1);
 
-/// The values that all CPUs share, by key, as the vDSO returns them.
+/// The values common to all CPUs, by key, as the vDSO returns them.
 pub fn values_by_key() -> [u64; PROBES] {
     let facts = features::features().facts();
     core::array::from_fn(|key| facts.value(key as i64).unwrap_or(0))
@@ -57,14 +57,14 @@ extern "C" fn riscv_hwprobe(
     })
 }
 
-/// The CPUs that are online, as bits.
+/// The online CPUs, as bits.
 fn online() -> u64 {
     (0..MAX_CPUS)
         .filter(|&index| cpu::get(index).is_some())
         .fold(0, |set, index| set | 1 << index)
 }
 
-/// A program's set of CPUs; zero bytes mean all.
+/// Reads a program's CPU set; a length of zero gives an empty set.
 fn read_set(len: usize, set: usize) -> Result<u64> {
     let mut bytes = [0; SET];
     UserSlice::new(set, len.min(SET)).copy_in(&mut bytes)?;
@@ -91,7 +91,7 @@ fn values(pairs: usize, count: usize, set_len: usize, set: usize) -> Result<()> 
     Ok(())
 }
 
-/// Reduces the set to the CPUs that have all the values.
+/// Reduces the set to the CPUs that have all the given values.
 fn which_cpus(pairs: usize, count: usize, set_len: usize, set: usize) -> Result<()> {
     if set_len == 0 || set == 0 {
         return Err(Errno::EINVAL);
@@ -117,7 +117,7 @@ fn which_cpus(pairs: usize, count: usize, set_len: usize, set: usize) -> Result<
     UserSlice::new(set, set_len).skip(SET).clear()
 }
 
-/// SYS_RISCV_FLUSH_ICACHE_LOCAL: only the calling thread executes what was written.
+/// SYS_RISCV_FLUSH_ICACHE_LOCAL: only the calling thread executes the written code.
 const FLUSH_LOCAL: usize = 1;
 
 extern "C" fn riscv_flush_icache(
@@ -131,7 +131,7 @@ extern "C" fn riscv_flush_icache(
     if flags & !FLUSH_LOCAL != 0 {
         return Errno::EINVAL.result();
     }
-    // The thread may move to another hart at any time: all of them, flag or not.
+    // The thread may migrate to another hart at any time: so all of them, with or without the flag.
     tlb::sync_icache(start, end.saturating_sub(start));
     0
 }

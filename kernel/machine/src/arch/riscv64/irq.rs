@@ -1,5 +1,5 @@
-//! Interrupts of this hart: software (other CPUs), timer, and external (devices). They are masked
-//! whenever the kernel runs, so what is pending is asked for.
+//! This hart's interrupts: software (from other CPUs), timer, and external (from devices). They are
+//! masked whenever the kernel runs, which polls for pending ones.
 
 use core::arch::asm;
 
@@ -19,11 +19,10 @@ mod code {
 
 const ALL: usize = 1 << code::SOFTWARE | 1 << code::TIMER | 1 << code::EXTERNAL;
 
-/// Lets this hart's interrupts through. They are taken when a program runs, or when the kernel
-/// asks.
+/// Enables this hart's interrupts. They are taken while a program runs, or when the kernel polls.
 pub(super) fn start_cpu() {
     time::set_deadline(None);
-    // SAFETY: interrupts stay masked in the kernel; the entry handles those that come while a
+    // SAFETY: interrupts stay masked in the kernel; the entry handles those that are taken while a
     // program runs.
     unsafe { asm!("csrw sie, {}", in(reg) ALL, options(nostack, preserves_flags)) };
 }
@@ -35,13 +34,13 @@ fn pending_bits() -> usize {
     bits & ALL
 }
 
-/// Whether an interrupt waits for this CPU.
+/// Whether an interrupt is pending on this CPU.
 #[inline]
 pub fn pending() -> bool {
     pending_bits() != 0
 }
 
-/// Handles what is pending.
+/// Handles pending interrupts.
 pub fn service(from: Interrupted) {
     let bits = pending_bits();
     for code in [code::SOFTWARE, code::TIMER, code::EXTERNAL] {
@@ -53,13 +52,13 @@ pub fn service(from: Interrupted) {
 
 /// Waits for an interrupt and handles it; may return early.
 pub fn wait() {
-    // SAFETY: with interrupts masked the hart goes on where it waited (privileged manual, section
-    // 3.3.3).
+    // SAFETY: with interrupts masked, the hart continues after the instruction (privileged manual,
+    // section 3.3.3).
     unsafe { asm!("wfi", options(nostack, preserves_flags)) };
     service(Interrupted::Kernel);
 }
 
-/// Handles the interrupt `code` of this hart.
+/// Handles the interrupt with code `code` of this hart.
 pub(super) fn handle(code: usize, from: Interrupted) {
     let _no_sleep = NoSleep::begin();
     let count = |kind| cpu::this().crossings().add(kind);

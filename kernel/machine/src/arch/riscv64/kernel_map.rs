@@ -1,5 +1,5 @@
-//! The kernel's own translations, as they stay: code without writing, data without execution, all
-//! memory in the linear map.
+//! The kernel's final translations: code is not writable, data is not executable, and all memory is
+//! in the linear map.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use super::mmu::{
 use crate::arch::boot_stack;
 use crate::fdt;
 
-/// Tables for the image and for the edges of memory.
+/// Number of tables for the image and the edges of memory.
 const POOL: usize = 32;
 
 static TABLES: [Table; POOL] = [const { Table::new() }; POOL];
@@ -26,16 +26,15 @@ unsafe extern "C" {
     static __image_end: u8;
 }
 
-/// Physical addresses below this are devices on every RISC-V machine so far; the linear map shows
-/// them.
+/// Physical addresses of devices on every RISC-V machine so far; the linear map includes them.
 const DEVICES: Range<usize> = 0..2 * PUD_SIZE;
 
-/// The registers of a device, where the linear map shows them from the start.
+/// The registers of a device, in the linear map, which includes them from the start.
 pub(super) fn device(range: Range<usize>) -> Option<Registers> {
     if range.end > DEVICES.end {
         return None;
     }
-    // SAFETY: all of it is in the linear map, before `build` and after.
+    // SAFETY: all of it is in the linear map, both before and after `build`.
     Some(unsafe { Registers::at(phys_to_virt(range.start), range.len()) })
 }
 
@@ -43,7 +42,7 @@ fn new_table() -> Option<&'static Table> {
     TABLES.get(USED.fetch_add(1, Relaxed))
 }
 
-/// The table below `table`'s entry `index`, made if the entry is empty.
+/// Returns the table below `table`'s entry `index`; makes it if the entry is empty.
 fn below(table: &'static Table, index: usize) -> Option<&'static Table> {
     let pte = Pte(table.0[index].load(Relaxed));
     if pte.is_table() {
@@ -58,8 +57,8 @@ fn below(table: &'static Table, index: usize) -> Option<&'static Table> {
     Some(new)
 }
 
-/// Maps `phys` at `virt` below the entries of `root`, which are empty or tables, with the biggest
-/// pages that fit. False if tables ran out.
+/// Maps `phys` at `virt` below the entries of `root`, which are empty or tables, with the largest
+/// pages that fit. False if there are not enough tables.
 fn map(root: &'static Table, mut virt: usize, phys: Range<usize>, prot: Prot) -> bool {
     let mut at = phys.start;
     while at < phys.end {
@@ -84,7 +83,7 @@ fn index(virt: usize, size: usize) -> usize {
     virt / size % (PAGE_SIZE / size_of::<Pte>())
 }
 
-/// The image's parts: addresses and what they allow.
+/// The image's parts: their addresses and permissions.
 fn image() -> [(Range<usize>, Prot); 3] {
     let (start, text) = (
         &raw const __text_start as usize,
@@ -101,15 +100,15 @@ fn image() -> [(Range<usize>, Prot); 3] {
     ]
 }
 
-/// Physical addresses of the image.
+/// The physical addresses of the image.
 pub(super) fn image_phys() -> Range<usize> {
     let [first, _, last] = image();
     virt_to_phys(first.0.start)..virt_to_phys(last.0.start) + last.0.len()
 }
 
-/// Replaces the boot path's translations. Returns the memory that the linear map shows.
+/// Replaces the translations of the boot path. Returns the memory in the linear map.
 pub(super) fn build(memory: &fdt::Memory) -> fdt::Ranges<64> {
-    // The image first: its entry is replaced when all below it stands.
+    // The image first: its root entry is replaced after all tables below it are complete.
     static IMAGE_ROOT: Table = Table::new();
     let [code, constants, (data, prot)] = image();
     let data = boot_stack::without_guards(data).map(|part| (part, prot));
@@ -121,7 +120,7 @@ pub(super) fn build(memory: &fdt::Memory) -> fdt::Ranges<64> {
         );
     }
     replace(&IMAGE_ROOT, layout::IMAGE);
-    // The linear map, in a root of its own until it is whole. The image's code and constants are
+    // The linear map, in a root of its own until it is complete. The image's code and constants are
     // not writable there either.
     static LINEAR_ROOT: Table = Table::new();
     let constant =
@@ -155,13 +154,13 @@ pub(super) fn build(memory: &fdt::Memory) -> fdt::Ranges<64> {
     shown
 }
 
-/// Bytes of the image's code and constants, which come first.
+/// Size in bytes of the image's code and constants, which come first.
 fn constant_len() -> usize {
     let [code, constants, _] = image();
     constants.0.end - code.0.start
 }
 
-/// Takes the entry for `virt` over from `root`.
+/// Copies the entry for `virt` from `root`.
 fn replace(root: &Table, virt: usize) {
     let index = root39_index(virt);
     ROOT_SV39.0[index].store(root.0[index].load(Relaxed), Relaxed);

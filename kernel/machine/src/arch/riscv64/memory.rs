@@ -1,16 +1,16 @@
-//! memcpy and memset, which the compiler calls: eight words a turn. The compiler's own do one word
-//! at a time, and copies are much of what a system call does. Nothing here is misaligned, which
-//! firmware may have to emulate.
+//! memcpy and memset, which the compiler calls, with eight words per iteration. The compiler's own
+//! versions copy a word at a time, and copies are a large part of a system call. All accesses are
+//! aligned, since firmware may have to emulate misaligned ones.
 
 use core::arch::naked_asm;
 
-/// Bytes of a turn of the loops.
+/// Number of bytes per iteration of the loops.
 const TURN: usize = 64;
 
 /// Copies `len` bytes from `source` to `target`, which do not overlap; returns `target`.
 ///
 /// # Safety
-/// As in C.
+/// As for the C function.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, len: usize) -> *mut u8 {
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, len: usize) 
         "mv a3, a0",
         "li a4, 8",
         "bltu a2, a4, 6f",
-        // Bytes until the target is aligned.
+        // Copy bytes until the target is aligned.
         "1: andi a5, a3, 7",
         "beqz a5, 2f",
         "lb a5, (a1)",
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, len: usize) 
         "j 1b",
         "2: andi t0, a1, 7",
         "bnez t0, 8f",
-        // Both are: turns, then words, then bytes.
+        // Both are aligned: copy blocks, then words, then bytes.
         "li a4, {turn}",
         "bltu a2, a4, 4f",
         "3: ld a5, 0(a1)",
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, len: usize) 
         "addi a3, a3, 1",
         "j 6b",
         "7: ret",
-        // The source is not: each word of the target out of two, whose bytes beyond the source's
-        // are in the same words as its.
+        // The source is misaligned: combine each target word from two aligned words, each of which
+        // contains source bytes, so that no other memory is accessed.
         "8: bltu a2, a4, 6b",
         "sub a1, a1, t0",
         "slli t1, t0, 3",
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn memcpy(target: *mut u8, source: *const u8, len: usize) 
 /// Fills `len` bytes at `target` with `byte`; returns `target`.
 ///
 /// # Safety
-/// As in C.
+/// As for the C function.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn memset(target: *mut u8, byte: i32, len: usize) -> *mut u8 {

@@ -1,7 +1,7 @@
-//! Page tables and translation fences (RISC-V privileged manual, chapters 12.3 to 12.6).
+//! Page tables (RISC-V privileged manual, chapters 12.3 to 12.6).
 //!
-//! All addresses of the kernel lie in the upper half of Sv39, so that its tables are the same for
-//! Sv39, Sv48 and Sv57: the longer modes add roots with one entry above it.
+//! All kernel addresses lie in the upper half of Sv39, so that its tables are the same for Sv39,
+//! Sv48 and Sv57: the larger modes add root tables with a single entry for it.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -16,31 +16,31 @@ pub use crate::arch::prot::Prot;
 
 /// log2 of the bytes in a page.
 pub const PAGE_SHIFT: u32 = 12;
-/// Bytes that an entry one level above the pages covers.
+/// Bytes that an entry one level above the last covers.
 pub const PMD_SIZE: usize = 1 << 21;
-/// Bytes that an entry two levels above the pages covers.
+/// Bytes that an entry two levels above the last covers.
 pub const PUD_SIZE: usize = 1 << 30;
-/// Where an entry holds the frame's number.
+/// The position of the frame number in a PTE.
 pub const PPN_SHIFT: u32 = 10;
 
-/// Where things lie in the kernel's half.
+/// The layout of the kernel's half.
 pub mod layout {
-    /// Kernel stacks and windows to devices.
+    /// Kernel stacks and device registers.
     pub const VMALLOC: usize = 0xffff_ffc0_0000_0000;
-    /// Bytes of it.
+    /// Its size in bytes.
     pub const VMALLOC_SIZE: usize = 16 << 30;
     /// All physical memory from address 0 on.
     pub const LINEAR: usize = 0xffff_ffd0_0000_0000;
-    /// How much of it is shown: memory above is not used.
+    /// The size of the linear map: memory above is not used.
     pub const LINEAR_SIZE: usize = 128 << 30;
     /// The kernel image.
     pub const IMAGE: usize = 0xffff_ffff_8000_0000;
 }
 
-/// The range for kernel stacks and windows to devices.
+/// The address range for kernel stacks and device registers.
 pub const VMALLOC: Range<usize> = layout::VMALLOC..layout::VMALLOC + layout::VMALLOC_SIZE;
 
-/// Bits of an entry (section 12.3.1, figure "Sv39 page table entry").
+/// Bits of a PTE (section 12.3.1, figure "Sv39 page table entry").
 mod bit {
     pub const VALID: u64 = 1 << 0;
     pub const READ: u64 = 1 << 1;
@@ -50,23 +50,23 @@ mod bit {
     pub const GLOBAL: u64 = 1 << 5;
     pub const ACCESSED: u64 = 1 << 6;
     pub const DIRTY: u64 = 1 << 7;
-    /// Software's: an entry that is valid but for `fence.inject`, until somebody traps on it.
+    /// Reserved for software: marks a PTE as valid that `fence.inject` hides until a fault on it.
     pub const UNSEEN: u64 = 1 << 8;
-    /// The frame's number: 44 bits.
+    /// The frame number: 44 bits.
     pub const PPN: u64 = ((1 << 44) - 1) << super::PPN_SHIFT;
 }
 
-/// An entry that points to a table, for assembly.
+/// A PTE that points to a table, for assembly.
 pub const TABLE: u64 = bit::VALID;
-/// What reveals an unseen entry, for assembly: these bits change together.
+/// The bits that change together to reveal an unseen PTE, for assembly.
 pub const REVEAL: u64 = bit::VALID | bit::UNSEEN;
-/// The bit of an unseen entry, for assembly.
+/// The bit of an unseen PTE, for assembly.
 pub const UNSEEN: u64 = bit::UNSEEN;
-/// Rights of everything while booting, for assembly.
+/// The permissions of everything during boot, for assembly.
 pub const BOOT_RIGHTS: u64 =
     bit::VALID | bit::READ | bit::WRITE | bit::EXECUTE | bit::GLOBAL | bit::ACCESSED | bit::DIRTY;
 
-/// Translation modes, by levels of tables.
+/// Translation modes, by number of levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Mode {
@@ -79,7 +79,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode with so many levels of tables.
+    /// The mode with this number of levels.
     pub(super) fn of_levels(levels: usize) -> Self {
         match levels {
             3 => Mode::Sv39,
@@ -88,7 +88,7 @@ impl Mode {
         }
     }
 
-    /// Bytes in either half of the addresses.
+    /// Size of either half of the address space in bytes.
     pub const fn half(self) -> usize {
         match self {
             Mode::Sv39 => 1 << 38,
@@ -97,7 +97,7 @@ impl Mode {
         }
     }
 
-    /// The mode as `satp` holds it (section 12.1.11).
+    /// The mode's value in `satp` (section 12.1.11).
     pub const fn satp(self) -> u64 {
         (self as u64) << SATP_MODE
     }
@@ -107,8 +107,8 @@ const SATP_MODE: u32 = 60;
 const SATP_ASID: u32 = 44;
 const SATP_ASID_BITS: u64 = 0xffff;
 
-/// Kinds of memory. RISC-V's physical memory attributes already say which addresses are devices, so
-/// that entries need not.
+/// Memory types. RISC-V's physical memory attributes already identify devices, so that PTEs need
+/// not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
     /// Cached.
@@ -118,7 +118,7 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// Memory with tags, of which there are none.
+    /// Memory with tags, which RISC-V does not have.
     pub const TAGGED: Memory = Memory::Normal;
 }
 
@@ -128,7 +128,7 @@ impl Memory {
 pub struct Pte(pub u64);
 
 impl Pte {
-    /// Nothing.
+    /// Empty.
     pub const EMPTY: Pte = Pte(0);
 
     /// Points to the table at `phys`.
@@ -136,12 +136,11 @@ impl Pte {
         Pte(ppn(phys) | bit::VALID)
     }
 
-    /// Maps the page at `phys`. Accessed; dirty if it may be written, as nothing asks which pages
-    /// were.
+    /// Maps the page at `phys`: accessed, and dirty if writable, as nothing checks which pages were
+    /// written.
     pub const fn leaf(phys: usize, prot: Prot, _memory: Memory) -> Pte {
         let mut bits = ppn(phys) | bit::VALID | bit::ACCESSED;
-        // A page that may be written but not read is reserved, one without any right would be a
-        // table.
+        // Writable without readable is reserved, and no permissions at all would mean a table.
         if prot.read || prot.write {
             bits |= bit::READ;
         }
@@ -155,37 +154,37 @@ impl Pte {
         Pte(bits)
     }
 
-    /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page: for levels above the last.
+    /// Maps the block at `phys` as [`leaf`](Pte::leaf) maps a page, for levels above the last.
     pub const fn huge_leaf(phys: usize, prot: Prot, memory: Memory) -> Pte {
         Pte::leaf(phys, prot, memory)
     }
 
-    /// The entry of page `index` of what this block maps.
+    /// The PTE of page `index` of this block.
     pub const fn page(self, index: usize) -> Pte {
         Pte(self.0 + ((index as u64) << PPN_SHIFT))
     }
 
-    /// Whether the hardware follows it, or will when it is revealed.
+    /// Whether the hardware uses it, or will after it is revealed.
     pub const fn valid(self) -> bool {
         self.0 & (bit::VALID | bit::UNSEEN) != 0
     }
 
-    /// Whether the hardware follows it, and programs may.
+    /// Whether it is visible to the hardware and accessible to programs.
     pub(super) const fn is_program(self) -> bool {
         self.0 & (bit::USER | bit::VALID) == bit::USER | bit::VALID
     }
 
-    /// Whether it stays unseen until somebody traps on it (`fence.inject`).
+    /// Whether it stays unseen until a fault on it (`fence.inject`).
     pub const fn is_unseen(self) -> bool {
         self.0 & bit::UNSEEN != 0
     }
 
-    /// As an entry that stays unseen until somebody traps on it.
+    /// The PTE hidden until a fault on it.
     pub(super) const fn unseen(self) -> Pte {
         Pte(self.0 & !bit::VALID | bit::UNSEEN)
     }
 
-    /// As an entry that everybody sees.
+    /// The PTE made visible.
     pub const fn revealed(self) -> Pte {
         if self.is_unseen() {
             Pte(self.0 & !bit::UNSEEN | bit::VALID)
@@ -194,12 +193,12 @@ impl Pte {
         }
     }
 
-    /// Whether it points to a table. Not for last-level entries.
+    /// Whether it points to a table. Not for last-level PTEs.
     pub const fn is_table(self) -> bool {
         self.valid() && self.0 & (bit::READ | bit::WRITE | bit::EXECUTE) == 0
     }
 
-    /// The physical address that it holds.
+    /// The physical address.
     pub const fn phys(self) -> usize {
         ((self.0 & bit::PPN) >> PPN_SHIFT << PAGE_SHIFT) as usize
     }
@@ -209,27 +208,27 @@ impl Pte {
         self.0 & bit::WRITE != 0
     }
 
-    /// Whether it was used since it was made old.
+    /// Whether the Accessed bit is set.
     pub const fn young(self) -> bool {
         self.0 & bit::ACCESSED != 0
     }
 
-    /// Whether it was written to.
+    /// Whether the page was written to.
     pub const fn dirty(self) -> bool {
         self.0 & bit::DIRTY != 0
     }
 
-    /// With stores allowed or not.
+    /// Makes it writable or read-only.
     pub const fn with_writable(self, on: bool) -> Pte {
         self.with(bit::WRITE | bit::DIRTY, on)
     }
 
-    /// With the tags of memory: there are none.
+    /// Makes it a mapping of tagged memory: there is none.
     pub const fn with_tags(self) -> Pte {
         self
     }
 
-    /// Used or not.
+    /// Sets or clears the Accessed bit.
     pub const fn with_young(self, on: bool) -> Pte {
         self.with(bit::ACCESSED, on)
     }
@@ -243,16 +242,15 @@ const fn ppn(phys: usize) -> u64 {
     (phys as u64) >> PAGE_SHIFT << PPN_SHIFT
 }
 
-/// Whether a valid entry must be invalid for a while before it holds another frame
-/// (docs/translation.md: no).
+/// Whether changing the frame of a valid PTE requires break-before-make (docs/translation.md: no).
 pub const BREAK_FIRST: bool = false;
 
-/// Entries in a table.
+/// Number of entries in a table.
 const ENTRIES: usize = 512;
-/// Address bits that a table resolves.
+/// Number of address bits that a table resolves.
 pub(super) const INDEX_BITS: usize = ENTRIES.trailing_zeros() as usize;
 
-/// A table that is part of the image. Written by the boot path and by [`super::memory_map`] only.
+/// A table that is part of the image. Written only by the boot path and by `kernel_map`.
 #[repr(C, align(4096))]
 pub struct Table(pub(super) [AtomicU64; ENTRIES]);
 
@@ -262,16 +260,16 @@ impl Table {
     }
 }
 
-/// Root of Sv39, which holds all of the kernel.
+/// The root of Sv39, which contains the whole kernel.
 pub static ROOT_SV39: Table = Table::new();
-/// Root of Sv48.
+/// The root of Sv48.
 pub static ROOT_SV48: Table = Table::new();
-/// Root of Sv57.
+/// The root of Sv57.
 pub static ROOT_SV57: Table = Table::new();
-/// The table of the kernel image, in blocks at first.
+/// The table of the kernel image, at first with blocks.
 pub static IMAGE_TABLE: Table = Table::new();
 
-/// Byte offset of the entry in Sv39's root that covers `address`.
+/// Byte offset of the entry for `address` in Sv39's root.
 pub const fn root39_slot(address: usize) -> usize {
     root39_index(address) * size_of::<Pte>()
 }
@@ -280,21 +278,21 @@ pub(super) const fn root39_index(address: usize) -> usize {
     address / PUD_SIZE % ENTRIES
 }
 
-/// Byte offset of the last entry of a table: the one that covers the kernel in the longer modes'
-/// roots.
+/// Byte offset of the last entry of a table, which covers the kernel in the roots of the larger
+/// modes.
 pub const TOP_SLOT: usize = (ENTRIES - 1) * size_of::<Pte>();
 
-/// Levels of tables; set by [`init`].
+/// Number of table levels; set by [`init`].
 static LEVELS: AtomicUsize = AtomicUsize::new(3);
-/// log2 of the number of address-space identifiers; set by [`init`].
+/// log2 of the number of ASIDs; set by [`init`].
 static ASID_BITS: AtomicUsize = AtomicUsize::new(0);
-/// The mode and address of the kernel's root as `satp` holds them; set by [`init`].
+/// The mode and the kernel's root in `satp`'s format; set by [`init`].
 pub(super) static KERNEL_SATP: AtomicU64 = AtomicU64::new(0);
-/// Physical address of the image less its virtual one; set by [`init`].
+/// The image's physical address minus its virtual address; set by [`init`].
 static IMAGE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
-/// Learns from `satp` what the boot path found, and from where it started (`image`, physical) where
-/// the image lies.
+/// Reads from `satp` what the boot path selected, and computes the image's offset from its physical
+/// address `image`.
 pub(super) fn init(image: usize) {
     let satp = read_satp();
     LEVELS.store(
@@ -303,7 +301,7 @@ pub(super) fn init(image: usize) {
     );
     IMAGE_OFFSET.store(image.wrapping_sub(layout::IMAGE), Relaxed);
     KERNEL_SATP.store(satp, Relaxed);
-    // SAFETY: the same tables under another identifier.
+    // SAFETY: the same tables with another ASID.
     unsafe { write_satp(satp | SATP_ASID_BITS << SATP_ASID) };
     ASID_BITS.store(
         (read_satp() >> SATP_ASID & SATP_ASID_BITS).count_ones() as usize,
@@ -322,30 +320,30 @@ fn read_satp() -> u64 {
 }
 
 /// # Safety
-/// The root maps the kernel.
+/// The root table maps the kernel.
 #[inline(always)]
 unsafe fn write_satp(satp: u64) {
-    // SAFETY: the caller's root maps the kernel, so that execution goes on.
+    // SAFETY: the caller's root maps the kernel, so that execution continues.
     unsafe { asm!("csrw satp, {}", in(reg) satp, options(nostack, preserves_flags)) };
 }
 
-/// Levels of tables: 3 to 5.
+/// Number of table levels: 3 to 5.
 #[inline(always)]
 pub fn levels() -> usize {
     LEVELS.load(Relaxed)
 }
 
-/// Uses no more than 2^`bits` address-space identifiers, before the first is used.
+/// Limits the number of ASIDs to 2^`bits`, before the first one is used.
 pub(super) fn limit_asid_bits(bits: usize) {
     ASID_BITS.fetch_min(bits, Relaxed);
 }
 
-/// log2 of the number of address-space identifiers.
+/// log2 of the number of ASIDs.
 pub fn asid_bits() -> u32 {
     ASID_BITS.load(Relaxed) as u32
 }
 
-/// The kernel's own `satp`, for harts that start.
+/// The kernel's own `satp`, for starting harts.
 pub(super) fn kernel_satp() -> u64 {
     KERNEL_SATP.load(Relaxed)
 }
@@ -355,12 +353,12 @@ pub fn kernel_root() -> usize {
     ((kernel_satp() & ((1 << SATP_ASID) - 1)) << PAGE_SHIFT) as usize
 }
 
-/// Physical address of a root without any program's pages.
+/// Physical address of a root table without program pages.
 pub fn empty_root() -> usize {
     kernel_root()
 }
 
-/// Where the linear map shows physical memory.
+/// The address of physical memory in the linear map.
 #[inline(always)]
 pub const fn phys_to_virt(phys: usize) -> usize {
     phys + layout::LINEAR
@@ -398,7 +396,7 @@ pub unsafe fn init_user_root(root: usize) {
     }
 }
 
-/// Switches this CPU to the tables at `root` (physical) under the identifier `asid`.
+/// Switches this CPU to the tables at `root` (physical) with the ASID `asid`.
 ///
 /// # Safety
 /// `root` is a program's root table that lives until another is activated, or [`empty_root`].
@@ -409,16 +407,15 @@ pub unsafe fn activate(root: usize, asid: u16) {
     unsafe { write_satp(mode | (asid as u64) << SATP_ASID | (root >> PAGE_SHIFT) as u64) };
 }
 
-/// Fills `count` pages with zeroes, at least one.
+/// Zeroes `count` pages, at least one.
 ///
 /// # Safety
-/// `pages` is the address of the first of so many whole pages, which lie one after the other and
-/// which the caller owns.
+/// `pages` is the address of `count` contiguous whole pages, which the caller owns.
 #[inline]
 pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
     let end = pages.wrapping_add(count * super::PAGE_SIZE);
     if super::is_taken::<{ Key::ZeroByBlock as u32 }>() {
-        // SAFETY: the caller owns what lies from `pages` to `end`, a multiple of 16 blocks; every
+        // SAFETY: the caller owns the memory from `pages` to `end`, a multiple of 16 blocks; every
         // hart has the instruction.
         unsafe {
             asm!(
@@ -440,7 +437,7 @@ pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
         }
         return;
     }
-    // SAFETY: the caller owns what lies from `pages` to `end`, a multiple of 128 bytes.
+    // SAFETY: the caller owns the memory from `pages` to `end`, a multiple of 128 bytes.
     unsafe {
         asm!(
             "1:",
@@ -461,11 +458,11 @@ pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
 /// Copies a page.
 ///
 /// # Safety
-/// `to` is the address of a whole page that the caller owns, `from` of one that it may read; they
-/// are not the same.
+/// `to` is the address of a whole page that the caller owns, `from` that of a different one that it
+/// may read.
 #[inline]
 pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
-    // SAFETY: whole, aligned, distinct pages by the caller's promise, multiples of 512 bytes.
+    // SAFETY: whole, aligned, distinct pages, guaranteed by the caller, multiples of 512 bytes.
     unsafe {
         asm!(
             "1:",
@@ -493,7 +490,7 @@ pub unsafe fn copy_page(to: *mut u8, from: *const u8) {
     }
 }
 
-/// The last-level entry of the kernel's tables for an address of the vmalloc area, if its table
+/// The last-level PTE of the kernel's tables for an address of the vmalloc area, if its table
 /// exists.
 pub(super) fn kernel_entry(address: usize) -> Option<&'static AtomicU64> {
     let mut table = &ROOT_SV39;
@@ -506,7 +503,7 @@ pub(super) fn kernel_entry(address: usize) -> Option<&'static AtomicU64> {
         if !pte.is_table() {
             return None;
         }
-        // SAFETY: a valid entry of the kernel's tables points to another, and they are never freed.
+        // SAFETY: the table entry points to another table of the kernel, which is never freed.
         table = unsafe { &*(phys_to_virt(pte.phys()) as *const Table) };
     }
     None

@@ -1,4 +1,5 @@
-//! RISC-V: a kernel in S-mode below firmware that offers the supervisor binary interface.
+//! RISC-V: the kernel runs in S-mode on firmware that provides the Supervisor Binary Interface
+//! (SBI).
 
 pub use super::{cell, mmio};
 
@@ -42,7 +43,7 @@ pub use call::ends_in_call;
 pub use entry::call_with_full_frame;
 pub use features::{features, hwcap, reread_hw_access_flag};
 pub use frame::Frame;
-/// What the entry path calls for a thread whose calls drop vectors: there is none.
+/// The system call table of threads whose calls discard vectors: the usual one.
 pub fn dropping_table() -> &'static super::SyscallTable {
     &crate::upcall::SYSCALLS
 }
@@ -59,10 +60,10 @@ use linux_raw_sys::prctl::{PR_RISCV_V_GET_CONTROL, PR_RISCV_V_SET_CONTROL};
 use crate::arch::branch::Key;
 use crate::errno::{Errno, Result};
 
-/// prctl(2) where it concerns the architecture.
+/// Architecture-specific options of prctl(2).
 ///
 /// # Errors
-/// EINVAL: it has no such option.
+/// EINVAL (also for unknown options).
 pub fn prctl(option: u32, argument: usize) -> Result<usize> {
     match option {
         PR_RISCV_V_SET_CONTROL => vector::set_control(argument),
@@ -73,16 +74,18 @@ pub fn prctl(option: u32, argument: usize) -> Result<usize> {
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
-/// The first address that no mode gives programs: Sv57's half. The hardware refuses those above the
-/// half of the mode that is on, so a check that only excludes the kernel's half compares with this.
+/// The end of the addresses that any mode gives to programs: Sv57's half. The hardware rejects
+/// addresses above the half of the active mode, so a check that only excludes the kernel's half
+/// compares with this.
 pub const USER_END: usize = mmu::Mode::Sv57.half();
-/// Below what mappings lie unless a program asks for more, as on Linux: Sv48's half.
+/// The end of the addresses that the kernel chooses for mappings unless a program asks for more, as
+/// on Linux: Sv48's half.
 pub const MAP_WINDOW: usize = mmu::Mode::Sv48.half();
-/// Bytes of a kernel stack, its top included.
+/// Size of a kernel stack in bytes, including the data at its top.
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
-/// How many CPUs there can be.
+/// The maximum number of CPUs.
 pub const MAX_CPUS: usize = 64;
-/// What programs run here.
+/// The program ABIs of this architecture.
 pub static ABIS: &[super::Abi] = &[super::Abi {
     is_64bit: true,
     machine: 243,
@@ -94,14 +97,14 @@ pub static ABIS: &[super::Abi] = &[super::Abi {
     map: super::vdso::map,
     start: |entry, sp| Frame::user(entry, sp, 0),
 }];
-/// What Linux calls its source of time.
+/// Linux's name of the clock source.
 pub const CLOCK_SOURCE: &str = "riscv_clocksource";
-/// What uname calls the machine.
+/// The machine name in uname.
 pub const UTS_MACHINE: &str = "riscv64";
-/// The same as a 32-bit Linux reports it: there are no 32-bit programs.
+/// The machine name that a 32-bit Linux reports: there are no 32-bit programs.
 pub const UTS_MACHINE_32: &str = UTS_MACHINE;
 
-/// The first address above those of programs: the half of the mode that is on.
+/// The end of the addresses of programs: the half of the active mode.
 #[inline(always)]
 pub fn user_end() -> usize {
     if is_taken::<{ Key::Sv57 as u32 }>() {
@@ -113,16 +116,16 @@ pub fn user_end() -> usize {
     }
 }
 
-/// Where Linux's `access_ok` ends (TASK_SIZE_MAX).
+/// The end of the range that Linux's `access_ok` accepts (TASK_SIZE_MAX).
 #[inline(always)]
 pub fn access_end() -> usize {
     user_end()
 }
 
-/// Stops this hart for ever.
+/// Stops this hart forever.
 fn halt() -> ! {
     loop {
-        // SAFETY: waits.
+        // SAFETY: waiting has no side effects.
         unsafe { core::arch::asm!("wfi", options(nomem, nostack)) };
     }
 }

@@ -4,25 +4,25 @@ use super::mmio::Registers;
 
 /// Register offsets in bytes (chapter 3, "Memory Map").
 mod offset {
-    /// Priority of source 1; one word each.
+    /// Priority of source 1; one word per source.
     pub const PRIORITY: usize = 0;
-    /// Enable bits of context 0; 128 bytes for each.
+    /// Enable bits of context 0; 128 bytes per context.
     pub const ENABLE: usize = 0x2000;
     pub const ENABLE_STRIDE: usize = 0x80;
-    /// Threshold, then claim and complete, of context 0; a page for each.
+    /// Threshold, and claim/complete, of context 0; a page per context.
     pub const CONTEXT: usize = 0x20_0000;
     pub const CONTEXT_STRIDE: usize = 0x1000;
     pub const CLAIM: usize = 4;
 }
 
-/// A controller, and the context of the hart that takes its interrupts.
+/// A controller, and the context of the hart that gets its interrupts.
 pub struct Plic {
     registers: Registers,
     context: usize,
 }
 
 impl Plic {
-    /// Lets interrupts through to `context`.
+    /// Enables interrupts to `context`.
     pub fn new(registers: Registers, context: usize) -> Self {
         let plic = Plic { registers, context };
         registers.write(plic.context_registers(), 0);
@@ -33,7 +33,7 @@ impl Plic {
         offset::CONTEXT + self.context * offset::CONTEXT_STRIDE
     }
 
-    /// Lets source `source` interrupt.
+    /// Enables source `source`.
     pub fn enable(&self, source: u32) {
         self.registers
             .write(offset::PRIORITY + source as usize * size_of::<u32>(), 1);
@@ -44,7 +44,7 @@ impl Plic {
             .write(word, self.registers.read(word) | 1 << (source % 32));
     }
 
-    /// Takes the next pending source.
+    /// Claims the next pending source.
     pub fn claim(&self) -> Option<u32> {
         Some(
             self.registers
@@ -53,7 +53,7 @@ impl Plic {
         .filter(|&source| source != 0)
     }
 
-    /// Source `source` was handled.
+    /// Completes source `source`.
     pub fn complete(&self, source: u32) {
         self.registers
             .write(self.context_registers() + offset::CLAIM, source);

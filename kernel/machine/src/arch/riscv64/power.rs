@@ -1,9 +1,9 @@
-//! The end of the machine.
+//! Power off and reset.
 
 use super::halt;
 use sbi_rt::{ColdReboot, NoReason, Shutdown};
 
-/// Switches the machine off.
+/// Turns the machine off.
 pub fn off() -> ! {
     sbi_rt::system_reset(Shutdown, NoReason);
     halt()

@@ -1,5 +1,5 @@
-//! Registers of a stopped thread as ptrace(2) and core files have them: sets by the type of an ELF
-//! note (`include/uapi/linux/elf.h`, `arch/riscv/include/uapi/asm/ptrace.h`).
+//! Register sets of a stopped thread, as in ptrace(2) and core files, by the types of their ELF
+//! notes (`include/uapi/linux/elf.h`, `arch/riscv/include/uapi/asm/ptrace.h`).
 
 use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
@@ -18,12 +18,12 @@ const FLOATING: u32 = 2;
 /// NT_RISCV_VECTOR: `struct __riscv_v_regset_state`, of a thread that uses vectors.
 const VECTOR: u32 = 0x901;
 
-/// Whether the set `kind` of a thread cannot be changed: never.
+/// Whether the set `kind` is read-only: never.
 pub fn is_read_only(_compat: bool, _kind: u32) -> bool {
     false
 }
 
-/// The other sets of the current thread that core files have: none.
+/// The other sets of the current thread for a core file: none.
 ///
 /// # Errors
 /// None.
@@ -31,24 +31,24 @@ pub fn own_others() -> Result<Vec<(u32, Vec<u8>)>> {
     Ok(Vec::new())
 }
 
-/// Bytes of f0 to f31.
+/// Size of f0 to f31 in bytes.
 const FLOATS: usize = 256;
-/// Bytes of what stands before v0.
+/// Size in bytes of the data before v0.
 const VECTOR_HEAD: usize = size_of::<Control>();
-/// Bytes of the longest vector register that Linux's interface has room for (RISCV_MAX_VLENB).
+/// The maximum vector register length of Linux's interface, in bytes (RISCV_MAX_VLENB).
 const LONGEST: usize = 8192;
 
-/// Bytes of one slot of the set `kind`: sets are read and written in whole slots.
+/// Slot size of the set `kind` in bytes: sets are read and written in whole slots.
 pub fn slot(_compat: bool, kind: u32) -> usize {
     if kind == VECTOR { 4 } else { 8 }
 }
 
-/// The general registers of a frame, as NT_PRSTATUS has them.
+/// The general registers of a frame, in the format of NT_PRSTATUS.
 pub fn general(frame: &Frame) -> &[u8] {
     frame.x.as_bytes()
 }
 
-/// The floating-point registers of the current thread, as NT_PRFPREG has them.
+/// The floating-point registers of the current thread, in the format of NT_PRFPREG.
 pub fn own_floating() -> [u8; size_of::<fp::Registers>()] {
     let mut registers = fp::Registers::ZERO;
     let state = task::state();
@@ -56,7 +56,7 @@ pub fn own_floating() -> [u8; size_of::<fp::Registers>()] {
     zerocopy::transmute!(registers)
 }
 
-/// Bytes of the set `kind` at most, which has `size` now.
+/// The maximum size in bytes of the set `kind`, which has `size` now.
 pub fn room(kind: u32, size: usize) -> usize {
     match kind {
         VECTOR => VECTOR_HEAD + 32 * LONGEST,
@@ -64,7 +64,7 @@ pub fn room(kind: u32, size: usize) -> usize {
     }
 }
 
-/// The set `kind` of a stopped thread.
+/// Returns the set `kind` of a stopped thread.
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
@@ -94,8 +94,7 @@ pub fn get(state: &ThreadState, _compat: bool, kind: u32) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Changes the set `kind` of a stopped thread from the byte `from` on; what `bytes` does not reach
-/// stays.
+/// Changes the set `kind` of a stopped thread from byte `from` on; the rest stays unchanged.
 ///
 /// # Errors
 /// EINVAL (no such set), ENOMEM.
@@ -128,8 +127,9 @@ pub fn set(state: &ThreadState, compat: bool, kind: u32, from: usize, bytes: &[u
     Ok(())
 }
 
-/// Never asked for: see [`Frame::set_single_step`].
+/// Never called: see [`Frame::set_single_step`].
 pub fn leave_debug() {}
 
-/// AUDIT_ARCH_RISCV64 (include/uapi/linux/audit.h): how filters and tracers call the architecture.
+/// AUDIT_ARCH_RISCV64 (include/uapi/linux/audit.h): the architecture's identifier for filters and
+/// tracers.
 pub(in crate::arch) const AUDIT: u32 = 0xc000_00f3;

@@ -1,5 +1,4 @@
-//! Signal frames as programs see them (Linux,
-//! arch/riscv/include/uapi/asm/{ucontext,sigcontext,ptrace}.h).
+//! Signal frames in Linux's layout (arch/riscv/include/uapi/asm/{ucontext,sigcontext,ptrace}.h).
 
 use core::mem::MaybeUninit;
 
@@ -14,7 +13,7 @@ use crate::arch::task;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 
-/// What a `struct ucontext` begins with.
+/// The beginning of a `struct ucontext`.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable)]
 struct Context {
@@ -24,33 +23,34 @@ struct Context {
     mask: u64,
 }
 
-/// What ends the `union __riscv_fp_state`: a reserved word, and the head of the first record of an
-/// extension.
+/// The end of `union __riscv_fp_state`: a reserved word, and the header of the first extension
+/// record.
 type Tail = [u32; 3];
 
-/// Byte offsets of the parts of a `struct rt_sigframe`, and its size. What lies between is not
+/// Byte offsets of the parts of a `struct rt_sigframe`, and its size. The gaps between them are not
 /// written.
 mod offset {
     /// The `siginfo_t`.
     pub const INFO: usize = 0;
     /// The `struct ucontext`.
     pub const CONTEXT: usize = INFO + 128;
-    /// `pc`, then x1 to x31, after the room of 1,024 signals in the mask, aligned to 16.
+    /// `pc`, followed by x1 to x31, after space for 1,024 signals in the mask, aligned to 16.
     pub const REGISTERS: usize = CONTEXT + 176;
     /// `__riscv_d_ext_state`.
     pub const FP: usize = REGISTERS + 32 * size_of::<usize>();
     /// `union __riscv_fp_state` has 528 bytes.
     pub const END: usize = FP + 528;
-    /// Its end.
+    /// The end of `union __riscv_fp_state`.
     pub const TAIL: usize = END - size_of::<super::Tail>();
-    /// The first record of an extension.
+    /// The first extension record.
     pub const RECORD: usize = END - size_of::<super::Head>();
 }
 
-/// Bytes that the stack pointer is aligned to (RISC-V ELF psABI, section 2.1).
+/// Alignment of the stack pointer in bytes (RISC-V ELF psABI, section 2.1).
 const STACK_ALIGN: usize = 16;
 
-/// Bytes that a signal takes of its stack at most, as Linux reports them: without what aligns it.
+/// The maximum number of stack bytes that a signal uses, as Linux reports it: without its own
+/// alignment.
 pub fn frame_size() -> usize {
     let vectors = if vector::present() {
         vector_frame::size()
@@ -63,7 +63,7 @@ pub fn frame_size() -> usize {
 /// The smallest alternate stack (MINSIGSTKSZ of the architecture's `signal.h`).
 pub const MIN_STACK: usize = 2048;
 
-/// Whether `struct sigaction` says where a handler returns to (SA_RESTORER).
+/// Whether `struct sigaction` contains the return address of handlers (SA_RESTORER).
 pub const HAS_RESTORER: bool = false;
 
 /// Whether a stack pointer lies on the alternate stack; never on one with SS_AUTODISARM
@@ -73,10 +73,10 @@ fn is_on_altstack(delivery: &Delivery, sp: usize) -> bool {
     flags as u32 & SS_AUTODISARM == 0 && sp > start && sp - start <= size
 }
 
-/// Makes the program run a signal's handler, after which rt_sigreturn finds what it did before.
+/// Sets up the program to run a signal handler, with a frame for rt_sigreturn.
 ///
 /// # Errors
-/// EFAULT: the stack is of no use.
+/// EFAULT if the stack is not writable.
 pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     let top = delivery.stack_top.unwrap_or(frame.sp());
     let units = task::state();
@@ -119,24 +119,24 @@ pub fn push(frame: &mut Frame, delivery: &Delivery) -> Result<()> {
     Ok(())
 }
 
-/// What [`push`] kept of the signal mask and the alternate stack.
+/// Reads the signal mask and the alternate stack that [`push`] saved.
 ///
 /// # Errors
-/// EFAULT: there is no frame.
+/// EFAULT if there is no frame.
 pub fn read_saved(frame: &Frame, _with_info: bool) -> Result<(u64, Option<[usize; 3]>)> {
     let context: Context = UserPtr::new(frame.sp().wrapping_add(offset::CONTEXT)).read()?;
     Ok((context.mask, Some(context.stack)))
 }
 
-/// For a program that has no frame to return to: the code of SIGSEGV, and the address.
+/// The code and the address of SIGSEGV for a program without a valid frame.
 pub fn bad_frame(_frame: &Frame) -> (u32, usize) {
     (SI_KERNEL, 0)
 }
 
-/// Undoes [`push`]: takes the program's registers from its stack.
+/// Undoes [`push`]: restores the program's registers from its stack.
 ///
 /// # Errors
-/// EFAULT: there is no frame. EINVAL: one with extensions that are not known. ENOMEM.
+/// EFAULT if there is no frame. EINVAL if it contains unknown extensions. ENOMEM.
 pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<()> {
     let at = frame.sp();
     UserSlice::new(at.wrapping_add(offset::REGISTERS), size_of_val(&frame.x))
@@ -146,7 +146,7 @@ pub fn pop(frame: &mut Frame, _with_info: bool) -> Result<()> {
     let registers = UserPtr::new(at.wrapping_add(offset::FP)).read_to(&mut registers)?;
     let units = task::state();
     units.own_units(|units| units.restore_float(registers));
-    // As on Linux, the registers are restored even where a bad record follows them.
+    // As on Linux, the registers are restored even if a bad record follows them.
     match UserPtr::<Tail>::new(at.wrapping_add(offset::TAIL)).read()? {
         [0, 0, 0] => Ok(()),
         [0, head @ ..] => vector_frame::pop(at.wrapping_add(offset::RECORD), head),

@@ -1,4 +1,4 @@
-//! Other harts: starting them, and reaching them.
+//! Secondary harts: starting them, and sending them requests.
 
 extern crate alloc;
 
@@ -19,12 +19,12 @@ use crate::arch::cpus;
 use crate::mm::vmalloc::KernelStack;
 use crate::upcall;
 
-/// Harts that a call to the firmware can name at once.
+/// Number of harts that a call to the firmware can address at once.
 const HARTS_PER_CALL: usize = usize::BITS as usize;
 /// This hart's software interrupt in `sip`.
 const SOFTWARE_PENDING: usize = 1 << 1;
 
-/// Calls `send` for the CPUs that `choose` hands on, in groups as the firmware takes them, and
+/// Calls `send` for the CPUs that `choose` passes on, in groups as the firmware requires, and
 /// counts `kind` if there are any.
 pub(super) fn each(
     kind: Kind,
@@ -42,14 +42,14 @@ pub(super) fn each(
             group = HartMask::from_mask_base(1 << bit, hart - bit);
         }
     });
-    // The last group: there is none before it if there is none at all.
+    // The last group; if it is empty, there were none before.
     if !is_empty(group) {
         deliver(group, &send);
         cpu::this().crossings().add(kind);
     }
 }
 
-/// The same for all online CPUs but this one.
+/// As [`each`], for all online CPUs except this one.
 pub(super) fn each_other(kind: Kind, send: impl Fn(HartMask) -> SbiRet) {
     let own = cpu::this().index();
     let others = (0..cpu::possible()).filter(|&index| index != own);
@@ -62,7 +62,7 @@ fn is_empty(group: HartMask) -> bool {
 
 fn deliver(group: HartMask, send: impl Fn(HartMask) -> SbiRet) {
     if !is_empty(group) {
-        // What this hart stored, entries and instructions, is there before the others look anew.
+        // Stores of this hart, to PTEs and instructions, must be visible before the others fence.
         atomic::fence(SeqCst);
         let sent = send(group);
         assert!(
@@ -72,14 +72,14 @@ fn deliver(group: HartMask, send: impl Fn(HartMask) -> SbiRet) {
     }
 }
 
-/// Interrupts CPU `index`: it calls `task::sched::ipi`.
+/// Sends an IPI to CPU `index`, which then calls `task::sched::ipi`.
 pub fn kick(index: usize) {
     if let Some(cpu) = cpu::get(index) {
         sbi_rt::send_ipi(HartMask::from_mask_base(1, cpu.hart()));
     }
 }
 
-/// The software interrupt is being handled: it is no longer pending.
+/// Clears the pending software interrupt.
 pub(super) fn acknowledge() {
     // SAFETY: clears a pending bit.
     unsafe { asm!("csrc sip, {}", in(reg) SOFTWARE_PENDING, options(nostack, preserves_flags)) };
@@ -87,7 +87,7 @@ pub(super) fn acknowledge() {
 
 static READY: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts all other harts of the tree, and waits until they are up.
+/// Starts all other harts of the device tree, and waits until they are up.
 pub(super) fn bring_up(tree: Fdt) {
     let boot = cpu::this().hart();
     let mut started = 0;
@@ -117,7 +117,7 @@ fn start(index: usize, hart: usize) -> SbiRet {
         return SbiRet::failed();
     };
     let cpu: &'static Cpu = Box::leak(Box::new(Cpu::new(index)));
-    // SAFETY: nobody else knows it yet.
+    // SAFETY: nobody else can access it yet.
     unsafe { cpu.init_above() };
     cpu.start_stack.set(stack.top());
     cpu.overflow_stack.set(overflow.top());
@@ -127,13 +127,13 @@ fn start(index: usize, hart: usize) -> SbiRet {
     let entry = mmu::virt_to_phys(first as *const () as usize);
     let answer = sbi_rt::hart_start(hart, entry, &raw const *cpu as usize);
     if answer.is_ok() {
-        // The hart runs on them for ever.
+        // The hart uses them forever.
         core::mem::forget((stack, overflow));
     }
     answer
 }
 
-/// First Rust of another hart.
+/// The first Rust code on a secondary hart.
 extern "C" fn other_hart() -> ! {
     status::init();
     let whole = features::start_cpu();
@@ -144,7 +144,7 @@ extern "C" fn other_hart() -> ! {
     while !cpus::are_released() {
         core::hint::spin_loop();
     }
-    // Branches may have been patched since.
+    // Code may have been patched meanwhile.
     tlb::local_fence_i();
     irq::start_cpu();
     upcall::start_cpu();
@@ -152,17 +152,17 @@ extern "C" fn other_hart() -> ! {
     upcall::idle()
 }
 
-/// Lets the other CPUs run threads.
+/// Lets the secondary CPUs run threads.
 pub fn start_others() {
     cpus::release();
 }
 
-/// First instructions of every hart but the first, its `Cpu` in a1, translation off.
+/// First instructions of a secondary hart, with its `Cpu` in a1, and translation off.
 #[unsafe(naked)]
 unsafe extern "C" fn first() {
     naked_asm!(
         "csrw sie, zero",
-        // As the boot path turns translation on, with the mode known.
+        // Turn translation on as the boot path does, with the known mode.
         "lla t0, 1f",
         "lla t1, _start",
         "sub t0, t0, t1",

@@ -1,4 +1,4 @@
-//! The boot hart's way from its first Rust to `main`.
+//! The boot hart's path from its first Rust code to `main`.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
@@ -14,23 +14,23 @@ use crate::uart;
 use crate::upcall;
 use crate::{mm, params, random};
 
-/// The longest device tree.
+/// The maximum size of the device tree.
 const TREE_LIMIT: usize = 2 << 20;
-/// What a device tree begins with, and the bytes of its header (Devicetree Specification, section
-/// 5.2).
+/// The first word of a device tree, and the size of its header in bytes (Devicetree Specification,
+/// section 5.2).
 const TREE_MAGIC: u32 = 0xd00d_feed;
 const TREE_HEADER: usize = 40;
 
-/// First Rust on the boot hart: its number, and the physical addresses of the device tree and the
-/// image.
+/// The first Rust code on the boot hart: its ID, and the physical addresses of the device tree and
+/// the image.
 pub(super) extern "C" fn boot_hart(hart: usize, tree: usize, image: usize) -> ! {
     let archive = find_memory(hart, tree, image);
     start_devices(hart);
     upcall::start_kernel(archive)
 }
 
-/// Reads the device tree and hands memory to `mm`; returns the initial archive. Apart, since its
-/// lists of ranges fill most of the stack.
+/// Reads the device tree and hands memory to `mm`; returns the initial archive. Out of line, since
+/// its lists of ranges fill most of the stack.
 #[inline(never)]
 fn find_memory(hart: usize, tree: usize, image: usize) -> Option<mm::Archive> {
     mmu::init(image);
@@ -39,7 +39,7 @@ fn find_memory(hart: usize, tree: usize, image: usize) -> Option<mm::Archive> {
     BOOT.start_stack.set(BOOT_STACKS[0].top());
     BOOT.overflow_stack.set(BOOT_STACKS[1].top());
     fence::init_cpu(&BOOT);
-    // SAFETY: nobody else knows it yet.
+    // SAFETY: nobody else can access it yet.
     unsafe { BOOT.init_above() };
     let found = boot_tree(tree).and_then(|found| Ok((found, fdt::memory(found)?)));
     let (found, memory) = found.unwrap_or_else(|why| stop(why));
@@ -54,7 +54,7 @@ fn find_memory(hart: usize, tree: usize, image: usize) -> Option<mm::Archive> {
     take_memory(memory, tree..tree + found.data().len())
 }
 
-/// Starts what there is beside memory, the other harts among it.
+/// Starts the devices and the secondary harts.
 #[inline(never)]
 fn start_devices(hart: usize) {
     let found = fdt::tree();
@@ -73,24 +73,24 @@ fn start_devices(hart: usize) {
     smp::bring_up(found);
 }
 
-/// The device tree at a physical address.
+/// Returns the device tree at a physical address.
 fn boot_tree(phys: usize) -> Result<Fdt<'static>, Unusable> {
     if phys == 0 || !phys.is_multiple_of(8) || phys >= mmu::layout::LINEAR_SIZE - TREE_LIMIT {
         return Err(Unusable::Damaged);
     }
     let start = mmu::phys_to_virt(phys) as *const u8;
-    // SAFETY: the loader promises memory there that nothing writes, and the first linear map shows
-    // it.
+    // SAFETY: the loader guarantees memory there that nothing writes, and the first linear map
+    // includes it.
     let header = unsafe { &*start.cast::<[[u8; 4]; 2]>() };
     let [magic, len] = header.map(u32::from_be_bytes);
     if magic != TREE_MAGIC || !(TREE_HEADER..=TREE_LIMIT).contains(&(len as usize)) {
         return Err(Unusable::Damaged);
     }
-    // SAFETY: as above, and this is how long the tree says that it is.
+    // SAFETY: as above, with the length that the tree states.
     fdt::check(unsafe { core::slice::from_raw_parts(start, len as usize) })
 }
 
-/// No kernel without a machine: says why, and stops.
+/// Logs why the machine is unusable, and turns it off.
 fn stop(why: Unusable) -> ! {
     let text = match why {
         Unusable::Damaged => "no usable device tree: nothing is known of this machine\n",
@@ -114,7 +114,7 @@ fn take_memory(memory: fdt::Memory, tree: Range<usize>) -> Option<mm::Archive> {
         bytes >> 20,
         kernel_map::image_phys().start,
     );
-    // SAFETY: the boot CPU comes here once; the map was built above, and besides what the tree
-    // reserves only the image and the tree are in use.
+    // SAFETY: the boot CPU gets here once; the map was built above, and except for the reservations
+    // of the tree only the image and the tree are in use.
     unsafe { mm::init(ram.as_slice(), reserved.as_slice(), memory.initrd) }
 }

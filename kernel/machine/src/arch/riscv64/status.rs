@@ -2,22 +2,22 @@
 
 use core::arch::asm;
 
-/// Previous interrupt enable: what interrupts are after `sret`.
+/// Previous interrupt enable: whether interrupts are enabled after `sret`.
 pub const SPIE: usize = 1 << 5;
-/// Previous mode: `sret` leads to the supervisor.
+/// Previous mode: `sret` returns to S-mode.
 pub const SPP: usize = 1 << 8;
-/// Supervisor access to pages of programs.
+/// Supervisor access to user pages.
 pub const SUM: usize = 1 << 18;
-/// Some registers are dirty.
+/// The state of some unit is dirty.
 const SD: usize = 1 << (usize::BITS - 1);
 
-/// Registers that may be off, by where their state stands (section 3.1.6.6).
+/// Units that may be off, by the position of their state (section 3.1.6.6).
 #[derive(Clone, Copy)]
 #[repr(usize)]
 pub enum Unit {
     /// f0 to f31 and `fcsr`.
     Float = 13,
-    /// v0 to v31 and what controls them.
+    /// v0 to v31 and the vector CSRs.
     Vector = 9,
 }
 
@@ -25,11 +25,11 @@ pub enum Unit {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum UnitState {
-    /// An instruction that uses them traps.
+    /// Instructions that use them trap.
     Off = 0,
-    /// As the kernel set them.
+    /// Unchanged since the kernel loaded them.
     Clean = 2,
-    /// Changed since.
+    /// Changed.
     Dirty = 3,
 }
 
@@ -46,17 +46,18 @@ fn read() -> usize {
 
 #[inline(always)]
 fn clear(bits: usize) {
-    // SAFETY: the kernel uses no register of a unit but in `units`, which sets what it needs.
+    // SAFETY: the kernel uses the registers of a unit only in `units`, which sets the states that
+    // it needs.
     unsafe { asm!("csrc sstatus, {}", in(reg) bits, options(nostack, preserves_flags)) };
 }
 
-/// Whether registers of any unit changed.
+/// Whether the registers of any unit were changed.
 #[inline(always)]
 pub fn any_dirty() -> bool {
     read() & SD != 0
 }
 
-/// What a unit's registers are on this hart.
+/// The state of a unit on this hart.
 #[inline]
 pub fn get(unit: Unit) -> UnitState {
     match read() >> unit as usize & 3 {
@@ -66,7 +67,7 @@ pub fn get(unit: Unit) -> UnitState {
     }
 }
 
-/// Sets what a unit's registers are on this hart.
+/// Sets the state of a unit on this hart.
 #[inline]
 pub fn set(unit: Unit, state: UnitState) {
     clear(3 << unit as usize);
@@ -76,16 +77,16 @@ pub fn set(unit: Unit, state: UnitState) {
     };
 }
 
-/// Switches all units off.
+/// Turns all units off.
 #[inline(always)]
 pub fn set_all_off() {
     clear(UNITS);
 }
 
-/// As the kernel wants it on each hart: programs' memory closed, floating point and vectors off,
-/// and `sret` leads to a program with interrupts on.
+/// Sets the kernel's state on each hart: program memory inaccessible, floating point and vectors
+/// off, and `sret` returns to a program with interrupts enabled.
 pub(super) fn init() {
-    // SAFETY: nothing of this hart relies on what is switched off.
+    // SAFETY: nothing on this hart relies on the bits that are cleared.
     unsafe {
         asm!("csrc sstatus, {}", in(reg) SPP | SUM | UNITS, options(nostack));
         asm!("csrs sstatus, {}", in(reg) SPIE, options(nostack));

@@ -1,9 +1,9 @@
-//! Entries in a table of system calls.
+//! Entries in the tables of system calls.
 
 /// An entry of a [`SyscallTable`](crate::arch::SyscallTable) for a handler that needs the thread's
 /// whole `Frame` (fork, execve, sigreturn): saves the registers that ordinary calls leave alone,
-/// marks the frame as in a system call, and returns by the whole frame. The result of the handler,
-/// a `Syscall`, is stored in the frame.
+/// marks the frame as in a system call, and returns through the whole frame. The result of the
+/// handler, a `Syscall`, is stored in the frame.
 #[macro_export]
 macro_rules! full_frame_stub {
     ($handler:path) => {{

@@ -1,4 +1,4 @@
-//! What the hardware holds for a thread, and switching from one to another.
+//! The hardware state of a thread, and context switches.
 
 extern crate alloc;
 
@@ -19,13 +19,14 @@ use crate::upcall;
 
 pub use crate::arch::work;
 
-/// Where a thread that is switched out goes on: what a call keeps (RISC-V ELF psABI, section 2.1).
+/// The saved context of a thread that is switched out: the registers that a call preserves (RISC-V
+/// ELF psABI, section 2.1).
 #[repr(C)]
 struct Context {
     ra: usize,
     sp: usize,
-    /// The program's: the kernel uses it for nothing, and the short ways in and out leave it where
-    /// it is.
+    /// The program's: the kernel does not use it, and the fast entry and exit paths leave it in
+    /// place.
     gp: usize,
     s: [usize; 12],
 }
@@ -33,21 +34,22 @@ struct Context {
 /// The hardware's part of a thread: the first field of the kernel's [`Task`](task::Task).
 #[repr(C)]
 pub struct ThreadState {
-    /// Why the thread must not return to its program yet: bits of [`work`]. Anybody may set them.
+    /// Reasons why the thread must not return to its program yet: bits of [`work`]. Anybody may set
+    /// them.
     pub work: AtomicU32,
     pub(in crate::arch) owner: Owner,
     context: UnsafeCell<Context>,
-    /// Address of the `StackTop`.
+    /// Address of the thread's `StackTop`.
     top: usize,
     units: UnsafeCell<units::State>,
-    /// The sleeping locks that it holds.
+    /// The sleeping locks that the thread holds.
     pub held: lockdep::Sleeping,
-    /// Keeps the stack for as long as the thread.
+    /// Owns the stack for the lifetime of the thread.
     _stack: Option<KernelStack>,
 }
 
-// SAFETY: the cells are touched by the CPU that runs the thread, which `owner` makes one at a
-// time, by one that looks into it while none does, or through `&mut`.
+// SAFETY: the cells are accessed by the CPU that runs the thread, of which `owner` permits one at a
+// time, by one that inspects the thread while no CPU runs it, or through `&mut`.
 unsafe impl Sync for ThreadState {}
 // SAFETY: as above; nothing in it belongs to a CPU.
 unsafe impl Send for ThreadState {}
@@ -73,14 +75,14 @@ impl ThreadState {
         }
     }
 
-    /// A thread of the kernel that will call `entry(argument)` when it is first switched to.
+    /// Creates a kernel thread that will call `entry(argument)` when it is first switched to.
     pub fn new(stack: KernelStack, entry: fn(usize) -> !, argument: usize) -> Self {
         let end = stack.top();
         Self::with(Some(stack), end, entry as usize, argument)
     }
 
-    /// A thread that will return to its program with a copy of `frame` as `change` leaves it: a
-    /// child of the current thread, with a copy of its floating-point registers.
+    /// Creates a thread that will return to its program with a copy of `frame`, modified by
+    /// `change`: a child of the current thread, with a copy of its floating-point registers.
     #[inline(always)]
     pub fn new_user(stack: KernelStack, frame: &Frame, change: impl FnOnce(&mut Frame)) -> Self {
         let end = stack.top();
@@ -101,31 +103,31 @@ impl ThreadState {
         state
     }
 
-    /// The thread that this CPU has been running since it started, on the stack that it started on.
-    /// Once per CPU.
+    /// Creates the state of the thread that this CPU has been running since it started, on its
+    /// initial stack. Once per CPU.
     pub fn adopt_cpu() -> Self {
         let mut state = Self::with(None, cpu::this().start_stack.get(), 0, 0);
         state.owner = Owner::runs();
         state
     }
 
-    /// Never asked for: see [`Frame::set_single_step`].
+    /// Never called: see [`Frame::set_single_step`].
     pub fn enter_debug(&self, _steps: bool) {}
 
-    /// Whether a tracer set breakpoints of the hardware: there are none.
+    /// Whether a tracer has set hardware breakpoints: there are none.
     pub fn has_points(&self) -> bool {
         false
     }
 
-    /// Calls keep what it has in vector registers.
+    /// Does nothing: calls preserve vector registers.
     pub fn drop_vectors(&self) {}
 
-    /// Whether it uses Arm's vectors: there are none.
+    /// Whether it uses Arm's SVE: never.
     pub fn uses_sve(&self) -> bool {
         false
     }
 
-    /// Whether the program has 32 bits: there are none.
+    /// Whether it runs a 32-bit program: there are none.
     pub fn is_compat(&self) -> bool {
         false
     }
@@ -138,49 +140,48 @@ impl ThreadState {
         }
     }
 
-    /// Zeroes the current thread's registers that a `Frame` does not hold: for execve.
+    /// Resets the current thread's registers that a `Frame` does not contain: for execve.
     pub fn reset_user(&self) {
         self.own_units(units::State::reset);
     }
 
-    /// As [`ThreadState::with_stopped_frame`], with the registers of units that may be off, which
-    /// its next switch loads.
+    /// As [`ThreadState::with_stopped_frame`], with the state of units, which the next switch to
+    /// the thread loads.
     pub(super) fn with_stopped_units<R>(&self, f: impl FnOnce(&mut units::State) -> R) -> R {
         // SAFETY: as in `with_stopped_frame`.
         self.owner.look(|| f(unsafe { &mut *self.units.get() }))
     }
 
-    /// Calls `f` with what is kept of the current thread's units that may be off. It must not ask
-    /// again.
+    /// Calls `f` with the saved state of the current thread's units. `f` must not call this again.
     pub(super) fn own_units<R>(&self, f: impl FnOnce(&mut units::State) -> R) -> R {
         assert!(self.is_current());
         let _no_sleep = NoSleep::begin();
-        // SAFETY: the current thread's own cell, which only this and the switch borrow, and the
-        // callers' closures neither switch nor wait.
+        // SAFETY: a cell of the current thread, which only this and the context switch borrow, and
+        // the callers' closures neither switch nor sleep.
         f(unsafe { &mut *self.units.get() })
     }
 
-    /// Where the user registers are kept: at the top of the thread's stack, above all that is in
-    /// use.
+    /// The saved user registers: at the top of the thread's stack.
     pub(in crate::arch) fn frame_place(&self) -> *mut Frame {
-        // SAFETY: inside the thread's stack, which lives as long as it.
+        // SAFETY: inside the thread's stack, which lives as long as the thread.
         unsafe { &raw mut (*(self.top as *mut StackTop)).frame }
     }
 
-    /// Where the thread goes on, and the part of its stack that is in use.
+    /// The address at which the thread continues, and the used part of its stack.
     ///
     /// # Safety
     /// No CPU runs it: inside [`Owner::look`].
     pub(in crate::arch) unsafe fn place_in_kernel(&self) -> (usize, Range<usize>) {
-        // SAFETY: only its switch writes the context.
+        // SAFETY: only a switch of this thread writes the context.
         let context = unsafe { &*self.context.get() };
         (context.ra, context.sp..self.top)
     }
 
     /// Makes this the thread that `cpu`, which is this CPU, runs.
     fn enter(&self, cpu: &'static Cpu) {
-        // SAFETY: `top` is inside the thread's stack, above all that it uses. If the stack is a new
-        // mapping to this hart, it learns of it here, before the entry from a program relies on it.
+        // SAFETY: `top` is inside the thread's stack, above its used part. If this hart has not
+        // seen the stack's mapping yet, this access recovers from that, before the entry from a
+        // program relies on it.
         unsafe { (*(self.top as *mut StackTop)).cpu = cpu };
     }
 
@@ -194,42 +195,42 @@ fn stack_top(end: usize) -> usize {
     end - size_of::<StackTop>()
 }
 
-/// Makes the thread whose state this is, from [`ThreadState::adopt_cpu`], the current one of this
-/// CPU.
+/// Makes a thread from [`ThreadState::adopt_cpu`] the current one of this CPU.
 ///
 /// # Safety
-/// It is one of the kernel's [`Task`](task::Task)s, whole, which lives until the CPU leaves it.
+/// It is a complete [`Task`](task::Task) of the kernel, which lives until the CPU switches away
+/// from it.
 pub(in crate::arch) unsafe fn adopt(state: *const ThreadState) {
     let cpu = cpu::this();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let thread = unsafe { &*state };
     assert!(thread.is_running() && thread.top == stack_top(cpu.start_stack.get()));
     thread.enter(cpu);
     cpu.current.set(state);
 }
 
-/// Saves what the current thread has in this hart, and goes on as `to`; returns when something
+/// Saves the current thread's state in this hart, and switches to `to`; returns when something
 /// switches back.
 ///
 /// # Safety
-/// Both are the kernel's [`Task`](task::Task)s, whole, which live until the switch is complete.
+/// Both are complete [`Task`](task::Task)s of the kernel, which live until the switch is complete.
 #[inline(always)]
 pub(in crate::arch) unsafe fn switch(to: *const ThreadState) {
     let cpu = cpu::this();
     cpu.previous.set(cpu.current.get());
     let previous = task::state();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let next = unsafe { &*to };
     next.owner.run();
-    // SAFETY: `previous` runs here, and `next` runs here alone from now on.
+    // SAFETY: `previous` runs here, and only this CPU runs `next` from now on.
     unsafe {
         (*previous.units.get()).leave();
         (*next.units.get()).enter();
     }
     next.enter(cpu);
     cpu.current.set(to);
-    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `with` or by this very
-    // call.
+    // SAFETY: both contexts belong to this CPU now, and `next`'s was made by `with` or by an
+    // earlier call of this function.
     unsafe { switch_context(previous.context.get(), next.context.get(), &previous.owner) };
 }
 
@@ -247,8 +248,8 @@ macro_rules! context {
     };
 }
 
-/// Saves the registers that a call keeps, takes those of `next`, and lets others switch to the
-/// previous thread: its stack is not used any more.
+/// Saves the registers that a call preserves, loads those of `next`, and lets others switch to the
+/// previous thread, whose stack is no longer in use.
 #[unsafe(naked)]
 unsafe extern "C" fn switch_context(
     previous: *mut Context,
@@ -259,8 +260,8 @@ unsafe extern "C" fn switch_context(
         ".option push",
         ".option arch, +a",
         context!("sd", "a0"),
-        // A reservation that `previous` holds must not serve `next`: this ends it, whether it
-        // stores or not.
+        // A reservation of `previous` must not remain valid for `next`: this ends it, whether or
+        // not it stores.
         "addi t0, a0, {ra}",
         "sc.d t1, ra, (t0)",
         context!("ld", "a1"),
@@ -275,7 +276,8 @@ unsafe extern "C" fn switch_context(
     )
 }
 
-/// First instructions of a thread: `s1(s2)`, once the scheduler knows that the switch is complete.
+/// First instructions of a thread: calls `s1(s2)` after the scheduler was notified that the switch
+/// is complete.
 #[unsafe(naked)]
 unsafe extern "C" fn start() {
     naked_asm!(
@@ -292,11 +294,10 @@ extern "C" fn switched() {
     upcall::switched(task::take_previous());
 }
 
-/// Runs the current thread's program from `frame` on. The thread's stack below its top is
-/// forgotten.
+/// Runs the current thread's program from `frame` on. Discards the thread's stack below its top.
 pub fn enter_user(frame: &Frame) -> ! {
     let state = task::state();
     state.with_frame(|own| *own = frame.clone());
-    // SAFETY: the frame at the top is whole.
+    // SAFETY: the frame at the top is complete.
     unsafe { entry::leave_to_user(state.top) }
 }

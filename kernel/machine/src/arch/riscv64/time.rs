@@ -5,7 +5,7 @@ pub(super) use crate::arch::ticks::set_frequency as init;
 pub use crate::arch::ticks::{ns_by_tick, ns_to_ticks, ticks_to_ns};
 use core::arch::asm;
 
-/// Ticks of the counter since the machine started.
+/// The current counter value.
 #[inline]
 pub fn now_ticks() -> u64 {
     let ticks;
@@ -14,13 +14,13 @@ pub fn now_ticks() -> u64 {
     ticks
 }
 
-/// The counter, for a time stamp.
+/// The counter value for a time stamp.
 #[inline]
 pub fn stamp() -> u64 {
     now_ticks()
 }
 
-/// Asks for this hart's timer interrupt at `deadline`, or for none.
+/// Requests this hart's timer interrupt at `deadline`; `None` cancels it.
 pub fn set_deadline(deadline: Option<u64>) {
     let deadline = deadline.unwrap_or(u64::MAX);
     if features::sstc() {

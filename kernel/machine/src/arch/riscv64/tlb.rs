@@ -1,4 +1,5 @@
-//! Translation fences, here and on other harts (privileged manual, section 12.2.1; SBI, chapter 8).
+//! Translation fences on this hart and on others (privileged manual, section 12.2.1; SBI, chapter
+//! 8).
 
 use core::arch::asm;
 use core::ops::Range;
@@ -12,58 +13,58 @@ use crate::upcall;
 use sbi_rt::{HartMask, SbiRet};
 use translation::owed::{Clear, Owed};
 
-/// Forgets the page at `address` of one address space, on this hart.
+/// Invalidates the page at `address` of an address space, on this hart.
 #[inline]
 pub(super) fn local_page(address: usize, asid: u16) {
     cpu::this().crossings().add(Kind::FenceLocalPage);
-    // SAFETY: forgetting a translation costs a walk, no more.
+    // SAFETY: invalidating a translation only costs a table walk.
     unsafe {
         asm!("sfence.vma {}, {}", in(reg) address, in(reg) asid as usize, options(nostack, preserves_flags))
     };
 }
 
-/// Forgets the page at `address` of all address spaces, on this hart.
+/// Invalidates the page at `address` of all address spaces, on this hart.
 fn local_global_page(address: usize) {
     cpu::this().crossings().add(Kind::FenceLocalPage);
-    // SAFETY: forgetting a translation costs a walk, no more.
+    // SAFETY: invalidating a translation only costs a table walk.
     unsafe { asm!("sfence.vma {}, zero", in(reg) address, options(nostack, preserves_flags)) };
 }
 
-/// Forgets one address space, tables included, on this hart.
+/// Invalidates an address space, including its tables, on this hart.
 pub(super) fn local_asid(asid: u16) {
     cpu::this().crossings().add(Kind::FenceLocalAsid);
-    // SAFETY: forgetting a translation costs a walk, no more.
+    // SAFETY: invalidating a translation only costs a table walk.
     unsafe {
         asm!("sfence.vma zero, {}", in(reg) asid as usize, options(nostack, preserves_flags))
     };
 }
 
-/// Forgets everything, on this hart.
+/// Invalidates everything on this hart.
 pub fn flush_local_all() {
     cpu::this().crossings().add(Kind::FenceLocalAll);
-    // SAFETY: forgetting a translation costs a walk, no more.
+    // SAFETY: invalidating a translation only costs a table walk.
     unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
 }
 
-/// Whether a range is fenced page by page: not a whole batch of a longer one.
+/// Whether a range is fenced page by page: ranges of [`THRESHOLD`] pages or more are not.
 fn by_page(range: &Range<usize>) -> bool {
     range.len() < THRESHOLD * PAGE_SIZE
 }
 
-/// All of an address space, for the calls to the firmware.
+/// The size of a whole address space, for calls to the firmware.
 const EVERYTHING: usize = usize::MAX;
 
-/// Which CPUs hold translations of an address space.
+/// The CPUs that hold translations of an address space.
 pub struct Holders(fence::Holders<{ fence::words(MAX_CPUS) }>);
 
 impl Holders {
-    /// Nobody.
+    /// No CPUs.
     pub const fn new() -> Self {
         Holders(fence::Holders::new())
     }
 
-    /// CPU `cpu`, this one, is about to run the space under `asid`: it has said so, with a full
-    /// fence since. If entries changed while it was away, it forgets all of them.
+    /// Called before this CPU, `cpu`, runs the space under `asid`, after it announced this with a
+    /// full fence. If PTEs changed while it was away, it invalidates the space.
     #[inline]
     pub fn enter_space(&self, cpu: usize, asid: u16) {
         if self.0.enter_space(cpu) {
@@ -72,8 +73,9 @@ impl Holders {
     }
 }
 
-/// The other harts that a change of an address space's entries, before a full fence, concerns:
-/// those holders for which the second says that they run it. The rest flush when they return to it.
+/// The other harts that a change of an address space's PTEs, made before a full fence, concerns:
+/// the holders for which the second field returns that they run it. The rest flush when they return
+/// to it.
 pub(super) struct RemoteHolders<'a, R>(pub &'a Holders, pub R);
 
 impl<R: Fn(usize) -> bool> RemoteHolders<'_, R> {
@@ -85,7 +87,7 @@ impl<R: Fn(usize) -> bool> RemoteHolders<'_, R> {
     }
 }
 
-/// Forgets last-level entries of an address space, on the CPUs that may use them.
+/// Invalidates last-level PTEs of an address space, on the CPUs that may use them.
 pub(super) fn flush_pages(
     asid: u16,
     others: RemoteHolders<impl Fn(usize) -> bool>,
@@ -104,7 +106,7 @@ pub(super) fn flush_pages(
     }
 }
 
-/// Forgets all of an address space, tables included, on the CPUs that may use it.
+/// Invalidates an address space, including its tables, on the CPUs that may use it.
 pub(super) fn flush_asid(asid: u16, others: RemoteHolders<impl Fn(usize) -> bool>) {
     local_asid(asid);
     others.each(Kind::FenceBroadcastAsid, |harts| {
@@ -112,13 +114,13 @@ pub(super) fn flush_asid(asid: u16, others: RemoteHolders<impl Fn(usize) -> bool
     });
 }
 
-/// Pays for entries of the kernel's vmalloc area that were taken out of a range.
+/// Pays for PTEs removed from a range of the kernel's vmalloc area.
 pub fn flush_kernel(owed: Owed<Clear>, range: Range<usize>) {
     owed.pay();
     fence_kernel(range);
 }
 
-/// Forgets the kernel's last-level entries, which belong to all address spaces, on all harts.
+/// Invalidates the kernel's last-level PTEs, which are global, on all harts.
 pub(super) fn fence_kernel(range: Range<usize>) {
     if by_page(&range) {
         range.clone().step_by(PAGE_SIZE).for_each(local_global_page);
@@ -133,23 +135,23 @@ pub(super) fn fence_kernel(range: Range<usize>) {
     }
 }
 
-/// The harts that ran programs: those that run none are not notified of new instructions, but fence
-/// when they run one again.
+/// The harts that ran programs. Harts that do not run one now are not notified of new instructions;
+/// they fence when they run one again.
 static RAN: fence::Holders<{ fence::words(MAX_CPUS) }> = fence::Holders::new();
 
-/// CPU `cpu`, this one, ran no address space and is about to run one: it has said so, with a full
-/// fence since.
+/// Called before this CPU, `cpu`, runs an address space after it had none, and after it announced
+/// this with a full fence.
 pub fn enter_space(cpu: usize) {
     if RAN.enter_space(cpu) {
         local_fence_i();
     }
 }
 
-/// Makes the instructions of all harts agree with what was written to memory, before they next run
-/// a program.
+/// Makes instruction fetches of all harts see what was written to memory, before they next run a
+/// program.
 pub fn sync_icache(_start: usize, _len: usize) {
     local_fence_i();
-    // The instructions before the looks.
+    // Orders the written instructions before the checks of other CPUs.
     atomic::fence(SeqCst);
     let runs = |index| cpu::get(index).is_some_and(upcall::runs_program);
     smp::each(Kind::FenceInstruction, sbi_rt::remote_fence_i, |notify| {
@@ -157,9 +159,9 @@ pub fn sync_icache(_start: usize, _len: usize) {
     });
 }
 
-/// Makes the instructions of this hart agree with what was written to memory.
+/// Makes instruction fetches of this hart see what was written to memory.
 pub(super) fn local_fence_i() {
     cpu::this().crossings().add(Kind::FenceInstruction);
-    // SAFETY: fetching instructions anew costs time, no more.
+    // SAFETY: refetching instructions only costs time.
     unsafe { asm!("fence.i", options(nostack, preserves_flags)) };
 }

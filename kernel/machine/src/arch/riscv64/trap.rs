@@ -1,4 +1,4 @@
-//! What traps mean (privileged manual, section 12.1.8, table "Supervisor cause register values").
+//! Handling of traps (privileged manual, section 12.1.8, table "Supervisor cause register values").
 
 use core::fmt;
 
@@ -18,7 +18,7 @@ use crate::mm::user::UserPtr;
 use crate::panic::{self, Exception};
 use crate::upcall;
 
-/// The bit of `scause` of an interrupt.
+/// The interrupt bit of `scause`.
 const INTERRUPT: usize = 1 << (usize::BITS - 1);
 
 /// Exception codes.
@@ -36,7 +36,7 @@ mod code {
     pub const STORE_PAGE: usize = 15;
 }
 
-/// What a page fault wanted, if `cause` is one.
+/// The kind of access of a page fault; none if `cause` is another exception.
 fn access(cause: usize) -> Option<Access> {
     match cause {
         code::INSTRUCTION_PAGE => Some(Access::Execute),
@@ -46,13 +46,14 @@ fn access(cause: usize) -> Option<Access> {
     }
 }
 
-/// An interrupt while a program ran, or when it was just returned to: `scause`.
+/// Handles an interrupt while a program ran, or immediately after the return to one; `cause` is
+/// `scause`.
 pub(super) extern "C" fn interrupt(cause: usize, at_return: bool) {
     irq::handle(cause & !INTERRUPT, Interrupted::at(at_return));
 }
 
-/// An exception from a program other than a system call: `scause`, `stval`, `sepc`. Of the
-/// program's registers only those that a call may clobber are in the frame.
+/// Handles an exception from a program other than a system call, with `scause`, `stval` and `sepc`.
+/// The frame contains only the registers that a call may clobber.
 pub(super) extern "C" fn from_user(cause: usize, value: usize, pc: usize) {
     if let Some(access) = access(cause) {
         if value >= USER_END {
@@ -77,7 +78,7 @@ fn handle_other_trap(cause: usize, value: usize, pc: usize) {
                 crossings.add(Kind::Undefined);
                 (SIGILL, ILL_ILLOPC, pc)
             }
-            // As on Linux, where there is no memory for vectors.
+            // As on Linux, if there is no memory for vectors.
             Err(_) => (SIGBUS, SI_KERNEL, 0),
         },
         code::BREAKPOINT => {
@@ -95,8 +96,8 @@ fn handle_other_trap(cause: usize, value: usize, pc: usize) {
     upcall::force_signal(signo, reason, address);
 }
 
-/// Whether an illegal instruction at `pc`, which the hardware may have put into `value`, is the
-/// thread's first of a unit that is off: then it is on now.
+/// Whether an illegal instruction at `pc`, which the hardware may have stored in `value`, is the
+/// thread's first use of a unit that is off: then the unit is on now.
 ///
 /// # Errors
 /// ENOMEM
@@ -115,7 +116,8 @@ fn first_use(value: usize, pc: usize) -> Result<Option<Kind>> {
     Ok(first.then_some(Kind::FpTrap))
 }
 
-/// A trap from the kernel: a fault on a program's memory that `uaccess` allows for, or the end.
+/// Handles a trap from the kernel: a fault on program memory for which `uaccess` has a fixup;
+/// everything else panics.
 pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, value: usize) {
     let fixup = uaccess::fixup(frame.x[0]);
     let (Some(access), Some(fixup), true) = (access(cause), fixup, value < USER_END) else {
@@ -127,7 +129,7 @@ pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, valu
             address: value,
             registers: frame,
         };
-        // SAFETY: the stack pointer that the trap stored.
+        // SAFETY: the stack pointer is the one that the trap entry stored.
         unsafe { panic::exception(what, &exception) }
     };
     if fixup & uaccess::UNRESOLVED != 0 {
@@ -140,7 +142,7 @@ pub(super) extern "C" fn from_kernel(frame: &mut KernelFrame, cause: usize, valu
     }
 }
 
-/// There is work to do before the program goes on.
+/// Performs pending work before the return to the program.
 pub(super) extern "C" fn exit_work() {
     upcall::exit_work();
 }

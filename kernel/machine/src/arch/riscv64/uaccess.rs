@@ -1,28 +1,29 @@
-//! The kernel's accesses to a program's memory (privileged manual, section 12.1.1.2: SUM).
+//! Kernel accesses to program memory (privileged manual, section 12.1.1.2: SUM).
 //!
-//! Only the instructions between setting SUM and clearing it can touch pages of programs. Each that
-//! may fault has an entry in the exception table: where to go on when the fault is not resolved.
+//! Only the instructions between setting and clearing SUM can access program pages. Each one that
+//! may fault has an entry in the fixup table: after a fault that is not resolved, execution
+//! continues there.
 
 use core::arch::{asm, naked_asm};
 
 use super::{USER_END, status};
 
-/// An address that the program may not use so.
+/// An invalid access to program memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault;
 
-/// An address without a tag, which none has here.
+/// The address without a tag: there are no tags here.
 pub const fn untagged(address: usize) -> usize {
     address
 }
 
-/// Whether a range that begins with a tag is taken: there are no tags.
+/// Whether a tagged range is accepted: there are no tags.
 #[inline(always)]
 pub fn takes_tagged(_address: usize, _len: usize, _end: usize) -> bool {
     false
 }
 
-/// An entry of the exception table: both relative to their own address.
+/// An entry of the fixup table; both fields are relative to their own address.
 #[repr(C)]
 struct Fixup {
     instruction: i32,
@@ -36,10 +37,11 @@ unsafe extern "C" {
     static FIXUPS_END: Fixup;
 }
 
-/// Where to go on after an unresolved fault of the instruction at `pc`, if that may fault.
+/// Returns the address at which to continue after an unresolved fault of the instruction at `pc`,
+/// if it has a fixup.
 pub(super) fn fixup(pc: usize) -> Option<usize> {
     let start = &raw const FIXUPS_START;
-    // SAFETY: the linker script sets the two symbols around the entries, which nobody writes.
+    // SAFETY: the linker script defines the two symbols around the entries, which nobody writes.
     let table = unsafe {
         core::slice::from_raw_parts(start, (&raw const FIXUPS_END).offset_from_unsigned(start))
     };
@@ -50,10 +52,10 @@ pub(super) fn fixup(pc: usize) -> Option<usize> {
         .map(|entry| absolute(&entry.target))
 }
 
-/// Added to where to go on, which is even: the fault is not resolved.
+/// Added to a continuation address, which is even: the fault is not resolved.
 pub(super) const UNRESOLVED: usize = 1;
 
-/// The instruction at label 9 may fault, and then goes to `$target`.
+/// An instruction, at label 9, that may fault, and then continues at `$target`.
 macro_rules! may_fault {
     ($instruction:literal, $target:literal) => {
         concat!(
@@ -71,10 +73,11 @@ macro_rules! may_fault {
     };
 }
 
-/// Bytes that one turn of the copying loops moves.
+/// Number of bytes per iteration of the copy loops.
 const TURN: usize = 64;
 
-/// Copies a2 bytes from a1 to a0, one of them the program's; returns how many are left.
+/// Copies a2 bytes from a1 to a0, one of which is in program memory; returns the number of bytes
+/// left.
 #[unsafe(naked)]
 unsafe extern "C" fn copy(to: usize, from: usize, len: usize) -> usize {
     naked_asm!(
@@ -82,7 +85,7 @@ unsafe extern "C" fn copy(to: usize, from: usize, len: usize) -> usize {
         "csrs sstatus, t0",
         "li t1, 8",
         "bltu a2, t1, 4f",
-        // Words, if both sides are aligned alike.
+        // Copy words if both sides have the same alignment.
         "xor t1, a0, a1",
         "andi t1, t1, 7",
         "bnez t1, 4f",
@@ -95,7 +98,8 @@ unsafe extern "C" fn copy(to: usize, from: usize, len: usize) -> usize {
         "addi a1, a1, 1",
         "addi a2, a2, -1",
         "j 1b",
-        // 64 bytes a turn. After a fault the rest goes by bytes, up to the one that faults.
+        // Copy 64 bytes per iteration. After a fault the rest is copied bytewise, up to the byte
+        // that faults.
         "2: li a3, {turn}",
         "bltu a2, a3, 3f",
         may_fault!("ld t1, 0(a1)", "4f"),
@@ -142,7 +146,7 @@ unsafe extern "C" fn copy(to: usize, from: usize, len: usize) -> usize {
     )
 }
 
-/// Writes a1 zero bytes from a0 on; returns how many are left.
+/// Writes a1 zero bytes from a0 on; returns the number of bytes left.
 #[unsafe(naked)]
 unsafe extern "C" fn fill_zero(to: usize, len: usize) -> usize {
     naked_asm!(
@@ -181,40 +185,40 @@ unsafe extern "C" fn fill_zero(to: usize, len: usize) -> usize {
     )
 }
 
-/// How much of `len` bytes from `address` lies in the program's half.
+/// The length of the part of `len` bytes from `address` that lies in the program's half.
 fn clamp(address: usize, len: usize) -> usize {
     len.min(USER_END.saturating_sub(address))
 }
 
-/// Copies from the program's memory at `from`; returns how many bytes before the first that could
+/// Copies from program memory at `from`; returns the number of bytes before the first that could
 /// not be read.
 ///
 /// # Safety
-/// `to` is valid for writes of `len` bytes, and nothing else looks at them meanwhile.
+/// `to` is valid for writes of `len` bytes, and nothing else accesses them meanwhile.
 pub unsafe fn copy_in(to: *mut u8, from: usize, len: usize) -> usize {
     let len = clamp(from, len);
-    // SAFETY: the program's side can fault and is checked to be its own; the other is the caller's
-    // promise.
+    // SAFETY: the program's side may fault and is checked to be in its half; the caller guarantees
+    // the other.
     len - unsafe { copy(to as usize, from, len) }
 }
 
-/// Copies to the program's memory at `to`; returns how many bytes before the first that could not
-/// be written.
+/// Copies to program memory at `to`; returns the number of bytes before the first that could not be
+/// written.
 ///
 /// # Safety
 /// `from` is valid for reads of `len` bytes.
 pub unsafe fn copy_out(to: usize, from: *const u8, len: usize) -> usize {
     let len = clamp(to, len);
-    // SAFETY: the program's side can fault and is checked to be its own; the other is the caller's
-    // promise.
+    // SAFETY: the program's side may fault and is checked to be in its half; the caller guarantees
+    // the other.
     len - unsafe { copy(to, from as usize, len) }
 }
 
-/// Writes zeroes to the program's memory; returns how many bytes before the first that could not be
+/// Writes zeroes to program memory; returns the number of bytes before the first that could not be
 /// written.
 pub fn clear(to: usize, len: usize) -> usize {
     let len = clamp(to, len);
-    // SAFETY: the program's memory can fault and is checked to be its own.
+    // SAFETY: the program's memory may fault and is checked to be in its half.
     len - unsafe { fill_zero(to, len) }
 }
 
@@ -226,14 +230,14 @@ fn check(address: usize) -> Result<(), Fault> {
     }
 }
 
-/// Runs the instructions given on a word of the program at `{at}`, with SUM set. `{failed}` says
-/// whether one that may fault did.
+/// Executes the given instructions on a word of the program at `{at}`, with SUM set. `{failed}` is
+/// nonzero if one of them faulted.
 macro_rules! on_word {
     ($address:expr, [$($line:expr),*], $($operands:tt)*) => {{
         check($address)?;
         let failed: usize;
-        // SAFETY: the program's word can fault and is checked to be its own; a fault leads to label
-        // 8.
+        // SAFETY: the program's word may fault and is checked to be in its half; a fault continues
+        // at label 8.
         unsafe {
             asm!(
                 "li {failed}, 1",
@@ -254,37 +258,37 @@ macro_rules! on_word {
     }};
 }
 
-/// Reads a word of the program as one access.
+/// Reads a word of the program in a single access.
 ///
 /// # Errors
-/// A fault; also if `address` is no multiple of 4.
+/// A fault, or an `address` that is not a multiple of 4.
 pub fn load_u32(address: usize) -> Result<u32, Fault> {
     let value: u32;
     on_word!(address, [may_fault!("lw {value}, ({at})", "8f"), "fence r, rw"], value = out(reg) value,);
     Ok(value)
 }
 
-/// Reads a word of the program as one access, if its page is present.
+/// Reads a word of the program in a single access, if its page is present.
 ///
 /// # Errors
-/// A fault; also if `address` is no multiple of 4.
+/// A fault, or an `address` that is not a multiple of 4.
 pub fn load_present_u32(address: usize) -> Result<u32, Fault> {
     let value: u32;
     on_word!(address, [may_fault!("lw {value}, ({at})", "8f + 1"), "fence r, rw"], value = out(reg) value,);
     Ok(value)
 }
 
-/// Writes a word of the program as one access.
+/// Writes a word of the program in a single access.
 ///
 /// # Errors
-/// A fault; also if `address` is no multiple of 4.
+/// A fault, or an `address` that is not a multiple of 4.
 pub fn store_u32(address: usize, value: u32) -> Result<(), Fault> {
     on_word!(address, ["fence rw, w", may_fault!("sw {value}, ({at})", "8f")], value = in(reg) value,);
     Ok(())
 }
 
-/// Writes `$new` if a word of the program is `$old`, as one access; what it was. After a fault it
-/// goes on at `$target`, label 8.
+/// Atomically writes `$new` if a word of the program is `$old`; returns the previous value. After a
+/// fault continues at `$target`, label 8.
 macro_rules! cmpxchg {
     ($address:expr, $old:expr, $new:expr, $target:literal) => {{
         let value: u32;
@@ -307,18 +311,18 @@ macro_rules! cmpxchg {
     }};
 }
 
-/// Writes `new` if a word of the program is `old`, as one access; returns what it was.
+/// Atomically writes `new` if a word of the program is `old`; returns the previous value.
 ///
 /// # Errors
-/// A fault; also if `address` is no multiple of 4.
+/// A fault, or an `address` that is not a multiple of 4.
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
     cmpxchg!(address, old, new, "8f")
 }
 
-/// The same, if its page is present and can be written.
+/// As [`cmpxchg_u32`], if the page is present and writable.
 ///
 /// # Errors
-/// A fault; also if `address` is no multiple of 4.
+/// A fault, or an `address` that is not a multiple of 4.
 pub fn cmpxchg_present_u32(address: usize, old: u32, new: u32) -> Result<u32, Fault> {
     cmpxchg!(address, old, new, "8f + 1")
 }
@@ -336,8 +340,8 @@ crate::selftest! {
     }
 }
 
-/// Faults on the program's address `from`, with the stack that goes on below `stack`; says what two
-/// registers hold afterwards.
+/// Faults on the program's address `from`, with the stack pointer at `stack`; returns the values of
+/// two registers afterwards.
 #[cfg(feature = "selftest")]
 #[unsafe(naked)]
 extern "C" fn fault_on(stack: usize, from: usize) -> usize {

@@ -1,24 +1,24 @@
-//! The registers that are off until a thread first uses them, and then switched with it: floating
-//! point and vectors.
+//! Lazily enabled registers: off until a thread first uses them, and then switched with it:
+//! floating point and vectors.
 
 use super::fp::Registers;
 use super::status::{self, Unit, UnitState};
 use super::vector::{Image, Policy};
 use crate::errno::Result;
 
-/// What is kept of a thread.
+/// The saved state of a thread's units.
 pub(super) struct State {
-    /// Whether it ever used any of them.
+    /// Whether the thread has ever used any of them.
     used: bool,
     used_float: bool,
     float: Registers,
     vector: Image,
-    /// Whether it may use vectors.
+    /// Whether the thread may use vectors.
     pub policy: Policy,
 }
 
 impl State {
-    /// The state of a thread that never used them.
+    /// The state of a thread that has never used them.
     pub const fn new() -> Self {
         State {
             used: false,
@@ -29,7 +29,7 @@ impl State {
         }
     }
 
-    /// Takes the hart's registers out when their thread goes.
+    /// Saves the hart's registers when their thread is switched out.
     #[inline]
     pub fn leave(&mut self) {
         if status::any_dirty() {
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    /// Puts them into the hart when their thread comes.
+    /// Loads the registers into the hart when their thread is switched in.
     #[inline]
     pub fn enter(&mut self) {
         status::set_all_off();
@@ -76,13 +76,13 @@ impl State {
         status::set(Unit::Vector, UnitState::Clean);
     }
 
-    /// Whether the thread ever used vectors.
+    /// Whether the thread has ever used vectors.
     #[inline]
     pub fn uses_vector(&self) -> bool {
         !self.vector.is_none()
     }
 
-    /// The first use of floating point by the thread that runs now; false if it was not the first.
+    /// Begins the current thread's use of floating point; false if it already uses it.
     pub fn begin_float(&mut self) -> bool {
         let first = !self.used_float;
         if first {
@@ -92,8 +92,8 @@ impl State {
         first
     }
 
-    /// The first use of vectors by the thread that runs now, which begins with `image`; false if it
-    /// was not the first, or may not be.
+    /// Begins the current thread's use of vectors, with `image`; false if it already uses them, or
+    /// may not.
     pub fn begin_vector(&mut self, image: Image) -> bool {
         let first = !self.uses_vector() && self.policy.allows();
         if first {
@@ -102,8 +102,7 @@ impl State {
         first
     }
 
-    /// Copies what the thread that runs now has in its floating-point registers to `to`, if it ever
-    /// used them.
+    /// Copies the current thread's floating-point registers to `to`, if it has ever used them.
     pub fn copy_float(&mut self, to: &mut Registers) {
         self.leave();
         if self.used_float {
@@ -111,7 +110,7 @@ impl State {
         }
     }
 
-    /// A copy of what the thread that runs now has in its vectors; none if it never used them.
+    /// Copies the current thread's vectors; empty if it has never used them.
     ///
     /// # Errors
     /// ENOMEM
@@ -120,7 +119,7 @@ impl State {
         self.vector.copy()
     }
 
-    /// Gives the thread that runs now back what a signal's frame held of floating point, unless it
+    /// Restores the current thread's floating-point registers from a signal frame, unless it has
     /// never used any.
     pub fn restore_float(&mut self, registers: &Registers) {
         if self.used_float || !registers.is_zero() {
@@ -130,7 +129,7 @@ impl State {
         }
     }
 
-    /// Gives the thread that runs now these vectors.
+    /// Sets the current thread's vectors.
     pub fn restore_vector(&mut self, image: Image) {
         (self.used, self.vector) = (true, image);
         self.load_vector();
@@ -152,7 +151,7 @@ impl State {
         &mut self.vector
     }
 
-    /// As after exec, for the thread that runs now.
+    /// Resets the current thread's state for exec.
     pub fn reset(&mut self) {
         *self = State {
             policy: self.policy.after_exec(),
@@ -161,8 +160,8 @@ impl State {
         self.enter();
     }
 
-    /// Gives a child of the thread that runs now a copy, but of the vectors, which no system call
-    /// is promised to keep.
+    /// Copies the current thread's state to a child, except for the vectors, which system calls
+    /// need not preserve.
     pub fn fork(&mut self, child: &mut Self) {
         if self.used_float {
             self.leave();
@@ -172,8 +171,7 @@ impl State {
     }
 }
 
-/// The first use of vectors by the thread that runs now; false if it was not the first, or there
-/// are none for it.
+/// Begins the current thread's use of vectors; false if it already uses them, or cannot.
 ///
 /// # Errors
 /// ENOMEM

@@ -1,8 +1,7 @@
-//! Vectors (unprivileged manual, chapter 30): their registers, what is promised of them, and what a
-//! thread may ask for (Linux, `Documentation/arch/riscv/vector.rst`).
+//! Vectors (unprivileged manual, chapter 30): their registers, and the control that a thread has
+//! over them (Linux, `Documentation/arch/riscv/vector.rst`).
 //!
-//! Linux promises that system calls lose them, so that it may drop them; here they keep everything,
-//! and no call pays.
+//! On Linux, system calls may discard vector registers; here they preserve everything at no cost.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,45 +20,45 @@ use super::status::{self, Unit, UnitState};
 use crate::arch::task;
 use crate::errno::{Errno, Result};
 
-/// Bytes of a vector register on all harts (`vlenb`); 0 where programs have none.
+/// Size of a vector register in bytes on all harts (`vlenb`); 0 if programs have no vectors.
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether programs have vectors.
+/// Whether programs can use vectors.
 pub(super) fn present() -> bool {
     length() != 0
 }
 
-/// Bytes of a vector register.
+/// Size of a vector register in bytes.
 pub(super) fn length() -> usize {
     LENGTH.load(Relaxed)
 }
 
-/// Bytes of v0 to v31.
+/// Size of v0 to v31 in bytes.
 pub(super) fn size() -> usize {
     32 * length()
 }
 
-/// `vlenb` of this hart, whose program finds vectors off.
+/// Reads `vlenb` of this hart, and leaves vectors off for its program.
 fn probe() -> usize {
     let length;
     status::set(Unit::Vector, UnitState::Clean);
-    // SAFETY: reads a register, which is on. CSR 0xc22 is vlenb (section 30.3).
+    // SAFETY: reads a register of a unit that is on. CSR 0xc22 is vlenb (section 30.3).
     unsafe { asm!("csrr {}, 0xc22", out(reg) length, options(nomem, nostack, preserves_flags)) };
     status::set(Unit::Vector, UnitState::Off);
     length
 }
 
-/// All harts are said to have vectors: they shall be as long as this one's.
+/// Called if all harts are reported to have vectors: requires the length of this hart's.
 pub(super) fn promise() {
     LENGTH.store(probe(), Relaxed);
 }
 
-/// Whether this hart has the vectors that were promised.
+/// Whether this hart has vectors of the required length.
 pub(super) fn start_cpu() -> bool {
     !present() || probe() == length()
 }
 
-/// Whether `instruction` needs vectors on: one of theirs, or an access to one of their registers
+/// Whether `instruction` needs vectors to be on: a vector instruction, or an access to a vector CSR
 /// (section 30.1.1).
 pub(super) fn is_instruction(instruction: u32) -> bool {
     const LOAD_FP: u32 = 0x07;
@@ -68,14 +67,14 @@ pub(super) fn is_instruction(instruction: u32) -> bool {
     const SYSTEM: u32 = 0x73;
     match instruction & 0x7f {
         OP_V => true,
-        // Widths of 8, 16, 32 and 64 bits; the others are those of floating point.
+        // Widths of 8, 16, 32 and 64 bits; the others are floating-point accesses.
         LOAD_FP | STORE_FP => matches!(instruction >> 12 & 7, 0 | 5..=7),
         SYSTEM => matches!(instruction >> 20, 0x008..=0x00f | 0xc20..=0xc22),
         _ => false,
     }
 }
 
-/// What controls the vectors, in the order of `struct __riscv_v_ext_state`.
+/// The vector CSRs, in the order of `struct __riscv_v_ext_state`.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
 pub(super) struct Control {
@@ -83,21 +82,21 @@ pub(super) struct Control {
     pub vl: usize,
     pub vtype: usize,
     pub vcsr: usize,
-    /// Bytes of a register.
+    /// Size of a register in bytes.
     pub length: usize,
 }
 
-/// What controls them, and v0 to v31; none of a thread that never used them.
+/// The vector CSRs, and v0 to v31; empty for a thread that has never used them.
 pub(super) struct Image(Option<Box<[u64]>>);
 
-/// Words of a [`Control`].
+/// Size of a [`Control`] in words.
 const CONTROL: usize = size_of::<Control>() / 8;
 
 impl Image {
-    /// None.
+    /// The empty image.
     pub const NONE: Image = Image(None);
 
-    /// As a program finds them first.
+    /// Allocates a program's initial image.
     ///
     /// # Errors
     /// ENOMEM
@@ -110,7 +109,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Another one.
+    /// Copies the image.
     ///
     /// # Errors
     /// ENOMEM
@@ -120,7 +119,7 @@ impl Image {
         Ok(copy)
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[inline]
     pub fn is_none(&self) -> bool {
         self.0.is_none()
@@ -134,7 +133,7 @@ impl Image {
         self.0.as_deref_mut().unwrap_or_default()
     }
 
-    /// What controls the vectors, then v0 to v31: as `struct __riscv_v_regset_state`.
+    /// The vector CSRs, followed by v0 to v31: the format of `struct __riscv_v_regset_state`.
     pub fn bytes(&self) -> &[u8] {
         self.words().as_bytes()
     }
@@ -144,7 +143,7 @@ impl Image {
         self.words_mut()[CONTROL..].as_mut_bytes()
     }
 
-    /// Changes what controls the vectors; how long they are stays.
+    /// Sets the vector CSRs, except for the register length.
     pub fn set_control(&mut self, control: &Control) {
         let control = Control {
             length: length(),
@@ -153,30 +152,29 @@ impl Image {
         self.words_mut().as_mut_bytes()[..size_of::<Control>()].copy_from_slice(control.as_bytes());
     }
 
-    /// Takes this hart's registers, which are on and stay as they are.
+    /// Saves this hart's registers, which must be on, and leaves them unchanged.
     ///
     /// # Panics
-    /// Where there is no image, or the registers are off.
+    /// If the image is empty, or the registers are off.
     pub fn save(&mut self) {
         assert!(!self.is_none());
-        // SAFETY: the image has room for vectors of this hart's length, after what controls them.
+        // SAFETY: the image has room for the CSRs and for vectors of this hart's length.
         unsafe { store(self.words_mut().as_mut_ptr()) };
     }
 
-    /// Gives this hart's registers, which are on, what the image has.
+    /// Loads the image into this hart's registers, which must be on.
     ///
     /// # Panics
-    /// Where there is no image, or the registers are off.
+    /// If the image is empty, or the registers are off.
     pub fn load(&self) {
         assert!(!self.is_none());
-        // SAFETY: the image holds vectors of this hart's length, after what controls them.
+        // SAFETY: the image contains the CSRs and vectors of this hart's length.
         unsafe { load(self.words().as_ptr()) };
     }
 }
 
 /// # Safety
-/// The registers are on, and there is room for all of them, and before them for what controls them,
-/// at `words`.
+/// The registers are on, and `words` has room for the CSRs, followed by the registers.
 #[unsafe(naked)]
 unsafe extern "C" fn store(words: *mut u64) {
     naked_asm!(
@@ -213,8 +211,8 @@ unsafe extern "C" fn store(words: *mut u64) {
 }
 
 /// # Safety
-/// The registers are on, and all of them are at `words`, behind what controls them: what a program
-/// made up there the hardware makes legal.
+/// The registers are on, and `words` contains the CSRs, followed by the registers; the hardware
+/// makes illegal CSR values, which a program may have made up, legal.
 #[unsafe(naked)]
 unsafe extern "C" fn load(words: *const u64) {
     naked_asm!(
@@ -248,15 +246,15 @@ unsafe extern "C" fn load(words: *const u64) {
     )
 }
 
-/// Whether a thread may use vectors, and the next program of it: what PR_RISCV_V_SET_CONTROL says.
+/// Whether a thread, and its next program, may use vectors: the value of PR_RISCV_V_SET_CONTROL.
 #[derive(Clone, Copy)]
 pub(super) struct Policy(u32);
 
-/// Where the next program's part begins.
+/// The position of the next program's part.
 const NEXT_SHIFT: u32 = PR_RISCV_V_VSTATE_CTRL_NEXT_MASK.trailing_zeros();
 
 impl Policy {
-    /// The policy of a thread that never asked.
+    /// The policy of a thread that has not set one.
     pub const ON: Policy = Policy(PR_RISCV_V_VSTATE_CTRL_ON);
 
     fn current(self) -> u32 {
@@ -267,12 +265,12 @@ impl Policy {
         (self.0 & PR_RISCV_V_VSTATE_CTRL_NEXT_MASK) >> NEXT_SHIFT
     }
 
-    /// Whether the program may use them.
+    /// Whether the program may use vectors.
     pub fn allows(self) -> bool {
         self.current() == PR_RISCV_V_VSTATE_CTRL_ON
     }
 
-    /// The control of the next program.
+    /// The policy of the next program.
     pub fn after_exec(self) -> Self {
         let current = match self.next() {
             PR_RISCV_V_VSTATE_CTRL_DEFAULT => PR_RISCV_V_VSTATE_CTRL_ON,
@@ -285,10 +283,10 @@ impl Policy {
         }
     }
 
-    /// What PR_RISCV_V_SET_CONTROL makes of `argument`.
+    /// Applies the argument of PR_RISCV_V_SET_CONTROL.
     ///
     /// # Errors
-    /// EINVAL: there is no such setting. EPERM: what is on stays on.
+    /// EINVAL if the setting is invalid. EPERM if it would turn vectors off.
     fn with_control(self, argument: usize) -> Result<Self> {
         let wanted = u32::try_from(argument)
             .ok()
@@ -315,7 +313,7 @@ impl Policy {
 /// PR_RISCV_V_SET_CONTROL
 ///
 /// # Errors
-/// EINVAL: no vectors, or no such setting. EPERM: what is on stays on.
+/// EINVAL if there are no vectors, or the setting is invalid. EPERM if it would turn vectors off.
 pub(super) fn set_control(argument: usize) -> Result<usize> {
     if !present() {
         return Err(Errno::EINVAL);
@@ -329,7 +327,7 @@ pub(super) fn set_control(argument: usize) -> Result<usize> {
 /// PR_RISCV_V_GET_CONTROL
 ///
 /// # Errors
-/// EINVAL: no vectors.
+/// EINVAL if there are no vectors.
 pub(super) fn get_control() -> Result<usize> {
     if !present() {
         return Err(Errno::EINVAL);

@@ -1,4 +1,4 @@
-//! The record of vectors in a signal frame (`arch/riscv/include/uapi/asm/sigcontext.h`,
+//! The vector record of a signal frame (`arch/riscv/include/uapi/asm/sigcontext.h`,
 //! `arch/riscv/kernel/signal.c`).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -8,15 +8,15 @@ use crate::arch::task;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
 
-/// `struct __riscv_ctx_hdr`: a record's magic number, and its bytes with this.
+/// `struct __riscv_ctx_hdr`: a record's magic number, and its size in bytes including this header.
 pub(super) type Head = [u32; 2];
 
-/// The end of the records.
+/// The terminating record.
 const END: Head = [0; 2];
 /// RISCV_V_MAGIC
 const MAGIC: u32 = 0x5346_5457;
 
-/// `struct __sc_riscv_v_state`: what controls the vectors, and the address of v0 to v31.
+/// `struct __sc_riscv_v_state`: the vector CSRs, and the address of v0 to v31.
 #[repr(C)]
 #[derive(FromBytes, IntoBytes, Immutable)]
 struct Saved {
@@ -24,19 +24,19 @@ struct Saved {
     data: usize,
 }
 
-/// Bytes of a record; of what a frame with one has more than one without, as well, which is the
-/// rest of it and the end's head.
+/// Size of the record in bytes. Also the additional size of a frame with the record, because the
+/// header of the terminating record takes the place of the record's.
 pub(super) fn size() -> usize {
     size_of::<Head>() + size_of::<Saved>() + vector::size()
 }
 
-/// Writes the record of the current thread, which uses vectors, with its head at `at`, and the end
-/// behind it.
+/// Writes the record of the current thread, which uses vectors, with its header at `at`, and the
+/// terminating record behind it.
 ///
 /// # Errors
 /// EFAULT, ENOMEM.
 pub(super) fn push(at: usize) -> Result<()> {
-    // A copy, as the write may wait, and a switch then writes to the original.
+    // A copy, because the write may sleep, and a context switch then writes to the original.
     let state = task::state();
     let image = state.own_units(|units| units.copy_vector())?;
     let saved = at.wrapping_add(size_of::<Head>());
@@ -49,10 +49,11 @@ pub(super) fn push(at: usize) -> Result<()> {
     UserPtr::new(at.wrapping_add(size())).write(&END)
 }
 
-/// Gives the current thread the vectors in the record at `at` with `head`.
+/// Restores the current thread's vectors from the record at `at` with header `head`.
 ///
 /// # Errors
-/// EFAULT. EINVAL: the records are not such as `push` makes, or the thread uses no vectors. ENOMEM.
+/// EFAULT. EINVAL if the records differ from those that `push` writes, or the thread does not use
+/// vectors. ENOMEM.
 pub(super) fn pop(at: usize, head: Head) -> Result<()> {
     let state = task::state();
     let in_use = state.own_units(|units| units.uses_vector());

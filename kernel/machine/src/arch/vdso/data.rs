@@ -1,19 +1,19 @@
-//! What the kernel publishes to the vDSO.
+//! The data that the kernel shares with the vDSO.
 
-/// Words that the kernel writes whole, one at a time.
+/// Words that the kernel writes atomically, one at a time.
 #[repr(C)]
 pub struct Data {
-    /// The counter when CLOCK_MONOTONIC began.
+    /// The counter value at the start of CLOCK_MONOTONIC.
     pub boot_ticks: u64,
-    /// Nanoseconds in a tick, in units of 2^-32.
+    /// Nanoseconds per tick, in units of 2^-32.
     pub ns_by_tick: u64,
-    /// The time of day less CLOCK_MONOTONIC, in ns, modulo 2^64.
+    /// The time of day minus CLOCK_MONOTONIC, in ns, modulo 2^64.
     pub realtime_offset: u64,
-    /// What riscv_hwprobe answers for all CPUs, by key.
+    /// The values of riscv_hwprobe that are common to all CPUs, by key.
     #[cfg(target_arch = "riscv64")]
     pub probes: [u64; PROBES],
 }
 
-/// Keys of riscv_hwprobe.
+/// Number of keys of riscv_hwprobe.
 #[cfg(target_arch = "riscv64")]
 pub const PROBES: usize = 15;

@@ -1,8 +1,7 @@
-//! The vDSO: code that runs in programs, at the kernel's pleasure. A shared object of its own,
-//! built by build.rs.
+//! The vDSO: the kernel's code that runs in programs. A separate shared object, built by build.rs.
 //!
-//! Time is the counter and three numbers of the page before the object, which the kernel writes
-//! rarely and one at a time.
+//! The time is computed from the counter and three numbers in the page before the object, which the
+//! kernel writes rarely and one at a time.
 #![no_std]
 #![no_main]
 
@@ -25,13 +24,13 @@ const CLOCK_GETTIME: usize = 113;
 const CLOCK_GETRES: usize = 114;
 const GETTIMEOFDAY: usize = 169;
 
-/// Clocks that count from the time of day: CLOCK_REALTIME and its coarse kin.
+/// Clocks based on the time of day: CLOCK_REALTIME and its coarse variant.
 const REAL: [i32; 2] = [0, 5];
-/// Clocks that count from boot: CLOCK_MONOTONIC, its raw and coarse kin, CLOCK_BOOTTIME.
+/// Clocks that start at boot: CLOCK_MONOTONIC, its raw and coarse variants, CLOCK_BOOTTIME.
 const SINCE_BOOT: [i32; 4] = [1, 4, 6, 7];
-/// What a coarse clock's resolution would be; all others count the counter.
+/// Clocks with a coarse resolution; all others have that of the counter.
 const COARSE: [i32; 2] = [5, 6];
-/// CONFIG_HZ = 250: the resolution that coarse clocks have on Linux.
+/// CONFIG_HZ = 250: the resolution of coarse clocks on Linux.
 const COARSE_RESOLUTION: i64 = 4_000_000;
 
 #[cfg(target_arch = "aarch64")]
@@ -40,7 +39,7 @@ mod machine {
 
     pub fn counter() -> u64 {
         let ticks;
-        // SAFETY: reads the counter, not before what precedes (Arm ARM D12.2.2).
+        // SAFETY: reads the counter, ordered after preceding instructions (Arm ARM D12.2.2).
         unsafe { asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks, options(nostack)) };
         ticks
     }
@@ -56,12 +55,13 @@ mod machine {
 
     pub fn call(number: usize, a: usize, b: usize) -> i32 {
         let result: isize;
-        // SAFETY: what the program asked for.
+        // SAFETY: the call that the program requested.
         unsafe { asm!("svc #0", in("x8") number, inlateout("x0") a => result, in("x1") b, options(nostack)) };
         result as i32
     }
 
-    // Unwinders know the two instructions: no frame information, and none before it.
+    // Unwinders recognize the two instructions: no unwind information, and none for the code before
+    // them.
     global_asm!(
         ".pushsection .text.sigreturn, \"ax\"",
         ".global __kernel_rt_sigreturn",
@@ -73,7 +73,7 @@ mod machine {
         ".popsection",
     );
 
-    // BTI C before each function, whatever its alignment (vdso.ld).
+    // BTI C before each function, regardless of its alignment (vdso.ld).
     #[cfg(guarded)]
     global_asm!(
         ".macro landing_pad name",
@@ -116,7 +116,7 @@ mod machine {
 
     pub fn call5(number: usize, [a, b, c, d, e]: [usize; 5]) -> i32 {
         let result: isize;
-        // SAFETY: what the program asked for.
+        // SAFETY: the call that the program requested.
         unsafe {
             asm!("ecall", in("a7") number, inlateout("a0") a => result, in("a1") b, in("a2") c, in("a3") d, in("a4") e,
                 options(nostack))
@@ -126,7 +126,7 @@ mod machine {
 
     pub fn call(number: usize, a: usize, b: usize) -> i32 {
         let result: isize;
-        // SAFETY: what the program asked for.
+        // SAFETY: the call that the program requested.
         unsafe { asm!("ecall", in("a7") number, inlateout("a0") a => result, in("a1") b, options(nostack)) };
         result as i32
     }
@@ -158,7 +158,7 @@ mod machine {
 
 fn nanoseconds(real: bool) -> u64 {
     let data = machine::data();
-    // SAFETY: the kernel maps the page before this object, whose words it writes whole.
+    // SAFETY: the kernel maps the page before this object, and writes its words atomically.
     let (boot, by_tick, offset) = unsafe {
         (
             read_volatile(addr_of!((*data).boot_ticks)),
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn clock_gettime(clock: i32, time: *mut [i64; 2]) -> i32 {
         return machine::call(CLOCK_GETTIME, clock as isize as usize, time as usize);
     }
     let ns = nanoseconds(real);
-    // SAFETY: the program's own memory, by its own pointer: a bad one is its own fault.
+    // SAFETY: the program's own memory and pointer: the program is responsible for a bad one.
     unsafe { *time = [(ns / SECOND) as i64, (ns % SECOND) as i64] };
     0
 }
@@ -235,7 +235,7 @@ pub struct Pair {
     value: u64,
 }
 
-/// riscv_hwprobe(2): for all CPUs from the page, else by the call.
+/// riscv_hwprobe(2): uses the page for all CPUs, otherwise makes the system call.
 #[cfg(target_arch = "riscv64")]
 #[unsafe(export_name = "__vdso_riscv_hwprobe")]
 pub unsafe extern "C" fn riscv_hwprobe(
@@ -250,8 +250,8 @@ pub unsafe extern "C" fn riscv_hwprobe(
         return machine::call5(machine::HWPROBE, arguments);
     }
     for index in 0..count {
-        // SAFETY: the program's own memory, by its own pointer; and a word of the page that the
-        // kernel maps.
+        // SAFETY: the program's own memory and pointer; and a word of the page that the kernel
+        // maps.
         unsafe {
             let pair = &mut *pairs.wrapping_add(index);
             *pair = if (0..data::PROBES as i64).contains(&pair.key) {

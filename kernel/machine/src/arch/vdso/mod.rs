@@ -1,5 +1,5 @@
-//! The vDSO in each program's address space: a page of data, and the object that `guest.rs` is
-//! built to.
+//! The vDSO in each program's address space: a page of data, followed by the object built from
+//! `guest.rs`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,17 +17,17 @@ use crate::mm::frame::{FrameRef, Owner};
 use crate::mm::vma::{Flags, Label, PageSource, Rights, Source};
 use crate::mm::{AddressSpace, MapRequest, Place, Removed};
 
-/// The object, as `build.rs` made it.
+/// The object that `build.rs` built.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
-/// The same with landing pads, for guarded pages.
+/// The same object with landing pads, for guarded pages.
 #[cfg(target_arch = "aarch64")]
 static GUARDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso-guarded.so"));
 #[cfg(not(target_arch = "aarch64"))]
 static GUARDED: &[u8] = OBJECT;
-/// Where it holds the code that calls rt_sigreturn (vdso.ld).
+/// The offset of the code in it that calls rt_sigreturn (vdso.ld).
 pub(super) const SIGRETURN: usize = 0x800;
 
-/// Pages that the kernel made: of the vDSO, its data before those of the object.
+/// Pages provided by the kernel: for the vDSO, the data page, followed by the object's pages.
 pub(super) struct Pages(pub(super) Vec<FrameRef>);
 
 static PAGES: Once<Arc<Pages>> = Once::new();
@@ -47,7 +47,7 @@ impl PageSource for Pages {
     }
 }
 
-/// Makes the pages, once: CLOCK_MONOTONIC began at `boot_ticks`.
+/// Creates the pages, once. CLOCK_MONOTONIC started at `boot_ticks`.
 ///
 /// # Errors
 /// ENOMEM.
@@ -94,14 +94,14 @@ pub fn init(boot_ticks: u64) -> Result<()> {
     Ok(())
 }
 
-/// A page that begins with `bytes`.
+/// Allocates a page that begins with `bytes`.
 pub(super) fn page(bytes: &[u8]) -> Result<FrameRef> {
     let frame = FrameRef::zeroed(Owner::File)?;
     frame.write(0, bytes);
     Ok(frame)
 }
 
-/// The time of day less CLOCK_MONOTONIC is `ns` from now on.
+/// Sets the difference between the time of day and CLOCK_MONOTONIC to `ns`.
 pub fn set_realtime_offset(ns: i64) {
     REALTIME_OFFSET.store(ns as u64, Relaxed);
     if let Some(pages) = PAGES.get() {
@@ -110,7 +110,7 @@ pub fn set_realtime_offset(ns: i64) {
     }
 }
 
-/// Maps the vDSO; returns the object's address (AT_SYSINFO_EHDR), 0 without one.
+/// Maps the vDSO; returns the object's address (AT_SYSINFO_EHDR), or 0 without one.
 ///
 /// # Errors
 /// ENOMEM.
@@ -142,7 +142,7 @@ pub fn map(space: &AddressSpace) -> Result<usize> {
     Ok(base + PAGE_SIZE)
 }
 
-/// Where a signal handler returns to in a program whose vDSO lies at `base`.
+/// The address to which a signal handler returns in a program whose vDSO is at `base`.
 pub const fn sigreturn(base: usize) -> usize {
     base + SIGRETURN
 }
@@ -150,7 +150,7 @@ pub const fn sigreturn(base: usize) -> usize {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn a_guarded_vdso_has_landing_pads_and_no_jumps_that_need_others() {
-        // BTI C; BR by a register, of which Rn is any (Arm ARM C6.2).
+        // BTI C; BR to any register (Arm ARM C6.2).
         const PAD: u32 = 0xd503_245f;
         const JUMP: u32 = 0xd61f_0000;
         let words = || GUARDED[SIGRETURN..].chunks_exact(4).map(|word| {

@@ -1,4 +1,4 @@
-//! The record of each frame.
+//! The metadata of each frame.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::*};
@@ -12,22 +12,22 @@ use crate::upcall::cond_resched;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Owner {
-    /// Firmware, the image, a hole: never handed out.
+    /// Firmware, the image or a hole: never allocated.
     Reserved,
-    /// On a list of the buddy allocator (only a block's first frame says so).
+    /// In a list of the buddy allocator (recorded only in a block's first frame).
     Free,
     /// The kernel: page tables, stacks, large heap blocks.
     Kernel,
     /// The heap, cut into objects.
     Slab,
-    /// A file's page, or one that a device or several processes share.
+    /// A page of a file, or one shared with a device or between processes.
     File,
     /// Private memory of user programs.
     Anonymous,
 }
 
-/// What is known of a frame. Fields but `refs` change only under the owner's lock, or while one CPU
-/// alone has the frame.
+/// The metadata of a frame. Fields other than `refs` change only under the owner's lock, or while
+/// one CPU has exclusive use of the frame.
 #[repr(C)]
 pub struct Meta {
     pub(super) refs: AtomicU32,
@@ -60,7 +60,7 @@ impl Meta {
         self.owner.load(Relaxed) == Owner::Anonymous as u8
     }
 
-    /// The order of a free block, or a small number of the owner's.
+    /// The order of a free block, or a small number private to the owner.
     pub fn order(&self) -> usize {
         self.order.load(Relaxed).into()
     }
@@ -70,7 +70,7 @@ impl Meta {
         self.order.store(order as u8, Relaxed);
     }
 
-    /// A number of the owner's.
+    /// A number private to the owner.
     pub fn spare(&self) -> u16 {
         self.spare.load(Relaxed)
     }
@@ -80,8 +80,8 @@ impl Meta {
         self.spare.store(value, Relaxed);
     }
 
-    /// Says whether instruction caches agree with the frame, beside those who say something of its
-    /// tags.
+    /// Records whether instruction caches agree with the frame, leaving concurrently changed tag
+    /// bits intact.
     pub(super) fn set_fetched(&self, fetched: u16) {
         if arch::has_tags() {
             self.set_fetched_only(fetched);
@@ -100,22 +100,22 @@ impl Meta {
         }
     }
 
-    /// Sets bits of the owner's number; what it was.
+    /// Sets bits of the owner's number; returns the previous value.
     pub(super) fn spare_bits(&self, set: u16) -> u16 {
         self.spare.fetch_or(set, AcqRel)
     }
 
-    /// The owner's number, and what was written before it.
+    /// The owner's number, with acquire ordering.
     pub(super) fn spare_acquire(&self) -> u16 {
         self.spare.load(Acquire)
     }
 
-    /// The owner's list: previous and next frame.
+    /// The previous and the next frame in the owner's list.
     pub fn links(&self) -> (u32, u32) {
         (self.links[0].load(Relaxed), self.links[1].load(Relaxed))
     }
 
-    /// The next frame of the owner's list.
+    /// The next frame in the owner's list.
     pub fn next(&self) -> u32 {
         self.links[1].load(Relaxed)
     }
@@ -126,13 +126,13 @@ impl Meta {
         self.links[1].store(next, Relaxed);
     }
 
-    /// Whether one handle or translation alone holds the frame, which is private memory of user
-    /// programs.
+    /// Whether the frame is private memory of user programs, held by a single handle or
+    /// translation.
     pub fn is_anonymous_unique(&self) -> bool {
         self.is_anonymous() && self.refs() == 1
     }
 
-    /// One more handle or translation holds the frame.
+    /// Adds a handle or translation.
     #[inline]
     pub(super) fn hold(&self) {
         if self.refs.fetch_add(1, Relaxed) >= MOST_REFS {
@@ -140,36 +140,36 @@ impl Meta {
         }
     }
 
-    /// As Linux's refcount_t: a count that high loses a frame, but it never goes while somebody
-    /// holds it.
+    /// Saturates the count, as Linux's refcount_t does: the frame leaks, but is never freed while
+    /// somebody holds it.
     #[cold]
     #[inline(never)]
     pub(super) fn keep_for_ever(&self) {
         self.refs.store(KEPT, Relaxed);
     }
 
-    /// Claims that so many hold the frame.
+    /// Overrides the number of holders.
     #[cfg(feature = "selftest")]
     pub fn set_refs(&self, refs: u32) {
         self.refs.store(refs, Relaxed);
     }
 
-    /// How many handles and translations hold the frame.
+    /// Number of handles and translations that hold the frame.
     pub fn refs(&self) -> u32 {
         self.refs.load(Acquire)
     }
 }
 
-/// The metadata of all frames between the first and the last of memory.
+/// The metadata of all frames from the first to the last of memory.
 pub struct Frames {
-    /// Address that the record of frame 0 would have.
+    /// The address that the metadata of frame 0 would have.
     pub(super) biased: AtomicUsize,
     pub(super) first: AtomicU32,
     pub(super) end: AtomicU32,
     pub(super) total: AtomicUsize,
 }
 
-/// The one table of frames.
+/// The only frame table.
 pub(in crate::mm) static FRAMES: Frames = Frames {
     biased: AtomicUsize::new(0),
     first: AtomicU32::new(0),
@@ -178,31 +178,30 @@ pub(in crate::mm) static FRAMES: Frames = Frames {
 };
 
 impl Frames {
-    /// The record of a frame of memory; [`Frames::get`] takes any number. For the memory management
-    /// alone, which has its numbers from a handle, a valid entry of a page table, a list or
-    /// [`span`].
+    /// Returns the metadata of a frame of memory; [`Frames::get`] takes any number. Only for the
+    /// memory management, which takes its numbers from a handle, a valid PTE, a list or [`span`].
     pub(in crate::mm) fn meta(&self, frame: u32) -> &'static Meta {
         debug_assert!((self.first.load(Relaxed)..self.end.load(Relaxed)).contains(&frame));
         let address = self
             .biased
             .load(Relaxed)
             .wrapping_add(frame as usize * size_of::<Meta>());
-        // SAFETY: the number lies in the table. No check and no type says so, because a page fault
-        // comes by here several times; but no number gets into `mm` from outside. `setup` fills
-        // the buddy allocator with frames of the table. From there they go into handles, page
-        // tables and lists (their heads and the links in records), all of which are private to
-        // `mm`, and come back as they were; 0, which ends a list, is tested for. Debug assertions
-        // check it. The array is never freed, is aligned, and is made of atomics that any bit
-        // pattern fits.
+        // SAFETY: the number lies in the table. No check and no type ensures it, because a page
+        // fault calls this several times; but no number enters `mm` from outside. `setup` fills the
+        // buddy allocator with frames of the table. From there they go into handles, page tables
+        // and lists (their heads and the links in the metadata), all of which are private to `mm`,
+        // and come back unchanged; 0, which ends a list, is tested for. Debug assertions check it.
+        // The array is never freed, is aligned, and consists of atomics for which any bit pattern
+        // is valid.
         unsafe { &*(address as *const Meta) }
     }
 
-    /// The record of the frame at an address of memory.
+    /// Returns the metadata of the frame at an address of memory.
     pub(in crate::mm) fn at(&self, address: PhysAddr) -> &'static Meta {
         self.meta((address.0 >> PAGE_SHIFT) as u32)
     }
 
-    /// The record of any frame number, if it is memory.
+    /// Returns the metadata of any frame number, if it is memory.
     pub(in crate::mm) fn get(&self, frame: u32) -> Option<&'static Meta> {
         (self.first.load(Relaxed)..self.end.load(Relaxed))
             .contains(&frame)
@@ -210,23 +209,23 @@ impl Frames {
     }
 }
 
-/// Above so many holders, a frame is kept for ever: its count is put back to the middle of what is
-/// left.
+/// A frame with more holders than this is kept forever: its count is reset to the middle of the
+/// remaining range.
 pub(super) const MOST_REFS: u32 = 1 << 31;
 const KEPT: u32 = 3 << 30;
 
-/// The numbers of the first frame and of that after the last, with those that are not the
-/// allocator's.
+/// The first frame number and the one after the last, including frames that the allocator does not
+/// manage.
 pub fn span() -> Range<usize> {
     FRAMES.first.load(Relaxed) as usize..FRAMES.end.load(Relaxed) as usize
 }
 
-/// Frames that the allocator manages.
+/// Number of frames that the allocator manages.
 pub fn total() -> usize {
     FRAMES.total.load(Relaxed)
 }
 
-/// How many frames hold what.
+/// Number of frames in use, by owner.
 #[derive(Default)]
 pub struct Held {
     /// Files' pages.
@@ -237,8 +236,8 @@ pub struct Held {
     pub slab: usize,
 }
 
-/// What frames hold: counted one after the other, for reports, so that nobody pays beforehand. May
-/// wait.
+/// Counts the frames in use by scanning the frame table, so that only reports pay for it. May
+/// sleep.
 pub fn held() -> Held {
     const STRETCH: u32 = 1 << 12;
     let mut held = Held::default();

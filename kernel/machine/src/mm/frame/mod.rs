@@ -1,5 +1,5 @@
-//! Physical frames: one metadata record for each, counted handles, and a cache of free frames for
-//! each CPU in front of the buddy allocator.
+//! Physical frames: metadata for each, reference-counted handles, and per-CPU caches of free frames
+//! in front of the buddy allocator.
 
 mod meta;
 mod pool;
@@ -26,35 +26,35 @@ use crate::errno::{Errno, Result};
 use meta::MOST_REFS;
 use pool::{give_one, low, take_one};
 
-/// `spare` of a frame that instruction caches agree with.
+/// Bit of `spare`: instruction caches agree with the frame.
 const FETCHED: u16 = 1;
-/// Of one whose tags mean something: they were cleared when it was first mapped with tags.
+/// Bit of `spare`: the tags are valid; they were cleared when the frame was first mapped with tags.
 const TAGGED: u16 = 2;
-/// Of one whose tags are being cleared.
+/// Bit of `spare`: the tags are being cleared.
 const TAGS_COME: u16 = 4;
 
-/// Bytes that have a tag in common.
+/// The number of bytes that share a tag.
 pub const TAG_GRANULE: usize = 16;
 
-/// A counted handle of a frame: cloning counts, dropping the last frees.
+/// A reference-counted handle of a frame.
 #[repr(transparent)]
 pub struct FrameRef(NonZeroU32);
 
 impl FrameRef {
-    /// A frame of its own for `owner`, its content arbitrary. Fails while a reserve for the kernel
-    /// is left.
+    /// Allocates a frame for `owner` with arbitrary content. Fails while a reserve for the kernel
+    /// remains.
     pub fn new(owner: Owner) -> Result<FrameRef> {
         take_one(low, owner)
     }
 
-    /// A frame of its own for `owner`, filled with zeroes. Fails as [`FrameRef::new`].
+    /// Allocates a zeroed frame for `owner`. Fails as [`FrameRef::new`] does.
     pub fn zeroed(owner: Owner) -> Result<FrameRef> {
         let frame = Self::new(owner)?;
         frame.zero_new();
         Ok(frame)
     }
 
-    /// The first handle of a free frame.
+    /// Creates the first handle of a free frame.
     #[inline]
     fn first(frame: u32, owner: Owner) -> Result<FrameRef> {
         let meta = FRAMES.meta(frame);
@@ -68,10 +68,10 @@ impl FrameRef {
         NonZeroU32::new(frame).map(FrameRef).ok_or(Errno::ENOMEM)
     }
 
-    /// The handle that a translation held: `into_phys` undone.
+    /// Takes the handle back from a translation: the inverse of `into_phys`.
     ///
     /// # Safety
-    /// `address` came from `into_phys`, and each such address is taken back once.
+    /// `address` came from `into_phys`, and each such address is taken back at most once.
     pub(super) unsafe fn from_phys(address: PhysAddr) -> FrameRef {
         debug_assert!(
             FRAMES
@@ -82,30 +82,31 @@ impl FrameRef {
         FrameRef(unsafe { NonZeroU32::new_unchecked((address.0 >> PAGE_SHIFT) as u32) })
     }
 
-    /// The handle that a guest's translation held: a handle was forgotten when it was put there.
+    /// Takes the handle back from a guest's translation, for which a handle was forgotten.
     ///
     /// # Safety
-    /// A handle of the frame at `address` was forgotten, and each such is taken back once.
+    /// A handle of the frame at `address` was forgotten, and is taken back at most once.
     pub unsafe fn from_mapped(address: u64) -> FrameRef {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe { Self::from_phys(PhysAddr(address as usize)) }
     }
 
-    /// One more handle of a frame that a translation holds, or of the zero frame.
+    /// Creates another handle of a frame that a translation holds, or of the zero page.
     pub(super) fn clone_phys(address: PhysAddr) -> FrameRef {
         FRAMES.at(address).hold();
         // SAFETY: the count just taken is this handle's own.
         unsafe { FrameRef::from_phys(address) }
     }
 
-    /// Turns the handle into an address that keeps the count: a translation holds it from now on.
+    /// Turns the handle into an address that keeps the count, for a translation that holds it from
+    /// now on.
     pub(super) fn into_phys(self) -> PhysAddr {
         let address = self.phys();
         core::mem::forget(self);
         address
     }
 
-    /// Where the frame begins.
+    /// The frame's physical address.
     pub fn phys(&self) -> PhysAddr {
         PhysAddr((self.0.get() as usize) << PAGE_SHIFT)
     }
@@ -133,7 +134,7 @@ impl FrameRef {
         self.bytes().wrapping_add(offset)
     }
 
-    /// Makes sure that instruction fetches see what the frame holds.
+    /// Makes sure that instruction fetches see the frame's content.
     pub(super) fn sync_instructions(&self) {
         if self.meta().spare() & FETCHED == 0 {
             arch::mmu::sync_icache(self.phys().linear(), PAGE_SIZE);
@@ -141,14 +142,14 @@ impl FrameRef {
         }
     }
 
-    /// The kernel is about to write: instruction caches may no longer agree.
+    /// Records that the kernel is about to write: instruction caches may no longer agree.
     pub(super) fn written(&self) {
         if self.meta().spare() & FETCHED != 0 {
             self.meta().set_fetched(0);
         }
     }
 
-    /// Fills the frame with zeroes, and its tags, where they mean something.
+    /// Zeroes the frame, and its tags where they are valid.
     pub fn zero(&self) {
         self.written();
         self.zero_new();
@@ -158,7 +159,7 @@ impl FrameRef {
         }
     }
 
-    /// Fills a new frame, of which no instruction cache knows, with zeroes.
+    /// Zeroes a new frame, which is in no instruction cache.
     pub(super) fn zero_new(&self) {
         // SAFETY: the handle keeps the frame; all memory is in the linear map.
         unsafe { arch::mmu::zero_pages(self.bytes(), 1) }
@@ -171,69 +172,70 @@ impl FrameRef {
 
     /// Copies the content of a frame that a translation holds into a new one.
     pub(super) fn copy_from_phys(&self, source: PhysAddr) {
-        // SAFETY: the handle keeps this frame and the caller the other; both are in the linear map.
+        // SAFETY: this handle keeps this frame, and the caller the other; both are in the linear
+        // map.
         unsafe { arch::mmu::copy_page(self.bytes(), source.linear() as *const u8) }
     }
 
-    /// Makes sure that its tags mean something, before it is mapped with tags.
+    /// Makes sure that the frame's tags are valid, before it is mapped with tags.
     pub(super) fn sync_tags(&self) {
         if self.has_tags() {
             return;
         }
         let meta = self.meta();
         if meta.spare_bits(TAGS_COME) & (TAGGED | TAGS_COME) == 0 {
-            // SAFETY: the handle keeps the frame, whose tags nobody has relied on.
+            // SAFETY: the handle keeps the frame, and nobody has relied on its tags yet.
             unsafe { arch::clear_page_tags(self.phys().linear()) };
             meta.spare_bits(TAGGED);
         }
-        // Another CPU's stores come soon: interrupts are masked.
+        // The other CPU finishes soon: it has interrupts masked.
         while !self.has_tags() {
             core::hint::spin_loop();
         }
     }
 
-    /// Whether its tags mean something.
+    /// Whether the frame's tags are valid.
     pub(super) fn has_tags(&self) -> bool {
         self.meta().spare_acquire() & TAGGED != 0
     }
 
-    /// Copies the tags of a frame that a translation holds into a new one, if they mean something.
+    /// Copies the tags of a frame that a translation holds into a new one, if they are valid.
     pub(super) fn copy_tags_from_phys(&self, source: PhysAddr) {
         if FRAMES.at(source).spare_acquire() & TAGGED != 0 {
-            // SAFETY: the handle keeps this frame, which is new, and the caller the other.
+            // SAFETY: this handle keeps this frame, which is new, and the caller the other.
             unsafe { arch::copy_page_tags(self.phys().linear(), source.linear()) };
             self.meta().spare_bits(TAGGED);
         }
     }
 
-    /// The tags from `offset` on, as many as there is room for.
+    /// Reads the tags from `offset` on, as many as `tags` holds.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If the range leaves the frame.
     pub(super) fn read_tags(&self, offset: usize, tags: &mut [u8]) {
         let from = self.range(offset, tags.len() * TAG_GRANULE);
         // SAFETY: the range lies in a frame that the handle keeps.
         unsafe { arch::page_tags(from.addr(), tags) };
     }
 
-    /// Sets the tags from `offset` on.
+    /// Writes the tags from `offset` on.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If the range leaves the frame.
     pub(super) fn write_tags(&self, offset: usize, tags: &[u8]) {
         let to = self.range(offset, tags.len() * TAG_GRANULE);
         // SAFETY: as in `read_tags`.
         unsafe { arch::set_page_tags(to.addr(), tags) };
     }
 
-    /// Reads bytes from `offset`. A program that writes them at the same time may tear them.
+    /// Reads bytes from `offset`. Concurrent writes by a program may tear them.
     ///
     /// # Panics
     /// If the range leaves the frame.
     pub fn read(&self, offset: usize, target: &mut [u8]) {
         let source = self.range(offset, target.len());
-        // SAFETY: the range lies in a frame that the handle keeps; `target` is the caller's alone.
-        // What others write there meanwhile: "Frames" in docs/soundness.md.
+        // SAFETY: the range lies in a frame that the handle keeps; `target` is exclusive. For
+        // concurrent writes by others see "Frames" in docs/soundness.md.
         unsafe { core::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) }
     }
 
@@ -244,21 +246,21 @@ impl FrameRef {
     pub fn write(&self, offset: usize, source: &[u8]) {
         self.written();
         let target = self.range(offset, source.len());
-        // SAFETY: the range lies in a frame that the handle keeps, which holds bytes and no Rust
-        // object.
+        // SAFETY: the range lies in a frame that the handle keeps, and which holds bytes and no
+        // Rust object.
         unsafe { core::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) }
     }
 
-    /// The frame as words, for data that a program has mapped and changes at any time: no
+    /// The frame as words, for data that a program maps and changes at any time; not for
     /// instructions.
     #[inline]
     pub fn words(&self) -> &[AtomicU64; PAGE_SIZE / size_of::<u64>()] {
-        // SAFETY: the handle keeps the frame as long as the reference, and whoever else has it uses
-        // it as plain memory.
+        // SAFETY: the handle keeps the frame as long as the reference, and all other users treat it
+        // as plain memory.
         unsafe { &*self.bytes().cast() }
     }
 
-    /// The frame's memory as words of four bytes, with the same promise.
+    /// The frame as 32-bit words, with the same restriction.
     pub fn halves(&self) -> &[AtomicU32; PAGE_SIZE / size_of::<u32>()] {
         // SAFETY: as in `words`.
         unsafe { &*self.bytes().cast() }
@@ -299,12 +301,12 @@ impl Drop for FrameRef {
     }
 }
 
-/// A frame for a file or the kernel's own bytes, its content arbitrary.
+/// Allocates a frame for a file or the kernel's own bytes, with arbitrary content.
 pub fn alloc() -> Result<FrameRef> {
     FrameRef::new(Owner::File)
 }
 
-/// A frame for a file or the kernel's own bytes, filled with zeroes.
+/// Allocates a zeroed frame for a file or the kernel's own bytes.
 pub fn alloc_zeroed() -> Result<FrameRef> {
     FrameRef::zeroed(Owner::File)
 }

@@ -1,4 +1,4 @@
-//! Free frames: a cache for each CPU in front of the buddy allocator, and what is kept in reserve.
+//! Free frames: per-CPU caches in front of the buddy allocator, and the reserves.
 
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -14,41 +14,39 @@ use crate::sync::Mutex;
 /// kernel object. A thread that took from the reserve waits before it returns to its program, so
 /// few calls do so at a time.
 const RESERVE: usize = 512;
-/// The memory that is kept free for those, in KiB, if root wants more (`vm.min_free_kbytes`).
+/// Memory kept free for those allocations, in KiB, if root wants more (`vm.min_free_kbytes`).
 static MIN_FREE: AtomicUsize = AtomicUsize::new(RESERVE * (PAGE_SIZE / 1024));
 
-/// Free frames at which programs get none any more.
+/// Number of free frames at or below which programs get none.
 static LOW: AtomicUsize = AtomicUsize::new(2 * RESERVE);
 
-/// Free frames at which programs get none any more. The kernel's own objects may take the next ones
-/// on their behalf, for which they wait afterwards.
+/// Number of free frames at or below which programs get none. The kernel may take further frames
+/// for its own objects on their behalf; the threads then wait.
 #[inline(always)]
 pub(super) fn low() -> usize {
     LOW.load(Relaxed)
 }
 
-/// Frames that are kept free for what cannot fail.
+/// Number of frames kept free for allocations that cannot fail.
 fn min() -> usize {
     low() - RESERVE
 }
 
-/// How many frames go between a CPU and the shared pool at a time, as an order.
+/// Number of frames, as an order, that move between a CPU and the shared pool at a time.
 const BATCH_ORDER: usize = 5;
 const BATCH: usize = 1 << BATCH_ORDER;
-/// How many times as many single frames as it has are looked at for a block that programs can do
-/// without.
+/// For an optional block, chains with up to this many times its frames are taken apart.
 pub(in crate::mm) const CHAINS: usize = 4;
 
-/// The most chains that there are: an allocation of a block may have to take all apart, with the
+/// The maximum number of chains: allocating a block may have to take all of them apart with the
 /// pool locked.
 const MOST_CHAINS: usize = 256;
 
-/// What the CPUs share: the buddy allocator, and before it chains of BATCH single frames, which
-/// become blocks again only when a block is wanted. A chain's frames are linked by their second
-/// link, the chains' first frames by the first.
+/// The shared pool: the buddy allocator, and in front of it chains of BATCH single frames, which
+/// are merged into blocks only when a block is needed. Frames within a chain are linked by their
+/// second link, the chains' first frames by the first link.
 ///
-/// Chains go back to the CPU that gave them while there are others: their content is in its cache,
-/// and nobody else's.
+/// A CPU prefers its own chains: their content is in its cache, and in no other's.
 pub(super) struct Pool {
     pub(super) buddy: Buddy,
     chains: [u32; MAX_CPUS],
@@ -58,7 +56,8 @@ pub(super) static POOL: Mutex<Pool> = Mutex::new(Pool {
     buddy: Buddy::new(),
     chains: [0; MAX_CPUS],
 });
-/// Frames in the pool's chains; written under its lock only, and not beside what every fault reads.
+/// Number of frames in the pool's chains; written only under its lock. In a cache line of its own,
+/// apart from data that every fault reads.
 static CHAINED: Apart = Apart(AtomicUsize::new(0));
 
 #[repr(align(128))]
@@ -76,7 +75,7 @@ impl Pool {
         }
     }
 
-    /// Gives a chain's frames to the buddy allocator.
+    /// Frees a chain's frames to the buddy allocator.
     fn take_apart(&mut self, chain: u32) {
         let mut frame = chain;
         while frame != 0 {
@@ -94,7 +93,7 @@ impl Pool {
         CHAINED.0.store(CHAINED.0.load(Relaxed) + BATCH, Relaxed);
     }
 
-    /// The last chain of CPU `cpu`.
+    /// Takes the most recent chain of `cpu`.
     fn pop_of(&mut self, cpu: usize) -> Option<u32> {
         let chain = Some(self.chains[cpu]).filter(|&chain| chain != 0)?;
         self.chains[cpu] = FRAMES.meta(chain).links().0;
@@ -102,12 +101,12 @@ impl Pool {
         Some(chain)
     }
 
-    /// A chain of any CPU.
+    /// Takes a chain of any CPU.
     fn pop(&mut self) -> Option<u32> {
         (0..MAX_CPUS).find_map(|cpu| self.pop_of(cpu))
     }
 
-    /// BATCH frames for this CPU: a chain, or else a block.
+    /// Takes BATCH frames for this CPU: its own chain, a block, or another CPU's chain.
     fn take_batch(&mut self) -> Option<Batch> {
         let own = self.pop_of(arch::cpu::this().index());
         own.map(Batch::Chain)
@@ -115,8 +114,7 @@ impl Pool {
             .or_else(|| self.pop().map(Batch::Chain))
     }
 
-    /// A block, for which up to so many `chains` are taken apart, one after the other, while there
-    /// is no other.
+    /// Takes a block; while there is none, takes up to `chains` chains apart, one at a time.
     fn take_block(&mut self, order: usize, chains: usize) -> Option<u32> {
         for _ in 0..chains {
             let block = self.buddy.take(order);
@@ -136,7 +134,7 @@ enum Batch {
     Block(u32),
 }
 
-/// A CPU's free frames: a chain in use, and a whole one.
+/// A CPU's free frames: a chain in use, and a complete one.
 pub struct Cache {
     head: u32,
     count: usize,
@@ -193,7 +191,7 @@ impl Cache {
         }
     }
 
-    /// Keeps a frame, whose record `meta` is.
+    /// Adds a frame, whose metadata is `meta`.
     fn give(&mut self, frame: u32, meta: &Meta) {
         if self.count == BATCH {
             let before = core::mem::replace(&mut self.whole, self.head);
@@ -216,8 +214,8 @@ pub(super) fn take_one(keep: fn() -> usize, owner: Owner) -> Result<FrameRef> {
     }
 }
 
-/// The same with an empty cache. Apart, so that the others need no stack for it. A thread that gets
-/// none waits before its program goes on.
+/// As [`take_one`], with an empty cache. Out of line, so that the fast path needs no stack for it.
+/// A thread that gets no frame waits before it returns to its program.
 #[cold]
 #[inline(never)]
 fn take_fetched(keep: fn() -> usize, owner: Owner) -> Result<FrameRef> {
@@ -234,7 +232,7 @@ fn take_fetched(keep: fn() -> usize, owner: Owner) -> Result<FrameRef> {
     }
 }
 
-/// Gives back a frame, whose record `meta` is.
+/// Frees a frame, whose metadata is `meta`.
 pub(super) fn give_one(frame: u32, meta: &Meta) {
     meta.set_owner(Owner::Kernel);
     arch::cpu::this()
@@ -242,7 +240,7 @@ pub(super) fn give_one(frame: u32, meta: &Meta) {
         .with(|cache| cache.give(frame, meta));
 }
 
-/// A block of 2^`order` frames for the kernel, aligned to its size.
+/// Allocates a block of 2^`order` frames for the kernel, aligned to its size.
 pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
     let block = match order {
         0 => {
@@ -254,7 +252,7 @@ pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
         _ => {
             let mut pool = POOL.lock();
             if free_count() < low() + (1 << order) {
-                // Not where nobody's end would make room.
+                // Not if no process's exit could make room.
                 if low() + (1 << order) < total() / 2 {
                     request_memory_wait();
                 }
@@ -266,10 +264,10 @@ pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
     Some(PhysAddr((block as usize) << PAGE_SHIFT))
 }
 
-/// Gives a block back.
+/// Frees a block.
 ///
 /// # Safety
-/// `block` came from `take_block(order)`, is given back once, and nobody uses it any more.
+/// `block` came from `take_block(order)`, is freed once, and nobody uses it any more.
 pub(in crate::mm) unsafe fn give_block(block: PhysAddr, order: usize) {
     let frame = (block.0 >> PAGE_SHIFT) as u32;
     match order {
@@ -278,8 +276,8 @@ pub(in crate::mm) unsafe fn give_block(block: PhysAddr, order: usize) {
     }
 }
 
-/// 2^`order` frames in one piece, aligned to its size, for programs' private memory, each held
-/// once; none where there is no such piece, or where it would leave programs little.
+/// Allocates 2^`order` contiguous frames, aligned to their size, for programs' private memory, each
+/// with one reference; none if there is no such block, or if it would leave programs little.
 pub(in crate::mm) fn take_private(order: usize) -> Option<PhysAddr> {
     let first = {
         let mut pool = POOL.lock();
@@ -297,11 +295,11 @@ pub(in crate::mm) fn take_private(order: usize) -> Option<PhysAddr> {
     Some(PhysAddr((first as usize) << PAGE_SHIFT))
 }
 
-/// Gives the frames of `take_private` back: those that somebody else holds too when he lets go of
-/// them.
+/// Frees the frames of `take_private`. Those that have other holders are freed when the last of
+/// them drops its handle.
 ///
 /// # Safety
-/// `first` came from `take_private(order)`, whose handles are taken back once and by nobody else.
+/// `first` came from `take_private(order)`, whose handles are dropped once and by nobody else.
 pub(in crate::mm) unsafe fn give_private(first: PhysAddr, order: usize) {
     let first = (first.0 >> PAGE_SHIFT) as u32;
     let frames = first..first + (1 << order);
@@ -314,12 +312,12 @@ pub(in crate::mm) unsafe fn give_private(first: PhysAddr, order: usize) {
         return POOL.lock().buddy.give(first, order);
     }
     for frame in frames {
-        // SAFETY: the caller's handle of this frame.
+        // SAFETY: the handle is the caller's.
         drop(unsafe { FrameRef::from_phys(PhysAddr((frame as usize) << PAGE_SHIFT)) });
     }
 }
 
-/// Records that the thread used the reserve or was refused memory. It may not be able to wait here,
+/// Records that the thread used the reserve or was refused memory. It may be unable to wait here,
 /// so it waits before it returns to its program.
 #[cold]
 fn request_memory_wait() {
@@ -328,13 +326,13 @@ fn request_memory_wait() {
         .fetch_or(arch::work::MEMORY, Relaxed);
 }
 
-/// Whether what can fail may still be made; its maker may have to wait afterwards.
+/// Whether allocations that can fail may still be made; the caller may have to wait afterwards.
 #[inline]
 pub fn above_reserve() -> bool {
     free_count() > low() || above_min()
 }
 
-/// The same where programs get no memory any more.
+/// As [`above_reserve`], where programs get no memory any more.
 #[cold]
 #[inline(never)]
 fn above_min() -> bool {
@@ -342,7 +340,7 @@ fn above_min() -> bool {
     free_count() > min()
 }
 
-/// Whether programs can be given so many and leave the kernel what it keeps.
+/// Whether programs can get this many frames without touching the kernel's reserve.
 pub fn has_beside_reserve(frames: usize) -> bool {
     let enough = free_count() > low() + 2 * frames;
     if !enough {
@@ -351,40 +349,39 @@ pub fn has_beside_reserve(frames: usize) -> bool {
     enough
 }
 
-/// Whether less than a sixteenth of memory is left before programs get none: too little for what no
-/// process's end gives back.
+/// Whether less than a sixteenth of memory remains before programs get none: too little for
+/// allocations that no process's exit frees.
 pub fn is_scarce() -> bool {
     free_count() < low() + total() / 16
 }
 
-/// Whether user programs can still be given memory.
+/// Whether user programs can still get memory.
 pub fn is_ample() -> bool {
     free_count() > low()
 }
 
-/// Frames that nobody holds, but those in the CPUs' caches.
+/// Number of free frames, excluding those in the CPUs' caches.
 pub fn free_count() -> usize {
     buddy::free() + CHAINED.0.load(Relaxed)
 }
 
-/// How many free blocks of 2^n frames there are, for each n; without the single frames that are
-/// kept ready.
+/// Number of free blocks of 2^n frames, for each n, without the single frames kept ready.
 pub fn free_blocks() -> [usize; ORDERS] {
     POOL.lock().buddy.counts()
 }
 
-/// The numbers of free frames at which only what cannot fail gets any, and at which programs get
-/// none.
+/// The numbers of free frames at or below which only allocations that cannot fail succeed, and at
+/// or below which programs get none.
 pub fn watermarks() -> (usize, usize) {
     (min(), low())
 }
 
-/// What `vm.min_free_kbytes` says.
+/// The value of `vm.min_free_kbytes`.
 pub fn min_free_kbytes() -> usize {
     MIN_FREE.load(Relaxed)
 }
 
-/// Has so much memory be kept free, in KiB, though no less than the kernel needs.
+/// Sets the memory to keep free, in KiB; at least the kernel's reserve is kept.
 pub fn set_min_free_kbytes(kbytes: usize) {
     MIN_FREE.store(kbytes, Relaxed);
     let frames = (kbytes / (PAGE_SIZE / 1024)).max(RESERVE);

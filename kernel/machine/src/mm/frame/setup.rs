@@ -1,4 +1,4 @@
-//! The records of all frames, made at boot, and the memory that the allocator gets.
+//! Boot-time setup: the metadata of all frames, and the memory that the allocator gets.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering::*;
@@ -8,10 +8,11 @@ use super::pool::POOL;
 use crate::mm::buddy::{self, Buddy, ORDERS};
 use crate::mm::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 
-/// Builds the metadata and gives all memory but `reserved` to the allocator. Ranges are in bytes.
+/// Builds the metadata and gives all memory except `reserved` to the allocator. Ranges are in
+/// bytes.
 ///
 /// # Safety
-/// As [`mm::init`](crate::mm::init).
+/// Those of [`mm::init`](crate::mm::init).
 pub(in crate::mm) unsafe fn init(ram: &[Range<usize>], reserved: &[Range<usize>]) {
     let usable = usable_ram(ram);
     let first = usable
@@ -26,8 +27,8 @@ pub(in crate::mm) unsafe fn init(ram: &[Range<usize>], reserved: &[Range<usize>]
         .clone()
         .find_map(|r| find_hole(r, reserved, size))
         .expect("room for the metadata of frames");
-    // SAFETY: a hole in the reserved ranges inside RAM: nobody's memory, mapped linearly; zeroes
-    // are valid records (Owner::Reserved, no reference).
+    // SAFETY: a hole between the reserved ranges inside RAM: unused memory in the linear map;
+    // zeroes are valid metadata (Owner::Reserved, no reference).
     unsafe { core::ptr::write_bytes(PhysAddr(array).linear() as *mut u8, 0, size) };
     let biased = PhysAddr(array)
         .linear()
@@ -60,7 +61,7 @@ pub(in crate::mm) unsafe fn init(ram: &[Range<usize>], reserved: &[Range<usize>]
 /// Gives whole frames that were reserved to the allocator; the range is in bytes.
 ///
 /// # Safety
-/// They were reserved until now, and nobody uses them any more.
+/// The frames were reserved until now, and nobody uses them any more.
 pub(in crate::mm) unsafe fn add(range: Range<usize>) {
     let usable = FRAMES.first.load(Relaxed) as usize..FRAMES.end.load(Relaxed) as usize;
     let frames = range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT;
@@ -82,8 +83,8 @@ fn give_blocks(buddy: &mut Buddy, range: Range<usize>) -> usize {
     range.end.max(range.start + PAGE_SIZE)
 }
 
-/// RAM in whole frames whose numbers fit, without what lies so far off that the metadata would eat
-/// the memory.
+/// RAM in whole frames whose numbers fit, without memory so far off that the metadata would take
+/// most of the memory.
 fn usable_ram(ram: &[Range<usize>]) -> impl Iterator<Item = Range<usize>> + Clone {
     let total: usize = ram.iter().map(|r| r.len()).sum();
     let start = ram.iter().map(|r| r.start).min().unwrap_or(0);
@@ -95,7 +96,7 @@ fn usable_ram(ram: &[Range<usize>]) -> impl Iterator<Item = Range<usize>> + Clon
         .filter(|r| r.start < r.end)
 }
 
-/// The lowest place for `size` bytes in `ram` that touches no reserved range.
+/// Finds the lowest address for `size` bytes in `ram` that overlap no reserved range.
 fn find_hole(ram: Range<usize>, reserved: &[Range<usize>], size: usize) -> Option<usize> {
     let mut start = ram.start;
     while start.checked_add(size)? <= ram.end {

@@ -1,4 +1,4 @@
-//! The end of spaces and of what is mapped in them.
+//! The end of spaces and of their mappings.
 
 use alloc::sync::{Arc, Weak};
 use core::ops::Range;
@@ -17,10 +17,10 @@ use crate::selftest;
 use crate::sync::lockdep::NoSleep;
 use crate::sync::might_sleep;
 
-/// Where mappings of the tests begin.
+/// The address of the first test mapping.
 const FIRST: usize = 0x1_0000;
 
-/// A file, which wants the lock of a space that it is mapped in when it ends, and may wait.
+/// A file that takes the lock of a space that maps it when it is dropped, and may sleep.
 struct Last {
     of: Weak<AddressSpace>,
     page: FrameRef,
@@ -28,7 +28,7 @@ struct Last {
 }
 
 impl Last {
-    /// Maps one that nobody else has; it is counted in `left`.
+    /// Maps such a file, to which nobody else has a reference; it is counted in `left`.
     fn map(space: &Arc<AddressSpace>, at: usize, left: &Arc<AtomicUsize>) -> Result<(), Errno> {
         let file = Last {
             of: Arc::downgrade(space),
@@ -87,7 +87,7 @@ selftest! {
         let space = SpaceUser::new(user_end()).unwrap();
         let left = Arc::new(AtomicUsize::new(0));
         let page = |at| FIRST + at * PAGE_SIZE..FIRST + (at + 1) * PAGE_SIZE;
-        // One alone, by another mapping in its place, and several at once.
+        // A single file, one that another mapping replaces, and several at once.
         (0..200).for_each(|at| Last::map(&space, page(at).start, &left).unwrap());
         space.unmap(page(0), &mut Removed::new()).unwrap();
         assert_eq!(left.load(Relaxed), 199);
@@ -102,7 +102,7 @@ selftest! {
         assert_eq!(left.load(Relaxed), 199);
         drop(gone);
         assert_eq!(left.load(Relaxed), 0);
-        // One that is not mapped.
+        // A file that is not mapped.
         let sealed = MapRequest {
             flags: Flags::default().set(Flags::SEALED, true),
             ..MapRequest::anonymous(Place::Fixed(FIRST), PAGE_SIZE)
@@ -124,7 +124,7 @@ selftest! {
         drop(second);
         assert_eq!((left.load(Relaxed), byte(&look, BASE + PAGE_SIZE)), (0, None));
         assert_eq!(look.vmas().count(), 0);
-        // It may be under a lock that the last look ends.
+        // The last reference may be dropped under a lock.
         let _held = NoSleep::begin();
         drop(look);
     }

@@ -52,7 +52,7 @@ selftest! {
         numbers.dedup();
         assert_eq!(numbers.len(), held.len());
         held.clear();
-        // What the CPU's cache keeps is no loss.
+        // Frames in the CPU's cache are no loss.
         assert!(before.saturating_sub(frame::free_count()) <= 128, "{before} before, {} after", frame::free_count());
     }
 }
@@ -102,7 +102,7 @@ selftest! {
     fn huge_pages_come_back_after_all_memory_was_taken() {
         drop(take_all());
         let space = SpaceUser::new(user_end()).unwrap();
-        // Each write joins so many single frames, until all are.
+        // Each write merges a number of single frames, until all are merged.
         let joins = frame::free_count() / (frame::CHAINS * huge_page::SIZE / PAGE_SIZE) + 1;
         let wanted = 8;
         let range = BASE..BASE + (joins + wanted) * huge_page::SIZE;
@@ -119,13 +119,13 @@ selftest! {
     fn a_frame_with_too_many_holders_is_never_freed() {
         let frame = FrameRef::zeroed(Owner::Kernel).unwrap();
         frame.meta().set_refs(u32::MAX / 2);
-        // The last that is counted, and one that is not.
+        // The last handle that is counted, and one that is not.
         let more = [frame.clone(), frame.clone()];
         assert!(frame.meta().refs() > u32::MAX / 2 + 2);
         let kept = frame.meta().refs();
         drop(more);
         assert_eq!(frame.meta().refs(), kept);
-        // There is but this one: it goes.
+        // Only this handle is left: free the frame.
         frame.meta().set_refs(1);
     }
 }

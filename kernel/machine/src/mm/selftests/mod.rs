@@ -1,4 +1,4 @@
-//! Tests of memory inside the kernel, and what they share.
+//! Memory self-tests inside the kernel, and their shared helpers.
 
 mod lifetime;
 mod memory;
@@ -17,7 +17,7 @@ use super::{AddressSpace, MapRequest, Move, PAGE_SIZE, Place, RemapRequest, huge
 use crate::arch::user_end;
 use crate::errno::Errno;
 
-/// Xorshift, so that each run does the same.
+/// Xorshift, so that all runs are the same.
 struct Random(u64);
 
 impl Random {
@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// Pages in VMAs, and pages present.
+/// Number of pages in VMAs, and of resident pages.
 fn size(space: &AddressSpace) -> (usize, usize) {
     let size = space.size();
     (size.vmas, size.resident)
@@ -67,7 +67,7 @@ fn byte(space: &AddressSpace, at: usize) -> Option<u8> {
     (space.read(at, &mut byte) == Ok(1)).then_some(byte[0])
 }
 
-/// Makes huge pages available again, whatever ran before: each write here takes some chains of
+/// Makes huge pages available again after earlier tests: each write here takes some chains of
 /// single frames apart, until there are none.
 fn join_single_frames() {
     let space = SpaceUser::new(user_end()).unwrap();
@@ -79,7 +79,7 @@ fn join_single_frames() {
     }
 }
 
-/// All memory, to the last page of the kernel's own.
+/// Allocates all memory, including the kernel's reserve.
 fn take_all() -> (Vec<FrameRef>, Vec<Vec<u8>>) {
     let mut last: Vec<Vec<u8>> = Vec::with_capacity(4096);
     let mut frames = Vec::with_capacity(frame::free_count());

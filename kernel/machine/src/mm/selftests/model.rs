@@ -15,7 +15,8 @@ use super::{BASE, Random, byte, join_single_frames, remap};
 use crate::arch::user_end;
 use crate::selftest;
 
-/// What a page should hold: its rights, and a place in the shared object or a value of its own.
+/// The expected state of a page: its rights, and an index in the shared object or a value of its
+/// own.
 #[derive(Clone, Copy)]
 struct Expected {
     prot: u32,
@@ -23,13 +24,14 @@ struct Expected {
     value: u8,
 }
 
-/// Addresses that are used, in units.
+/// Number of addresses in use, in units.
 const UNITS: usize = 1200;
 const SHARED: usize = 64;
 
-/// Spaces, what each unit of them should hold, and what the shared object should.
+/// Spaces with the expected state of their units, and the expected content of the shared object.
 struct Trial {
-    /// Pages that are mapped, protected and so on together; the first of them is touched.
+    /// Number of pages that are mapped, protected and so on together; only the first of them is
+    /// touched.
     unit: usize,
     spaces: Vec<(SpaceUser, BTreeMap<usize, Expected>)>,
     object: Arc<SharedPages>,
@@ -78,7 +80,7 @@ impl Trial {
                 expected.retain(|&at, _| at < page || at >= page + pages);
             }
             3 => {
-                // What lies before a hole changes although the call fails.
+                // The part before a hole changes although the call fails.
                 let covered = (page..page + pages)
                     .take_while(|at| expected.contains_key(at))
                     .count();
@@ -202,8 +204,8 @@ fn agree(unit: usize, steps: usize) {
         assert_eq!(space.usage(0..user_end()).resident, space.size().resident);
     }
     drop(trial);
-    // A table lost for each space would be thousands; heap and caches keep some frames, or give
-    // back what they had kept.
+    // A leaked table per space would be thousands; the heap and the caches keep some frames, or
+    // free earlier ones.
     let lost = free.saturating_sub(frame::free_count());
     assert!(lost < 300, "{lost} of {free} lost");
 }

@@ -1,4 +1,4 @@
-//! Address spaces: faults, copies on write, huge pages, large ranges, tables.
+//! Address spaces: faults, copy on write, huge pages, large ranges, tables.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -55,8 +55,8 @@ selftest! {
     }
 }
 
-/// What the program of a new space, which has just written 1 to its page at BASE, reads there after
-/// a change of the space, and whether it may write: both by this CPU's translations.
+/// In a new space whose program has just written 1 to its page at BASE, returns what it reads there
+/// after a change of the space, and whether it may write: both through this CPU's TLB.
 fn after(change: impl FnOnce(&Arc<AddressSpace>)) -> (Option<u8>, bool) {
     let space = SpaceUser::new(user_end()).unwrap();
     map(&space, BASE, 2, 3).unwrap();
@@ -94,7 +94,7 @@ selftest! {
             let child = space.fork().unwrap();
             let mut byte = [0];
             assert_eq!(user::copy_from(BASE, &mut byte), 1);
-            // This is another frame from here on.
+            // BASE maps another frame from here on.
             assert_eq!(space.write(BASE, &[3]), Ok(1));
             drop(child);
         };
@@ -132,7 +132,7 @@ selftest! {
             }
             let window = page(0)..page([3000, 4000][random.below(2)]);
             let align = [PAGE_SIZE, PAGE_SIZE, 8 * PAGE_SIZE][random.below(3)];
-            // A copy knows of no search.
+            // A copy has no cached search.
             let mut copy = vmas.for_child().unwrap();
             let found = vmas.find_free(window.clone(), range.len(), align);
             assert_eq!(found, copy.find_free(window, range.len(), align));
@@ -186,7 +186,7 @@ selftest! {
 selftest! {
     fn without_memory_a_large_range_stays_whole() {
         let space = SpaceUser::new(user_end()).unwrap();
-        // As many VMAs as one list has, with the large one in the midst.
+        // As many VMAs as fit in one list, with the large one in the middle.
         let step = 1 << 30;
         let large = BASE + 31 * step;
         for at in (BASE..).step_by(step).take(63) {
@@ -194,7 +194,7 @@ selftest! {
         }
         let inside = large + 2 * PAGE_SIZE..large + step / 2 - 2 * PAGE_SIZE;
         assert_eq!(space.write(inside.start, &[7]), Ok(1));
-        // A kind of its own, so that it does not join what is around it.
+        // Other rights, so that it is not merged with its neighbours.
         let in_place = MapRequest {
             rights: Rights::READ,
             ..MapRequest::anonymous(Place::Fixed(inside.start), inside.len())
@@ -216,7 +216,7 @@ selftest! {
 
 selftest! {
     fn what_is_large_goes_in_parts_wherever_it_goes() {
-        /// The most that was notified at once.
+        /// The longest range that was notified at once.
         struct Longest(AtomicUsize);
         impl MmuNotifier for Longest {
             fn invalidate(&self, range: Range<usize>) {
@@ -287,7 +287,7 @@ selftest! {
         };
         assert!(is_moved(to) && byte(&space, BASE) == Some(0));
         assert_eq!(space.vmas().map(|vma| vma.range().len()).collect::<Vec<_>>(), [len, len]);
-        // It grows, and what is new joins what was moved.
+        // It grows, and the new part is merged with the moved one.
         let grown = remap(&space, to..to + len, 2 * len, Move::To(BASE + 8 * len), gone).unwrap();
         assert!(is_moved(grown) && byte(&space, to).is_none());
         assert_eq!(byte(&space, grown + 2 * len - 1), Some(0));
@@ -338,7 +338,7 @@ selftest! {
         let all = BASE..BASE + pages * PAGE_SIZE;
         let inside = all.start + PAGE_SIZE..all.end - PAGE_SIZE;
         let leaving = space.leave(inside.clone(), &mut Removed::new()).unwrap();
-        // Another thread's calls, before the rest of it goes.
+        // Another thread's calls, before the rest is unmapped.
         for rights in [Rights::READ, Rights::READ.with(Rights::WRITE)] {
             space.protect(all.clone(), rights).unwrap();
         }

@@ -1,4 +1,4 @@
-//! VMAs that become longer: heaps, mappings, stacks.
+//! Growing VMAs: heaps, mappings, stacks.
 
 use super::{STACK_GAP, Vmas};
 use crate::mm::map::bottom;
@@ -7,7 +7,7 @@ use crate::mm::totals::Limits;
 use crate::mm::vma::{Flags, Vma};
 
 impl Vmas {
-    /// Moves the end of the VMA that ends at `end` up to `new_end`, if nothing is in the way.
+    /// Moves the end of the VMA that ends at `end` up to `new_end`, if the range is free.
     pub fn extend(&mut self, end: usize, new_end: usize) -> bool {
         let (vma, next) = self.tree.around(end);
         let room = next.map_or(usize::MAX, |next| next.start);
@@ -18,8 +18,8 @@ impl Vmas {
         self.grow(end - 1, new_end - end, grows, |vma| vma.end = new_end)
     }
 
-    /// Extends the stack above `address` down to it, if there is one no longer than `limit` bytes
-    /// then, all VMAs together are within `limits`, and enough room stays below it.
+    /// Extends the stack above `address` down to it, if there is one, it is then at most `limit`
+    /// bytes long, all VMAs together are within `limits`, and enough room remains below it.
     pub fn grow_down(&mut self, address: usize, limit: usize, limits: &Limits) -> bool {
         let (below, vma) = self.tree.around(address);
         // A growing stack cannot overwrite a stack or an inaccessible mapping, so neither needs a
@@ -48,8 +48,8 @@ impl Vmas {
         })
     }
 
-    /// Lets `change` make the first VMA that ends above `address` longer by `bytes`, `promised` or
-    /// not; false where so much cannot be promised.
+    /// Calls `change` to extend the first VMA that ends above `address` by `bytes`, which are
+    /// committed if `promised`; false if they cannot be committed.
     fn grow(
         &mut self,
         address: usize,

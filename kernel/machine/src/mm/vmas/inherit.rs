@@ -1,4 +1,4 @@
-//! The VMAs that a child inherits.
+//! The VMAs that a child inherits on fork.
 
 use super::{Vmas, no_memory};
 use crate::errno::Result;
@@ -6,7 +6,7 @@ use crate::mm::vma::Vma;
 use crate::mm::{PAGE_SIZE, heap};
 
 impl Vmas {
-    /// The VMAs that a child inherits.
+    /// Copies the VMAs that a child inherits.
     pub fn for_child(&self) -> Result<Vmas> {
         heap::check_room_for(self.tree.len() * size_of::<Vma>())?;
         let mut child = Vmas::new();
@@ -26,7 +26,7 @@ impl Vmas {
         Ok(child)
     }
 
-    /// Promises what a child needs that inherits these by [`Vmas::inherit`].
+    /// Commits the memory of a child that inherits these VMAs by [`Vmas::inherit`].
     ///
     /// # Errors
     /// ENOMEM.
@@ -42,9 +42,9 @@ impl Vmas {
         child.commitment.raise(all, largest, mapped)
     }
 
-    /// Adds what a child inherits of some VMAs that end above `address`, the highest that `child`
-    /// has so far, and calls `see` with each. Returns the end of the last of them; none after the
-    /// last of all.
+    /// Copies the next VMAs that a child inherits, some of those that end above `address`, the end
+    /// of the last one that `child` has so far; calls `see` with each. Returns the end of the last
+    /// one copied; none after the very last.
     ///
     /// # Errors
     /// ENOMEM, and those of `see`.
@@ -55,7 +55,7 @@ impl Vmas {
         address: usize,
         see: impl Fn(&Vma) -> Result<()>,
     ) -> Result<Option<usize>> {
-        /// How many lists of the tree are copied while the space is locked.
+        /// Number of lists of the tree that are copied while the space is locked.
         const AT_ONCE: usize = 8;
         let (mut end, mut seen) = (Some(address), Ok(()));
         for _ in 0..AT_ONCE {

@@ -1,4 +1,4 @@
-//! The VMAs of an address space: a tree, which stays one list while they are few.
+//! The VMAs of an address space: a tree, which remains a single list while they are few.
 
 extern crate alloc;
 
@@ -21,10 +21,10 @@ use super::vma::{Flags, Source, Vma};
 use crate::errno::{Errno, Result};
 use crate::upcall::cond_resched;
 
-/// Pages that stay free below a stack.
+/// Bytes that stay free below a stack.
 const STACK_GAP: usize = 256 * PAGE_SIZE;
 
-/// How many VMAs a program may map (/proc/sys/vm/max_map_count).
+/// Maximum number of VMAs of a program (/proc/sys/vm/max_map_count).
 pub static MOST_AREAS: AtomicUsize = AtomicUsize::new(65530);
 
 impl Span for Vma {
@@ -49,8 +49,8 @@ fn no_memory(_: NoMemory) -> Errno {
     Errno::ENOMEM
 }
 
-/// The VMAs of an address space, disjoint. What changes them may fail with ENOMEM: a VMA that was
-/// to change may be cut in two then, but promises what it did.
+/// The VMAs of an address space, disjoint. Changes may fail with ENOMEM; a VMA may already be split
+/// in two then, but keeps its attributes.
 pub struct Vmas {
     tree: Spans<Vma>,
     totals: Totals,
@@ -58,7 +58,8 @@ pub struct Vmas {
     searched: Searched,
 }
 
-/// What a search for room has found: between `from` and `top` no gap has `len` bytes or more.
+/// The result of the last searches for free addresses: no gap between `from` and `top` has `len`
+/// bytes or more.
 struct Searched {
     from: usize,
     top: usize,
@@ -66,7 +67,7 @@ struct Searched {
 }
 
 impl Vmas {
-    /// None.
+    /// No VMAs.
     pub const fn new() -> Self {
         Vmas {
             tree: Spans::new(),
@@ -80,29 +81,29 @@ impl Vmas {
         }
     }
 
-    /// All, in order.
+    /// All VMAs, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Vma> {
         self.tree.iter()
     }
 
-    /// How many there are.
+    /// Number of VMAs.
     pub fn count(&self) -> usize {
         self.tree.len()
     }
 
-    /// Whether there are as many as a program may map, or more.
+    /// Whether a program may map no further VMA.
     #[inline]
     pub fn is_full(&self) -> bool {
         !self.has_room(1)
     }
 
-    /// Whether a program may map `count` more.
+    /// Whether a program may map `count` more VMAs.
     #[inline]
     pub fn has_room(&self, count: usize) -> bool {
         self.tree.len() + count <= MOST_AREAS.load(Relaxed)
     }
 
-    /// Lets go of all files, whose end may take long, or wait.
+    /// Drops all files, which may take long or sleep.
     pub fn end(&mut self) {
         loop {
             let (list, count) = self.tree.edit(0);
@@ -120,13 +121,14 @@ impl Vmas {
         }
     }
 
-    /// Refuses to cut the VMAs at the bounds of `range` that `changes` says are about to change,
-    /// where that would be more VMAs than a program may map.
+    /// Checks that the VMAs that `changes` selects at the bounds of `range` can be split without
+    /// exceeding the maximum number of VMAs.
     ///
     /// # Errors
     /// ENOMEM.
     pub fn check_cuts(&self, range: &Range<usize>, changes: impl Fn(&Vma) -> bool) -> Result<()> {
-        // A range has two bounds: mostly there is room for both cuts, wherever they are.
+        // A range has two bounds: usually there is room for both splits, whether or not they are
+        // needed.
         if self.has_room(2) {
             Ok(())
         } else {
@@ -155,15 +157,15 @@ impl Vmas {
         &self.totals
     }
 
-    /// Bytes of VMAs in `range`.
+    /// Number of bytes of `range` that VMAs cover.
     #[cold]
     pub fn bytes_in(&self, range: Range<usize>) -> usize {
         let part = |vma: &Vma| vma.end.min(range.end) - vma.start.max(range.start);
         self.touching(range.clone()).map(part).sum()
     }
 
-    /// Promises `bytes` more, which the caller maps before it lets go of the lock; else
-    /// [`Vmas::update_commitment`] takes the promise back.
+    /// Commits `bytes` more, which the caller must map before it releases the lock; otherwise
+    /// [`Vmas::update_commitment`] takes the commitment back.
     ///
     /// # Errors
     /// ENOMEM.
@@ -174,7 +176,7 @@ impl Vmas {
         self.commitment.raise(pages, bytes / PAGE_SIZE, mapped)
     }
 
-    /// Promises what the VMAs in `range` need more when they may be written.
+    /// Commits the additional pages that the VMAs in `range` need when they become writable.
     ///
     /// # Errors
     /// ENOMEM.
@@ -187,24 +189,24 @@ impl Vmas {
         if more > 0 { self.commit(more) } else { Ok(()) }
     }
 
-    /// Promises exactly what the VMAs need.
+    /// Adjusts the commitment to what the VMAs need.
     #[inline]
     pub fn update_commitment(&mut self) {
         self.commitment.set(self.totals.accounted / PAGE_SIZE);
     }
 
-    /// Bytes in `range` that count as promised.
+    /// Number of committed bytes in `range`.
     pub fn accounted(&self, range: Range<usize>) -> usize {
         let touching = self.touching(range.clone());
         touching.map(|vma| vma.accounted(&range)).sum()
     }
 
-    /// The VMA that holds `address`.
+    /// The VMA that contains `address`.
     pub fn find(&self, address: usize) -> Option<&Vma> {
         self.first_after(address).filter(|vma| vma.start <= address)
     }
 
-    /// The VMA that holds `address`, tried first at the place that `hint` keeps.
+    /// The VMA that contains `address`; first tries the position cached in `hint`.
     #[inline]
     pub fn find_near(&self, address: usize, hint: &AtomicUsize) -> Option<&Vma> {
         let near = self.tree.at_cursor(hint.load(Relaxed));
@@ -231,13 +233,13 @@ impl Vmas {
         self.tree.first_after(address)
     }
 
-    /// Whether `range` is free, and leaves a stack above it the gap that it keeps.
+    /// Whether `range` is free, and leaves the guard gap of a stack above it free.
     pub fn is_room(&self, range: Range<usize>) -> bool {
         let next = self.first_after(range.start);
         next.is_none_or(|next| range.end <= next.floor())
     }
 
-    /// The VMAs that touch `range`, in order.
+    /// The VMAs that overlap `range`, in order.
     pub fn touching(&self, range: Range<usize>) -> impl Iterator<Item = &Vma> {
         let vmas = self.tree.from(range.start);
         vmas.take_while(move |vma| vma.start < range.end)
@@ -248,7 +250,7 @@ impl Vmas {
         self.covered(range.clone()) >= range.end
     }
 
-    /// Where the part of a range that is mapped without a hole from its start on ends.
+    /// The end of the part of a range that is mapped without a hole from its start on.
     pub fn covered(&self, range: Range<usize>) -> usize {
         let mut at = range.start;
         for vma in self.touching(range.clone()) {
@@ -260,17 +262,17 @@ impl Vmas {
         at.min(range.end)
     }
 
-    /// Adds a VMA where none is, joined with its neighbours if they are of the same kind.
+    /// Adds a VMA to free addresses, merged with its neighbours if they are of the same kind.
     ///
     /// # Errors
-    /// ENOMEM: it is dropped.
+    /// ENOMEM; the VMA is dropped.
     pub fn insert(&mut self, vma: Vma) -> Result<()> {
         self.reserve(vma.start)?;
         self.insert_reserved(vma);
         Ok(())
     }
 
-    /// Makes room for a VMA that begins at `start`.
+    /// Reserves memory for a VMA that begins at `start`.
     ///
     /// # Errors
     /// ENOMEM.
@@ -293,8 +295,8 @@ impl Vmas {
         }
     }
 
-    /// Makes one VMA of those that end and begin at `address`, if they are of the same kind, but in
-    /// different lists: what changes a list joins its own.
+    /// Merges the VMAs that end and begin at `address`, if they are of the same kind but in
+    /// different lists: changes of a list merge only within it.
     #[cold]
     #[inline(never)]
     fn join_lists(&mut self, address: usize) {
@@ -314,7 +316,7 @@ impl Vmas {
         self.tree.rebalance(address);
     }
 
-    /// Cuts the VMA that holds `address` in two there.
+    /// Splits the VMA that contains `address` at this address.
     pub fn cut(&mut self, address: usize) -> Result<()> {
         if self.find(address).is_none_or(|vma| vma.start >= address) {
             return Ok(());
@@ -331,8 +333,8 @@ impl Vmas {
         Ok(())
     }
 
-    /// Takes `range` out of all VMAs; their files go to `gone`. Returns the free room that it lies
-    /// in.
+    /// Removes `range` from all VMAs; their files go to `gone`. Returns the free range that
+    /// contains it.
     #[inline]
     pub fn remove(&mut self, range: Range<usize>, gone: &mut Removed) -> Result<Range<usize>> {
         let (list, count) = self.tree.edit(range.start);
@@ -344,7 +346,7 @@ impl Vmas {
         }) else {
             return self.remove_each(range, gone);
         };
-        // At the edge of one VMA, where nothing has to move, or all of it.
+        // All of a single VMA, or one end of it: no split is needed.
         self.totals.sub(vma, range.len());
         let mut above = at;
         if range.end < vma.end {
@@ -364,12 +366,12 @@ impl Vmas {
         Ok(room)
     }
 
-    /// Cuts the VMAs at the bounds of `range`, which can then be removed without memory for it, and
-    /// makes room for their files.
+    /// Splits the VMAs at the bounds of `range`, so that it can be removed without allocating, and
+    /// reserves memory for their files.
     ///
     /// # Errors
-    /// EPERM: one is sealed. ENOMEM, also where without `range` a VMA would be two, and so one more
-    /// than a program may map.
+    /// EPERM if a VMA is sealed; ENOMEM, also if removing `range` would split a VMA and so exceed
+    /// the maximum number of VMAs.
     #[cold]
     #[inline(never)]
     pub fn cut_out(&mut self, range: &Range<usize>, gone: &mut Removed) -> Result<()> {
@@ -387,8 +389,8 @@ impl Vmas {
         self.cut(range.end)
     }
 
-    /// Does that for a range that is removed later, so that a concurrent change does not merge VMAs
-    /// across its bounds.
+    /// As [`Vmas::cut_out`], for a range that is removed later, so that a concurrent change does
+    /// not merge VMAs across its bounds.
     ///
     /// # Errors
     /// ENOMEM.
@@ -402,11 +404,11 @@ impl Vmas {
         Ok(())
     }
 
-    /// Puts a VMA in the place of those in its range, of which there are some, after
+    /// Replaces the VMAs in its range, of which there is at least one, by a VMA, after
     /// [`Vmas::cut_out`].
     pub fn replace(&mut self, vma: Vma, gone: &mut Removed) {
         let range = vma.range();
-        // The lowest of them becomes the new one.
+        // The lowest of them is overwritten by the new one.
         let rest = self.first_after(range.start).map_or(range.end, Vma::end);
         if rest < range.end {
             _ = self.remove(rest..range.end, gone);
@@ -443,7 +445,7 @@ impl Vmas {
         }
     }
 
-    /// The free room in which `address` lies, which may be more than before.
+    /// The free range that contains `address`, which may have become larger.
     #[cold]
     #[inline(never)]
     fn room_at(&mut self, address: usize) -> Range<usize> {
@@ -453,7 +455,7 @@ impl Vmas {
         room
     }
 
-    /// Changes all VMAs in `range`, cut at its bounds.
+    /// Applies `change` to all VMAs in `range`, split at its bounds.
     pub fn change(&mut self, range: Range<usize>, mut change: impl FnMut(&mut Vma)) -> Result<()> {
         self.cut(range.start)?;
         self.cut(range.end)?;
@@ -483,14 +485,14 @@ impl Vmas {
         Ok(())
     }
 
-    /// The lowest free place for `len` bytes inside `window`, aligned to `align`.
+    /// Finds the lowest free address for `len` bytes inside `window`, aligned to `align`.
     pub fn find_free_above(&self, window: Range<usize>, len: usize, align: usize) -> Option<usize> {
         let bottom = self.tree.lowest_gap(window, with_align(len, align)?)?;
         Some(bottom.next_multiple_of(align))
     }
 
-    /// The highest free place for `len` bytes inside `window`, aligned to `align`: as on Linux, in
-    /// the highest gap where that fits however it begins.
+    /// Finds the highest free address for `len` bytes inside `window`, aligned to `align`: as on
+    /// Linux, in the highest gap that fits `len` with any alignment of its start.
     #[inline(always)]
     pub fn find_free(&mut self, window: Range<usize>, len: usize, align: usize) -> Option<usize> {
         let known = self.searched.top == window.end && len >= self.searched.len;
@@ -510,7 +512,7 @@ impl Vmas {
     }
 }
 
-/// The free room between two VMAs.
+/// The free range between two VMAs.
 fn room(below: Option<&Vma>, above: Option<&Vma>) -> Range<usize> {
     below.map_or(0, |vma| vma.end)..above.map_or(usize::MAX, |vma| vma.start)
 }
@@ -520,12 +522,13 @@ fn with_align(len: usize, align: usize) -> Option<usize> {
     len.checked_add(align - PAGE_SIZE)
 }
 
-/// How many VMAs of a list begin at or above `address`: the index of the highest below it.
+/// Number of VMAs in a list that begin at or above `address`: the index of the highest one below
+/// it.
 fn below(leaf: &[Vma], address: usize) -> usize {
     leaf.partition_point(|vma| vma.start >= address)
 }
 
-/// Adds a VMA at an index of a list, joined with its neighbours there. Room must be reserved.
+/// Inserts a VMA at an index of a list, merged with its neighbours there. Room must be reserved.
 #[inline(always)]
 fn insert(leaf: &mut Leaf<Vma>, at: usize, vma: Vma) {
     let before = leaf.get(at);
@@ -543,13 +546,13 @@ fn insert(leaf: &mut Leaf<Vma>, at: usize, vma: Vma) {
     }
 }
 
-/// Makes the VMA at an index, which goes, a part of the one below it.
+/// Removes the VMA at an index by extending the one below it.
 fn join(leaf: &mut Leaf<Vma>, at: usize) {
     let end = leaf.remove(at).end;
     leaf[at].end = end;
 }
 
-/// Joins VMAs of the same kind, where those at some indices have changed.
+/// Merges VMAs of the same kind after those at some indices have changed.
 fn join_each(leaf: &mut Leaf<Vma>, inside: Range<usize>) {
     let mut at = inside.start.saturating_sub(1);
     let mut end = inside.end + 1;

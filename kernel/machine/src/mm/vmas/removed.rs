@@ -9,9 +9,9 @@ use crate::mm::vma::{PageSource, Source, Vma};
 use crate::sync::might_sleep;
 use crate::upcall::cond_resched;
 
-/// The files of VMAs that were removed. A file ends with the last VMA that has it, which may take
-/// long, wait, or want the space: so a caller that removes VMAs keeps their files in one of these,
-/// and drops it when the space's lock is free.
+/// The files of removed VMAs. Removing the last VMA may drop the last reference to a file, which
+/// may take long, sleep, or need the space's lock. So a caller that removes VMAs collects their
+/// files here, and drops this after it has released the space's lock.
 pub struct Removed(ManuallyDrop<Files>);
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl Files {
 }
 
 impl Removed {
-    /// None.
+    /// No files.
     #[inline]
     pub const fn new() -> Self {
         Removed(ManuallyDrop::new(Files {
@@ -36,7 +36,7 @@ impl Removed {
         }))
     }
 
-    /// Makes room for the files of `vmas`.
+    /// Reserves memory for the files of `vmas`.
     ///
     /// # Errors
     /// ENOMEM.
@@ -61,7 +61,7 @@ impl Removed {
         self.0.first.is_none()
     }
 
-    /// Takes over what a VMA had: the first file, or one that there is room for.
+    /// Takes over a VMA's file: the first file, or one for which memory is reserved.
     #[inline]
     pub(super) fn add(&mut self, vma: Vma) {
         let Source::File { mapping, .. } = vma.source else {
@@ -90,7 +90,7 @@ impl Removed {
 }
 
 impl Drop for Removed {
-    /// Mostly there are none: only that is checked inline.
+    /// Usually there are none: only that check is inlined.
     #[inline]
     fn drop(&mut self) {
         if self.0.first.is_some() || self.0.others.capacity() > 0 {

@@ -1,54 +1,54 @@
-//! In a kernel that learns no order of locks, but finds sleeps where none is allowed: counts of
-//! what forbids them.
+//! Sleep checks without lock-order checks: per-CPU counts of the reasons that forbid sleeping.
 
 use super::no_sleep::{NoSleep, is_atomic};
 
-/// The class of a lock: the line that made it.
+/// The class of a lock: the source line that created it.
 pub struct Class(());
 
-/// A lock is held while this lives: a spin lock forbids to sleep.
+/// Holds a lock until dropped; a spin lock forbids sleeping.
 pub struct Held(#[allow(dead_code, reason = "its end counts")] Option<NoSleep>);
 
-/// The sleeping locks that a thread holds: a part of the thread.
+/// The sleeping locks held by a thread; a field of the thread.
 pub struct Sleeping(());
 
 impl Class {
-    /// The class of locks that the caller makes.
+    /// The class of locks that the caller's line creates.
     pub const fn of_caller() -> Self {
         Class(())
     }
 
-    /// A spin lock of this class is about to be taken.
+    /// Called before a spin lock of this class is taken.
     pub fn spin(&self) -> Held {
         Held(Some(NoSleep::begin()))
     }
 
-    /// A spin lock of this class was taken at the first try.
+    /// Called after a spin lock of this class was taken without spinning, so that its order is not
+    /// checked.
     pub fn tried(&self) -> Held {
         self.spin()
     }
 
-    /// A sleeping lock of this class is about to be taken.
+    /// Called before a sleeping lock of this class is taken.
     pub fn sleep(&self) -> Held {
         might_sleep();
         self.slept()
     }
 
-    /// A sleeping lock of this class was taken at the first try.
+    /// Called after a sleeping lock of this class was taken without waiting.
     pub fn slept(&self) -> Held {
         Held(None)
     }
 }
 
 impl Sleeping {
-    /// None.
+    /// No locks.
     pub const fn new() -> Self {
         Sleeping(())
     }
 }
 
-/// Panics where the thread must not give its CPU away: under a spin lock, in an interrupt, or while
-/// it borrows what is its CPU's.
+/// Panics if the thread must not give up its CPU: under a spin lock, in an interrupt, or while it
+/// borrows per-CPU data.
 #[track_caller]
 pub fn might_sleep() {
     assert!(

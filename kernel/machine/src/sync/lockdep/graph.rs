@@ -1,30 +1,30 @@
-//! Which class was taken while which other one was held.
+//! The lock graph: the classes taken while another one was held.
 
 use core::panic::Location;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 
 use spin::Once;
 
-/// Most lines of the kernel that make locks.
+/// The maximum number of lock classes.
 const CLASSES: usize = 512;
 const WORDS: usize = CLASSES / u64::BITS as usize;
 
 static PLACES: [Once<&'static Location<'static>>; CLASSES] = [const { Once::new() }; CLASSES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// For each class, those that were taken while it was held.
+/// For each class, the set of classes that were taken while it was held.
 static AFTER: [[AtomicU64; WORDS]; CLASSES] =
     [const { [const { AtomicU64::new(0) }; WORDS] }; CLASSES];
-/// One CPU learns at a time.
+/// Held while a CPU adds to the graph.
 static LEARNING: AtomicBool = AtomicBool::new(false);
-/// Something was found: what follows it is not judged.
+/// Set after the first report, which disables further checks.
 static FOUND: AtomicBool = AtomicBool::new(false);
 
-/// Whether locks are still judged.
+/// Whether checks are enabled.
 pub(super) fn is_on() -> bool {
     !FOUND.load(Relaxed)
 }
 
-/// Ends the judgement, then panics.
+/// Disables the checks, then panics.
 pub(super) fn found(what: core::fmt::Arguments) {
     if !FOUND.swap(true, Relaxed) {
         panic!("{what}");
@@ -40,7 +40,7 @@ fn learn<T>(what: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The number of the class of locks that are made at `place`.
+/// The number of the class of locks created at `place`.
 pub(super) fn class_of(place: &'static Location<'static>) -> u16 {
     let known = || (0..COUNT.load(Acquire)).find(|&class| self::place(class) == Some(place));
     let new = || {
@@ -63,12 +63,12 @@ fn was_taken_after(class: usize, first: usize) -> bool {
     AFTER[first][class / 64].load(Relaxed) & 1 << (class % 64) != 0
 }
 
-/// Learns that class `next` is taken while `held` is. If that closes a circle of orders that were
-/// seen, it is not learnt, and the last class of the circle before `held` comes back.
+/// Records that class `next` is taken while `held` is held. If this closes a cycle, it is not
+/// recorded, and the result is the last class of the cycle before `held`.
 #[must_use]
 pub(super) fn order(held: u16, next: u16) -> Option<u16> {
     let (held, next) = (usize::from(held), usize::from(next));
-    // What one lock of a class guards may lead to another of it, in an order that its owner knows.
+    // Locks of one class may nest, in an order that their owner defines.
     if held == next || was_taken_after(next, held) {
         return None;
     }
@@ -81,7 +81,7 @@ pub(super) fn order(held: u16, next: u16) -> Option<u16> {
     })
 }
 
-/// The class before `to` on a way from `from`, by orders that were seen.
+/// The class before `to` on a path from `from` in the recorded orders.
 fn path(from: usize, to: usize) -> Option<usize> {
     let mut reached = [0u64; WORDS];
     reached[from / 64] |= 1 << (from % 64);
@@ -101,7 +101,7 @@ fn path(from: usize, to: usize) -> Option<usize> {
     }
 }
 
-/// Where the locks of a class are made.
+/// The source line that creates the locks of a class.
 pub(super) struct Place(pub u16);
 
 impl core::fmt::Display for Place {
@@ -113,12 +113,12 @@ impl core::fmt::Display for Place {
     }
 }
 
-/// Calls `f` with where the locks of each class are made that was taken so far.
+/// Calls `f` with the source line of each class taken so far.
 pub fn each_class(f: impl FnMut(&Location)) {
     (0..COUNT.load(Acquire)).filter_map(place).for_each(f);
 }
 
-/// Calls `f` with each order that was seen: where the outer and the inner lock are made.
+/// Calls `f` with each recorded order: the source lines of the outer and the inner lock.
 pub fn each_order(mut f: impl FnMut(&Location, &Location)) {
     let count = COUNT.load(Acquire);
     for outer in 0..count {

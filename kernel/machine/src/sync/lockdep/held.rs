@@ -1,4 +1,4 @@
-//! What each CPU and each thread holds.
+//! The locks held by each CPU and each thread.
 
 use core::panic::Location;
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
@@ -8,10 +8,10 @@ use super::no_sleep::is_atomic;
 use crate::arch::{MAX_CPUS, cpu, task};
 
 const NONE: u16 = u16::MAX;
-/// Most locks that one CPU, or one thread, holds at once.
+/// The maximum number of locks that a CPU, or a thread, holds at once.
 const DEPTH: usize = 32;
 
-/// Classes of the locks held, the last one last. Only their owner changes it.
+/// Classes of the locks held, most recent last. Only the owner changes it.
 struct Stack {
     depth: AtomicUsize,
     classes: [AtomicU16; DEPTH],
@@ -48,28 +48,28 @@ impl Stack {
     }
 }
 
-/// The spin locks of each CPU.
+/// The spin locks held by each CPU.
 static SPINNING: [Stack; MAX_CPUS] = [const { Stack::new() }; MAX_CPUS];
 
-/// The sleeping locks that a thread holds: a part of the thread.
+/// The sleeping locks held by a thread; a field of the thread.
 pub struct Sleeping(Stack);
 
 impl Sleeping {
-    /// None.
+    /// No locks.
     pub const fn new() -> Self {
         Sleeping(Stack::new())
     }
 }
 
-/// The class of a lock: the line that made it.
+/// The class of a lock: the source line that created it.
 pub struct Class {
     place: &'static Location<'static>,
-    /// Its number, once the lock was taken.
+    /// The number of the class, after the lock was first taken.
     number: AtomicU16,
 }
 
 impl Class {
-    /// The class of locks that the caller makes.
+    /// The class of locks that the caller's line creates.
     #[track_caller]
     pub const fn of_caller() -> Self {
         Class {
@@ -89,13 +89,14 @@ impl Class {
         }
     }
 
-    /// A spin lock of this class is about to be taken, after all that are held.
+    /// Called before a spin lock of this class is taken; checks the order after all held locks.
     pub fn spin(&self) -> Held {
         self.check();
         self.tried()
     }
 
-    /// A spin lock of this class was taken at the first try: nobody waits for it.
+    /// Called after a spin lock of this class was taken without spinning, so that its order is not
+    /// checked.
     pub fn tried(&self) -> Held {
         let class = self.number();
         SPINNING[cpu::this().index()].push(class);
@@ -105,14 +106,14 @@ impl Class {
         }
     }
 
-    /// A sleeping lock of this class is about to be taken, after all that are held.
+    /// Called before a sleeping lock of this class is taken; checks the order after all held locks.
     pub fn sleep(&self) -> Held {
         might_sleep();
         self.check();
         self.slept()
     }
 
-    /// A sleeping lock of this class was taken at the first try.
+    /// Called after a sleeping lock of this class was taken without waiting.
     pub fn slept(&self) -> Held {
         let class = self.number();
         if let Some(thread) = task::try_state() {
@@ -144,7 +145,7 @@ impl Class {
     }
 }
 
-/// A lock is held while this lives.
+/// Holds a lock until dropped.
 pub struct Held {
     class: u16,
     sleeping: bool,
@@ -160,12 +161,12 @@ impl Drop for Held {
     }
 }
 
-/// Why this CPU must not sleep.
+/// The reason why this CPU must not sleep.
 #[derive(PartialEq, Debug)]
 pub(super) enum Atomic {
     /// It holds a spin lock of this class.
     Spins(u16),
-    /// Somebody borrows what is the CPU's, or it handles an interrupt.
+    /// Per-CPU data is borrowed, or the CPU handles an interrupt.
     Borrows,
 }
 
@@ -175,8 +176,8 @@ pub(super) fn why_atomic() -> Option<Atomic> {
     spins.or(is_atomic().then_some(Atomic::Borrows))
 }
 
-/// Panics where the thread must not give its CPU away: under a spin lock, in an interrupt, or while
-/// it borrows what is its CPU's.
+/// Panics if the thread must not give up its CPU: under a spin lock, in an interrupt, or while it
+/// borrows per-CPU data.
 pub fn might_sleep() {
     match why_atomic().filter(|_| graph::is_on()) {
         None => {}

@@ -1,8 +1,9 @@
-//! The order of locks, which a kernel with debug assertions learns and checks as Linux's lockdep
-//! does (Documentation/locking/lockdep-design.rst): the class of a lock is the line that made it,
-//! and a class that was once taken after another is never taken before it, not even by way of a
-//! third one. With the feature `atomic-sleep` alone, a kernel checks only that nothing sleeps where
-//! it must not (Linux's DEBUG_ATOMIC_SLEEP). Other kernels pay nothing.
+//! Lock-order checks. A kernel with debug assertions learns and checks the order of locks as
+//! Linux's lockdep does (Documentation/locking/lockdep-design.rst): the class of a lock is the
+//! source line that created it, and a class that was once taken after another must never be taken
+//! before it, not even through a third one. With only the feature `atomic-sleep`, a kernel checks
+//! that nothing sleeps in an atomic section (Linux's DEBUG_ATOMIC_SLEEP). Other kernels pay
+//! nothing.
 
 #[cfg(all(not(debug_assertions), feature = "atomic-sleep"))]
 mod counted;

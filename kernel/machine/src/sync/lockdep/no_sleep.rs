@@ -1,37 +1,37 @@
-//! Where a CPU must not sleep.
+//! Sections in which a CPU must not sleep.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::arch::{MAX_CPUS, cpu};
 
-/// In how many such places each CPU is. Only the CPU itself changes its count.
+/// The nesting depth of each CPU. Only the CPU itself changes it.
 static COUNT: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 
 fn count() -> &'static AtomicU32 {
     &COUNT[cpu::this().index()]
 }
 
-/// Whether this CPU is in one.
+/// Whether this CPU is in such a section.
 pub(super) fn is_atomic() -> bool {
     count().load(Relaxed) != 0
 }
 
-/// The CPU must not sleep while this lives.
+/// A section in which the CPU must not sleep, until dropped.
 pub struct NoSleep(());
 
 impl NoSleep {
-    /// From here on.
+    /// Begins a section.
     pub fn begin() -> Self {
         count().fetch_add(1, Relaxed);
         NoSleep(())
     }
 
-    /// Calls `f`, which may sleep, where this CPU is in such a place, or in none.
+    /// Calls `f`, which may sleep, outside the innermost section of this CPU, if there is one.
     pub fn lift<T>(f: impl FnOnce() -> T) -> T {
         let lifted = count().load(Relaxed).min(1);
         count().fetch_sub(lifted, Relaxed);
         let done = f();
-        // That of the CPU where it goes on.
+        // The count of the CPU on which the thread continues.
         count().fetch_add(lifted, Relaxed);
         done
     }

@@ -14,7 +14,7 @@ selftest! {
         assert_eq!(graph::order(second, first), Some(first));
         assert_eq!(graph::order(third, second), Some(second));
         assert!(matches!(graph::order(third, first), Some(class) if class != third));
-        // What was refused is not learnt.
+        // A rejected order is not recorded.
         assert_eq!(graph::order(first, second), None);
     }
 

@@ -1,43 +1,44 @@
-//! A kernel that checks nothing.
+//! Stubs for a kernel without checks.
 
-/// The class of a lock: the line that made it.
+/// The class of a lock: the source line that created it.
 pub struct Class(());
 
-/// A lock is held while this lives.
+/// Holds a lock until dropped.
 pub struct Held(());
 
-/// The CPU must not sleep while this lives.
+/// A section in which the CPU must not sleep, until dropped.
 pub struct NoSleep(());
 
-/// The sleeping locks that a thread holds: a part of the thread.
+/// The sleeping locks held by a thread; a field of the thread.
 pub struct Sleeping(());
 
 impl Class {
-    /// The class of locks that the caller makes.
+    /// The class of locks that the caller's line creates.
     #[inline(always)]
     pub const fn of_caller() -> Self {
         Class(())
     }
 
-    /// A spin lock of this class is about to be taken, after all that are held.
+    /// Called before a spin lock of this class is taken.
     #[inline(always)]
     pub fn spin(&self) -> Held {
         Held(())
     }
 
-    /// A spin lock of this class was taken at the first try: nobody waits for it.
+    /// Called after a spin lock of this class was taken without spinning, so that its order is not
+    /// checked.
     #[inline(always)]
     pub fn tried(&self) -> Held {
         Held(())
     }
 
-    /// A sleeping lock of this class is about to be taken, after all that are held.
+    /// Called before a sleeping lock of this class is taken.
     #[inline(always)]
     pub fn sleep(&self) -> Held {
         Held(())
     }
 
-    /// A sleeping lock of this class was taken at the first try.
+    /// Called after a sleeping lock of this class was taken without waiting.
     #[inline(always)]
     pub fn slept(&self) -> Held {
         Held(())
@@ -45,7 +46,7 @@ impl Class {
 }
 
 impl NoSleep {
-    /// From here on.
+    /// Begins a section.
     #[inline(always)]
     pub fn begin() -> Self {
         NoSleep(())
@@ -59,12 +60,12 @@ impl NoSleep {
 }
 
 impl Sleeping {
-    /// None.
+    /// No locks.
     pub const fn new() -> Self {
         Sleeping(())
     }
 }
 
-/// Nothing is checked.
+/// Checks nothing.
 #[inline(always)]
 pub fn might_sleep() {}

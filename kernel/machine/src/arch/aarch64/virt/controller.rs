@@ -1,26 +1,27 @@
-//! The hardware's interface of a guest's interrupt controller: list registers and what goes with
-//! them (Arm IHI 0069, 12.4).
+//! The hardware interface of a guest's interrupt controller: list registers and control registers
+//! (Arm IHI 0069, 12.4).
 
 use vgic::{CpuInterface, Limits};
 
 use super::super::sysreg::{read, write};
 
-/// ICH_HCR_EL2: the interface is on; or, for a guest without a controller, all its registers trap.
+/// ICH_HCR_EL2: enables the interface; or traps all its registers, for a guest without a
+/// controller.
 const ON: usize = 1;
 const TRAP_ALL: usize = 0b111 << 10;
-/// ICH_HCR_EL2: interrupt while too few list registers are in use, or when an interrupt was ended
-/// that is in none.
+/// ICH_HCR_EL2: maintenance interrupt while too few list registers are in use, or after the end of
+/// an interrupt that is in no list register.
 const UNDERFLOW: usize = 1 << 1;
 const NOT_PRESENT: usize = 1 << 2;
 /// ICH_HCR_EL2.EOIcount.
 const ENDED: u32 = 27;
 
-/// What a guest's interface holds beside list registers.
+/// The state of a guest's interface apart from list registers.
 #[derive(Clone)]
 pub struct Controller {
     /// Whether the guest has a controller.
     pub present: bool,
-    /// How many registers of active priorities a group has.
+    /// Number of active priority registers per group.
     priorities: usize,
     /// The guest's control registers and active priorities.
     pub interface: CpuInterface,
@@ -50,17 +51,17 @@ mod priorities {
     }
 }
 
-/// How many list registers there are (ICH_VTR_EL2.ListRegs).
+/// Number of list registers (ICH_VTR_EL2.ListRegs).
 pub fn list_registers() -> usize {
     (read!("S3_4_C12_C11_1") & 0x1f) + 1
 }
 
-/// How many registers of active priorities a group has: one for 32 levels (ICH_VTR_EL2.PREbits).
+/// Number of active priority registers per group: one for 32 levels (ICH_VTR_EL2.PREbits).
 fn priority_registers() -> usize {
     1 << ((read!("S3_4_C12_C11_1") >> 26 & 7).saturating_sub(4)).min(2)
 }
 
-/// What the hardware's interface can do (ICH_VTR_EL2: PRIbits, IDbits, SEIS and A3V).
+/// The capabilities of the hardware interface (ICH_VTR_EL2: PRIbits, IDbits, SEIS and A3V).
 fn limits() -> Limits {
     let kind = read!("S3_4_C12_C11_1") as u64;
     Limits {
@@ -70,16 +71,16 @@ fn limits() -> Limits {
     }
 }
 
-/// How the interface is to interrupt the host: while less than two list registers are in use, and
-/// when the guest ends an interrupt that is in none.
+/// Selects the maintenance interrupts: while fewer than two list registers are in use, and when the
+/// guest ends an interrupt that is in none.
 pub fn set_reports(underflow: bool, not_present: bool) {
     let bit = |on, bit| if on { bit } else { 0 };
     let value = ON | bit(underflow, UNDERFLOW) | bit(not_present, NOT_PRESENT);
-    // SAFETY: concerns a guest alone.
+    // SAFETY: affects only a guest.
     unsafe { write!("S3_4_C12_C11_0", value) };
 }
 
-/// How many interrupts the guest ended that were in no list register.
+/// Number of interrupts that the guest ended and that were in no list register.
 pub fn ended_elsewhere() -> u32 {
     (read!("S3_4_C12_C11_0") >> ENDED & 0x1f) as u32
 }
@@ -95,10 +96,10 @@ impl Default for Controller {
 }
 
 impl Controller {
-    /// Puts it into this CPU; list registers are the caller's.
+    /// Loads the state into this CPU; the caller loads list registers.
     pub(super) fn load(&self) {
         if !self.present {
-            // SAFETY: concerns a guest alone.
+            // SAFETY: affects only a guest.
             unsafe { write!("S3_4_C12_C11_0", TRAP_ALL) };
             return;
         }
@@ -106,7 +107,7 @@ impl Controller {
         for number in 1..self.priorities {
             self.load_priorities(number);
         }
-        // SAFETY: concerns a guest alone.
+        // SAFETY: affects only a guest.
         unsafe { write!("S3_4_C12_C11_7", self.interface.control) };
     }
 
@@ -122,7 +123,7 @@ impl Controller {
         self.interface.active[1][number] = priorities::group1(number);
     }
 
-    /// Takes it from this CPU, and turns the interface off.
+    /// Saves the state from this CPU, and disables the interface.
     pub(super) fn save(&mut self) {
         if self.present {
             self.interface.control = read!("S3_4_C12_C11_7") as u64;
@@ -131,7 +132,7 @@ impl Controller {
                 self.save_priorities(number);
             }
         }
-        // SAFETY: concerns a guest alone.
+        // SAFETY: affects only a guest.
         unsafe { write!("S3_4_C12_C11_0", 0usize) };
     }
 }

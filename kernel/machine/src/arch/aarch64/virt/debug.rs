@@ -1,5 +1,5 @@
-//! A guest's breakpoints and watchpoints (Arm ARM D24.3). They trap until it first touches one: few
-//! guests ever do. A VMM that debugs its guest has the hardware's for itself meanwhile
+//! A guest's breakpoints and watchpoints (Arm ARM D24.3). They trap until it first uses one, which
+//! few guests do. While a VMM debugs its guest, it has the hardware's for itself
 //! (KVM_SET_GUEST_DEBUG).
 
 use alloc::sync::Arc;
@@ -8,8 +8,8 @@ use super::super::points::UNDEBUGGED;
 use super::super::sysreg::{read, write};
 use super::encoding;
 
-/// MDSCR_EL1, MDCCINT_EL1, and DBGBVR0_EL1, DBGBCR0_EL1, DBGWVR0_EL1 and DBGWCR0_EL1, whose kin
-/// differ in CRm.
+/// MDSCR_EL1, MDCCINT_EL1, and DBGBVR0_EL1, DBGBCR0_EL1, DBGWVR0_EL1 and DBGWCR0_EL1; the CRm
+/// fields of the others hold their numbers.
 const CONTROL: u16 = encoding(2, 0, 0, 2, 2);
 const CHANNEL: u16 = encoding(2, 0, 0, 2, 0);
 const BREAK_VALUE: u16 = encoding(2, 0, 0, 0, 4);
@@ -17,51 +17,51 @@ const BREAK_CONTROL: u16 = encoding(2, 0, 0, 0, 5);
 const WATCH_VALUE: u16 = encoding(2, 0, 0, 0, 6);
 const WATCH_CONTROL: u16 = encoding(2, 0, 0, 0, 7);
 
-/// OSLSR_EL1: the OS lock exists, and is locked.
+/// OSLSR_EL1: the OS lock is implemented; it is locked.
 const LOCK_THERE: u64 = 1 << 3;
 const LOCKED: u64 = 1 << 1;
 
-/// MDCR_EL2.TDA: debug registers trap.
+/// MDCR_EL2.TDA: accesses to debug registers trap.
 const TRAP: usize = 1 << 9;
-/// The most of each that there can be.
+/// The maximum number of each kind.
 const MOST: usize = 16;
-/// ID_AA64DFR0_EL1: how many of each there are, less one.
+/// ID_AA64DFR0_EL1: the positions of the number of each kind, minus one.
 const BREAKPOINTS: usize = 12;
 const WATCHPOINTS: usize = 20;
 
-/// MDCR_EL2.TDE: debug exceptions come here.
+/// MDCR_EL2.TDE: debug exceptions are routed to EL2.
 const TAKE: usize = 1 << 8;
-/// MDSCR_EL1: single steps, and breakpoints and watchpoints.
+/// MDSCR_EL1: enables single steps; enables breakpoints and watchpoints.
 const STEPS: u64 = 1;
 const POINTS: u64 = 1 << 15;
 
 /// Breakpoints or watchpoints: the value and the control register of each.
 pub type Points = [(u64, u64); MOST];
 
-/// Debug registers of a guest.
+/// The debug registers of a guest.
 #[derive(Clone, Default)]
 pub struct Debug {
-    /// Whether the guest has them.
+    /// Whether the guest uses them.
     used: bool,
-    /// Whether its OS lock is locked, which holds debug exceptions back.
+    /// Whether its OS lock is locked, which disables debug exceptions.
     locked: bool,
     /// MDSCR_EL1.
     control: u64,
-    /// MDCCINT_EL1, which is kept only.
+    /// MDCCINT_EL1, which is only stored.
     channel: u64,
     /// DBGBVR<n>_EL1 and DBGBCR<n>_EL1.
     breakpoints: Points,
     /// DBGWVR<n>_EL1 and DBGWCR<n>_EL1.
     watchpoints: Points,
-    /// What the VMM debugs the guest with.
+    /// Debugging of the guest by the VMM.
     guest_debug: Option<GuestDebug>,
 }
 
-/// What a VMM wants to see.
+/// The debug exceptions that a VMM requests.
 #[derive(Clone)]
 struct GuestDebug {
     steps: bool,
-    /// Breakpoints and watchpoints in place of the guest's own.
+    /// Breakpoints and watchpoints that replace the guest's own.
     points: Option<Arc<(Points, Points)>>,
 }
 
@@ -102,13 +102,13 @@ fn count(field: usize) -> usize {
     (read!("id_aa64dfr0_el1") >> field & 0xf) + 1
 }
 
-/// How many breakpoints and watchpoints there are.
+/// The numbers of breakpoints and watchpoints.
 pub fn points() -> (usize, usize) {
     (count(BREAKPOINTS), count(WATCHPOINTS))
 }
 
 impl Debug {
-    /// At the guest's reset: what the VMM wants to see stays.
+    /// The state after a reset of the guest: the VMM's debugging continues.
     pub fn at_reset(&self) -> Self {
         Debug {
             guest_debug: self.guest_debug.clone(),
@@ -116,22 +116,23 @@ impl Debug {
         }
     }
 
-    /// The guest has them from its next entry on.
+    /// Gives the registers to the guest from its next entry on.
     pub fn give(&mut self) {
         self.used = true;
     }
 
-    /// As [`Debug::give`], where what the VMM has set makes exceptions.
+    /// As [`Debug::give`], if the value that the VMM has set enables exceptions.
     pub fn give_if_on(&mut self) {
         self.used |= self.control != 0;
     }
 
-    /// OSLSR_EL1: whether the guest's OS lock, which is there, is locked.
+    /// OSLSR_EL1: the state of the guest's OS lock.
     pub fn lock_status(&self) -> u64 {
         LOCK_THERE | (u64::from(self.locked) * LOCKED)
     }
 
-    /// Locks it or not, if nothing else of OSLSR_EL1 is another; whether that is so.
+    /// Sets the OS lock from a value of OSLSR_EL1; returns false, without a change, if any other
+    /// field differs.
     pub fn set_lock_status(&mut self, status: u64) -> bool {
         let known = status & !LOCKED == LOCK_THERE;
         if known {
@@ -140,35 +141,36 @@ impl Debug {
         known
     }
 
-    /// Locks it or not, as OSLAR_EL1 says.
+    /// Locks or unlocks the OS lock, as a write to OSLAR_EL1 does.
     pub fn set_lock(&mut self, locked: bool) {
         self.locked = locked;
         self.give_if_on();
     }
 
-    /// The VMM debugs the guest: all debug exceptions are its own, as are the points if it has any.
+    /// Starts debugging by the VMM, which gets all debug exceptions; `points` replace the guest's
+    /// own, if given.
     pub fn take_for_vmm(&mut self, steps: bool, points: Option<Arc<(Points, Points)>>) {
         self.guest_debug = Some(GuestDebug { steps, points });
     }
 
-    /// The VMM does so no longer.
+    /// Ends debugging by the VMM.
     pub fn leave_to_guest(&mut self) {
         self.guest_debug = None;
     }
 
-    /// Whether the guest's own accesses trap: the VMM debugs it, or its OS lock holds it back.
+    /// Whether the guest's own accesses trap, because the VMM debugs it or its OS lock is locked.
     pub fn is_kept(&self) -> bool {
         self.guest_debug.is_some() || self.locked
     }
 
-    /// Whether the VMM sees each instruction.
+    /// Whether the VMM single-steps the guest.
     pub fn steps(&self) -> bool {
         self.guest_debug
             .as_ref()
             .is_some_and(|guest_debug| guest_debug.steps)
     }
 
-    /// Where the guest's register with this encoding is while no CPU holds it.
+    /// The guest's register with this encoding, while no CPU holds it.
     pub fn by_encoding(&mut self, number: u16) -> Option<&mut u64> {
         let at = usize::from(number >> 3 & 0xf);
         let point = |first: u16| number & !(0xf << 3) == first;
@@ -183,7 +185,7 @@ impl Debug {
         }
     }
 
-    /// The encodings of all of them.
+    /// The encodings of all registers.
     pub fn encodings() -> impl Iterator<Item = u16> {
         let points = [BREAK_VALUE, BREAK_CONTROL, WATCH_VALUE, WATCH_CONTROL];
         let numbered = points
@@ -192,7 +194,7 @@ impl Debug {
         [CONTROL, CHANNEL].into_iter().chain(numbered)
     }
 
-    /// Bits of MDCR_EL2 for it, of those that are set or not by what this is.
+    /// The bits of MDCR_EL2 that depend on this state.
     pub(super) fn traps(&self) -> usize {
         match self.guest_debug {
             _ if !self.is_loaded() => TRAP,
@@ -201,13 +203,13 @@ impl Debug {
         }
     }
 
-    /// Whether the hardware holds any while the guest runs, its own or the VMM's: most guests have
-    /// none.
+    /// Whether the hardware holds debug registers while the guest runs, its own or the VMM's, which
+    /// is rare.
     pub(super) fn is_loaded(&self) -> bool {
         self.guest_debug.is_some() || self.used && !self.locked
     }
 
-    /// Puts them into this CPU.
+    /// Loads the registers into this CPU.
     #[cold]
     pub(super) fn load(&self) {
         let (mut control, mut points) = (self.control, (&self.breakpoints, &self.watchpoints));
@@ -227,20 +229,20 @@ impl Debug {
             registers::set_watch_value(number, *value);
             registers::set_watch_control(number, *control);
         }
-        // SAFETY: debug exceptions are EL1's own, or come to those vectors that leave a guest.
+        // SAFETY: debug exceptions are taken at EL1, or through the vectors that leave a guest.
         unsafe { write!("mdscr_el1", control) };
     }
 
-    /// Takes them from this CPU, which then has no debug exceptions.
+    /// Saves the registers from this CPU, and disables debug exceptions.
     #[cold]
     pub(super) fn save(&mut self) {
-        // While the VMM debugs, the guest cannot have changed its own, and the hardware may hold
-        // others.
+        // While the VMM debugs, the guest cannot have changed its own registers, and the hardware
+        // may hold others.
         let own = self.guest_debug.is_none();
         if own {
             self.control = read!("mdscr_el1") as u64;
         }
-        // SAFETY: as the kernel has it.
+        // SAFETY: the kernel's value.
         unsafe { write!("mdscr_el1", UNDEBUGGED) };
         for (number, place) in (0..count(BREAKPOINTS)).zip(&mut self.breakpoints) {
             if own {

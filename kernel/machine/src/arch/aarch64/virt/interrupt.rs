@@ -1,32 +1,32 @@
-//! Interrupts that come while a guest runs: those that concern guests are dealt with without
-//! leaving it for the host.
+//! Interrupts while a guest runs: those that concern guests are handled without leaving it for the
+//! host.
 
 use super::super::{gic, irq};
 use super::timer;
 use crate::arch::interrupted::Interrupted;
 
-/// Why a guest was interrupted.
+/// The reason for an interrupt of a guest.
 pub enum Interrupt {
-    /// Another CPU has something for it, or its list registers want attention.
+    /// Another CPU has changed its state, or its list registers need maintenance.
     Look,
-    /// A timer of its own, which stays active until the guest has deactivated its interrupt.
+    /// A timer of the guest, whose interrupt stays active until the guest deactivates it.
     Timer(u32),
-    /// One of the host's.
+    /// An interrupt for the host.
     Hosts(Hosts),
 }
 
-/// An interrupt of the host's, which was acknowledged.
+/// An acknowledged interrupt for the host.
 #[must_use = "it stays active until it is handled"]
 pub struct Hosts(u32);
 
 impl Hosts {
-    /// Handles it, once the host's context is back.
+    /// Handles it, after the host's context is restored.
     pub fn handle(self) {
         irq::handle(self.0, Interrupted::Program);
     }
 }
 
-/// Takes the interrupt that a guest was left for.
+/// Acknowledges the interrupt for which a guest was left.
 pub fn take() -> Interrupt {
     match gic::acknowledge() {
         Some(timer @ (timer::VIRTUAL | timer::PHYSICAL)) => {

@@ -1,6 +1,7 @@
-//! What a hypervisor needs of the hardware: the world switch, a guest's registers, and its memory.
+//! Hardware support for hypervisors: the world switch, a guest's registers, and its memory.
 
-/// Functions that read and write registers by number, which instructions name by constants alone.
+/// Generates functions that access registers by number, since instructions can only name them as
+/// constants.
 macro_rules! family {
     ($(#[$doc:meta])* $read:ident, $(#[$write_doc:meta])* $write:ident: $($number:literal $name:literal)*) => {
         $(#[$doc])*
@@ -12,8 +13,7 @@ macro_rules! family {
         $(#[$write_doc])*
         #[inline]
         pub fn $write(number: usize, value: u64) {
-            // SAFETY: concerns a guest alone, when it is entered next, or a program that is
-            // debugged.
+            // SAFETY: affects only a guest, when it is next entered, or a program that is debugged.
             unsafe { match number { $($number => write!($name, value),)* _ => {} } }
         }
     };
@@ -42,12 +42,12 @@ use super::irq;
 use super::sysreg::{at_el2, isb, read, write};
 use crate::sync::lockdep::NoSleep;
 
-/// HCR_EL2 while a guest runs (Arm ARM D24.2.59): translation; set/way operations act on all;
-/// interrupts and system errors are the host's; maintenance reaches the inner-shareable domain;
-/// WFI, ID registers, SMC, implementation-defined registers, auxiliary control and set/way
-/// operations trap; EL1 is AArch64; the host is at EL2; registers of LORegions and of error records
-/// trap, of which guests have none. An external abort of its access stays the guest's (no TEA):
-/// the host has nothing to do about it.
+/// HCR_EL2 while a guest runs (Arm ARM D24.2.59): stage 2 translation; set/way operations also
+/// invalidate; interrupts and SErrors are routed to the host; maintenance is broadcast in the
+/// inner-shareable domain; WFI, ID registers, SMC, implementation-defined registers, auxiliary
+/// control and set/way operations trap; EL1 is AArch64; the host is at EL2; LORegion and error
+/// record registers trap, which guests do not have. External aborts of a guest's accesses stay in
+/// the guest (no TEA): the host cannot handle them.
 const HCR: u64 = 1
     | 1 << 1
     | 0b111 << 3
@@ -61,23 +61,24 @@ const HCR: u64 = 1
     | 1 << 34
     | 1 << 35
     | 1 << 36;
-/// HCR_EL2.APK and API: neither keys nor instructions of pointer authentication trap.
+/// HCR_EL2.APK and API: pointer authentication keys and instructions do not trap.
 const AUTHENTICATION: u64 = 0b11 << 40;
 /// HCR_EL2.TWE: WFE traps too.
 const TRAP_WAIT_FOR_EVENT: u64 = 1 << 14;
-/// HCR_EL2.VSE: a system error is pending in the guest.
+/// HCR_EL2.VSE: an SError is pending in the guest.
 const ERROR_PENDING: u64 = 1 << 8;
-/// MDCR_EL2 while a guest runs: the OS lock, performance registers, statistical profiling and trace
-/// filters trap, the host's number of counters stays (D24.2.97).
+/// MDCR_EL2 while a guest runs: the OS lock, performance monitors, statistical profiling and trace
+/// filters trap; the host's HPMN is kept (D24.2.97).
 const MDCR: usize = 1 << 19 | 1 << 14 | 0b11 << 10 | 0b11 << 5;
-/// CPTR_EL2.FPEN, which is where CPACR_EL1 has it (D24.2.36): FP and SIMD registers do not trap.
+/// CPTR_EL2.FPEN, at the position of CPACR_EL1.FPEN (D24.2.36): FP and SIMD registers do not trap.
 const FP_ON: usize = 0b11 << 20;
 /// CPTR_EL2.TTA and TAM: trace registers and activity monitors trap.
 const OTHERS_TRAP: usize = 1 << 28 | 1 << 30;
-/// ICC_SRE_EL2: the interface is used by registers, by guests too (Arm IHI 0069, 12.2.24).
+/// ICC_SRE_EL2: system register access to the CPU interface, also for guests (Arm IHI 0069,
+/// 12.2.24).
 const BY_REGISTERS: usize = 0b1111;
 
-/// ID_AA64PFR0_EL1.GIC: the controller has registers.
+/// ID_AA64PFR0_EL1.GIC: the CPU interface has system registers.
 const CONTROLLER_FIELD: usize = 24;
 
 /// Whether guests can run here.
@@ -85,20 +86,20 @@ pub fn available() -> bool {
     at_el2() && stage2::possible() && read!("id_aa64pfr0_el1") >> CONTROLLER_FIELD & 0xf != 0
 }
 
-/// ID_AA64PFR0_EL1.RAS: system errors have syndromes of their own.
+/// ID_AA64PFR0_EL1.RAS: SErrors have syndromes.
 const RAS_FIELD: usize = 28;
 
-/// Whether a system error that a guest is given can have a syndrome.
+/// Whether an SError that is injected into a guest can have a syndrome.
 pub fn errors_have_syndromes() -> bool {
     read!("id_aa64pfr0_el1") >> RAS_FIELD & 0xf != 0
 }
 
-/// ID_AA64MMFR1_EL1.HCX; HCRX_EL2.MSCEn and MCE2: guests have instructions that copy memory, whose
-/// exceptions come here (D24.2.60).
+/// ID_AA64MMFR1_EL1.HCX; HCRX_EL2.MSCEn and MCE2: memory copy and set instructions are enabled in
+/// guests, and their exceptions are routed to EL2 (D24.2.60).
 const HCRX_FIELD: usize = 40;
 const COPIES: usize = 1 << 11 | 1 << 10;
 
-/// What guests read from a register that is this CPU's own, by its encoding.
+/// The value of a register that guests read from this CPU, by its encoding.
 pub fn own(register: u16) -> Option<u64> {
     const CACHE_TYPE: u16 = encoding(3, 3, 0, 0, 1);
     const CACHE_LEVELS: u16 = encoding(3, 1, 0, 0, 1);
@@ -116,30 +117,29 @@ pub fn own(register: u16) -> Option<u64> {
     Some(value as u64)
 }
 
-/// Lets this CPU's guests use the instructions of FEAT_MOPS, where all CPUs have them.
+/// Enables the instructions of FEAT_MOPS for guests on this CPU, if all CPUs have them.
 pub(super) fn allow_copies(everywhere: bool) {
     if available() && read!("id_aa64mmfr1_el1") >> HCRX_FIELD & 0xf != 0 {
-        // HCRX_EL2.
-        // SAFETY: concerns guests alone.
+        // HCRX_EL2. SAFETY: affects only guests.
         unsafe { write!("S3_4_C1_C2_2", if everywhere { COPIES } else { 0 }) };
     }
 }
 
 fn set_error_syndrome(syndrome: u64) {
     if errors_have_syndromes() {
-        // VSESR_EL2.
-        // SAFETY: concerns a guest alone.
+        // VSESR_EL2. SAFETY: affects only a guest.
         unsafe { write!("S3_4_C5_C2_3", syndrome) };
     }
 }
 
-/// Readies this CPU for guests, whose interrupt controllers interrupt the host by `maintenance`.
+/// Initializes this CPU for guests, whose interrupt controllers interrupt the host through
+/// `maintenance`.
 pub(super) fn start_cpu(maintenance: Option<u32>) {
     if !available() {
         return;
     }
     timer::stop();
-    // SAFETY: no guest runs, and the host's interface is used by registers already.
+    // SAFETY: no guest runs, and the host already uses system register access.
     unsafe {
         write!("S3_4_C12_C9_5", BY_REGISTERS);
         write!("S3_4_C12_C11_0", 0usize);
@@ -154,64 +154,64 @@ pub(super) fn start_cpu(maintenance: Option<u32>) {
         .for_each(gic::enable);
 }
 
-/// All that the hardware holds for a virtual CPU while it runs.
+/// The hardware state of a virtual CPU while it runs.
 #[repr(C)]
 pub struct Guest {
-    /// General registers, and the last exit. First, so that each exit finds them without a sum.
+    /// General registers, and the last exit. First, so that each exit finds them without an address
+    /// computation.
     pub registers: Registers,
     /// System registers.
     pub system: System,
-    /// FP and SIMD registers; for a guest with SVE only FPCR and FPSR, because the vectors are part
-    /// of `sve`.
+    /// FP and SIMD registers; only FPCR and FPSR for a guest with SVE, whose vectors are in `sve`.
     pub fp: FpState,
-    /// SVE's, if the guest has them.
+    /// The SVE registers, if the guest has SVE.
     pub sve: Option<Sve>,
-    /// Keys of pointer authentication, if the guest has that.
+    /// The keys of pointer authentication, if the guest has it.
     pub keys: Option<Keys>,
-    /// The program's, while the guest's are in the CPU.
+    /// The program's FP and SIMD registers, while the guest's are in the CPU.
     program: FpState,
-    /// The interrupt controller's interface, its list registers aside.
+    /// The interface of the interrupt controller, without list registers.
     pub controller: Controller,
-    /// Debug registers.
+    /// The debug registers.
     pub debug: Debug,
-    /// What MPIDR_EL1 reads as.
+    /// The guest's value of MPIDR_EL1.
     pub mpidr: u64,
-    /// Those of its counters.
+    /// The offsets of its counters.
     pub offsets: timer::Offsets,
-    /// SPSR_abt, _und, _irq and _fiq: of a 32-bit EL1, which no guest has, but VMMs save and
-    /// restore.
+    /// SPSR_abt, _und, _irq and _fiq, for a 32-bit EL1, which no guest has; but VMMs save and
+    /// restore them.
     pub banked: [u64; 4],
     /// Other registers that no guest has, but VMMs save and restore.
     pub kept: [u64; 6],
-    /// The syndrome of a system error that it has not taken yet.
+    /// The syndrome of a pending SError.
     pub error: Option<u64>,
-    /// DISR_EL1: the system error that an ESB found, where those have syndromes.
+    /// DISR_EL1: the SError that an ESB deferred, if SErrors have syndromes.
     pub deferred: u64,
-    /// Whether its CPU is wanted by others, so that it is left when it waits for an event.
+    /// Whether other threads want its CPU, so that it is left when it executes WFE.
     pub shares_cpu: bool,
 }
 
-/// What becomes of a guest that was left.
+/// The next step after a guest was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// It goes on.
+    /// Enter it again.
     Enter,
-    /// It goes on with its FP and SIMD registers, whose use it was left for.
+    /// Enter it again with its FP and SIMD registers, whose use trapped.
     GiveFp,
-    /// The host takes over.
+    /// Return to the host.
     Leave,
 }
 
 /// Handles a guest's exits.
 pub trait ExitHandler {
-    /// Says what becomes of the guest, which was left. Its context is in this CPU still, so this
-    /// neither waits nor touches a program's memory, nor forgets translations of the kernel's. A
-    /// kernel that checks sleeps, or with debug assertions, panics where one does.
+    /// Decides how to continue after the guest was left. Its context is still in this CPU, so this
+    /// must neither sleep nor access program memory nor invalidate translations of the kernel.
+    /// Kernels that check sleeps, or with debug assertions, panic otherwise.
     fn handle(&mut self, registers: &mut Registers, left: Left) -> Next;
 }
 
 impl Guest {
-    /// At reset.
+    /// The state at reset.
     pub fn new() -> Self {
         Guest {
             registers: Registers::new(),
@@ -225,7 +225,7 @@ impl Guest {
             mpidr: 0,
             offsets: timer::Offsets::default(),
             banked: [0; 4],
-            // FPEXC32_EL2 has bits that are one.
+            // FPEXC32_EL2 has RES1 bits.
             kept: [0, 0, 0, 0, 0, 0x700],
             error: None,
             deferred: 0,
@@ -233,18 +233,18 @@ impl Guest {
         }
     }
 
-    /// Runs the guest until `handler` has it left. `vcpu` is its number among those that have the
-    /// same memory. Returns why the guest was left last.
+    /// Runs the guest until `handler` leaves it. `vcpu` is its number among those that share the
+    /// memory. Returns the last reason why the guest was left.
     ///
-    /// FP and SIMD registers stay the program's until the guest uses its own: many a guest is left
-    /// before it does.
+    /// FP and SIMD registers remain the program's until the guest uses its own: many guests are
+    /// left before they do.
     pub fn run(&mut self, memory: &Stage2, vcpu: u32, handler: &mut impl ExitHandler) -> Left {
-        // To programs this is a system call, which need not keep vectors.
+        // For programs this is a system call, which need not preserve vectors.
         crate::arch::task::state().end_sve();
         let (thread, compat) = (read!("tpidr_el0"), read!("tpidrro_el0"));
         let features = read!("cpacr_el1");
         let (host, vectors, traps) = (read!("hcr_el2"), read!("vbar_el1"), read!("mdcr_el2"));
-        // SAFETY: these concern the guest alone.
+        // SAFETY: these affect only the guest.
         unsafe {
             write!("vmpidr_el2", self.mpidr);
             write!("cntvoff_el2", self.offsets.virt);
@@ -252,8 +252,7 @@ impl Guest {
         }
         let has_errors = errors_have_syndromes();
         if has_errors {
-            // VDISR_EL2.
-            // SAFETY: concerns the guest alone.
+            // VDISR_EL2. SAFETY: affects only the guest.
             unsafe { write!("S3_4_C12_C1_1", self.deferred) };
         }
         let offset = self.offsets.phys;
@@ -285,7 +284,7 @@ impl Guest {
             set_error_syndrome(syndrome);
         }
         let no_sleep = NoSleep::begin();
-        // SAFETY: nothing from here to the return of both touches a program's memory, see
+        // SAFETY: nothing from here until both are restored accesses program memory, see
         // `ExitHandler`, and the vectors are those that leave a guest; interrupts are masked.
         unsafe {
             write!("vbar_el1", guest_vectors);
@@ -303,7 +302,7 @@ impl Guest {
                 Next::Enter => {}
                 Next::GiveFp => {
                     let own = if self.sve.is_some() { sve::ON } else { 0 };
-                    // SAFETY: concerns the guest alone, as the kernel has no use for them.
+                    // SAFETY: affects only the guest, as the kernel does not use these registers.
                     unsafe { write!("cpacr_el1", features & !sve::ON | own | OTHERS_TRAP) };
                     isb();
                     fp::save(&mut self.program);
@@ -322,7 +321,7 @@ impl Guest {
             self.sve.iter_mut().for_each(Sve::save);
             fp::load(&self.program);
         }
-        // SAFETY: the host's own again; no guest runs.
+        // SAFETY: the host's own values; no guest runs.
         unsafe {
             write!("hcr_el2", host);
             write!("vbar_el1", vectors);
@@ -332,7 +331,7 @@ impl Guest {
         drop(no_sleep);
         if has_errors {
             self.deferred = read!("S3_4_C12_C1_1") as u64;
-            // CPUs that have tags have these too.
+            // CPUs with tags have these, too.
             if super::has_tags() {
                 super::tags::restore_override();
             }
@@ -352,7 +351,7 @@ impl Guest {
             self.debug.save();
         }
         timer::stop();
-        // SAFETY: the host's own again.
+        // SAFETY: the host's own values.
         unsafe {
             write!("cntvoff_el2", 0usize);
             write!("mdcr_el2", traps);

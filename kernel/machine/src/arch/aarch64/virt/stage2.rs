@@ -1,9 +1,9 @@
-//! A guest's memory: the translation from its physical addresses to ours (Arm ARM D8.2.2, stage 2),
-//! four levels of 4 KiB tables, and the identifier that TLBs know it by. The tables are those of
-//! `mm/table.rs`; entries say what they allow by bits of their own.
+//! A guest's memory: the translation from guest-physical to physical addresses (Arm ARM D8.2.2,
+//! stage 2), with four levels of 4 KiB tables, and its VMID. The tables are those of `mm/table.rs`;
+//! the entries have their own permission bits.
 //!
-//! What the VMM has as a huge page is one too here. Where only a part of it is wanted otherwise,
-//! all of it goes, and comes back as pages when the guest wants it.
+//! A huge page of the VMM is mapped as one here, too. If only a part of it must change, all of it
+//! is unmapped, and its pages are mapped again on demand.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -25,25 +25,27 @@ use crate::upcall::cond_resched;
 use translation::Invalidation;
 use translation::owed::{Clear, Debts, FillUser, Kind, Owed, Protect, Widen};
 
-/// Guest addresses end here at the latest.
+/// The maximum end of guest addresses.
 const END: usize = 1 << 48;
-/// A huge page of Normal memory, write-back, inner shareable, accessed, readable (D8.3.2); a page.
+/// Normal memory, write-back, inner shareable, accessed, readable (D8.3.2): a huge page, and a
+/// page.
 const HUGE: u64 = 1 | 0b1111 << 2 | 1 << 6 | 0b11 << 8 | 1 << 10;
 const PAGE: u64 = HUGE | 1 << 1;
-/// It may be written.
+/// Writable.
 const WRITABLE: u64 = 1 << 7;
-/// VTCR_EL2 but the sizes: RES1, walks write-back and inner shareable, from level 0 (D24.2.213).
+/// VTCR_EL2 without the sizes: RES1, table walks write-back and inner shareable, from level 0
+/// (D24.2.213).
 const CONTROL: u64 = 1 << 31 | 0b01 << 8 | 0b01 << 10 | 0b11 << 12 | 2 << 6;
-/// Tables and huge pages that are looked at while the lock is held.
+/// Number of tables and huge pages that are processed while the lock is held.
 const MOST_TABLES: usize = 8;
-/// HCR_EL2.TGE: with it, TLB maintenance of EL1 would be of the host's programs.
+/// HCR_EL2.TGE: if it is set, EL1's TLB maintenance affects the host's programs.
 const HCR_TGE: usize = 1 << 27;
 
-/// VTCR_EL2.VS: identifiers have 16 bits, not 8.
+/// VTCR_EL2.VS: VMIDs have 16 bits instead of 8.
 const WIDE_IDENTIFIERS: u64 = 1 << 19;
 
-/// Whether the CPU can translate so: addresses of 44 bits at least let a walk start at level 0
-/// (D8.2.8), and 4 KiB tables at stage 2.
+/// Whether the CPU supports this translation: with physical addresses of at least 44 bits a walk
+/// can start at level 0 (D8.2.8), with 4 KiB tables at stage 2.
 pub(super) fn possible() -> bool {
     read!("id_aa64mmfr0_el1") & 0xf >= 4
 }
@@ -58,32 +60,31 @@ fn control(bits: u32) -> u64 {
     CONTROL | size << 16 | u64::from(64 - bits) | wide
 }
 
-/// The translation of one guest.
+/// The stage 2 translation of a guest.
 pub struct Stage2 {
-    /// Locked while entries are changed.
+    /// The table; locked while entries are changed.
     tree: Mutex<Tree>,
-    /// Where its root lies.
+    /// The root table's address.
     root: PhysAddr,
     vmid: Vmid,
     /// VTCR_EL2.
     control: u64,
-    /// Counts the times that something was taken away: what was looked up before may be true no
-    /// longer.
+    /// Incremented whenever something is unmapped or protected: earlier lookups may be stale.
     generation: AtomicU64,
-    /// How often all CPUs forgot it.
+    /// Number of invalidations on all CPUs.
     flushes: AtomicU64,
-    /// Which of the guest's virtual CPUs each CPU ran last, by their numbers plus one.
+    /// The guest's virtual CPU that each CPU ran last: its number plus one.
     ran: [AtomicU32; MAX_CPUS],
 }
 
 struct Tree {
     table: PageTable,
-    /// CPUs may still write by these entries, which forbid it by now.
+    /// Entries that are already read-only, but that CPUs may still hold as writable.
     protected: Debts<Protect>,
 }
 
 impl Stage2 {
-    /// An empty one for guest addresses of `bits` bits, 40 to 48.
+    /// Creates an empty translation for guest addresses of `bits` bits, 40 to 48.
     pub fn new(bits: u32) -> Result<Self> {
         let table = PageTable::new()?;
         Ok(Stage2 {
@@ -100,19 +101,18 @@ impl Stage2 {
         })
     }
 
-    /// How often all CPUs were made to forget it.
+    /// Number of invalidations on all CPUs.
     pub fn flushes(&self) -> u64 {
         self.flushes.load(Relaxed)
     }
 
-    /// How many tables it has: almost all stay as long as it does.
+    /// Number of tables, almost all of which are kept until the translation is dropped.
     pub fn tables(&self) -> usize {
         self.tree.lock().table.tables()
     }
 
-    /// Whether this CPU may hold translations of another virtual CPU than number `vcpu`, which runs
-    /// here from now on: they share an identifier, and a guest may use an address space identifier
-    /// for one thing on each.
+    /// Whether this CPU may hold translations of a virtual CPU other than `vcpu`, which runs here
+    /// from now on: they share a VMID, and a guest may use the same ASID differently on each.
     pub(super) fn others_ran(&self, vcpu: u32) -> bool {
         let ran = &self.ran[cpu::this().index()];
         let last = ran.load(Relaxed);
@@ -122,9 +122,9 @@ impl Stage2 {
         ![0, vcpu + 1].contains(&last)
     }
 
-    /// Makes it this CPU's.
+    /// Loads it into this CPU.
     pub(super) fn load(&self) {
-        // SAFETY: the tables are sound, and stage 2 concerns guests alone.
+        // SAFETY: the tables are valid, and stage 2 affects only guests.
         unsafe {
             write!("vtcr_el2", self.control);
             write!("vttbr_el2", self.base(self.vmid.enter()));
@@ -136,14 +136,14 @@ impl Stage2 {
         self.root.0 as u64 | u64::from(vmid) << 48
     }
 
-    /// What [`Stage2::map`] is to be given, read before the frame is looked up.
+    /// The generation to pass to [`Stage2::map`]; must be read before the frame is looked up.
     pub fn generation(&self) -> u64 {
         self.generation.load(Acquire)
     }
 
-    /// Maps the guest's page at `address`: the translation holds the frame from then on. Not if
-    /// anything was taken away since `generation`: false then, and the guest's next try finds what
-    /// is true now.
+    /// Maps the guest's page at `address`; the translation holds the frame from then on. Returns
+    /// false, without a change, if anything was unmapped or protected since `generation`; then the
+    /// guest retries.
     pub fn map(
         &self,
         address: u64,
@@ -158,8 +158,8 @@ impl Stage2 {
         let pay = &mut mmu::publish_table;
         let above = tree.table.above_leaf(address as usize, pay)?;
         if is_huge(above.load()) {
-            // Another CPU mapped the huge page: it may be written, and shows this frame, as nothing
-            // was taken away since.
+            // Another CPU has mapped the huge page: it is writable, and contains this frame, as
+            // nothing was unmapped since.
             return Ok(true);
         }
         let entry = tree.table.make_below(above, pay)?.entry(address as usize);
@@ -171,21 +171,22 @@ impl Stage2 {
         } else if old.phys() != new.phys() {
             if entry.replace_frame(old, new, |owed| self.pay(owed)) {
                 core::mem::forget(frame);
-                // SAFETY: `map` left the frame's count with the entry, which no TLB knows any more.
+                // SAFETY: `map` left the frame's reference with the entry, and no TLB holds the
+                // entry any more.
                 drop(unsafe { FrameRef::from_mapped(old.phys() as u64) });
             }
         } else if old.0 | WRITABLE == new.0
             && old != new
             && let Ok(owed) = entry.replace::<Widen>(old, new)
         {
-            // A stale entry would repeat the fault.
+            // A stale TLB entry would repeat the fault.
             self.pay(owed);
         }
         Ok(true)
     }
 
-    /// Maps the guest's huge page at `address`, which it may write, in the place of pages that may
-    /// be there. The same otherwise as [`Stage2::map`].
+    /// Maps the guest's huge page at `address`, writable, and replaces pages that may be mapped
+    /// there. Otherwise as [`Stage2::map`].
     pub fn map_huge_page(&self, address: u64, huge: MappedFrames, generation: u64) -> Result<bool> {
         let mut tree = self.tree.lock();
         if self.generation.load(Relaxed) != generation {
@@ -209,7 +210,7 @@ impl Stage2 {
         Ok(true)
     }
 
-    /// Takes out what one last-level table maps, and the table.
+    /// Removes everything that a last-level table maps, and the table.
     fn take_table(&self, table: &mut PageTable, range: Range<usize>) {
         let mut pages = Debts::new();
         invalidate_part(table, range.clone(), &mut pages);
@@ -220,12 +221,11 @@ impl Stage2 {
             Some((_, pages)) => self.pay(owed.with_pages(pages)),
             None => self.pay(owed),
         }
-        // SAFETY: all of them are hidden, and forgotten by all TLBs.
+        // SAFETY: all of them are hidden, and in no TLB any more.
         tables.each(|entries| unsafe { release(entries) });
     }
 
-    /// Lets the guest write no longer in these ranges, on all CPUs. Calls `pause` now and then,
-    /// without a lock.
+    /// Write-protects these ranges, on all CPUs. Calls `pause` regularly, without the lock.
     pub fn protect(&self, ranges: impl Iterator<Item = Range<u64>>, mut pause: impl FnMut()) {
         for range in ranges {
             self.by_parts(range, &mut pause, |tree, range| {
@@ -233,30 +233,28 @@ impl Stage2 {
                 write_protect(tree, range);
             });
         }
-        // Also where another call has cleared the bits, and pauses before it pays.
+        // Also if another call has cleared the bits, and pauses before it pays.
         let mut tree = self.tree.lock();
         if let Some((_, owed)) = tree.protected.take() {
             self.pay(owed);
         }
     }
 
-    /// Forgets what is mapped in a range, on all CPUs, and lets go of its frames. Calls `pause` now
-    /// and then, without a lock.
+    /// Unmaps a range on all CPUs, and drops its frames. Calls `pause` regularly, without the lock.
     pub fn unmap(&self, range: Range<u64>, mut pause: impl FnMut()) {
         self.by_parts(range, &mut pause, |tree, range| {
             self.take(&mut tree.table, range, true);
         });
     }
 
-    /// Something is taken away while this is held: what was looked up before is not mapped any
-    /// more.
+    /// Locks the table to unmap or protect something: frames looked up before are no longer mapped.
     fn change(&self) -> MutexGuard<'_, Tree> {
         let held = self.tree.lock();
         self.generation.fetch_add(1, Release);
         held
     }
 
-    /// Does `work` on a range by parts.
+    /// Calls `work` on each part of a range.
     fn by_parts(
         &self,
         range: Range<u64>,
@@ -274,8 +272,7 @@ impl Stage2 {
         }
     }
 
-    /// Takes the huge pages that touch a part out, each as a whole, and the pages if that is
-    /// wanted.
+    /// Unmaps the huge pages that overlap a part, each completely, and `with_pages` also its pages.
     fn take(&self, table: &mut PageTable, part: Range<usize>, with_pages: bool) {
         let mut owed = Debts::new();
         let mut huge_pages = [const { None }; MOST_TABLES];
@@ -294,17 +291,17 @@ impl Stage2 {
         };
         self.pay(owed);
         for huge in huge_pages.into_iter().flatten() {
-            // SAFETY: `map_huge_page` left it with the entry, and all TLBs have forgotten it.
+            // SAFETY: `map_huge_page` left it with the entry, and it is in no TLB any more.
             drop(unsafe { MappedFrames::from_phys(huge.phys() as u64) });
         }
         if with_pages {
-            // SAFETY: all of them are hidden, and forgotten by all TLBs.
+            // SAFETY: all of them are hidden, and in no TLB any more.
             table.visit(part, &mut |_, entries| unsafe { release(entries) });
         }
     }
 
-    /// Pays for changes of entries: whatever they were, all CPUs forget all of it, as an address at
-    /// stage 2 does not name what TLBs hold of both stages.
+    /// Pays for changes of entries by invalidating the whole translation on all CPUs, since
+    /// maintenance by a stage 2 address does not reach TLB entries that combine both stages.
     fn pay<C: Kind>(&self, owed: Owed<C>) {
         const {
             let debt = translation::arm64(C::CHANGE);
@@ -314,18 +311,18 @@ impl Stage2 {
         self.invalidate();
     }
 
-    /// Makes all CPUs forget all of it (D8.16: VMALLS12E1IS, by the identifier in VTTBR_EL2).
+    /// Invalidates the whole translation on all CPUs (D8.16: VMALLS12E1IS, for the VMID in
+    /// VTTBR_EL2).
     fn invalidate(&self) {
         self.flushes.fetch_add(1, Relaxed);
-        // Before the identifier is read, which may change; and before the TLBI.
-        // SAFETY: a barrier.
+        // Before the VMID is read, which may change; and before the TLBI. SAFETY: a barrier.
         unsafe { asm!("dsb ishst", options(nostack, preserves_flags)) };
         let Some(vmid) = self.vmid.get() else {
             return;
         };
         let host = read!("hcr_el2");
-        // SAFETY: EL1's TLB maintenance is a guest's while TGE is clear, and nothing of a program
-        // is touched meanwhile; what was loaded here before is loaded anew before each run.
+        // SAFETY: EL1's TLB maintenance affects guests while TGE is clear, and no program memory is
+        // accessed meanwhile; VTTBR_EL2 is loaded again before each run.
         unsafe {
             write!("vttbr_el2", self.base(vmid));
             write!("hcr_el2", host & !HCR_TGE);
@@ -342,14 +339,14 @@ impl Stage2 {
 }
 
 impl Drop for Stage2 {
-    /// Waits: it may have a table for each few pages of all that a guest can address.
+    /// May sleep: there may be a table for every few pages of the guest's whole address range.
     fn drop(&mut self) {
         self.unmap(0..END as u64, cond_resched);
         let mut at = 0;
         while at < END {
             let mut tree = self.tree.lock();
             let end = tree.table.part_end(at..END, &mut { MOST_TABLES });
-            // With the last part below a table goes that table, as nobody fills any more.
+            // A table is unlinked with the last part below it, as nothing is filled any more.
             let unlinked = tree.table.unlink(at..end, 0..end);
             drop(tree);
             if let Some((tables, owed)) = unlinked {
@@ -371,8 +368,8 @@ fn is_huge(pte: Pte) -> bool {
     pte.valid() && !pte.is_table()
 }
 
-/// Makes the pages of a part invalid, which keep their frames until they are released. No huge page
-/// touches it.
+/// Makes the pages of a part invalid; they keep their frames until they are released. No huge page
+/// overlaps it.
 fn invalidate_part(table: &PageTable, part: Range<usize>, owed: &mut Debts<Clear>) {
     table.visit(part, &mut |start, entries| {
         for (entry, page) in entries.iter().zip((start..).step_by(PAGE_SIZE)) {
@@ -383,7 +380,7 @@ fn invalidate_part(table: &PageTable, part: Range<usize>, owed: &mut Debts<Clear
     });
 }
 
-/// Lets the pages of a part be written no longer. No huge page touches it.
+/// Write-protects the pages of a part. No huge page overlaps it.
 fn write_protect(tree: &mut Tree, part: Range<usize>) {
     let Tree { table, protected } = tree;
     table.visit(part, &mut |start, entries| {
@@ -396,24 +393,24 @@ fn write_protect(tree: &mut Tree, part: Range<usize>) {
     });
 }
 
-/// Lets go of the frames that entries hold.
+/// Drops the frames that entries hold.
 ///
 /// # Safety
-/// All of them are hidden, and no TLB knows them.
+/// All of them are hidden, and in no TLB any more.
 unsafe fn release(entries: &[Entry]) {
     for entry in entries.iter().filter(|entry| entry.load() != Pte::EMPTY) {
         let (pte, owed) = entry.take::<Clear>();
         owed.held_by_nobody();
-        // SAFETY: the entry's maker left the frame's count with it.
+        // SAFETY: the entry owns a reference to the frame.
         drop(unsafe { FrameRef::from_mapped(pte.phys() as u64) });
     }
 }
 
-/// Makes this CPU forget what it holds of the guest whose translation it has, instructions
-/// included; HCR_EL2 is the guest's already.
+/// Invalidates this CPU's TLB entries and cached instructions of the guest whose translation is
+/// loaded; HCR_EL2 must already be the guest's.
 pub(super) fn flush_local() {
     isb();
-    // SAFETY: EL1's maintenance is the guest's.
+    // SAFETY: EL1's maintenance affects the guest.
     unsafe {
         asm!(
             "tlbi vmalle1",

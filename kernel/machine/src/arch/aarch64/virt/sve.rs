@@ -1,4 +1,4 @@
-//! SVE registers of a guest whose VMM asks for them.
+//! The SVE registers of a guest whose VMM enables SVE.
 
 use alloc::vec::Vec;
 
@@ -9,30 +9,31 @@ use crate::errno::{Errno, Result};
 pub(super) use host::ZEN as ON;
 pub use host::lengths;
 
-/// The most quadwords of a vector.
+/// The maximum length of a vector, in quadwords.
 const MOST: usize = 16;
-/// Z0 to Z31, and P0 to P15 with FFR, of which each has a bit for each byte of a vector.
+/// Number of vectors, Z0 to Z31. P0 to P15 and FFR, which follow, have a bit for each byte of a
+/// vector.
 const VECTORS: usize = 32;
-/// Bytes of a quadword's bits in a predicate.
+/// Bytes of a predicate for each quadword.
 const BITS: usize = 2;
 
-/// The most quadwords of a guest's vectors.
+/// The longest of a set of vector lengths, in quadwords.
 fn longest(lengths: u16) -> usize {
     MOST - lengths.leading_zeros() as usize
 }
 
-/// The registers of a guest.
+/// The SVE registers of a guest.
 pub struct Sve {
-    /// Quadwords of the longest vector that the guest can have.
+    /// The guest's maximum vector length, in quadwords.
     quadwords: usize,
     /// ZCR_EL1.
     pub control: u64,
-    /// Vectors, then predicates, all of that length, once it is finalized.
+    /// Vectors, followed by predicates, of that length; empty until the length is finalized.
     bytes: Vec<u8>,
 }
 
 impl Sve {
-    /// With the longest vectors that there are, which can still be made shorter.
+    /// The initial state, with the longest supported vectors, which can still be reduced.
     pub fn new() -> Self {
         Sve {
             quadwords: longest(lengths()),
@@ -41,22 +42,22 @@ impl Sve {
         }
     }
 
-    /// All zero, as long as they were.
+    /// Zeroes the registers, and keeps the length.
     pub fn reset(&mut self) {
         self.control = 0;
         self.bytes.fill(0);
     }
 
-    /// The lengths that the guest can have, as [`lengths`] has them.
+    /// The vector lengths of the guest, in the format of [`lengths`].
     pub fn lengths(&self) -> u16 {
         lengths() & u16::MAX >> (MOST - self.quadwords)
     }
 
-    /// Has the guest have these.
+    /// Sets the vector lengths of the guest.
     ///
     /// # Errors
-    /// EPERM: the length is finalized. EINVAL: the hardware cannot have just these: it has all up
-    /// to a longest one.
+    /// EPERM if the length is finalized. EINVAL if the hardware cannot provide exactly these: it
+    /// provides all lengths up to a maximum.
     pub fn set_lengths(&mut self, wanted: u16) -> Result<()> {
         if self.is_finalized() {
             return Err(Errno::EPERM);
@@ -69,7 +70,7 @@ impl Sve {
         Ok(())
     }
 
-    /// Whether the length is finalized: from then on there are registers.
+    /// Whether the length is finalized: only then there are registers.
     pub fn is_finalized(&self) -> bool {
         !self.bytes.is_empty()
     }
@@ -77,7 +78,7 @@ impl Sve {
     /// Finalizes the length.
     ///
     /// # Errors
-    /// EPERM: it is already.
+    /// EPERM if it is already finalized; ENOMEM.
     pub fn finalize(&mut self) -> Result<()> {
         if self.is_finalized() {
             return Err(Errno::EPERM);
@@ -90,13 +91,13 @@ impl Sve {
         Ok(())
     }
 
-    /// The bytes of a vector, lowest first.
+    /// The bytes of a vector, least significant first.
     pub fn vector(&mut self, number: usize) -> Option<&mut [u8]> {
         let vectors = self.bytes.chunks_exact_mut(QUAD * self.quadwords);
         vectors.take(VECTORS).nth(number)
     }
 
-    /// Those of a predicate, of which the last is FFR.
+    /// The bytes of a predicate; the last one is FFR.
     pub fn predicate(&mut self, number: usize) -> Option<&mut [u8]> {
         let first = self.predicates();
         let predicates = self.bytes.get_mut(first..)?;
@@ -105,12 +106,12 @@ impl Sve {
             .nth(number)
     }
 
-    /// Where predicates begin.
+    /// The offset of the predicates.
     fn predicates(&self) -> usize {
         VECTORS * QUAD * self.quadwords
     }
 
-    /// Puts them into this CPU, where they do not trap.
+    /// Loads the registers into this CPU, on which SVE does not trap.
     pub(super) fn load(&self) {
         assert!(self.is_finalized());
         // SAFETY: the bytes are an image of vectors of this length; S3_5_C1_C2_0 is the guest's
@@ -121,7 +122,7 @@ impl Sve {
         }
     }
 
-    /// Takes them from this CPU, which has had them since they were loaded.
+    /// Saves the registers from this CPU, which has held them since they were loaded.
     pub(super) fn save(&mut self) {
         // SAFETY: the bytes have room for vectors of the length that `load` set.
         unsafe { host::store(self.bytes.as_mut_ptr(), QUAD * self.quadwords) };

@@ -1,20 +1,21 @@
-//! A guest's system registers that the hardware holds while it runs. At EL2 with E2H, EL1's own go
-//! by the names that end in EL12 and EL02 (Arm ARM D8.2), written here by their encodings.
+//! A guest's system registers that the hardware holds while it runs. At EL2 with E2H, the EL1
+//! registers are accessed by the names that end in EL12 and EL02 (Arm ARM D8.2), written here by
+//! their encodings.
 
 use core::arch::asm;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// A system register as instructions encode it: op0, op1, CRn, CRm, op2 from bit 14 down.
+/// The encoding of a system register in instructions: op0, op1, CRn, CRm, op2 from bit 14 down.
 pub const fn encoding(op0: u16, op1: u16, crn: u16, crm: u16, op2: u16) -> u16 {
     op0 << 14 | op1 << 11 | crn << 7 | crm << 3 | op2
 }
 
-/// A set of registers that the hardware holds, each with how the kernel accesses it, how a guest
-/// names it, and its value at reset.
+/// A set of registers that the hardware holds, each with the name for the kernel's accesses, its
+/// encoding in a guest, and its reset value.
 macro_rules! registers {
     ($(#[$doc:meta])* $set:ident by $names:ident: $($name:ident $access:literal ($($part:literal),*) $reset:literal;)*) => {
-        /// Which register.
+        /// The registers of the set.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[allow(missing_docs)]
         #[repr(usize)]
@@ -26,13 +27,13 @@ macro_rules! registers {
         pub struct $set([u64; Self::ENCODINGS.len()]);
 
         impl $set {
-            /// How a guest names each, in order.
+            /// The guest's encodings of the registers, in order.
             pub const ENCODINGS: &[u16] = &[$(encoding($($part),*)),*];
 
-            /// At reset.
+            /// The reset values.
             pub const RESET: Self = Self([$($reset),*]);
 
-            /// Puts them into this CPU.
+            /// Loads the registers into this CPU.
             pub(in super::super) fn load(&self) {
                 $(
                     // SAFETY: registers of EL1 and EL0, neither of which runs; the program's thread
@@ -41,7 +42,7 @@ macro_rules! registers {
                 )*
             }
 
-            /// Takes them from this CPU.
+            /// Saves the registers from this CPU.
             pub(super) fn save(&mut self) {
                 $(
                     // SAFETY: reads a register.
@@ -49,7 +50,7 @@ macro_rules! registers {
                 )*
             }
 
-            /// The value of the register that a guest names so.
+            /// The value of the register with this encoding in a guest.
             pub fn by_encoding(&mut self, encoding: u16) -> Option<&mut u64> {
                 let at = Self::ENCODINGS.iter().position(|known| *known == encoding)?;
                 Some(&mut self.0[at])
@@ -58,8 +59,7 @@ macro_rules! registers {
     };
 }
 
-// Reset values are those of Linux's KVM: what is unknown at reset is zero; SCTLR_EL1 has the bits
-// that are one.
+// Reset values are those of Linux's KVM: zero where unknown; SCTLR_EL1 has its RES1 bits.
 registers! {
     /// The values of a guest's system registers.
     System by Name:
@@ -92,7 +92,7 @@ registers! {
 }
 
 registers! {
-    /// The keys of pointer authentication, of a guest that has it or of a program.
+    /// The keys of pointer authentication of a guest or a program.
     Keys by Key:
     InstructionALow "S3_0_C2_C1_0" (3, 0, 2, 1, 0) 0;
     InstructionAHigh "S3_0_C2_C1_1" (3, 0, 2, 1, 1) 0;
@@ -107,12 +107,12 @@ registers! {
 }
 
 impl System {
-    /// One register's value while no CPU holds them.
+    /// The value of a register while no CPU holds it.
     pub fn get(&self, name: Name) -> u64 {
         self.0[name as usize]
     }
 
-    /// Sets it.
+    /// Sets the value of a register while no CPU holds it.
     pub fn set(&mut self, name: Name, value: u64) {
         self.0[name as usize] = value;
     }

@@ -1,5 +1,5 @@
-//! Identifiers of virtual machines (VMIDs), by which TLBs know whose a translation is. The crate
-//! `asid` hands them out in generations, so that there may be more machines than identifiers.
+//! Virtual machine identifiers (VMIDs), which tag TLB entries. The crate `asid` allocates them in
+//! generations, so that there may be more machines than identifiers.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -13,7 +13,8 @@ use super::super::sysreg::isb;
 use crate::mm::asid::TablesLock;
 use crate::params;
 
-/// The fewest bits with which each CPU can keep an identifier over a rollover, and another is free.
+/// The minimum number of bits with which each CPU can keep an identifier over a rollover, and
+/// another one is free.
 const LEAST_BITS: u32 = 7;
 const _: () = assert!(1 << LEAST_BITS > MAX_CPUS + 1);
 
@@ -28,10 +29,10 @@ impl Hardware for Tlb {
         BITS.load(Relaxed)
     }
 
-    /// The translations of all machines, at both stages (D8.16: ALLE1).
+    /// Invalidates the translations of all machines, at both stages (D8.16: ALLE1).
     fn flush_local_all(&self) {
         cpu::this().crossings().add(Kind::FenceLocalAll);
-        // SAFETY: forgetting translations changes no memory.
+        // SAFETY: invalidating translations does not change memory.
         unsafe {
             asm!(
                 "dsb nshst",
@@ -44,7 +45,7 @@ impl Hardware for Tlb {
     }
 }
 
-/// Settles how many there are: as many as all CPUs have, unless `vmid.bits` wants fewer.
+/// Determines the number of bits: as many as all CPUs support, unless `vmid.bits` sets fewer.
 pub(in super::super) fn init(features: &idreg::System) {
     let wanted: Option<u32> = params::get("vmid.bits").and_then(|bits| bits.parse().ok());
     let there = features.vmid_bits();
@@ -52,25 +53,25 @@ pub(in super::super) fn init(features: &idreg::System) {
     BITS.store(used, Relaxed);
 }
 
-/// A machine as TLBs know it.
+/// The TLBs' view of a machine.
 pub struct Vmid(ContextId);
 
 impl Vmid {
-    /// The identifier of a machine that never ran.
+    /// Creates the identifier of a machine that never ran.
     pub const fn new() -> Self {
         Vmid(ContextId::new())
     }
 
-    /// The identifier under which TLBs may hold its translations, once entries were changed and a
-    /// barrier followed; none if they hold none.
+    /// The VMID under which TLBs may hold the machine's translations, to be read after entries were
+    /// changed and a barrier; none if they hold none.
     pub fn get(&self) -> Option<u16> {
         self.0.get()
     }
 
-    /// The identifier under which this CPU runs it now.
+    /// Returns the VMID under which this CPU runs the machine now.
     ///
-    /// A CPU that leaves a machine does not say so: until it enters another, a rollover keeps the
-    /// identifier for it. So a guest that comes back to its CPU writes nothing that others read.
+    /// A CPU does not record that it leaves a machine: until it enters another one, a rollover
+    /// keeps the VMID for it. So a guest that returns to its CPU writes no shared data.
     #[inline]
     pub fn enter(&self) -> u16 {
         let cpu = cpu::this().index();

@@ -1,6 +1,6 @@
-//! Into a guest and back (Arm ARM D1.3, D8.2 "Virtualization Host Extensions"). The kernel stays at
-//! EL2; the guest has EL1 and EL0. What a guest's exit changes of the kernel's own is SP_EL0, which
-//! points to this CPU's data.
+//! Entry into a guest, and its exit (Arm ARM D1.3, D8.2 "Virtualization Host Extensions"). The
+//! kernel stays at EL2; the guest has EL1 and EL0. The only system register of the kernel that must
+//! be restored on exit is SP_EL0, which points to the per-CPU data.
 
 use core::arch::{global_asm, naked_asm};
 use core::mem::offset_of;
@@ -10,7 +10,7 @@ use super::super::mops;
 use super::super::sysreg::read;
 use crate::errno::{Errno, Result};
 
-/// A guest's general registers, and what the hardware said at its last exit.
+/// A guest's general registers, and the exception registers of its last exit.
 #[repr(C)]
 #[derive(Clone)]
 pub struct Registers {
@@ -18,31 +18,32 @@ pub struct Registers {
     pub x: [u64; 31],
     /// SP_EL0.
     pub sp: u64,
-    /// Where it goes on.
+    /// The address of the next instruction.
     pub pc: u64,
-    /// PSTATE. Its mode is one of a guest's, or the guest would run at the kernel's level.
+    /// PSTATE. Its mode must be one of a guest's, otherwise the guest would run at the kernel's
+    /// level.
     pstate: u64,
     /// ESR_EL2 of the exit.
     pub syndrome: u64,
     /// FAR_EL2 of the last abort or debug exception.
     pub address: u64,
-    /// HPFAR_EL2 of the same.
+    /// HPFAR_EL2 of the last abort.
     pub page: u64,
-    /// CNTP_CVAL_EL0, while it runs and has another physical counter than the host.
+    /// The guest's CNTP_CVAL_EL0, while it runs with a physical counter different from the host's.
     pub deadline: u64,
 }
 
 /// PSTATE.SS and PSTATE.BTYPE.
 const STEP: u64 = 1 << 21;
 const BRANCH_TYPE: u64 = 0b11 << 10;
-/// PSTATE.M, and what may be set there: EL0, and EL1 with either stack; all in 64-bit state.
+/// PSTATE.M, and its permitted values: EL0, and EL1 with either stack; all in AArch64 state.
 const MODE: u64 = 0x1f;
 const MODES: [u64; 3] = [0, 4, 5];
-/// EL1 with its own stack, everything masked.
+/// EL1 with its own stack, and everything masked.
 const MASKED: u64 = 0x3c5;
 
 impl Registers {
-    /// At reset.
+    /// The state at reset.
     pub(super) const fn new() -> Self {
         Registers {
             x: [0; 31],
@@ -65,7 +66,7 @@ impl Registers {
     /// Sets PSTATE.
     ///
     /// # Errors
-    /// EINVAL: a guest runs in 64-bit state, and never at a level above its own.
+    /// EINVAL unless the mode is AArch64, and at most EL1.
     pub fn set_pstate(&mut self, value: u64) -> Result<()> {
         if !MODES.contains(&(value & MODE)) {
             return Err(Errno::EINVAL);
@@ -74,30 +75,29 @@ impl Registers {
         Ok(())
     }
 
-    /// An exception to EL1, whose handler is at `vector` (Arm ARM D1.3.1).
+    /// Takes an exception to EL1, whose handler is at `vector` (Arm ARM D1.3.1).
     pub fn take_exception(&mut self, vector: u64) {
         self.pc = vector;
         self.pstate = MASKED;
     }
 
-    /// The instruction was done on the guest's behalf: it goes on behind it, as after any
-    /// instruction.
+    /// Advances past an instruction that was emulated, as after any instruction.
     #[inline(always)]
     pub fn skip(&mut self) {
         self.pc += 4;
         self.pstate &= !(STEP | BRANCH_TYPE);
     }
 
-    /// Notes where the exception was that the guest has just been left for, which is an abort or a
-    /// debug exception: other exits say nothing of it.
+    /// Records the fault addresses of the abort or debug exception for which the guest was just
+    /// left; other exits do not set them.
     #[inline(always)]
     pub fn take_fault(&mut self) {
-        // Here FAR_EL1 names FAR_EL2.
+        // Here FAR_EL1 accesses FAR_EL2.
         self.address = read!("far_el1") as u64;
         self.page = read!("hpfar_el2") as u64;
     }
 
-    /// A copy of memory was begun on a CPU that does it in the other way: it begins anew.
+    /// Restarts a memory copy that was begun on a CPU with the other implementation option.
     #[cold]
     pub fn restart_copy(&mut self) {
         let mut frame = Frame::user(self.pc as usize, self.sp as usize, 0);
@@ -108,7 +108,7 @@ impl Registers {
         (self.pc, self.pstate) = (frame.pc as u64, frame.pstate as u64);
     }
 
-    /// One more instruction, then an exception for the debugger that steps it.
+    /// Executes one more instruction before an exception for the debugger that single-steps it.
     pub fn step(&mut self) {
         self.pstate |= STEP;
     }
@@ -117,20 +117,20 @@ impl Registers {
 const _: () = assert!(offset_of!(Registers, x) == 0 && offset_of!(Registers, sp) == 8 * 31);
 const _: () = assert!(offset_of!(Registers, pstate) == offset_of!(Registers, pc) + 8);
 
-/// Why a guest was left.
+/// The reason why a guest was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Left {
-    /// It did something that is explained by the syndrome.
+    /// A synchronous exception, described by the syndrome.
     Trap = 0,
     /// An interrupt for the host is pending.
     Interrupt = 1,
-    /// A system error.
+    /// An SError.
     Error = 2,
 }
 
-/// Bytes of the stack that `enter` saves registers in: what a call keeps, the guest's registers'
-/// address and SP_EL0.
+/// Bytes of the stack in which `enter` saves the registers that a call preserves, the address of
+/// the guest's registers, and SP_EL0.
 const SAVED: usize = 8 * 14;
 
 unsafe extern "C" {
@@ -141,7 +141,7 @@ unsafe extern "C" {
 /// Runs the guest until it is left. Interrupts stay masked here and pending for the host.
 ///
 /// # Safety
-/// The guest's context, translation and vectors are set, and HCR_EL2 says that EL1 is a guest's.
+/// The guest's context, translation and vectors are loaded, and HCR_EL2 assigns EL1 to a guest.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn enter(registers: *mut Registers) -> Left {
     naked_asm!(
