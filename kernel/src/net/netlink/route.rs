@@ -44,9 +44,15 @@ const UNIVERSE: u8 = 0;
 const TO_LOCAL: u8 = 2;
 const TO_ALL: u8 = 3;
 const BY_KERNEL: u8 = 2;
+const BY_NOBODY: u8 = 0;
 /// Tables of routes, and where the kernel looks first, then and last.
 const LOCAL: u8 = 255;
-const RULES: [(u32, u8); 3] = [(0, LOCAL), (32766, 254), (32767, 253)];
+const MAIN: u8 = 254;
+const RULES: [(u32, u8); 3] = [(0, LOCAL), (32766, MAIN), (32767, 253)];
+/// RTM_F_LOOKUP_TABLE: the table where a route was found is asked for.
+const ASKS_TABLE: u32 = 0x1000;
+/// The table and the origin of routes that there always are.
+const OWN: [u8; 2] = [LOCAL, BY_KERNEL];
 /// RTM_F_CLONED and RTCF_LOCAL: of IPv4, it is one route that was looked for, to this machine.
 const FOUND: u32 = 0x200;
 const FOUND_LOCAL: u32 = 0x8000_0000;
@@ -149,27 +155,33 @@ impl Reply {
                 (own, 32, TO_LOCAL, HOST),
                 ([127, 255, 255, 255], 32, TO_ALL, LINK),
             ] {
-                self.route([AF_INET as u8, bits, kind, scope], &to, MULTI, 0);
+                self.route(OWN, [AF_INET as u8, bits, kind, scope], &to, MULTI, 0);
                 self.attribute(7, &own);
                 self.end();
             }
         }
         if matches!(family, AF_UNSPEC | AF_INET6) {
             let to = Ipv6Addr::LOCALHOST.octets();
-            self.route([AF_INET6 as u8, 128, TO_LOCAL, UNIVERSE], &to, MULTI, 0);
+            let which = [AF_INET6 as u8, 128, TO_LOCAL, UNIVERSE];
+            self.route(OWN, which, &to, MULTI, 0);
             self.put_metric();
             self.end();
         }
     }
 
     /// RTM_NEWROUTE: `struct rtmsg` and attributes RTA_*, to be ended by the caller.
-    fn route(&mut self, [family, bits, kind, scope]: [u8; 4], to: &[u8], part: u16, flags: u32) {
-        let mut fixed = [
-            family, bits, 0, 0, LOCAL, BY_KERNEL, scope, kind, 0, 0, 0, 0,
-        ];
+    fn route(
+        &mut self,
+        [table, origin]: [u8; 2],
+        [family, bits, kind, scope]: [u8; 4],
+        to: &[u8],
+        part: u16,
+        flags: u32,
+    ) {
+        let mut fixed = [family, bits, 0, 0, table, origin, scope, kind, 0, 0, 0, 0];
         fixed[8..].copy_from_slice(&flags.to_ne_bytes());
         self.begin(NEW_ROUTE, part, &fixed);
-        self.attribute(15, &u32::from(LOCAL).to_ne_bytes());
+        self.attribute(15, &u32::from(table).to_ne_bytes());
         self.attribute(DESTINATION, to);
         self.attribute(4, &INDEX.to_ne_bytes());
     }
@@ -199,14 +211,17 @@ impl Reply {
                     false => (TO_LOCAL, FOUND | FOUND_LOCAL),
                 };
                 let which = [AF_INET as u8, 32, kind, UNIVERSE];
-                self.route(which, &ip.octets(), 0, flags);
+                let asked = body.get(8..12).and_then(|flags| flags.try_into().ok());
+                let asks = asked.map_or(0, u32::from_ne_bytes) & ASKS_TABLE != 0;
+                let table = if asks { LOCAL } else { MAIN };
+                self.route([table, BY_NOBODY], which, &ip.octets(), 0, flags);
                 self.attribute(7, &Ipv4Addr::LOCALHOST.octets());
                 let user = current().with_credentials(|who| who.euid);
                 self.attribute(25, &user.to_ne_bytes());
             }
             IpAddr::V6(ip) => {
                 let which = [AF_INET6 as u8, 128, TO_LOCAL, UNIVERSE];
-                self.route(which, &ip.octets(), 0, 0);
+                self.route(OWN, which, &ip.octets(), 0, 0);
                 // From any address, which has 128 bits too.
                 self.put_any_source();
                 self.attribute(7, &ip.octets());
