@@ -174,3 +174,28 @@ impl TestOptions {
             .filter(move |arch| asked.is_none_or(|asked| asked == *arch))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{Options, known_elsewhere};
+
+    fn refused(words: &str) -> clap::Error {
+        Options::try_parse_from(words.split(' ')).unwrap_err()
+    }
+
+    #[test]
+    fn an_unknown_option_is_no_program() {
+        let error = refused("stile run --disk x -- sh");
+        assert!(error.to_string().contains("unexpected argument '--disk'"));
+        let error = refused("stile run --memroy 1G -- sh");
+        assert!(error.to_string().contains("'--memory'"), "{error}");
+        let error = refused("stile run --guest-kernel x -- sh");
+        let elsewhere = known_elsewhere(&error);
+        assert_eq!(
+            elsewhere.as_deref(),
+            Some("--guest-kernel is an option of 'stile vm'")
+        );
+    }
+}
