@@ -14,7 +14,7 @@ use crate::mm::user::UserPtr;
 use crate::put;
 use crate::sync::Mutex;
 use crate::task::current;
-use crate::task::sched::cond_resched;
+use crate::task::sched::{cond_resched, cond_resched_interruptible};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -531,7 +531,12 @@ impl FileOps for Inotify {
                 }
             };
             match event {
-                Some(event) => total += to.put(&event.encode()?)?,
+                Some(event) => {
+                    total += to.put(&event.encode()?)?;
+                    if cond_resched_interruptible().is_err() {
+                        return Ok(total);
+                    }
+                }
                 None if total > 0 => return Ok(total),
                 None if file.flags().nonblocking() => return Err(Errno::EAGAIN),
                 None => self.readable.wait(|| self.state.lock().first().is_some())?,
@@ -558,6 +563,7 @@ impl FileOps for Inotify {
         drop(state);
         own.sort_unstable();
         for (number, key) in own.into_iter().rev() {
+            cond_resched();
             let (device, inode) = key;
             let mask = self.mask(key, number);
             put!(

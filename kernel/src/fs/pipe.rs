@@ -14,6 +14,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::{Mutex, SleepMutex};
+use crate::task::sched::cond_resched_interruptible;
 use crate::task::user::User;
 use crate::task::{can, current, oom, require, signal};
 use alloc::sync::{Arc, Weak};
@@ -312,6 +313,10 @@ impl Pipe {
                     signal::raise(SIGPIPE);
                 }
                 return Err(error);
+            }
+            // Readers may make room for as long as they like.
+            if cond_resched_interruptible().is_err() && from.left() < wanted {
+                return Ok(wanted - from.left());
             }
         }
     }

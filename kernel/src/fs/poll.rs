@@ -2,6 +2,7 @@
 
 use super::sequence::Sequence;
 use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::clock::{self, Deadline};
@@ -254,8 +255,13 @@ impl Drop for Watch {
 pub struct PollTable {
     watcher: Arc<dyn Watcher>,
     watches: Vec<Watch>,
+    /// The addresses of the sources watched, where they are many.
+    watched: HashMap<usize, ()>,
     failed: bool,
 }
+
+/// Up to so many watches are looked through one by one.
+const FEW: usize = 16;
 
 impl PollTable {
     /// A table for `watcher`.
@@ -263,18 +269,39 @@ impl PollTable {
         PollTable {
             watcher,
             watches: Vec::new(),
+            watched: hash::new(),
             failed: false,
         }
     }
 
-    /// Watches `source` until the table goes.
+    /// Watches `source` until the table goes: once, however many descriptors a program names of it.
     pub fn add(&mut self, source: &Arc<WaitSource>) {
-        let added = self.watches.try_reserve(1).is_ok()
-            && source.watch(self.watcher.clone()).is_ok_and(|watch| {
-                self.watches.push(watch);
-                true
-            });
-        self.failed |= !added;
+        self.failed |= self.try_add(source).is_err();
+    }
+
+    fn try_add(&mut self, source: &Arc<WaitSource>) -> Result<()> {
+        if self.is_watched(source)? {
+            return Ok(());
+        }
+        self.watches.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.watches.push(source.watch(self.watcher.clone())?);
+        Ok(())
+    }
+
+    fn is_watched(&mut self, source: &Arc<WaitSource>) -> Result<bool> {
+        if self.watches.len() < FEW {
+            let mut sources = self.watches.iter().map(|watch| &watch.source);
+            return Ok(sources.any(|watched| Arc::ptr_eq(watched, source)));
+        }
+        let address = |source: &Arc<WaitSource>| Arc::as_ptr(source).addr();
+        let more = self.watches.len() + 1 - self.watched.len();
+        self.watched.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+        if self.watched.is_empty() {
+            for watch in &self.watches {
+                self.watched.insert(address(&watch.source), ());
+            }
+        }
+        Ok(self.watched.insert(address(source), ()).is_some())
     }
 
     /// Ends so many watches; whether there are more.

@@ -9,6 +9,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::put;
 use crate::task::current;
+use crate::task::sched::cond_resched;
 use crate::task::signal::{self, Info};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -113,7 +114,10 @@ impl FileOps for SignalFd {
         let mut total = 0;
         while to.left() >= size_of::<Record>() {
             match signal::take(!self.wanted()) {
-                Some(info) => total += to.put(Record::new(&info).as_bytes())?,
+                Some(info) => {
+                    total += to.put(Record::new(&info).as_bytes())?;
+                    cond_resched();
+                }
                 None if total > 0 => break,
                 None if file.flags().nonblocking() => return Err(Errno::EAGAIN),
                 None => current()

@@ -6,6 +6,7 @@ use super::inode::{Kind, Link};
 use super::path::{self, Path};
 use super::{perm, protected};
 use crate::errno::{Errno, Result};
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
@@ -162,6 +163,7 @@ impl<'c> Walk<'c> {
     /// ELOOP, where there were too many or none may be followed; EXDEV: it names no path, and such
     /// may not be followed; EACCES: it is a foreign one in a folder of everybody's.
     pub fn follow(&mut self, directory: &Path, link: &Dentry, last: bool) -> Result<Link> {
+        cond_resched_killable()?;
         self.links += 1;
         let forbidden =
             self.scope.has(RESOLVE_NO_SYMLINKS) || directory.mount_flags() & MS_NOSYMFOLLOW != 0;

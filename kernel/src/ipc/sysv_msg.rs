@@ -10,6 +10,7 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
 use crate::task::current;
+use crate::task::sched::cond_resched;
 use crate::task::user::Charge;
 use crate::task::wait_queue::WaitQueue;
 
@@ -128,7 +129,10 @@ pub fn remove(number: i32, queue: &Arc<Queue>) {
     state.removed = true;
     let gone = core::mem::take(&mut state.messages);
     drop(state);
-    drop(gone);
+    for message in gone {
+        drop(message);
+        cond_resched();
+    }
     queue.senders.wake_all();
     queue.receivers.wake_all();
 }

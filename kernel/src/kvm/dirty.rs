@@ -137,8 +137,12 @@ fn pause(at: usize) {
 
 /// The guest's addresses of the pages that words name, of which the first is that of page `first`.
 fn runs(slot: &Slot, first: usize, words: &[u64]) -> impl Iterator<Item = Range<u64>> {
-    let words = (first..).step_by(BITS).zip(words);
-    words.filter(|(_, word)| **word != 0).map(|(page, word)| {
+    let words = (first..).step_by(BITS).zip(words).enumerate();
+    let words = words.filter_map(|(at, (page, word))| {
+        pause(at);
+        (*word != 0).then_some((page, word))
+    });
+    words.map(|(page, word)| {
         let (start, end) = (word.trailing_zeros(), BITS as u32 - word.leading_zeros());
         slot.pages(page + start as usize, (end - start) as usize)
     })

@@ -1,8 +1,8 @@
 //! Open files on their way from one process to another (SCM_RIGHTS).
 //!
 //! A file that is sent may be a socket in which further files wait: releasing one must not recurse
-//! as deep as such a chain is long. Released files therefore go on one list, emptied by one thread
-//! at a time.
+//! as deep as such a chain is long. Released files therefore go on a list of the thread that
+//! releases them, which it empties before it goes on.
 
 use super::channel::Channel;
 use super::unix::inflight;
@@ -36,15 +36,12 @@ struct Batch {
 /// The files of one message.
 pub struct Rights(Option<Box<Batch>>);
 
-struct Discarded {
+/// The files that a thread has released, and whether it is letting go of them.
+#[derive(Default)]
+pub struct Discarded {
     first: Option<Box<Batch>>,
     busy: bool,
 }
-
-static DISCARDED: Mutex<Discarded> = Mutex::new(Discarded {
-    first: None,
-    busy: false,
-});
 
 impl Rights {
     /// Files that are on their way from now on. ETOOMANYREFS when more of the user's are than a
@@ -132,7 +129,8 @@ impl Drop for Rights {
         if let Some(holder) = batch.holder {
             inflight::leave(&batch.files, holder);
         }
-        let mut discarded = DISCARDED.lock();
+        let thread = current();
+        let mut discarded = thread.discarded.lock();
         batch.next = discarded.first.take();
         discarded.first = Some(batch);
         if core::mem::replace(&mut discarded.busy, true) {
@@ -145,7 +143,7 @@ impl Drop for Rights {
                 drop(file);
                 cond_resched();
             }
-            discarded = DISCARDED.lock();
+            discarded = thread.discarded.lock();
         }
         discarded.busy = false;
     }

@@ -5,7 +5,7 @@ use super::socket::Received;
 use super::wait::Wait;
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
-use crate::task::sched::cond_resched_killable;
+use crate::task::sched::{cond_resched_interruptible, cond_resched_killable};
 use linux_raw_sys::net::{MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 
 /// How reads from a socket behave.
@@ -78,7 +78,7 @@ pub fn receive(
         } else {
             received.found.ancillary.arrived = found.ancillary.arrived;
         }
-        if !go_on || to.left() == 0 {
+        if !go_on || to.left() == 0 || cond_resched_interruptible().is_err() {
             break;
         }
     }

@@ -9,7 +9,7 @@ use crate::fs::mount::Mount;
 use crate::fs::walk::{Last, Walk};
 use crate::fs::{Dentry, Path, inotify, perm, protected};
 use crate::mm::user::UserSlice;
-use crate::task::sched::cond_resched_killable;
+use crate::task::sched::{cond_resched_interruptible, cond_resched_killable};
 use crate::task::{can, current, require};
 use alloc::sync::Arc;
 use linux_raw_sys::general::*;
@@ -354,6 +354,10 @@ pub fn read_entries(
     let mut bytes = [0; RECORD_MAX];
     let (mut done, mut outcome) = (0, Ok(()));
     file.read_dir(&mut |record| {
+        // As on Linux a signal ends it, but not before there is something to return.
+        if cond_resched_interruptible().is_err() && done > 0 {
+            return false;
+        }
         let written = encode(record, &mut bytes).and_then(|len| {
             if done + len > buffer.len() {
                 return Err(Errno::EINVAL);

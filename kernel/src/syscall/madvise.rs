@@ -121,6 +121,7 @@ pub fn process_madvise<L: Layout>(
             Err(error) if total == 0 => return Err(error),
             Err(_) => break,
         }
+        cond_resched_killable()?;
     }
     Ok(total)
 }

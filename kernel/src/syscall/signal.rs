@@ -10,6 +10,7 @@ use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
 use crate::task::pid_table::{self, Several};
+use crate::task::sched::cond_resched;
 use crate::task::signal::{self, Action, Info, SIG_IGN, Set, default_of};
 use crate::task::wait_queue::{WaitError, WaitQueue};
 use crate::task::{Process, Thread, current};
@@ -102,6 +103,7 @@ fn send_to_each(number: u32, info: &Info, whom: Several) -> Result<usize> {
             Err(error) => failed = Some(error),
             Ok(()) => sent.set(true),
         }
+        cond_resched();
     })?;
     match failed {
         _ if sent.get() => Ok(0),

@@ -14,6 +14,7 @@ use elf::file::{Class, FileHeader, parse_ident};
 use elf::segment::{ProgramHeader, SegmentTable};
 
 use super::elf_property;
+use super::sched::cond_resched_killable;
 use crate::arch::{self, ABIS, Abi};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
@@ -193,6 +194,7 @@ impl Program {
         let source = File::mapping(&self.file)?.ok_or(Errno::ENOEXEC)?;
         for segment in self.loads() {
             map_segment(space, segment, base, &source, (self.abi.end)(), guarded)?;
+            cond_resched_killable()?;
         }
         Ok(Mapped {
             base,

@@ -10,6 +10,7 @@ use zerocopy::IntoBytes;
 use crate::errno::{Errno, Result};
 use crate::mm::AddressSpace;
 use crate::mm::user;
+use crate::task::sched::cond_resched_killable;
 
 /// The longest string, with its zero (Linux's MAX_ARG_STRLEN).
 const LONGEST: usize = 128 << 10;
@@ -70,6 +71,7 @@ impl Strings {
             if strings.size() > limit {
                 return Err(Errno::E2BIG);
             }
+            cond_resched_killable()?;
         }
     }
 
@@ -96,10 +98,10 @@ impl Strings {
     /// # Errors
     /// ENOMEM.
     pub fn append(&mut self, other: &Strings, skip: usize) -> Result<()> {
-        other
-            .iter()
-            .skip(skip)
-            .try_for_each(|string| self.push(string))
+        other.iter().skip(skip).try_for_each(|string| {
+            cond_resched_killable()?;
+            self.push(string)
+        })
     }
 
     /// Bytes of the strings themselves.
@@ -209,6 +211,7 @@ pub fn build(
 }
 
 fn write(space: &AddressSpace, at: usize, bytes: &[u8]) -> Result<()> {
+    cond_resched_killable()?;
     if space.write(at, bytes)? == bytes.len() {
         Ok(())
     } else {

@@ -9,6 +9,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 use super::credentials::Credentials;
+use super::sched::cond_resched;
 use super::signal_groups::Fork;
 use super::{Process, Thread};
 use crate::errno::{Errno, Result};
@@ -512,7 +513,7 @@ pub fn count() -> usize {
     TREE.lock().processes().count()
 }
 
-/// Calls `f` with each process for which `wanted` holds, without the tree's lock.
+/// Calls `f` with each process for which `wanted` holds, without the tree's lock. May wait.
 ///
 /// # Errors
 /// ENOMEM.
@@ -521,18 +522,25 @@ pub fn for_each(wanted: impl Fn(&Process) -> bool, f: impl FnMut(&Arc<Process>))
         let tree = TREE.lock();
         collect(tree.processes().filter(|process| wanted(process)).cloned())?
     };
-    found.iter().for_each(f);
+    each(&found, f);
     Ok(())
 }
 
-/// Calls `f` with each process of a group, without the tree's lock.
+/// Calls `f` with each process of a group, without the tree's lock. May wait.
 ///
 /// # Errors
 /// ENOMEM.
 pub fn for_each_of_group(group: i32, f: impl FnMut(&Arc<Process>)) -> Result<()> {
     let found = collect(TREE.lock().list(Kind::Group, group).cloned())?;
-    found.iter().for_each(f);
+    each(&found, f);
     Ok(())
+}
+
+fn each(found: &[Arc<Process>], mut f: impl FnMut(&Arc<Process>)) {
+    for process in found {
+        f(process);
+        cond_resched();
+    }
 }
 
 /// Processes that a signal is sent to together.
@@ -599,14 +607,19 @@ pub fn find_of_group<T>(group: i32, select: impl FnMut(&Arc<Process>) -> Option<
     TREE.lock().list(Kind::Group, group).find_map(select)
 }
 
-/// The first child of `parent` that `select` chooses, which can ask whether a number is that of a
-/// living thread of the parent.
+/// The first child of `parent`, or of number `only`, that `select` chooses, which can ask whether a
+/// number is that of a living thread of the parent.
 pub fn find_child<T>(
     parent: &Process,
+    only: Option<i32>,
     mut select: impl FnMut(&Arc<Process>, &dyn Fn(i32) -> bool) -> Option<T>,
 ) -> Option<T> {
     let tree = TREE.lock();
     let is_thread = |tid| tree.is_thread(tid, parent);
+    if let Some(only) = only {
+        let child = tree.process(only)?;
+        return (child.parent() == parent.pid()).then(|| select(child, &is_thread))?;
+    }
     tree.list(Kind::Children, parent.pid())
         .find_map(|child| select(child, &is_thread))
 }
@@ -623,7 +636,7 @@ pub fn orphan_children(process: &Process, mut notify: impl FnMut(&Arc<Process>, 
     while let Some((child, parent)) = orphan(process, heir.take()) {
         notify(&child, &parent);
         heir = Some(parent);
-        super::sched::cond_resched();
+        cond_resched();
     }
 }
 

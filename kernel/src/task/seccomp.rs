@@ -200,7 +200,7 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     if listener.is_some() && chain.any(|one| one.listener.is_some()) {
         return Err(Errno::EBUSY);
     }
-    if all && let Some(other) = find_unsynced_thread(thread.process(), previous.as_ref()) {
+    if all && let Some(other) = find_unsynced_thread(thread.process(), previous.as_ref())? {
         return Ok(other);
     }
     let filter = try_arc(Filter {
@@ -231,18 +231,24 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     Ok(0)
 }
 
-/// A thread whose filters are not among those of the current one.
-fn find_unsynced_thread(process: &Process, own: Option<&Arc<Filter>>) -> Option<i32> {
-    let is_among = |filter: &Arc<Filter>| {
-        core::iter::successors(own, |filter| filter.previous.as_ref())
-            .any(|known| Arc::ptr_eq(known, filter))
-    };
+/// A thread whose filters are not among those of the current one, of which there may be thousands.
+///
+/// # Errors
+/// ENOMEM.
+fn find_unsynced_thread(process: &Process, own: Option<&Arc<Filter>>) -> Result<Option<i32>> {
+    let chain = || core::iter::successors(own, |filter| filter.previous.as_ref());
+    let mut known = Vec::new();
+    let room = known.try_reserve_exact(chain().count());
+    room.map_err(|_| Errno::ENOMEM)?;
+    known.extend(chain().map(Arc::as_ptr));
+    known.sort_unstable();
+    let is_among = |filter: &Arc<Filter>| known.binary_search(&Arc::as_ptr(filter)).is_ok();
     let found = process.find_thread(|other| match other.seccomp.mode() {
         SECCOMP_MODE_DISABLED => false,
         SECCOMP_MODE_FILTER => !other.seccomp.filter().as_ref().is_some_and(is_among),
         _ => true,
     });
-    found.map(|thread| thread.tid())
+    Ok(found.map(|thread| thread.tid()))
 }
 
 /// Runs the filters of the current thread on its system call: none if it may be made, else its

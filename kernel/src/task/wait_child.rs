@@ -99,7 +99,11 @@ fn look(
         !own_alone || tid == current().tid() || first && !is_thread(tid)
     };
     let mut any = false;
-    let found = pid_table::find_child(process, |child, is_thread| {
+    let only = match which {
+        Which::Process(pid) => Some(*pid),
+        _ => None,
+    };
+    let found = pid_table::find_child(process, only, |child, is_thread| {
         if !selects(child, which, options) || !own(child.parent_tid.load(Relaxed), is_thread) {
             return None;
         }

@@ -332,6 +332,9 @@ pub(crate) fn configure(machine: &impl Machine, lpi: u32) {
 pub(crate) fn configure_all(machine: &impl Machine, place: u16) {
     for (lpi, _) in machine.shared().lpis_of(place) {
         configure(machine, lpi);
+        if !machine.pause() {
+            return;
+        }
     }
 }
 

@@ -83,7 +83,7 @@ pub trait Machine {
     fn shared(&self) -> &Shared;
     /// The virtual CPU in this place has to look at its interrupts.
     fn notify(&self, place: u16);
-    /// Between two commands: time for others. False if the machine goes away.
+    /// Between two commands or LPIs: time for others. False if the machine goes away.
     fn pause(&self) -> bool;
 }
 

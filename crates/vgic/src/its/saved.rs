@@ -225,7 +225,7 @@ pub fn save_pending(machine: &impl Machine, place: u16) -> Result<(), Unsaved> {
         } else {
             byte[0] & !bit
         };
-        if new != byte[0] && !machine.write(address, &[new]) {
+        if new != byte[0] && !machine.write(address, &[new]) || !machine.pause() {
             return Err(Unsaved::Absent);
         }
     }
@@ -237,6 +237,9 @@ pub fn turned_on(machine: &impl Machine, place: u16) {
     configure_all(machine, place);
     for (lpi, _) in machine.shared().lpis_of(place) {
         take_pending(machine, place, lpi);
+        if !machine.pause() {
+            return;
+        }
     }
 }
 

@@ -369,6 +369,7 @@ impl Set {
         let mut candidates = self.members.lock().queued();
         while taken < max && candidates > 0 {
             candidates -= 1;
+            sched::cond_resched();
             let Some(item) = self.next() else { break };
             item.queued.store(false, Release);
             if item.file.strong_count() == 0 {
@@ -462,6 +463,7 @@ impl FileOps for Epoll {
                 return Events::IN;
             }
             self.unqueue(&item);
+            sched::cond_resched();
         }
     }
 }

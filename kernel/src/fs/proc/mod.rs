@@ -24,6 +24,7 @@ use super::inode::{Attr, Inode, Kind, SetAttr};
 use super::seq_file::{self, Fixed, Node, Tree};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
+use crate::task::sched::cond_resched;
 use crate::task::{Process, pid_table};
 use alloc::sync::Arc;
 pub use options::{Change, Options};
@@ -140,6 +141,7 @@ impl FileOps for Root {
             );
             let next = PROCESSES + pid as u64 + 1;
             from = pid + 1;
+            cond_resched();
             let subject = Task::new(&process, None).find();
             if !subject.is_ok_and(|subject| self.options.shows(&subject)) {
                 continue;

@@ -155,7 +155,10 @@ pub fn status(subject: &Subject, text: &mut Text) -> Result<()> {
         "FDSize:\t{}\nGroups:\t",
         subject.files().map_or(0, |files| files.size())
     );
-    who.groups.iter().for_each(|group| put!(text, "{group} "));
+    for group in who.groups.iter() {
+        put!(text, "{group} ");
+        cond_resched();
+    }
     put!(text, "\n");
     if let Some(space) = subject.space() {
         memory::status(&space, &process.image(), text);

@@ -15,6 +15,8 @@ use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::stream::{self, ReadMode};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once, SleepMutex};
+use crate::task::sched::cond_resched;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use linux_raw_sys::net::*;
 
@@ -307,8 +309,7 @@ impl Socket for Connected {
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
         if let Some(listener) = self.listener.get() {
             if read {
-                let waiting = listener.backlog.close();
-                waiting.iter().for_each(|one| one.refuse());
+                refuse_all(listener.backlog.close());
             }
             return Ok(());
         }
@@ -411,11 +412,19 @@ impl Socket for Connected {
     }
 }
 
+/// Refuses the connections that waited to be accepted.
+fn refuse_all(waiting: VecDeque<Arc<Connected>>) {
+    for one in waiting {
+        one.refuse();
+        drop(one);
+        cond_resched();
+    }
+}
+
 impl Drop for Connected {
     fn drop(&mut self) {
         if let Some(listener) = self.listener.get() {
-            let waiting = listener.backlog.close();
-            waiting.iter().for_each(|one| one.refuse());
+            refuse_all(listener.backlog.close());
         }
         if let Some(link) = self.link.get() {
             if !link.incoming.is_empty() {

@@ -212,6 +212,7 @@ fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<Deadline>) -> Result
         entered = 0;
     }
     for key in &keys[..entered] {
+        sched::cond_resched();
         // Not in its bucket, and not woken, it was moved to another word.
         while TABLE[key.bucket()].remove(&slot).is_none() && slot.load(Acquire) == WAITING {
             if TABLE.iter().any(|bucket| bucket.remove(&slot).is_some()) {
@@ -327,7 +328,7 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
         let waiters = bucket.waiters.lock();
         let waits = |waiter: &&Waiter| waiter.key == key && waiter.bits & bits != 0;
         most = most.min(waiters.iter().filter(waits).count());
-        if most > MANY {
+        if most > MANY || waiters.len() > LONG {
             drop(waiters);
             return wake_many(bucket, key, most, bits);
         }
@@ -358,8 +359,9 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
     Ok(woken)
 }
 
-/// More waiters are woken with pauses.
+/// More waiters, or those in a bucket with more, are woken with pauses.
 const MANY: usize = 64;
+const LONG: usize = 1024;
 
 /// Wakes `most`. Others run in between; waiters for other words, which may be as many, are skipped
 /// once.

@@ -214,10 +214,12 @@ pub fn end_of_tracer(process: &Process) {
         let Some(thread) = next else { return };
         let kill = thread.reports(PTRACE_O_EXITKILL);
         unlink(&thread);
-        if kill {
+        // Once for all threads of a process.
+        if kill && !thread.process().is_exiting() {
             thread.process().kill(SIGKILL);
         }
         thread.when_not_looked_at(|| _ = sched::wake_from(thread.clone(), state::TRACED));
+        sched::cond_resched();
     }
 }
 

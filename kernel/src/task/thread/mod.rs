@@ -29,6 +29,7 @@ use crate::arch::cell::ThreadLocal;
 use crate::arch::{ThreadState, cpu, time};
 use crate::errno::Result;
 use crate::keyring::Key;
+use crate::net::scm_rights::Discarded;
 use crate::sync::Mutex;
 use crate::sync::Once;
 use linux_raw_sys::general::{RLIMIT_NOFILE, SCHED_RESET_ON_FORK};
@@ -101,6 +102,8 @@ pub struct Thread {
     pub seccomp: seccomp::State,
     /// Its keyring, if it was asked for.
     pub keyring: Mutex<Option<Arc<Key>>>,
+    /// Files that it received or sent, and has released.
+    pub discarded: Mutex<Discarded>,
     tid: AtomicI32,
     process: Arc<Process>,
     resources: Mutex<Resources>,
@@ -207,6 +210,7 @@ impl Thread {
             ptrace: ptrace::State::default(),
             seccomp: seccomp::State::new(),
             keyring: Mutex::new(None),
+            discarded: Mutex::default(),
             tid: AtomicI32::new(parts.tid),
             process: parts.process,
             resources: Mutex::new(parts.resources),

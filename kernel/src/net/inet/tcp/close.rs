@@ -9,6 +9,7 @@ use crate::net::inet::ports::Kept;
 use crate::net::mib::{self, Event};
 use crate::net::wait::Wait;
 use crate::task::current;
+use crate::task::sched::cond_resched;
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::*;
 
@@ -107,8 +108,11 @@ impl Tcp {
 
     pub(super) fn stop_listening(&self) {
         if let Some(backlog) = self.listener.get() {
-            let waiting = backlog.close();
-            waiting.iter().for_each(|one| one.disconnect(true));
+            for one in backlog.close() {
+                one.disconnect(true);
+                drop(one);
+                cond_resched();
+            }
         }
     }
 }
