@@ -12,6 +12,7 @@ mod deep;
 mod exhausted;
 mod fork;
 mod hang;
+mod heaped;
 mod hoard;
 mod links;
 mod long;
@@ -51,6 +52,7 @@ const PARTS: &[(&str, fn())] = &[
     ("exhausted", exhausted::run),
     ("fork", fork::run),
     ("hang", hang::run),
+    ("heaped", heaped::run),
     ("hoard", hoard::run),
     ("links", links::run),
     ("long", long::run),
