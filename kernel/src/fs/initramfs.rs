@@ -110,7 +110,11 @@ fn add(
 ) -> Result<Arc<Dentry>> {
     let parent = node(directory.inode())?;
     let child = match mode & S_IFMT {
-        S_IFLNK => parent.new_symlink(content, owner)?,
+        // Some writers of archives count a zero at the end.
+        S_IFLNK => {
+            let end = content.iter().position(|&byte| byte == 0);
+            parent.new_symlink(&content[..end.unwrap_or(content.len())], owner)?
+        }
         _ => parent.new_node(mode, rdev, owner)?,
     };
     if mode & S_IFMT == S_IFREG {
@@ -129,6 +133,27 @@ mod tests {
             unpack(&root, b"070701garbage");
             unpack(&root, &[b'0'; 300]);
             assert!(root.inode().lookup(&root, b"x").is_err());
+        }
+
+        fn a_link_ends_at_a_zero() {
+            let root = super::super::tmpfs::Tmpfs::new_root(&super::super::tmpfs::Options::unlimited(0o755)).unwrap();
+            let entry = |mode: u32, name: &str, content: &str| {
+                let fields = [1, mode, 0, 0, 1, 0, content.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
+                let mut bytes = alloc::string::String::from("070701");
+                fields.iter().for_each(|field| bytes += &alloc::format!("{field:08x}"));
+                for part in [name, "\0", content] {
+                    bytes += part;
+                    // After the name, and after the content.
+                    while part != name && bytes.len() % 4 != 0 {
+                        bytes += "\0";
+                    }
+                }
+                bytes
+            };
+            let archive = entry(S_IFLNK | 0o777, "link", "to\0") + &entry(0, "TRAILER!!!", "");
+            unpack(&root, archive.as_bytes());
+            let link = root.inode().lookup(&root, b"link").unwrap();
+            assert!(matches!(link.inode().follow(), Ok(crate::fs::inode::Link::Path(path)) if *path == *b"to"));
         }
     }
 }
