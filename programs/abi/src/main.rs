@@ -62,12 +62,14 @@ mod log;
 mod low;
 mod memory;
 mod mlock;
+mod modes;
 mod mount_options;
 mod mounted;
 #[cfg(target_arch = "aarch64")]
 mod mte;
 mod net_tables;
 mod netlink;
+mod numbers;
 mod oom;
 mod options;
 mod packet;
@@ -137,6 +139,7 @@ fn main() {
         Some("mlock") => mlock::run(),
         Some("oom") => oom::run(),
         Some("oom-waiting") => oom::run_waiting(),
+        Some("numbers") => numbers::run(),
         Some("options") => options::run(),
         Some("corked") => corked::run(),
         Some("counts") => counts::run(),
@@ -254,6 +257,8 @@ fn main() {
         Some("accepted") => accepted::run(),
         Some("bands") => bands::run(),
         Some("beside") => beside::run(),
+        Some("modes") if std::env::args().nth(2).is_some() => modes::after_exec(),
+        Some("modes") => modes::run(),
         Some("mounted") => mounted::run(),
         Some("threads") => threads::run(),
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
