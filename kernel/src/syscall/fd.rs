@@ -1,7 +1,7 @@
 //! Descriptors: duplicates, flags, and control operations of files.
 
 use super::path::{check_flags, file};
-use super::flock;
+use super::{file_control, flock};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::Kind;
 use crate::fs::pipe::End;
@@ -266,7 +266,11 @@ pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
             let bytes = file.dentry().inode().attr().blocks * 512;
             UserPtr::new(argument).write(&bytes)?;
         }
-        _ => return file.ops().ioctl(&file, request, argument),
+        FIOQSIZE => return Err(Errno::ENOTTY),
+        _ => {
+            return file_control::refuse(&file, request, argument)
+                .unwrap_or_else(|| file.ops().ioctl(&file, request, argument));
+        }
     }
     Ok(0)
 }

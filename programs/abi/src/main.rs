@@ -24,12 +24,14 @@ mod capabilities;
 mod choices;
 mod circles;
 mod connecting;
+mod controls;
 #[cfg(target_arch = "aarch64")]
 mod copies;
 mod cores;
 mod corked;
 mod counts;
 mod cut;
+mod devpts;
 mod doing;
 mod droppable;
 mod fatal;
@@ -141,6 +143,7 @@ fn main() {
         Some("oom-waiting") => oom::run_waiting(),
         Some("numbers") => numbers::run(),
         Some("options") => options::run(),
+        Some("controls") => controls::run(),
         Some("corked") => corked::run(),
         Some("counts") => counts::run(),
         Some("fatal") => fatal::run(),
@@ -197,6 +200,7 @@ fn main() {
         Some("connecting") => connecting::run(),
         Some("cores") => cores::run(),
         Some("cut") => cut::run(),
+        Some("devpts") => devpts::run(),
         Some("doing") if std::env::args().nth(2).is_some() => doing::run_stopped(),
         Some("doing") => doing::run(),
         Some("droppable") => droppable::run(),
