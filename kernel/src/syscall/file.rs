@@ -377,8 +377,8 @@ pub fn pwritev<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> 
 /// RWF_NOAPPEND (linux/fs.h)
 pub(super) const RWF_NOAPPEND: u32 = 0x20;
 
-/// Checks the flags of preadv2, pwritev2 and io_submit, of which RWF_HIPRI, RWF_DSYNC and RWF_SYNC change
-/// nothing for files in memory.
+/// Checks the flags of preadv2, pwritev2 and io_submit, of which RWF_HIPRI, RWF_DSYNC and RWF_SYNC
+/// change nothing for files in memory.
 pub(super) fn check_rwf(flags: u32) -> Result<()> {
     if u64::from(flags) & !abi::options::RWF.mask() != 0 {
         return Err(Errno::EOPNOTSUPP);

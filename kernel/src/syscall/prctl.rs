@@ -261,11 +261,10 @@ fn deny_write_execute([bits, rest @ ..]: Arguments) -> Result<usize> {
     if now != 0 && now != bits {
         return Err(Errno::EPERM);
     }
-    let refuses = bits & PR_MDWE_REFUSE_EXEC_GAIN != 0;
-    let for_child = bits & PR_MDWE_NO_INHERIT != 0;
-    let modes = u32::from(refuses) * Mode::NO_WRITE_EXECUTE
-        | u32::from(for_child) * Mode::WRITE_EXECUTE_FOR_CHILD;
-    set_mode(modes, true);
+    let mode = |bit, mode| if bits & bit != 0 { mode } else { 0 };
+    let refuses = mode(PR_MDWE_REFUSE_EXEC_GAIN, Mode::NO_WRITE_EXECUTE);
+    let for_child = mode(PR_MDWE_NO_INHERIT, Mode::WRITE_EXECUTE_FOR_CHILD);
+    set_mode(refuses | for_child, true);
     Ok(0)
 }
 

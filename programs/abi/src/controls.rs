@@ -116,7 +116,12 @@ unsafe fn clones(file: c_int, from: c_int) {
         tell("  clone of nothing", libc::ioctl(file, FICLONE as _, 999));
         let mut range = [from as u64, 0, 1, 0];
         control("  clone a range", file, FICLONERANGE, &mut range);
-        control("  from nowhere", file, FICLONERANGE, 8 as *mut u64);
+        control(
+            "  from nowhere",
+            file,
+            FICLONERANGE,
+            std::ptr::dangling_mut::<u64>(),
+        );
         let mut same = Dedupe {
             offset: 0,
             length: 1,
@@ -190,12 +195,22 @@ unsafe fn all(file: c_int) {
         block = 3;
         control("  block 3", file, FIBMAP, &mut block);
         println!("  {block}");
-        control("  block nowhere", file, FIBMAP, 8 as *mut i32);
+        control(
+            "  block nowhere",
+            file,
+            FIBMAP,
+            std::ptr::dangling_mut::<i32>(),
+        );
         control("  freeze", file, FIFREEZE, &mut block);
         control("  thaw", file, FITHAW, &mut block);
         control("  trim", file, FITRIM, &mut [0_u64; 3]);
         control("  extents", file, FS_IOC_FIEMAP, &mut [0_u64; 4]);
-        control("  extents, nowhere", file, FS_IOC_FIEMAP, 8 as *mut u64);
+        control(
+            "  extents, nowhere",
+            file,
+            FS_IOC_FIEMAP,
+            std::ptr::dangling_mut::<u64>(),
+        );
         control("  version", file, FS_IOC_GETVERSION, &mut 0_u64);
         control("  of nothing", file, 0x1234_5678, &mut 0_u64);
     }
