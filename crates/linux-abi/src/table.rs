@@ -272,7 +272,7 @@ pub const CALLS: &[Call] = calls! {
     269 sendmmsg(Fd, Pointer, Uint, Hex) Whole;
     270 process_vm_readv(Int, Pointer, Uint, Pointer, Uint, Hex) Whole;
     271 process_vm_writev(Int, Pointer, Uint, Pointer, Uint, Hex) Whole;
-    272 kcmp(Int, Int, Int, Uint, Uint) Partial("no epoll targets");
+    272 kcmp(Int, Int, Int, Uint, Uint) Whole;
     273 finit_module() Absent;
     274 sched_setattr(Int, Pointer, Hex) Partial("SCHED_DEADLINE is not admitted: EBUSY");
     275 sched_getattr(Int, Pointer, Uint, Hex) Whole;

@@ -3,6 +3,7 @@
 use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags};
 use super::inode::{Attr, Inode, Kind, SetAttr};
+use super::path::Path;
 use super::simple_attr::SimpleAttr;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{try_arc, try_format};
@@ -48,7 +49,7 @@ impl Inode for Anonymous {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ENXIO)
     }
 }

@@ -3,6 +3,7 @@
 use super::file::{self, File, FileOps, OpenFlags, Whence};
 use super::inode::Kind;
 use super::io::{Sink, Source};
+use super::path::Path;
 use super::{kmsg, trace, tty};
 use crate::arch;
 use crate::errno::{Errno, Result};
@@ -10,12 +11,15 @@ use crate::errno::{Errno, Result};
 use crate::kvm;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
-use crate::mm::user::UserPtr;
+use crate::mm::user::{UserPtr, UserSlice};
 use crate::random;
-use crate::task::oom;
 use crate::task::sched::cond_resched_interruptible;
+use crate::task::{oom, require};
 use alloc::sync::Arc;
-use linux_raw_sys::ioctl::RNDGETENTCNT;
+use linux_raw_sys::general::CAP_SYS_ADMIN;
+use linux_raw_sys::ioctl::{
+    RNDADDENTROPY, RNDADDTOENTCNT, RNDCLEARPOOL, RNDGETENTCNT, RNDRESEEDCRNG, RNDZAPENTCNT,
+};
 
 /// A device number from its parts, as Linux's `new_encode_dev` packs it.
 pub const fn number(major: u32, minor: u32) -> u64 {
@@ -54,8 +58,8 @@ pub fn has_hypervisor() -> bool {
     arch::virt::available()
 }
 
-/// Opens the device `device`.
-pub fn open(kind: Kind, device: u64, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+/// Opens the device `device`, whose node is at `here`.
+pub fn open(here: &Path, kind: Kind, device: u64, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
     if kind == Kind::Block {
         return Err(Errno::ENXIO);
     }
@@ -68,7 +72,7 @@ pub fn open(kind: Kind, device: u64, flags: OpenFlags) -> Result<Arc<dyn FileOps
         #[cfg(guests)]
         (10, 232) if has_hypervisor() => return kvm::open(),
         (240, 0) => return trace::open(),
-        (major, minor) => return tty::open(major, minor, flags),
+        (major, minor) => return tty::open(here, major, minor, flags),
     };
     Ok(try_arc(memory)?)
 }
@@ -114,11 +118,8 @@ impl FileOps for Memory {
     }
 
     fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
-        match (self, request) {
-            (Memory::Random, RNDGETENTCNT) => {
-                UserPtr::new(argument).write(&(random::POOL as i32))?;
-                Ok(0)
-            }
+        match self {
+            Memory::Random => control_random(request, argument).map(|()| 0),
             _ => Err(Errno::ENOTTY),
         }
     }
@@ -150,6 +151,55 @@ fn pieces(to: &mut Sink, put: impl Fn(&mut Sink) -> Result<usize>) -> Result<usi
         }
     }
     Ok(total)
+}
+
+/// Does a request of ioctl(2) that random devices know. How much is credited is of no matter: there
+/// is always enough.
+fn control_random(request: u32, argument: usize) -> Result<()> {
+    let number = UserPtr::<i32>::new(argument);
+    if request == RNDGETENTCNT {
+        return number.write(&(random::POOL as i32));
+    }
+    if ![
+        RNDADDTOENTCNT,
+        RNDADDENTROPY,
+        RNDZAPENTCNT,
+        RNDCLEARPOOL,
+        RNDRESEEDCRNG,
+    ]
+    .contains(&request)
+    {
+        return Err(Errno::EINVAL);
+    }
+    require(CAP_SYS_ADMIN)?;
+    if matches!(request, RNDADDTOENTCNT | RNDADDENTROPY) && number.read()? < 0 {
+        return Err(Errno::EINVAL);
+    }
+    match request {
+        RNDADDENTROPY => {
+            let len = number.add(1).read()?;
+            let len = usize::try_from(len).map_err(|_| Errno::EFAULT)?;
+            take_entropy(argument + 2 * size_of::<i32>(), len)?;
+        }
+        RNDRESEEDCRNG => random::seed(&[]),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Mixes in what a program has at `from`.
+///
+/// # Errors
+/// EFAULT: not all of it could be taken.
+fn take_entropy(from: usize, len: usize) -> Result<()> {
+    let mut bytes = [0; 256];
+    for at in (0..len).step_by(bytes.len()) {
+        let piece = &mut bytes[..(len - at).min(256)];
+        UserSlice::new(from + at, piece.len()).copy_in(piece)?;
+        random::seed(piece);
+        cond_resched_interruptible().map_err(|_| Errno::EFAULT)?;
+    }
+    Ok(())
 }
 
 fn put_random(to: &mut Sink) -> Result<usize> {

@@ -167,11 +167,10 @@ impl File {
         OpenFlags(self.flags.load(Relaxed))
     }
 
-    /// Changes the flags that fcntl(F_SETFL) may change.
-    pub fn set_flags(&self, flags: u32) {
-        const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME | FASYNC;
-        let kept = self.flags.load(Relaxed) & !CHANGEABLE;
-        self.flags.store(kept | flags & CHANGEABLE, Relaxed);
+    /// Sets the flags `which` to those of `to`, and leaves the others as they are by then.
+    pub fn set_flags(&self, which: u32, to: u32) {
+        let set = |flags| Some(flags & !which | to & which);
+        _ = self.flags.fetch_update(Relaxed, Relaxed, set);
     }
 
     /// The epoll sets that it is a member of, where it is none itself.

@@ -224,7 +224,7 @@ pub trait Inode: Send + Sync + Any {
     }
 
     /// Begins to read or write it.
-    fn open(self: Arc<Self>, here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>>;
+    fn open(self: Arc<Self>, here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>>;
 
     /// Changes the length of a regular file.
     fn truncate(&self, _size: u64) -> Result<()> {

@@ -3,7 +3,7 @@
 //! the mount says.
 
 use super::dentry::Dentry;
-use super::mount::Mount;
+use super::mount::{Mount, Super};
 use super::walk::PATH_MAX;
 use crate::errno::{Errno, Result};
 use crate::task::sched::cond_resched;
@@ -133,6 +133,11 @@ impl Path {
         path
     }
 
+    /// Whether the dentry is the root of a file system.
+    pub fn is_root_of(&self, fs: &Super) -> bool {
+        Arc::ptr_eq(fs.root(), &self.dentry)
+    }
+
     /// The place that names this path: itself, or for a mount's root the mountpoint. None at the
     /// top of the tree.
     fn named(&self) -> Option<Self> {
@@ -144,7 +149,7 @@ impl Path {
     }
 
     /// The place that a mount's root covers.
-    fn covered(&self) -> Option<Self> {
+    pub fn covered(&self) -> Option<Self> {
         let mount = self.mount.as_ref().filter(|_| self.is_mount_root());
         mount?.place()
     }

@@ -1,10 +1,10 @@
 //! Pipes: a ring of frames, to and from which the bytes are copied straight from and to user
 //! memory.
 
-use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags};
 use super::inode::{Attr, Inode, Kind, SetAttr, Time};
 use super::io::{Sink, Source};
+use super::path::Path;
 use super::poll::{Events, PollTable, WaitSource};
 use super::ring::Ring;
 use super::simple_attr::SimpleAttr;
@@ -378,7 +378,7 @@ impl Inode for Pipe {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(End::new(self, flags)?)
     }
 }

@@ -4,6 +4,7 @@ use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags, Record};
 use super::inode::{Attr, Inode, Kind, Link, SetAttr, Time, XattrChange};
 use super::io::{Sink, Source};
+use super::path::Path;
 use super::seq_records;
 use super::set_attr;
 use crate::arch::cpu;
@@ -538,7 +539,7 @@ impl Inode for Fixed {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match self.leaf.2 {
             Tree::Settings => self.check_setting(flags)?,
             // Whatever chmod made of its permissions.

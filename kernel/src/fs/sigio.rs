@@ -8,11 +8,12 @@ use super::weak_file::WeakFile;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
+use crate::task::credentials::Credentials;
 use crate::task::pid_table::{self, Pid, Several};
 use crate::task::signal::{self, Info};
 use crate::task::{Process, current};
 use alloc::sync::Arc;
-use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SIGIO, SIGURG};
+use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, FASYNC, SIGIO, SIGURG};
 
 /// The event that a signal reports (`si_code`): POLL_IN, POLL_OUT, POLL_MSG and POLL_HUP.
 const READ: i32 = 1;
@@ -85,15 +86,14 @@ fn exists(kind: u32, id: i32) -> bool {
     }
 }
 
-/// Makes somebody else get them; ESRCH where there is nobody of that number, which 0 stands for
-/// too.
+/// Makes somebody else get them, of whatever kind the number is by then; ESRCH where it is in no
+/// use, but for 0.
 pub fn set_owner(file: &File, kind: u32, id: i32) -> Result<()> {
     if ![F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP].contains(&kind) {
         return Err(Errno::EINVAL);
     }
-    // Looked up first, so that the check below is about this very one.
     let pid = pid_table::pid(id);
-    if id != 0 && !exists(kind, id) {
+    if id != 0 && pid.is_none() {
         return Err(Errno::ESRCH);
     }
     let users = current().with_credentials(|who| [who.uid, who.euid]);
@@ -123,7 +123,7 @@ pub fn own(file: &File, fd: i32) -> Result<()> {
     with(file, |state| state.owner.descriptor = fd)
 }
 
-/// Begins or ends signals about readiness, for descriptor `fd`.
+/// Begins or ends signals about readiness, for descriptor `fd`: sets O_ASYNC or clears it.
 pub fn watch(file: &Arc<File>, fd: i32, on: bool) -> Result<()> {
     let table = if on {
         let mut table = PollTable::new(try_arc(Listener(WeakFile::new(file)?))?);
@@ -135,6 +135,7 @@ pub fn watch(file: &Arc<File>, fd: i32, on: bool) -> Result<()> {
     };
     let before = with(file, |state| {
         state.owner.descriptor = fd;
+        file.set_flags(FASYNC, if on { FASYNC } else { 0 });
         core::mem::replace(&mut state.watched, table)
     });
     before.map(drop)
@@ -190,27 +191,27 @@ pub fn notify_urgent(file: &File) {
 }
 
 fn send(owner: &Owner, info: Info) {
-    let may = |process: &Process| {
-        process.with_credentials(|target| {
-            let [uid, euid] = owner.users;
-            let same = |id| id == target.uid || id == target.suid;
-            euid == 0 || same(euid) || same(uid)
-        })
+    let may = |target: &Credentials| {
+        let [uid, euid] = owner.users;
+        let same = |id| id == target.uid || id == target.suid;
+        euid == 0 || same(euid) || same(uid)
     };
     // A receiver that is gone, or has no room for one more signal, is not notified.
     let Some(id) = owner.id else { return };
     match owner.kind {
         F_OWNER_TID => {
-            if let Some(thread) = id.thread().filter(|thread| may(thread.process())) {
+            if let Some(thread) = id.thread().filter(|thread| thread.with_credentials(may)) {
                 _ = signal::send_thread(&thread, &info);
             }
         }
         F_OWNER_PID => {
-            if let Some(process) = id.process().filter(|process| may(process)) {
+            let found = id.with_credentials().filter(|(_, target)| may(target));
+            if let Some((process, _)) = found {
                 _ = signal::send_info(&process, None, &info);
             }
         }
         _ => {
+            let may = |process: &Process| process.with_credentials(may);
             _ = pid_table::send_each(Several::Group(id.number()), info.number(), may, |process| {
                 _ = signal::send_info(process, None, &info);
             });

@@ -12,9 +12,10 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps, OpenFlags};
 use crate::fs::inode::{Attr, Inode, Kind, SetAttr};
 use crate::fs::io::{Sink, Source};
+use crate::fs::path::Path;
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::fs::simple_attr::SimpleAttr;
-use crate::fs::{Dentry, anonymous_dentry, new_anonymous_number};
+use crate::fs::{anonymous_dentry, new_anonymous_number};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
@@ -410,7 +411,7 @@ impl Inode for Node {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ENXIO)
     }
 }

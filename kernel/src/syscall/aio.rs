@@ -1,6 +1,6 @@
 //! Asynchronous I/O (io_setup(2) and its like), done while it is submitted.
 
-use super::file::{fsync, pieces};
+use super::file::{RWF_NOAPPEND, check_rwf, fsync, pieces};
 use super::layout::{Layout, given};
 use super::mlock;
 use super::path::opened;
@@ -17,7 +17,7 @@ use crate::task::current;
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use linux_raw_sys::general::{RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC};
+use linux_raw_sys::general::RWF_APPEND;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Operations (`include/uapi/linux/aio_abi.h`).
@@ -132,7 +132,7 @@ fn submit<L: Layout>(context: &Context, address: usize) -> Result<()> {
     let result = match request.operation {
         PREAD | PREADV => {
             file.check_readable()?;
-            let pieces = request.pieces::<L>(PREADV, 0)?;
+            let pieces = request.pieces::<L>(PREADV)?;
             let mut to = Sink::user(&pieces);
             if file.has_places() {
                 file.read_at(&mut to, request.position()?)
@@ -142,14 +142,13 @@ fn submit<L: Layout>(context: &Context, address: usize) -> Result<()> {
         }
         PWRITE | PWRITEV => {
             file.check_writable()?;
-            let pieces = request.pieces::<L>(PWRITEV, RWF_APPEND)?;
+            let pieces = request.pieces::<L>(PWRITEV)?;
             let mut from = Source::user(&pieces);
-            if !file.has_places() {
-                file.write(&mut from)
-            } else if request.rw_flags & RWF_APPEND != 0 {
-                file.append(&mut from, false)
-            } else {
-                file.write_at(&mut from, request.position()?)
+            match request.rw_flags & (RWF_APPEND | RWF_NOAPPEND) {
+                _ if !file.has_places() => file.write(&mut from),
+                RWF_APPEND => file.append(&mut from, false),
+                RWF_NOAPPEND => file.write_over(&mut from, Some(request.position()?)),
+                _ => file.write_at(&mut from, request.position()?),
             }
         }
         FSYNC | FDSYNC => {
@@ -177,12 +176,9 @@ fn submit<L: Layout>(context: &Context, address: usize) -> Result<()> {
 }
 
 impl Request {
-    /// Where the bytes are; `many` is the operation that has several pieces, `more` a flag that the
-    /// others have not.
-    fn pieces<L: Layout>(&self, many: u16, more: u32) -> Result<Vec<IoVec>> {
-        if self.rw_flags & !(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | more) != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
+    /// Where the bytes are; `many` is the operation that has several pieces.
+    fn pieces<L: Layout>(&self, many: u16) -> Result<Vec<IoVec>> {
+        check_rwf(self.rw_flags)?;
         if self.operation == many {
             return pieces::<L>(self.buffer, self.len);
         }

@@ -1,7 +1,7 @@
 //! Descriptors: duplicates, flags, and control operations of files.
 
-use super::flock;
 use super::path::{check_flags, file};
+use super::{file_control, flock};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::Kind;
 use crate::fs::pipe::End;
@@ -179,16 +179,19 @@ fn set_flags(file: &Arc<File>, fd: i32, flags: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     // O_ASYNC stays as it was where the file cannot send signals.
-    let mut kept = 0;
-    if changed & FASYNC != 0 {
-        if file.ops().has_async() {
-            sigio::watch(file, fd, flags & FASYNC != 0)?;
-        } else {
-            kept = FASYNC;
-        }
-    }
-    file.set_flags(flags ^ changed & kept);
+    set_async(file, fd, flags & FASYNC != 0)?;
+    file.set_flags(O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME, flags);
     Ok(())
+}
+
+/// Sets O_ASYNC or clears it; whether it is so then.
+fn set_async(file: &Arc<File>, fd: i32, on: bool) -> Result<bool> {
+    let is_so = file.flags().has(FASYNC) == on;
+    if is_so || !file.ops().has_async() {
+        return Ok(is_so);
+    }
+    sigio::watch(file, fd, on)?;
+    Ok(true)
 }
 
 /// The commands of fcntl(2) that choose the receiver of signals; `None` for any other.
@@ -232,16 +235,13 @@ pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
     match request {
         FIOCLEX => current().files().set_close_on_exec(fd, true)?,
         FIONCLEX => current().files().set_close_on_exec(fd, false)?,
-        FIONBIO | FIOASYNC => {
-            let flag = if request == FIONBIO {
-                O_NONBLOCK
-            } else {
-                FASYNC
-            };
+        FIONBIO => {
             let on = UserPtr::<i32>::new(argument).read()? != 0;
-            let flags = file.flags().0 & !flag | if on { flag } else { 0 };
-            set_flags(&file, fd, flags)?;
-            if (file.flags().0 ^ flags) & FASYNC != 0 {
+            file.set_flags(O_NONBLOCK, if on { O_NONBLOCK } else { 0 });
+        }
+        FIOASYNC => {
+            let on = UserPtr::<i32>::new(argument).read()? != 0;
+            if !set_async(&file, fd, on)? {
                 return Err(Errno::ENOTTY);
             }
         }
@@ -266,7 +266,11 @@ pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
             let bytes = file.dentry().inode().attr().blocks * 512;
             UserPtr::new(argument).write(&bytes)?;
         }
-        _ => return file.ops().ioctl(&file, request, argument),
+        FIOQSIZE => return Err(Errno::ENOTTY),
+        _ => {
+            return file_control::refuse(&file, request, argument)
+                .unwrap_or_else(|| file.ops().ioctl(&file, request, argument));
+        }
     }
     Ok(0)
 }

@@ -375,11 +375,11 @@ pub fn pwritev<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> 
 }
 
 /// RWF_NOAPPEND (linux/fs.h)
-const RWF_NOAPPEND: u32 = 0x20;
+pub(super) const RWF_NOAPPEND: u32 = 0x20;
 
-/// Checks the flags of preadv2 and pwritev2, of which RWF_HIPRI, RWF_DSYNC and RWF_SYNC change
-/// nothing for files in memory.
-fn check_rwf(flags: u32) -> Result<()> {
+/// Checks the flags of preadv2, pwritev2 and io_submit, of which RWF_HIPRI, RWF_DSYNC and RWF_SYNC
+/// change nothing for files in memory.
+pub(super) fn check_rwf(flags: u32) -> Result<()> {
     if u64::from(flags) & !abi::options::RWF.mask() != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -535,7 +535,7 @@ pub fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> Result<usi
 
 /// fadvise64(2)
 pub fn fadvise64(fd: i32, _offset: i64, len: i64, advice: u32) -> Result<usize> {
-    if file(fd)?.dentry().kind() == Kind::Fifo {
+    if opened(fd)?.dentry().kind() == Kind::Fifo {
         return Err(Errno::ESPIPE);
     }
     if abi::options::FADVISE.has(advice.into()) && len >= 0 {

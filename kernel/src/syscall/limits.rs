@@ -4,33 +4,33 @@ use alloc::sync::Arc;
 
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
+use crate::task::credentials::Credentials;
 use crate::task::limits::Limit;
 use crate::task::{Process, can, current, pid_table, require};
 use linux_raw_sys::general::{CAP_SYS_RESOURCE, RLIMIT_CPU, RLIMIT_STACK};
 
 /// prlimit64(2)
 pub fn prlimit64(pid: i32, kind: u32, new: usize, old: usize) -> Result<usize> {
-    let process = if pid == 0 {
+    let process = if pid == 0 || pid == current().tid() {
         current().process().clone()
     } else {
-        pid_table::process(pid).ok_or(Errno::ESRCH)?
+        let (process, owner) = pid_table::with_credentials(pid).ok_or(Errno::ESRCH)?;
+        if !is_same_user(&owner) {
+            require(CAP_SYS_RESOURCE)?;
+        }
+        process
     };
-    if process.pid() != current().process_id() && !is_same_user(&process) {
-        require(CAP_SYS_RESOURCE)?;
-    }
     let new = UserPtr::<[usize; 2]>::new(new).read_opt()?;
     let before = exchange(&process, kind, new)?;
     UserPtr::new(old).write_opt(&[before.soft, before.hard])?;
     Ok(0)
 }
 
-/// Whether the current thread's real identities are all of those of `process`.
-fn is_same_user(process: &Process) -> bool {
+/// Whether the current thread's real identities are all of those of `owner`.
+fn is_same_user(owner: &Credentials) -> bool {
     let own = current().credentials();
-    process.with_credentials(|who| {
-        [who.uid, who.euid, who.suid] == [own.uid; 3]
-            && [who.gid, who.egid, who.sgid] == [own.gid; 3]
-    })
+    [owner.uid, owner.euid, owner.suid] == [own.uid; 3]
+        && [owner.gid, owner.egid, owner.sgid] == [own.gid; 3]
 }
 
 /// Reads and, if asked to, sets a limit of a process.

@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 
-use abi::options;
 use linux_raw_sys::general::*;
 
 use super::memory::{
@@ -74,6 +73,23 @@ fn add_specific(rights: Rights, prot: u32, file: Option<&Arc<File>>) -> Result<R
     Ok(rights.with(Rights::TAGGED))
 }
 
+/// The flags that were there before MAP_SHARED_VALIDATE, which refuses any other (LEGACY_MAP_MASK).
+const LEGACY: u32 = MAP_TYPE
+    | MAP_FIXED
+    | MAP_ANONYMOUS
+    | MAP_DENYWRITE
+    | MAP_EXECUTABLE
+    | MAP_UNINITIALIZED
+    | MAP_GROWSDOWN
+    | MAP_LOCKED
+    | MAP_NORESERVE
+    | MAP_POPULATE
+    | MAP_NONBLOCK
+    | MAP_STACK
+    | MAP_HUGETLB
+    | MAP_HUGE_2MB
+    | MAP_HUGE_1GB;
+
 #[inline(always)]
 fn map<const DROPPABLE: bool>(
     addr: usize,
@@ -103,7 +119,7 @@ fn map<const DROPPABLE: bool>(
         MAP_PRIVATE => false,
         MAP_SHARED => true,
         MAP_SHARED_VALIDATE if file.is_none() => return Err(Errno::EINVAL),
-        MAP_SHARED_VALIDATE if u64::from(flags) & !options::MMAP.mask() == 0 => true,
+        MAP_SHARED_VALIDATE if flags & !LEGACY == 0 => true,
         MAP_SHARED_VALIDATE => return Err(Errno::EOPNOTSUPP),
         _ if file.is_none() && !DROPPABLE => return map_droppable(addr, len, prot, flags),
         _ => return Err(Errno::EINVAL),

@@ -10,6 +10,7 @@ mod epoll;
 mod exec;
 mod fd;
 mod file;
+mod file_control;
 mod file_handle;
 mod flock;
 mod futex;

@@ -133,7 +133,7 @@ pub fn mq_getsetattr<L: Layout>(fd: i32, new: usize, old: usize) -> Result<usize
     let (attributes, count) = queue.attributes();
     let flags = file.flags().0;
     if let Some(new) = new {
-        file.set_flags(flags & !O_NONBLOCK | new[0] as u32);
+        file.set_flags(O_NONBLOCK, new[0] as u32);
     }
     let shown = [
         (flags & O_NONBLOCK) as usize,

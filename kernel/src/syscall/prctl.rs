@@ -9,7 +9,7 @@ use crate::mm::AddressSpace;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::task::credentials::{ALL_CAPABILITIES, Credentials};
 use crate::task::process::Mode;
-use crate::task::thread::TAGS_DISABLED;
+use crate::task::thread::{TAGS_DISABLED, inherited};
 use crate::task::{
     Thread, current, personality, require, seccomp, signal, speculation, with_space,
 };
@@ -93,16 +93,18 @@ dispatch! {
     },
     PR_GET_IO_FLUSHER => |arguments| {
         require(CAP_SYS_RESOURCE)?;
-        mode(arguments, Mode::FLUSHER)
+        expect_zeros(&arguments)?;
+        Ok((current().inherited() & inherited::FLUSHER != 0).into())
     },
     PR_SET_IO_FLUSHER => set_flusher,
     PR_GET_MDWE => write_execute,
     PR_SET_MDWE => deny_write_execute,
+    PR_SET_MM => set_memory_map,
     PR_MCE_KILL => set_memory_failure,
     PR_MCE_KILL_GET => |arguments| {
         expect_zeros(&arguments)?;
-        let kept = current().process().modes() >> Mode::MEMORY_FAILURE_SHIFT & 3;
-        Ok((kept ^ PR_MCE_KILL_DEFAULT) as usize)
+        let kept = current().inherited() >> inherited::MEMORY_FAILURE_SHIFT & 3;
+        Ok((u32::from(kept) ^ PR_MCE_KILL_DEFAULT) as usize)
     },
     PR_CAP_AMBIENT => |[operation, capability, c, d]| ambient(operation as u32, capability, c, d),
     PR_GET_AUXV => |[to, room, rest @ ..]| {
@@ -231,7 +233,7 @@ fn set_flusher([on, rest @ ..]: Arguments) -> Result<usize> {
     require(CAP_SYS_RESOURCE)?;
     expect_zeros(&rest)?;
     expect(on <= 1)?;
-    set_mode(Mode::FLUSHER, on == 1);
+    set_inherited(inherited::FLUSHER, on == 1);
     Ok(0)
 }
 
@@ -259,9 +261,10 @@ fn deny_write_execute([bits, rest @ ..]: Arguments) -> Result<usize> {
     if now != 0 && now != bits {
         return Err(Errno::EPERM);
     }
-    let inherited = bits & PR_MDWE_NO_INHERIT == 0;
-    set_mode(Mode::NO_WRITE_EXECUTE, bits & PR_MDWE_REFUSE_EXEC_GAIN != 0);
-    set_mode(Mode::WRITE_EXECUTE_FOR_CHILD, !inherited);
+    let mode = |bit, mode| if bits & bit != 0 { mode } else { 0 };
+    let refuses = mode(PR_MDWE_REFUSE_EXEC_GAIN, Mode::NO_WRITE_EXECUTE);
+    let for_child = mode(PR_MDWE_NO_INHERIT, Mode::WRITE_EXECUTE_FOR_CHILD);
+    set_mode(refuses | for_child, true);
     Ok(0)
 }
 
@@ -324,10 +327,25 @@ fn set_mode(mode: u32, on: bool) {
         .set_modes(mode, if on { mode } else { 0 });
 }
 
+/// Sets or clears bits of the thread's that its children inherit.
+fn set_inherited(bits: u8, on: bool) {
+    let (set, cleared) = if on { (bits, 0) } else { (0, bits) };
+    current().change_inherited(set, cleared);
+}
+
 /// Returns a mode of the process; the other arguments must be zero.
 fn mode(arguments: Arguments, mode: u32) -> Result<usize> {
     expect_zeros(&arguments)?;
     Ok(current().process().mode(mode).into())
+}
+
+/// PR_SET_MM, which the privileged may do, and nobody here: where the parts of a program lie is
+/// exec's to say.
+fn set_memory_map([part, _, more, last]: Arguments) -> Result<usize> {
+    let takes_more = [PR_SET_MM_AUXV, PR_SET_MM_MAP, PR_SET_MM_MAP_SIZE].contains(&(part as u32));
+    expect(last == 0 && (more == 0 || takes_more))?;
+    require(CAP_SYS_RESOURCE)?;
+    Err(Errno::EINVAL)
 }
 
 /// PR_MCE_KILL: the stored value is the difference from the default.
@@ -338,9 +356,9 @@ fn set_memory_failure([operation, policy, rest @ ..]: Arguments) -> Result<usize
         (PR_MCE_KILL_SET, policy @ ..=PR_MCE_KILL_DEFAULT) => policy,
         _ => return Err(Errno::EINVAL),
     };
-    let shift = Mode::MEMORY_FAILURE_SHIFT;
-    let kept = (policy ^ PR_MCE_KILL_DEFAULT) << shift;
-    current().process().set_modes(3 << shift, kept);
+    let shift = inherited::MEMORY_FAILURE_SHIFT;
+    let kept = (policy ^ PR_MCE_KILL_DEFAULT) as u8;
+    current().change_inherited(kept << shift, 3 << shift);
     Ok(0)
 }
 

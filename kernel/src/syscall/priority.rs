@@ -6,10 +6,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::path::check_flags;
 use super::process::check_rest;
-use super::sched::{self, each};
+use super::sched::{self, Subject, each};
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{can, require};
+use crate::task::credentials::Credentials;
+use crate::task::{can, current, require};
 
 /// `struct sched_attr` (include/uapi/linux/sched/types.h).
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
@@ -62,20 +63,20 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
     if clamps || given.flags & !FLAGS != 0 || (given.policy as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    let thread = sched::thread(tid)?;
-    let (old_policy, old_priority) = thread.policy();
+    let subject = Subject::of(tid)?;
+    let (old_policy, old_priority) = subject.policy();
     let reset = match given.flags & RESET_ON_FORK {
         0 => 0,
         _ => SCHED_RESET_ON_FORK,
     };
     let (policy, reset) = if given.flags & KEEP_POLICY != 0 {
-        (old_policy, thread.reset_on_fork())
+        (old_policy, subject.reset_on_fork())
     } else {
         (given.policy, reset)
     };
     if given.flags & KEEP_PARAMETERS != 0 {
         given.priority = old_priority;
-        given.nice = thread.nice();
+        given.nice = subject.nice();
     }
     let (least, most) = sched::priorities(policy)?;
     if !(least..=most).contains(&given.priority) {
@@ -94,22 +95,22 @@ pub fn sched_setattr(tid: i32, attributes: usize, flags: u32) -> Result<usize> {
     // The nice values of threads of other policies stay as they are.
     let is_fair = matches!(policy, SCHED_NORMAL | SCHED_BATCH);
     let nice = is_fair.then(|| given.nice.clamp(-20, 19));
-    sched::check_change(&thread, policy | reset, given.priority, nice)?;
+    sched::check_change(&subject, policy | reset, given.priority, nice)?;
     if given.flags & CLAMPS != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     if given.flags & KEEP_PARAMETERS != 0 {
         // As on Linux, the parameters to keep include the policy, but not the reset on fork.
-        thread.set_policy(old_policy | reset, old_priority);
+        subject.set_policy(old_policy | reset, old_priority);
         return Ok(0);
     }
     if policy == SCHED_DEADLINE {
         // No time is set aside for such threads, so none is admitted.
         return Err(Errno::EBUSY);
     }
-    thread.set_policy(policy | reset, given.priority);
+    subject.set_policy(policy | reset, given.priority);
     if let Some(nice) = nice {
-        thread.set_nice(nice);
+        subject.set_nice(nice);
     }
     Ok(0)
 }
@@ -121,15 +122,15 @@ pub fn sched_getattr(tid: i32, to: usize, size: u32, flags: u32) -> Result<usize
         return Err(Errno::EINVAL);
     }
     check_flags(flags, 0)?;
-    let thread = sched::thread(tid)?;
-    let (policy, priority) = thread.policy();
+    let subject = Subject::of(tid)?;
+    let (policy, priority) = subject.policy();
     let is_real_time = matches!(policy, SCHED_FIFO | SCHED_RR);
-    let resets = thread.reset_on_fork() != 0;
+    let resets = subject.reset_on_fork() != 0;
     let shown = Attributes {
         size: size.min(WHOLE) as u32,
         policy,
         flags: if resets { RESET_ON_FORK } else { 0 },
-        nice: if is_real_time { 0 } else { thread.nice() },
+        nice: if is_real_time { 0 } else { subject.nice() },
         priority,
         ..Attributes::default()
     };
@@ -145,8 +146,6 @@ const BEST_EFFORT: u32 = 2;
 const IDLE: u32 = 3;
 /// Levels of a class; the bits above them are hints to the device (IOPRIO_HINT).
 const LEVELS: u32 = 8;
-/// How a thread that was given none counts: the middle of the best effort.
-const MIDDLE: u32 = BEST_EFFORT << CLASS_SHIFT | 4;
 
 const _: () = assert!(
     abi::options::IOPRIO.is_handled_by(&[
@@ -166,6 +165,34 @@ fn kind(which: u32) -> Result<u32> {
         .ok_or(Errno::EINVAL)
 }
 
+/// EPERM unless the caller may set the priority of somebody of such credentials.
+fn check_io_owner(owner: &Credentials) -> Result<()> {
+    let own = current().credentials();
+    let covers = owner.permitted & !own.permitted == 0;
+    if covers && [own.uid, own.euid].contains(&owner.uid) {
+        Ok(())
+    } else {
+        require(CAP_SYS_NICE)
+    }
+}
+
+impl Subject {
+    /// What has ended has no context of input and output any more.
+    fn io_priority(&self) -> u32 {
+        match self {
+            Subject::Living(thread) => thread.io_priority(),
+            Subject::Ended(_) => 0,
+        }
+    }
+
+    fn set_io_priority(&self, priority: u32) -> Result<()> {
+        match self {
+            Subject::Living(thread) => thread.set_io_priority(priority),
+            Subject::Ended(_) => Ok(()),
+        }
+    }
+}
+
 /// ioprio_set(2)
 pub fn ioprio_set(which: u32, who: i32, priority: u32) -> Result<usize> {
     let (class, level) = (priority >> CLASS_SHIFT & 7, priority % LEVELS);
@@ -175,24 +202,39 @@ pub fn ioprio_set(which: u32, who: i32, priority: u32) -> Result<usize> {
         NONE if level == 0 => {}
         _ => return Err(Errno::EINVAL),
     }
-    each(kind(which)?, who, |thread| {
-        sched::check_owner(thread)?;
-        thread.set_io_priority(priority)
-    })?;
+    let set = |subject: &Subject| {
+        check_io_owner(&subject.credentials())?;
+        subject.set_io_priority(priority)
+    };
+    match (kind(which)?, who) {
+        // As on Linux, where 0 is whom it says, not the caller.
+        (sched::PRIO_USER, 0) => sched::each_of_user(0, set)?,
+        (kind, who) => each(kind, who, set)?,
+    }
     Ok(0)
 }
 
-/// ioprio_get(2): of several threads the highest.
+/// ioprio_get(2): of several threads the highest, of one what was set.
 pub fn ioprio_get(which: u32, who: i32) -> Result<usize> {
+    let kind = kind(which)?;
     let mut best = None;
-    each(kind(which)?, who, |thread| {
-        let own = thread.io_priority();
-        let rank = |priority: u32| if priority == 0 { MIDDLE } else { priority };
-        best = Some(best.map_or(
-            own,
-            |best: u32| if rank(own) < rank(best) { own } else { best },
-        ));
+    each(kind, who, |subject| {
+        let own = match subject.io_priority() {
+            set if set >> CLASS_SHIFT != NONE || kind == sched::PRIO_PROCESS => set,
+            _ => usual(subject),
+        };
+        best = Some(best.map_or(own, |best: u32| best.min(own)));
         Ok(())
     })?;
     best.map(|best| best as usize).ok_or(Errno::ESRCH)
+}
+
+/// The priority of who was given none: it follows from how they are scheduled.
+fn usual(subject: &Subject) -> u32 {
+    let class = match subject.policy().0 {
+        SCHED_IDLE => IDLE,
+        SCHED_FIFO | SCHED_RR => REAL_TIME,
+        _ => BEST_EFFORT,
+    };
+    class << CLASS_SHIFT | ((subject.nice() + 20) / 5) as u32
 }

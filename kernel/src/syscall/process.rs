@@ -6,7 +6,8 @@ use super::path::file;
 use crate::errno::{Errno, Result};
 use crate::fs::proc::namespaces;
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::task::{self, CloneRequest, current, job, pid_table, require};
+use crate::task::{self, CloneRequest, Process, current, job, pid_table, require};
+use alloc::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// getpid(2)
@@ -211,24 +212,22 @@ pub fn setpgid(pid: i32, group: i32) -> Result<usize> {
     Ok(0)
 }
 
+/// The process that has the number `id`, or a thread with it; for 0 the current one.
+fn process_of(id: i32) -> Result<Arc<Process>> {
+    match id {
+        0 => Ok(current().process().clone()),
+        id => pid_table::process_of(id).ok_or(Errno::ESRCH),
+    }
+}
+
 /// getpgid(2)
 pub fn getpgid(pid: i32) -> Result<usize> {
-    let process = if pid == 0 {
-        current().process().clone()
-    } else {
-        pid_table::process(pid).ok_or(Errno::ESRCH)?
-    };
-    Ok(process.group() as usize)
+    Ok(process_of(pid)?.group() as usize)
 }
 
 /// getsid(2)
 pub fn getsid(pid: i32) -> Result<usize> {
-    let process = if pid == 0 {
-        current().process().clone()
-    } else {
-        pid_table::process(pid).ok_or(Errno::ESRCH)?
-    };
-    Ok(process.session() as usize)
+    Ok(process_of(pid)?.session() as usize)
 }
 
 /// setsid(2)

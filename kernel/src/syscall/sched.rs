@@ -7,6 +7,8 @@ use super::time;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::user::{UserPtr, UserSlice};
+use crate::task::credentials::Credentials;
+use crate::task::process::Scheduling;
 use crate::task::{Process, Thread, current, pid_table, queue, real_time, require, sched};
 use alloc::sync::Arc;
 
@@ -33,7 +35,7 @@ pub fn sched_setaffinity(tid: i32, size: usize, mask: usize) -> Result<usize> {
         return Err(Errno::EINVAL);
     }
     let thread = thread(tid)?;
-    check_owner(&thread)?;
+    check_owner(&thread.credentials())?;
     thread.sched.allow(allowed);
     sched::leave_forbidden_cpu(&thread);
     Ok(0)
@@ -48,7 +50,7 @@ pub fn sched_getaffinity<L: Layout>(tid: i32, size: usize, to: usize) -> Result<
     }
     let allowed = match thread(tid) {
         Ok(thread) => thread.sched.allowed(),
-        Err(Errno::ESRCH) => ended(tid).map(|_| u64::MAX)?,
+        Err(Errno::ESRCH) => Subject::ended(tid).map(|_| u64::MAX)?,
         Err(error) => return Err(error),
     };
     let allowed = allowed & cpu::online_mask();
@@ -57,9 +59,90 @@ pub fn sched_getaffinity<L: Layout>(tid: i32, size: usize, to: usize) -> Result<
     Ok(size.min(bytes.len()))
 }
 
-/// EPERM unless the caller may decide how `thread` is scheduled.
-pub(super) fn check_owner(thread: &Thread) -> Result<()> {
-    let (own, owner) = (current().credentials(), thread.credentials());
+/// Somebody whose scheduling can be asked for and changed.
+pub(super) enum Subject {
+    Living(Arc<Thread>),
+    /// A process that was not waited for, and whose last thread ended.
+    Ended(Arc<Process>),
+}
+
+impl Subject {
+    /// The thread `tid`, or the current one for 0; or what is left of it.
+    pub fn of(tid: i32) -> Result<Self> {
+        match thread(tid) {
+            Ok(thread) => Ok(Subject::Living(thread)),
+            Err(Errno::ESRCH) => Self::ended(tid),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn ended(pid: i32) -> Result<Self> {
+        let process = pid_table::process(pid).filter(|process| process.is_zombie());
+        process.map(Subject::Ended).ok_or(Errno::ESRCH)
+    }
+
+    pub fn process(&self) -> &Arc<Process> {
+        match self {
+            Subject::Living(thread) => thread.process(),
+            Subject::Ended(process) => process,
+        }
+    }
+
+    pub fn credentials(&self) -> Arc<Credentials> {
+        match self {
+            Subject::Living(thread) => thread.credentials(),
+            Subject::Ended(process) => process.credentials(),
+        }
+    }
+
+    pub fn scheduling(&self) -> Scheduling {
+        match self {
+            Subject::Living(thread) => thread.scheduling(),
+            Subject::Ended(process) => process.last_scheduling(),
+        }
+    }
+
+    /// The policy, without SCHED_RESET_ON_FORK, and the priority.
+    pub fn policy(&self) -> (u32, u32) {
+        let Scheduling {
+            policy, priority, ..
+        } = self.scheduling();
+        (policy & !SCHED_RESET_ON_FORK, priority)
+    }
+
+    pub fn reset_on_fork(&self) -> u32 {
+        self.scheduling().policy & SCHED_RESET_ON_FORK
+    }
+
+    pub fn nice(&self) -> i32 {
+        self.scheduling().nice
+    }
+
+    pub fn set_policy(&self, policy: u32, priority: u32) {
+        match self {
+            Subject::Living(thread) => thread.set_policy(policy, priority),
+            Subject::Ended(process) => process.set_last_scheduling(Scheduling {
+                policy,
+                priority,
+                ..self.scheduling()
+            }),
+        }
+    }
+
+    pub fn set_nice(&self, nice: i32) {
+        match self {
+            Subject::Living(thread) => thread.set_nice(nice),
+            Subject::Ended(process) => process.set_last_scheduling(Scheduling {
+                nice,
+                ..self.scheduling()
+            }),
+        }
+    }
+}
+
+/// EPERM unless the caller may decide how somebody of such credentials is scheduled.
+pub(super) fn check_owner(owner: &Credentials) -> Result<()> {
+    let own = current().credentials();
     let covers = owner.permitted & !own.permitted == 0;
     if covers && [owner.uid, owner.euid].contains(&own.euid) {
         Ok(())
@@ -89,16 +172,16 @@ pub(super) fn priorities(policy: u32) -> Result<(u32, u32)> {
     }
 }
 
-/// EPERM unless the caller may have `thread` scheduled so: without CAP_SYS_NICE only its own, as
+/// EPERM unless the caller may have `subject` scheduled so: without CAP_SYS_NICE only its own, as
 /// far as the limits go.
 pub(super) fn check_change(
-    thread: &Thread,
+    subject: &Subject,
     policy: u32,
     priority: u32,
     nice: Option<i32>,
 ) -> Result<()> {
-    let limits = &thread.process().limits;
-    let (old_policy, old_priority) = thread.policy();
+    let limits = &subject.process().limits;
+    let (old_policy, old_priority) = subject.policy();
     let reset = policy & SCHED_RESET_ON_FORK;
     let within = match policy & !reset {
         SCHED_DEADLINE => false,
@@ -107,13 +190,13 @@ pub(super) fn check_change(
             (policy & !reset == old_policy || most != 0)
                 && (priority <= old_priority || priority as usize <= most)
         }
-        _ => nice.is_none_or(|nice| nice >= thread.nice() || may_be_nice(thread, nice)),
+        _ => nice.is_none_or(|nice| nice >= subject.nice() || may_be_nice(subject, nice)),
     };
     let leaves_idle = old_policy == SCHED_IDLE && policy & !reset != SCHED_IDLE;
     let allowed = within
-        && (!leaves_idle || may_be_nice(thread, thread.nice()))
-        && (reset != 0 || thread.reset_on_fork() == 0)
-        && check_owner(thread).is_ok();
+        && (!leaves_idle || may_be_nice(subject, subject.nice()))
+        && (reset != 0 || subject.reset_on_fork() == 0)
+        && check_owner(&subject.credentials()).is_ok();
     if allowed {
         Ok(())
     } else {
@@ -121,16 +204,9 @@ pub(super) fn check_change(
     }
 }
 
-/// Whether RLIMIT_NICE lets a thread have a nice value, however low.
-fn may_be_nice(thread: &Thread, nice: i32) -> bool {
-    (20 - nice) as usize <= thread.process().limits.soft(RLIMIT_NICE)
-}
-
-/// A process that has ended and was not waited for: it has no thread, but its scheduling can be
-/// asked for.
-fn ended(tid: i32) -> Result<Arc<Process>> {
-    let process = pid_table::process(tid).filter(|process| process.is_zombie());
-    process.ok_or(Errno::ESRCH)
+/// Whether RLIMIT_NICE lets somebody have a nice value, however low.
+fn may_be_nice(subject: &Subject, nice: i32) -> bool {
+    (20 - nice) as usize <= subject.process().limits.soft(RLIMIT_NICE)
 }
 
 fn set_policy(tid: i32, policy: Option<u32>, parameter: usize) -> Result<usize> {
@@ -138,23 +214,15 @@ fn set_policy(tid: i32, policy: Option<u32>, parameter: usize) -> Result<usize> 
         return Err(Errno::EINVAL);
     }
     let priority = UserPtr::<u32>::new(parameter).read()?;
-    let thread = match thread(tid) {
-        Err(Errno::ESRCH) => {
-            let process = ended(tid)?;
-            let [last, _] = process.last_policy();
-            process.set_last_policy([policy.unwrap_or(last), priority]);
-            return Ok(0);
-        }
-        thread => thread?,
-    };
-    let policy = policy.unwrap_or(thread.policy().0 | thread.reset_on_fork());
+    let subject = Subject::of(tid)?;
+    let policy = policy.unwrap_or(subject.scheduling().policy);
     let reset = policy & SCHED_RESET_ON_FORK;
     let (least, most) = priorities(policy & !reset)?;
     if !(least..=most).contains(&priority) || policy & !reset == SCHED_DEADLINE {
         return Err(Errno::EINVAL);
     }
-    check_change(&thread, policy, priority, None)?;
-    thread.set_policy(policy, priority);
+    check_change(&subject, policy, priority, None)?;
+    subject.set_policy(policy, priority);
     Ok(0)
 }
 
@@ -170,11 +238,7 @@ pub fn sched_setparam(tid: i32, parameter: usize) -> Result<usize> {
 
 /// sched_getscheduler(2)
 pub fn sched_getscheduler(tid: i32) -> Result<usize> {
-    match thread(tid) {
-        Ok(thread) => Ok((thread.policy().0 | thread.reset_on_fork()) as usize),
-        Err(Errno::ESRCH) => Ok(ended(tid)?.last_policy()[0] as usize),
-        Err(error) => Err(error),
-    }
+    Ok(Subject::of(tid)?.scheduling().policy as usize)
 }
 
 /// sched_getparam(2)
@@ -182,12 +246,7 @@ pub fn sched_getparam(tid: i32, to: usize) -> Result<usize> {
     if to == 0 {
         return Err(Errno::EINVAL);
     }
-    let priority = match thread(tid) {
-        Ok(thread) => thread.policy().1,
-        Err(Errno::ESRCH) => ended(tid)?.last_policy()[1],
-        Err(error) => return Err(error),
-    };
-    UserPtr::new(to).write(&priority)?;
+    UserPtr::new(to).write(&Subject::of(tid)?.policy().1)?;
     Ok(0)
 }
 
@@ -203,7 +262,7 @@ pub fn sched_get_priority_min(policy: u32) -> Result<usize> {
 
 /// sched_rr_get_interval(2)
 pub fn sched_rr_get_interval<L: Layout>(tid: i32, to: usize) -> Result<usize> {
-    let ns = match thread(tid)?.policy().0 {
+    let ns = match Subject::of(tid)?.policy().0 {
         SCHED_FIFO => 0,
         SCHED_RR => real_time::turn_ns(),
         _ => queue::SLICE_NS,
@@ -212,43 +271,67 @@ pub fn sched_rr_get_interval<L: Layout>(tid: i32, to: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// Calls `f` with each thread that getpriority(2) and setpriority(2) mean.
-pub(super) fn each(
-    which: u32,
-    who: i32,
-    mut f: impl FnMut(&Arc<Thread>) -> Result<()>,
-) -> Result<()> {
-    if which == PRIO_PROCESS {
-        return match thread(who) {
-            Ok(thread) => f(&thread),
-            // A thread that has ended is better than none.
-            Err(_) => ended(who).map(drop),
-        };
+/// Calls `f` with each thread that getpriority(2) and setpriority(2) mean, until it fails.
+///
+/// # Errors
+/// EINVAL, ESRCH (there is none), ENOMEM, those of `f`.
+pub(super) fn each(which: u32, who: i32, mut f: impl FnMut(&Subject) -> Result<()>) -> Result<()> {
+    match which {
+        PRIO_PROCESS => return f(&Subject::of(who).map_err(|_| Errno::ESRCH)?),
+        PRIO_USER if who == 0 => {
+            return each_of_user(current().with_credentials(|own| own.uid), f);
+        }
+        PRIO_USER => return each_of_user(who as u32, f),
+        PRIO_PGRP => {}
+        _ => return Err(Errno::EINVAL),
     }
     let group = if who == 0 { current().group() } else { who };
-    let user = if who == 0 {
-        current().with_credentials(|own| own.uid)
-    } else {
-        who as u32
+    let (mut found, mut result) = (false, Ok(()));
+    let mut one = |subject: &Subject| {
+        found = true;
+        f(subject)
     };
-    if which > PRIO_USER {
-        return Err(Errno::EINVAL);
-    }
-    let mut result = Err(Errno::ESRCH);
-    let each = |process: &Arc<Process>| {
-        let at = |index| process.threads().get(index).cloned();
-        for thread in (0..).map_while(at) {
-            result = f(&thread);
+    pid_table::for_each_of_group(group, |process| {
+        if result.is_ok() {
+            result = each_of(process, &mut one);
         }
+    })?;
+    result?;
+    if found { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+/// Calls `f` with each thread of a user, until it fails.
+///
+/// # Errors
+/// ESRCH (there is none), those of `f`.
+pub(super) fn each_of_user(user: u32, mut f: impl FnMut(&Subject) -> Result<()>) -> Result<()> {
+    let mut found = false;
+    let mut one = |subject: &Subject| {
+        if subject.credentials().uid != user {
+            return Ok(());
+        }
+        found = true;
+        f(subject)
     };
-    match which {
-        PRIO_PGRP => pid_table::for_each_of_group(group, each),
-        _ => pid_table::for_each(
-            |process| process.with_credentials(|other| other.uid) == user,
-            each,
-        ),
-    }?;
-    result
+    let mut next = 1;
+    while let Some(process) = pid_table::next_process(next) {
+        each_of(&process, &mut one)?;
+        next = process.pid() + 1;
+    }
+    if found { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+/// Calls `f` with each thread of a process, or with what is left of its last one, until it fails.
+fn each_of(process: &Arc<Process>, f: &mut dyn FnMut(&Subject) -> Result<()>) -> Result<()> {
+    let at = |index| process.threads().get(index).cloned();
+    for thread in (0..).map_while(at) {
+        f(&Subject::Living(thread))?;
+        sched::cond_resched();
+    }
+    if process.is_zombie() {
+        f(&Subject::Ended(process.clone()))?;
+    }
+    Ok(())
 }
 
 /// PRIO_PROCESS
@@ -256,31 +339,42 @@ pub const PRIO_PROCESS: u32 = 0;
 /// PRIO_PGRP
 const PRIO_PGRP: u32 = 1;
 /// PRIO_USER
-const PRIO_USER: u32 = 2;
+pub const PRIO_USER: u32 = 2;
 
 /// getpriority(2): 20 less the least nice value.
 pub fn getpriority(which: u32, who: i32) -> Result<usize> {
-    let mut least = None;
-    each(which, who, |thread| {
-        least = Some(least.unwrap_or(20).min(thread.nice()));
+    let mut least = 20;
+    each(which, who, |subject| {
+        least = least.min(subject.nice());
         Ok(())
     })?;
-    // An ended process has no thread, and so the ordinary value.
-    Ok((20 - least.unwrap_or(0)) as usize)
+    Ok((20 - least) as usize)
 }
 
-/// setpriority(2)
+/// setpriority(2): of all that may have it; then the last error.
 pub fn setpriority(which: u32, who: i32, nice: i32) -> Result<usize> {
     let nice = nice.clamp(-20, 19);
-    each(which, who, |thread| {
-        check_owner(thread)?;
-        if nice < thread.nice() && !may_be_nice(thread, nice) {
-            require(CAP_SYS_NICE).map_err(|_| Errno::EACCES)?;
+    let mut result = Ok(0);
+    each(which, who, |subject| {
+        match check_nice(subject, nice) {
+            Ok(()) => subject.set_nice(nice),
+            Err(error) => result = Err(error),
         }
-        thread.set_nice(nice);
         Ok(())
     })?;
-    Ok(0)
+    result
+}
+
+/// Whether the caller may give `subject` a nice value.
+///
+/// # Errors
+/// EPERM, EACCES.
+fn check_nice(subject: &Subject, nice: i32) -> Result<()> {
+    check_owner(&subject.credentials())?;
+    if nice < subject.nice() && !may_be_nice(subject, nice) {
+        require(CAP_SYS_NICE).map_err(|_| Errno::EACCES)?;
+    }
+    Ok(())
 }
 
 /// getcpu(2)

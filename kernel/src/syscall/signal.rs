@@ -79,10 +79,7 @@ pub fn kill(pid: i32, number: u32) -> Result<usize> {
 
 /// The process that has the number `id`, or a thread with it.
 fn process_of(id: i32) -> Result<Arc<Process>> {
-    let of_thread = || pid_table::thread(id).map(|thread| thread.process().clone());
-    pid_table::process(id)
-        .or_else(of_thread)
-        .ok_or(Errno::ESRCH)
+    pid_table::process_of(id).ok_or(Errno::ESRCH)
 }
 
 /// Sends a signal to the processes of a group that may be sent it.

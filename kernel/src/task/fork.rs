@@ -14,6 +14,7 @@ use super::pidfd::{self, Reserved};
 use super::process::{self, Process};
 use super::signal::{self, Altstack};
 use super::thread::{self, Resources, Thread};
+use super::user::User;
 use super::{current, pid_table, ptrace, sched};
 use crate::arch::{Frame, ThreadState};
 use crate::errno::{Errno, Result};
@@ -122,9 +123,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         return Err(Errno::ERESTARTNOINTR);
     }
     let credentials = parent.credentials();
-    if credentials.uid != 0 {
-        check_count(parent, &credentials)?;
-    }
+    let counted = Counted::new(parent, &credentials)?;
     sched::admit()?;
     let admitted = Admitted;
     let mut number = Number(match request.tid {
@@ -133,10 +132,12 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     });
     let tid = number.0;
     let resources = copy_resources(request, parent)?;
-    let process = if request.has(CLONE_THREAD) {
-        parent.process().clone()
+    let (process, counted) = if request.has(CLONE_THREAD) {
+        (parent.process().clone(), Some(counted))
     } else {
-        new_process(request, parent, credentials.clone(), tid)?
+        let process = new_process(request, parent, credentials.clone(), tid)?;
+        core::mem::forget(counted);
+        (process, None)
     };
     let stack = KernelStack::new()?;
     // A thread in the same memory must not run handlers on its maker's alternate stack.
@@ -154,7 +155,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
         }
     };
     let room = Room::new()?;
-    core::mem::forget(admitted);
+    core::mem::forget((admitted, counted));
     let child = room.fill(Thread::new(thread::Parts {
         arch: || ThreadState::new_user(stack, frame, change),
         tid,
@@ -343,18 +344,39 @@ fn copy_resources(request: &CloneRequest, parent: &Thread) -> Result<Resources> 
     })
 }
 
-/// EAGAIN where the user has as many threads as RLIMIT_NPROC allows.
+/// Counted for its user, until a process or a further thread takes that over.
+struct Counted<'a>(&'a User);
+
+impl<'a> Counted<'a> {
+    /// Counts one more.
+    ///
+    /// # Errors
+    /// EAGAIN: the user has as many as RLIMIT_NPROC allows.
+    #[inline]
+    fn new(parent: &Thread, credentials: &'a Credentials) -> Result<Self> {
+        let user = &*credentials.user;
+        // Nobody counts root's.
+        if credentials.uid == 0 || user.add_task_below(most_tasks(parent, credentials)) {
+            Ok(Counted(user))
+        } else {
+            Err(Errno::EAGAIN)
+        }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.remove_task();
+    }
+}
+
+/// How many processes and further threads the user may have.
 #[cold]
-fn check_count(parent: &Thread, credentials: &Credentials) -> Result<()> {
-    let most = parent.process().limits.soft(RLIMIT_NPROC);
-    if most == INFINITY || credentials.can(CAP_SYS_RESOURCE) || credentials.can(CAP_SYS_ADMIN) {
-        return Ok(());
+fn most_tasks(parent: &Thread, credentials: &Credentials) -> usize {
+    if credentials.can(CAP_SYS_RESOURCE) || credentials.can(CAP_SYS_ADMIN) {
+        return INFINITY;
     }
-    if credentials.user.tasks() < most {
-        Ok(())
-    } else {
-        Err(Errno::EAGAIN)
-    }
+    parent.process().limits.soft(RLIMIT_NPROC)
 }
 
 fn new_process(

@@ -67,7 +67,11 @@ pub fn set_group(pid: i32, group: i32) -> Result<()> {
     let process = if pid == 0 {
         this.clone()
     } else {
-        pid_table::process(pid).ok_or(Errno::ESRCH)?
+        let is_thread = || match pid_table::thread(pid) {
+            Some(_) => Errno::EINVAL,
+            None => Errno::ESRCH,
+        };
+        pid_table::process(pid).ok_or_else(is_thread)?
     };
     let group = if group == 0 { process.pid() } else { group };
     if process.pid() != this.pid() {

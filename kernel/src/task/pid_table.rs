@@ -23,6 +23,8 @@ pub const PID_MAX: i32 = 32768;
 static LIMIT: AtomicI32 = AtomicI32::new(PID_MAX);
 /// After the last number, the search goes on here.
 const FIRST_AGAIN: i32 = 300;
+/// How many numbers are looked at while others wait for the tree.
+const LOOKS: usize = 64;
 
 /// A number as it is in use now: later it may stand for somebody else (Linux's `struct pid`).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,21 @@ impl Entry {
             lists: Default::default(),
             places: Default::default(),
         }
+    }
+}
+
+impl Entry {
+    fn process_of(&self) -> Option<&Arc<Process>> {
+        let of_thread = || self.thread.as_ref().map(|thread| thread.process());
+        self.process.as_ref().or_else(of_thread)
+    }
+
+    /// The process, and the credentials of the thread or of the process that has ended.
+    fn with_credentials(&self) -> Option<(Arc<Process>, Arc<Credentials>)> {
+        let process = self.process_of()?;
+        let thread = self.thread.as_ref().map(|thread| thread.credentials());
+        let credentials = thread.unwrap_or_else(|| process.credentials());
+        Some((process.clone(), credentials))
     }
 }
 
@@ -146,6 +163,23 @@ impl Tree {
         self.entries
             .values()
             .filter_map(|entry| entry.process.as_ref())
+    }
+
+    /// Takes a free one of the next few numbers.
+    fn allocate(&mut self, limit: i32) -> Option<i32> {
+        (0..LOOKS).find_map(|_| {
+            self.last = match self.last + 1 {
+                next if next < limit => next,
+                _ => FIRST_AGAIN,
+            };
+            match self.entries.entry(self.last) {
+                btree_map::Entry::Vacant(free) => {
+                    free.insert(Entry::new());
+                    Some(self.last)
+                }
+                btree_map::Entry::Occupied(_) => None,
+            }
+        })
     }
 
     fn entry(&mut self, number: i32) -> Option<&mut Entry> {
@@ -266,18 +300,12 @@ impl Tree {
 /// EAGAIN: all are in use; ENOMEM.
 pub fn allocate() -> Result<i32> {
     check_room()?;
-    let mut tree = TREE.lock();
     let limit = pid_max();
-    for _ in 0..limit {
-        let mut next = tree.last + 1;
-        if next >= limit {
-            next = FIRST_AGAIN;
+    for _ in (0..limit).step_by(LOOKS) {
+        if let Some(number) = TREE.lock().allocate(limit) {
+            return Ok(number);
         }
-        tree.last = next;
-        if let btree_map::Entry::Vacant(free) = tree.entries.entry(next) {
-            free.insert(Entry::new());
-            return Ok(next);
-        }
+        super::sched::cond_resched();
     }
     Err(Errno::EAGAIN)
 }
@@ -445,15 +473,19 @@ pub fn thread(tid: i32) -> Option<Arc<Thread>> {
     TREE.lock().entries.get(&tid)?.thread.clone()
 }
 
+/// The process that has the number, or a thread with it.
+pub fn process_of(id: i32) -> Option<Arc<Process>> {
+    TREE.lock().entries.get(&id)?.process_of().cloned()
+}
+
+/// That process, and the credentials of the thread with the number.
+pub fn with_credentials(id: i32) -> Option<(Arc<Process>, Arc<Credentials>)> {
+    TREE.lock().entries.get(&id)?.with_credentials()
+}
+
 /// The credentials of the thread or the ended process with number `tid`.
 pub fn credentials(tid: i32) -> Option<Arc<Credentials>> {
-    let tree = TREE.lock();
-    let entry = tree.entries.get(&tid)?;
-    match (&entry.thread, &entry.process) {
-        (Some(thread), _) => Some(thread.credentials()),
-        (None, Some(process)) => Some(process.credentials()),
-        (None, None) => None,
-    }
+    with_credentials(tid).map(|(_, credentials)| credentials)
 }
 
 /// A number as it is in use now.
@@ -478,9 +510,9 @@ impl Pid {
         self.find(|entry| entry.thread.clone())
     }
 
-    /// The process that has the number, living or not waited for yet.
-    pub fn process(self) -> Option<Arc<Process>> {
-        self.find(|entry| entry.process.clone())
+    /// The process that has the number, or a thread with it, and the credentials of that thread.
+    pub fn with_credentials(self) -> Option<(Arc<Process>, Arc<Credentials>)> {
+        self.find(Entry::with_credentials)
     }
 
     fn find<T>(self, part: impl FnOnce(&Entry) -> Option<T>) -> Option<T> {

@@ -115,12 +115,19 @@ impl Mode {
     pub const NO_HUGE_PAGES: u32 = 1;
     /// PR_SET_MDWE with PR_MDWE_NO_INHERIT.
     pub const WRITE_EXECUTE_FOR_CHILD: u32 = 2;
-    /// PR_SET_IO_FLUSHER, which has no effect: nothing is ever written back.
-    pub const FLUSHER: u32 = 4;
     /// PR_SET_MDWE.
-    pub const NO_WRITE_EXECUTE: u32 = 8;
-    /// PR_MCE_KILL, by how much its two bits are shifted: no memory ever fails.
-    pub const MEMORY_FAILURE_SHIFT: u32 = 4;
+    pub const NO_WRITE_EXECUTE: u32 = 4;
+}
+
+/// How a thread is scheduled.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scheduling {
+    /// SCHED_*, with SCHED_RESET_ON_FORK.
+    pub policy: u32,
+    /// The priority in the real-time policies.
+    pub priority: u32,
+    /// Nice value.
+    pub nice: i32,
 }
 
 /// A process.
@@ -187,8 +194,8 @@ pub struct Process {
     subreaper: AtomicBool,
     /// Bits of [`Mode`].
     modes: AtomicU32,
-    /// The policy and priority that its last thread was scheduled by.
-    last_policy: Mutex<[u32; 2]>,
+    /// How its last thread was scheduled.
+    last_scheduling: Mutex<Scheduling>,
     counting: Mutex<Arc<Group>>,
     traced: AtomicBool,
     barriers: AtomicU32,
@@ -245,7 +252,6 @@ impl Process {
     /// A process without threads. Inlined, so that it is made where it stays.
     #[inline(always)]
     pub fn new(parts: Parts) -> Self {
-        parts.credentials.user.add_task();
         Process {
             pid: parts.pid,
             parent: AtomicI32::new(parts.parent),
@@ -282,7 +288,7 @@ impl Process {
             used_privilege: AtomicBool::new(false),
             subreaper: AtomicBool::new(false),
             modes: AtomicU32::new(parts.modes),
-            last_policy: Mutex::new([0; 2]),
+            last_scheduling: Mutex::default(),
             counting: Mutex::new(parts.counting),
             traced: AtomicBool::new(parts.traced),
             barriers: AtomicU32::new(parts.barriers),
@@ -519,9 +525,9 @@ impl Process {
     /// Takes a thread out, which left `space`; true if it was the last.
     pub(super) fn remove_thread(&self, thread: &Thread, space: Option<&AddressSpace>) -> bool {
         let used = Usage::of(thread);
-        let (policy, priority) = thread.policy();
-        if policy | thread.reset_on_fork() != 0 {
-            self.set_last_policy([policy | thread.reset_on_fork(), priority]);
+        let last = thread.scheduling();
+        if last != Scheduling::default() {
+            self.set_last_scheduling(last);
         }
         let mut threads = self.threads();
         let at = threads
@@ -616,20 +622,20 @@ impl Process {
         self.modes() & mode == mode
     }
 
-    /// Sets the bits `which` to those of `to`.
+    /// Sets the bits `which` to those of `to`, and leaves the others as they are by then.
     pub fn set_modes(&self, which: u32, to: u32) {
-        self.modes.store(self.modes() & !which | to, Relaxed);
+        let set = |modes| Some(modes & !which | to);
+        _ = self.modes.fetch_update(Relaxed, Relaxed, set);
     }
 
-    /// The policy, with SCHED_RESET_ON_FORK, and the priority that its last thread was scheduled
-    /// by.
-    pub fn last_policy(&self) -> [u32; 2] {
-        *self.last_policy.lock()
+    /// How its last thread was scheduled.
+    pub fn last_scheduling(&self) -> Scheduling {
+        *self.last_scheduling.lock()
     }
 
-    /// Sets the reported scheduling policy.
-    pub fn set_last_policy(&self, policy: [u32; 2]) {
-        *self.last_policy.lock() = policy;
+    /// Sets what is reported of that.
+    pub fn set_last_scheduling(&self, scheduling: Scheduling) {
+        *self.last_scheduling.lock() = scheduling;
     }
 
     /// Where its crossings are counted.

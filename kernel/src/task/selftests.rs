@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::itimer::Setting;
+use super::process::Mode;
 use super::sched::{self, state};
 use super::signal_groups::Several;
 use super::timer::{Expire, Timer};
@@ -201,6 +202,21 @@ selftest! {
                 step();
                 timer.set(Setting::default(), false).expect("memory");
                 step();
+            }
+        });
+    }
+}
+
+selftest! {
+    fn nobody_takes_back_what_another_sets_at_once() {
+        run_on_two(|number, _| {
+            let mode = [Mode::NO_HUGE_PAGES, Mode::NO_WRITE_EXECUTE][number];
+            let process = current().process().clone();
+            for _ in 0..100_000 {
+                process.set_modes(mode, mode);
+                assert!(process.mode(mode));
+                process.set_modes(mode, 0);
+                assert!(!process.mode(mode));
             }
         });
     }

@@ -37,6 +37,12 @@ impl User {
         }
     }
 
+    /// Counts one more if there are fewer than `most`; whether there were.
+    pub fn add_task_below(&self, most: usize) -> bool {
+        let add = |tasks| (tasks < most).then_some(tasks + 1);
+        self.tasks.fetch_update(Relaxed, Relaxed, add).is_ok()
+    }
+
     /// Counts one less.
     #[inline]
     pub fn remove_task(&self) {

@@ -232,6 +232,7 @@ unsafe fn refusals(context: usize, file: c_int) {
         for (what, bad) in &bad {
             tell(what, submit(context, &[bad]));
         }
+        appended(context);
         // The valid requests before the first invalid one are done.
         tell("until", submit(context, &[&fine, &bad[0].1, &fine]));
         events("until", context, 0, 8, 0);
@@ -252,6 +253,31 @@ unsafe fn refusals(context: usize, file: c_int) {
             "cancel nowhere",
             libc::syscall(cancel, context, null_mut::<u8>(), &mut event),
         );
+    }
+}
+
+/// Each flag of preadv2(2) and pwritev2(2), of a file that is appended to.
+unsafe fn appended(context: usize) {
+    unsafe {
+        let flags = libc::O_CREAT | libc::O_RDWR | libc::O_APPEND;
+        let file = libc::open(path(c"appended"), flags, 0o600);
+        let mut bytes = *b"01234567";
+        libc::write(file, bytes.as_ptr().cast(), bytes.len());
+        for operation in [PREAD, PWRITE] {
+            for bit in 0..8 {
+                let flagged = Request {
+                    rw_flags: 1 << bit,
+                    ..request(9, operation, file, &mut bytes, 2)
+                };
+                tell(
+                    &format!("operation {operation}, flag {bit}"),
+                    submit(context, &[&flagged]),
+                );
+                events("done", context, 0, 8, 0);
+                println!("  {}", libc::lseek(file, 0, libc::SEEK_END));
+            }
+        }
+        libc::close(file);
     }
 }
 

@@ -55,6 +55,8 @@ unsafe fn only_a_place() {
         tell("fsync", libc::fsync(file));
         tell("ftruncate", libc::ftruncate(file, 0));
         tell("fallocate", libc::fallocate(file, 0, 0, 1));
+        tell("fadvise", libc::posix_fadvise(file, 0, 0, 0));
+        tell("odd advice", libc::posix_fadvise(file, 0, 0, 99));
         tell("flock", libc::flock(file, libc::LOCK_SH));
         // The C libraries would go by /proc instead.
         tell("fchmod", libc::syscall(libc::SYS_fchmod, file, 0o600));

@@ -24,12 +24,14 @@ mod capabilities;
 mod choices;
 mod circles;
 mod connecting;
+mod controls;
 #[cfg(target_arch = "aarch64")]
 mod copies;
 mod cores;
 mod corked;
 mod counts;
 mod cut;
+mod devpts;
 mod doing;
 mod droppable;
 mod fatal;
@@ -62,12 +64,14 @@ mod log;
 mod low;
 mod memory;
 mod mlock;
+mod modes;
 mod mount_options;
 mod mounted;
 #[cfg(target_arch = "aarch64")]
 mod mte;
 mod net_tables;
 mod netlink;
+mod numbers;
 mod oom;
 mod options;
 mod packet;
@@ -137,7 +141,9 @@ fn main() {
         Some("mlock") => mlock::run(),
         Some("oom") => oom::run(),
         Some("oom-waiting") => oom::run_waiting(),
+        Some("numbers") => numbers::run(),
         Some("options") => options::run(),
+        Some("controls") => controls::run(),
         Some("corked") => corked::run(),
         Some("counts") => counts::run(),
         Some("fatal") => fatal::run(),
@@ -194,6 +200,7 @@ fn main() {
         Some("connecting") => connecting::run(),
         Some("cores") => cores::run(),
         Some("cut") => cut::run(),
+        Some("devpts") => devpts::run(),
         Some("doing") if std::env::args().nth(2).is_some() => doing::run_stopped(),
         Some("doing") => doing::run(),
         Some("droppable") => droppable::run(),
@@ -254,6 +261,8 @@ fn main() {
         Some("accepted") => accepted::run(),
         Some("bands") => bands::run(),
         Some("beside") => beside::run(),
+        Some("modes") if std::env::args().nth(2).is_some() => modes::after_exec(),
+        Some("modes") => modes::run(),
         Some("mounted") => mounted::run(),
         Some("threads") => threads::run(),
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),

@@ -31,6 +31,7 @@ pub fn run() {
     // a child.
     unsafe {
         refusals();
+        validated();
         splitting();
         moving();
         dropping();
@@ -116,6 +117,25 @@ unsafe fn refusals() {
             "mremap of nothing mapped",
             mremap(used.cast(), PAGE, 2 * PAGE, MREMAP_MAYMOVE),
         );
+    }
+}
+
+/// MAP_SHARED_VALIDATE with each other flag, of a file.
+unsafe fn validated() {
+    unsafe {
+        let file = libc::memfd_create(c"validated".as_ptr(), 0);
+        libc::ftruncate(file, PAGE as i64);
+        for bit in 3..31 {
+            let kind = libc::MAP_SHARED_VALIDATE | 1 << bit;
+            // Nothing is there for those that take the address as it is.
+            let place = map(1, PRIVATE);
+            munmap(place.cast(), PAGE);
+            tell_map(
+                &format!("validated, bit {bit}"),
+                mmap(place.cast(), PAGE, BOTH, kind, file, 0),
+            );
+        }
+        libc::close(file);
     }
 }
 

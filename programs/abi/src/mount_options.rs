@@ -19,6 +19,7 @@ pub fn run() {
                 listed(kind, list);
             }
         }
+        shares();
         limits();
         flags();
         terminals();
@@ -38,6 +39,26 @@ const OPTIONS: &[(&str, &[&str])] = &[
             "size=4097",
             "size=0",
             "size=1m,size=2m",
+            "size=1t",
+            "size=1p",
+            "size=1e",
+            "size=16e",
+            "size=0x10k",
+            "size=010k",
+            "size=08",
+            "size=k",
+            "size=%",
+            "size=",
+            "size=-1",
+            "size=+1",
+            "size=99999999999999999999",
+            "size=100%%",
+            "nr_blocks=1t",
+            "nr_blocks=15e",
+            "nr_blocks=16%",
+            "nr_inodes=1t",
+            "nr_inodes=1p",
+            "nr_inodes=16p",
             "size=x",
             "size",
             "size=1mm",
@@ -129,6 +150,27 @@ unsafe fn listed(kind: &str, list: &str) {
         }
         println!("{kind} {list:?}: {}", last("/proc/self/mounts"));
         unmount();
+    }
+}
+
+/// Sizes in percents of memory.
+unsafe fn shares() {
+    unsafe {
+        let blocks = |list: &str| {
+            tell(list, mount("tmpfs", 0, list));
+            let mut stat: libc::statfs = mem::zeroed();
+            libc::statfs(AT.as_ptr(), &mut stat);
+            unmount();
+            stat.f_blocks
+        };
+        let whole = blocks("size=100%");
+        println!("half: {}", blocks("size=50%") == whole.div_ceil(2));
+        let more = (whole * 3).div_ceil(2);
+        println!("more: {}", blocks("size=150%") == more);
+        println!("hexadecimal: {}", blocks("size=0x64%") == whole);
+        let thousands = (whole * 1024).div_ceil(100);
+        println!("in thousands: {}", blocks("size=1k%") == thousands);
+        println!("much: {}", blocks("size=1000000%") == whole * 10_000);
     }
 }
 

@@ -299,6 +299,14 @@ unsafe fn ended() {
             "set",
             libc::syscall(libc::SYS_sched_setscheduler, child, SCHED_OTHER, &0),
         );
+        scheduled(child);
+        tell_end(
+            "by a user",
+            in_child(|| {
+                libc::setresuid(1000, 1000, 1000);
+                scheduled(child);
+            }),
+        );
         tell(
             "affinity",
             libc::syscall(libc::SYS_sched_getaffinity, child, 8, &mut [0u64]),
@@ -335,6 +343,50 @@ unsafe fn ended() {
         }
         libc::waitpid(child, ptr::null_mut(), 0);
         tell("gone", libc::kill(child, 0));
+    }
+}
+
+/// How a thread that has ended may be scheduled.
+unsafe fn scheduled(child: libc::pid_t) {
+    unsafe {
+        let is = || {
+            let mut priority = 0u32;
+            let policy = libc::syscall(libc::SYS_sched_getscheduler, child);
+            libc::syscall(libc::SYS_sched_getparam, child, &mut priority);
+            println!("  {policy:#x} {priority}");
+        };
+        for (policy, priority) in [
+            (99, 0),
+            (SCHED_FIFO, 0),
+            (SCHED_FIFO, 100),
+            (SCHED_FIFO, 5),
+            (SCHED_FIFO, 4),
+            (SCHED_OTHER, 1),
+            (SCHED_IDLE, 0),
+            (SCHED_OTHER | 0x4000_0000, 0),
+            (6, 0),
+            (-1, 0),
+        ] {
+            let set = libc::syscall(libc::SYS_sched_setscheduler, child, policy, &priority);
+            tell(&format!("policy {policy:#x} {priority}"), set);
+            is();
+        }
+        for priority in [0, 1, 99] {
+            let set = libc::syscall(libc::SYS_sched_setparam, child, &priority);
+            tell(&format!("priority {priority}"), set);
+            is();
+        }
+        let mut attributes = Attributes::default();
+        let none = 0u32;
+        let get = libc::syscall(libc::SYS_sched_getattr, child, &mut attributes, 48u32, none);
+        tell("attributes", get);
+        (attributes.nice, attributes.policy, attributes.priority) = (5, 3, 0);
+        attributes.size = 48;
+        let set = libc::syscall(libc::SYS_sched_setattr, child, &attributes, none);
+        tell("set", set);
+        is();
+        let mut turn: libc::timespec = mem::zeroed();
+        tell("turn", libc::sched_rr_get_interval(child, &mut turn));
     }
 }
 

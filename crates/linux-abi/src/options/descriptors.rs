@@ -120,8 +120,9 @@ pub const PIDFD_SIGNAL: Group = Group {
 /// Requests of ioctl(2) that go for any file, and for those of file systems.
 pub const IOCTL: Group = Group {
     title: "ioctl: requests of files",
-    refused: "ENOTTY, and of an epoll's EPIOCSPARAMS and EPIOCGPARAMS EOPNOTSUPP, as without\n\
-        CONFIG_NET_RX_BUSY_POLL. Nothing compares this list with the kernel",
+    refused: "ENOTTY; FICLONE, FICLONERANGE, FIDEDUPERANGE, FIFREEZE and FS_IOC_FIEMAP EOPNOTSUPP,\n\
+        FIBMAP and FITHAW EINVAL, as of Linux's tmpfs; of an epoll's EPIOCSPARAMS and EPIOCGPARAMS\n\
+        EOPNOTSUPP, as without CONFIG_NET_RX_BUSY_POLL. Nothing compares this list with the kernel",
     choices: choices! {
         0x0001 FIBMAP Absent;
         0x0002 FIGETBSZ Whole;
@@ -144,6 +145,20 @@ pub const IOCTL: Group = Group {
         0xc018_5879 FITRIM Absent;
         0xc018_9436 FIDEDUPERANGE Absent;
         0xc020_660b FS_IOC_FIEMAP Absent;
+    },
+};
+
+/// Requests of ioctl(2) on /dev/random and /dev/urandom.
+pub const IOCTL_RANDOM: Group = Group {
+    title: "ioctl: requests of random devices",
+    refused: "EINVAL. Nothing compares this list with the kernel",
+    choices: choices! {
+        0x5204 RNDZAPENTCNT Whole;
+        0x5206 RNDCLEARPOOL Whole;
+        0x5207 RNDRESEEDCRNG Whole;
+        0x4004_5201 RNDADDTOENTCNT Whole;
+        0x4008_5203 RNDADDENTROPY Whole;
+        0x8004_5200 RNDGETENTCNT Whole;
     },
 };
 

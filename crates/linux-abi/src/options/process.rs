@@ -40,7 +40,7 @@ pub const PRCTL: Group = Group {
         32 PR_TASK_PERF_EVENTS_ENABLE Absent;
         33 PR_MCE_KILL Partial("kept: no memory is ever found bad");
         34 PR_MCE_KILL_GET Whole;
-        35 PR_SET_MM Absent;
+        35 PR_SET_MM Partial("EPERM without CAP_SYS_RESOURCE, else EINVAL");
         36 PR_SET_CHILD_SUBREAPER Whole;
         37 PR_GET_CHILD_SUBREAPER Whole;
         38 PR_SET_NO_NEW_PRIVS Whole;

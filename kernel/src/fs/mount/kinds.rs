@@ -32,7 +32,7 @@ enum Own {
     Files,
     /// A ramfs, with its root's permissions.
     Unlimited(u32),
-    Terminals(Arc<pts_options::Shared>),
+    Terminals(Arc<pts_options::Instance>),
     Processes(Arc<proc::Options>),
 }
 
@@ -100,10 +100,8 @@ impl Super {
                 return Ok(fs);
             }
             "devpts" => {
-                let terminals = try_arc(pts_options::Shared::new())?;
                 let (options, flags) = pts_options::Options::parse(options, flags)?;
-                terminals.set(options);
-                terminals.enter();
+                let terminals = try_arc(pts_options::Instance::new(options))?;
                 let root = tty::devpts(terminals.clone())?;
                 (root, Own::Terminals(terminals), flags)
             }
@@ -207,6 +205,14 @@ impl Super {
             Own::Unlimited(0o755) | Own::Nothing => Ok(()),
             Own::Unlimited(mode) => write!(out, ",mode={mode:o}"),
         })
+    }
+
+    /// The terminals that it shows, if it is of that kind.
+    pub fn terminals(&self) -> Option<&Arc<pts_options::Instance>> {
+        match &self.own {
+            Own::Terminals(terminals) => Some(terminals),
+            _ => None,
+        }
     }
 
     /// The name of its kind.

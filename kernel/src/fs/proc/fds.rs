@@ -3,6 +3,7 @@
 use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record, Whence};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
+use super::super::path::Path;
 use super::super::seq_file::{self, Content, Text};
 use super::parse;
 use super::subject::{self, ProcInode, Subject};
@@ -61,7 +62,7 @@ impl Inode for Directory {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         self.subject()?;
         Ok(self)
     }
@@ -152,7 +153,7 @@ impl Inode for Descriptor {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match self.kind {
             Kind::Regular => {
                 self.own.who.find_open()?;

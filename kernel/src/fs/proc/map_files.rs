@@ -3,6 +3,7 @@
 use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr};
+use super::super::path::Path;
 use super::super::seq_file;
 use super::subject::{self, ProcInode};
 use crate::errno::{Errno, Result};
@@ -62,7 +63,7 @@ impl Inode for Directory {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(self)
     }
 
@@ -141,7 +142,7 @@ impl Inode for Mapped {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ELOOP)
     }
 

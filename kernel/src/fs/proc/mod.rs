@@ -21,6 +21,7 @@ pub mod zones;
 use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags, Record};
 use super::inode::{Attr, Inode, Kind, SetAttr};
+use super::path::Path;
 use super::seq_file::{self, Fixed, Node, Tree};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
@@ -87,7 +88,7 @@ impl Inode for Root {
         self.fixed.set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(self)
     }
 

@@ -71,7 +71,7 @@ impl Inode for Node {
         seq_file::attr(device, self.0.inode, Kind::Regular, 0o444, (0, 0))
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         // A namespace's file is immutable.
         if flags.writable() {
             return Err(Errno::EPERM);
@@ -126,7 +126,7 @@ impl Inode for Directory {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(self)
     }
 
@@ -181,7 +181,7 @@ impl Inode for Member {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ELOOP)
     }
 

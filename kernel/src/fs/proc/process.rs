@@ -269,7 +269,7 @@ impl Inode for Directory {
         Err(Errno::EPERM)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         self.enter()?;
         Ok(self)
     }
@@ -383,7 +383,7 @@ impl Inode for Leaf {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         let subject = self.own.who.find()?;
         match self.member {
             Private(_) if !subject.may_look() => Err(Errno::EACCES),
@@ -441,7 +441,7 @@ impl Inode for Threads {
         subject::set_attr(change)
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(self)
     }
 

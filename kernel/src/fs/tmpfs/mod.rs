@@ -157,7 +157,11 @@ impl fmt::Display for Tmpfs {
         let usual = Options::default_limit();
         let pages = self.pages.state().map_or(0, |(limit, _)| limit);
         if pages != usual {
-            write!(out, ",size={}k", pages * (PAGE_SIZE as u64 / 1024))?;
+            write!(
+                out,
+                ",size={}k",
+                pages.wrapping_mul(PAGE_SIZE as u64 / 1024)
+            )?;
         }
         let inodes = self.inodes.state().map_or(0, |(limit, _)| limit / INODE);
         if inodes != usual {

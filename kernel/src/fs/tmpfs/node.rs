@@ -345,10 +345,10 @@ impl Inode for Node {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match &self.content {
             Content::File(_) | Content::Directory(_) => Ok(self),
-            Content::Device(rdev) => device::open(self.kind, *rdev, flags),
+            Content::Device(rdev) => device::open(here, self.kind, *rdev, flags),
             Content::Fifo(fifo) => fifo.open(flags),
             Content::Symlink(_) => Err(Errno::ELOOP),
             Content::Socket => Err(Errno::ENXIO),

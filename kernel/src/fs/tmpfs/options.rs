@@ -21,6 +21,9 @@ pub struct Options {
     pub noswap: bool,
 }
 
+/// Bytes that an inode counts for (BOGO_INODE_SIZE).
+const INODE: u64 = 1024;
+
 impl Options {
     /// Without limits, for the kernel's own.
     pub const fn unlimited(permissions: u32) -> Self {
@@ -43,8 +46,8 @@ impl Options {
         let flags = parse(list, flags, |name, value| {
             match name {
                 "size" => options.pages = Some(size(value)?.div_ceil(PAGE_SIZE as u64)),
-                "nr_blocks" => options.pages = Some(scaled(value)?),
-                "nr_inodes" => options.inodes = Some(scaled(value)?),
+                "nr_blocks" => options.pages = Some(scaled(value, i64::MAX as u64)?),
+                "nr_inodes" => options.inodes = Some(scaled(value, u64::MAX / INODE)?),
                 "mode" => options.permissions = Some(permissions(value)? & 0o7777),
                 "uid" => options.uid = Some(number(value)?),
                 "gid" => options.gid = Some(number(value)?),
@@ -66,31 +69,57 @@ impl Options {
     }
 }
 
-/// A number that may end in `k`, `m` or `g`.
-fn scaled(value: Option<&str>) -> Result<u64> {
-    let text = value.ok_or(Errno::EINVAL)?;
-    let digits = text.trim_end_matches(['k', 'K', 'm', 'M', 'g', 'G']);
-    let shift = match text.as_bytes().get(digits.len()) {
-        None => 0,
-        Some(b'k' | b'K') => 10,
-        Some(b'm' | b'M') => 20,
-        _ => 30,
+/// A number in C's notation, and what comes after it. As Linux's simple_strtoull, it takes no digit
+/// for 0, and loses what is beyond 64 bits.
+fn leading_number(text: &str) -> (u64, &str) {
+    let hexadecimal = text.strip_prefix("0x").or(text.strip_prefix("0X"));
+    let is_hexadecimal =
+        |digits: &&str| digits.starts_with(|first: char| first.is_ascii_hexdigit());
+    let (digits, radix) = match hexadecimal.filter(is_hexadecimal) {
+        Some(digits) => (digits, 16),
+        None if text.starts_with('0') => (text, 8),
+        None => (text, 10),
     };
-    if text.len() > digits.len() + 1 {
-        return Err(Errno::EINVAL);
-    }
-    let number: u64 = digits.parse().map_err(|_| Errno::EINVAL)?;
-    number.checked_mul(1 << shift).ok_or(Errno::EINVAL)
+    let end = digits.find(|digit: char| !digit.is_digit(radix));
+    let (digits, rest) = digits.split_at(end.unwrap_or(digits.len()));
+    let add = |number: u64, digit: char| {
+        let digit = digit.to_digit(radix).unwrap_or_default();
+        number.wrapping_mul(radix.into()).wrapping_add(digit.into())
+    };
+    (digits.chars().fold(0, add), rest)
 }
 
-/// A scaled number, or a share of memory that ends in `%`.
+/// A number that may end in a letter for a power of 1024, and what comes after it (Linux's
+/// memparse).
+fn leading_size(value: Option<&str>) -> Result<(u64, &str)> {
+    let text = value.filter(|text| !text.is_empty());
+    let (number, rest) = leading_number(text.ok_or(Errno::EINVAL)?);
+    let letter = rest
+        .bytes()
+        .next()
+        .map(|letter| letter.to_ascii_lowercase());
+    let power = letter.and_then(|letter| b"kmgtpe".iter().position(|&scale| scale == letter));
+    Ok(match power {
+        Some(power) => (number << (10 * (power + 1)), &rest[1..]),
+        None => (number, rest),
+    })
+}
+
+fn scaled(value: Option<&str>, most: u64) -> Result<u64> {
+    match leading_size(value)? {
+        (number, "") if number <= most => Ok(number),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Bytes, or a share of memory that ends in `%`.
 fn size(value: Option<&str>) -> Result<u64> {
-    match value.and_then(|text| text.strip_suffix('%')) {
-        None => scaled(value),
-        Some(percent) => {
-            let percent: u64 = number(Some(percent))?;
+    match leading_size(value)? {
+        (bytes, "") => Ok(bytes),
+        (percent, "%") => {
             let memory = (frame::total() * PAGE_SIZE) as u64;
-            Ok(memory / 100 * percent.min(100))
+            Ok(percent.wrapping_mul(memory) / 100)
         }
+        _ => Err(Errno::EINVAL),
     }
 }

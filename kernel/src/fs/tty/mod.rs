@@ -13,6 +13,7 @@ pub use serial::init;
 
 use super::file::{File, FileOps, OpenFlags};
 use super::io::{Sink, Source};
+use super::path::Path;
 use super::poll::{Events, PollTable, WaitSource};
 use crate::arch;
 use crate::errno::{Errno, Result};
@@ -454,13 +455,14 @@ fn open_tty(tty: Arc<Tty>, flags: OpenFlags, controlling: bool) -> Result<Arc<dy
     Ok(terminal)
 }
 
-/// Opens the terminal that has a device number.
-pub fn open(major: u32, minor: u32, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+/// Opens the terminal that has a device number. Those of the slaves' are found in their own file
+/// systems only.
+pub fn open(here: &Path, major: u32, minor: u32, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
     match (major, minor) {
         (5, 0) => open_tty(job::controlling().ok_or(Errno::ENXIO)?, flags, false),
         (5, 1) => open_tty(serial::console().ok_or(Errno::ENODEV)?, flags, false),
-        (5, 2) => pty::open_master(pts_options::Shared::first()),
-        (136, index) => open_tty(pty::find(index).ok_or(Errno::EIO)?, flags, true),
+        (5, 2) => pty::open_master(here),
+        (136, _) => Err(Errno::EIO),
         device => open_tty(serial::find(device).ok_or(Errno::ENXIO)?, flags, true),
     }
 }

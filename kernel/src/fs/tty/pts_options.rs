@@ -1,10 +1,10 @@
-//! Options of a mount of devpts: the owner of a new terminal, and how many there may be.
+//! A file system of terminals, and its options: the owner of a new one, and how many there may be.
 
 use super::super::mount::options::{number, parse, permissions};
+use super::super::new_device;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::task::current;
-use alloc::sync::{Arc, Weak};
 use core::fmt;
 
 /// The options.
@@ -22,11 +22,12 @@ pub struct Options {
     pub max: u32,
 }
 
-/// Options of one file system.
-pub struct Shared(Mutex<Options>);
-
-/// The first file system's, which /dev/ptmx goes by.
-static FIRST: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
+/// A file system of terminals, which has its own numbers.
+pub struct Instance {
+    /// Its device, which no other has.
+    pub device: u64,
+    options: Mutex<Options>,
+}
 
 const DEFAULT: Options = Options {
     uid: None,
@@ -68,38 +69,27 @@ impl Options {
     }
 }
 
-impl Shared {
-    /// The default options.
-    pub fn new() -> Self {
-        Shared(Mutex::new(DEFAULT))
-    }
-
-    /// The options of the first file system there is.
-    pub fn first() -> Options {
-        let first = FIRST.lock().upgrade();
-        first.map_or(DEFAULT, |first| first.get())
-    }
-
-    /// Makes these options those of the first file system, if there is none.
-    pub fn enter(self: &Arc<Self>) {
-        let mut first = FIRST.lock();
-        if first.strong_count() == 0 {
-            *first = Arc::downgrade(self);
+impl Instance {
+    /// A new one.
+    pub fn new(options: Options) -> Self {
+        Instance {
+            device: new_device(),
+            options: Mutex::new(options),
         }
     }
 
     /// The current options.
     pub fn get(&self) -> Options {
-        *self.0.lock()
+        *self.options.lock()
     }
 
     /// Replaces all of them.
     pub fn set(&self, options: Options) {
-        *self.0.lock() = options;
+        *self.options.lock() = options;
     }
 }
 
-impl fmt::Display for Shared {
+impl fmt::Display for Instance {
     /// As /proc/PID/mounts has them, each after a comma.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let options = self.get();

@@ -1,13 +1,14 @@
 //! Pseudo-terminals: a terminal whose line is a program that holds the master.
 
 use super::super::dentry::Dentry;
+use super::super::device;
 use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, SetAttr};
 use super::super::io::{Sink, Source};
+use super::super::path::Path;
 use super::super::poll::{Events, PollTable, WaitSource};
 use super::super::simple_attr::SimpleAttr;
-use super::super::{device, new_device};
-use super::pts_options::{Options, Shared};
+use super::pts_options::Instance;
 use super::{Line, Tty, open_tty};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{check_room, try_arc, try_format};
@@ -64,28 +65,56 @@ impl State {
     }
 }
 
-/// All pairs, by number. The master holds them.
-static PAIRS: Mutex<BTreeMap<u32, Weak<Tty>>> = Mutex::new(BTreeMap::new());
+/// All pairs, by the devices of their file systems and their numbers there. The master holds them.
+static PAIRS: Mutex<BTreeMap<(u64, u32), Weak<Tty>>> = Mutex::new(BTreeMap::new());
 
-/// The terminal number `index`.
-pub fn find(index: u32) -> Option<Arc<Tty>> {
-    PAIRS.lock().get(&index)?.upgrade()
+impl Instance {
+    /// The terminal number `index`.
+    fn find(&self, index: u32) -> Option<Arc<Tty>> {
+        PAIRS.lock().get(&(self.device, index))?.upgrade()
+    }
+
+    /// The lowest number of a terminal from `index` on.
+    fn next(&self, index: u32) -> Option<u32> {
+        let pairs = PAIRS.lock();
+        let all = (self.device, index)..=(self.device, u32::MAX);
+        let (&(_, found), _) = pairs.range(all).next()?;
+        Some(found)
+    }
 }
 
-/// The first one for which `wanted` holds.
+/// The first one of any file system for which `wanted` holds.
 pub fn find_by(wanted: impl Fn(&Arc<Tty>) -> bool) -> Option<Arc<Tty>> {
-    let mut next = 0;
+    let mut next = (0, 0);
     loop {
-        let (index, tty) = {
+        let ((device, index), tty) = {
             let pairs = PAIRS.lock();
-            let (index, tty) = pairs.range(next..).next()?;
-            (*index, tty.upgrade())
+            let (place, tty) = pairs.range(next..).next()?;
+            (*place, tty.upgrade())
         };
         if let Some(tty) = tty.filter(&wanted) {
             return Some(tty);
         }
-        next = index + 1;
+        next = (device, index + 1);
     }
+}
+
+/// The root of the file system that a master at `path` belongs to: that which shows `path`, or the
+/// one at `pts` beside it.
+///
+/// # Errors
+/// ENOENT: there is no `pts`; ENODEV: it is something else; ENOMEM.
+fn root_for(path: &Path) -> Result<(Path, Arc<Instance>)> {
+    let of = |path: &Path| path.mount()?.fs().terminals().cloned();
+    if let (Some(instance), Some(mount)) = (of(path), path.mount()) {
+        return Ok((path.with(mount.fs().root().clone()), instance));
+    }
+    let folder = path.parent().filter(|_| !path.is_mount_root());
+    let folder = folder.ok_or(Errno::ENOENT)?;
+    let beside = folder.inode().lookup(&folder, b"pts")?;
+    let root = path.with(beside).covering();
+    let instance = of(&root).filter(|_| root.mount().is_some_and(|it| root.is_root_of(it.fs())));
+    Ok((root, instance.ok_or(Errno::ENODEV)?))
 }
 
 impl Tty {
@@ -161,13 +190,18 @@ impl super::State {
     }
 }
 
-/// Makes a pair and opens its master.
-pub fn open_master(options: Options) -> Result<Arc<dyn FileOps>> {
+/// Makes a pair, in the file system that goes with `path`, and opens its master.
+pub fn open_master(path: &Path) -> Result<Arc<dyn FileOps>> {
+    let (_, instance) = root_for(path)?;
+    let options = instance.get();
     let (uid, gid) = options.owner();
     check_room()?;
     let mut pairs = PAIRS.lock();
-    let index = (0..MAX.min(options.max))
-        .find(|index| !pairs.contains_key(index))
+    if pairs.len() >= MAX as usize {
+        return Err(Errno::ENOSPC);
+    }
+    let index = (0..options.max)
+        .find(|&index| !pairs.contains_key(&(instance.device, index)))
         .ok_or(Errno::ENOSPC)?;
     let tty = Tty::new((MAJOR, index), Line::Master)?;
     let mut state = tty.state.lock();
@@ -179,7 +213,7 @@ pub fn open_master(options: Options) -> Result<Arc<dyn FileOps>> {
         master: Some(WaitSource::new()?),
         locked: true,
         attr: Some(SimpleAttr::new(Attr {
-            device: super::super::ANONYMOUS_DEVICE,
+            device: instance.device,
             inode: u64::from(index) + 3,
             mode: S_IFCHR | options.mode,
             uid,
@@ -190,10 +224,14 @@ pub fn open_master(options: Options) -> Result<Arc<dyn FileOps>> {
         ..State::default()
     };
     drop(state);
-    pairs.insert(index, Arc::downgrade(&tty));
+    pairs.insert((instance.device, index), Arc::downgrade(&tty));
     drop(pairs);
     let changed = tty.master_source();
-    Ok(try_arc(Master { tty, changed })?)
+    Ok(try_arc(Master {
+        tty,
+        instance,
+        changed,
+    })?)
 }
 
 impl super::State {
@@ -223,6 +261,7 @@ impl super::State {
 /// An open master.
 struct Master {
     tty: Arc<Tty>,
+    instance: Arc<Instance>,
     changed: Arc<WaitSource>,
 }
 
@@ -241,13 +280,22 @@ impl Master {
         !state.output.is_empty() || state.pty.abandoned || state.pty.has_report()
     }
 
-    /// TIOCGPTPEER: a descriptor of the slave, whatever /dev/pts is.
-    fn open_peer(&self, flags: u32) -> Result<usize> {
+    /// TIOCGPTPEER: a descriptor of the slave, where the file system is that the master was opened
+    /// by.
+    fn open_peer(&self, master: &File, flags: u32) -> Result<usize> {
         let flags = OpenFlags(flags & (O_ACCMODE | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
-        let name = try_format(format_args!("/dev/pts/{}", self.index()))?;
-        let slave = try_arc(Slave(self.tty.clone()))?;
-        let dentry = Dentry::named(slave, None, name.as_bytes())?;
-        let file = File::open(dentry, flags)?;
+        // A device that is bound to a file is where that device is.
+        let mut path = master.path().clone();
+        while let Some(covered) = path.covered() {
+            path = covered;
+        }
+        let (root, instance) = root_for(&path)?;
+        if !Arc::ptr_eq(&instance, &self.instance) {
+            return Err(Errno::ENODEV);
+        }
+        let name = try_format(format_args!("{}", self.index()))?;
+        let slave = root.inode().lookup(&root, name.as_bytes())?;
+        let file = File::open(root.with(slave), flags)?;
         Ok(current().files().add(file, flags.has(O_CLOEXEC))? as usize)
     }
 }
@@ -336,7 +384,7 @@ impl FileOps for Master {
         events
     }
 
-    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
+    fn ioctl(&self, file: &File, request: u32, argument: usize) -> Result<usize> {
         let number = UserPtr::<i32>::new(argument);
         match request {
             TIOCGPTN => number.write(&(self.index() as i32))?,
@@ -347,7 +395,7 @@ impl FileOps for Master {
                 self.tty.state.lock().pty.set_packets(on);
             }
             TIOCGPKT => number.write(&self.tty.state.lock().pty.packets.into())?,
-            TIOCGPTPEER => return self.open_peer(argument as u32),
+            TIOCGPTPEER => return self.open_peer(file, argument as u32),
             FIONREAD => number.write(&(self.tty.state.lock().output.len() as i32))?,
             TIOCGPGRP => number.write(&self.tty.foreground())?,
             TIOCGSID => number.write(&self.tty.session()?)?,
@@ -360,7 +408,7 @@ impl FileOps for Master {
 
 impl Drop for Master {
     fn drop(&mut self) {
-        PAIRS.lock().remove(&self.index());
+        PAIRS.lock().remove(&(self.instance.device, self.index()));
         self.tty.hang_up();
     }
 }
@@ -389,13 +437,13 @@ impl Inode for Slave {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         open_tty(self.0.clone(), flags, true)
     }
 }
 
 /// The master's inode in devpts.
-struct Ptmx(Arc<Shared>);
+struct Ptmx(Arc<Instance>);
 
 impl Inode for Ptmx {
     fn kind(&self) -> Kind {
@@ -413,27 +461,27 @@ impl Inode for Ptmx {
         }
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
-        open_master(self.0.get())
+    fn open(self: Arc<Self>, here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        open_master(here)
     }
 }
 
 /// The root of devpts.
 struct Root {
     attr: SimpleAttr,
-    options: Arc<Shared>,
+    instance: Arc<Instance>,
 }
 
 /// The file system of the slaves.
-pub fn devpts(options: Arc<Shared>) -> Result<Arc<Dentry>> {
+pub fn devpts(instance: Arc<Instance>) -> Result<Arc<Dentry>> {
     let root = try_arc(Root {
         attr: SimpleAttr::new(Attr {
-            device: new_device(),
+            device: instance.device,
             inode: 1,
             mode: S_IFDIR | 0o755,
             ..Attr::default()
         }),
-        options,
+        instance,
     })?;
     Dentry::named(root, None, b"")
 }
@@ -455,14 +503,14 @@ impl Inode for Root {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Arc<Dentry>, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         Ok(self)
     }
 
     fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         if name == b"ptmx" {
             return Dentry::named(
-                try_arc(Ptmx(self.options.clone()))?,
+                try_arc(Ptmx(self.instance.clone()))?,
                 Some(here.clone()),
                 name,
             );
@@ -470,7 +518,8 @@ impl Inode for Root {
         let index = core::str::from_utf8(name)
             .ok()
             .and_then(|name| name.parse().ok());
-        let tty = index.and_then(find).ok_or(Errno::ENOENT)?;
+        let tty = index.and_then(|index| self.instance.find(index));
+        let tty = tty.ok_or(Errno::ENOENT)?;
         Dentry::named(try_arc(Slave(tty))?, Some(here.clone()), name)
     }
 }
@@ -499,8 +548,9 @@ impl FileOps for Root {
         }
         let mut index = position.saturating_sub(3) as u32;
         loop {
-            let next = PAIRS.lock().range(index..).next().map(|(&index, _)| index);
-            let Some(found) = next else { return Ok(()) };
+            let Some(found) = self.instance.next(index) else {
+                return Ok(());
+            };
             let name = try_format(format_args!("{found}"))?;
             let inode = u64::from(found) + 3;
             if !emit(Record {

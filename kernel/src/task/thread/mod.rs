@@ -20,7 +20,7 @@ use super::count_groups::Mode;
 use super::credentials::Credentials;
 use super::io_accounting::Transfers;
 use super::limits;
-use super::process::Process;
+use super::process::{Process, Scheduling};
 use super::rusage::{PrevCputime, Times, Usage};
 use super::sched::{Entity, state};
 use super::signal::{Altstack, ThreadSignals};
@@ -78,6 +78,10 @@ pub mod inherited {
     pub const STORE_BYPASS_LOCKED: u8 = 8;
     /// An exec takes that back (PR_SPEC_DISABLE_NOEXEC).
     pub const STORE_BYPASS_AT_EXEC: u8 = 16;
+    /// PR_SET_IO_FLUSHER, which has no effect: nothing is ever written back.
+    pub const FLUSHER: u8 = 32;
+    /// PR_MCE_KILL, by how much its two bits are shifted: no memory ever fails.
+    pub const MEMORY_FAILURE_SHIFT: u32 = 6;
 }
 
 /// abi.tagged_addr_disabled: nobody may ask for [`inherited::TAGGED_ADDRESSES`] any more.
@@ -195,9 +199,6 @@ impl Thread {
         let mode = Mode::of(&parts.process);
         let space = address_of(&parts.resources.space);
         let further = parts.tid != parts.process.pid();
-        if further {
-            parts.credentials.user.add_task();
-        }
         Thread {
             arch: (parts.arch)(),
             sched: Entity::new(parts.allowed, parts.nice, space, mode),
@@ -407,6 +408,16 @@ impl Thread {
     pub fn policy(&self) -> (u32, u32) {
         let [policy, priority] = [0, 1].map(|at| self.policy[at].load(Relaxed));
         (policy & !SCHED_RESET_ON_FORK, priority)
+    }
+
+    /// All of how it is scheduled.
+    pub fn scheduling(&self) -> Scheduling {
+        let (policy, priority) = self.policy();
+        Scheduling {
+            policy: policy | self.reset_on_fork(),
+            priority,
+            nice: self.nice(),
+        }
     }
 
     /// SCHED_RESET_ON_FORK where children get the ordinary policy, else 0.
