@@ -78,7 +78,7 @@ pub fn receive(
         } else {
             received.found.ancillary.arrived = found.ancillary.arrived;
         }
-        if !go_on || to.left() == 0 {
+        if !go_on || to.left() == 0 || cond_resched_killable().is_err() {
             break;
         }
     }

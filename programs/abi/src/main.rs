@@ -32,6 +32,7 @@ mod counts;
 mod cut;
 mod doing;
 mod droppable;
+mod families;
 mod fatal;
 mod fault;
 mod files;
@@ -95,6 +96,7 @@ mod same_cpus;
 mod sched;
 mod sealed;
 mod seccomp;
+mod sent_headers;
 mod signals;
 #[cfg(target_arch = "aarch64")]
 mod sigreturn;
@@ -140,6 +142,7 @@ fn main() {
         Some("options") => options::run(),
         Some("corked") => corked::run(),
         Some("counts") => counts::run(),
+        Some("families") => families::run(),
         Some("fatal") => fatal::run(),
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),
@@ -161,6 +164,7 @@ fn main() {
         Some("ptrace") => ptrace::run(),
         Some("seccomp") => seccomp::run(),
         Some("sealed") => sealed::run(),
+        Some("sent-headers") => sent_headers::run(),
         Some("packet") => packet::run(),
         Some("netlink") => netlink::run(),
         Some("pending") => pending::run(),

@@ -46,7 +46,10 @@ const TO_ALL: u8 = 3;
 const BY_KERNEL: u8 = 2;
 /// Tables of routes, and where the kernel looks first, then and last.
 const LOCAL: u8 = 255;
-const RULES: [(u32, u8); 3] = [(0, LOCAL), (32766, 254), (32767, 253)];
+const MAIN: u8 = 254;
+const RULES: [(u32, u8); 3] = [(0, LOCAL), (32766, MAIN), (32767, 253)];
+/// RTM_F_LOOKUP_TABLE, in the second byte of a request's flags.
+const LOOKUP_TABLE: u8 = 0x10;
 /// RTM_F_CLONED and RTCF_LOCAL: of IPv4, it is one route that was looked for, to this machine.
 const FOUND: u32 = 0x200;
 const FOUND_LOCAL: u32 = 0x8000_0000;
@@ -164,12 +167,28 @@ impl Reply {
 
     /// RTM_NEWROUTE: `struct rtmsg` and attributes RTA_*, to be ended by the caller.
     fn route(&mut self, [family, bits, kind, scope]: [u8; 4], to: &[u8], part: u16, flags: u32) {
-        let mut fixed = [
-            family, bits, 0, 0, LOCAL, BY_KERNEL, scope, kind, 0, 0, 0, 0,
-        ];
+        self.route_of(
+            [LOCAL, BY_KERNEL],
+            [family, bits, kind, scope],
+            to,
+            part,
+            flags,
+        );
+    }
+
+    /// The same of a table and by a protocol.
+    fn route_of(
+        &mut self,
+        [table, protocol]: [u8; 2],
+        [family, bits, kind, scope]: [u8; 4],
+        to: &[u8],
+        part: u16,
+        flags: u32,
+    ) {
+        let mut fixed = [family, bits, 0, 0, table, protocol, scope, kind, 0, 0, 0, 0];
         fixed[8..].copy_from_slice(&flags.to_ne_bytes());
         self.begin(NEW_ROUTE, part, &fixed);
-        self.attribute(15, &u32::from(LOCAL).to_ne_bytes());
+        self.attribute(15, &u32::from(table).to_ne_bytes());
         self.attribute(DESTINATION, to);
         self.attribute(4, &INDEX.to_ne_bytes());
     }
@@ -199,7 +218,10 @@ impl Reply {
                     false => (TO_LOCAL, FOUND | FOUND_LOCAL),
                 };
                 let which = [AF_INET as u8, 32, kind, UNIVERSE];
-                self.route(which, &ip.octets(), 0, flags);
+                // Linux tells the table that it looked at last, if that is asked for.
+                let asked = body.get(8..ROUTE).map(|flags| flags[1] & LOOKUP_TABLE != 0);
+                let table = if asked == Some(true) { LOCAL } else { MAIN };
+                self.route_of([table, 0], which, &ip.octets(), 0, flags);
                 self.attribute(7, &Ipv4Addr::LOCALHOST.octets());
                 let user = current().with_credentials(|who| who.euid);
                 self.attribute(25, &user.to_ne_bytes());
