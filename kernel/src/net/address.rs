@@ -8,10 +8,12 @@ use linux_raw_sys::net::{AF_INET, AF_INET6, AF_UNIX, AF_UNSPEC};
 
 /// Bytes of the longest address (`struct sockaddr_storage`).
 const MAX: usize = 128;
+/// Bytes of an address's family.
+pub const FAMILY: usize = 2;
 /// `sizeof(struct sockaddr_in)`
 const SIZE_V4: usize = 16;
 /// `sizeof(struct sockaddr_in6)`, and without its scope, which may be left out.
-const SIZE_V6: usize = 28;
+pub const SIZE_V6: usize = 28;
 const SIZE_V6_SHORT: usize = 24;
 
 /// A socket's name.
@@ -114,8 +116,40 @@ impl Address {
     }
 
     /// The IP address and port, for a socket of family `domain`; an IPv4 address in IPv6's form
-    /// comes as IPv4.
+    /// comes as IPv4. EINVAL, EAFNOSUPPORT.
     pub fn inet(&self, domain: u32) -> Result<SocketAddr> {
+        let named = self.laid_out_as(domain)?;
+        self.check_family(&[domain])?;
+        Ok(named)
+    }
+
+    /// Like [`inet`](Self::inet), where the family may also be left out (AF_UNSPEC).
+    pub fn inet_or_unspecified(&self, domain: u32) -> Result<SocketAddr> {
+        let named = self.laid_out_as(domain)?;
+        self.check_family(&[domain, AF_UNSPEC])?;
+        Ok(named)
+    }
+
+    /// Like [`inet`](Self::inet), for bind(2), to which IPv4's "any" address may be of no family.
+    pub fn inet_to_bind(&self, domain: u32) -> Result<SocketAddr> {
+        let named = self.laid_out_as(domain)?;
+        if domain != AF_INET || !named.ip().is_unspecified() {
+            self.check_family(&[domain])?;
+        }
+        self.check_family(&[domain, AF_UNSPEC])?;
+        Ok(named)
+    }
+
+    fn check_family(&self, taken: &[u32]) -> Result<()> {
+        match taken.contains(&self.family()) {
+            true => Ok(()),
+            false => Err(Errno::EAFNOSUPPORT),
+        }
+    }
+
+    /// The IP address and port where an address of family `domain` has them, whatever its family
+    /// is. EINVAL for one that is too short.
+    pub fn laid_out_as(&self, domain: u32) -> Result<SocketAddr> {
         let least = if domain == AF_INET6 {
             SIZE_V6_SHORT
         } else {
@@ -123,9 +157,6 @@ impl Address {
         };
         if self.len < least {
             return Err(Errno::EINVAL);
-        }
-        if self.family() != domain {
-            return Err(Errno::EAFNOSUPPORT);
         }
         let port = u16::from_be_bytes([self.bytes[2], self.bytes[3]]);
         if domain == AF_INET {

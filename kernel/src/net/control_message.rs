@@ -111,6 +111,12 @@ pub struct Sender {
 }
 
 impl Sender {
+    /// The kernel.
+    pub const KERNEL: Sender = Sender {
+        who: Credentials::KERNEL,
+        began: 0,
+    };
+
     /// Nobody that is known.
     pub const UNKNOWN: Sender = Sender {
         who: Credentials::UNKNOWN,
@@ -191,8 +197,9 @@ impl Ancillary {
         })
     }
 
-    /// Reads a program's control messages: files and credentials are for Unix sockets alone, fields
-    /// of a header for the sockets of datagrams of IP. `word`: bytes of the program's words.
+    /// Reads a program's control messages: files are for Unix sockets alone, credentials for these
+    /// and netlink's, fields of a header for the sockets of datagrams of IP. `word`: bytes of the
+    /// program's words.
     pub fn read(
         address: usize,
         len: usize,
@@ -215,15 +222,14 @@ impl Ancillary {
             }
             let data = &rest[head..len];
             match (level, kind) {
-                // Unix sockets alone take these, as on Linux.
-                (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if socket.domain != AF_UNIX => {}
+                // As on Linux these are no fields, but no error.
+                (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if inet::is_family(socket.domain) => {}
                 _ if inet::is_family(socket.domain) => {
                     if socket.kind != STREAM || level == SOL_SOCKET {
                         header_fields.set(level, kind, data, over)?;
                     }
                 }
-                _ if socket.domain != AF_UNIX => {}
-                (SOL_SOCKET, SCM_RIGHTS) => {
+                (SOL_SOCKET, SCM_RIGHTS) if socket.domain == AF_UNIX => {
                     if data.len() / 4 + files.len() > MAX_FILES {
                         return Err(Errno::EINVAL);
                     }
@@ -365,25 +371,31 @@ impl Control {
         }
     }
 
-    /// Hands a message's ancillary data over to the program, as its options ask for it.
-    pub fn put_ancillary(
-        &mut self,
-        ancillary: &Ancillary,
-        options: &Options,
-        close_on_exec: bool,
-    ) -> Result<()> {
-        let sender = ancillary.credentials.as_ref();
-        if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSCRED)) {
-            self.put(SOL_SOCKET, SCM_CREDENTIALS, sender.who.as_bytes())?;
-        }
+    /// Reports what is known of a message beside its header, as options ask for it.
+    pub fn put_ancillary(&mut self, ancillary: &Ancillary, options: &Options) -> Result<()> {
         if ancillary.lost != 0 && options.is_on(SO_RXQ_OVFL) {
             self.put(SOL_SOCKET, SO_RXQ_OVFL, ancillary.lost.as_bytes())?;
         }
         if let Some(mark) = ancillary.header.mark.filter(|_| options.is_on(SO_RCVMARK)) {
             self.put(SOL_SOCKET, SO_MARK, mark.as_bytes())?;
         }
+        Ok(())
+    }
+
+    /// Hands the sender's credentials and files over to the program, as its options ask for them.
+    pub fn put_passed(
+        &mut self,
+        ancillary: &Ancillary,
+        socket: &Base,
+        close_on_exec: bool,
+    ) -> Result<()> {
+        let (sender, options) = (ancillary.credentials.as_ref(), &socket.options);
+        if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSCRED)) {
+            self.put(SOL_SOCKET, SCM_CREDENTIALS, sender.who.as_bytes())?;
+        }
         self.put_rights(ancillary, close_on_exec)?;
-        if let Some(sender) = sender.filter(|_| options.is_on(SO_PASSPIDFD)) {
+        let unix = socket.domain == AF_UNIX;
+        if let Some(sender) = sender.filter(|_| unix && options.is_on(SO_PASSPIDFD)) {
             self.put_process(sender)?;
         }
         Ok(())

@@ -22,6 +22,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Loads beside a packet's bytes that a filter can have (SKF_AD_MAX).
 const BPF_EXTENSIONS: u32 = 64;
 
+/// Bytes of the longest name of an interface (IFNAMSIZ).
+const INTERFACE_NAME: usize = 16;
+
 /// Bytes that may wait in a new socket, either way (`net.core.rmem_default`), and the most that can
 /// be asked for.
 pub const DEFAULT_BUFFER: u32 = 212_992;
@@ -29,6 +32,9 @@ const MAX_BUFFER: u32 = 212_992;
 /// The most that a receive by TCP can be made to wait for (half of what `net.ipv4.tcp_rmem`
 /// allows).
 const MAX_LOW_WATER: i32 = 3 << 20;
+/// The seconds that Linux makes of negative ones (SO_LINGER): as many as its timers can wait, which
+/// count to 250 in one.
+const LONGEST_LINGER: u64 = i64::MAX as u64 / 250;
 /// The least that a buffer is made (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
 const MIN_SEND: u32 = 4608;
 const MIN_RECEIVE: u32 = 2304;
@@ -38,7 +44,7 @@ const SOCK_RCVBUF_LOCK: u32 = 2;
 const SOCK_BUF_LOCK_MASK: u32 = 3;
 
 /// Options that are only on or off, and only kept unless somebody asks for them.
-const SWITCHES: [u32; 17] = [
+const SWITCHES: [u32; 18] = [
     SO_DEBUG,
     SO_REUSEADDR,
     SO_DONTROUTE,
@@ -56,10 +62,11 @@ const SWITCHES: [u32; 17] = [
     SO_SELECT_ERR_QUEUE,
     SO_WIFI_STATUS,
     SO_NOFCS,
+    SO_PREFER_BUSY_POLL,
 ];
 
 /// Options handled beside the switches.
-const OTHERS: [u32; 43] = [
+const OTHERS: [u32; 47] = [
     SO_TYPE,
     SO_ERROR,
     SO_SNDBUF,
@@ -103,6 +110,10 @@ const OTHERS: [u32; 43] = [
     SO_PEERPIDFD,
     SO_BUF_LOCK,
     SO_TXREHASH,
+    SO_BUSY_POLL_BUDGET,
+    SO_RESERVE_MEM,
+    SO_ATTACH_BPF,
+    SO_ATTACH_REUSEPORT_EBPF,
 ];
 
 /// The options.
@@ -113,12 +124,13 @@ pub struct Options {
     /// Nanoseconds; 0 is for ever.
     send_timeout: AtomicU64,
     receive_timeout: AtomicU64,
-    /// Seconds plus one; 0 when the option is off.
+    /// Twice the seconds, plus one where the option is on.
     linger: AtomicU64,
     low_water: AtomicU32,
     priority: AtomicU32,
     mark: AtomicU32,
     busy_poll: AtomicU32,
+    busy_poll_budget: AtomicU32,
     /// Whether a lost packet's flow changes its hash: here there is one way for all.
     txrehash: AtomicU32,
     /// The socket is bound to `lo`.
@@ -148,6 +160,7 @@ impl Options {
             priority: AtomicU32::new(0),
             mark: AtomicU32::new(0),
             busy_poll: AtomicU32::new(0),
+            busy_poll_budget: AtomicU32::new(0),
             txrehash: AtomicU32::new(inet.into()),
             device: AtomicBool::new(false),
             stamping: Stamping::new(),
@@ -312,8 +325,8 @@ impl Options {
 
     /// The time that a close waits for sent bytes to arrive, in nanoseconds (SO_LINGER).
     pub fn linger(&self) -> Option<u64> {
-        let seconds = self.linger.load(Acquire).checked_sub(1)?;
-        (seconds > 0).then(|| seconds.saturating_mul(clock::SECOND))
+        let linger = self.linger.load(Acquire);
+        (linger & 1 != 0 && linger > 1).then(|| (linger >> 1).saturating_mul(clock::SECOND))
     }
 
     /// SO_LINGER with no time: a close resets the connection.
@@ -353,6 +366,7 @@ impl Options {
             (&self.low_water, &from.low_water),
             (&self.mark, &from.mark),
             (&self.busy_poll, &from.busy_poll),
+            (&self.busy_poll_budget, &from.busy_poll_budget),
             (&self.txrehash, &from.txrehash),
         ];
         self.stamping.inherit(&from.stamping);
@@ -426,7 +440,10 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         SO_SNDTIMEO_OLD | SO_SNDTIMEO_NEW => {
             options.send_timeout.store(timeout(value)?, Release);
         }
-        SO_LINGER => options.linger.store(linger(value)?, Release),
+        SO_LINGER => match linger(value)? {
+            Some(seconds) => options.linger.store(seconds << 1 | 1, Release),
+            None => _ = options.linger.fetch_and(!1, AcqRel),
+        },
         SO_BSDCOMPAT => {}
         SO_RCVLOWAT => {
             let least = low_water(socket, number(value)?);
@@ -440,6 +457,13 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
         SO_MARK => options.mark.store(number(value)? as u32, Release),
         SO_BUSY_POLL if number(value)? < 0 => return Err(Errno::EINVAL),
         SO_BUSY_POLL => options.busy_poll.store(number(value)? as u32, Release),
+        SO_BUSY_POLL_BUDGET => {
+            let budget = u16::try_from(number(value)?).map_err(|_| Errno::EINVAL)?;
+            options.busy_poll_budget.store(budget.into(), Release);
+        }
+        SO_RESERVE_MEM if number(value)? < 0 => return Err(Errno::EINVAL),
+        // As without a group that counts memory.
+        SO_RESERVE_MEM => return Err(Errno::EOPNOTSUPP),
         SO_TXREHASH => {
             let rehash = match number(value)? {
                 -1 => 1,
@@ -466,9 +490,16 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
             };
             options.device.store(bound, Release);
         }
-        SO_DETACH_FILTER | SO_ATTACH_FILTER if options.is_on(SO_LOCK_FILTER) => {
+        SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_EBPF if value.len() != size_of::<u32>() => {
+            return Err(Errno::EINVAL);
+        }
+        SO_DETACH_FILTER | SO_ATTACH_FILTER | SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_EBPF
+            if options.is_on(SO_LOCK_FILTER) =>
+        {
             return Err(Errno::EPERM);
         }
+        // As without CONFIG_BPF_SYSCALL.
+        SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_EBPF => return Err(Errno::EOPNOTSUPP),
         SO_DETACH_FILTER => {
             let old = change_filter(socket, None)?;
             old.ok_or(Errno::ENOENT)?;
@@ -487,7 +518,7 @@ pub fn set(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
 /// Sets an option that is on or off, of which `bit` is that.
 fn set_switch(socket: &dyn Socket, name: u32, bit: u32, on: bool) -> Result<()> {
     let base = socket.base();
-    if on && name == SO_REUSEPORT && base.domain == AF_UNIX {
+    if on && name == SO_REUSEPORT && !inet::is_family(base.domain) {
         return Err(Errno::EOPNOTSUPP);
     }
     // Under the filter's lock, so that nobody changes the filter after it is locked.
@@ -500,14 +531,11 @@ fn set_switch(socket: &dyn Socket, name: u32, bit: u32, on: bool) -> Result<()> 
     Ok(())
 }
 
-/// The value of a `struct linger`: 0 for off, else its seconds and one.
-fn linger(value: &[u8]) -> Result<u64> {
+/// The seconds of a `struct linger` that is on.
+fn linger(value: &[u8]) -> Result<Option<u64>> {
     let ([on, seconds], _) = <[i32; 2]>::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
-    Ok(if on == 0 {
-        0
-    } else {
-        u64::from(seconds as u32) + 1
-    })
+    let seconds = seconds.try_into().unwrap_or(LONGEST_LINGER);
+    Ok((on != 0).then_some(seconds))
 }
 
 /// From how many bytes on a socket can be read, where a program sets `least`.
@@ -540,6 +568,11 @@ fn check_privilege(socket: &dyn Socket, name: u32, value: &[u8]) -> Result<()> {
     let may = match name {
         SO_DEBUG if given? != 0 => return require(CAP_NET_ADMIN).or(Err(Errno::EACCES)),
         SO_PRIORITY => (0..=6).contains(&given?) || admin(),
+        SO_PREFER_BUSY_POLL => given? == 0 || can(CAP_NET_ADMIN),
+        SO_BUSY_POLL_BUDGET => {
+            let now = options.busy_poll_budget.load(Acquire);
+            given? <= now as i32 || can(CAP_NET_ADMIN)
+        }
         SO_MARK | SO_RCVMARK => admin(),
         SO_LOCK_FILTER => given? != 0 || !options.is_on(SO_LOCK_FILTER),
         SO_BINDTODEVICE | SO_BINDTOIFINDEX => !options.device.load(Acquire) || can(CAP_NET_RAW),
@@ -603,7 +636,7 @@ pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
         SO_SNDTIMEO_OLD | SO_SNDTIMEO_NEW => bytes(TimeVal::of(options.send_timeout())),
         SO_LINGER => {
             let linger = options.linger.load(Acquire);
-            bytes([u32::from(linger != 0), linger.saturating_sub(1) as u32])
+            bytes([(linger & 1) as u32, (linger >> 1) as u32])
         }
         SO_PEERCRED => bytes(
             socket
@@ -630,6 +663,9 @@ pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
                 return Err(Errno::EINVAL);
             }
             copied(address.bytes())
+        }
+        SO_BINDTODEVICE if options.device.load(Acquire) && room < INTERFACE_NAME => {
+            return Err(Errno::EINVAL);
         }
         SO_BINDTODEVICE if options.device.load(Acquire) => bytes(*b"lo\0"),
         SO_BINDTODEVICE => Ok(Vec::new()),
@@ -658,7 +694,7 @@ pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
             let given = || options.incoming_cpu.load(Acquire);
             bytes(socket.incoming_cpu().map_or_else(given, |cpu| cpu as i32))
         }
-        SO_INCOMING_NAPI_ID => bytes(0u32),
+        SO_INCOMING_NAPI_ID | SO_RESERVE_MEM => bytes(0u32),
         _ => Err(Errno::ENOPROTOOPT),
     }
 }

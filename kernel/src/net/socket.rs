@@ -4,7 +4,6 @@ use super::address::{Address, Name};
 use super::channel::Found;
 use super::control_message::{Ancillary, Control, Peer};
 use super::filter::Filter;
-use super::inet::Header;
 use super::options::Options;
 use super::socket_table;
 use super::wait::Wait;
@@ -253,7 +252,7 @@ pub trait Socket: Send + Sync + Any {
     }
 
     /// Reports the fields of a received message's header that options ask for.
-    fn put_header(&self, _header: &Header, _control: &mut Control) -> Result<()> {
+    fn put_header(&self, _found: &Found, _control: &mut Control) -> Result<()> {
         Ok(())
     }
 
@@ -299,6 +298,17 @@ pub fn send(socket: &Arc<dyn Socket>, message: Outgoing, wait: &Wait) -> Result<
         signal::raise(SIGPIPE);
     }
     result
+}
+
+/// The first bytes of a message that is sent, at most `most`.
+pub fn copied(data: &mut Source, most: usize) -> Result<Vec<u8>> {
+    let (mut bytes, len) = (Vec::new(), data.left().min(most));
+    bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;
+    bytes.resize(len, 0);
+    if data.take(&mut bytes)? < len {
+        return Err(Errno::EFAULT);
+    }
+    Ok(bytes)
 }
 
 /// The open file of a socket.

@@ -12,6 +12,7 @@ use crate::net::address::{Address, Name};
 use crate::net::control_message::{Ancillary, Control};
 use crate::net::inet::Over;
 use crate::net::socket::{Outgoing, Socket, send};
+use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::net::*;
@@ -123,10 +124,15 @@ fn sender(name: &Name, socket: &dyn Socket) -> Option<Address> {
 
 /// sendmsg(2)
 pub fn sendmsg<L: Layout>(fd: i32, message: usize, flags: u32) -> Result<usize> {
-    send_one::<L>(&socket_file(fd)?, message, flags)
+    send_one::<L>(&socket_file(fd)?, message, flags).map(|(sent, _)| sent)
 }
 
-fn send_one<L: Layout>((file, socket): &Target, message: usize, flags: u32) -> Result<usize> {
+/// How many bytes of a message were sent, and how many were left.
+fn send_one<L: Layout>(
+    (file, socket): &Target,
+    message: usize,
+    flags: u32,
+) -> Result<(usize, usize)> {
     let header = Header::read::<L>(message)?;
     let to = if header.name == 0 {
         None
@@ -144,14 +150,17 @@ fn send_one<L: Layout>((file, socket): &Target, message: usize, flags: u32) -> R
             Ancillary::read(control, len, L::WORD, socket.base(), over)?
         }
     };
+    let mut data = Source::user(&pieces);
+    let len = data.left();
     let message = Outgoing {
-        data: &mut Source::user(&pieces),
+        data: &mut data,
         to: to.filter(|to| to.len() > 0),
         ancillary,
         flags,
     };
     let wait = socket.send_wait(file, flags);
-    send(socket, message, &wait)
+    let sent = send(socket, message, &wait)?;
+    Ok((sent, len - sent.min(len)))
 }
 
 /// sendmmsg(2)
@@ -160,12 +169,19 @@ pub fn sendmmsg<L: Layout>(fd: i32, messages: usize, count: u32, flags: u32) -> 
     let mut sent = 0;
     for at in 0..(count as usize).min(MAX_MESSAGES) {
         let message = messages.wrapping_add(at * MANY_WORDS * L::WORD);
-        let done = send_one::<L>(&target, message, flags)
-            .and_then(|count| UserPtr::new(message + WORDS * L::WORD).write(&(count as u32)));
-        match done {
-            Ok(()) => sent += 1,
+        let done = send_one::<L>(&target, message, flags).and_then(|(count, left)| {
+            UserPtr::new(message + WORDS * L::WORD).write(&(count as u32))?;
+            Ok(left)
+        });
+        let left = match done {
+            Ok(left) => left,
             Err(error) if sent == 0 => return Err(error),
             Err(_) => break,
+        };
+        sent += 1;
+        // The next message does not go past the rest of this one.
+        if left > 0 || cond_resched_killable().is_err() {
+            break;
         }
     }
     Ok(sent)
@@ -191,8 +207,9 @@ fn receive_one<L: Layout>((file, socket): &Target, message: usize, flags: u32) -
     options
         .stamping
         .put(socket.base(), ancillary.arrived, sent, &mut control)?;
-    control.put_ancillary(ancillary, options, close_on_exec != 0)?;
-    socket.put_header(&received.found.ancillary.header, &mut control)?;
+    control.put_ancillary(ancillary, options)?;
+    socket.put_header(&received.found, &mut control)?;
+    control.put_passed(ancillary, socket.base(), close_on_exec != 0)?;
     if header.name != 0 {
         match sender(&received.found.from, &**socket) {
             Some(address) => address.write(header.name, message + NAME_LEN * L::WORD)?,
@@ -231,7 +248,9 @@ pub fn recvmmsg<L: Layout>(
             flags |= MSG_DONTWAIT;
         }
         // As on Linux the time is looked at after each message only.
-        if deadline.0.is_some_and(|end| time::now_ticks() >= end) {
+        if deadline.0.is_some_and(|end| time::now_ticks() >= end)
+            || cond_resched_killable().is_err()
+        {
             break;
         }
     }

@@ -12,7 +12,7 @@ use crate::task::current;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{O_CLOEXEC, O_NONBLOCK};
 use linux_raw_sys::net::{
-    SHUT_RD, SHUT_RDWR, SHUT_WR, SO_ATTACH_FILTER, SO_PEERGROUPS, SOL_SOCKET,
+    SHUT_RD, SHUT_RDWR, SHUT_WR, SO_ATTACH_FILTER, SO_PEERGROUPS, SO_PEERPIDFD, SOL_SOCKET,
 };
 
 /// The flags that go with a socket's kind: SOCK_CLOEXEC and SOCK_NONBLOCK.
@@ -193,7 +193,14 @@ pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> R
     if level == SOL_NETLINK {
         return put_netlink_option(&bytes, name, room, value, len);
     }
-    put_option(&bytes, room, value, len)
+    let put = put_option(&bytes, room, value, len);
+    if put.is_err()
+        && (level, name) == (SOL_SOCKET, SO_PEERPIDFD)
+        && let Ok(fd) = options::number(&bytes)
+    {
+        _ = current().files().close(fd);
+    }
+    put
 }
 
 /// Writes an option of netlink, which needs room for all of it: EINVAL otherwise. Of the list of

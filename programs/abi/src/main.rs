@@ -34,6 +34,7 @@ mod cut;
 mod devpts;
 mod doing;
 mod droppable;
+mod families;
 mod fatal;
 mod fault;
 mod files;
@@ -99,6 +100,7 @@ mod same_cpus;
 mod sched;
 mod sealed;
 mod seccomp;
+mod sent_headers;
 mod signals;
 #[cfg(target_arch = "aarch64")]
 mod sigreturn;
@@ -146,6 +148,7 @@ fn main() {
         Some("controls") => controls::run(),
         Some("corked") => corked::run(),
         Some("counts") => counts::run(),
+        Some("families") => families::run(),
         Some("fatal") => fatal::run(),
         Some("fault") => fault::run(),
         Some("signals") => signals::run(),
@@ -167,6 +170,7 @@ fn main() {
         Some("ptrace") => ptrace::run(),
         Some("seccomp") => seccomp::run(),
         Some("sealed") => sealed::run(),
+        Some("sent-headers") => sent_headers::run(),
         Some("packet") => packet::run(),
         Some("netlink") => netlink::run(),
         Some("pending") => pending::run(),

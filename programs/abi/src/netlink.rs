@@ -4,11 +4,12 @@
 use std::{fs, mem, ptr};
 
 use libc::{
-    AF_INET, AF_NETLINK, IFF_LOOPBACK, IFF_RUNNING, IFF_UP, MSG_DONTWAIT, SO_PASSCRED, SOCK_DGRAM,
-    SOCK_RAW, SOL_SOCKET, c_int, c_ulong, sockaddr_nl, socklen_t,
+    AF_INET, AF_NETLINK, AF_UNSPEC, IFF_LOOPBACK, IFF_RUNNING, IFF_UP, MSG_DONTWAIT, MSG_TRUNC,
+    SO_PASSCRED, SO_RCVBUF, SO_SNDBUF, SOCK_DGRAM, SOCK_RAW, SOL_SOCKET, c_int, c_ulong,
+    sockaddr_nl, socklen_t,
 };
 
-use crate::unix::set;
+use crate::unix::{send, send_with, set};
 use crate::{in_child, tell, tell_end};
 
 const SOL_NETLINK: c_int = 270;
@@ -43,7 +44,10 @@ pub fn run() {
         groups();
         beside();
         operations();
+        ports();
+        groups_reached();
         tell_end("user", in_child(|| user()));
+        tell_end("user's ports", in_child(|| user_ports()));
     }
 }
 
@@ -427,5 +431,259 @@ unsafe fn user() {
         tell("bind", bind(file, 0, 1 << 29));
         tell("bind", bind(file, 0, 1 << 28));
         libc::close(file);
+    }
+}
+
+/// Ports that no process's number is.
+const PORTS: [u32; 3] = [0x4000_0001, 0x4000_0002, 0x4000_0003];
+const NOBODY: u32 = 0x4000_0099;
+
+/// A socket of `protocol` that has this port, and listens to these groups.
+unsafe fn at(protocol: c_int, port: u32, groups: u32) -> c_int {
+    unsafe {
+        let file = libc::socket(AF_NETLINK, SOCK_RAW, protocol);
+        tell("bind", bind(file, port, groups));
+        file
+    }
+}
+
+unsafe fn connect(file: c_int, name: &sockaddr_nl, length: usize) -> c_int {
+    unsafe { libc::connect(file, (&raw const *name).cast(), length as socklen_t) }
+}
+
+unsafe fn send_to(file: c_int, bytes: &[u8], name: &sockaddr_nl, length: usize) -> i64 {
+    let (from, to) = (bytes.as_ptr().cast(), (&raw const *name).cast());
+    let length = length as socklen_t;
+    unsafe { libc::sendto(file, from, bytes.len(), MSG_DONTWAIT, to, length) as i64 }
+}
+
+unsafe fn tell_peer(file: c_int) {
+    let mut name = address(9, 9);
+    let mut length = mem::size_of_val(&name) as socklen_t;
+    let result = unsafe { libc::getpeername(file, (&raw mut name).cast(), &mut length) };
+    match result {
+        0 => println!("  peer {length} {:x} {:x}", name.nl_pid, name.nl_groups),
+        _ => tell("  peer", result),
+    }
+}
+
+/// Tells the messages that wait: their beginnings, their senders, and what comes beside them.
+unsafe fn tell_waiting(what: &str, file: c_int) {
+    loop {
+        let (mut bytes, mut control) = ([0u8; 16], [0u64; 32]);
+        let mut piece = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut name = address(9, 9);
+        // SAFETY: every pointer passed is that of a live value of the right kind.
+        unsafe {
+            let mut message: libc::msghdr = mem::zeroed();
+            message.msg_name = (&raw mut name).cast();
+            message.msg_namelen = mem::size_of_val(&name) as _;
+            message.msg_iov = &mut piece;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = mem::size_of_val(&control) as _;
+            let got = libc::recvmsg(file, &mut message, MSG_DONTWAIT | MSG_TRUNC);
+            if got < 0 {
+                return println!("  {what}: {}", crate::error());
+            }
+            let shown = &bytes[..(got as usize).min(4)];
+            let (port, groups) = (name.nl_pid, name.nl_groups);
+            let own = port == libc::getpid() as u32;
+            let port = if own {
+                "own".into()
+            } else {
+                format!("{port:x}")
+            };
+            print!("  {what}: {got} {shown:?} from {port} {groups:x}");
+            let mut head = libc::CMSG_FIRSTHDR(&message);
+            while !head.is_null() {
+                let one = &*head;
+                let words = (one.cmsg_len as usize - libc::CMSG_LEN(0) as usize) / 4;
+                let data = libc::CMSG_DATA(head).cast::<u32>();
+                print!(" {} {}:", one.cmsg_level, one.cmsg_type);
+                for at in 0..words {
+                    match ptr::read_unaligned(data.add(at)) {
+                        own if own == libc::getpid() as u32 => print!(" own"),
+                        word => print!(" {word:x}"),
+                    }
+                }
+                head = libc::CMSG_NXTHDR(&message, head);
+            }
+            println!();
+        }
+    }
+}
+
+/// Messages from one socket to another, and to nobody.
+unsafe fn ports() {
+    const WHOLE: usize = mem::size_of::<sockaddr_nl>();
+    unsafe {
+        for protocol in [0, 4, 15] {
+            println!("ports of protocol {protocol}");
+            let [a, b] = [PORTS[0], PORTS[1]].map(|port| at(protocol, port, 0));
+            set(b, SOL_NETLINK, 3, 1);
+            set(b, SOL_SOCKET, SO_PASSCRED, 1);
+            tell_peer(a);
+            let there = address(PORTS[1], 0);
+            tell("send", send_to(a, b"to b", &there, WHOLE));
+            tell("send more", send_to(a, &[7; 5000], &there, WHOLE));
+            tell_waiting("b", b);
+            tell("to nobody", send_to(a, b"none", &address(NOBODY, 0), WHOLE));
+            tell(
+                "to itself",
+                send_to(a, b"self", &address(PORTS[0], 0), WHOLE),
+            );
+            tell_waiting("a", a);
+            for length in [0, 1, 2, 11, 13, 100] {
+                let mut long = [0u8; 128];
+                ptr::copy_nonoverlapping((&raw const there).cast(), long.as_mut_ptr(), WHOLE);
+                let name = (&raw const long).cast::<sockaddr_nl>();
+                tell(
+                    &format!("send {length}"),
+                    send_to(a, b"abcd", &*name, length),
+                );
+                tell_waiting("b", b);
+                tell(&format!("connect {length}"), connect(a, &*name, length));
+                tell_peer(a);
+                tell("send", send(a, b"defg", MSG_DONTWAIT));
+                tell_waiting("b", b);
+            }
+            for family in [AF_UNSPEC, AF_INET] {
+                let mut other = address(PORTS[1], 0);
+                other.nl_family = family as _;
+                println!("family {family}");
+                tell("connect", connect(a, &there, WHOLE));
+                tell("send", send_to(a, b"abcd", &other, WHOLE));
+                tell("connect", connect(a, &other, WHOLE));
+                tell_peer(a);
+                tell("connect shorter", connect(a, &other, 2));
+                tell_waiting("b", b);
+            }
+            // A socket that is connected hears its peer, and the kernel.
+            tell("connect b", connect(b, &address(PORTS[2], 0), WHOLE));
+            tell_peer(b);
+            tell("send", send_to(a, b"abcd", &there, WHOLE));
+            let c = at(protocol, PORTS[2], 0);
+            tell("send", send_to(c, b"from", &there, WHOLE));
+            tell_waiting("b", b);
+            tell("to the kernel", connect(b, &address(0, 0), WHOLE));
+            tell("send", send_to(a, b"abcd", &there, WHOLE));
+            tell_peer(b);
+            tell("to groups", connect(b, &address(0, 0x14), WHOLE));
+            tell_peer(b);
+            for file in [a, b, c] {
+                libc::close(file);
+            }
+            let fresh = libc::socket(AF_NETLINK, SOCK_RAW, protocol);
+            tell("connect", connect(fresh, &address(NOBODY, 0), WHOLE));
+            tell("send", send(fresh, b"none", 0));
+            tell("nothing", send(fresh, b"", 0));
+            tell("bind", bind(fresh, PORTS[0], 0));
+            libc::close(fresh);
+            let fresh = libc::socket(AF_NETLINK, SOCK_RAW, protocol);
+            tell("send", send(fresh, b"kernel", 0));
+            tell_waiting("answer", fresh);
+            for kind in [1, 2, 3, 4, 37] {
+                let none = (-1i32).to_ne_bytes();
+                let sent = send_with(fresh, b"rights", (SOL_SOCKET, kind), &none);
+                tell(&format!("control message {kind}"), sent);
+            }
+            let claimed = [libc::getpid(), 0, 0].map(i32::to_ne_bytes).concat();
+            let sent = send_with(fresh, b"kernel", (SOL_SOCKET, 2), &claimed);
+            tell("credentials", sent);
+            let sent = send_with(fresh, b"kernel", (SOL_NETLINK, 3), &claimed);
+            tell("another level", sent);
+            libc::close(fresh);
+            full(protocol);
+        }
+    }
+}
+
+/// How much one socket sends another that does not read, and a message as large as can be.
+unsafe fn full(protocol: c_int) {
+    unsafe {
+        let [a, b] = [PORTS[0], PORTS[1]].map(|port| at(protocol, port, 0));
+        let there = address(PORTS[1], 0);
+        let whole = mem::size_of_val(&there);
+        set(a, SOL_SOCKET, SO_SNDBUF, 20_000);
+        set(b, SOL_SOCKET, SO_RCVBUF, 4000);
+        for length in [39_968, 39_969, 100_000] {
+            tell(
+                &format!("a message of {length}"),
+                send_to(a, &vec![1; length], &there, whole),
+            );
+            tell("another", send_to(a, b"more", &there, whole));
+            tell_waiting("b", b);
+        }
+        let sent = (0..1000).take_while(|_| send_to(a, &[2; 1000], &there, whole) == 1000);
+        println!("few sent: {}", (2..9).contains(&sent.count()));
+        let mut word = [0u8; 1000];
+        libc::recv(b, word.as_mut_ptr().cast(), 1000, MSG_DONTWAIT);
+        let got = libc::recv(b, word.as_mut_ptr().cast(), 1000, MSG_DONTWAIT);
+        println!("got: {got}");
+        tell("sent after", send_to(a, &[2; 100], &there, whole));
+        libc::close(a);
+        libc::close(b);
+    }
+}
+
+/// Messages to groups.
+unsafe fn groups_reached() {
+    unsafe {
+        for protocol in [0, 15] {
+            println!("groups of protocol {protocol}");
+            let a = at(protocol, PORTS[0], 1);
+            let b = at(protocol, PORTS[1], 1);
+            let c = at(protocol, PORTS[2], 6);
+            for file in [a, b, c] {
+                set(file, SOL_NETLINK, 3, 1);
+            }
+            for (port, groups) in [(0, 1), (0, 2), (0, 3), (0, 4), (PORTS[1], 1), (NOBODY, 4)] {
+                let there = address(port, groups);
+                let sent = send_to(a, b"abcd", &there, mem::size_of_val(&there));
+                tell(&format!("send {port:x} {groups:x}"), sent);
+                for (what, file) in [("a", a), ("b", b), ("c", c)] {
+                    tell_waiting(what, file);
+                }
+            }
+            // One that does not read learns that it lost something.
+            set(b, SOL_SOCKET, SO_RCVBUF, 4000);
+            let there = address(0, 1);
+            for _ in 0..20 {
+                send_to(a, &[0; 1000], &there, mem::size_of_val(&there));
+            }
+            let mut word = [0u8; 4];
+            let got = libc::recv(b, word.as_mut_ptr().cast(), 4, MSG_DONTWAIT);
+            tell("overrun", got as i64);
+            let got = libc::recv(b, word.as_mut_ptr().cast(), 4, MSG_DONTWAIT);
+            tell("then", got as i64);
+            for file in [a, b, c] {
+                libc::close(file);
+            }
+        }
+    }
+}
+
+/// The same by somebody who may send to nobody but the kernel.
+unsafe fn user_ports() {
+    unsafe {
+        libc::setresuid(1000, 1000, 1000);
+        for protocol in [0, 4, 15] {
+            let [a, b] = [PORTS[0], PORTS[1]].map(|port| at(protocol, port, 0));
+            for (port, groups) in [(0, 0), (PORTS[1], 0), (NOBODY, 0), (0, 1), (4, 8)] {
+                let there = address(port, groups);
+                let length = mem::size_of_val(&there);
+                println!("{port:x} {groups:x}");
+                tell("send", send_to(a, b"abcd", &there, length));
+                tell("connect", connect(a, &there, length));
+                tell("short", send_to(a, b"abcd", &there, 11));
+                tell("connect short", connect(a, &there, 11));
+            }
+            libc::close(a);
+            libc::close(b);
+        }
     }
 }

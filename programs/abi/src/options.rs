@@ -85,6 +85,216 @@ pub fn run() {
         times();
         peers();
         effects();
+        elsewhere();
+        protocols();
+        programs();
+        lingers();
+        device();
+        lost_pidfd();
+        polling();
+        crate::tell_end(
+            "user",
+            crate::in_child(|| {
+                libc::setresuid(1000, 1000, 1000);
+                polling();
+            }),
+        );
+    }
+}
+
+/// How an epoll would poll busily (`struct epoll_params`).
+unsafe fn polling() {
+    const SET: libc::Ioctl = 0x4008_8a01_u32 as libc::Ioctl;
+    const GET: libc::Ioctl = 0x8008_8a02_u32 as libc::Ioctl;
+    unsafe {
+        let file = libc::epoll_create1(0);
+        for (time, budget, prefers, zero) in [
+            (0, 0, 0, 0),
+            (50, 64, 1, 0),
+            (50, 65, 0, 0),
+            (0, 65535, 0, 0),
+            (-1, 1, 0, 0),
+            (i32::MAX, 1, 0, 0),
+            (1, 1, 2, 0),
+            (1, 1, 1, 1),
+        ] {
+            let mut params = [0u8; 8];
+            params[..4].copy_from_slice(&i32::to_ne_bytes(time));
+            params[4..6].copy_from_slice(&u16::to_ne_bytes(budget));
+            params[6..].copy_from_slice(&[prefers, zero]);
+            tell("poll", libc::ioctl(file, SET, params.as_ptr()));
+            params = [7; 8];
+            libc::ioctl(file, GET, params.as_mut_ptr());
+            println!("  {params:?}");
+        }
+        tell("unmapped", libc::ioctl(file, SET, 8));
+        tell("unmapped", libc::ioctl(file, GET, 8));
+        tell("neither", libc::ioctl(file, SET + 2, 8));
+        libc::close(file);
+    }
+}
+
+/// Options that only some families have.
+unsafe fn elsewhere() {
+    unsafe {
+        for (family, kind) in [
+            (AF_UNIX, SOCK_DGRAM),
+            (AF_INET, SOCK_STREAM),
+            (AF_INET6, libc::SOCK_RAW),
+            (libc::AF_NETLINK, libc::SOCK_RAW),
+        ] {
+            println!("family {family} kind {kind}");
+            let protocol = if family == AF_INET6 { 200 } else { 0 };
+            let file = libc::socket(family, kind, protocol);
+            for name in [15, 46, 69, 70, 73] {
+                print!("{name}: {}", value(file, SOL_SOCKET, name));
+                for given in [0, 1, 64, 65, 65535, 65536, -1, 0] {
+                    let after = match set(file, SOL_SOCKET, name, given) {
+                        0 => value(file, SOL_SOCKET, name),
+                        _ => error().to_string(),
+                    };
+                    print!(", {given} {after}");
+                }
+                println!();
+            }
+            println!("56: {}", value(file, SOL_SOCKET, 56));
+            tell("56", set(file, SOL_SOCKET, 56, 1));
+            libc::close(file);
+        }
+        let user = crate::in_child(|| {
+            libc::setresuid(1000, 1000, 1000);
+            let file = libc::socket(AF_INET, SOCK_STREAM, 0);
+            for (name, given) in [(46, 50), (69, 1), (69, 0), (70, 8), (70, 0), (70, -1)] {
+                tell("user", set(file, SOL_SOCKET, name, given));
+            }
+        });
+        crate::tell_end("user", user);
+    }
+}
+
+/// Protocols above TCP (TCP_ULP), of which there is none.
+unsafe fn protocols() {
+    const ULP: c_int = 31;
+    unsafe {
+        let [a, b] = inet::pair(AF_INET);
+        for room in [0, 1, 16] {
+            let (mut name, mut length) = ([7u8; 16], room);
+            let to = name.as_mut_ptr().cast();
+            tell(
+                "protocol",
+                libc::getsockopt(a, IPPROTO_TCP, ULP, to, &mut length),
+            );
+            println!("  {length} {}", name[0]);
+        }
+        for name in [
+            &b"nonesuch"[..],
+            b"nonesuch\0",
+            b"",
+            b"far too long for any name",
+        ] {
+            let (at, length) = (name.as_ptr().cast(), name.len() as u32);
+            tell("take", libc::setsockopt(a, IPPROTO_TCP, ULP, at, length));
+        }
+        tell(
+            "unmapped",
+            libc::setsockopt(a, IPPROTO_TCP, ULP, 8 as *const _, 4),
+        );
+        libc::close(a);
+        libc::close(b);
+    }
+}
+
+/// Programs of BPF, by descriptors that are none, or of a wrong length.
+unsafe fn programs() {
+    unsafe {
+        for family in [AF_UNIX, AF_INET] {
+            let file = libc::socket(family, SOCK_DGRAM, 0);
+            for name in [50, 52] {
+                tell(&format!("{name} of 2"), set(file, SOL_SOCKET, name, 0u16));
+                tell(&format!("{name} of 8"), set(file, SOL_SOCKET, name, 0u64));
+                println!("{name}: {}", value(file, SOL_SOCKET, name));
+            }
+            tell("lock", set(file, SOL_SOCKET, libc::SO_LOCK_FILTER, 1));
+            tell("locked", set(file, SOL_SOCKET, 50, 0));
+            libc::close(file);
+        }
+    }
+}
+
+/// SO_LINGER keeps its time while it is off.
+unsafe fn lingers() {
+    unsafe {
+        for family in [AF_UNIX, AF_INET] {
+            let file = libc::socket(family, SOCK_STREAM, 0);
+            for given in [
+                [0, 9],
+                [1, 5],
+                [0, 0],
+                [0, 7],
+                [1, 0],
+                [0, 3],
+                [1, -1],
+                [0, 0],
+            ] {
+                tell("linger", set(file, SOL_SOCKET, libc::SO_LINGER, given));
+                let (mut now, mut length) = ([7, 7], 8);
+                let to = now.as_mut_ptr().cast();
+                libc::getsockopt(file, SOL_SOCKET, libc::SO_LINGER, to, &mut length);
+                println!("  {given:?}: {now:?}");
+            }
+            libc::close(file);
+        }
+    }
+}
+
+/// SO_BINDTODEVICE needs room for any name.
+unsafe fn device() {
+    unsafe {
+        let file = libc::socket(AF_INET, SOCK_DGRAM, 0);
+        for bound in [false, true] {
+            if bound {
+                tell("bind", set(file, SOL_SOCKET, libc::SO_BINDTODEVICE, *b"lo"));
+            }
+            for room in [0, 2, 3, 15, 16, 32] {
+                let (mut name, mut length) = ([7u8; 32], room);
+                let to = name.as_mut_ptr().cast();
+                let device = libc::SO_BINDTODEVICE;
+                let got = libc::getsockopt(file, SOL_SOCKET, device, to, &mut length);
+                tell(&format!("room of {room}"), got);
+                println!("  {length} {:?}", &name[..4]);
+            }
+        }
+        libc::close(file);
+    }
+}
+
+/// A descriptor that cannot be told is not opened.
+unsafe fn lost_pidfd() {
+    unsafe {
+        let [a, b] = pair(SOCK_STREAM);
+        let next = libc::dup(a);
+        libc::close(next);
+        let mut length = 4u32;
+        let at = 8 as *mut libc::c_void;
+        tell(
+            "no value",
+            libc::getsockopt(a, SOL_SOCKET, SO_PEERPIDFD, at, &mut length),
+        );
+        let after = libc::dup(a);
+        println!("nothing opened: {}", after == next);
+        libc::close(after);
+        for room in [0u32, 3, 4, 8] {
+            let mut given = room;
+            let mut number = -1i32;
+            let to = (&raw mut number).cast();
+            tell(
+                "pidfd",
+                libc::getsockopt(a, SOL_SOCKET, SO_PEERPIDFD, to, &mut given),
+            );
+            println!("  room of {room}: {given}");
+        }
+        libc::close(a);
+        libc::close(b);
     }
 }
 

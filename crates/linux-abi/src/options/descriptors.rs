@@ -121,8 +121,7 @@ pub const PIDFD_SIGNAL: Group = Group {
 pub const IOCTL: Group = Group {
     title: "ioctl: requests of files",
     refused: "ENOTTY; FICLONE, FICLONERANGE, FIDEDUPERANGE, FIFREEZE and FS_IOC_FIEMAP EOPNOTSUPP,\n\
-        FIBMAP and FITHAW EINVAL, as of Linux's tmpfs; of an epoll's EPIOCSPARAMS and EPIOCGPARAMS\n\
-        EOPNOTSUPP, as without CONFIG_NET_RX_BUSY_POLL. Nothing compares this list with the kernel",
+        FIBMAP and FITHAW EINVAL, as of Linux's tmpfs. Nothing compares this list with the kernel",
     choices: choices! {
         0x0001 FIBMAP Absent;
         0x0002 FIGETBSZ Whole;
@@ -133,11 +132,11 @@ pub const IOCTL: Group = Group {
         0x5452 FIOASYNC Whole;
         0x5460 FIOQSIZE Whole;
         0x4004_9409 FICLONE Absent;
-        0x4008_8a01 EPIOCSPARAMS Absent;
+        0x4008_8a01 EPIOCSPARAMS Whole;
         0x4008_6602 FS_IOC_SETFLAGS Absent;
         0x4020_940d FICLONERANGE Absent;
         0x8008_6601 FS_IOC_GETFLAGS Absent;
-        0x8008_8a02 EPIOCGPARAMS Absent;
+        0x8008_8a02 EPIOCGPARAMS Whole;
         0x8011_1500 FS_IOC_GETFSUUID Absent;
         0x801c_581f FS_IOC_FSGETXATTR Absent;
         0xc004_5877 FIFREEZE Absent;

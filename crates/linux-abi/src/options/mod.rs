@@ -24,7 +24,9 @@ pub use files::{
 };
 pub use memory::{MADVISE, MLOCK, MLOCKALL, MMAP, MREMAP, MSYNC, PROCESS_MADVISE, SHMAT, SHMGET};
 pub use process::{CLONE, PERSONALITY, PRCTL, UNSHARE};
-pub use sockets::{INTERFACE, IP, IP_CONTROL, IPV6, NETLINK, ROUTE, SOCKET, TCP, UDP};
+pub use sockets::{
+    INTERFACE, IP, IP_CONTROL, IPV6, IPV6_CONTROL, NETLINK, ROUTE, SOCKET, TCP, UDP,
+};
 pub use system::{GETRANDOM, REBOOT, SYSLOG};
 pub use threads::{
     FUTEX, FUTEX_FLAGS, FUTEX2, IOPRIO, KCMP, MEMBARRIER, POLICIES, RSEQ, SCHED_FLAGS, WAIT,
@@ -114,6 +116,7 @@ pub const GROUPS: &[&Group] = &[
     &TCP,
     &UDP,
     &IP_CONTROL,
+    &IPV6_CONTROL,
     &NETLINK,
     &ROUTE,
     &INTERFACE,

@@ -7,7 +7,7 @@ use crate::Status::{Absent, Partial, Whole};
 /// Options of level SOL_SOCKET.
 pub const SOCKET: Group = Group {
     title: "setsockopt, getsockopt: SOL_SOCKET",
-    refused: "ENOPROTOOPT, and what would attach a filter EPERM",
+    refused: "ENOPROTOOPT",
     choices: choices! {
         1 SO_DEBUG Whole;
         2 SO_REUSEADDR Whole;
@@ -55,9 +55,9 @@ pub const SOCKET: Group = Group {
         47 SO_MAX_PACING_RATE Partial("reported: it cannot be set");
         48 SO_BPF_EXTENSIONS Whole;
         49 SO_INCOMING_CPU Whole;
-        50 SO_ATTACH_BPF Absent;
+        50 SO_ATTACH_BPF Partial("EOPNOTSUPP, as without CONFIG_BPF_SYSCALL");
         51 SO_ATTACH_REUSEPORT_CBPF Absent;
-        52 SO_ATTACH_REUSEPORT_EBPF Absent;
+        52 SO_ATTACH_REUSEPORT_EBPF Partial("EOPNOTSUPP, as without CONFIG_BPF_SYSCALL");
         53 SO_CNX_ADVICE Absent;
         55 SO_MEMINFO Partial("what waits, and what may");
         56 SO_INCOMING_NAPI_ID Whole;
@@ -72,11 +72,11 @@ pub const SOCKET: Group = Group {
         66 SO_RCVTIMEO_NEW Whole;
         67 SO_SNDTIMEO_NEW Whole;
         68 SO_DETACH_REUSEPORT_BPF Absent;
-        69 SO_PREFER_BUSY_POLL Absent;
-        70 SO_BUSY_POLL_BUDGET Absent;
+        69 SO_PREFER_BUSY_POLL Whole;
+        70 SO_BUSY_POLL_BUDGET Whole;
         71 SO_NETNS_COOKIE Absent;
         72 SO_BUF_LOCK Whole;
-        73 SO_RESERVE_MEM Absent;
+        73 SO_RESERVE_MEM Partial("EOPNOTSUPP, as without a group that counts memory");
         74 SO_TXREHASH Whole;
         75 SO_RCVMARK Whole;
         76 SO_PASSPIDFD Whole;
@@ -221,7 +221,7 @@ pub const TCP: Group = Group {
         13 TCP_CONGESTION Partial("cubic and reno, which have nothing to do");
         14 TCP_MD5SIG Absent;
         16 TCP_THIN_LINEAR_TIMEOUTS Whole;
-        17 TCP_THIN_DUPACK Absent;
+        17 TCP_THIN_DUPACK Whole;
         18 TCP_USER_TIMEOUT Whole;
         19 TCP_REPAIR Absent;
         20 TCP_REPAIR_QUEUE Absent;
@@ -235,7 +235,7 @@ pub const TCP: Group = Group {
         28 TCP_SAVED_SYN Absent;
         29 TCP_REPAIR_WINDOW Absent;
         30 TCP_FASTOPEN_CONNECT Partial("as with net.ipv4.tcp_fastopen=1: a connection comes before data");
-        31 TCP_ULP Absent;
+        31 TCP_ULP Partial("ENOENT, as without a protocol");
         32 TCP_MD5SIG_EXT Absent;
         33 TCP_FASTOPEN_KEY Absent;
         34 TCP_FASTOPEN_NO_COOKIE Absent;
@@ -352,6 +352,28 @@ pub const INTERFACE: Group = Group {
         0x8946 SIOCETHTOOL Absent;
         0x8970 SIOCGIFMAP Absent;
         0x8971 SIOCSIFMAP Absent;
+    },
+};
+
+/// Control messages of level IPPROTO_IPV6 that are sent.
+pub const IPV6_CONTROL: Group = Group {
+    title: "sendmsg: control messages of IPPROTO_IPV6",
+    refused: "EINVAL",
+    choices: choices! {
+        2 IPV6_2292PKTINFO Whole;
+        3 IPV6_2292HOPOPTS Partial("of padding alone: others are EINVAL");
+        4 IPV6_2292DSTOPTS Partial("of padding alone: others are EINVAL");
+        5 IPV6_2292RTHDR Absent;
+        8 IPV6_2292HOPLIMIT Whole;
+        11 IPV6_FLOWINFO Partial("receivers are not told");
+        50 IPV6_PKTINFO Whole;
+        52 IPV6_HOPLIMIT Whole;
+        54 IPV6_HOPOPTS Partial("of padding alone: others are EINVAL");
+        55 IPV6_RTHDRDSTOPTS Partial("of padding alone: others are EINVAL");
+        57 IPV6_RTHDR Absent;
+        59 IPV6_DSTOPTS Partial("of padding alone: others are EINVAL");
+        62 IPV6_DONTFRAG Whole;
+        67 IPV6_TCLASS Whole;
     },
 };
 

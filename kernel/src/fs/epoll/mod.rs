@@ -19,15 +19,16 @@ use super::sequence::Sequence;
 use super::weak_file::WeakFile;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
 use crate::task::user::User;
-use crate::task::{current, sched};
+use crate::task::{current, require, sched};
 use alloc::sync::{Arc, Weak};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use linux_raw_sys::general::{
-    EPOLLERR, EPOLLET, EPOLLEXCLUSIVE, EPOLLHUP, EPOLLIN, EPOLLMSG, EPOLLONESHOT, EPOLLOUT,
-    EPOLLRDBAND, EPOLLWAKEUP, O_RDWR,
+    CAP_NET_ADMIN, EPOLLERR, EPOLLET, EPOLLEXCLUSIVE, EPOLLHUP, EPOLLIN, EPOLLMSG, EPOLLONESHOT,
+    EPOLLOUT, EPOLLRDBAND, EPOLLWAKEUP, O_RDWR,
 };
 
 /// Flags that EPOLLEXCLUSIVE may be combined with.
@@ -130,6 +131,8 @@ pub struct Epoll(Arc<Set>);
 pub struct Set {
     members: Mutex<Members>,
     changed: Arc<WaitSource>,
+    /// How it would poll busily (`struct epoll_params`): no interface can be polled so.
+    polling: AtomicU64,
     /// The sets that this one is a member of.
     holders: Holders,
     mark: Mark,
@@ -150,6 +153,7 @@ pub fn new() -> Result<Arc<File>> {
     let set = try_arc(Set {
         members: Mutex::new(Members::default()),
         changed: WaitSource::new()?,
+        polling: AtomicU64::new(0),
         holders: Mutex::new(Sequence::new()),
         mark: Mark::default(),
         user: current().credentials().user.clone(),
@@ -433,14 +437,38 @@ impl Drop for Epoll {
 /// Requests of busy polling (include/uapi/linux/eventpoll.h).
 const EPIOCSPARAMS: u32 = 0x4008_8a01;
 const EPIOCGPARAMS: u32 = 0x8008_8a02;
+/// The greatest budget that anybody may set (NAPI_POLL_WEIGHT).
+const POLL_BUDGET: u16 = 64;
+
+/// Checks a `struct epoll_params`: microseconds, a budget, whether busy polling is preferred, and a
+/// byte that is 0.
+///
+/// # Errors
+/// EINVAL, EPERM.
+fn check_polling([t0, t1, t2, t3, b0, b1, prefers, zero]: [u8; 8]) -> Result<()> {
+    let time = i32::from_ne_bytes([t0, t1, t2, t3]);
+    if time < 0 || prefers > 1 || zero != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if u16::from_ne_bytes([b0, b1]) > POLL_BUDGET {
+        require(CAP_NET_ADMIN)?;
+    }
+    Ok(())
+}
 
 impl FileOps for Epoll {
-    /// As without CONFIG_NET_RX_BUSY_POLL.
-    fn ioctl(&self, _file: &File, request: u32, _argument: usize) -> Result<usize> {
+    fn ioctl(&self, _file: &File, request: u32, argument: usize) -> Result<usize> {
+        let params = UserPtr::<[u8; 8]>::new(argument);
         match request {
-            EPIOCSPARAMS | EPIOCGPARAMS => Err(Errno::EOPNOTSUPP),
-            _ => Err(Errno::EINVAL),
+            EPIOCSPARAMS => {
+                let given = params.read()?;
+                check_polling(given)?;
+                self.polling.store(u64::from_ne_bytes(given), Relaxed);
+            }
+            EPIOCGPARAMS => params.write(&self.polling.load(Relaxed).to_ne_bytes())?,
+            _ => return Err(Errno::EINVAL),
         }
+        Ok(0)
     }
 
     fn held(&self) -> usize {

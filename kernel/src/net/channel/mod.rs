@@ -25,6 +25,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::{SleepMutex, SleepMutexGuard};
 use crate::task::oom;
+use crate::task::sched::cond_resched_killable;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -32,8 +33,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 
 /// Pages of the ring.
 const PAGES: usize = 64;
-/// The most bytes that can be asked to wait in a channel.
-const MAX_LIMIT: usize = PAGES * PAGE_SIZE;
+/// The most bytes that can be asked to wait in a channel, and the most of a record.
+pub const MAX_LIMIT: usize = PAGES * PAGE_SIZE;
 /// The overhead of a record against a channel's limit, as that of a small one on Linux.
 pub const OVERHEAD: usize = 767;
 /// The most marks in a channel.
@@ -494,6 +495,10 @@ impl Channel {
                 Err(Errno::ENOMEM) if !wait.nonblocking && oom::make_room() => {}
                 Err(_) => break,
             }
+            // As on Linux other signals end a write only where it waits.
+            if total < wanted && cond_resched_killable().is_err() {
+                break;
+            }
         }
         Ok(total)
     }
@@ -544,7 +549,8 @@ impl Channel {
     }
 
     /// Writes one record, whole or not at all, waiting until fewer than `most` wait and there is
-    /// room. EMSGSIZE when it can never fit, ENOBUFS, EPIPE once an end is gone.
+    /// room for its first byte, as on Linux. EMSGSIZE when it can never fit, ENOBUFS, EPIPE once an
+    /// end is gone.
     pub fn write_record(
         &self,
         from: &mut Source,
@@ -554,7 +560,7 @@ impl Channel {
         wait: &Wait,
     ) -> Result<usize> {
         let len = from.left();
-        if len > self.limit() {
+        if len > MAX_LIMIT {
             return Err(Errno::EMSGSIZE);
         }
         let fits =

@@ -63,7 +63,7 @@ impl Place {
         how: Binding,
         socket: Weak<dyn Socket>,
     ) -> Result<()> {
-        let at = address.inet(base.domain)?;
+        let at = address.inet_to_bind(base.domain)?;
         if !at.ip().is_unspecified() && !is_local(at.ip()) && !how.free {
             return Err(Errno::EADDRNOTAVAIL);
         }

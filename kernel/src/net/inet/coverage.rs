@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use super::UDP_HEAD;
-use super::options::UDP_LITE;
+use super::options::UDP;
 use crate::errno::Result;
 use crate::net::options::{bytes, number};
 use alloc::vec::Vec;
@@ -30,8 +30,8 @@ impl Coverage {
 
     fn option(&self, level: u32, name: u32) -> Option<&AtomicI32> {
         match (level, name) {
-            (UDP_LITE, SEND) => Some(&self.sent),
-            (UDP_LITE, RECEIVE) => Some(&self.received),
+            (UDP, SEND) => Some(&self.sent),
+            (UDP, RECEIVE) => Some(&self.received),
             _ => None,
         }
     }

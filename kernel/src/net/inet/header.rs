@@ -9,7 +9,7 @@ use crate::net::control_message::Control;
 use crate::net::interface::INDEX;
 use crate::net::socket::Socket;
 use crate::net::timestamping;
-use crate::task::can;
+use crate::task::{can, require};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
 use linux_raw_sys::net::{
@@ -28,12 +28,19 @@ const IP_RECVTOS: u32 = 13;
 const IP_ORIGDSTADDR: u32 = 20;
 const IP_PROTOCOL: u32 = 52;
 const IPV6_2292PKTINFO: u32 = 2;
+const IPV6_2292HOPOPTS: u32 = 3;
+const IPV6_2292DSTOPTS: u32 = 4;
 const IPV6_2292HOPLIMIT: u32 = 8;
+const IPV6_FLOWINFO: u32 = 11;
 const IPV6_UNICAST_HOPS: u32 = 16;
 const IPV6_RECVPKTINFO: u32 = 49;
 const IPV6_PKTINFO: u32 = 50;
 const IPV6_RECVHOPLIMIT: u32 = 51;
 const IPV6_HOPLIMIT: u32 = 52;
+const IPV6_HOPOPTS: u32 = 54;
+const IPV6_RTHDRDSTOPTS: u32 = 55;
+const IPV6_DSTOPTS: u32 = 59;
+const IPV6_DONTFRAG: u32 = 62;
 const IPV6_RECVTCLASS: u32 = 66;
 const IPV6_TCLASS: u32 = 67;
 const IPV6_ORIGDSTADDR: u32 = 74;
@@ -46,6 +53,21 @@ const _: () = assert!(abi::options::IP_CONTROL.is_handled_by(&[
     IP_RETOPTS as u64,
     IP_PKTINFO as u64,
     IP_PROTOCOL as u64,
+]));
+
+const _: () = assert!(abi::options::IPV6_CONTROL.is_handled_by(&[
+    IPV6_2292PKTINFO as u64,
+    IPV6_2292HOPOPTS as u64,
+    IPV6_2292DSTOPTS as u64,
+    IPV6_2292HOPLIMIT as u64,
+    IPV6_FLOWINFO as u64,
+    IPV6_HOPOPTS as u64,
+    IPV6_RTHDRDSTOPTS as u64,
+    IPV6_DSTOPTS as u64,
+    IPV6_PKTINFO as u64,
+    IPV6_HOPLIMIT as u64,
+    IPV6_DONTFRAG as u64,
+    IPV6_TCLASS as u64,
 ]));
 
 /// Hops that a packet is allowed where nothing else is said.
@@ -65,6 +87,8 @@ pub struct Header {
     pub mark: Option<u32>,
     /// The bytes that the checksum of UDP-Lite covers, if not all (UDPLITE_SEND_CSCOV).
     pub covered: Option<u16>,
+    /// Whether it must not be sent in fragments (IPV6_DONTFRAG), where that is said.
+    pub whole: Option<bool>,
     /// The datagram has no checksum (UDP_NO_CHECK6_TX).
     pub unsummed: bool,
     /// The send timestamps that are asked for of this datagram (SO_TIMESTAMPING).
@@ -90,7 +114,8 @@ impl Over {
         if socket.base().domain != AF_INET6 {
             return Over::V4;
         }
-        let to = match to {
+        let to = match to.filter(|to| !to.is_unspecified()) {
+            Some(to) if to.family() == AF_INET => return Over::Mapped,
             Some(to) => to.inet(AF_INET6).ok(),
             None => match socket.destination() {
                 Name::Inet(to) => Some(to),
@@ -118,6 +143,41 @@ fn number(data: &[u8], least: i32, most: i32) -> Result<i32> {
         Ok(value)
     } else {
         Err(Errno::EINVAL)
+    }
+}
+
+/// Checks a header of options of IPv6, whose second byte says how many groups of 8 bytes follow the
+/// first: padding alone can be left out.
+///
+/// # Errors
+/// EINVAL; EPERM: such headers are for administrators.
+fn check_padding(data: &[u8]) -> Result<()> {
+    let [_, groups, ..] = *data else {
+        return Err(Errno::EINVAL);
+    };
+    let options = data
+        .get(2..8 * (usize::from(groups) + 1))
+        .ok_or(Errno::EINVAL)?;
+    require(CAP_NET_RAW)?;
+    match options.iter().all(|&option| option == 0) {
+        true => Ok(()),
+        false => Err(Errno::EINVAL),
+    }
+}
+
+/// The address and the interface's index of a `struct in6_pktinfo`.
+fn packet_info(data: &[u8]) -> Result<(Ipv6Addr, u32)> {
+    let (info, _) = <[[u8; 4]; 5]>::read_from_prefix(data).map_err(|_| Errno::EINVAL)?;
+    let [ip @ .., index] = info;
+    let ip: [u8; 16] = zerocopy::transmute!(ip);
+    Ok((ip.into(), u32::from_ne_bytes(index)))
+}
+
+/// ENODEV for an interface that there is not; 0 means any.
+fn check_interface(index: u32) -> Result<()> {
+    match index {
+        0 | INDEX => Ok(()),
+        _ => Err(Errno::ENODEV),
     }
 }
 
@@ -168,9 +228,10 @@ impl Header {
     pub fn set(&mut self, level: u32, kind: u32, data: &[u8], over: Over) -> Result<()> {
         match (level, kind) {
             (IPV6, IPV6_PKTINFO) if over == Over::Mapped => {
-                let (ip, _) = <[u8; 16]>::read_from_prefix(data).map_err(|_| Errno::EINVAL)?;
-                let ip = Ipv6Addr::from(ip).to_ipv4_mapped().ok_or(Errno::EINVAL)?;
+                let (ip, index) = packet_info(data)?;
+                let ip = ip.to_ipv4_mapped().ok_or(Errno::EINVAL)?;
                 self.set_source(ip.into())?;
+                check_interface(index)?;
             }
             (IP, _) if over == Over::V6 => {}
             (IPV6, _) if over != Over::V6 => {}
@@ -179,7 +240,7 @@ impl Header {
             (IP, IP_PROTOCOL) => _ = number(data, 1, 255)?,
             (IP, IP_RETOPTS) if is_without_option(data) => {}
             (IP, IP_TTL) => self.hops = Some(number(data, 1, 255)?),
-            (IPV6, IPV6_HOPLIMIT) => self.hops = field(number(data, -1, 255)?),
+            (IPV6, IPV6_HOPLIMIT | IPV6_2292HOPLIMIT) => self.hops = field(number(data, -1, 255)?),
             (IP, IP_TOS) => {
                 self.class = Some(match data {
                     &[class] => class.into(),
@@ -190,11 +251,21 @@ impl Header {
             (IP, IP_PKTINFO) => {
                 let info = <[[u8; 4]; 3]>::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
                 self.set_source(Ipv4Addr::from(info[1]).into())?;
+                check_interface(u32::from_ne_bytes(info[0]))?;
             }
-            (IPV6, IPV6_PKTINFO) => {
-                let (ip, _) = <[u8; 16]>::read_from_prefix(data).map_err(|_| Errno::EINVAL)?;
-                self.set_source(Ipv6Addr::from(ip).into())?;
+            (IPV6, IPV6_PKTINFO | IPV6_2292PKTINFO) => {
+                let (ip, index) = packet_info(data)?;
+                check_interface(index)?;
+                self.set_source(ip.into())?;
             }
+            (IPV6, IPV6_DONTFRAG) => self.whole = Some(number(data, 0, 1)? == 1),
+            (
+                IPV6,
+                IPV6_HOPOPTS | IPV6_2292HOPOPTS | IPV6_DSTOPTS | IPV6_2292DSTOPTS
+                | IPV6_RTHDRDSTOPTS,
+            ) => check_padding(data)?,
+            // Nobody sees the label.
+            (IPV6, IPV6_FLOWINFO) if data.len() >= size_of::<u32>() => {}
             (UDP, UDP_SEGMENT) => {
                 let bytes = u16::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
                 self.segment = Some(bytes);

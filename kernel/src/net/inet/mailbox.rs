@@ -171,14 +171,3 @@ impl Mailbox {
         self.inbox.filter_changed();
     }
 }
-
-/// The first bytes of a message that is sent, at most `most`.
-pub fn copied(data: &mut Source, most: usize) -> Result<Vec<u8>> {
-    let (mut bytes, len) = (Vec::new(), data.left().min(most));
-    bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;
-    bytes.resize(len, 0);
-    if data.take(&mut bytes)? < len {
-        return Err(Errno::EFAULT);
-    }
-    Ok(bytes)
-}

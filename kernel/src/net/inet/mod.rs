@@ -96,7 +96,8 @@ fn reached(ip: IpAddr) -> IpAddr {
 /// The address that packets come from whose sender is bound to `own`, where `chosen` fits their
 /// destination.
 fn sender(own: IpAddr, chosen: IpAddr) -> IpAddr {
-    if own.is_unspecified() || is_broadcast(own) {
+    let foreign = own.is_ipv4() != chosen.is_ipv4();
+    if own.is_unspecified() || is_broadcast(own) || foreign {
         chosen
     } else {
         own

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_NET_RAW};
 use linux_raw_sys::net::{
     AF_INET6, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE, IPV6_V6ONLY,
-    SOL_IPV6, SOL_TCP, TCP_CONGESTION, TCP_INFO,
+    SOL_IPV6, SOL_TCP, TCP_CONGESTION, TCP_INFO, TCP_ULP,
 };
 
 /// Levels of options; first that of IPv4.
@@ -24,6 +24,7 @@ pub const IPV6: u32 = IPPROTO_IPV6 as u32;
 const TCP: u32 = IPPROTO_TCP as u32;
 /// The level of UDP's options.
 pub const UDP: u32 = IPPROTO_UDP as u32;
+/// The level of UDP-Lite's, which has the same ones.
 pub const UDP_LITE: u32 = IPPROTO_UDPLITE as u32;
 /// The state of a connection, as TCP_INFO has it; a UDP socket that is connected has it too.
 const ESTABLISHED: u8 = 1;
@@ -35,6 +36,8 @@ enum Rule {
     Switch,
     /// On or off, and nothing but 1 and 0.
     Bit,
+    /// The same, without any effect.
+    Ignored,
     /// A number of this range.
     Within(i32, i32),
     /// A number of this range, or -1 for the default.
@@ -130,6 +133,7 @@ const KEPT: [(u32, u32, i32, Rule); 73] = [
     (TCP, 10, 0, Window),              // TCP_WINDOW_CLAMP
     (TCP, 12, 1, Switch),              // TCP_QUICKACK
     (TCP, 16, 0, Bit),                 // TCP_THIN_LINEAR_TIMEOUTS
+    (TCP, 17, 0, Ignored),             // TCP_THIN_DUPACK
     (TCP, 18, 0, Within(0, i32::MAX)), // TCP_USER_TIMEOUT
     (TCP, 23, 0, Queue),               // TCP_FASTOPEN
     (TCP, 25, 0, Any),                 // TCP_NOTSENT_LOWAT
@@ -141,15 +145,15 @@ const KEPT: [(u32, u32, i32, Rule); 73] = [
     (UDP, 102, 0, Switch),             // UDP_NO_CHECK6_RX
     (UDP, 103, 0, Within(0, 65535)),   // UDP_SEGMENT
     (UDP, 104, 0, Switch),             // UDP_GRO
-    (UDP_LITE, 1, 0, Switch),          // UDP_CORK
 ];
 
 /// Options that are not in the table.
-const OTHERS: [(u32, u32); 4] = [
+const OTHERS: [(u32, u32); 5] = [
     (IP, IP_MTU),
     (IPV6, IPV6_V6ONLY),
     (TCP, TCP_INFO),
     (TCP, TCP_CONGESTION),
+    (TCP, TCP_ULP),
 ];
 
 /// Whether the handled options of a level are exactly those in the document.
@@ -186,6 +190,7 @@ impl Rule {
         match self {
             Switch => Ok((given != 0).into()),
             Bit => within(0..=1),
+            Ignored => within(0..=1).map(|_| default),
             Within(least, most) => within(least..=most),
             Renewed(..) if given == -1 => Ok(default),
             Renewed(least, most) => within(least..=most),
@@ -356,7 +361,8 @@ impl Options {
     fn find(base: &Base, level: u32, name: u32) -> Option<usize> {
         let known = match level {
             IPV6 => base.domain == AF_INET6,
-            TCP | UDP | UDP_LITE => base.protocol == level && base.kind != RAW,
+            TCP => base.protocol == TCP && base.kind != RAW,
+            UDP => super::is_udp(base.protocol) && base.kind != RAW,
             _ => true,
         };
         Self::place(level, name).filter(|_| known)
@@ -372,13 +378,23 @@ impl Options {
         value: &[u8],
     ) -> Result<()> {
         if (level, name) == (SOL_IPV6, IPV6_V6ONLY) && base.domain == AF_INET6 {
-            if place.local().is_some() {
+            // A raw socket has its protocol where others are bound to a port.
+            if place.local().is_some() || base.kind == RAW {
                 return Err(Errno::EINVAL);
             }
             place.only_v6.store(number(value)? != 0, Release);
             return Ok(());
         }
-        if (level, name) == (SOL_TCP, TCP_CONGESTION) {
+        let tcp = level == SOL_TCP && base.protocol == TCP && base.kind != RAW;
+        if tcp && name == TCP_ULP {
+            let error = if value.is_empty() {
+                Errno::EINVAL
+            } else {
+                Errno::ENOENT
+            };
+            return Err(error);
+        }
+        if tcp && name == TCP_CONGESTION {
             if value.is_empty() {
                 return Err(Errno::EINVAL);
             }
@@ -428,6 +444,9 @@ impl Options {
         if level == SOL_TCP && base.protocol == TCP {
             if name == TCP_INFO {
                 return bytes(info(state));
+            }
+            if name == TCP_ULP {
+                return Ok(Vec::new());
             }
             if name == MAXSEG && self.value(TCP, MAXSEG) == 0 {
                 return bytes(FIRST_SEGMENT);

@@ -4,7 +4,7 @@
 use super::bind::Place;
 use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report, Sent};
 use super::icmp::{self, Why};
-use super::mailbox::{Mailbox, copied};
+use super::mailbox::Mailbox;
 use super::options::{IP, IPV6, Options};
 use super::packet::{ICMP, ICMP_V6, MOST, Packet, Route, add, fold, pseudo};
 use super::{Header, check_broadcast, is_broadcast, is_local, ports, reached, sender, source};
@@ -13,11 +13,11 @@ use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
-use crate::net::address::{Address, Name, unspecified};
-use crate::net::channel::Kind;
+use crate::net::address::{Address, FAMILY, Name, SIZE_V6, unspecified};
+use crate::net::channel::{Found, Kind};
 use crate::net::control_message::{Ancillary, Control};
 use crate::net::options::{bytes, number};
-use crate::net::socket::{Base, Outgoing, Received, Socket};
+use crate::net::socket::{Base, Outgoing, Received, Socket, copied};
 use crate::net::wait::Wait;
 use crate::net::{DATAGRAM, RAW};
 use crate::sync::Mutex;
@@ -62,6 +62,8 @@ pub struct Raw {
     with_header: AtomicBool,
     /// The offset of the checksum in the payload of IPv6 (IPV6_CHECKSUM); below 0 there is none.
     checksum: AtomicI32,
+    /// It was disconnected: as on Linux a raw socket then receives nothing more.
+    unheard: AtomicBool,
     /// A bit for each type of ICMP messages that is filtered out (ICMP_FILTER).
     filter: Mutex<[u32; 8]>,
 }
@@ -98,6 +100,7 @@ impl Raw {
             peer: Mutex::new(None),
             with_header: AtomicBool::new(kind == RAW && protocol == IPPROTO_RAW as u32),
             checksum: AtomicI32::new(if sums { 2 } else { -1 }),
+            unheard: AtomicBool::new(false),
             filter: Mutex::new([0; 8]),
         })
     }
@@ -122,6 +125,9 @@ impl Raw {
 
     /// Whether packets between these addresses, as seen from here, are its own.
     fn is_between(&self, own: IpAddr, peer: IpAddr) -> bool {
+        if self.unheard.load(Acquire) {
+            return false;
+        }
         let bound = self.place.local().map(|local| local.ip());
         let at = bound.is_none_or(|ip| ip.is_unspecified() || ip == own);
         at && self.connected_to().is_none_or(|to| to.ip() == peer)
@@ -161,7 +167,10 @@ impl Raw {
             let to = self.connected_to().ok_or(Errno::EDESTADDRREQ)?;
             return Ok(to.ip());
         };
-        let to = address.inet(self.base.domain)?;
+        let to = match self.is_raw() {
+            true => address.inet_or_unspecified(self.base.domain)?,
+            false => self.whole(address)?.inet(self.base.domain)?,
+        };
         let port = u32::from(to.port());
         let is_header = self.base.protocol == IPPROTO_RAW as u32;
         if self.is_raw() && self.is_v6() && port != 0 && port != self.base.protocol && !is_header {
@@ -170,12 +179,32 @@ impl Raw {
         Ok(to.ip())
     }
 
+    /// An address of IPv6 that a ping socket was given, with its scope. EINVAL without that.
+    fn whole<'a>(&self, address: &'a Address) -> Result<&'a Address> {
+        match self.is_v6() && address.len() < SIZE_V6 {
+            true => Err(Errno::EINVAL),
+            false => Ok(address),
+        }
+    }
+
     /// From where a packet to `to` goes where.
-    fn route(self: &Arc<Self>, to: IpAddr) -> Result<Route> {
-        let to = reached(to);
-        if to.is_ipv4() == self.is_v6() {
+    fn route_of_packet(self: &Arc<Self>, to: IpAddr) -> Result<Route> {
+        if self.is_v6() && to.is_ipv4() {
             return Err(self.foreign(Errno::ENETUNREACH));
         }
+        // Where it is connected to a mapped address there is no way to another.
+        if self.is_v6() && self.place.local().is_some_and(|own| own.is_ipv4()) {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        if self.is_v6() && !self.is_raw() && to.is_unspecified() {
+            return Err(Errno::ENETUNREACH);
+        }
+        self.route(to)
+    }
+
+    /// From where a packet to `to` would go where, for whatever family.
+    fn route(self: &Arc<Self>, to: IpAddr) -> Result<Route> {
+        let to = reached(to);
         let mut from = source(to)?;
         if !self.is_raw() {
             let any = unspecified(self.base.domain);
@@ -339,7 +368,12 @@ impl Socket for Raw {
     fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
         let weak = Arc::downgrade(&self);
         let how = self.options.binding();
-        let at = address.inet(self.base.domain)?;
+        let at = match (self.is_raw(), self.is_v6()) {
+            (false, _) => self.whole(address)?.inet_to_bind(self.base.domain)?,
+            // As on Linux the family does not matter.
+            (true, false) => address.laid_out_as(AF_INET)?,
+            (true, true) => address.inet(AF_INET6).or(Err(Errno::EINVAL))?,
+        };
         if self.is_v6() && at.is_ipv4() {
             return Err(self.foreign(Errno::EADDRNOTAVAIL));
         }
@@ -363,9 +397,16 @@ impl Socket for Raw {
         if address.is_unspecified() {
             *self.peer.lock() = None;
             self.place.disconnect(false);
+            self.unheard.store(self.is_raw(), Release);
             return Ok(());
         }
+        if self.is_v6() && address.len() >= FAMILY && address.family() != AF_INET6 {
+            return Err(Errno::EAFNOSUPPORT);
+        }
         let given = address.inet(self.base.domain)?;
+        if self.is_v6() && !self.is_raw() && given.is_ipv4() {
+            return Err(Errno::ENETUNREACH);
+        }
         let Route { from, to, .. } = self.route(given.ip())?;
         if self.is_raw() && self.place.local().is_none() {
             self.place.set_local_ip(unspecified(self.base.domain));
@@ -382,7 +423,11 @@ impl Socket for Raw {
         }
         let local = self.place.local();
         let ip = local.map_or(unspecified(self.base.domain), |local| local.ip());
-        Name::Inet(SocketAddr::new(ip, self.base.protocol as u16))
+        let port = match self.unheard.load(Acquire) {
+            true => 0,
+            false => self.base.protocol as u16,
+        };
+        Name::Inet(SocketAddr::new(ip, port))
     }
 
     fn peer(&self) -> Result<Name> {
@@ -409,7 +454,7 @@ impl Socket for Raw {
         if !self.is_raw() || self.with_header.load(Acquire) {
             self.mail.check_send()?;
         }
-        let mut route = self.route(to)?;
+        let mut route = self.route_of_packet(to)?;
         let mut header = message.ancillary.header;
         header.mark.get_or_insert(self.base.options.mark());
         header.complete(&self.options, SocketAddr::new(route.to, 0));
@@ -440,8 +485,8 @@ impl Socket for Raw {
         self.mail.receive(to, flags, 0, wait)
     }
 
-    fn put_header(&self, header: &Header, control: &mut Control) -> Result<()> {
-        header.put(&self.options, control)
+    fn put_header(&self, found: &Found, control: &mut Control) -> Result<()> {
+        found.ancillary.header.put(&self.options, control)
     }
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {

@@ -4,8 +4,8 @@ use super::bind::Place;
 use super::coverage::Coverage;
 use super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report, Sent};
 use super::icmp::{self, Why};
-use super::mailbox::{Mailbox, copied};
-use super::options::{IP, IPV6, IPV6_MTU, Options, UDP};
+use super::mailbox::Mailbox;
+use super::options::{IP, IPV6, IPV6_MTU, Options, UDP, UDP_LITE};
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::ports::{self, Ports};
 use super::udp_memory;
@@ -15,18 +15,18 @@ use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
-use crate::net::address::{Address, Name, unspecified};
-use crate::net::channel::Kind;
+use crate::net::address::{Address, FAMILY, Name, unspecified};
+use crate::net::channel::{Found, Kind};
 use crate::net::control_message::{Ancillary, Control};
 use crate::net::interface::MTU;
 use crate::net::mib::{self, Event};
-use crate::net::socket::{Base, Outgoing, Received, Socket};
+use crate::net::socket::{Base, Outgoing, Received, Socket, copied};
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::net::*;
 
@@ -99,6 +99,47 @@ impl Udp {
 
     fn connected_to(&self) -> Option<SocketAddr> {
         *self.peer.lock()
+    }
+
+    /// The address that a message names; `None` leaves it to the peer.
+    fn named(&self, address: &Address) -> Result<Option<SocketAddr>> {
+        if self.base.domain == AF_INET {
+            return address.inet_or_unspecified(AF_INET).map(Some);
+        }
+        match address.family() {
+            _ if address.len() < FAMILY => Err(Errno::EINVAL),
+            // As on Linux IPv6 has no way to a mapped address.
+            AF_UNSPEC if self.connected_to().is_some_and(|to| to.is_ipv4()) => {
+                Err(Errno::ENETUNREACH)
+            }
+            AF_UNSPEC => Ok(None),
+            AF_INET if self.place.only_v6.load(Relaxed) => Err(Errno::ENETUNREACH),
+            AF_INET => address.inet(AF_INET).map(Some),
+            AF_INET6 => self.reached_from_here(address.inet(AF_INET6)?).map(Some),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The address that `to` stands for: a socket that is bound to a mapped address reaches others
+    /// of these alone.
+    fn reached_from_here(&self, to: SocketAddr) -> Result<SocketAddr> {
+        let bound = self.place.local().map(|local| local.ip());
+        match bound {
+            Some(IpAddr::V4(_)) if to.ip() == Ipv6Addr::UNSPECIFIED => {
+                Ok((Ipv4Addr::LOCALHOST, to.port()).into())
+            }
+            Some(IpAddr::V4(_)) if to.is_ipv6() => Err(Errno::EAFNOSUPPORT),
+            _ => Ok(to),
+        }
+    }
+
+    /// The address that connect(2) names, which may be of IPv4 at a socket of IPv6 too.
+    fn named_peer(&self, address: &Address) -> Result<SocketAddr> {
+        match (self.base.domain, address.family()) {
+            (AF_INET6, AF_INET) if self.place.only_v6.load(Relaxed) => Err(Errno::EAFNOSUPPORT),
+            (AF_INET6, AF_INET) => address.inet(AF_INET),
+            (domain, _) => address.inet(domain),
+        }
     }
 
     /// Where a datagram to `to` goes, and where it comes from.
@@ -298,9 +339,9 @@ impl Udp {
     }
 
     /// EMSGSIZE for more bytes than a datagram to `to` can have.
-    fn check_len(&self, len: usize, to: SocketAddr) -> Result<()> {
+    fn check_len(&self, whole: Option<bool>, len: usize, to: SocketAddr) -> Result<()> {
         let whole = DISCOVERS.contains(&self.options.value(IPV6, IPV6_MTU_DISCOVER))
-            || self.options.is_on(IPV6, IPV6_DONTFRAG);
+            || whole.unwrap_or_else(|| self.options.is_on(IPV6, IPV6_DONTFRAG));
         let most = match to {
             SocketAddr::V4(_) => MAX_V4,
             SocketAddr::V6(_) if whole => self.longest_whole(),
@@ -321,12 +362,23 @@ impl Udp {
         }
     }
 
-    /// EINVAL for more datagrams at once than can be.
-    fn check_segments(&self, header: &Header, len: usize) -> Result<()> {
-        match header.segment {
-            Some(bytes) if len > usize::from(bytes) * MAX_SEGMENTS => Err(Errno::EINVAL),
-            _ => Ok(()),
+    /// EINVAL for more datagrams at once than can be, and for any without a checksum; EIO for those
+    /// of UDP-Lite.
+    fn check_segments(&self, header: &Header, to: SocketAddr, len: usize) -> Result<()> {
+        let Some(bytes) = header.segment else {
+            return Ok(());
+        };
+        let unsummed = match to {
+            SocketAddr::V4(_) => self.base.options.is_on(SO_NO_CHECK),
+            SocketAddr::V6(_) => header.unsummed,
+        };
+        if unsummed || len > usize::from(bytes) * MAX_SEGMENTS {
+            return Err(Errno::EINVAL);
         }
+        if self.is_lite() {
+            return Err(Errno::EIO);
+        }
+        Ok(())
     }
 
     /// The begun datagram has so many bytes now.
@@ -339,6 +391,7 @@ impl Udp {
     fn finish(&self, begun: Option<Begun>) -> Result<()> {
         let Some(begun) = begun else { return Ok(()) };
         self.count_begun(0);
+        self.check_segments(&begun.header, begun.to, begun.bytes.len())?;
         let ancillary = Ancillary {
             header: begun.header,
             ..Ancillary::default()
@@ -347,6 +400,11 @@ impl Udp {
         self.deliver(&mut data, ancillary, begun.to, begun.from)
             .map(|_| ())
     }
+}
+
+/// The level of an option: UDP's and UDP-Lite's are the same.
+fn option_level(level: u32) -> u32 {
+    if level == UDP_LITE { UDP } else { level }
 }
 
 /// Adds what is sent to a datagram. ENOBUFS, EFAULT.
@@ -474,7 +532,7 @@ impl Socket for Udp {
             self.place.disconnect(false);
             return Ok(());
         }
-        let given = address.inet(self.base.domain)?;
+        let given = self.named_peer(address)?;
         let port = given.port().max(1);
         let (mut to, from) = self.route(SocketAddr::new(given.ip(), port))?;
         check_broadcast(&self.base, to.ip())?;
@@ -504,14 +562,23 @@ impl Socket for Udp {
             return Err(Errno::EMSGSIZE);
         }
         let connected = self.connected_to();
-        let to = match (&*begun, &message.to) {
+        // IPv6 alone looks at the address of a further part.
+        let looks = begun.is_none() || self.base.domain == AF_INET6;
+        let named = match message.to.filter(|_| looks) {
+            Some(address) => self.named(&address)?,
+            None => None,
+        };
+        let to = match (&*begun, named) {
+            (Some(begun), Some(SocketAddr::V4(_))) if begun.to.is_ipv6() => {
+                return Err(Errno::EINVAL);
+            }
             (Some(begun), _) => begun.to,
-            (_, Some(address)) => address.inet(self.base.domain)?,
-            _ => connected.ok_or(Errno::EDESTADDRREQ)?,
+            (None, Some(to)) => to,
+            (None, None) => connected.ok_or(Errno::EDESTADDRREQ)?,
         };
         let (to, mut from) = self.route(to)?;
         // Where connect(2) or an earlier part asked, the option no longer matters.
-        if begun.is_none() && message.to.is_some() {
+        if begun.is_none() && named.is_some() {
             check_broadcast(&self.base, to.ip())?;
         }
         let mut ancillary = message.ancillary;
@@ -522,19 +589,21 @@ impl Socket for Udp {
             .get_or_insert(self.base.options.mark());
         ancillary.header.covered = self.coverage.of_sent(len);
         ancillary.header.unsummed = to.is_ipv6() && self.options.is_on(UDP, UNSUMMED_SENT);
+        let whole = ancillary.header.whole;
         self.check_len(
+            whole,
             len + begun.as_ref().map_or(0, |begun| begun.bytes.len()),
             to,
         )?;
         // As on Linux an error that waits stays where there is nothing to send.
         self.mail.check_send()?;
-        self.check_segments(&ancillary.header, len)?;
         if let Some(ip) = ancillary.header.from {
             from.set_ip(ip);
         }
         let corked = message.flags & MSG_MORE != 0 || self.options.value(UDP, CORK) != 0;
         if !corked && begun.is_none() {
             drop(begun);
+            self.check_segments(&ancillary.header, to, len)?;
             return self.deliver(message.data, ancillary, to, from);
         }
         let datagram = begun.get_or_insert_with(|| Begun {
@@ -571,8 +640,8 @@ impl Socket for Udp {
         Ok(received)
     }
 
-    fn put_header(&self, header: &Header, control: &mut Control) -> Result<()> {
-        header.put(&self.options, control)
+    fn put_header(&self, found: &Found, control: &mut Control) -> Result<()> {
+        found.ancillary.header.put(&self.options, control)
     }
 
     fn shutdown(&self, read: bool, write: bool) -> Result<()> {
@@ -615,6 +684,7 @@ impl Socket for Udp {
     }
 
     fn option(&self, level: u32, name: u32) -> Result<Vec<u8>> {
+        let level = option_level(level);
         if self.is_lite()
             && let Some(value) = self.coverage.get(level, name)
         {
@@ -625,6 +695,7 @@ impl Socket for Udp {
     }
 
     fn set_option(&self, level: u32, name: u32, value: &[u8]) -> Result<()> {
+        let level = option_level(level);
         if self.is_lite()
             && let Some(done) = self.coverage.set(level, name, value)
         {
@@ -635,7 +706,8 @@ impl Socket for Udp {
         self.mail.option_set(&self.options, level, name);
         if (level, name) == (UDP, CORK) && self.options.value(UDP, CORK) == 0 {
             let begun = self.begun.lock_killable()?.take();
-            self.finish(begun)?;
+            // As on Linux the option does not tell what becomes of the datagram.
+            _ = self.finish(begun);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Netlink: programs read the interfaces and their addresses (NETLINK_ROUTE) and the list of
 //! sockets (NETLINK_SOCK_DIAG), and wait for devices to come and go (NETLINK_KOBJECT_UEVENT), which
-//! none does.
+//! none does. Administrators send messages to other sockets, and to the groups that those listen
+//! to.
 
 mod attributes;
 mod diag;
@@ -22,18 +23,19 @@ use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::net::address::{Address, Name};
-use crate::net::channel::{Channel, Kind};
-use crate::net::control_message::{Ancillary, Control, Credentials};
-use crate::net::inet;
-use crate::net::socket::{Base, Outgoing, Received, Socket, SocketFile};
+use crate::net::channel::{Channel, Found, Kind, MAX_LIMIT};
+use crate::net::control_message::{Ancillary, Control, Sender};
+use crate::net::socket::{Base, Outgoing, Received, Socket, SocketFile, copied};
 use crate::net::stream::{self, ReadMode};
 use crate::net::wait::Wait;
-use crate::net::{DATAGRAM, RAW};
-use crate::sync::{Once, SleepMutex};
+use crate::net::{DATAGRAM, RAW, socket_table};
+use crate::sync::{Mutex, Once, SleepMutex};
+use crate::task::require;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use linux_raw_sys::net::{AF_NETLINK, MSG_OOB, SCM_CREDENTIALS, SO_PASSCRED, SOL_SOCKET};
+use linux_raw_sys::general::{CAP_NET_ADMIN, CAP_SYS_ADMIN};
+use linux_raw_sys::net::{AF_NETLINK, MSG_OOB};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The protocols.
@@ -42,14 +44,34 @@ const DIAG: u32 = 4;
 const UEVENT: u32 = 15;
 /// The most bytes of requests in one message.
 const MAX_REQUEST: usize = 4096;
+/// What Linux keeps of the buffer of sent messages (`netlink_sendmsg`).
+const RESERVED: usize = 32;
+
+/// Where messages go: the port of a socket, or 0 for the kernel; and the number of a group, which
+/// gets copies, or 0 for none.
+#[derive(Clone, Copy, Default)]
+struct Destination {
+    port: u32,
+    group: u32,
+}
+
+impl Destination {
+    /// As an address of those who sent there, or get sent there, names it.
+    fn name(self) -> Name {
+        let groups = self.group.checked_sub(1).map_or(0, |bit| 1 << bit);
+        Name::Netlink(self.port, groups)
+    }
+}
 
 /// A socket.
-struct Netlink {
+pub struct Netlink {
     base: Base,
     options: Options,
     inbox: Arc<Channel>,
     /// Its port, once it has one.
     port: Once<Claim>,
+    /// Where it is connected to.
+    peer: Mutex<Option<Destination>>,
     /// A dump that goes on as it is read, and the request that it answers.
     dump: SleepMutex<Option<(Dump, Header)>>,
 }
@@ -71,6 +93,7 @@ pub fn new(kind: u32, protocol: u32) -> Result<Arc<dyn Socket>> {
         options: Options::default(),
         inbox,
         port: Once::new(),
+        peer: Mutex::new(None),
         dump: SleepMutex::new(None),
     })?)
 }
@@ -100,13 +123,17 @@ impl Netlink {
     ///
     /// # Errors
     /// ENOMEM.
-    fn port(&self) -> Result<u32> {
-        let claim = || Claim::any(self.base.protocol);
-        Ok(self.port.try_call_once(claim)?.port)
+    fn port(self: &Arc<Self>) -> Result<u32> {
+        Ok(self.port.try_call_once(|| Claim::any(self))?.port)
+    }
+
+    /// The port, or 0 as long as it has none.
+    fn own_port(&self) -> u32 {
+        self.port.get().map_or(0, |claim| claim.port)
     }
 
     /// Takes this port, or any for 0.
-    fn take_port(&self, port: u32) -> Result<()> {
+    fn take_port(self: &Arc<Self>, port: u32) -> Result<()> {
         if let Some(claim) = self.port.get() {
             return match claim.port == port {
                 true => Ok(()),
@@ -116,23 +143,102 @@ impl Netlink {
         if port == 0 {
             return self.port().map(|_| ());
         }
-        let claim = || Claim::new(self.base.protocol, port);
-        match self.port.try_call_once(claim)?.port == port {
+        match self.port.try_call_once(|| Claim::new(self, port))?.port == port {
             true => Ok(()),
             false => Err(Errno::EBUSY),
         }
     }
 
     fn post(&self, bytes: &[u8]) -> Result<()> {
-        let mut data = Source::kernel(bytes);
-        let (name, all) = (Name::Netlink(0, 0), usize::MAX);
-        self.inbox
-            .write_record(&mut data, Ancillary::default(), name, all, &Wait::NEVER)
+        let kernel = Name::Netlink(0, 0);
+        put(&self.inbox, bytes, kernel, Sender::KERNEL, &Wait::NEVER)
             .map(|_| ())
             .map_err(|_| Errno::ENOBUFS)
     }
 
-    fn handle(&self, request: Header, body: &[u8]) -> Result<()> {
+    /// The destination that an address names.
+    ///
+    /// # Errors
+    /// EINVAL; EPERM: others than the kernel are for administrators.
+    fn destination(&self, address: &Address) -> Result<Destination> {
+        let [port, groups] = ends(address)?;
+        if (port, groups) != (0, 0) {
+            require(CAP_NET_ADMIN)?;
+        }
+        let group = match groups {
+            0 => 0,
+            groups => groups.trailing_zeros() + 1,
+        };
+        Ok(Destination { port, group })
+    }
+
+    /// Sends to the socket that has a port, waiting until there is room.
+    ///
+    /// # Errors
+    /// ECONNREFUSED: there is none, or it is connected elsewhere. EAGAIN, and those of a wait.
+    fn send_to(&self, bytes: &[u8], to: Destination, sender: Sender, wait: &Wait) -> Result<usize> {
+        let target = port::holder(self.base.protocol, to.port).ok_or(Errno::ECONNREFUSED)?;
+        let connected = *target.peer.lock();
+        if connected.is_some_and(|peer| peer.port != self.own_port()) {
+            return Err(Errno::ECONNREFUSED);
+        }
+        // A wait does not keep the socket, which then would not end it.
+        let inbox = target.inbox.clone();
+        drop(target);
+        put(&inbox, bytes, self.from(to), sender, wait).map_err(|error| match error {
+            Errno::EPIPE => Errno::ECONNREFUSED,
+            error => error,
+        })
+    }
+
+    /// Sends a copy to every socket that listens to the group, but for itself and for the one that
+    /// the message goes to anyway. One without room learns that it lost something.
+    fn send_to_group(&self, bytes: &[u8], to: Destination, sender: Sender) {
+        let base = &self.base;
+        socket_table::each(|socket| {
+            let alike = socket.base().domain == AF_NETLINK
+                && socket.base().protocol == base.protocol
+                && socket.base().number != base.number;
+            let Some(other) = alike
+                .then(|| socket.clone().downcast::<Netlink>())
+                .flatten()
+            else {
+                return;
+            };
+            let apart = to.port == 0 || other.own_port() != to.port;
+            if apart
+                && other.options.listens_to(to.group)
+                && put(&other.inbox, bytes, self.from(to), sender, &Wait::NEVER).is_err()
+            {
+                other.inbox.count_drop();
+                if !other.options.is_on(options::NO_ENOBUFS) {
+                    other.inbox.fail(Errno::ENOBUFS);
+                }
+            }
+        });
+    }
+
+    /// The sender of a message that went to `to`, as its receivers see it.
+    fn from(&self, to: Destination) -> Name {
+        let port = self.own_port();
+        Destination { port, ..to }.name()
+    }
+
+    /// Handles the requests of a message to the kernel.
+    fn request(self: &Arc<Self>, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        while let Ok((request, _)) = Header::read_from_prefix(rest) {
+            let len = request.len as usize;
+            if len < HEADER || len > rest.len() {
+                break;
+            }
+            self.handle(request, &rest[HEADER..len])?;
+            rest = &rest[len.next_multiple_of(4).min(rest.len())..];
+        }
+        Ok(())
+    }
+
+    fn handle(self: &Arc<Self>, request: Header, body: &[u8]) -> Result<()> {
         let mut reply = Reply::new(request, self.port()?)?;
         // A message that requests nothing is only acknowledged.
         let asks = request.flags & REQUEST != 0 && request.kind >= LEAST;
@@ -142,6 +248,7 @@ impl Netlink {
                 Ok(()) => return self.continue_dump(),
                 Err(error) => Err(error),
             },
+            UEVENT => require(CAP_SYS_ADMIN).and(Err(Errno::EOPNOTSUPP)),
             _ => route::handle(&mut reply, request, body),
         };
         if dumped.is_ok() && !reply.bytes.is_empty() {
@@ -183,7 +290,7 @@ impl Netlink {
         if let Some((dump, request)) = &mut *current
             && self.inbox.has_half()
         {
-            let mut reply = Reply::new(*request, self.port()?)?;
+            let mut reply = Reply::new(*request, self.own_port())?;
             if !dump.continue_dump(&mut reply) {
                 reply.done();
                 *current = None;
@@ -194,17 +301,44 @@ impl Netlink {
     }
 }
 
+/// The port and the groups that an address names; EINVAL.
+fn ends(address: &Address) -> Result<[u32; 2]> {
+    // `struct sockaddr_nl`, without its family and the two bytes behind that.
+    let named = address.rest().get(2..).unwrap_or_default();
+    match <[u32; 2]>::read_from_prefix(named) {
+        Ok((ends, _)) if address.family() == AF_NETLINK => Ok(ends),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Puts a message into a socket's inbox.
+fn put(inbox: &Channel, bytes: &[u8], from: Name, sender: Sender, wait: &Wait) -> Result<usize> {
+    let ancillary = Ancillary {
+        credentials: Some(sender),
+        ..Ancillary::default()
+    };
+    inbox.write_record(
+        &mut Source::kernel(bytes),
+        ancillary,
+        from,
+        usize::MAX,
+        wait,
+    )
+}
+
+impl Drop for Netlink {
+    fn drop(&mut self) {
+        self.inbox.die();
+    }
+}
+
 impl Socket for Netlink {
     fn base(&self) -> &Base {
         &self.base
     }
 
     fn bind(self: Arc<Self>, address: &Address) -> Result<()> {
-        if address.family() != AF_NETLINK || address.len() < 12 {
-            return Err(Errno::EINVAL);
-        }
-        let ([port, groups], _) =
-            <[u32; 2]>::read_from_prefix(&address.rest()[2..]).map_err(|_| Errno::EINVAL)?;
+        let [port, groups] = ends(address)?;
         if self.port.get().is_some_and(|claim| claim.port != port) {
             return Err(Errno::EINVAL);
         }
@@ -214,51 +348,63 @@ impl Socket for Netlink {
         Ok(())
     }
 
-    fn connect(self: Arc<Self>, _address: &Address, _wait: &Wait) -> Result<()> {
-        self.port().map(|_| ())
+    fn connect(self: Arc<Self>, address: &Address, _wait: &Wait) -> Result<()> {
+        let to = match address.is_unspecified() {
+            true => None,
+            false => Some(self.destination(address)?),
+        };
+        if to.is_some() {
+            self.port()?;
+        }
+        *self.peer.lock() = to;
+        Ok(())
     }
 
     fn name(&self) -> Name {
-        let port = self.port.get().map_or(0, |claim| claim.port);
-        Name::Netlink(port, self.options.groups())
+        Name::Netlink(self.own_port(), self.options.groups())
     }
 
     fn peer(&self) -> Result<Name> {
-        Ok(Name::Netlink(0, 0))
+        let peer = *self.peer.lock();
+        Ok(peer.unwrap_or_default().name())
     }
 
-    fn send(self: Arc<Self>, message: Outgoing, _wait: &Wait) -> Result<usize> {
+    fn send(self: Arc<Self>, message: Outgoing, wait: &Wait) -> Result<usize> {
         if message.flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        if self.base.protocol == UEVENT {
-            return Err(Errno::ECONNREFUSED);
-        }
         let len = message.data.left();
-        if len > MAX_REQUEST {
+        if len == 0 {
+            return Err(Errno::ENODATA);
+        }
+        let to = match message.to.filter(|to| to.len() > 0) {
+            Some(address) => self.destination(&address)?,
+            None => (*self.peer.lock()).unwrap_or_default(),
+        };
+        self.port()?;
+        let buffer = self.base.options.send_buffer().min(MAX_LIMIT);
+        let most = buffer.saturating_sub(RESERVED);
+        if len > most || to.port == 0 && len > MAX_REQUEST {
             return Err(Errno::EMSGSIZE);
         }
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).map_err(|_| Errno::ENOBUFS)?;
-        bytes.resize(len, 0);
-        if message.data.take(&mut bytes)? != len {
-            return Err(Errno::EFAULT);
+        let bytes = copied(message.data, len)?;
+        let given = message.ancillary.credentials;
+        let sender = given.unwrap_or_else(|| Sender::current(false));
+        if to.group != 0 {
+            self.send_to_group(&bytes, to, sender);
         }
-        let mut rest = &bytes[..];
-        while let Ok((request, _)) = Header::read_from_prefix(rest) {
-            let len = request.len as usize;
-            if len < HEADER || len > rest.len() {
-                break;
-            }
-            self.handle(request, &rest[HEADER..len])?;
-            rest = &rest[len.next_multiple_of(4).min(rest.len())..];
+        match to.port {
+            0 => self.request(&bytes).map(|()| len),
+            _ => self.send_to(&bytes, to, sender, wait),
         }
-        Ok(len)
     }
 
     fn receive(&self, to: &mut Sink, flags: u32, wait: &Wait) -> Result<Received> {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
+        }
+        if let Some(error) = self.inbox.take_error() {
+            return Err(error);
         }
         let received = stream::receive(&self.inbox, to, flags, ReadMode::RECORDS, || false, wait)?;
         // An error that cannot be reported now is reported by a later call.
@@ -276,7 +422,16 @@ impl Socket for Netlink {
         }
         let mut events = Events::ROOM;
         events.set(Events::IN, self.inbox.has_data());
+        events.set(Events::ERROR, self.inbox.has_error());
         events
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        self.inbox.take_error()
+    }
+
+    fn drops(&self) -> u32 {
+        self.inbox.drops()
     }
 
     fn held(&self) -> usize {
@@ -292,13 +447,13 @@ impl Socket for Netlink {
         self.inbox.filter_changed();
     }
 
-    fn put_header(&self, _header: &inet::Header, control: &mut Control) -> Result<()> {
+    fn put_header(&self, found: &Found, control: &mut Control) -> Result<()> {
         if self.options.is_on(options::PKTINFO) {
-            // The message was sent to no group.
-            control.put(SOL_NETLINK, options::PKTINFO, &[0; 4])?;
-        }
-        if self.base.options.is_on(SO_PASSCRED) {
-            control.put(SOL_SOCKET, SCM_CREDENTIALS, Credentials::KERNEL.as_bytes())?;
+            let group = match found.from {
+                Name::Netlink(_, groups) if groups != 0 => groups.trailing_zeros() + 1,
+                _ => 0,
+            };
+            control.put(SOL_NETLINK, options::PKTINFO, group.as_bytes())?;
         }
         Ok(())
     }

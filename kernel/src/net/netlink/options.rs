@@ -1,5 +1,5 @@
 //! Options of netlink sockets (SOL_NETLINK): how they are answered, and the groups that they
-//! listen to. Nothing is ever sent to a group.
+//! listen to, to which the kernel sends nothing.
 
 use super::ROUTE;
 use crate::errno::{Errno, Result};
@@ -20,7 +20,7 @@ pub const LIST_MEMBERSHIPS: u32 = 9;
 /// groups, and how requests are acknowledged. No error has a text for NETLINK_EXT_ACK.
 pub const PKTINFO: u32 = 3;
 const BROADCAST_ERROR: u32 = 4;
-const NO_ENOBUFS: u32 = 5;
+pub const NO_ENOBUFS: u32 = 5;
 pub const CAP_ACK: u32 = 10;
 const EXT_ACK: u32 = 11;
 const SWITCHES: [u32; 5] = [PKTINFO, BROADCAST_ERROR, NO_ENOBUFS, CAP_ACK, EXT_ACK];
@@ -78,6 +78,11 @@ impl Options {
     /// The first 32 groups, as addresses name them.
     pub fn groups(&self) -> u32 {
         self.groups.load(Acquire) as u32
+    }
+
+    /// Whether it listens to a group.
+    pub fn listens_to(&self, group: u32) -> bool {
+        self.groups.load(Acquire) >> (group - 1) & 1 != 0
     }
 
     /// Checks the groups of an address that the socket shall be bound to.

@@ -1,13 +1,15 @@
 //! The ports of netlink sockets: of the sockets of a protocol, one has a port.
 
+use super::Netlink;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::random;
 use crate::sync::Mutex;
 use crate::task::current;
+use alloc::sync::{Arc, Weak};
 
-/// The ports that sockets have, with their protocols.
-static PORTS: Mutex<HashMap<(u32, u32), ()>> = Mutex::new(hash::new());
+/// The sockets by their protocols and ports.
+static PORTS: Mutex<HashMap<(u32, u32), Weak<Netlink>>> = Mutex::new(hash::new());
 /// Ports for sockets beside a process's first are from here on.
 const FURTHER: u32 = 1 << 31;
 
@@ -19,17 +21,19 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Takes that port.
+    /// Takes that port for `socket`.
     ///
     /// # Errors
     /// EADDRINUSE, ENOMEM.
-    pub fn new(protocol: u32, port: u32) -> Result<Self> {
+    pub fn new(socket: &Arc<Netlink>, port: u32) -> Result<Self> {
+        let protocol = socket.base.protocol;
         let mut ports = PORTS.lock();
         ports.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        match ports.insert((protocol, port), ()) {
-            None => Ok(Claim { protocol, port }),
-            Some(()) => Err(Errno::EADDRINUSE),
+        if ports.get(&(protocol, port)).is_some() {
+            return Err(Errno::EADDRINUSE);
         }
+        ports.insert((protocol, port), Arc::downgrade(socket));
+        Ok(Claim { protocol, port })
     }
 
     /// Takes the port that is the process's number or, where another socket has that, any of those
@@ -37,10 +41,10 @@ impl Claim {
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn any(protocol: u32) -> Result<Self> {
+    pub fn any(socket: &Arc<Netlink>) -> Result<Self> {
         let mut port = current().process_id() as u32;
         loop {
-            match Self::new(protocol, port) {
+            match Self::new(socket, port) {
                 Err(Errno::EADDRINUSE) => port = random::u64() as u32 | FURTHER,
                 done => return done,
             }
@@ -50,6 +54,13 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        PORTS.lock().remove(&(self.protocol, self.port));
+        let gone = PORTS.lock().remove(&(self.protocol, self.port));
+        drop(gone);
     }
+}
+
+/// The socket that has that port.
+pub fn holder(protocol: u32, port: u32) -> Option<Arc<Netlink>> {
+    let found = PORTS.lock().get(&(protocol, port)).cloned();
+    found?.upgrade()
 }

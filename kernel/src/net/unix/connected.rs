@@ -250,6 +250,9 @@ impl Socket for Connected {
             rights.enter(channel)?;
         }
         if self.is_framed() {
+            if message.data.left() > channel.limit() {
+                return Err(Errno::EMSGSIZE);
+            }
             return channel.write_record(message.data, ancillary, Name::Unnamed, usize::MAX, wait);
         }
         let writing = Writing {

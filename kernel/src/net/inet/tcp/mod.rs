@@ -21,7 +21,7 @@ use crate::mm::heap::try_arc;
 use crate::net::STREAM;
 use crate::net::address::{Address, Name, unspecified};
 use crate::net::backlog::Backlog;
-use crate::net::channel::Writing;
+use crate::net::channel::{Found, Writing};
 use crate::net::control_message::Control;
 use crate::net::options::{bytes, number};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
@@ -286,8 +286,8 @@ impl Socket for Tcp {
         Ok(received)
     }
 
-    fn put_header(&self, header: &Header, control: &mut Control) -> Result<()> {
-        if let Some(report) = header.report {
+    fn put_header(&self, found: &Found, control: &mut Control) -> Result<()> {
+        if let Some(report) = found.ancillary.header.report {
             return report.put(control);
         }
         if self.options.is_on(TCP, INQ)
