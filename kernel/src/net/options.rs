@@ -665,7 +665,7 @@ pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
             copied(address.bytes())
         }
         SO_BINDTODEVICE if options.device.load(Acquire) && room < INTERFACE_NAME => {
-            return Err(Errno::EINVAL);
+            Err(Errno::EINVAL)
         }
         SO_BINDTODEVICE if options.device.load(Acquire) => bytes(*b"lo\0"),
         SO_BINDTODEVICE => Ok(Vec::new()),
