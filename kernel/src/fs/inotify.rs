@@ -561,7 +561,11 @@ impl FileOps for Inotify {
         }
         own.extend(state.watches.iter().map(|(number, key)| (*number, *key)));
         drop(state);
-        own.sort_unstable();
+        // There may be as many as a user may have.
+        own.sort_unstable_by(|one, other| {
+            cond_resched();
+            one.cmp(other)
+        });
         for (number, key) in own.into_iter().rev() {
             cond_resched();
             let (device, inode) = key;
