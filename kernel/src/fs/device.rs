@@ -197,7 +197,10 @@ fn take_entropy(from: usize, len: usize) -> Result<()> {
         let piece = &mut bytes[..(len - at).min(256)];
         UserSlice::new(from + at, piece.len()).copy_in(piece)?;
         random::seed(piece);
-        cond_resched_interruptible().map_err(|_| Errno::EFAULT)?;
+        let is_last = at + bytes.len() >= len;
+        if cond_resched_interruptible().is_err() && !is_last && at % PAGE_SIZE == 0 {
+            return Err(Errno::EFAULT);
+        }
     }
     Ok(())
 }

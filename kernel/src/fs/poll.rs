@@ -276,7 +276,7 @@ impl PollTable {
 
     /// Watches `source` until the table goes: once, however many descriptors a program names of it.
     pub fn add(&mut self, source: &Arc<WaitSource>) {
-        self.failed |= self.try_add(source).is_err();
+        self.failed = self.failed || self.try_add(source).is_err();
     }
 
     fn try_add(&mut self, source: &Arc<WaitSource>) -> Result<()> {

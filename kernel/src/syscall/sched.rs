@@ -316,6 +316,7 @@ pub(super) fn each_of_user(user: u32, mut f: impl FnMut(&Subject) -> Result<()>)
     let mut next = 1;
     while let Some(process) = pid_table::next_process(next) {
         each_of(&process, &mut one)?;
+        sched::cond_resched();
         next = process.pid() + 1;
     }
     if found { Ok(()) } else { Err(Errno::ESRCH) }

@@ -526,7 +526,7 @@ impl Process {
     pub(super) fn remove_thread(&self, thread: &Thread, space: Option<&AddressSpace>) -> bool {
         let used = Usage::of(thread);
         let last = thread.scheduling();
-        if last != Scheduling::default() {
+        if last != Scheduling::default() && thread.tid() == self.pid() {
             self.set_last_scheduling(last);
         }
         let mut threads = self.threads();

@@ -581,6 +581,7 @@ impl Channel {
                 let whole = bytes.ring.write_some(from, len);
                 if whole != Ok(len) {
                     bytes.ring.truncate(old);
+                    bytes.ring.release(len);
                     return Err(whole.err().unwrap_or(Errno::EFAULT));
                 }
                 ancillary.lost = self.drops.load(Relaxed);

@@ -598,6 +598,9 @@ impl Socket for Udp {
         // As on Linux an error that waits stays where there is nothing to send.
         self.mail.check_send()?;
         if let Some(ip) = ancillary.header.from {
+            if ip.is_ipv4() != to.is_ipv4() {
+                return Err(Errno::EINVAL);
+            }
             from.set_ip(ip);
         }
         let corked = message.flags & MSG_MORE != 0 || self.options.value(UDP, CORK) != 0;

@@ -384,7 +384,8 @@ impl Socket for Netlink {
         self.port()?;
         let buffer = self.base.options.send_buffer().min(MAX_LIMIT);
         let most = buffer.saturating_sub(RESERVED);
-        if len > most || to.port == 0 && len > MAX_REQUEST {
+        let is_request = to.port == 0 && to.group == 0;
+        if len > most || is_request && len > MAX_REQUEST {
             return Err(Errno::EMSGSIZE);
         }
         let bytes = copied(message.data, len)?;
@@ -394,6 +395,8 @@ impl Socket for Netlink {
             self.send_to_group(&bytes, to, sender);
         }
         match to.port {
+            // What is for a group is a request as well, unless it is larger than any.
+            0 if len > MAX_REQUEST => Ok(len),
             0 => self.request(&bytes).map(|()| len),
             _ => self.send_to(&bytes, to, sender, wait),
         }
