@@ -648,12 +648,22 @@ pub fn find_child<T>(
 ) -> Option<T> {
     let tree = TREE.lock();
     let is_thread = |tid| tree.is_thread(tid, parent);
-    if let Some(only) = only {
-        let child = tree.process(only)?;
-        return (child.parent() == parent.pid()).then(|| select(child, &is_thread))?;
+    let mut all = match only {
+        Some(_) => None,
+        None => Some(tree.list(Kind::Children, parent.pid())),
+    };
+    let is_child = |process: &&Arc<Process>| process.parent() == parent.pid();
+    // In one place, where it is put in line.
+    loop {
+        let child = match (&mut all, only) {
+            (Some(all), _) => all.next()?,
+            (None, only) => tree.process(only?).filter(is_child)?,
+        };
+        let found = select(child, &is_thread);
+        if found.is_some() || all.is_none() {
+            return found;
+        }
     }
-    tree.list(Kind::Children, parent.pid())
-        .find_map(|child| select(child, &is_thread))
 }
 
 /// Whether `tid` is the number of a living thread of `process`.
