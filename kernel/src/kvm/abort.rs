@@ -116,7 +116,8 @@ impl Access {
         if let Found::Memory = machine.fault(self.phys, self.writes())? {
             return Ok(Resolved::Again);
         }
-        if !self.is_data() || self.syndrome & WALK != 0 {
+        let outside = self.phys >= machine.limit();
+        if outside || !self.is_data() || self.syndrome & WALK != 0 {
             self.refuse(guest);
             return Ok(Resolved::Again);
         }

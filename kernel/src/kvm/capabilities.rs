@@ -3,7 +3,7 @@
 use abi::kvm_capability as cap;
 
 use super::vcpu::MAX_VCPUS;
-use super::{routing, slots, vcpu_file, vm};
+use super::{routing, slots, vcpu_file};
 use crate::arch::{cpu, features, virt};
 
 /// The answer for a capability by its number; 0 for one that is absent.
@@ -40,7 +40,7 @@ pub fn extension(number: usize) -> usize {
         // Both of its arguments.
         cap::MANUAL_DIRTY_LOG_PROTECT2 => 3,
         cap::IRQ_ROUTING => routing::MOST,
-        cap::ARM_VM_IPA_SIZE => vm::ADDRESS_BITS as usize,
+        cap::ARM_VM_IPA_SIZE => virt::most_address_bits() as usize,
         _ => 0,
     }
 }

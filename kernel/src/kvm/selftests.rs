@@ -97,7 +97,7 @@ selftest! {
         }
         // Two for each last-level table.
         const PAGES: u64 = 300;
-        let memory = Stage2::new(40).expect("memory");
+        let memory = Stage2::new(39).expect("memory");
         for page in 0..PAGES {
             let frame = frame::alloc_zeroed().expect("a frame");
             let mapped = memory.map(page << 20, frame, true, memory.generation());
@@ -114,7 +114,7 @@ selftest! {
         if !virt::available() {
             return;
         }
-        let memory = Stage2::new(40).expect("memory");
+        let memory = Stage2::new(39).expect("memory");
         for page in 0..512 {
             let frame = frame::alloc_zeroed().expect("a frame");
             let mapped = memory.map(page << 30, frame, true, memory.generation());

@@ -23,6 +23,7 @@ use super::vcpu::{MAX_VCPUS, Vcpu};
 use super::vcpu_file::Handle;
 use super::vgic::{self, Vgic};
 use super::{add_file, capabilities};
+use crate::arch::virt;
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps};
 use crate::mm::heap::try_arc;
@@ -31,10 +32,9 @@ use crate::mm::{AddressSpace, active};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::{current, sched};
 
-/// The most bits of a guest's physical address, and how many there are unless the VMM says.
-pub const ADDRESS_BITS: u32 = 48;
+/// Bits of a guest's physical address, unless the VMM says.
 const DEFAULT_BITS: u32 = 40;
-/// The fewest bits that a VMM can ask for, and that the hardware is given.
+/// The fewest bits that a VMM can ask for.
 const LEAST_BITS: u32 = 32;
 
 /// The state that VMM and virtual CPUs share; the file of the VM.
@@ -97,7 +97,7 @@ impl Vm {
             0 => DEFAULT_BITS,
             _ => u32::try_from(kind).map_err(|_| Errno::EINVAL)?,
         };
-        if !(LEAST_BITS..=ADDRESS_BITS).contains(&bits) {
+        if !(LEAST_BITS..=virt::most_address_bits()).contains(&bits) {
             return Err(Errno::EINVAL);
         }
         let space = current().space().ok_or(Errno::EINVAL)?;
@@ -113,7 +113,7 @@ impl Vm {
             calls: Filter::new(),
             suspends: AtomicBool::new(false),
             undescribed_to_vmm: AtomicBool::new(false),
-            memory: try_arc(Memory::new(bits.max(DEFAULT_BITS))?)?,
+            memory: try_arc(Memory::new(bits)?)?,
             vcpus: Mutex::default(),
             directory: directory::publication(),
             vgic: Once::new(),

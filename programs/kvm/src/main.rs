@@ -36,6 +36,7 @@ mod requests;
 mod saved;
 mod sgis;
 mod shares;
+mod sizes;
 mod timers;
 mod vcpus;
 mod vectors;
@@ -80,6 +81,7 @@ fn main() {
         Some("saved") => saved::tell(&kvm),
         Some("sgis") => sgis::tell(&kvm),
         Some("shares") => shares::tell(&kvm),
+        Some("sizes") => sizes::tell(&kvm),
         Some("timers") => timers::tell(&kvm),
         Some("vcpus") => vcpus::tell(&kvm),
         Some("vectors") => vectors::tell(&kvm),

@@ -102,7 +102,7 @@ impl HugePage {
     /// Allocates a zeroed huge page; none if memory is short or fragmented.
     fn new() -> Option<Self> {
         let table = FrameRef::new(Owner::Kernel).ok()?;
-        let frames = Frames(frame::take_private(ORDER)?);
+        let frames = Frames(frame::take_private(ORDER, Owner::Anonymous)?);
         // SAFETY: the frames of the huge page, to which nobody else has a reference yet.
         unsafe { mmu::zero_pages(frames.0.linear() as *mut u8, HUGE_PAGE_PAGES) };
         Some(HugePage { frames, table })

@@ -3,7 +3,7 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-use super::frame::{FRAMES, FrameRef, Owner};
+use super::frame::{FRAMES, FrameRef, Owner, take_private};
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch::cpu;
 use crate::arch::mmu::{self, Pte};
@@ -323,6 +323,25 @@ impl PageTable {
             }
         }
         Ok(())
+    }
+
+    /// Makes the first 2^`order` tables directly below the root of a new tree, one after the other
+    /// in memory and aligned to their size together; returns the address of the first.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    #[allow(dead_code, reason = "not every architecture has guests")]
+    pub fn make_contiguous_top(&self, order: usize) -> Result<PhysAddr> {
+        let first = take_private(order, Owner::Kernel).ok_or(Errno::ENOMEM)?;
+        for (number, slot) in entries(self.root)[..1 << order].iter().enumerate() {
+            let table = PhysAddr(first.0 + number * PAGE_SIZE);
+            // SAFETY: the frame has one handle, which is `first`'s, and nobody else knows it.
+            let frame = unsafe { FrameRef::from_phys(table) };
+            frame.zero();
+            // No CPU uses a new tree.
+            self.link(slot, frame.into_phys()).held_by_nobody();
+        }
+        Ok(first)
     }
 
     /// Returns the end of the first part of `range` that contains `most` tables and huge pages, or

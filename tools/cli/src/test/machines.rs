@@ -248,6 +248,15 @@ const SETTINGS: &[Setting] = &[
         cases: &["abi-idreg", "abi-idregs-cortex-a76"],
         ..ARM64
     },
+    // Physical addresses of 40 bits.
+    Setting {
+        name: "cortex-a76-el2",
+        cpu: "cortex-a76",
+        smp: 2,
+        options: &["-machine", "virtualization=on"],
+        cases: &["guest-linux", "kvm", "kvm-pages", "kvm-sizes-cortex-a76"],
+        ..ARM64
+    },
     Setting {
         name: "cortex-a710",
         cpu: "cortex-a710",

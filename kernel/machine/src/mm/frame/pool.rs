@@ -276,19 +276,24 @@ pub(in crate::mm) unsafe fn give_block(block: PhysAddr, order: usize) {
     }
 }
 
-/// Allocates 2^`order` contiguous frames, aligned to their size, for programs' private memory, each
-/// with one reference; none if there is no such block, or if it would leave programs little.
-pub(in crate::mm) fn take_private(order: usize) -> Option<PhysAddr> {
+/// Allocates 2^`order` contiguous frames, aligned to their size, for `owner`, each with one
+/// reference; none if there is no such block, or if it would leave programs little.
+pub(in crate::mm) fn take_private(order: usize, owner: Owner) -> Option<PhysAddr> {
     let first = {
         let mut pool = POOL.lock();
         if free_count() < low() + (2 << order) {
             return None;
         }
-        pool.take_block(order, CHAINS << order >> BATCH_ORDER)?
+        // A program can do without a block, the kernel cannot.
+        let chains = match owner {
+            Owner::Kernel => MOST_CHAINS,
+            _ => CHAINS << order >> BATCH_ORDER,
+        };
+        pool.take_block(order, chains)?
     };
     for frame in first..first + (1 << order) {
         let meta = FRAMES.meta(frame);
-        meta.set_owner(Owner::Anonymous);
+        meta.set_owner(owner);
         meta.set_spare(0);
         meta.refs.store(1, Relaxed);
     }

@@ -31,7 +31,7 @@ mod world;
 
 pub use controller::Controller;
 pub use debug::{Debug, points};
-pub use stage2::Stage2;
+pub use stage2::{Stage2, most_address_bits};
 pub use sve::Sve;
 pub use system::{Keys, Name, System, encoding};
 pub use world::{Left, Registers};

@@ -1,6 +1,10 @@
 //! A guest's memory: the translation from guest-physical to physical addresses (Arm ARM D8.2.2,
-//! stage 2), with four levels of 4 KiB tables, and its VMID. The tables are those of `mm/table.rs`;
-//! the entries have their own permission bits.
+//! stage 2), with 4 KiB tables, and its VMID. The tables are those of `mm/table.rs`; the entries
+//! have their own permission bits.
+//!
+//! The hardware walks three levels where the guest's addresses have no more than 43 bits: it begins
+//! with the tables below the root, which lie one after the other (D8.2.8, concatenated translation
+//! tables). With more bits it walks four, from the root.
 //!
 //! A huge page of the VMM is mapped as one here, too. If only a part of it must change, all of it
 //! is unmapped, and its pages are mapped again on demand.
@@ -33,9 +37,15 @@ const HUGE: u64 = 1 | 0b1111 << 2 | 1 << 6 | 0b11 << 8 | 1 << 10;
 const PAGE: u64 = HUGE | 1 << 1;
 /// Writable.
 const WRITABLE: u64 = 1 << 7;
-/// VTCR_EL2 without the sizes: RES1, table walks write-back and inner shareable, from level 0
-/// (D24.2.213).
-const CONTROL: u64 = 1 << 31 | 0b01 << 8 | 0b01 << 10 | 0b11 << 12 | 2 << 6;
+/// VTCR_EL2 without sizes and level: RES1, table walks write-back and inner shareable (D24.2.213).
+const CONTROL: u64 = 1 << 31 | 0b01 << 8 | 0b01 << 10 | 0b11 << 12;
+/// VTCR_EL2.SL0: a walk begins at level 0, at level 1.
+const FROM_LEVEL_0: u64 = 2 << 6;
+const FROM_LEVEL_1: u64 = 1 << 6;
+/// Address bits that one table of level 1 resolves.
+const LEVEL_1_BITS: u32 = 39;
+/// The most address bits of a walk from level 1, with 16 tables.
+const MOST_LEVEL_1_BITS: u32 = LEVEL_1_BITS + 4;
 /// Number of tables and huge pages that are processed while the lock is held.
 const MOST_TABLES: usize = 8;
 /// HCR_EL2.TGE: if it is set, EL1's TLB maintenance affects the host's programs.
@@ -44,28 +54,43 @@ const HCR_TGE: usize = 1 << 27;
 /// VTCR_EL2.VS: VMIDs have 16 bits instead of 8.
 const WIDE_IDENTIFIERS: u64 = 1 << 19;
 
-/// Whether the CPU supports this translation: with physical addresses of at least 44 bits a walk
-/// can start at level 0 (D8.2.8), with 4 KiB tables at stage 2.
+/// ID_AA64MMFR0_EL1.TGRAN4_2: this value alone says that there are no tables of 4 KiB at stage 2
+/// where stage 1 has them.
+const GRANULE_FIELD: usize = 40;
+const NO_GRANULE: usize = 1;
+
+/// Whether this CPU supports 4 KiB tables at stage 2.
 pub(super) fn possible() -> bool {
-    read!("id_aa64mmfr0_el1") & 0xf >= 4
+    read!("id_aa64mmfr0_el1") >> GRANULE_FIELD & 0xf != NO_GRANULE
+}
+
+/// The most bits of a guest's addresses, 32 to 48: as many as physical addresses have on all CPUs.
+pub fn most_address_bits() -> u32 {
+    features().pa_bits().min(END.trailing_zeros())
 }
 
 /// VTCR_EL2 for guest addresses of `bits` bits.
 fn control(bits: u32) -> u64 {
-    let size = (read!("id_aa64mmfr0_el1") as u64 & 0xf).min(5);
+    /// VTCR_EL2.PS for physical addresses of 48 bits, which all entries here stay within.
+    const MOST: u64 = 5;
+    let size = (read!("id_aa64mmfr0_el1") as u64 & 0xf).min(MOST);
     let wide = match features().vmid_bits() {
         16 => WIDE_IDENTIFIERS,
         _ => 0,
     };
-    CONTROL | size << 16 | u64::from(64 - bits) | wide
+    let level = match bits {
+        ..=MOST_LEVEL_1_BITS => FROM_LEVEL_1,
+        _ => FROM_LEVEL_0,
+    };
+    CONTROL | level | size << 16 | u64::from(64 - bits) | wide
 }
 
 /// The stage 2 translation of a guest.
 pub struct Stage2 {
     /// The table; locked while entries are changed.
     tree: Mutex<Tree>,
-    /// The root table's address.
-    root: PhysAddr,
+    /// The address of the table, or the first of several, with which a walk begins.
+    base: PhysAddr,
     vmid: Vmid,
     /// VTCR_EL2.
     control: u64,
@@ -84,11 +109,18 @@ struct Tree {
 }
 
 impl Stage2 {
-    /// Creates an empty translation for guest addresses of `bits` bits, 40 to 48.
+    /// Creates an empty translation for guest addresses of `bits` bits, 32 to
+    /// [`most_address_bits`].
     pub fn new(bits: u32) -> Result<Self> {
         let table = PageTable::new()?;
+        let base = match bits {
+            ..=MOST_LEVEL_1_BITS => {
+                table.make_contiguous_top(bits.saturating_sub(LEVEL_1_BITS) as usize)?
+            }
+            _ => table.root(),
+        };
         Ok(Stage2 {
-            root: table.root(),
+            base,
             tree: Mutex::new(Tree {
                 table,
                 protected: Debts::new(),
@@ -133,7 +165,7 @@ impl Stage2 {
 
     /// VTTBR_EL2.
     fn base(&self, vmid: u16) -> u64 {
-        self.root.0 as u64 | u64::from(vmid) << 48
+        self.base.0 as u64 | u64::from(vmid) << 48
     }
 
     /// The generation to pass to [`Stage2::map`]; must be read before the frame is looked up.
@@ -428,7 +460,7 @@ crate::selftest! {
         if !super::available() {
             return;
         }
-        let memory = Stage2::new(40).expect("memory");
+        let memory = Stage2::new(39).expect("memory");
         assert!(!memory.others_ran(3) && !memory.others_ran(3));
         assert!(memory.others_ran(0) && !memory.others_ran(0));
         assert!(memory.others_ran(3));

@@ -1,0 +1,4 @@
+#: program kvm
+#: hypervisor
+#: machine cortex-a76-el2
+kvm sizes
