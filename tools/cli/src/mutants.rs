@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::project::{Project, output};
+use crate::test::programs::LIMIT_VARIABLE;
 
 /// Options of `mutants`.
 #[derive(Args, Debug)]
@@ -23,6 +24,9 @@ pub struct MutantsOptions {
     /// How long a mutant may take to build and test; one that takes longer hangs, and is noticed
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub limit: u32,
+    /// The same for each case; the unchanged kernel must do with it, too
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub case_limit: u32,
 }
 
 /// A change that a test should notice.
@@ -77,13 +81,13 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     all.retain(|mutant| options.files.is_empty() || wanted(&mutant.file));
     let copy = copy(project)?;
     let tests: BTreeSet<_> = all.iter().flat_map(|mutant| &mutant.tests).collect();
-    let (passed, said) = test(project, &copy, tests, None)?;
+    let (passed, said) = test(project, &copy, tests, options.case_limit, None)?;
     if !passed {
         bail!("the tests fail before anything is changed\n{said}");
     }
     let mut folders: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
     for mutant in &all {
-        let outcome = mutant.try_in(project, &copy, options.limit)?;
+        let outcome = mutant.try_in(project, &copy, options)?;
         show!("{}", mutant.line(outcome));
         for folder in [folder(&mutant.file), "all".into()] {
             folders.entry(folder).or_default().push(outcome);
@@ -141,6 +145,7 @@ fn test<'a>(
     project: &Project,
     copy: &Path,
     names: impl IntoIterator<Item = &'a String>,
+    case_limit: u32,
     limit: Option<u32>,
 ) -> Result<(bool, String)> {
     let mut stile = Command::new("timeout");
@@ -149,6 +154,7 @@ fn test<'a>(
     stile.arg(copy.join("stile"));
     stile.arg("test").args(names).env_remove("CARGO_TARGET_DIR");
     stile.env("STILE_CACHE", &project.cache).envs(PROFILE);
+    stile.env(LIMIT_VARIABLE, case_limit.to_string());
     let output = stile.output().context("the copy cannot be tested")?;
     let said = [&*output.stdout, &*output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
@@ -224,14 +230,15 @@ impl Mutant {
     }
 
     /// Makes the change in the copy, tests it, and takes it back.
-    fn try_in(&self, project: &Project, copy: &Path, limit: u32) -> Result<Outcome> {
+    fn try_in(&self, project: &Project, copy: &Path, options: &MutantsOptions) -> Result<Outcome> {
         let Ok(changed) = self.applied(copy) else {
             return Ok(Outcome::Unfit);
         };
         let path = copy.join(&self.file);
         let original = fs::read_to_string(&path)?;
         fs::write(&path, changed)?;
-        let tested = test(project, copy, &self.tests, Some(limit));
+        let limit = Some(options.limit);
+        let tested = test(project, copy, &self.tests, options.case_limit, limit);
         fs::write(&path, original)?;
         let (passed, said) = tested?;
         Ok(match passed {

@@ -12,7 +12,7 @@ mod lock_order;
 mod machines;
 mod masked;
 mod mutation;
-mod programs;
+pub mod programs;
 mod semihosting;
 
 use std::sync::{Mutex, PoisonError};

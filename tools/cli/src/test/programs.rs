@@ -1,6 +1,7 @@
 //! Real programs in QEMU: one boot carries many cases, and their results are compared with those on
 //! Linux.
 
+use std::env;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,10 @@ use crate::session::{Event, Session};
 use crate::toolchain;
 use crate::vm;
 
-/// How long one case may take.
-const LIMIT: Duration = Duration::from_secs(240);
+/// Seconds that one case may take.
+const LIMIT: u64 = 240;
+/// Another number of seconds: a mutant that hangs is not waited for so long.
+pub const LIMIT_VARIABLE: &str = "STILE_CASE_SECONDS";
 /// How long a machine may take until its first case starts.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
@@ -145,6 +148,13 @@ fn run(
     Ok(lockdep)
 }
 
+/// How long one case may take.
+fn limit() -> Duration {
+    let asked = env::var(LIMIT_VARIABLE).ok();
+    let seconds = asked.and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(LIMIT))
+}
+
 /// Runs cases that need the same packages and memory.
 fn run_alike(
     project: &Project,
@@ -161,7 +171,7 @@ fn run_alike(
         while let Some(case) = left.get(finished) {
             let limit = case
                 .minutes
-                .map_or(LIMIT, |minutes| Duration::from_secs(60 * minutes));
+                .map_or_else(limit, |minutes| Duration::from_secs(60 * minutes));
             let limit = if finished == 0 {
                 limit + BOOT_LIMIT
             } else {
@@ -177,7 +187,7 @@ fn run_alike(
         }
         left = &left[finished..];
         if left.is_empty() && project.is_checked() && kernel.is_stile() {
-            let outcome = collect(&mut session, Instant::now() + LIMIT);
+            let outcome = collect(&mut session, Instant::now() + limit());
             lockdep += &String::from_utf8_lossy(&outcome.stdout);
         }
     }
