@@ -9,7 +9,7 @@ use super::frame::{self, FrameRef, Owner};
 use super::table::PageTable;
 use super::{PAGE_SIZE, PhysAddr, page_down, page_up};
 use crate::arch::mmu::{self, Memory, Prot, Pte};
-use crate::arch::{self, KERNEL_STACK_SIZE};
+use crate::arch::{self, KERNEL_STACK_SIZE, cpu};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use translation::owed::{Clear, FillKernel, Owed};
@@ -212,6 +212,9 @@ pub struct KernelStack {
 impl KernelStack {
     /// Allocates a mapped stack with arbitrary content.
     pub fn new() -> Result<Self> {
+        if let Some(slot) = cpu::this().stacks.with(SpareStacks::take) {
+            return Ok(KernelStack { slot });
+        }
         with(|area| {
             if let Some(slot) = area.stacks.pop() {
                 return Ok(KernelStack { slot });
@@ -234,7 +237,41 @@ impl KernelStack {
 
 impl Drop for KernelStack {
     fn drop(&mut self) {
-        with(|area| area.keep_stack(self.slot));
+        let keep = |stacks: &mut SpareStacks| stacks.keep(self.slot);
+        if !mmu::keeps_mappings() || !cpu::this().stacks.with(keep) {
+            with(|area| area.keep_stack(self.slot));
+        }
+    }
+}
+
+/// A CPU's stacks of threads that ended, for the next ones: its caches hold their lines, and no
+/// other CPU's do.
+pub struct SpareStacks {
+    slots: [usize; Self::MOST],
+    count: usize,
+}
+
+impl SpareStacks {
+    /// As many as Linux keeps.
+    const MOST: usize = 2;
+
+    /// None yet.
+    pub const fn new() -> Self {
+        SpareStacks {
+            slots: [0; Self::MOST],
+            count: 0,
+        }
+    }
+
+    fn take(&mut self) -> Option<usize> {
+        self.count = self.count.checked_sub(1)?;
+        Some(self.slots[self.count])
+    }
+
+    fn keep(&mut self, slot: usize) -> bool {
+        let place = self.slots.get_mut(self.count);
+        self.count += usize::from(place.is_some());
+        place.map(|place| *place = slot).is_some()
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Cpu {
     pub frames: CpuLocal<mm::frame::Cache>,
     /// Empty page tables.
     pub tables: CpuLocal<mm::EmptyTables>,
+    /// Stacks for new threads.
+    pub stacks: CpuLocal<mm::vmalloc::SpareStacks>,
     /// Free heap objects.
     pub heap: CpuLocal<mm::heap::Cache>,
     /// The active address space.
@@ -73,6 +75,7 @@ impl Cpu {
             redistributor: Cell::new(0),
             frames: CpuLocal::new(mm::frame::Cache::new()),
             tables: CpuLocal::new(mm::EmptyTables::new()),
+            stacks: CpuLocal::new(mm::vmalloc::SpareStacks::new()),
             heap: CpuLocal::new(mm::heap::Cache::new()),
             space: mm::Active::new(),
             above: Room::new(),

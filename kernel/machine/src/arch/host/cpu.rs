@@ -26,6 +26,8 @@ pub struct Cpu {
     pub frames: CpuLocal<mm::frame::Cache>,
     /// Empty page tables.
     pub tables: CpuLocal<mm::EmptyTables>,
+    /// Stacks for new threads.
+    pub stacks: CpuLocal<mm::vmalloc::SpareStacks>,
     /// Free heap objects.
     pub heap: CpuLocal<mm::heap::Cache>,
     /// The active address space.
@@ -44,6 +46,7 @@ pub(super) static BOOT: Cpu = Cpu {
     syscalls: Cell::new(&crate::arch::syscall::NONE),
     frames: CpuLocal::new(mm::frame::Cache::new()),
     tables: CpuLocal::new(mm::EmptyTables::new()),
+    stacks: CpuLocal::new(mm::vmalloc::SpareStacks::new()),
     heap: CpuLocal::new(mm::heap::Cache::new()),
     space: mm::Active::new(),
     above: Room::new(),
