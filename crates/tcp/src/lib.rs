@@ -7,9 +7,12 @@
 
 extern crate alloc;
 
+pub mod congestion;
 pub mod header;
 pub mod options;
 pub mod ranges;
+pub mod rtt;
+pub mod scoreboard;
 pub mod seq;
 pub mod siphash;
 
