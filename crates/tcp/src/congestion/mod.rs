@@ -68,6 +68,11 @@ impl Congestion {
         }
     }
 
+    /// Which algorithm it is.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
     /// cwnd, in bytes.
     pub fn window(&self) -> u64 {
         self.window
