@@ -24,7 +24,7 @@ use crate::rtt::MS;
 use crate::sender::Sender;
 use crate::seq::{self, Seq};
 
-/// The states that an end of a connection has; LISTEN is `Listener`'s.
+/// The states that an end of a connection has; LISTEN is [`Listener`](crate::Listener)'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// SYN was sent.
