@@ -30,8 +30,8 @@ pub struct Config {
     /// The largest payload of a segment without options that the path's first link takes: its MTU
     /// less 40 (IPv4) or 60 (IPv6).
     pub mss: u16,
-    /// The most payload of one [`Transmit`](crate::Transmit): more than a segment where the device
-    /// or the kernel cuts.
+    /// The most payload of one [`Transmit`](crate::Transmit): more than `mss` where the device or
+    /// the kernel cuts it into segments.
     pub most_payload: u32,
     /// `net.ipv4.tcp_timestamps`.
     pub timestamps: bool,

@@ -48,7 +48,9 @@ impl Connection {
     }
 
     fn most_payload(&self) -> u64 {
-        u64::from(self.config.most_payload.max(self.sender.mss))
+        let cuts = self.config.most_payload > u32::from(self.config.mss);
+        let most = if cuts { self.config.most_payload } else { 0 };
+        u64::from(most.max(self.sender.mss))
     }
 
     fn bare(&self, header: Header) -> Transmit {

@@ -186,7 +186,8 @@ impl Net {
                 .next_wake()
                 .is_some_and(|wake| wake <= self.now)
             {
-                self.timers += 1;
+                let timer = self.ends[at].connection.next_timer();
+                self.timers += u64::from(timer.is_some_and(|due| due <= self.now));
                 let connection = &mut self.ends[at].connection;
                 connection.on_timer(self.now);
                 let next = connection.next_timer();
