@@ -54,7 +54,7 @@ fn transfer(seed: u64) {
         end.plan.reads = [1_000_000, 300_000][random.below(2) as usize];
     }
     net.start();
-    net.run(4000 * SECOND);
+    net.run(20_000 * SECOND);
     let what = || format!("seed {seed}: {forth:?} {back:?} {configs:?}");
     for at in 0..2 {
         let (end, peer) = (&net.ends[at], &net.ends[at ^ 1]);
