@@ -46,7 +46,11 @@ fn transfer(seed: u64) {
     let (forth, back) = (traits(&mut random), traits(&mut random));
     let mut net = Net::new(seed, forth, back);
     let configs = [config(&mut random), config(&mut random)];
-    net.pair([&configs[0], &configs[1]]);
+    if random.below(2) > 0 {
+        net.accepted([&configs[0], &configs[1]]);
+    } else {
+        net.pair([&configs[0], &configs[1]]);
+    }
     for end in &mut net.ends {
         end.plan.send = random.below(2) * random.below(400_000);
         end.plan.buffer = 1 + random.below(100_000);

@@ -53,18 +53,23 @@ impl Sender {
         let duplicate = self.take_duplicate(arrival);
         let mut news = News::default();
         let (rack, rtt) = (&mut self.rack, &self.rtt);
-        let mut see = |sent: &Sent| {
-            let is_certain = arrival
-                .echo
-                .is_none_or(|echo| !seq::is_older(echo, (arrival.stamp)(sent.sent_at)));
+        let mut see = |sent: &Sent, is_certain: bool| {
             rack.arrived(sent, now, rtt, is_certain);
             news.see(sent);
         };
-        self.board.acknowledge(ack, &mut see);
+        self.board.acknowledge(ack, |sent| {
+            let stamp = (arrival.stamp)(sent.sent_at);
+            see(
+                sent,
+                arrival.echo.is_none_or(|echo| !seq::is_older(echo, stamp)),
+            );
+        });
         if self.sack {
             for &(start, end) in arrival.sack {
                 if start < end && start >= ack && end <= self.nxt {
-                    self.board.sack(start, end, self.mss, &mut see);
+                    // What comes out of order does not move the echo, which says nothing here.
+                    self.board
+                        .sack(start, end, self.mss, |sent| see(sent, true));
                 }
             }
         }

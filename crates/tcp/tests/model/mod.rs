@@ -12,7 +12,8 @@ use end::End;
 use path::{Path, Random, Traits};
 use std::collections::BinaryHeap;
 use std::{cmp::Reverse, ops::Range};
-use tcp::{Config, Connection, Header, Identity};
+use tcp::siphash::Key;
+use tcp::{Answer, Config, Connection, Header, Identity, Listener, Secret, Tuple};
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
@@ -94,6 +95,39 @@ impl Net {
                 identity,
             )));
         }
+        at
+    }
+
+    /// Adds two ends whose connection was opened by a listener just before. Returns the number of
+    /// the first, which connected.
+    pub fn accepted(&mut self, config: [&Config; 2]) -> usize {
+        let at = self.ends.len();
+        let tuple = Tuple {
+            local: ([10, 0, 0, 1], 2).into(),
+            peer: ([10, 0, 0, 2], 1).into(),
+        };
+        let identity = Identity {
+            local: 1,
+            peer: 2,
+            isn: self.random.next() as u32,
+            stamp_offset: self.random.next() as u32,
+        };
+        let secret = Secret(Key([self.random.next(), 1]));
+        let mut listener = Listener::new(config[1], secret, at % 2, true);
+        let mut client = Connection::connect(self.now, config[0], identity);
+        let syn = client.transmit(self.now).expect("a SYN").header;
+        let Answer::Send(answer) = listener.on_segment(self.now, &tuple, &syn, 0) else {
+            panic!("no answer")
+        };
+        client.on_segment(self.now, &answer, 0);
+        let ack = client.transmit(self.now).expect("an ACK").header;
+        let Answer::Accept(accepted) = listener.on_segment(self.now, &tuple, &ack, 0) else {
+            panic!("no connection")
+        };
+        let mut server = accepted.connection(self.now, config[1]);
+        server.on_segment(self.now, &ack, 0);
+        self.ends.push(End::new(client));
+        self.ends.push(End::new(server));
         at
     }
 

@@ -57,6 +57,9 @@ pub struct Path {
     pub traits: Traits,
     free_at: u64,
     pub dropped: u64,
+    /// How many packets came, and which of them are lost whatever the chances: the first is 0.
+    pub came: u64,
+    pub losses: Vec<u64>,
 }
 
 impl Path {
@@ -65,12 +68,18 @@ impl Path {
             traits,
             free_at: 0,
             dropped: 0,
+            came: 0,
+            losses: Vec::new(),
         }
     }
 
     /// When a packet arrives, if it does, and when a second time.
     pub fn carry(&mut self, now: u64, size: u64, random: &mut Random) -> [Option<u64>; 2] {
         let traits = self.traits;
+        self.came += 1;
+        if self.losses.contains(&(self.came - 1)) {
+            return [None; 2];
+        }
         let mut leaves = now;
         if traits.rate > 0 {
             let begins = self.free_at.max(now);
