@@ -75,7 +75,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<u16>().prop_map(Step::Read),
         1 => Just(Step::Shutdown),
         1 => Just(Step::Close),
-        1 => proptest::bool::weighted(0.1).prop_map(|yes| if yes { Step::Abort } else { Step::Timer }),
+        1 => proptest::bool::weighted(0.1)
+            .prop_map(|yes| if yes { Step::Abort } else { Step::Timer }),
         3 => Just(Step::Timer),
         2 => (0u32..2_000_000_000).prop_map(Step::Wait),
         1 => (near(), any::<u8>(), any::<u16>())

@@ -1,125 +1,10 @@
-//! Single segments and what comes back: states, resets, probes, timers and errors.
+//! Single segments and what comes back: states, resets and errors.
 
+mod script;
+
+use script::{ISN, SECOND, Script, plain};
 use tcp::options::Options;
-use tcp::{
-    Config, Connection, Error, Events, Flags, Header, Identity, Keepalive, State, Transmit,
-    Unreachable, Write,
-};
-
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1000 * MS;
-/// The script's peer begins here.
-const PEER: u32 = 5000;
-const ISN: u32 = 1000;
-
-/// A connection whose peer is the test.
-struct Script {
-    connection: Connection,
-    now: u64,
-    seq: u32,
-    ack: u32,
-    window: u16,
-}
-
-fn plain() -> Config {
-    Config {
-        timestamps: false,
-        window_scaling: false,
-        sack: false,
-        mss: 1000,
-        most_payload: 1000,
-        ..Config::default()
-    }
-}
-
-impl Script {
-    /// Before the peer has answered.
-    fn connecting(config: &Config) -> Self {
-        let identity = Identity {
-            local: 1,
-            peer: 2,
-            isn: ISN,
-            stamp_offset: 0,
-        };
-        let now = SECOND;
-        let connection = Connection::connect(now, config, identity);
-        let mut script = Script {
-            connection,
-            now,
-            seq: PEER,
-            ack: 0,
-            window: 60_000,
-        };
-        assert_eq!(script.sends().flags, Flags::SYN);
-        script.ack = ISN + 1;
-        script
-    }
-
-    /// With an established connection, whose ACK is gone.
-    fn open(config: &Config) -> Self {
-        let mut script = Script::connecting(config);
-        let options = Options {
-            mss: Some(1000),
-            ..Options::default()
-        };
-        script.gets(Flags::SYN | Flags::ACK, options, 0);
-        script.seq += 1;
-        assert_eq!(script.sends().flags, Flags::ACK);
-        assert!(script.connection.take_events().has(Events::CONNECTED));
-        script
-    }
-
-    fn gets(&mut self, flags: Flags, options: Options, payload: usize) {
-        let header = Header {
-            source: 2,
-            destination: 1,
-            seq: self.seq,
-            ack: self.ack,
-            flags,
-            window: self.window,
-            urgent: 0,
-            options,
-        };
-        self.connection.on_segment(self.now, &header, payload);
-    }
-
-    /// A segment with its ACK, that takes the peer's numbers on.
-    fn data(&mut self, payload: usize, more: Flags) {
-        self.gets(Flags::ACK | more, Options::default(), payload);
-        self.seq += payload as u32 + u32::from(more.has(Flags::FIN));
-    }
-
-    fn sent(&mut self) -> Option<Transmit> {
-        self.connection.transmit(self.now)
-    }
-
-    fn sends(&mut self) -> Header {
-        self.sent().expect("a segment").header
-    }
-
-    fn quiet(&mut self) {
-        assert_eq!(self.sent(), None);
-    }
-
-    /// Goes on to the next timer.
-    fn waits(&mut self) {
-        self.now = self.connection.next_timer().expect("a timer");
-        self.connection.on_timer(self.now);
-    }
-
-    fn write(&mut self, length: u64) {
-        self.connection
-            .write(length, Write::default())
-            .expect("it is open");
-    }
-
-    fn ends_with(&mut self, error: Option<Error>) {
-        assert_eq!(self.connection.state(), State::Closed);
-        assert!(self.connection.take_events().has(Events::CLOSED));
-        assert_eq!(self.connection.take_error(), error);
-        assert_eq!(self.connection.next_timer(), None);
-    }
-}
+use tcp::{Config, Error, Flags, Header, State, Unreachable, Write};
 
 #[test]
 fn refused() {
@@ -296,200 +181,6 @@ fn an_orphan_waits_a_minute_for_fin() {
 }
 
 #[test]
-fn a_silent_peer_is_given_up() {
-    let mut script = Script::open(&plain());
-    script.write(10);
-    script.sends();
-    let begin = script.now;
-    let mut sent = 0;
-    while script.connection.state() != State::Closed {
-        script.waits();
-        sent += u64::from(script.sent().is_some());
-    }
-    assert!(
-        (900..1100).contains(&((script.now - begin) / SECOND)),
-        "{}",
-        script.now / SECOND
-    );
-    assert!((10..=15).contains(&sent), "{sent}");
-    script.ends_with(Some(Error::TimedOut));
-}
-
-#[test]
-fn a_closed_window_is_probed() {
-    let mut script = Script::open(&plain());
-    script.window = 0;
-    script.data(0, Flags::default());
-    script.write(3000);
-    script.quiet();
-    let mut waits = Vec::new();
-    for _ in 0..4 {
-        let before = script.now;
-        script.waits();
-        let probe = script.sent().expect("a probe");
-        assert_eq!((probe.header.seq, probe.payload), (ISN, 0..0));
-        script.quiet();
-        waits.push(script.now - before);
-    }
-    assert!(
-        waits.windows(2).all(|pair| pair[1] == 2 * pair[0]),
-        "{waits:?}"
-    );
-    script.window = 60_000;
-    script.data(0, Flags::default());
-    assert_eq!(script.sent().expect("data").payload, 0..1000);
-}
-
-#[test]
-fn a_small_window_gets_no_silly_segments() {
-    let mut script = Script::open(&plain());
-    script.window = 100;
-    script.data(0, Flags::default());
-    script.write(3000);
-    script.quiet();
-    script.waits();
-    assert_eq!(
-        script.sent().expect("what fits, after a wait").payload,
-        0..100
-    );
-    script.quiet();
-}
-
-#[test]
-fn nagle_cork_and_more() {
-    let mut script = Script::open(&plain());
-    script.write(10);
-    assert_eq!(script.sent().expect("nothing is in flight").payload, 0..10);
-    script.write(10);
-    script.quiet();
-    script.write(990);
-    assert_eq!(script.sent().expect("a full segment").payload, 10..1010);
-    script.write(5);
-    script.connection.set_nodelay(true);
-    assert_eq!(script.sent().expect("at once").payload, 1010..1015);
-    script.connection.set_cork(true);
-    script.write(5);
-    script.quiet();
-    script.connection.set_cork(false);
-    assert_eq!(script.sent().expect("at once").payload, 1015..1020);
-    script.ack += 1020;
-    script.data(0, Flags::default());
-    script
-        .connection
-        .write(
-            5,
-            Write {
-                more: true,
-                urgent: false,
-            },
-        )
-        .expect("it is open");
-    script.quiet();
-    script.waits();
-    assert_eq!(
-        script.sent().expect("held for no longer").payload,
-        1020..1025
-    );
-}
-
-#[test]
-fn acknowledges_late_once_it_is_no_beginning() {
-    let mut script = Script::open(&plain());
-    for _ in 0..40 {
-        script.data(1000, Flags::default());
-        script.sent();
-        script.connection.read(script.now, 1000);
-        script.now += MS;
-    }
-    script.data(1000, Flags::default());
-    script.sent();
-    let due = script.connection.next_timer();
-    script.data(1000, Flags::default());
-    let second = script.sent();
-    assert!(
-        due.is_some() || second.is_some(),
-        "one waits, or the second of two is answered"
-    );
-    script.data(1000, Flags::default());
-    if script.sent().is_none() {
-        let before = script.now;
-        script.waits();
-        assert!(script.now - before <= 40 * MS);
-        assert_eq!(script.sends().ack, script.seq);
-    }
-}
-
-#[test]
-fn keepalive() {
-    let times = Keepalive {
-        idle: 10 * SECOND,
-        interval: SECOND,
-        probes: 3,
-    };
-    let mut script = Script::open(&Config {
-        keepalive: Some(times),
-        ..plain()
-    });
-    script.waits();
-    assert_eq!(script.now, 11 * SECOND);
-    assert_eq!(script.sends().seq, ISN);
-    script.data(0, Flags::default());
-    for _ in 0..4 {
-        script.waits();
-        script.sent();
-    }
-    script.waits();
-    assert_eq!(script.now, 24 * SECOND);
-    assert!(script.sends().flags.has(Flags::RST));
-    script.ends_with(Some(Error::TimedOut));
-}
-
-#[test]
-fn urgent() {
-    let mut script = Script::open(&plain());
-    script
-        .connection
-        .write(
-            3,
-            Write {
-                more: false,
-                urgent: true,
-            },
-        )
-        .expect("it is open");
-    let header = script.sends();
-    assert!(header.flags.has(Flags::URG));
-    assert_eq!(header.urgent, 3);
-    let header = Header {
-        seq: script.seq,
-        ack: script.ack,
-        flags: Flags::ACK | Flags::URG,
-        window: 60_000,
-        urgent: 2,
-        ..Header::default()
-    };
-    script.connection.on_segment(script.now, &header, 4);
-    assert!(script.connection.take_events().has(Events::URGENT));
-    assert_eq!(script.connection.urgent_mark(), Some(1));
-    script.connection.read(script.now, 2);
-    assert_eq!(script.connection.urgent_mark(), None);
-}
-
-#[test]
-fn a_smaller_path_cuts_again() {
-    let mut script = Script::open(&plain());
-    script.write(2000);
-    script.sends();
-    script.sends();
-    script.quiet();
-    script.connection.on_icmp(ISN + 1, Unreachable::TooBig(500));
-    let sizes: Vec<_> = core::iter::from_fn(|| script.sent())
-        .map(|sent| sent.payload)
-        .collect();
-    assert_eq!(sizes, [0..500, 500..1000, 1000..1500, 1500..2000]);
-}
-
-#[test]
 fn a_syn_reopens_what_waits() {
     let mut script = Script::open(&plain());
     script.connection.shutdown().expect("it is open");
@@ -506,4 +197,18 @@ fn a_syn_reopens_what_waits() {
     assert!(!script.connection.on_segment(script.now, &old, 0).reopens);
     let new = syn(script.seq + 100);
     assert!(script.connection.on_segment(script.now, &new, 0).reopens);
+}
+
+#[test]
+fn shutting_the_reading_side_ends_nothing() {
+    let mut script = Script::open(&plain());
+    script.connection.stop_reading();
+    script.data(10, Flags::default());
+    assert_eq!(script.connection.state(), State::Established);
+    script.sends();
+    script.connection.shutdown().expect("it is open");
+    script.sends();
+    script.data(10, Flags::default());
+    assert!(script.sends().flags.has(Flags::RST));
+    script.ends_with(Some(Error::ConnectionReset));
 }

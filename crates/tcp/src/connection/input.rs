@@ -338,8 +338,11 @@ impl Connection {
         if payload == 0 && !extent.fin {
             return None;
         }
-        if self.deaf && extent.end > self.receiver.nxt {
-            self.abort();
+        // Both directions have ended here: nobody would read it (RFC 1122, 4.2.2.13).
+        let is_shut = self.state != State::Established;
+        if self.deaf && is_shut && extent.end > self.receiver.nxt {
+            self.reset = Some(self.reset_header());
+            self.end(Some(Error::ConnectionReset).filter(|_| !self.orphan));
             return None;
         }
         let taken = self.receiver.take(extent.start, extent.end, extent.fin);

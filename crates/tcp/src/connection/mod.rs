@@ -118,7 +118,7 @@ pub struct Connection {
     syn_tries: u32,
     syn_sent_at: u64,
     syn_due: Due,
-    /// Nothing more is wanted from the peer: its data is answered by RST.
+    /// Nothing more is read: once this end has ended too, data is answered by RST.
     deaf: bool,
     /// The socket is closed.
     orphan: bool,

@@ -182,6 +182,7 @@ impl Listener {
         let identity = self.identity(now, tuple);
         let agreed = Agreed::by(&self.config, &header.options);
         let mut request = Request::new(tuple, identity, header.seq, agreed, None);
+        // listen(2) with zero lets one in.
         let has_room = self.requests.len() < self.backlog.max(1);
         if has_room && self.requests.try_reserve(1).is_ok() {
             let Ok(ticket) = self.timers.add(now + INITIAL_RTO, key) else {
