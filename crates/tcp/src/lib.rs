@@ -3,8 +3,8 @@
 //! Values in, decisions out. There is no clock, device, lock or address look-up here, and no
 //! payload: a [`Connection`] counts bytes of the two streams, and its user keeps the bytes wherever
 //! they lie. So nothing is copied, and what a peer can make grow here is bounded: by
-//! [`ranges::MOST`] and [`scoreboard::MOST`] records a connection. Times are ns of a clock that
-//! does not go back.
+//! [`ranges::MOST`] and [`scoreboard::MOST`] records a connection. Times are ns of any clock;
+//! an earlier one than before counts as the latest.
 //!
 //! Fast open, ECN and MD5 or AO signatures are absent, as in a Linux that has them off.
 #![no_std]

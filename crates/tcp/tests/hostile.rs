@@ -30,6 +30,8 @@ enum Step {
     Abort,
     Timer,
     Wait(u32),
+    /// Another CPU's clock is behind.
+    Back(u16),
     Icmp(i32, u8, u16),
     Cork(bool),
 }
@@ -79,6 +81,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|yes| if yes { Step::Abort } else { Step::Timer }),
         3 => Just(Step::Timer),
         2 => (0u32..2_000_000_000).prop_map(Step::Wait),
+        1 => any::<u16>().prop_map(Step::Back),
         1 => (near(), any::<u8>(), any::<u16>())
             .prop_map(|(seq, what, mss)| Step::Icmp(seq, what, mss)),
         1 => any::<bool>().prop_map(Step::Cork),
@@ -190,6 +193,7 @@ impl Target {
                 }
             }
             Step::Wait(time) => self.now += u64::from(*time),
+            Step::Back(time) => self.now -= u64::from(*time),
             Step::Icmp(seq, what, mss) => {
                 let what = match what % 5 {
                     0 => Unreachable::Network,
@@ -263,7 +267,7 @@ proptest! {
 
 /// A transfer beside which somebody who does not see it sends a thousand segments a second, once it
 /// is established: to SYN_SENT any SYN of the right ports is the peer's.
-fn blind(seed: u64, make: impl Fn(&mut Random) -> Header) -> (Option<Error>, u64) {
+fn blind(seed: u64, length: u64, make: impl Fn(&mut Random) -> Header) -> (Option<Error>, u64) {
     let traits = Traits {
         rate: 10_000_000,
         queue: 60_000,
@@ -273,7 +277,7 @@ fn blind(seed: u64, make: impl Fn(&mut Random) -> Header) -> (Option<Error>, u64
     let config = Config::default();
     net.pair([&config, &config]);
     net.ends[0].plan = Plan {
-        send: 1_000_000,
+        send: 5_000_000,
         ..Plan::default()
     };
     net.start();
@@ -286,7 +290,7 @@ fn blind(seed: u64, make: impl Fn(&mut Random) -> Header) -> (Option<Error>, u64
                 Packet {
                     to,
                     header,
-                    payload: 0..0,
+                    payload: 0..length,
                 },
             );
         }
@@ -314,12 +318,26 @@ fn guesses_end_nothing() {
         Flags::SYN | Flags::ACK,
     ];
     for (seed, flags) in kinds.into_iter().enumerate() {
-        let ended = blind(seed as u64, |random| guess(random, flags));
-        assert_eq!(ended, (None, 1_000_000), "{flags:?}");
+        let ended = blind(seed as u64, 0, |random| guess(random, flags));
+        assert_eq!(ended, (None, 5_000_000), "{flags:?}");
     }
-    // An ACK of anything, or of the wrong thing.
-    let ended = blind(9, |random| guess(random, Flags::ACK));
-    assert_eq!(ended, (None, 1_000_000));
+    // An ACK of anything, with data or without: what it carries would be in the wrong place.
+    for length in [0, 1000] {
+        let ended = blind(9, length, |random| guess(random, Flags::ACK));
+        assert_eq!(ended, (None, 5_000_000));
+    }
+}
+
+/// What a connection costs beside its payload and its records.
+#[test]
+fn sizes() {
+    let connection = size_of::<Connection>();
+    assert!(connection <= 1536, "{connection}");
+    assert!(
+        size_of::<tcp::Accepted>() <= 64,
+        "{}",
+        size_of::<tcp::Accepted>()
+    );
 }
 
 /// Acknowledgments that are sent before the data arrived gain nothing but a reset or silence, and

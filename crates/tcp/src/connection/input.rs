@@ -39,6 +39,7 @@ impl Connection {
     /// Takes a segment of this connection with `payload` bytes. Where there is no memory for the
     /// payload, the segment is to be dropped before.
     pub fn on_segment(&mut self, now: u64, header: &Header, payload: usize) -> Received {
+        let now = self.tick(now);
         match self.state {
             State::Closed => {
                 self.reset = header.reset(payload);

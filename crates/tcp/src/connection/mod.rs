@@ -137,6 +137,8 @@ pub struct Connection {
     /// The end of FIN_WAIT2 or TIME_WAIT.
     wait_due: Due,
     last_challenge: Option<u64>,
+    /// The latest time that was named.
+    latest: u64,
 }
 
 impl Connection {
@@ -177,6 +179,7 @@ impl Connection {
             probes: probes::Probes::new(now),
             wait_due: None,
             last_challenge: None,
+            latest: now,
         }
     }
 
@@ -193,6 +196,12 @@ impl Connection {
     /// The error for the program, which is told once.
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
+    }
+
+    /// The time, which does not go back: two CPUs may be a little apart.
+    fn tick(&mut self, now: u64) -> u64 {
+        self.latest = self.latest.max(now);
+        self.latest
     }
 
     /// The timestamp of a time, in ms.

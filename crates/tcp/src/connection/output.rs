@@ -22,6 +22,7 @@ impl Connection {
     ///
     /// Where it cannot be sent, it counts as lost by the path.
     pub fn transmit(&mut self, now: u64) -> Option<Transmit> {
+        let now = self.tick(now);
         if let Some(header) = self.reset.take() {
             return Some(self.bare(header));
         }

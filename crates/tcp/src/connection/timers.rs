@@ -22,6 +22,7 @@ impl Connection {
 
     /// Does what is due by `now`.
     pub fn on_timer(&mut self, now: u64) {
+        let now = self.tick(now);
         let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now);
         if is_due(self.syn_due) {
             self.syn_due = None;

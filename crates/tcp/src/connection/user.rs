@@ -34,6 +34,7 @@ impl Connection {
 
     /// The program has taken `length` more of the [`readable`](Self::readable) bytes.
     pub fn read(&mut self, now: u64, length: u64) {
+        let now = self.tick(now);
         if self.receiver.consume(now, length) && self.is_synchronised() {
             self.receiver.delay.now = true;
         }
@@ -105,6 +106,7 @@ impl Connection {
     /// The program closes its socket. What was written still goes out, unless the peer's data was
     /// not read, which RST tells the peer (RFC 2525, 2.17).
     pub fn close(&mut self, now: u64) {
+        let now = self.tick(now);
         self.orphan = true;
         self.deaf = true;
         match self.state {
@@ -145,6 +147,7 @@ impl Connection {
 
     /// SO_KEEPALIVE and its times.
     pub fn set_keepalive(&mut self, now: u64, keepalive: Option<Keepalive>) {
+        let now = self.tick(now);
         self.config.keepalive = keepalive;
         if self.is_synchronised() {
             self.arm_keepalive(now);
