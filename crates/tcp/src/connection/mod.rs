@@ -1,8 +1,4 @@
 //! A connection (RFC 9293, 3.3.2).
-//!
-//! Its user calls it with what happens and the time, then takes all of [`Connection::transmit`],
-//! sets a timer for [`Connection::next_timer`] and looks at [`Connection::take_events`]. Payload is
-//! named by its place in its stream, whose first byte is 0.
 
 mod input;
 mod opening;
@@ -87,6 +83,13 @@ const STAMP_BYTES: u32 = 12;
 type Due = Option<u64>;
 
 /// One end of a connection.
+///
+/// Its user calls it with what happens and the time: a segment, a timer, a call of the program.
+/// After each call it takes all of [`transmit`](Self::transmit), sets its timer to
+/// [`next_timer`](Self::next_timer), and wakes who waits for [`take_events`](Self::take_events).
+/// Payload is named by its place in its stream, whose first byte is 0: what is to be kept of a
+/// segment is a [`Placement`](crate::Placement), what is to be sent is the range of a [`Transmit`],
+/// and the send queue keeps what [`released`](Self::released) has not passed.
 pub struct Connection {
     config: Config,
     pub(crate) state: State,
