@@ -1,0 +1,103 @@
+//! What the administrator and the socket's options say. The defaults are those of Linux 6.12.
+
+use crate::congestion::Algorithm;
+use crate::rtt::SECOND;
+
+/// SO_KEEPALIVE and its times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// TCP_KEEPIDLE, in ns.
+    pub idle: u64,
+    /// TCP_KEEPINTVL, in ns.
+    pub interval: u64,
+    /// TCP_KEEPCNT.
+    pub probes: u32,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Keepalive {
+            idle: 7200 * SECOND,
+            interval: 75 * SECOND,
+            probes: 9,
+        }
+    }
+}
+
+/// The settings of a connection. Times are ns, sizes bytes of payload.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The largest payload of a segment without options that the path's first link takes: its MTU
+    /// less 40 (IPv4) or 60 (IPv6).
+    pub mss: u16,
+    /// The most payload of one [`Transmit`](crate::Transmit): more than `mss` where the device or
+    /// the kernel cuts it into segments.
+    pub most_payload: u32,
+    /// `net.ipv4.tcp_timestamps`.
+    pub timestamps: bool,
+    /// `net.ipv4.tcp_sack`.
+    pub sack: bool,
+    /// `net.ipv4.tcp_window_scaling`.
+    pub window_scaling: bool,
+    /// TCP_CONGESTION.
+    pub algorithm: Algorithm,
+    /// `net.ipv4.tcp_syn_retries`, TCP_SYNCNT.
+    pub syn_retries: u32,
+    /// `net.ipv4.tcp_synack_retries`.
+    pub synack_retries: u32,
+    /// `net.ipv4.tcp_retries2`.
+    pub retries: u32,
+    /// What takes the place of `retries` once the program has closed the socket
+    /// (`net.ipv4.tcp_orphan_retries`).
+    pub orphan_retries: u32,
+    /// TCP_USER_TIMEOUT; 0 is none.
+    pub user_timeout: u64,
+    /// For how long a closed socket waits for the peer's FIN (`net.ipv4.tcp_fin_timeout`,
+    /// TCP_LINGER2).
+    pub fin_timeout: u64,
+    /// SO_KEEPALIVE.
+    pub keepalive: Option<Keepalive>,
+    /// The receive buffer at the beginning, or fixed by SO_RCVBUF.
+    pub receive_buffer: u64,
+    /// Up to where it grows by itself; no growth where it is not larger.
+    pub most_receive_buffer: u64,
+    /// `net.ipv4.tcp_slow_start_after_idle`.
+    pub slow_start_after_idle: bool,
+    /// TCP_NODELAY.
+    pub nodelay: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            mss: 1460,
+            most_payload: 1460,
+            timestamps: true,
+            sack: true,
+            window_scaling: true,
+            algorithm: Algorithm::Cubic,
+            syn_retries: 6,
+            synack_retries: 5,
+            retries: 15,
+            orphan_retries: 8,
+            user_timeout: 0,
+            fin_timeout: 60 * SECOND,
+            keepalive: None,
+            receive_buffer: 65536,
+            most_receive_buffer: 6 << 20,
+            slow_start_after_idle: true,
+            nodelay: false,
+        }
+    }
+}
+
+impl Config {
+    /// The shift that lets the whole buffer be told of (RFC 7323, 2.2).
+    pub fn scale(&self) -> u8 {
+        let most = self.receive_buffer.max(self.most_receive_buffer);
+        let fits = |shift: &u8| most >> shift <= u64::from(u16::MAX);
+        (0..crate::options::MOST_SCALE)
+            .find(fits)
+            .unwrap_or(crate::options::MOST_SCALE)
+    }
+}

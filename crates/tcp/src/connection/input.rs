@@ -1,0 +1,397 @@
+//! A segment arrives (RFC 9293, 3.10.7.4), with the checks of RFC 5961 and RFC 7323.
+
+use super::{Connection, State};
+use crate::event::{Error, Events};
+use crate::header::{Flags, Header};
+use crate::receiver::Placement;
+use crate::rtt::{MS, SECOND};
+use crate::sender::Arrival;
+use crate::seq::{self, Seq};
+
+/// How long a timestamp counts (RFC 7323, 5.5): its clock may have gone round after that.
+const STAMP_COUNTS: u64 = 24 * 86_400 * SECOND;
+/// The least time between answers to segments that do not belong here
+/// (`net.ipv4.tcp_invalid_ratelimit`).
+const CHALLENGE_INTERVAL: u64 = 500 * MS;
+/// TIME_WAIT (Linux's `TCP_TIMEWAIT_LEN`).
+pub(super) const TIME_WAIT: u64 = 60 * SECOND;
+
+/// What the user of a connection does with a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Keep these bytes of its payload.
+    pub placement: Option<Placement>,
+    /// It is a SYN that may take the place of this connection, which waits in TIME_WAIT: forget the
+    /// connection and give the SYN to the listener (RFC 6191).
+    pub reopens: bool,
+}
+
+/// Where a segment lies in the peer's numbers.
+struct Extent {
+    /// The number of its first byte of payload.
+    start: Seq,
+    /// The number after its last.
+    end: Seq,
+    fin: bool,
+}
+
+impl Connection {
+    /// Takes a segment of this connection with `payload` bytes. Where there is no memory for the
+    /// payload, the segment is to be dropped before.
+    pub fn on_segment(&mut self, now: u64, header: &Header, payload: usize) -> Received {
+        let now = self.tick(now);
+        match self.state {
+            State::Closed => {
+                self.reset = header.reset(payload);
+                return Received::default();
+            }
+            State::SynSent => {
+                if !self.input_syn_sent(now, header) {
+                    return Received::default();
+                }
+            }
+            _ => {
+                if self.state == State::TimeWait && self.reopens(now, header) {
+                    return Received {
+                        reopens: true,
+                        ..Received::default()
+                    };
+                }
+                if !self.is_valid(now, header, payload) || !self.input_ack(now, header, payload) {
+                    return Received::default();
+                }
+            }
+        }
+        self.probes.heard(now);
+        self.take_urgent(header);
+        let placement = self.input_data(now, header, payload);
+        Received {
+            placement,
+            reopens: false,
+        }
+    }
+
+    fn extent(&self, header: &Header, payload: usize) -> Extent {
+        let syn = u64::from(header.flags.has(Flags::SYN));
+        let start = seq::extend(self.receiver.nxt, header.seq) + syn;
+        let end = start + payload as u64;
+        Extent {
+            start,
+            end,
+            fin: header.flags.has(Flags::FIN),
+        }
+    }
+
+    /// Whether a SYN is of a later connection than this one, which is over.
+    fn reopens(&self, now: u64, header: &Header) -> bool {
+        let flags = header.flags;
+        if !flags.has(Flags::SYN) || flags.has(Flags::RST) || flags.has(Flags::ACK) {
+            return false;
+        }
+        let newer = match (self.receiver.stamp, header.options.timestamps) {
+            (Some((recent, at)), Some(stamps)) => {
+                seq::is_older(recent, stamps.value) || now - at > STAMP_COUNTS
+            }
+            _ => false,
+        };
+        newer || seq::extend(self.receiver.nxt, header.seq) > self.receiver.nxt
+    }
+
+    /// PAWS, sequence numbers, RST and SYN.
+    fn is_valid(&mut self, now: u64, header: &Header, payload: usize) -> bool {
+        let flags = header.flags;
+        let is_reset = flags.has(Flags::RST);
+        let extent = self.extent(header, payload);
+        if !is_reset && self.is_old(now, header) {
+            self.note_duplicate(&extent);
+            self.challenge(now, payload > 0);
+            return false;
+        }
+        let begin = extent.start - u64::from(flags.has(Flags::SYN));
+        let end = extent.end + u64::from(extent.fin);
+        if !self.receiver.is_acceptable(begin, end) {
+            if !is_reset {
+                self.note_duplicate(&extent);
+                self.challenge(now, payload > 0 && !flags.has(Flags::SYN));
+            }
+            return false;
+        }
+        if is_reset {
+            if begin == self.receiver.nxt {
+                self.input_reset();
+            } else {
+                self.challenge(now, false);
+            }
+            return false;
+        }
+        if flags.has(Flags::SYN) && !self.is_syn_of_both(header, &extent) {
+            self.challenge(now, false);
+            return false;
+        }
+        true
+    }
+
+    /// Whether the timestamp is older than what came before (RFC 7323, 5.3).
+    fn is_old(&self, now: u64, header: &Header) -> bool {
+        let (Some((recent, at)), Some(stamps)) = (self.receiver.stamp, header.options.timestamps)
+        else {
+            return false;
+        };
+        self.stamps && seq::is_older(stamps.value, recent) && now - at < STAMP_COUNTS
+    }
+
+    /// A simultaneous open ends by a SYN with ACK, whose SYN is known already.
+    fn is_syn_of_both(&self, header: &Header, extent: &Extent) -> bool {
+        self.state == State::SynReceived
+            && header.flags.has(Flags::ACK)
+            && extent.start == self.receiver.nxt
+            && seq::extend(self.iss, header.ack) == self.sender.nxt
+    }
+
+    fn note_duplicate(&mut self, extent: &Extent) {
+        if self.sender.sack && extent.end > extent.start && extent.end <= self.receiver.nxt {
+            self.receiver.note_duplicate(extent.start, extent.end);
+        }
+    }
+
+    /// Tells the peer what is expected (RFC 5961: a challenge ACK). What has data is answered
+    /// always, as its sender waits for an acknowledgment.
+    pub(super) fn challenge(&mut self, now: u64, always: bool) {
+        let recent = self
+            .last_challenge
+            .is_some_and(|last| now < last + CHALLENGE_INTERVAL);
+        if always || !recent {
+            if !always {
+                self.last_challenge = Some(now);
+            }
+            if self.state == State::SynReceived {
+                self.syn_ack = true;
+            } else {
+                self.receiver.delay.now = true;
+            }
+        }
+    }
+
+    fn input_reset(&mut self) {
+        let error = match self.state {
+            State::SynReceived => Some(Error::ConnectionRefused),
+            State::CloseWait => Some(Error::BrokenPipe),
+            State::TimeWait => None,
+            _ => Some(Error::ConnectionReset),
+        };
+        self.end(error.filter(|_| !self.orphan));
+    }
+
+    /// The acknowledgment; returns whether the segment counts further.
+    fn input_ack(&mut self, now: u64, header: &Header, payload: usize) -> bool {
+        if !header.flags.has(Flags::ACK) {
+            return false;
+        }
+        let ack = seq::extend(self.sender.una, header.ack);
+        if self.state == State::SynReceived {
+            if ack != self.iss + 1 {
+                self.reset = header.reset(0);
+                return false;
+            }
+            self.establish(now);
+        } else if ack > self.sender.nxt || ack + self.sender.most_window < self.sender.una {
+            self.challenge(now, false);
+            return false;
+        }
+        let extent = self.extent(header, payload);
+        self.take_stamp(now, header, extent.start);
+        let moved = self.take_window(header, &extent, ack);
+        if ack >= self.sender.una {
+            let is_bare = payload == 0 && !extent.fin && !moved;
+            self.take_ack(now, header, ack, is_bare);
+        }
+        true
+    }
+
+    fn take_stamp(&mut self, now: u64, header: &Header, start: Seq) {
+        let Some(stamps) = header.options.timestamps.filter(|_| self.stamps) else {
+            return;
+        };
+        let newer = self.receiver.stamp.is_none_or(|(recent, at)| {
+            !seq::is_older(stamps.value, recent) || now - at >= STAMP_COUNTS
+        });
+        if newer && start <= self.receiver.acked {
+            self.receiver.stamp = Some((stamps.value, now));
+        }
+    }
+
+    /// Moves the peer's window, if the segment is no older than what moved it last; returns
+    /// whether it is another one.
+    fn take_window(&mut self, header: &Header, extent: &Extent, ack: Seq) -> bool {
+        let scale = if header.flags.has(Flags::SYN) {
+            0
+        } else {
+            self.scale
+        };
+        let window = u64::from(header.window) << scale;
+        let before = self.sender.window;
+        let is_newer = ack > self.sender.una
+            || extent.start > self.window_seq
+            || extent.start == self.window_seq && (window > before || window == 0);
+        if is_newer && ack >= self.sender.una {
+            self.window_seq = extent.start;
+            self.set_window(window);
+        }
+        self.sender.window != before
+    }
+
+    pub(super) fn set_window(&mut self, window: u64) {
+        self.sender.window = window;
+        if window > self.sender.most_window {
+            self.sender.most_window = window;
+            self.sender.bound_mss();
+        }
+    }
+
+    fn take_ack(&mut self, now: u64, header: &Header, ack: Seq, is_bare: bool) {
+        let mut blocks = [(0, 0); 4];
+        let sack = header.options.sack.as_slice();
+        for (block, &(start, end)) in blocks.iter_mut().zip(sack) {
+            *block = (seq::extend(ack, start), seq::extend(ack, end));
+        }
+        let offset = self.identity.stamp_offset;
+        let acked = self.sender.on_ack(&Arrival {
+            now,
+            ack,
+            sack: &blocks[..sack.len()],
+            echo: header
+                .options
+                .timestamps
+                .filter(|_| self.stamps)
+                .map(|stamps| stamps.echo),
+            is_bare,
+            stamp: &|time| super::stamp(offset, time),
+        });
+        self.probes.answered();
+        if acked > 0 {
+            self.soft_error = None;
+            self.events |= Events::WRITABLE;
+        }
+        if self.fin_number().is_some_and(|fin| ack > fin) {
+            self.input_fin_acked(now);
+        }
+    }
+
+    fn input_fin_acked(&mut self, now: u64) {
+        match self.state {
+            State::FinWait1 => {
+                self.state = State::FinWait2;
+                if self.orphan {
+                    self.wait_due = Some(now + self.config.fin_timeout);
+                }
+            }
+            State::Closing => self.wait_for_late(now),
+            State::LastAck => self.end(None),
+            _ => {}
+        }
+    }
+
+    /// Enters TIME_WAIT.
+    pub(super) fn wait_for_late(&mut self, now: u64) {
+        let ack_due = self.receiver.delay.now;
+        self.release();
+        self.receiver.delay.now = ack_due;
+        self.state = State::TimeWait;
+        self.wait_due = Some(now + TIME_WAIT);
+        self.events |= Events::WRITABLE;
+    }
+
+    /// The urgent pointer names the byte after the urgent one, as Linux takes it unless
+    /// `net.ipv4.tcp_stdurg` is set.
+    fn take_urgent(&mut self, header: &Header) {
+        if !header.flags.has(Flags::URG) || header.urgent == 0 {
+            return;
+        }
+        let byte = seq::extend(self.receiver.nxt, header.seq) + u64::from(header.urgent) - 1;
+        let is_new = self.peer_urgent.is_none_or(|urgent| byte > urgent);
+        if byte >= self.receiver.read && is_new && byte < self.receiver.nxt + (1 << 16) {
+            self.peer_urgent = Some(byte);
+            self.events |= Events::URGENT;
+        }
+    }
+
+    fn input_data(&mut self, now: u64, header: &Header, payload: usize) -> Option<Placement> {
+        let extent = self.extent(header, payload);
+        match self.state {
+            State::Established | State::FinWait1 | State::FinWait2 => {}
+            State::TimeWait => {
+                // Only a FIN that is sent again has something to ask for.
+                if extent.fin || payload > 0 {
+                    self.wait_due = Some(now + TIME_WAIT);
+                    self.receiver.delay.now = true;
+                }
+                return None;
+            }
+            State::Closed => return None,
+            _ => {
+                if extent.fin || payload > 0 {
+                    self.note_duplicate(&extent);
+                    self.receiver.delay.now = true;
+                }
+                return None;
+            }
+        }
+        if payload == 0 && !extent.fin {
+            return None;
+        }
+        // Both directions have ended here: nobody would read it (RFC 1122, 4.2.2.13).
+        let is_shut = self.state != State::Established;
+        if self.deaf && is_shut && extent.end > self.receiver.nxt {
+            self.reset = Some(self.reset_header());
+            self.end(Some(Error::ConnectionReset).filter(|_| !self.orphan));
+            return None;
+        }
+        let taken = self.receiver.take(extent.start, extent.end, extent.fin);
+        self.schedule_ack(now, header, payload as u64, taken.advanced > 0);
+        if taken.advanced > 0 {
+            self.events |= Events::READABLE;
+        }
+        if taken.ended {
+            self.input_fin(now);
+        }
+        taken.placement
+    }
+
+    fn schedule_ack(&mut self, now: u64, header: &Header, payload: u64, advanced: bool) {
+        let receiver = &mut self.receiver;
+        let window = receiver.window();
+        if !advanced || receiver.has_holes() || receiver.has_duplicate() {
+            receiver.delay.answer(window);
+        }
+        if !advanced {
+            return;
+        }
+        let echo = header
+            .options
+            .timestamps
+            .filter(|stamps| self.stamps && stamps.echo != 0);
+        if let Some(stamps) = echo.filter(|_| payload >= receiver.delay.size) {
+            let elapsed = super::stamp(self.identity.stamp_offset, now).wrapping_sub(stamps.echo);
+            receiver.tuning.sample_echo(elapsed);
+        }
+        receiver.note_round(now, echo.is_some());
+        let waiting = receiver.nxt - receiver.acked;
+        let rto = self.sender.rtt.rto(0);
+        let mss = u64::from(self.config.mss);
+        receiver
+            .delay
+            .on_data(now, payload, waiting, window, rto, mss);
+    }
+
+    /// The peer's FIN, and all before it, has arrived.
+    fn input_fin(&mut self, now: u64) {
+        self.receiver.delay.now = true;
+        self.events |= Events::ENDED | Events::READABLE;
+        match self.state {
+            State::Established => self.state = State::CloseWait,
+            State::FinWait1 => self.state = State::Closing,
+            State::FinWait2 => self.wait_for_late(now),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! How a connection begins: SYNs, and what they agree on.
+
+use super::{Agreed, Connection, DEFAULT_MSS, Identity, LEAST_MSS, STAMP_BYTES, State};
+use crate::config::Config;
+use crate::event::{Error, Events};
+use crate::header::{Flags, Header};
+use crate::options::{Options, Timestamps};
+use crate::receiver::Receiver;
+use crate::rtt::{INITIAL_RTO, MOST_RTO};
+use crate::seq;
+
+impl Agreed {
+    /// What a peer's SYN and the settings of this end make possible.
+    pub fn by(config: &Config, options: &Options) -> Self {
+        let scale = options.window_scale.filter(|_| config.window_scaling);
+        Agreed {
+            mss: options.mss,
+            scales: scale.map(|scale| (scale, config.scale())),
+            sack: config.sack && options.sack_permitted,
+            stamp: options
+                .timestamps
+                .filter(|_| config.timestamps)
+                .map(|stamps| stamps.value),
+        }
+    }
+}
+
+impl Connection {
+    /// An active open: the SYN is to be transmitted.
+    pub fn connect(now: u64, config: &Config, identity: Identity) -> Self {
+        let mut connection = Connection::new(now, config, identity);
+        connection.syn = true;
+        connection
+    }
+
+    /// The connection of a SYN that was answered already, by a SYN with the window `window`. It
+    /// waits in SYN_RECEIVED for the ACK, which is given to it next.
+    pub fn accept(
+        now: u64,
+        config: &Config,
+        identity: Identity,
+        peer_isn: u32,
+        agreed: &Agreed,
+        window: u16,
+    ) -> Self {
+        let mut connection = Connection::new(now, config, identity);
+        connection.agree(now, peer_isn, agreed, window);
+        connection.state = State::SynReceived;
+        connection.syn_due = Some(now + INITIAL_RTO);
+        connection
+    }
+
+    /// Takes over what the SYNs have agreed on.
+    fn agree(&mut self, now: u64, peer_isn: u32, agreed: &Agreed, window: u16) {
+        self.irs = seq::first(peer_isn);
+        self.window_seq = self.irs;
+        let (theirs, ours) = agreed.scales.unwrap_or((0, 0));
+        self.scale = theirs;
+        self.stamps = agreed.stamp.is_some();
+        self.sender.sack = agreed.sack;
+        let config = &self.config;
+        let window = u64::from(window);
+        let (start, buffer) = (self.irs + 1, config.receive_buffer);
+        let mss = u32::from(config.mss);
+        self.receiver = Receiver::new(start, buffer, window, ours, mss, now);
+        self.receiver.tuning.most = config.most_receive_buffer;
+        self.receiver.stamp = agreed.stamp.map(|stamp| (stamp, now));
+        let peer = agreed.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS);
+        let options = if self.stamps { STAMP_BYTES } else { 0 };
+        self.sender
+            .set_full_mss(u32::from(peer.min(config.mss)) - options);
+    }
+
+    /// The window of a SYN, which is never scaled (RFC 7323, 2.2).
+    pub(super) fn syn_window(&self) -> u16 {
+        self.config.receive_buffer.min(u64::from(u16::MAX)) as u16
+    }
+
+    /// The SYN, alone or with ACK.
+    pub(super) fn syn_header(&mut self, now: u64) -> Header {
+        let is_answer = self.syn_ack;
+        self.syn = false;
+        self.syn_ack = false;
+        let wait = INITIAL_RTO << self.syn_tries.min(20);
+        self.syn_due = Some(now + wait.min(MOST_RTO));
+        if self.syn_tries == 0 {
+            self.syn_sent_at = now;
+        }
+        let config = &self.config;
+        let echo = self.receiver.stamp.map_or(0, |(value, _)| value);
+        let value = self.stamp(now);
+        let ours = |wanted: bool, agreed: bool| if is_answer { agreed } else { wanted };
+        let options = Options {
+            mss: Some(config.mss),
+            window_scale: ours(config.window_scaling, self.has_scales()).then(|| config.scale()),
+            sack_permitted: ours(config.sack, self.sender.sack),
+            timestamps: ours(config.timestamps, self.stamps).then_some(Timestamps { value, echo }),
+            ..Options::default()
+        };
+        Header {
+            source: self.identity.local,
+            destination: self.identity.peer,
+            seq: seq::wire(self.iss),
+            ack: if is_answer {
+                seq::wire(self.receiver.nxt)
+            } else {
+                0
+            },
+            flags: if is_answer {
+                Flags::SYN | Flags::ACK
+            } else {
+                Flags::SYN
+            },
+            window: self.syn_window(),
+            urgent: 0,
+            options,
+        }
+    }
+
+    fn has_scales(&self) -> bool {
+        self.scale > 0 || self.receiver.is_scaled()
+    }
+
+    /// A segment in SYN_SENT (RFC 9293, 3.10.7.3); returns whether its payload counts.
+    pub(super) fn input_syn_sent(&mut self, now: u64, header: &Header) -> bool {
+        let flags = header.flags;
+        let ack = seq::extend(self.iss, header.ack);
+        let has_ack = flags.has(Flags::ACK);
+        if has_ack && ack != self.iss + 1 {
+            self.reset = header.reset(0);
+            return false;
+        }
+        if flags.has(Flags::RST) {
+            if has_ack {
+                self.end(Some(Error::ConnectionRefused));
+            }
+            return false;
+        }
+        if !flags.has(Flags::SYN) {
+            return false;
+        }
+        let agreed = Agreed::by(&self.config, &header.options);
+        self.agree(now, header.seq, &agreed, self.syn_window());
+        // Its window is not scaled.
+        self.set_window(u64::from(header.window));
+        if !has_ack {
+            self.state = State::SynReceived;
+            self.syn_ack = true;
+            self.syn_tries = 0;
+            return false;
+        }
+        self.establish(now);
+        self.receiver.delay.answer(self.receiver.window());
+        true
+    }
+
+    /// This end's SYN is acknowledged.
+    pub(super) fn establish(&mut self, now: u64) {
+        self.state = State::Established;
+        self.sender.una = self.iss + 1;
+        if self.syn_tries == 0 && now > self.syn_sent_at {
+            self.sender.rtt.sample(now, now - self.syn_sent_at);
+        }
+        self.syn_due = None;
+        self.events |= Events::CONNECTED | Events::WRITABLE;
+        self.probes.heard(now);
+        self.arm_keepalive(now);
+        if self.fin {
+            self.state = State::FinWait1;
+        }
+    }
+
+    /// No answer came to a SYN in time.
+    pub(super) fn syn_timeout(&mut self, now: u64) {
+        let most = match self.state {
+            State::SynSent => self.config.syn_retries,
+            _ => self.config.synack_retries,
+        };
+        let user = self.config.user_timeout;
+        if self.syn_tries >= most || user > 0 && now >= self.syn_sent_at + user {
+            self.end(Some(self.soft_error.unwrap_or(Error::TimedOut)));
+            return;
+        }
+        self.syn_tries += 1;
+        if self.state == State::SynSent {
+            self.syn = true;
+        } else {
+            self.syn_ack = true;
+        }
+    }
+}

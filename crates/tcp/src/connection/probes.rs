@@ -1,0 +1,147 @@
+//! Probes of a closed window (RFC 9293, 3.8.6.1) and of an idle connection (3.8.4).
+
+use super::{Connection, Due, State};
+use crate::config::Keepalive;
+use crate::event::Error;
+
+/// What the two kinds of probes need.
+pub(crate) struct Probes {
+    /// A probe is to be sent.
+    wanted: bool,
+    pub persist_due: Due,
+    /// Probes of the window since the peer answered one.
+    pub out: u32,
+    /// When the first of them was due.
+    began: Option<u64>,
+    pub keep_due: Due,
+    keep_out: u32,
+    heard: u64,
+}
+
+impl Probes {
+    pub fn new(now: u64) -> Self {
+        Probes {
+            wanted: false,
+            persist_due: None,
+            out: 0,
+            began: None,
+            keep_due: None,
+            keep_out: 0,
+            heard: now,
+        }
+    }
+
+    /// Whether a probe is to be sent; it is no more.
+    pub fn take(&mut self) -> bool {
+        core::mem::take(&mut self.wanted)
+    }
+
+    /// The peer is alive.
+    pub fn heard(&mut self, now: u64) {
+        self.heard = now;
+        self.keep_out = 0;
+    }
+
+    /// When the peer was heard last.
+    pub fn last_heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// The peer has acknowledged something, though it may have been nothing new.
+    pub fn answered(&mut self) {
+        self.out = 0;
+        self.began = None;
+    }
+
+    pub fn stop_persist(&mut self) {
+        self.persist_due = None;
+        self.answered();
+    }
+
+    pub fn stop(&mut self) {
+        self.stop_persist();
+        self.wanted = false;
+        self.keep_due = None;
+    }
+}
+
+impl Connection {
+    /// With data that waits and nothing in flight, nothing else would wake this end.
+    pub(super) fn check_persist(&mut self, now: u64) {
+        let unsent = self.sender.nxt < self.queued + u64::from(self.fin);
+        let waits = unsent && self.sender.board.is_empty();
+        if !waits {
+            self.probes.persist_due = None;
+        } else if self.probes.persist_due.is_none() {
+            self.probes.persist_due = Some(now + self.sender.rtt.rto(self.probes.out));
+        }
+    }
+
+    /// The persist timer is due: sends what the window takes, or a probe.
+    pub(super) fn persist(&mut self, now: u64) {
+        let began = *self.probes.began.get_or_insert(now);
+        let user = self.config.user_timeout;
+        let most = if self.orphan {
+            self.config.orphan_retries
+        } else {
+            self.config.retries
+        };
+        let is_over = if user > 0 {
+            now - began >= user
+        } else {
+            self.probes.out >= most
+        };
+        if self.probes.out > 0 && is_over {
+            self.reset = Some(self.reset_header());
+            self.end(Some(self.soft_error.unwrap_or(Error::TimedOut)));
+            return;
+        }
+        self.probes.out += 1;
+        if self.sender.window_room() > 0 {
+            self.force = true;
+        } else {
+            self.probes.wanted = true;
+        }
+    }
+
+    /// Starts the time of SO_KEEPALIVE.
+    pub(super) fn arm_keepalive(&mut self, now: u64) {
+        self.probes.keep_due = self.config.keepalive.map(|keepalive| now + keepalive.idle);
+    }
+
+    pub(super) fn keepalive(&mut self, now: u64) {
+        let Some(keepalive) = self.config.keepalive else {
+            return;
+        };
+        let Keepalive {
+            idle,
+            interval,
+            probes,
+        } = keepalive;
+        if matches!(self.state, State::TimeWait) {
+            return;
+        }
+        let since = now - self.probes.heard;
+        // Data that waits has timers of its own.
+        if !self.sender.board.is_empty() || self.sender.nxt < self.queued {
+            self.probes.keep_due = Some(now + idle);
+        } else if since < idle {
+            self.probes.keep_due = Some(self.probes.heard + idle);
+        } else {
+            let user = self.config.user_timeout;
+            let is_over = if user > 0 {
+                since >= user
+            } else {
+                self.probes.keep_out >= probes
+            };
+            if self.probes.keep_out > 0 && is_over {
+                self.reset = Some(self.reset_header());
+                self.end(Some(self.soft_error.unwrap_or(Error::TimedOut)));
+                return;
+            }
+            self.probes.keep_out += 1;
+            self.probes.wanted = true;
+            self.probes.keep_due = Some(now + interval.max(1));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What is due when.
+
+use super::{Connection, State};
+use crate::event::Error;
+use crate::rtt::{LEAST_VARIATION, MOST_RTO};
+
+impl Connection {
+    /// When [`on_timer`](Self::on_timer) is to be called next, in ns.
+    pub fn next_timer(&self) -> Option<u64> {
+        [
+            self.syn_due,
+            self.sender.timer.map(|(due, _)| due),
+            self.receiver.delay.due(),
+            self.probes.persist_due,
+            self.probes.keep_due,
+            self.wait_due,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Does what is due by `now`.
+    pub fn on_timer(&mut self, now: u64) {
+        let now = self.tick(now);
+        let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now);
+        if is_due(self.syn_due) {
+            self.syn_due = None;
+            self.syn_timeout(now);
+        }
+        self.receiver.delay.on_timer(now, self.sender.rtt.rto(0));
+        if is_due(self.sender.timer.map(|(due, _)| due)) && self.sender.on_timer(now) {
+            self.check_stall(now);
+        }
+        if is_due(self.probes.persist_due) {
+            self.probes.persist_due = None;
+            self.persist(now);
+        }
+        if is_due(self.probes.keep_due) {
+            self.probes.keep_due = None;
+            self.keepalive(now);
+        }
+        if is_due(self.wait_due) {
+            self.end(None);
+        }
+    }
+
+    /// Gives up when the peer has been silent for too long: as long as `retries` timeouts from
+    /// the shortest on would take (ip-sysctl: `tcp_retries2`), or TCP_USER_TIMEOUT.
+    fn check_stall(&mut self, now: u64) {
+        let Some(since) = self.sender.stalled_since else {
+            return;
+        };
+        let retries = match self.orphan {
+            true => self.config.orphan_retries.min(self.config.retries),
+            false => self.config.retries,
+        };
+        let user = self.config.user_timeout;
+        let most = if user > 0 { user } else { patience(retries) };
+        if now - since >= most {
+            self.end(Some(self.soft_error.unwrap_or(Error::TimedOut)));
+        } else if let Some((due, _)) = &mut self.sender.timer {
+            *due = (*due).min(since + most);
+        }
+    }
+
+    /// Whether nobody needs this connection any more.
+    pub fn is_over(&self) -> bool {
+        self.state == State::Closed && self.reset.is_none()
+    }
+}
+
+/// The sum of `retries` timeouts and the first, without jitter.
+fn patience(retries: u32) -> u64 {
+    let wait = |retry: u32| (LEAST_VARIATION << retry.min(20)).min(MOST_RTO);
+    (0..=retries.min(255)).map(wait).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time that Linux's documentation has for fifteen retries: 924.6 seconds.
+    #[test]
+    fn as_documented() {
+        assert_eq!(patience(15), 924_600_000_000);
+    }
+}

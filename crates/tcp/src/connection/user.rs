@@ -1,0 +1,193 @@
+//! What the program does with its socket, and what ICMP tells.
+
+use super::{Connection, STAMP_BYTES, State};
+use crate::config::Keepalive;
+use crate::event::{Error, Unreachable};
+use crate::seq;
+
+/// How a write goes out (send(2)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Write {
+    /// MSG_MORE: more follows soon.
+    pub more: bool,
+    /// MSG_OOB: the last byte is urgent.
+    pub urgent: bool,
+}
+
+impl Connection {
+    /// `length` bytes follow what was written before. The caller keeps them until
+    /// [`released`](Self::released) passes them, and bounds how many there are.
+    ///
+    /// # Errors
+    /// [`Error::BrokenPipe`]: this end has ended, or there is no connection any more.
+    pub fn write(&mut self, length: u64, how: Write) -> Result<(), Error> {
+        if self.fin || self.state == State::Closed || self.state == State::TimeWait {
+            return Err(Error::BrokenPipe);
+        }
+        self.queued += length;
+        self.more = how.more;
+        if how.urgent && length > 0 {
+            self.urgent = Some(self.queued);
+        }
+        Ok(())
+    }
+
+    /// The program has taken `length` more of the [`readable`](Self::readable) bytes.
+    pub fn read(&mut self, now: u64, length: u64) {
+        let now = self.tick(now);
+        if self.receiver.consume(now, length) && self.is_synchronised() {
+            self.receiver.delay.now = true;
+        }
+    }
+
+    /// How many bytes of the peer's stream can be read now.
+    pub fn readable(&self) -> u64 {
+        self.receiver.readable()
+    }
+
+    /// Whether the peer's stream ends after what can be read.
+    pub fn has_ended(&self) -> bool {
+        self.receiver.is_ended()
+    }
+
+    /// How many bytes of this end's stream the peer has acknowledged: the send queue's start.
+    pub fn released(&self) -> u64 {
+        let una = self.sender.una.min(self.queued).max(self.iss + 1);
+        una - (self.iss + 1)
+    }
+
+    /// How many bytes were written and not acknowledged (SIOCOUTQ).
+    pub fn unacknowledged(&self) -> u64 {
+        self.queued - (self.iss + 1) - self.released()
+    }
+
+    /// How many bytes were written and not sent (SIOCOUTQNSD).
+    pub fn unsent(&self) -> u64 {
+        self.queued.saturating_sub(self.sender.nxt)
+    }
+
+    /// Which byte of the peer's stream is the urgent one, if it has not been read yet (SIOCATMARK).
+    pub fn urgent_mark(&self) -> Option<u64> {
+        let urgent = self
+            .peer_urgent
+            .filter(|urgent| *urgent >= self.receiver.read)?;
+        Some(self.receiver.place_of(urgent))
+    }
+
+    /// Ends this direction (SHUT_WR): FIN follows what was written.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`].
+    pub fn shutdown(&mut self) -> Result<(), Error> {
+        match self.state {
+            State::SynSent | State::Closed | State::TimeWait => Err(Error::NotConnected),
+            State::SynReceived => {
+                self.fin = true;
+                Ok(())
+            }
+            _ => {
+                self.fin = true;
+                // From here on the state is the one of a FIN that was sent, as Linux has it.
+                self.state = match self.state {
+                    State::Established => State::FinWait1,
+                    State::CloseWait => State::LastAck,
+                    state => state,
+                };
+                Ok(())
+            }
+        }
+    }
+
+    /// The program reads no more (SHUT_RD).
+    pub fn stop_reading(&mut self) {
+        self.deaf = true;
+    }
+
+    /// The program closes its socket. What was written still goes out, unless the peer's data was
+    /// not read, which RST tells the peer (RFC 2525, 2.17).
+    pub fn close(&mut self, now: u64) {
+        let now = self.tick(now);
+        self.orphan = true;
+        self.deaf = true;
+        match self.state {
+            State::SynSent => self.end(None),
+            _ if self.receiver.readable() > 0 && self.is_synchronised() => self.abort(),
+            State::FinWait2 => self.wait_due = Some(now + self.config.fin_timeout),
+            // An error here says that this end has ended before.
+            _ => self.shutdown().unwrap_or(()),
+        }
+    }
+
+    /// Ends the connection at once, by RST if the peer knows of it (SO_LINGER with zero).
+    pub fn abort(&mut self) {
+        let knows = !matches!(self.state, State::SynSent | State::Closed | State::TimeWait);
+        if knows {
+            self.reset = Some(self.reset_header());
+        }
+        self.end(None);
+    }
+
+    /// Corks (TCP_CORK); without it what waits goes out.
+    pub fn set_cork(&mut self, on: bool) {
+        self.force |= self.cork && !on;
+        self.cork = on;
+    }
+
+    /// TCP_NODELAY; what waits goes out.
+    pub fn set_nodelay(&mut self, on: bool) {
+        self.force |= on && !self.cork;
+        self.config.nodelay = on;
+    }
+
+    /// TCP_QUICKACK.
+    pub fn set_quick_ack(&mut self, on: bool) {
+        let window = self.receiver.window();
+        self.receiver.delay.set_quick(on, window);
+    }
+
+    /// SO_KEEPALIVE and its times.
+    pub fn set_keepalive(&mut self, now: u64, keepalive: Option<Keepalive>) {
+        let now = self.tick(now);
+        self.config.keepalive = keepalive;
+        if self.is_synchronised() {
+            self.arm_keepalive(now);
+        }
+    }
+
+    /// TCP_USER_TIMEOUT, in ns; 0 is none.
+    pub fn set_user_timeout(&mut self, timeout: u64) {
+        self.config.user_timeout = timeout;
+    }
+
+    /// SO_RCVBUF: the buffer has this size from now on.
+    pub fn set_receive_buffer(&mut self, bytes: u64) {
+        self.config.receive_buffer = bytes;
+        self.receiver.buffer = bytes;
+        self.receiver.tuning.most = 0;
+    }
+
+    /// ICMP says that a segment did not arrive, which began with the number `seq`. Only what is in
+    /// flight counts (RFC 5927), and only an attempt to connect ends by it.
+    pub fn on_icmp(&mut self, seq: u32, what: Unreachable) {
+        let seq = seq::extend(self.sender.una, seq);
+        if self.state == State::Closed || seq < self.sender.una || seq >= self.sender.nxt {
+            return;
+        }
+        let error = match what {
+            Unreachable::TooBig(mss) => {
+                let options = if self.stamps { STAMP_BYTES } else { 0 };
+                self.sender
+                    .shrink_mss(u32::from(mss.max(super::LEAST_MSS)) - options);
+                return;
+            }
+            Unreachable::Network => Error::NetworkUnreachable,
+            Unreachable::Host => Error::HostUnreachable,
+            Unreachable::Protocol => Error::ProtocolUnreachable,
+            Unreachable::Port => Error::ConnectionRefused,
+        };
+        match self.state {
+            State::SynSent | State::SynReceived => self.end(Some(error)),
+            _ => self.soft_error = Some(error),
+        }
+    }
+}

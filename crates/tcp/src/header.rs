@@ -1,0 +1,140 @@
+//! The header of a segment (RFC 9293, 3.1).
+//!
+//! The checksum is left zero and is not looked at: it covers addresses that this crate does not
+//! know, and a device may make it.
+
+use crate::options::{self, Options};
+use core::ops::{BitOr, BitOrAssign};
+
+/// The bytes of a header without options.
+pub const LENGTH: usize = 20;
+/// The most bytes of a header.
+pub const MOST_BYTES: usize = LENGTH + options::MOST_BYTES;
+
+/// Control bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No more data from the sender.
+    pub const FIN: Flags = Flags(1);
+    /// Synchronise sequence numbers.
+    pub const SYN: Flags = Flags(2);
+    /// Reset the connection.
+    pub const RST: Flags = Flags(4);
+    /// Push.
+    pub const PSH: Flags = Flags(8);
+    /// The acknowledgment field counts.
+    pub const ACK: Flags = Flags(16);
+    /// The urgent pointer counts.
+    pub const URG: Flags = Flags(32);
+
+    /// Whether all bits of `flags` are set.
+    pub const fn has(self, flags: Flags) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Flags {
+    fn bitor_assign(&mut self, other: Flags) {
+        self.0 |= other.0;
+    }
+}
+
+/// A segment but for its payload, addresses and checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The sender's port.
+    pub source: u16,
+    /// The receiver's port.
+    pub destination: u16,
+    /// The number of the first byte, or of SYN.
+    pub seq: u32,
+    /// The next number that the sender expects; counts with ACK.
+    pub ack: u32,
+    /// Control bits.
+    pub flags: Flags,
+    /// The sender's window, not scaled yet.
+    pub window: u16,
+    /// With URG: the urgent pointer.
+    pub urgent: u16,
+    /// Options.
+    pub options: Options,
+}
+
+/// The bytes are no segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl Header {
+    /// Reads a header; returns it, and where the payload begins.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the bytes are fewer than the header says, or its offset is below five.
+    pub fn parse(segment: &[u8]) -> Result<(Self, usize), Malformed> {
+        let fixed = segment.first_chunk::<LENGTH>().ok_or(Malformed)?;
+        let half = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
+        let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));
+        let payload = usize::from(fixed[12] >> 4) * 4;
+        let options = segment.get(LENGTH..payload).ok_or(Malformed)?;
+        let header = Header {
+            source: half(0),
+            destination: half(2),
+            seq: word(4),
+            ack: word(8),
+            flags: Flags(fixed[13]),
+            window: half(14),
+            urgent: half(18),
+            options: Options::parse(options),
+        };
+        Ok((header, payload))
+    }
+
+    /// Writes the header; returns its length.
+    pub fn write(&self, to: &mut [u8; MOST_BYTES]) -> usize {
+        let mut options = [0; options::MOST_BYTES];
+        let length = LENGTH + self.options.write(&mut options);
+        to[0..2].copy_from_slice(&self.source.to_be_bytes());
+        to[2..4].copy_from_slice(&self.destination.to_be_bytes());
+        to[4..8].copy_from_slice(&self.seq.to_be_bytes());
+        to[8..12].copy_from_slice(&self.ack.to_be_bytes());
+        to[12] = (length as u8 / 4) << 4;
+        to[13] = self.flags.0;
+        to[14..16].copy_from_slice(&self.window.to_be_bytes());
+        to[16..18].fill(0);
+        to[18..20].copy_from_slice(&self.urgent.to_be_bytes());
+        to[LENGTH..].copy_from_slice(&options);
+        length
+    }
+
+    /// The RST that answers a segment of no connection, if one does (RFC 9293, 3.10.7.1).
+    /// `payload` is the segment's length of payload.
+    pub fn reset(&self, payload: usize) -> Option<Header> {
+        if self.flags.has(Flags::RST) {
+            return None;
+        }
+        let ends = self.flags.has(Flags::SYN) as u32 + self.flags.has(Flags::FIN) as u32;
+        let (seq, ack, flags) = if self.flags.has(Flags::ACK) {
+            (self.ack, 0, Flags::RST)
+        } else {
+            let end = self.seq.wrapping_add(payload as u32).wrapping_add(ends);
+            (0, end, Flags::RST | Flags::ACK)
+        };
+        Some(Header {
+            source: self.destination,
+            destination: self.source,
+            seq,
+            ack,
+            flags,
+            ..Header::default()
+        })
+    }
+}

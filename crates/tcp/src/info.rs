@@ -1,0 +1,136 @@
+//! The figures of TCP_INFO. Times are ns, amounts bytes: the kernel makes Linux's units of them.
+
+use crate::connection::{Connection, State};
+use crate::sender::Recovery;
+
+/// The state of congestion (`tcpi_ca_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congested {
+    /// Nothing is known to be lost or out of order.
+    Open,
+    /// Something has arrived out of order.
+    Disorder,
+    /// Losses are repaired.
+    Recovery,
+    /// A timeout passed.
+    Loss,
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// `tcpi_state`.
+    pub state: State,
+    /// `tcpi_ca_state`.
+    pub congested: Congested,
+    /// `tcpi_backoff`, `tcpi_retransmits`.
+    pub backoff: u32,
+    /// `tcpi_probes`.
+    pub probes: u32,
+    /// TCPI_OPT_TIMESTAMPS.
+    pub timestamps: bool,
+    /// TCPI_OPT_SACK.
+    pub sack: bool,
+    /// `tcpi_snd_wscale`.
+    pub send_scale: u8,
+    /// `tcpi_rto`.
+    pub rto: u64,
+    /// `tcpi_ato`.
+    pub ato: u64,
+    /// `tcpi_snd_mss`.
+    pub send_mss: u32,
+    /// `tcpi_rcv_mss`.
+    pub receive_mss: u64,
+    /// `tcpi_rtt`; 0 before the first sample.
+    pub rtt: u64,
+    /// `tcpi_rttvar`.
+    pub rtt_variation: u64,
+    /// `tcpi_min_rtt`.
+    pub least_rtt: u64,
+    /// `tcpi_snd_cwnd`.
+    pub congestion_window: u64,
+    /// `tcpi_snd_ssthresh`; `u64::MAX` before the first loss.
+    pub threshold: u64,
+    /// `tcpi_unacked`.
+    pub unacknowledged: u64,
+    /// `tcpi_sacked`.
+    pub sacked: u64,
+    /// `tcpi_lost`.
+    pub lost: u64,
+    /// `tcpi_total_retrans`, in segments.
+    pub retransmissions: u32,
+    /// `tcpi_bytes_retrans`.
+    pub retransmitted: u64,
+    /// `tcpi_bytes_acked`.
+    pub acknowledged: u64,
+    /// `tcpi_dsack_dups`.
+    pub duplicates: u32,
+    /// Whether the path has reordered (`tcpi_reord_seen`).
+    pub reordering: bool,
+    /// `tcpi_notsent_bytes`.
+    pub unsent: u64,
+    /// `tcpi_snd_wnd`.
+    pub send_window: u64,
+    /// `tcpi_rcv_wnd`.
+    pub receive_window: u64,
+    /// `tcpi_rcv_rtt`.
+    pub receive_rtt: u64,
+    /// `tcpi_rcv_space`.
+    pub receive_space: u64,
+    /// The receive buffer as it is now (SO_RCVBUF's payload).
+    pub receive_buffer: u64,
+    /// What has arrived out of order.
+    pub out_of_order: u64,
+    /// When data came last (`tcpi_last_data_recv`).
+    pub last_data: u64,
+    /// When anything came last (`tcpi_last_ack_recv`).
+    pub last_heard: u64,
+}
+
+impl Connection {
+    /// The figures now.
+    pub fn info(&self) -> Info {
+        let (sender, receiver) = (&self.sender, &self.receiver);
+        let congested = match sender.recovery {
+            Recovery::Open if sender.board.sacked() > 0 => Congested::Disorder,
+            Recovery::Open => Congested::Open,
+            Recovery::Fast(_) => Congested::Recovery,
+            Recovery::Loss(_) => Congested::Loss,
+        };
+        Info {
+            state: self.state,
+            congested,
+            backoff: sender.backoff,
+            probes: self.probes.out,
+            timestamps: self.stamps,
+            sack: sender.sack,
+            send_scale: self.scale,
+            rto: sender.rtt.rto(sender.backoff),
+            ato: receiver.delay.timeout(),
+            send_mss: sender.mss,
+            receive_mss: receiver.delay.size,
+            rtt: sender.rtt.smoothed().unwrap_or(0),
+            rtt_variation: sender.rtt.variation(),
+            least_rtt: sender.rtt.minimum().unwrap_or(0),
+            congestion_window: sender.congestion.window(),
+            threshold: sender.congestion.threshold(),
+            unacknowledged: sender.nxt - sender.una,
+            sacked: sender.board.sacked(),
+            lost: sender.board.lost(),
+            retransmissions: sender.totals.retransmissions,
+            retransmitted: sender.totals.retransmitted,
+            acknowledged: sender.totals.acked,
+            duplicates: sender.totals.duplicates,
+            reordering: sender.has_reordering(),
+            unsent: self.unsent(),
+            send_window: sender.window,
+            receive_window: receiver.window(),
+            receive_rtt: receiver.tuning.rtt(),
+            receive_space: receiver.tuning.space(),
+            receive_buffer: receiver.buffer,
+            out_of_order: receiver.out_of_order(),
+            last_data: receiver.delay.last(),
+            last_heard: self.probes.last_heard(),
+        }
+    }
+}

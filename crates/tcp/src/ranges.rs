@@ -1,0 +1,80 @@
+//! Ranges of sequence numbers that do not touch, of bounded number: what has arrived out of order.
+
+use crate::seq::Seq;
+use alloc::vec::Vec;
+
+/// The most ranges that are kept: 4 KiB. A peer that makes more holes has the segments dropped that
+/// would make them.
+pub const MOST: usize = 256;
+
+/// Ranges in ascending order, with a gap between any two.
+#[derive(Default)]
+pub struct Ranges {
+    ranges: Vec<(Seq, Seq)>,
+}
+
+/// There is no room for another range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl Ranges {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Ranges { ranges: Vec::new() }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The ranges `(start, end)`, ascending.
+    pub fn as_slice(&self) -> &[(Seq, Seq)] {
+        &self.ranges
+    }
+
+    /// Forgets all of them and gives the memory back.
+    pub fn clear(&mut self) {
+        self.ranges = Vec::new();
+    }
+
+    /// The range that `seq` lies in.
+    pub fn containing(&self, seq: Seq) -> Option<(Seq, Seq)> {
+        let after = self.ranges.partition_point(|range| range.0 <= seq);
+        let range = *self.ranges.get(after.checked_sub(1)?)?;
+        (seq < range.1).then_some(range)
+    }
+
+    /// Adds `[start, end)`; returns the range that it is part of now.
+    ///
+    /// # Errors
+    /// [`Full`]: [`MOST`] are there, or no memory is. Nothing has changed then.
+    pub fn insert(&mut self, start: Seq, end: Seq) -> Result<(Seq, Seq), Full> {
+        let first = self.ranges.partition_point(|range| range.1 < start);
+        let after = self.ranges.partition_point(|range| range.0 <= end);
+        if first < after {
+            let whole = (
+                start.min(self.ranges[first].0),
+                end.max(self.ranges[after - 1].1),
+            );
+            self.ranges[first] = whole;
+            self.ranges.drain(first + 1..after);
+            return Ok(whole);
+        }
+        if self.ranges.len() >= MOST {
+            return Err(Full);
+        }
+        self.ranges.try_reserve(1).map_err(|_| Full)?;
+        self.ranges.insert(first, (start, end));
+        Ok((start, end))
+    }
+
+    /// Takes out the first range if it begins at or before `seq`; returns its end.
+    pub fn take_reached(&mut self, seq: Seq) -> Option<Seq> {
+        let (start, end) = *self.ranges.first()?;
+        (start <= seq).then(|| {
+            self.ranges.remove(0);
+            end
+        })
+    }
+}

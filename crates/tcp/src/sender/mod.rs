@@ -1,0 +1,249 @@
+//! The sending half: what is acknowledged, lost, sent again, and how much may be sent.
+
+mod ack;
+mod prr;
+mod rack;
+mod timer;
+
+pub(crate) use ack::Arrival;
+pub(crate) use timer::Timer;
+
+use crate::congestion::{Algorithm, Congestion};
+use crate::rtt::Rtt;
+use crate::scoreboard::Scoreboard;
+use crate::seq::Seq;
+use prr::Prr;
+use rack::Rack;
+
+/// The least that a peer's window makes of a segment.
+const LEAST_BOUND: u32 = 28;
+
+/// Linux's states of congestion that differ in what is done (`tcpi_ca_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovery {
+    Open,
+    /// Losses are repaired, up to the given number.
+    Fast(Seq),
+    /// A timeout passed; everything up to the number was in doubt.
+    Loss(Seq),
+}
+
+/// What a reduction that turns out to be for nothing is recognised by.
+#[derive(Clone, Copy)]
+struct Undo {
+    /// The timestamp of the first retransmission.
+    stamp: Option<u32>,
+    /// Retransmissions that no D-SACK has told of yet.
+    retransmissions: u64,
+}
+
+/// Totals for TCP_INFO.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Totals {
+    pub acked: u64,
+    pub retransmitted: u64,
+    pub retransmissions: u32,
+    pub duplicates: u32,
+}
+
+pub(crate) struct Sender {
+    /// SND.UNA.
+    pub una: Seq,
+    /// SND.NXT.
+    pub nxt: Seq,
+    /// SND.WND, in bytes.
+    pub window: u64,
+    /// The largest window that the peer ever offered.
+    pub most_window: u64,
+    /// Bytes of payload that a full segment has.
+    pub mss: u32,
+    /// The same before the peer's window bounds it.
+    full_mss: u32,
+    /// Whether the peer sends SACK.
+    pub sack: bool,
+    pub board: Scoreboard,
+    pub rtt: Rtt,
+    pub congestion: Congestion,
+    pub recovery: Recovery,
+    pub timer: Option<(u64, Timer)>,
+    /// Timeouts in a row (`tcpi_backoff`).
+    pub backoff: u32,
+    /// When the first of them was.
+    pub stalled_since: Option<u64>,
+    /// A probe of the tail is to be sent.
+    pub probe: bool,
+    pub totals: Totals,
+    rack: Rack,
+    prr: Prr,
+    undo: Option<Undo>,
+    /// Where the probe of the tail ended, and whether it was a retransmission.
+    probed: Option<(Seq, bool)>,
+    /// What was sent up to here was limited by the congestion window.
+    limited: Seq,
+    /// Duplicate acknowledgments in a row, where there is no SACK.
+    duplicate_acks: u64,
+    last_sent: u64,
+}
+
+impl Sender {
+    pub fn new(iss: Seq, algorithm: Algorithm, mss: u32, now: u64) -> Self {
+        Sender {
+            una: iss,
+            nxt: iss + 1,
+            window: 0,
+            most_window: 0,
+            mss,
+            full_mss: mss,
+            sack: false,
+            board: Scoreboard::default(),
+            rtt: Rtt::default(),
+            congestion: Congestion::new(algorithm, mss),
+            recovery: Recovery::Open,
+            timer: None,
+            backoff: 0,
+            stalled_since: None,
+            probe: false,
+            totals: Totals::default(),
+            rack: Rack::new(),
+            prr: Prr::default(),
+            undo: None,
+            probed: None,
+            limited: iss,
+            duplicate_acks: 0,
+            last_sent: now,
+        }
+    }
+
+    /// Bytes that are on their way, as far as is known.
+    pub fn pipe(&self) -> u64 {
+        let left = self.duplicate_acks * u64::from(self.mss);
+        self.board.in_flight().saturating_sub(left)
+    }
+
+    pub fn has_reordering(&self) -> bool {
+        self.rack.reordering
+    }
+
+    /// What the SYNs agree on is the size of a full segment; nothing was sent yet.
+    pub fn set_full_mss(&mut self, mss: u32) {
+        self.full_mss = mss;
+        self.mss = mss;
+        self.congestion = Congestion::new(self.congestion.algorithm(), mss);
+    }
+
+    /// The path takes smaller segments: what is larger is sent again (RFC 1191, 6.4). Returns
+    /// whether that is news.
+    pub fn shrink_mss(&mut self, mss: u32) -> bool {
+        if mss >= self.full_mss {
+            return false;
+        }
+        self.full_mss = mss;
+        self.bound_mss();
+        let mss = u64::from(mss);
+        self.board
+            .mark_lost(|sent| Some(sent.end - sent.start > mss));
+        true
+    }
+
+    /// A segment is at most half of the largest window that the peer ever offered, so that a small
+    /// buffer does not stop the sender.
+    pub fn bound_mss(&mut self) {
+        let window = self.most_window.min(1 << 20) as u32;
+        let most = if window > 536 { window / 2 } else { window };
+        let bound = if most > 0 {
+            most.max(LEAST_BOUND)
+        } else {
+            u32::MAX
+        };
+        self.mss = self.full_mss.min(bound);
+        self.congestion.set_mss(self.mss);
+    }
+
+    /// How many bytes the congestion window allows now: none, or a segment at least.
+    pub fn allowed(&self) -> u64 {
+        let (window, pipe) = (self.congestion.window(), self.pipe());
+        let mss = u64::from(self.mss);
+        let room = window.saturating_sub(pipe);
+        // A window is no multiple of a segment here, as Linux's is: what is left of one counts
+        // where nothing else is in flight.
+        if room < mss && pipe > 0 {
+            0
+        } else {
+            room.max(mss)
+        }
+    }
+
+    /// How many bytes from `nxt` on the peer's window allows.
+    pub fn window_room(&self) -> u64 {
+        (self.una + self.window).saturating_sub(self.nxt)
+    }
+
+    /// Data waits for the congestion window.
+    pub fn note_limited(&mut self) {
+        self.limited = self.nxt;
+    }
+
+    /// Sends what is lost again, if the window allows it; returns its range.
+    pub fn retransmission(&mut self, now: u64, stamp: u32, most: u64) -> Option<(Seq, Seq)> {
+        if self.board.lost() == 0 {
+            return None;
+        }
+        let most = most.min(self.allowed());
+        let mss = u64::from(self.mss);
+        if most < mss {
+            return None;
+        }
+        let range = self.board.retransmit_lost(most / mss * mss, now)?;
+        self.count_retransmission(now, stamp, range);
+        Some(range)
+    }
+
+    /// Sends the end of what is in flight again, as a probe.
+    pub fn probe_tail(&mut self, now: u64, stamp: u32) -> Option<(Seq, Seq)> {
+        let range = self.board.retransmit_last(u64::from(self.mss), now)?;
+        self.probed = Some((self.nxt, true));
+        self.count_retransmission(now, stamp, range);
+        Some(range)
+    }
+
+    fn count_retransmission(&mut self, now: u64, stamp: u32, (start, end): (Seq, Seq)) {
+        let segments = (end - start).div_ceil(u64::from(self.mss));
+        self.totals.retransmissions = self.totals.retransmissions.saturating_add(segments as u32);
+        self.totals.retransmitted += end - start;
+        if let Some(undo) = &mut self.undo {
+            undo.stamp.get_or_insert(stamp);
+            undo.retransmissions += segments;
+        }
+        self.note_sent(now, end - start);
+    }
+
+    /// Takes note of new data up to `end`, for which the scoreboard has room.
+    pub fn send(&mut self, now: u64, end: Seq) {
+        self.board.push(self.nxt, end, now);
+        if self.probe {
+            self.probe = false;
+            self.probed = Some((end, false));
+        }
+        let bytes = end - self.nxt;
+        self.nxt = end;
+        self.note_sent(now, bytes);
+    }
+
+    fn note_sent(&mut self, now: u64, bytes: u64) {
+        self.last_sent = now;
+        self.prr.sent(bytes);
+        self.arm_after_sending(now);
+    }
+
+    /// Before new data is sent after a time without any in flight.
+    pub fn wake_from_idle(&mut self, now: u64, restart: bool) {
+        let idle = now - self.last_sent;
+        if self.board.is_empty() && idle > 0 {
+            self.congestion.skip(idle);
+            let rto = self.rtt.rto(0);
+            if restart && idle > rto {
+                self.congestion.restart(idle, rto);
+            }
+        }
+    }
+}

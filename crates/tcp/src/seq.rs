@@ -1,0 +1,43 @@
+//! Sequence numbers (RFC 9293, 3.4) of 64 bits.
+//!
+//! The wire has their low 32 bits. Inside they are extended, so that they are compared as plain
+//! numbers and count the stream's bytes however long a connection lives.
+
+/// An extended sequence number. Its low 32 bits are what a segment carries.
+pub type Seq = u64;
+
+/// The extended number of an initial sequence number. It is far enough from zero that everything
+/// that a peer can name lies above zero.
+pub const fn first(isn: u32) -> Seq {
+    (1 << 32) | isn as u64
+}
+
+/// The number with these low 32 bits that is nearest to `near`: at most 2^31 away.
+pub const fn extend(near: Seq, low: u32) -> Seq {
+    near.wrapping_add_signed(low.wrapping_sub(near as u32) as i32 as i64)
+}
+
+/// What a segment carries of the number.
+pub const fn wire(seq: Seq) -> u32 {
+    seq as u32
+}
+
+/// Whether timestamp `a` is older than `b` (RFC 7323, 5.2): they wrap, as the wire's numbers do.
+pub const fn is_older(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest() {
+        let start = first(u32::MAX - 1);
+        assert_eq!(extend(start, 3), start + 5);
+        assert_eq!(extend(start + 5, u32::MAX - 1), start);
+        assert_eq!(wire(start + 5), 3);
+        assert_eq!(extend(first(0), u32::MAX), first(0) - 1);
+        assert!(is_older(u32::MAX, 0) && !is_older(0, u32::MAX) && !is_older(7, 7));
+    }
+}

@@ -1,0 +1,80 @@
+//! The scoreboard against one state a byte.
+
+use proptest::prelude::*;
+use tcp::scoreboard::{Scoreboard, State};
+
+/// One step: which, and two numbers.
+fn steps() -> impl Strategy<Value = Vec<(u8, u64, u64)>> {
+    proptest::collection::vec((0u8..6, 0u64..400, 1u64..120), 1..100)
+}
+
+fn check(board: &Scoreboard, una: u64, nxt: u64) {
+    let mut at = una;
+    let mut sums = [0; 3];
+    for record in board.iter() {
+        assert_eq!(record.start, at, "no gap");
+        assert!(record.start < record.end);
+        sums[record.state as usize] += record.end - record.start;
+        at = record.end;
+    }
+    assert_eq!(at, nxt);
+    assert_eq!(sums, [board.in_flight(), board.lost(), board.sacked()]);
+}
+
+proptest! {
+    #[test]
+    fn sums_and_order(steps in steps()) {
+        let mut board = Scoreboard::default();
+        let (mut una, mut nxt) = (1000u64, 1000u64);
+        for (now, (kind, from, length)) in steps.into_iter().enumerate() {
+            let now = now as u64;
+            match kind {
+                0 => {
+                    board.reserve().expect("room");
+                    board.push(nxt, nxt + length, now);
+                    nxt += length;
+                }
+                1 => {
+                    una = (una + from / 4).min(nxt);
+                    board.acknowledge(una, |part| assert_ne!(part.state, State::Sacked));
+                }
+                2 => {
+                    let start = (una + from).min(nxt);
+                    let end = (start + length).min(nxt);
+                    let before = board.sacked();
+                    let mut seen = 0;
+                    board.sack(start, end, 10, |part| {
+                        assert!(part.start >= start && part.end <= end);
+                        seen += part.end - part.start;
+                    });
+                    assert_eq!(board.sacked(), before + seen);
+                }
+                3 => {
+                    board.mark_lost(|record| Some(record.sent_at < from));
+                }
+                4 => {
+                    if let Some((start, end)) = board.retransmit_lost(length, now) {
+                        assert!(end - start <= length);
+                    }
+                }
+                _ => {
+                    board.retransmit_last(length, now);
+                }
+            }
+            check(&board, una, nxt);
+        }
+    }
+}
+
+#[test]
+fn sack_counts_whole_segments() {
+    let mut board = Scoreboard::default();
+    board.push(0, 100, 0);
+    board.sack(15, 48, 10, |_| ());
+    assert_eq!(board.sacked(), 20);
+    board.sack(48, 100, 10, |_| ());
+    assert_eq!(board.sacked(), 70);
+    assert_eq!(board.iter().count(), 4);
+    board.sack(0, 100, 10, |_| ());
+    assert_eq!(board.iter().count(), 1);
+}

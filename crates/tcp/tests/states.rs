@@ -1,0 +1,214 @@
+//! Single segments and what comes back: states, resets and errors.
+
+mod script;
+
+use script::{ISN, SECOND, Script, plain};
+use tcp::options::Options;
+use tcp::{Config, Error, Flags, Header, State, Unreachable, Write};
+
+#[test]
+fn refused() {
+    let mut script = Script::connecting(&plain());
+    script.gets(Flags::RST | Flags::ACK, Options::default(), 0);
+    script.ends_with(Some(Error::ConnectionRefused));
+}
+
+#[test]
+fn a_wrong_answer_to_syn_is_reset() {
+    let mut script = Script::connecting(&plain());
+    script.ack += 7;
+    script.gets(Flags::SYN | Flags::ACK, Options::default(), 0);
+    let reset = script.sends();
+    assert_eq!((reset.flags, reset.seq), (Flags::RST, ISN + 8));
+    assert_eq!(script.connection.state(), State::SynSent);
+}
+
+#[test]
+fn connect_times_out_after_127_seconds() {
+    let mut script = Script::connecting(&plain());
+    for _ in 0..6 {
+        script.waits();
+        assert_eq!(script.sends().flags, Flags::SYN);
+    }
+    script.waits();
+    assert_eq!(script.now, 128 * SECOND);
+    script.ends_with(Some(Error::TimedOut));
+}
+
+#[test]
+fn unreachable() {
+    let mut script = Script::connecting(&plain());
+    script.connection.on_icmp(ISN + 9, Unreachable::Host);
+    assert_eq!(
+        script.connection.state(),
+        State::SynSent,
+        "it was not of this connection"
+    );
+    script.connection.on_icmp(ISN, Unreachable::Host);
+    script.ends_with(Some(Error::HostUnreachable));
+}
+
+#[test]
+fn an_established_connection_outlives_icmp_and_tells_of_it() {
+    let mut script = Script::open(&Config {
+        user_timeout: 3 * SECOND,
+        ..plain()
+    });
+    script.write(10);
+    script.sends();
+    script.connection.on_icmp(ISN + 1, Unreachable::Host);
+    assert_eq!(script.connection.state(), State::Established);
+    while script.connection.state() != State::Closed {
+        script.waits();
+        script.sent();
+    }
+    script.ends_with(Some(Error::HostUnreachable));
+}
+
+#[test]
+fn blind_resets_are_challenged() {
+    let mut script = Script::open(&plain());
+    let seq = script.seq;
+    script.seq = seq + 1;
+    script.gets(Flags::RST, Options::default(), 0);
+    let challenge = script.sends();
+    assert_eq!((challenge.flags, challenge.ack), (Flags::ACK, seq));
+    script.gets(Flags::RST, Options::default(), 0);
+    script.quiet();
+    script.gets(Flags::SYN, Options::default(), 0);
+    script.quiet();
+    script.now += SECOND;
+    script.gets(Flags::SYN, Options::default(), 0);
+    assert_eq!(script.sends().flags, Flags::ACK);
+    assert_eq!(script.connection.state(), State::Established);
+    script.seq = seq;
+    script.gets(Flags::RST, Options::default(), 0);
+    script.ends_with(Some(Error::ConnectionReset));
+}
+
+#[test]
+fn closes_actively() {
+    let mut script = Script::open(&plain());
+    script.connection.shutdown().expect("it is open");
+    assert_eq!(script.sends().flags, Flags::FIN | Flags::ACK);
+    assert_eq!(
+        script.connection.write(1, Write::default()),
+        Err(Error::BrokenPipe)
+    );
+    script.ack += 1;
+    script.data(0, Flags::default());
+    assert_eq!(script.connection.state(), State::FinWait2);
+    script.data(100, Flags::FIN);
+    assert_eq!(script.connection.state(), State::TimeWait);
+    assert!(script.connection.has_ended());
+    assert_eq!(script.sends().ack, script.seq);
+    // The FIN that comes again is acknowledged again, and the wait begins again.
+    script.now += 10 * SECOND;
+    script.seq -= 1;
+    script.data(0, Flags::FIN);
+    assert_eq!(script.sends().ack, script.seq);
+    assert_eq!(
+        script.connection.next_timer(),
+        Some(script.now + 60 * SECOND)
+    );
+    script.waits();
+    script.ends_with(None);
+    assert_eq!(
+        script.connection.readable(),
+        100,
+        "what came can be read still"
+    );
+}
+
+#[test]
+fn closes_passively() {
+    let mut script = Script::open(&plain());
+    script.data(0, Flags::FIN);
+    assert_eq!(script.connection.state(), State::CloseWait);
+    assert_eq!(script.sends().ack, script.seq);
+    script.write(5);
+    assert_eq!(script.sent().expect("data").payload, 0..5);
+    script.connection.close(script.now);
+    assert_eq!(script.connection.state(), State::LastAck);
+    assert!(script.sends().flags.has(Flags::FIN));
+    script.ack += 6;
+    script.data(0, Flags::default());
+    script.ends_with(None);
+}
+
+#[test]
+fn closes_simultaneously() {
+    let mut script = Script::open(&plain());
+    script.connection.shutdown().expect("it is open");
+    script.sends();
+    script.data(0, Flags::FIN);
+    assert_eq!(script.connection.state(), State::Closing);
+    script.sends();
+    script.ack += 1;
+    script.data(0, Flags::default());
+    assert_eq!(script.connection.state(), State::TimeWait);
+}
+
+#[test]
+fn unread_data_makes_close_a_reset() {
+    let mut script = Script::open(&plain());
+    script.data(10, Flags::default());
+    script.connection.close(script.now);
+    assert!(script.sends().flags.has(Flags::RST));
+    script.ends_with(None);
+}
+
+#[test]
+fn data_for_a_closed_socket_is_reset() {
+    let mut script = Script::open(&plain());
+    script.connection.close(script.now);
+    script.sends();
+    script.data(10, Flags::default());
+    assert!(script.sends().flags.has(Flags::RST));
+}
+
+#[test]
+fn an_orphan_waits_a_minute_for_fin() {
+    let mut script = Script::open(&plain());
+    script.connection.close(script.now);
+    script.sends();
+    script.ack += 1;
+    script.data(0, Flags::default());
+    assert_eq!(script.connection.state(), State::FinWait2);
+    script.waits();
+    assert_eq!(script.now, 61 * SECOND);
+    script.ends_with(None);
+}
+
+#[test]
+fn a_syn_reopens_what_waits() {
+    let mut script = Script::open(&plain());
+    script.connection.shutdown().expect("it is open");
+    script.sends();
+    script.ack += 1;
+    script.data(0, Flags::FIN);
+    assert_eq!(script.connection.state(), State::TimeWait);
+    let syn = |seq| Header {
+        seq,
+        flags: Flags::SYN,
+        ..Header::default()
+    };
+    let old = syn(script.seq - 100);
+    assert!(!script.connection.on_segment(script.now, &old, 0).reopens);
+    let new = syn(script.seq + 100);
+    assert!(script.connection.on_segment(script.now, &new, 0).reopens);
+}
+
+#[test]
+fn shutting_the_reading_side_ends_nothing() {
+    let mut script = Script::open(&plain());
+    script.connection.stop_reading();
+    script.data(10, Flags::default());
+    assert_eq!(script.connection.state(), State::Established);
+    script.sends();
+    script.connection.shutdown().expect("it is open");
+    script.sends();
+    script.data(10, Flags::default());
+    assert!(script.sends().flags.has(Flags::RST));
+    script.ends_with(Some(Error::ConnectionReset));
+}

@@ -1,0 +1,200 @@
+//! Single segments and what comes back: timers, probes, and what is held back.
+
+mod script;
+
+use script::{ISN, MS, SECOND, Script, plain};
+use tcp::{Config, Error, Events, Flags, Header, Keepalive, State, Unreachable, Write};
+
+#[test]
+fn a_silent_peer_is_given_up() {
+    let mut script = Script::open(&plain());
+    script.write(10);
+    script.sends();
+    let begin = script.now;
+    let mut sent = 0;
+    while script.connection.state() != State::Closed {
+        script.waits();
+        sent += u64::from(script.sent().is_some());
+    }
+    assert!(
+        (900..1100).contains(&((script.now - begin) / SECOND)),
+        "{}",
+        script.now / SECOND
+    );
+    assert!((10..=15).contains(&sent), "{sent}");
+    script.ends_with(Some(Error::TimedOut));
+}
+
+#[test]
+fn a_closed_window_is_probed() {
+    let mut script = Script::open(&plain());
+    script.window = 0;
+    script.data(0, Flags::default());
+    script.write(3000);
+    script.quiet();
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        let before = script.now;
+        script.waits();
+        let probe = script.sent().expect("a probe");
+        assert_eq!((probe.header.seq, probe.payload), (ISN, 0..0));
+        script.quiet();
+        waits.push(script.now - before);
+    }
+    assert!(
+        waits.windows(2).all(|pair| pair[1] == 2 * pair[0]),
+        "{waits:?}"
+    );
+    script.window = 60_000;
+    script.data(0, Flags::default());
+    assert_eq!(script.sent().expect("data").payload, 0..1000);
+}
+
+#[test]
+fn a_small_window_gets_no_silly_segments() {
+    let mut script = Script::open(&plain());
+    script.window = 100;
+    script.data(0, Flags::default());
+    script.write(3000);
+    script.quiet();
+    script.waits();
+    assert_eq!(
+        script.sent().expect("what fits, after a wait").payload,
+        0..100
+    );
+    script.quiet();
+}
+
+#[test]
+fn nagle_cork_and_more() {
+    let mut script = Script::open(&plain());
+    script.write(10);
+    assert_eq!(script.sent().expect("nothing is in flight").payload, 0..10);
+    script.write(10);
+    script.quiet();
+    script.write(990);
+    assert_eq!(script.sent().expect("a full segment").payload, 10..1010);
+    script.write(5);
+    script.connection.set_nodelay(true);
+    assert_eq!(script.sent().expect("at once").payload, 1010..1015);
+    script.connection.set_cork(true);
+    script.write(5);
+    script.quiet();
+    script.connection.set_cork(false);
+    assert_eq!(script.sent().expect("at once").payload, 1015..1020);
+    script.ack += 1020;
+    script.data(0, Flags::default());
+    script
+        .connection
+        .write(
+            5,
+            Write {
+                more: true,
+                urgent: false,
+            },
+        )
+        .expect("it is open");
+    script.quiet();
+    script.waits();
+    assert_eq!(
+        script.sent().expect("held for no longer").payload,
+        1020..1025
+    );
+}
+
+#[test]
+fn acknowledges_late_once_it_is_no_beginning() {
+    let mut script = Script::open(&plain());
+    for _ in 0..40 {
+        script.data(1000, Flags::default());
+        script.sent();
+        script.connection.read(script.now, 1000);
+        script.now += MS;
+    }
+    script.data(1000, Flags::default());
+    script.sent();
+    let due = script.connection.next_timer();
+    script.data(1000, Flags::default());
+    let second = script.sent();
+    assert!(
+        due.is_some() || second.is_some(),
+        "one waits, or the second of two is answered"
+    );
+    script.data(1000, Flags::default());
+    if script.sent().is_none() {
+        let before = script.now;
+        script.waits();
+        assert!(script.now - before <= 40 * MS);
+        assert_eq!(script.sends().ack, script.seq);
+    }
+}
+
+#[test]
+fn keepalive() {
+    let times = Keepalive {
+        idle: 10 * SECOND,
+        interval: SECOND,
+        probes: 3,
+    };
+    let mut script = Script::open(&Config {
+        keepalive: Some(times),
+        ..plain()
+    });
+    script.waits();
+    assert_eq!(script.now, 11 * SECOND);
+    assert_eq!(script.sends().seq, ISN);
+    script.data(0, Flags::default());
+    for _ in 0..4 {
+        script.waits();
+        script.sent();
+    }
+    script.waits();
+    assert_eq!(script.now, 24 * SECOND);
+    assert!(script.sends().flags.has(Flags::RST));
+    script.ends_with(Some(Error::TimedOut));
+}
+
+#[test]
+fn urgent() {
+    let mut script = Script::open(&plain());
+    script
+        .connection
+        .write(
+            3,
+            Write {
+                more: false,
+                urgent: true,
+            },
+        )
+        .expect("it is open");
+    let header = script.sends();
+    assert!(header.flags.has(Flags::URG));
+    assert_eq!(header.urgent, 3);
+    let header = Header {
+        seq: script.seq,
+        ack: script.ack,
+        flags: Flags::ACK | Flags::URG,
+        window: 60_000,
+        urgent: 2,
+        ..Header::default()
+    };
+    script.connection.on_segment(script.now, &header, 4);
+    assert!(script.connection.take_events().has(Events::URGENT));
+    assert_eq!(script.connection.urgent_mark(), Some(1));
+    script.connection.read(script.now, 2);
+    assert_eq!(script.connection.urgent_mark(), None);
+}
+
+#[test]
+fn a_smaller_path_cuts_again() {
+    let mut script = Script::open(&plain());
+    script.write(2000);
+    script.sends();
+    script.sends();
+    script.quiet();
+    script.connection.on_icmp(ISN + 1, Unreachable::TooBig(500));
+    let sizes: Vec<_> = core::iter::from_fn(|| script.sent())
+        .map(|sent| sent.payload)
+        .collect();
+    assert_eq!(sizes, [0..500, 500..1000, 1000..1500, 1500..2000]);
+}
