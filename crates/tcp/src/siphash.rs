@@ -1,5 +1,9 @@
 //! SipHash-2-4, the keyed hash of initial sequence numbers and SYN cookies, as in Linux.
 
+use core::hash::Hasher;
+
+use siphasher::sip::SipHasher24;
+
 /// 128 bits that nobody else knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub [u64; 2]);
@@ -7,37 +11,11 @@ pub struct Key(pub [u64; 2]);
 /// The hash of a few words under `key`.
 pub fn hash(key: Key, words: &[u64]) -> u64 {
     let Key([low, high]) = key;
-    let mut v = [
-        low ^ 0x736f_6d65_7073_6575,
-        high ^ 0x646f_7261_6e64_6f6d,
-        low ^ 0x6c79_6765_6e65_7261,
-        high ^ 0x7465_6462_7974_6573,
-    ];
-    let last = (words.len() as u64 * 8) << 56;
-    for word in words.iter().copied().chain([last]) {
-        v[3] ^= word;
-        round(&mut v);
-        round(&mut v);
-        v[0] ^= word;
+    let mut hasher = SipHasher24::new_with_keys(low, high);
+    for word in words {
+        hasher.write(&word.to_le_bytes());
     }
-    v[2] ^= 0xff;
-    for _ in 0..4 {
-        round(&mut v);
-    }
-    v[0] ^ v[1] ^ v[2] ^ v[3]
-}
-
-fn round(v: &mut [u64; 4]) {
-    v[0] = v[0].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(13) ^ v[0];
-    v[0] = v[0].rotate_left(32);
-    v[2] = v[2].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(16) ^ v[2];
-    v[0] = v[0].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(21) ^ v[0];
-    v[2] = v[2].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(17) ^ v[2];
-    v[2] = v[2].rotate_left(32);
+    hasher.finish()
 }
 
 #[cfg(test)]
