@@ -104,6 +104,10 @@ impl Features {
     /// # Errors
     /// [`Error::Unsupported`], by the name of one that is not.
     pub fn check_reading(&self) -> Result<()> {
+        // It changes what the numbers of a group mean.
+        if self.read_only.bits() & 0x200 != 0 {
+            return Err(Error::Unsupported("bigalloc"));
+        }
         let rest = self.incompatible.difference(READS).bits();
         let name = match rest & rest.wrapping_neg() {
             0 => return Ok(()),
@@ -133,7 +137,6 @@ impl Features {
             0 if !self.compatible.contains(Compatible::JOURNAL) => "write without has_journal",
             0 => return Ok(()),
             0x100 => "quota",
-            0x200 => "bigalloc",
             0x1000 => "read-only",
             0x2000 => "project",
             0x8000 => "verity",
