@@ -1,4 +1,5 @@
-//! The superblock (Documentation/filesystems/ext4/super.rst): what it says of the geometry, checked.
+//! The superblock (Documentation/filesystems/ext4/super.rst): what it says of the geometry,
+//! checked.
 
 use crate::bytes::{put16, put32, split_at, u8_at, u16_at, u32_at};
 use crate::crc::crc32c;

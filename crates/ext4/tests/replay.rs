@@ -2,7 +2,8 @@
 
 mod support;
 
-use support::{Disk, Scratch, debugfs, fsck, make, try_mount};
+use support::model::{Pair, dump};
+use support::{Disk, Scratch, WRITTEN, debugfs, fsck, make, mount, run, try_mount};
 
 #[test]
 fn journals_of_debugfs_are_replayed() {
@@ -35,5 +36,26 @@ fn journals_of_debugfs_are_replayed() {
             assert!(block(5003) == magic, "{what}");
             fsck(image, &what);
         }
+    }
+}
+
+#[test]
+fn e2fsck_replays_our_journals() {
+    for (kind, arguments) in WRITTEN.iter().enumerate() {
+        let Some(image) = make(if arguments.contains("4096") { 12 } else { 5 }, arguments) else {
+            return;
+        };
+        let mut pair = Pair::new(mount(image), kind as u64 + 50);
+        for _ in 0..150 {
+            pair.step();
+        }
+        pair.fs.commit().unwrap();
+        let file = Scratch::new(&pair.fs.device().image);
+        let path = file.0.to_str().unwrap();
+        run("e2fsck", &["-fy", "-E", "journal_only", path]).unwrap();
+        let image = std::fs::read(&file.0).unwrap();
+        fsck(&image, arguments);
+        let mut fs = try_mount(Disk::new(image), true).unwrap();
+        assert!(dump(&mut fs).unwrap() == pair.model.dump(), "{arguments}");
     }
 }
