@@ -23,7 +23,7 @@ fn damaged_images_are_refused_or_read() {
             .step_by(64)
             .filter(|at| image[*at..*at + 64] != [0; 64])
             .collect();
-        let mut random = Random(kind as u64);
+        let mut random = Random(kind as u64 + 77 * rounds() as u64);
         for turn in 0..30 * rounds() {
             let mut image = image.clone();
             for _ in 0..1 + random.below(20) {
