@@ -46,7 +46,7 @@ fn a_power_cut_leaves_a_state_between_the_last_commit_and_now() {
             }
             let events = pair.fs.device().record.take().unwrap();
             let mut random = Random(seed);
-            let step = if rounds() > 1 { 1 } else { 11 };
+            let step = if rounds() > 1 { 1 } else { 17 };
             for at in (random.below(step)..=events.len()).step_by(step) {
                 let image = cut(&start, &events, at, &mut random);
                 let disk = Disk::new(image);

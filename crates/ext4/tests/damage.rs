@@ -24,7 +24,7 @@ fn damaged_images_are_refused_or_read() {
             .filter(|at| image[*at..*at + 64] != [0; 64])
             .collect();
         let mut random = Random(kind as u64 + 77 * rounds() as u64);
-        for turn in 0..30 * rounds() {
+        for turn in 0..15 * rounds() {
             let mut image = image.clone();
             for _ in 0..1 + random.below(20) {
                 let at = used[random.below(used.len())] + random.below(64);

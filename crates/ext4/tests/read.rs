@@ -202,3 +202,47 @@ fn what_is_not_supported_is_refused_by_name() {
         assert_eq!(error, Some(Error::Unsupported(name)), "{arguments}");
     }
 }
+
+#[test]
+fn a_full_disk_is_left_whole_and_emptied() {
+    let Some(image) = make(5, "-b 1024 -J size=1") else {
+        return;
+    };
+    let mut fs = mount(image);
+    fs.commit().unwrap();
+    let free = fs.statistics().unwrap();
+    let file = |name: &[u8], fs: &mut Fs<Disk>| {
+        fs.create(
+            ROOT,
+            name,
+            New {
+                mode: 0o100600,
+                ..New::default()
+            },
+        )
+        .unwrap()
+        .number
+    };
+    let (one, two) = (file(b"one", &mut fs), file(b"two", &mut fs));
+    // Two files by turns have an extent for each block.
+    let error = (0..).find_map(|block| {
+        let first = fs
+            .allocate(one, block * 2, 1)
+            .and_then(|_| fs.mark_written(one, block * 2, 1));
+        first.and_then(|_| fs.allocate(two, block, 1)).err()
+    });
+    assert_eq!(error, Some(Error::NoSpace));
+    fs.extend(one, 1 << 30).unwrap();
+    fs.extend(two, 1 << 30).unwrap();
+    fs.commit().unwrap();
+    fsck(
+        &mount(fs.device().image.clone()).unmount().unwrap().image,
+        "full",
+    );
+    for name in [b"one", b"two"] {
+        let inode = fs.unlink(ROOT, name).unwrap();
+        fs.evict(inode.number).unwrap();
+    }
+    assert_eq!(fs.statistics().unwrap(), free);
+    fsck(&fs.unmount().unwrap().image, "emptied");
+}
