@@ -1,0 +1,242 @@
+//! Reading directories: look-up of a name, and their entries in order.
+
+use alloc::vec::Vec;
+
+use crate::dirent::{self, Entry};
+use crate::features::Compatible;
+use crate::inode::{INDEX, INLINE_DATA, Inode};
+use crate::store::Kind;
+use crate::{Device, Error, Fs, Result};
+
+/// Where an entry was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The block of the directory, counted from its beginning.
+    pub block: u32,
+    /// Its place there.
+    pub at: usize,
+    pub inode: u32,
+}
+
+/// An entry that [`Fs::read_directory`] tells.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectoryEntry<'a> {
+    /// Its inode.
+    pub inode: u32,
+    /// `DT_*` of getdents64(2); 0 is unknown.
+    pub kind: u8,
+    /// Its name.
+    pub name: &'a [u8],
+    /// Where to go on after it.
+    pub next: u64,
+}
+
+impl<D: Device> Fs<D> {
+    /// Whether a directory has an index that may be used.
+    pub(crate) fn is_indexed(&self, directory: &Inode) -> bool {
+        directory.has(INDEX)
+            && self
+                .geometry
+                .features
+                .compatible
+                .contains(Compatible::DIR_INDEX)
+    }
+
+    /// Blocks of a directory.
+    pub(crate) fn directory_blocks(&self, directory: &Inode) -> Result<u32> {
+        let blocks = directory.size() / self.geometry.block_size as u64;
+        if !directory
+            .size()
+            .is_multiple_of(self.geometry.block_size as u64)
+            || blocks > self.geometry.blocks
+        {
+            return Err(Error::Corrupt("size of a directory"));
+        }
+        u32::try_from(blocks).map_err(|_| Error::Corrupt("size of a directory"))
+    }
+
+    /// The disk block of a block of a directory, checked.
+    pub(crate) fn directory_block(&mut self, directory: &Inode, block: u32) -> Result<u64> {
+        let physical = self.must_map(directory, block)?;
+        let geometry = &self.geometry;
+        let seed = directory.seed(geometry);
+        let indexed =
+            directory.has(INDEX) && geometry.features.compatible.contains(Compatible::DIR_INDEX);
+        self.store.checked(physical, Kind::Directory, |content| {
+            dirent::check(content, geometry, seed, block == 0, indexed)
+        })?;
+        Ok(physical)
+    }
+
+    /// The inode of a name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::TooLong`].
+    pub fn lookup(&mut self, directory: &Inode, name: &[u8]) -> Result<u32> {
+        if !directory.is_directory() {
+            return Err(Error::NotDirectory);
+        }
+        if name.len() > dirent::LONGEST_NAME {
+            return Err(Error::TooLong);
+        }
+        if directory.has(INLINE_DATA) {
+            let mut found = None;
+            self.read_directory(directory, 0, |entry| {
+                if entry.name == name {
+                    found = Some(entry.inode);
+                }
+                found.is_none()
+            })?;
+            return found.ok_or(Error::NotFound);
+        }
+        Ok(self.find(directory, name)?.ok_or(Error::NotFound)?.inode)
+    }
+
+    /// Where a name is, in a directory that has blocks.
+    pub(crate) fn find(&mut self, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
+        if self.is_indexed(directory) && name != b"." && name != b".." {
+            return self.find_by_index(directory, name);
+        }
+        for block in 0..self.directory_blocks(directory)? {
+            if let Some(found) = self.find_in(directory, block, name)? {
+                return Ok(Some(found));
+            }
+            if block == 0 && self.is_indexed(directory) {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where a name is in one block of a directory.
+    pub(crate) fn find_in(
+        &mut self,
+        directory: &Inode,
+        block: u32,
+        name: &[u8],
+    ) -> Result<Option<Found>> {
+        let physical = self.directory_block(directory, block)?;
+        let content = self.store.get(physical)?;
+        let found = dirent::entries(content, 0)
+            .find(|entry| entry.inode != 0 && entry.name == name)
+            .map(|entry| Found {
+                block,
+                at: entry.at,
+                inode: entry.inode,
+            });
+        Ok(found)
+    }
+
+    /// Tells the entries from `from` on, which is 0 or the `next` of an entry, until `visit` says
+    /// `false`. An insertion that splits a block may move entries to its end: they may then be told
+    /// twice by a reader that goes on.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`], [`Error::Corrupt`], [`Error::Io`].
+    pub fn read_directory(
+        &mut self,
+        directory: &Inode,
+        from: u64,
+        mut visit: impl FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        if !directory.is_directory() {
+            return Err(Error::NotDirectory);
+        }
+        if directory.has(INLINE_DATA) {
+            return self.read_inline_directory(directory, from, visit);
+        }
+        let size = self.geometry.block_size as u64;
+        let inodes = self.geometry.inodes;
+        for block in
+            u32::try_from(from / size).unwrap_or(u32::MAX)..self.directory_blocks(directory)?
+        {
+            let physical = self.directory_block(directory, block)?;
+            let content = self.store.get(physical)?;
+            let start = u64::from(block) * size;
+            for entry in dirent::entries(content, 0) {
+                let told = start + (entry.at as u64) < from;
+                if told || entry.inode == 0 || entry.inode > inodes {
+                    continue;
+                }
+                if !visit(told_as(&entry, start)) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The names `.` and `..` of an inline directory are not stored as entries.
+    fn read_inline_directory(
+        &mut self,
+        directory: &Inode,
+        from: u64,
+        mut visit: impl FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let content = self.read_inline(directory)?;
+        let parent = crate::bytes::u32_at(&content, 0);
+        let known = [
+            (b".".as_slice(), directory.number, 1),
+            (b"..".as_slice(), parent, 2),
+        ];
+        for (name, inode, next) in known {
+            if from < next
+                && !visit(DirectoryEntry {
+                    inode,
+                    kind: 4,
+                    name,
+                    next,
+                })
+            {
+                return Ok(());
+            }
+        }
+        // Entries do not go across the end of the inode's map.
+        let (first, second) = content.split_at(content.len().min(crate::inode::MAP_SIZE));
+        for (region, at, start) in [(first, 4, 0), (second, 0, first.len() as u64)] {
+            for entry in dirent::entries(region, at) {
+                if entry.inode == 0 || start + (entry.at as u64) < from {
+                    continue;
+                }
+                if !visit(told_as(&entry, start)) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the inode is none; [`Error::Corrupt`], [`Error::Io`].
+    pub fn read_link(&mut self, link: &Inode) -> Result<Vec<u8>> {
+        if link.mode() & crate::inode::TYPE != crate::inode::SYMLINK {
+            return Err(Error::Invalid);
+        }
+        let size = link.size();
+        if size > self.geometry.block_size as u64 {
+            return Err(Error::Corrupt("length of a symbolic link"));
+        }
+        let size = size as usize;
+        if link.has(INLINE_DATA) {
+            let content = self.read_inline(link)?;
+            return crate::bytes::copy(content.get(..size).unwrap_or(&content));
+        }
+        // A short target is where else the map would be.
+        if size < crate::inode::MAP_SIZE && !link.has(crate::inode::EXTENTS) {
+            return crate::bytes::copy(&link.map()[..size]);
+        }
+        let block = self.must_map(link, 0)?;
+        crate::bytes::copy(&self.store.get(block)?[..size])
+    }
+}
+
+fn told_as<'a>(entry: &Entry<'a>, start: u64) -> DirectoryEntry<'a> {
+    DirectoryEntry {
+        inode: entry.inode,
+        kind: dirent::dirent_type(entry.kind),
+        name: entry.name,
+        next: start + (entry.at + entry.length) as u64,
+    }
+}

@@ -1,0 +1,319 @@
+//! Files: place for data, their size and owners, and their end.
+
+use crate::extent::{Extent, LONGEST_UNWRITTEN};
+use crate::inode::{
+    DIRECTORY, EXTENTS, IMMUTABLE, INLINE_DATA, Inode, REGULAR, SYMLINK, Stamp, TYPE, Time,
+};
+use crate::superblock::set_large_file;
+use crate::{Device, Error, Fs, Result};
+
+/// Extents that one transaction frees at most.
+const FREED_AT_ONCE: usize = 16;
+/// A file has at most so many blocks.
+const MOST_BLOCKS: u64 = (1 << 32) - 1;
+
+/// What [`Fs::change_inode_attributes`] changes: what is `None` stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Change {
+    /// Permissions; the type stays.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Time of the last access.
+    pub access: Option<Time>,
+    /// Time of the last change of the content.
+    pub modify: Option<Time>,
+}
+
+impl<D: Device> Fs<D> {
+    /// Finds place for the blocks of a file from `block` on, at most `count` of them. Returns where
+    /// the first of them are, for fewer where others are mapped already or the place is short. New
+    /// blocks read as zeroes until [`Fs::mark_written`].
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::TooLarge`], [`Error::Unsupported`] for a file that is mapped by
+    /// block numbers.
+    pub fn allocate(&mut self, number: u32, block: u32, count: u32) -> Result<Extent> {
+        if count == 0 || u64::from(block) + u64::from(count) > MOST_BLOCKS {
+            return Err(Error::TooLarge);
+        }
+        self.transact(|this| {
+            let mut inode = this.file(number)?;
+            let next = this.find_extent(&inode, block)?;
+            if let Some(found) = next.filter(|found| found.logical <= block) {
+                let into = block - found.logical;
+                return Ok(Extent {
+                    logical: block,
+                    length: (found.length - into).min(count),
+                    physical: found.physical + u64::from(into),
+                    ..found
+                });
+            }
+            let hole = next.map_or(count, |next| count.min(next.logical - block));
+            let goal = match this.find_last(&inode, block)? {
+                Some(before) => {
+                    before.physical + u64::from(before.length) + u64::from(block - before.end())
+                }
+                None => this.inode_goal(number)?,
+            };
+            let (physical, length) = this.allocate_blocks(goal, hole.min(LONGEST_UNWRITTEN))?;
+            let new = Extent {
+                logical: block,
+                length,
+                physical,
+                written: false,
+            };
+            this.insert_extent(&mut inode, new)?;
+            inode.add_blocks(&this.geometry, i64::from(length))?;
+            this.set_inode(&mut inode)?;
+            Ok(new)
+        })
+    }
+
+    /// The extent that is last before a block that is not mapped.
+    fn find_last(&mut self, inode: &Inode, block: u32) -> Result<Option<Extent>> {
+        let path = self.extent_path(inode, block)?;
+        let Some(leaf) = path.last() else {
+            return Ok(None);
+        };
+        let node = self.extent_node(inode, leaf.node)?;
+        let some = crate::extent::entries(node) > 0;
+        Ok(some
+            .then(|| crate::extent::extent(node, leaf.entry))
+            .filter(|before| before.end() <= block))
+    }
+
+    /// The data of these blocks was written to the device: they do not read as zeroes any more, and
+    /// will not after the next commit. Where nothing is allocated, nothing changes.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where the map needs a block more.
+    pub fn mark_written(&mut self, number: u32, block: u32, count: u32) -> Result<()> {
+        self.transact(|this| {
+            let mut inode = this.file(number)?;
+            this.convert(&mut inode, block, block.saturating_add(count))?;
+            this.set_inode(&mut inode)
+        })
+    }
+
+    /// Frees the blocks of a file, which are a hole then (`FALLOC_FL_PUNCH_HOLE`). The caller
+    /// writes zeroes to blocks that are not wholly freed.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where the map needs a block more.
+    pub fn punch_hole(&mut self, number: u32, block: u32, count: u32) -> Result<()> {
+        let to = block.saturating_add(count);
+        loop {
+            let done = self.transact(|this| {
+                let mut inode = this.file(number)?;
+                let done = this.punch(&mut inode, block, to, FREED_AT_ONCE)?;
+                this.touch(&mut inode);
+                this.set_inode(&mut inode)?;
+                Ok(done)
+            })?;
+            if done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sets the size of a file after a write beyond its end, whose blocks are marked as written.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`]; [`Error::Invalid`] for less than it has, see [`Fs::truncate`].
+    pub fn extend(&mut self, number: u32, size: u64) -> Result<()> {
+        self.check_size(size)?;
+        self.transact(|this| {
+            let mut inode = this.file(number)?;
+            if size < inode.size() {
+                return Err(Error::Invalid);
+            }
+            this.touch(&mut inode);
+            this.resize(&mut inode, size)?;
+            this.set_inode(&mut inode)
+        })
+    }
+
+    /// Sets the size of a file. The caller writes zeroes behind the new end in its last block. A
+    /// power cut leaves the old size or the new one.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::Unsupported`] for a file that is mapped by block numbers.
+    pub fn truncate(&mut self, number: u32, size: u64) -> Result<()> {
+        self.check_size(size)?;
+        let shrinks = self.transact(|this| {
+            let mut inode = this.file(number)?;
+            let shrinks = size < inode.size();
+            if shrinks && inode.links() > 0 {
+                this.remove_orphan_if(&mut inode)?;
+                this.add_orphan(&mut inode)?;
+            }
+            this.touch(&mut inode);
+            this.resize(&mut inode, size)?;
+            this.set_inode(&mut inode)?;
+            Ok(shrinks)
+        })?;
+        if shrinks {
+            self.free_behind(number, size)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// An earlier truncation that failed half-way has left the inode on the list.
+    fn remove_orphan_if(&mut self, inode: &mut Inode) -> Result<()> {
+        if inode.deleted() != 0 || self.read_superblock(crate::superblock::last_orphan)? != 0 {
+            self.remove_orphan(inode)?;
+        }
+        Ok(())
+    }
+
+    fn check_size(&self, size: u64) -> Result<()> {
+        if size.div_ceil(self.geometry.block_size as u64) > MOST_BLOCKS {
+            return Err(Error::TooLarge);
+        }
+        Ok(())
+    }
+
+    fn resize(&mut self, inode: &mut Inode, size: u64) -> Result<()> {
+        inode.set_size(size);
+        if size > i32::MAX as u64 {
+            self.change_superblock(set_large_file)?;
+        }
+        Ok(())
+    }
+
+    /// Frees what a file has behind its end, and takes it off the list of orphans.
+    pub(crate) fn free_behind(&mut self, number: u32, size: u64) -> Result<()> {
+        let first = size.div_ceil(self.geometry.block_size as u64);
+        let first = u32::try_from(first).map_err(|_| Error::TooLarge)?;
+        loop {
+            let done = self.transact(|this| {
+                let mut inode = this.file(number)?;
+                let done = this.punch(&mut inode, first, u32::MAX, FREED_AT_ONCE)?;
+                if done && inode.links() > 0 {
+                    this.remove_orphan(&mut inode)?;
+                }
+                this.set_inode(&mut inode)?;
+                Ok(done)
+            })?;
+            if done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A file whose blocks can be changed.
+    fn file(&mut self, number: u32) -> Result<Inode> {
+        let inode = self.inode(number)?;
+        if inode.is_directory() {
+            return Err(Error::IsDirectory);
+        }
+        if inode.mode() & TYPE != REGULAR {
+            return Err(Error::Invalid);
+        }
+        self.check_mapped(&inode)?;
+        Ok(inode)
+    }
+
+    /// Whether the blocks of an inode can be changed, if it has any.
+    pub(crate) fn check_mapped(&self, inode: &Inode) -> Result<()> {
+        if inode.has(INLINE_DATA) {
+            return Err(Error::Unsupported("write to inline data"));
+        }
+        let mapped = inode.mode() & TYPE == REGULAR || inode.is_directory();
+        let long_link = inode.mode() & TYPE == SYMLINK && inode.size() >= 60;
+        if (mapped || long_link) && !inode.has(EXTENTS) {
+            return Err(Error::Unsupported(
+                "write to a file that is mapped by block numbers",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Sets the times of a change of the content.
+    pub(crate) fn touch(&mut self, inode: &mut Inode) {
+        inode.set_time(Stamp::Modify, self.now);
+        inode.set_time(Stamp::Change, self.now);
+    }
+
+    /// Changes permissions, owners and times, as chmod(2), chown(2) and utimensat(2).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn change_inode_attributes(&mut self, number: u32, change: Change) -> Result<Inode> {
+        self.transact(|this| {
+            let mut inode = this.inode(number)?;
+            if let Some(mode) = change.mode {
+                let kind = inode.mode() & TYPE;
+                inode.set_mode(kind | mode & !TYPE);
+            }
+            let (uid, gid) = (inode.uid(), inode.gid());
+            inode.set_owner(change.uid.unwrap_or(uid), change.gid.unwrap_or(gid));
+            if let Some(time) = change.access {
+                inode.set_time(Stamp::Access, time);
+            }
+            if let Some(time) = change.modify {
+                inode.set_time(Stamp::Modify, time);
+            }
+            inode.set_time(Stamp::Change, this.now);
+            this.set_inode(&mut inode)?;
+            Ok(inode)
+        })
+    }
+
+    /// Sets the flags that a user may set (`FS_IOC_SETFLAGS`): immutable, append only, no atime and
+    /// the like, which the caller enforces.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for others.
+    pub fn set_user_flags(&mut self, number: u32, flags: u32) -> Result<()> {
+        const SETTABLE: u32 = 0x8 | IMMUTABLE | crate::inode::APPEND | 0x40 | 0x80;
+        if flags & !SETTABLE != 0 {
+            return Err(Error::Invalid);
+        }
+        self.transact(|this| {
+            let mut inode = this.inode(number)?;
+            let others = inode.flags() & !SETTABLE;
+            inode.set_flags(others | flags);
+            inode.set_time(Stamp::Change, this.now);
+            this.set_inode(&mut inode)
+        })
+    }
+
+    /// Frees an inode that has no name, when nobody has it open any more.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where it has a name. After another error the inode stays an orphan, and
+    /// the next mount goes on.
+    pub fn evict(&mut self, number: u32) -> Result<()> {
+        loop {
+            let done = self.transact(|this| {
+                let mut inode = this.inode(number)?;
+                if inode.links() != 0 {
+                    return Err(Error::Invalid);
+                }
+                this.check_mapped(&inode)?;
+                let mapped = inode.has(EXTENTS);
+                if mapped && !this.punch(&mut inode, 0, u32::MAX, FREED_AT_ONCE)? {
+                    this.set_inode(&mut inode)?;
+                    return Ok(false);
+                }
+                this.drop_attribute_block(&mut inode)?;
+                this.remove_orphan(&mut inode)?;
+                inode.set_size(0);
+                let now = this.now.seconds as u32;
+                inode.set_deleted(now.max(1));
+                let directory = inode.mode() & TYPE == DIRECTORY;
+                this.set_inode(&mut inode)?;
+                this.free_inode(number, directory)?;
+                Ok(true)
+            })?;
+            if done {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A mounted file system: mount, unmount, and how an operation becomes part of a transaction.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+
+use crate::bytes::zeroes;
+use crate::features::ReadOnly;
+use crate::inode::{ROOT, Time};
+use crate::journal::Journal;
+use crate::store::Store;
+use crate::superblock::{self, Geometry};
+use crate::{Device, Error, Result};
+
+/// How to mount.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Nothing is changed but by the replay of the journal.
+    pub read_only: bool,
+    /// The time of the mount.
+    pub now: Time,
+}
+
+/// What statfs(2) tells, in blocks and inodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// All blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free_blocks: u64,
+    /// Of these, blocks that only root may take.
+    pub reserved: u64,
+    /// All inodes.
+    pub inodes: u32,
+    /// Free inodes.
+    pub free_inodes: u32,
+    /// Name of the file system.
+    pub uuid: [u8; 16],
+}
+
+/// A mounted file system. Every operation takes it exclusively: the caller has one sleeping lock
+/// around it. Inodes are passed as copies, and an operation that changes one returns the new copy
+/// or is given its number.
+pub struct Fs<D> {
+    pub(crate) store: Store<D>,
+    pub(crate) geometry: Geometry,
+    /// The journal of a file system that may be written.
+    pub(crate) journal: Option<Journal>,
+    /// A commit failed: nothing is written any more.
+    pub(crate) aborted: bool,
+    pub(crate) now: Time,
+    /// Blocks freed by the running transaction, by group. They are not given out before it is
+    /// committed: data written to them would be in the old file after a power cut.
+    pub(crate) pending: HashMap<u32, Vec<u8>>,
+}
+
+impl<D: Device> Fs<D> {
+    /// Mounts the file system on `device`. The journal is replayed first, if need be, and orphans
+    /// are removed unless `options` forbid to write.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] names a feature; [`Error::Corrupt`], [`Error::Io`].
+    pub fn mount(device: D, options: Options) -> Result<Self> {
+        let mut device = device;
+        let geometry = read_geometry(&mut device)?;
+        if !options.read_only {
+            geometry.features.check_writing()?;
+        }
+        let mut this = Self {
+            store: Store::new(device, geometry.block_size, geometry.blocks),
+            geometry,
+            journal: None,
+            aborted: false,
+            now: options.now,
+            pending: HashMap::new(),
+        };
+        if this.read_superblock(superblock::needs_recovery)? {
+            this.recover()?;
+        }
+        this.check_descriptors()?;
+        if !this.inode(ROOT)?.is_directory() {
+            return Err(Error::Corrupt("root directory"));
+        }
+        if !options.read_only {
+            let mut journal = this.open_journal()?;
+            this.prepare_journal(&mut journal)?;
+            this.mark(true)?;
+            this.journal = Some(journal);
+            this.limit_transaction();
+            this.clean_orphans()?;
+        }
+        Ok(this)
+    }
+
+    /// Replays the journal. Only then the superblock says that this is done.
+    fn recover(&mut self) -> Result<()> {
+        let mut journal = self.open_journal()?;
+        self.replay(&mut journal)?;
+        self.store.drop_clean();
+        self.mark(false)?;
+        self.store.drop_clean();
+        self.geometry = read_geometry(&mut self.store.device)?;
+        Ok(())
+    }
+
+    /// Writes to the superblock whether the journal must be replayed, beside the journal.
+    fn mark(&mut self, needed: bool) -> Result<()> {
+        let (number, at) = self.geometry.superblock();
+        let mut block = crate::bytes::copy(self.store.get(number)?)?;
+        let raw = &mut block[at..at + superblock::SIZE];
+        superblock::set_recovery(raw, needed);
+        if needed {
+            superblock::count_mount(raw, self.now.seconds as u32);
+        }
+        superblock::seal(raw, &self.geometry);
+        self.store
+            .device
+            .write(number * self.geometry.block_size as u64, &block)?;
+        self.store.device.flush()?;
+        self.store.drop_clean();
+        Ok(())
+    }
+
+    /// Puts everything into its place and gives the device back.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the journal is then replayed by the next mount.
+    pub fn unmount(mut self) -> Result<D> {
+        if self.journal.is_some() {
+            self.checkpoint()?;
+            self.mark(false)?;
+        }
+        Ok(self.store.device)
+    }
+
+    /// The geometry.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The device, for the data of files. Blocks of metadata are not to be written through it.
+    pub fn device(&mut self) -> &mut D {
+        &mut self.store.device
+    }
+
+    /// Sets the time that the next operations store in inodes.
+    pub fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// Free blocks and inodes.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn statistics(&mut self) -> Result<Statistics> {
+        let geometry = self.geometry;
+        self.read_superblock(|raw| Statistics {
+            block_size: geometry.block_size as u32,
+            blocks: geometry.blocks,
+            free_blocks: superblock::free_blocks(raw, &geometry),
+            reserved: geometry.reserved,
+            inodes: geometry.inodes,
+            free_inodes: superblock::free_inodes(raw),
+            uuid: geometry.uuid,
+        })
+    }
+
+    /// Does an operation as part of the running transaction: whole, or not at all. It is tried a
+    /// second time after a commit where that makes room in the journal or on the disk.
+    pub(crate) fn transact<T>(&mut self, operation: impl Fn(&mut Self) -> Result<T>) -> Result<T> {
+        if self.journal.is_none() || self.aborted {
+            return Err(Error::ReadOnly);
+        }
+        let mut again = true;
+        loop {
+            let error = match operation(self) {
+                Ok(result) => {
+                    self.store.keep();
+                    return Ok(result);
+                }
+                Err(error) => error,
+            };
+            self.store.undo();
+            match error {
+                Error::JournalFull if again => self.checkpoint()?,
+                Error::NoSpace if again && !self.pending.is_empty() => self.commit()?,
+                _ => return Err(error),
+            }
+            again = false;
+        }
+    }
+}
+
+fn read_geometry<D: Device>(device: &mut D) -> Result<Geometry> {
+    let size = device.size();
+    if size < superblock::OFFSET + superblock::SIZE as u64 {
+        return Err(Error::Corrupt("size of the device"));
+    }
+    let mut raw = zeroes(superblock::SIZE)?;
+    device.read(superblock::OFFSET, &mut raw)?;
+    let geometry = Geometry::parse(&raw, size)?;
+    if geometry.features.read_only.contains(ReadOnly::READ_ONLY) && superblock::needs_recovery(&raw)
+    {
+        return Err(Error::Unsupported("journal of a read-only image"));
+    }
+    Ok(geometry)
+}

@@ -1,0 +1,243 @@
+//! Group descriptors (Documentation/filesystems/ext4/group_descr.rst).
+
+use crate::bytes::{put16, u16_at, u32_at};
+use crate::crc::{crc16, crc32c};
+use crate::features::ReadOnly;
+use crate::superblock::Geometry;
+use crate::{Device, Error, Fs, Result};
+
+/// The inode bitmap was never written: all inodes are free.
+pub const INODE_UNINIT: u16 = 1;
+/// The block bitmap was never written: only the group's own metadata is there.
+pub const BLOCK_UNINIT: u16 = 2;
+const FLAGS: usize = 0x12;
+const CHECKSUM: usize = 0x1e;
+/// Bytes of the longest descriptor that has fields known here.
+const LONGEST: usize = 64;
+
+/// A copy of a descriptor.
+#[derive(Clone, Copy)]
+pub struct Descriptor {
+    raw: [u8; LONGEST],
+    wide: bool,
+}
+
+impl Descriptor {
+    fn number(&self, low: usize, high: usize) -> u64 {
+        let high = if self.wide {
+            u32_at(&self.raw, high)
+        } else {
+            0
+        };
+        u64::from(u32_at(&self.raw, low)) | u64::from(high) << 32
+    }
+
+    fn count(&self, low: usize, high: usize) -> u32 {
+        let high = if self.wide {
+            u16_at(&self.raw, high)
+        } else {
+            0
+        };
+        u32::from(u16_at(&self.raw, low)) | u32::from(high) << 16
+    }
+
+    fn set_count(&mut self, low: usize, high: usize, value: u32) {
+        put16(&mut self.raw, low, value as u16);
+        if self.wide {
+            put16(&mut self.raw, high, (value >> 16) as u16);
+        }
+    }
+
+    /// Block of the block bitmap.
+    pub fn block_bitmap(&self) -> u64 {
+        self.number(0x0, 0x20)
+    }
+
+    /// Block of the inode bitmap.
+    pub fn inode_bitmap(&self) -> u64 {
+        self.number(0x4, 0x24)
+    }
+
+    /// First block of the inodes.
+    pub fn inode_table(&self) -> u64 {
+        self.number(0x8, 0x28)
+    }
+
+    /// Free blocks.
+    pub fn free_blocks(&self) -> u32 {
+        self.count(0xc, 0x2c)
+    }
+
+    /// Sets the free blocks.
+    pub fn set_free_blocks(&mut self, free: u32) {
+        self.set_count(0xc, 0x2c, free);
+    }
+
+    /// Free inodes.
+    pub fn free_inodes(&self) -> u32 {
+        self.count(0xe, 0x2e)
+    }
+
+    /// Sets the free inodes.
+    pub fn set_free_inodes(&mut self, free: u32) {
+        self.set_count(0xe, 0x2e, free);
+    }
+
+    /// Directories.
+    pub fn directories(&self) -> u32 {
+        self.count(0x10, 0x30)
+    }
+
+    /// Sets the directories.
+    pub fn set_directories(&mut self, directories: u32) {
+        self.set_count(0x10, 0x30, directories);
+    }
+
+    /// Inodes at the end of the table that were never used.
+    pub fn unused_inodes(&self) -> u32 {
+        self.count(0x1c, 0x32)
+    }
+
+    /// Sets the inodes at the end of the table that were never used.
+    pub fn set_unused_inodes(&mut self, unused: u32) {
+        self.set_count(0x1c, 0x32, unused);
+    }
+
+    /// Whether one of the flags is set.
+    pub fn has(&self, flag: u16) -> bool {
+        u16_at(&self.raw, FLAGS) & flag != 0
+    }
+
+    /// Clears a flag.
+    pub fn clear(&mut self, flag: u16) {
+        let flags = u16_at(&self.raw, FLAGS) & !flag;
+        put16(&mut self.raw, FLAGS, flags);
+    }
+
+    /// Whether `sum` is the checksum of the block bitmap.
+    pub fn is_block_sum(&self, sum: u32) -> bool {
+        self.count(0x18, 0x38) == if self.wide { sum } else { sum & 0xffff }
+    }
+
+    /// Sets the checksum of the block bitmap.
+    pub fn set_block_sum(&mut self, sum: u32) {
+        self.set_count(0x18, 0x38, sum);
+    }
+
+    /// Whether `sum` is the checksum of the inode bitmap.
+    pub fn is_inode_sum(&self, sum: u32) -> bool {
+        self.count(0x1a, 0x3a) == if self.wide { sum } else { sum & 0xffff }
+    }
+
+    /// Sets the checksum of the inode bitmap.
+    pub fn set_inode_sum(&mut self, sum: u32) {
+        self.set_count(0x1a, 0x3a, sum);
+    }
+}
+
+/// The checksum of `raw`, the descriptor of a group.
+fn checksum(geometry: &Geometry, group: u32, raw: &[u8]) -> Option<u16> {
+    let (before, after) = (&raw[..CHECKSUM], &raw[CHECKSUM + 2..]);
+    if geometry.checksums() {
+        let sum = crc32c(geometry.seed, &group.to_le_bytes());
+        Some(crc32c(crc32c(crc32c(sum, before), &[0; 2]), after) as u16)
+    } else if geometry.features.read_only.contains(ReadOnly::GDT_CSUM) {
+        let sum = crc16(crc16(!0, &geometry.uuid), &group.to_le_bytes());
+        Some(crc16(crc16(sum, before), after))
+    } else {
+        None
+    }
+}
+
+impl<D: Device> Fs<D> {
+    /// The block of a group's descriptor, and its place there.
+    fn descriptor_place(&self, group: u32) -> (u64, usize) {
+        let geometry = &self.geometry;
+        let in_block = geometry.descriptors_in_block();
+        let (index, place) = (group / in_block, group % in_block);
+        let block = if geometry.in_meta_group(index) {
+            let first = index * in_block;
+            geometry.group_start(first) + u64::from(geometry.has_superblock(first))
+        } else {
+            geometry.first_block + 1 + u64::from(index)
+        };
+        (block, place as usize * geometry.descriptor_size)
+    }
+
+    /// The descriptor of a group that exists.
+    pub(crate) fn descriptor(&mut self, group: u32) -> Result<Descriptor> {
+        let (block, at) = self.descriptor_place(group);
+        let size = self.geometry.descriptor_size.min(LONGEST);
+        let mut raw = [0; LONGEST];
+        raw[..size].copy_from_slice(&self.store.get(block)?[at..at + size]);
+        Ok(Descriptor {
+            raw,
+            wide: size == LONGEST,
+        })
+    }
+
+    /// Stores the descriptor of a group with its checksum.
+    pub(crate) fn set_descriptor(&mut self, group: u32, descriptor: &Descriptor) -> Result<()> {
+        let (block, at) = self.descriptor_place(group);
+        let size = self.geometry.descriptor_size;
+        let raw = &mut self.store.change(block)?[at..at + size];
+        let known = size.min(LONGEST);
+        raw[..known].copy_from_slice(&descriptor.raw[..known]);
+        if let Some(sum) = checksum(&self.geometry, group, raw) {
+            put16(raw, CHECKSUM, sum);
+        }
+        Ok(())
+    }
+
+    /// Looks at the descriptors of all groups.
+    pub(crate) fn check_descriptors(&mut self) -> Result<()> {
+        let table = (self.geometry.group_inodes as usize * self.geometry.inode_size)
+            .div_ceil(self.geometry.block_size) as u64;
+        for group in 0..self.geometry.groups {
+            let (block, at) = self.descriptor_place(group);
+            let size = self.geometry.descriptor_size;
+            let raw = &self.store.get(block)?[at..at + size];
+            if checksum(&self.geometry, group, raw).is_some_and(|sum| sum != u16_at(raw, CHECKSUM))
+            {
+                return Err(Error::Corrupt("checksum of a group descriptor"));
+            }
+            let descriptor = self.descriptor(group)?;
+            let inside = |block: u64, count: u64| {
+                block > self.geometry.first_block
+                    && block
+                        .checked_add(count)
+                        .is_some_and(|end| end <= self.geometry.blocks)
+            };
+            if !inside(descriptor.block_bitmap(), 1)
+                || !inside(descriptor.inode_bitmap(), 1)
+                || !inside(descriptor.inode_table(), table)
+                || descriptor.free_blocks() > self.geometry.group_blocks
+                || descriptor.free_inodes() > self.geometry.group_inodes
+                || descriptor.unused_inodes() > self.geometry.group_inodes
+            {
+                return Err(Error::Corrupt("group descriptor"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the superblock.
+    pub(crate) fn change_superblock<T>(
+        &mut self,
+        change: impl FnOnce(&mut [u8]) -> T,
+    ) -> Result<T> {
+        let (block, at) = self.geometry.superblock();
+        let raw = &mut self.store.change(block)?[at..at + crate::superblock::SIZE];
+        let result = change(raw);
+        crate::superblock::seal(raw, &self.geometry);
+        Ok(result)
+    }
+
+    /// Reads the superblock.
+    pub(crate) fn read_superblock<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let (block, at) = self.geometry.superblock();
+        Ok(read(
+            &self.store.get(block)?[at..at + crate::superblock::SIZE],
+        ))
+    }
+}

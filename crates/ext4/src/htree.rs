@@ -1,0 +1,188 @@
+//! Look-up by the index of a directory, the htree
+//! (Documentation/filesystems/ext4/directory.rst, "Hash Tree Directories").
+
+use alloc::vec::Vec;
+
+use crate::bytes::{push, u8_at, u16_at, u32_at};
+use crate::directory::Found;
+use crate::dirent::{NODE_ENTRIES, ROOT_ENTRIES, ROOT_INFORMATION};
+use crate::features::Incompatible;
+use crate::hash::Hasher;
+use crate::inode::Inode;
+use crate::{Device, Error, Fs, Result};
+
+/// A node on the way from the root of an index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// The block of the directory that it is.
+    pub block: u32,
+    /// Where its entries begin.
+    pub from: usize,
+    /// The entry that was taken.
+    pub entry: usize,
+}
+
+/// Entries of a node.
+pub(crate) fn count(node: &[u8], from: usize) -> usize {
+    usize::from(u16_at(node, from + 2))
+}
+
+/// The lowest hash of an entry; the first has none.
+pub(crate) fn hash_of(node: &[u8], from: usize, entry: usize) -> u32 {
+    if entry == 0 {
+        0
+    } else {
+        u32_at(node, from + entry * 8)
+    }
+}
+
+/// The block that an entry leads to.
+pub(crate) fn block_of(node: &[u8], from: usize, entry: usize) -> u32 {
+    u32_at(node, from + entry * 8 + 4) & 0x0fff_ffff
+}
+
+/// The last entry whose hash is at most `hash`.
+fn entry_for(node: &[u8], from: usize, hash: u32) -> usize {
+    let (mut low, mut high) = (1, count(node, from));
+    while low < high {
+        let middle = (low + high) / 2;
+        if hash_of(node, from, middle) <= hash {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low - 1
+}
+
+impl<D: Device> Fs<D> {
+    /// The hash of a directory's index, and the levels below its root.
+    pub(crate) fn index_root(&mut self, directory: &Inode) -> Result<(Hasher, u8)> {
+        let physical = self.directory_block(directory, 0)?;
+        let root = self.store.get(physical)?;
+        let version = u8_at(root, ROOT_INFORMATION + 4);
+        let length = u8_at(root, ROOT_INFORMATION + 5);
+        let levels = u8_at(root, ROOT_INFORMATION + 6);
+        if usize::from(length) != ROOT_ENTRIES - ROOT_INFORMATION || levels > self.most_levels() {
+            return Err(Error::Corrupt("root of a directory's index"));
+        }
+        let geometry = &self.geometry;
+        Ok((
+            Hasher::new(version, geometry.hash_seed, geometry.hash_unsigned)?,
+            levels,
+        ))
+    }
+
+    /// Levels that an index may have below its root.
+    pub(crate) fn most_levels(&self) -> u8 {
+        let large = self
+            .geometry
+            .features
+            .incompatible
+            .contains(Incompatible::LARGE_DIR);
+        if large { 2 } else { 1 }
+    }
+
+    /// The way from the root to the node whose entry leads to the leaf of `hash`.
+    pub(crate) fn index_path(
+        &mut self,
+        directory: &Inode,
+        levels: u8,
+        hash: u32,
+    ) -> Result<Vec<Step>> {
+        let mut path = Vec::new();
+        let (mut block, mut from) = (0, ROOT_ENTRIES);
+        for _ in 0..=levels {
+            let node = self.index_node(directory, block, from)?;
+            let entry = entry_for(node, from, hash);
+            let next = block_of(node, from, entry);
+            push(&mut path, Step { block, from, entry })?;
+            (block, from) = (next, NODE_ENTRIES);
+        }
+        Ok(path)
+    }
+
+    /// A node of an index.
+    pub(crate) fn index_node(
+        &mut self,
+        directory: &Inode,
+        block: u32,
+        from: usize,
+    ) -> Result<&[u8]> {
+        if block == 0 && from != ROOT_ENTRIES {
+            return Err(Error::Corrupt("index of a directory"));
+        }
+        let physical = self.directory_block(directory, block)?;
+        let node = self.store.get(physical)?;
+        let is_node = crate::dirent::index_entries(node, block == 0, true) == Some(from);
+        if !is_node || count(node, from) == 0 || from + count(node, from) * 8 > node.len() {
+            return Err(Error::Corrupt("index of a directory"));
+        }
+        Ok(node)
+    }
+
+    /// The leaf that the way leads to.
+    pub(crate) fn index_leaf(&mut self, directory: &Inode, path: &[Step]) -> Result<u32> {
+        let step = path.last().ok_or(Error::Corrupt("index of a directory"))?;
+        let node = self.index_node(directory, step.block, step.from)?;
+        Ok(block_of(node, step.from, step.entry))
+    }
+
+    /// Goes to the next leaf, if names of `hash` may go on there.
+    fn next_index_leaf(&mut self, directory: &Inode, path: &mut [Step], hash: u32) -> Result<bool> {
+        let mut level = path.len();
+        loop {
+            let Some(above) = level.checked_sub(1) else {
+                return Ok(false);
+            };
+            level = above;
+            let step = path[level];
+            let node = self.index_node(directory, step.block, step.from)?;
+            if step.entry + 1 < count(node, step.from) {
+                // The lowest bit says that the leaf before it ends with the same hash.
+                let next = hash_of(node, step.from, step.entry + 1);
+                if next != hash | 1 {
+                    return Ok(false);
+                }
+                path[level].entry += 1;
+                break;
+            }
+        }
+        for level in level..path.len() - 1 {
+            let step = path[level];
+            let node = self.index_node(directory, step.block, step.from)?;
+            let block = block_of(node, step.from, step.entry);
+            path[level + 1] = Step {
+                block,
+                from: NODE_ENTRIES,
+                entry: 0,
+            };
+        }
+        Ok(true)
+    }
+
+    /// Where a name is, in a directory with an index.
+    pub(crate) fn find_by_index(
+        &mut self,
+        directory: &Inode,
+        name: &[u8],
+    ) -> Result<Option<Found>> {
+        let (hasher, levels) = self.index_root(directory)?;
+        let hash = hasher.hash(name);
+        let mut path = self.index_path(directory, levels, hash)?;
+        // Each step goes on in the order of the index, so this ends; a damaged index may lead to
+        // the same leaf again and again, but not more often than it has entries.
+        loop {
+            let leaf = self.index_leaf(directory, &path)?;
+            if leaf == 0 {
+                return Err(Error::Corrupt("index of a directory"));
+            }
+            if let Some(found) = self.find_in(directory, leaf, name)? {
+                return Ok(Some(found));
+            }
+            if !self.next_index_leaf(directory, &mut path, hash)? {
+                return Ok(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! ext4, read and write, with its journal (JBD2), as Linux's Documentation/filesystems/ext4 and
+//! its headers describe it.
+//!
+//! [`Fs`] reads and writes metadata itself through a [`Device`], which has a flush. The data of
+//! files is the caller's: [`Fs::map`] says where it is, [`Fs::allocate`] finds place for it, and
+//! [`Fs::mark_written`] is called when it was written there. Blocks that are allocated and not
+//! marked read as zeroes, so old content of the disk never shows, whenever the power fails
+//! (`data=ordered`). [`Fs::commit`] is fsync.
+//!
+//! An operation is done whole or not at all, after an error and after a power cut. Everything that
+//! a disk says is checked before it is used: a damaged image leads to [`Error::Corrupt`].
+//!
+//! Read: extents and block numbers, linear and indexed directories, inline data, attributes.
+//! Written: images with extents and a journal, without inline data, `bigalloc`, quotas; the rest is
+//! refused by [`Fs::mount`] with the name of the feature.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod attribute;
+mod attribute_write;
+mod bitmap;
+mod bytes;
+mod crc;
+mod create;
+mod device;
+mod directory;
+mod directory_write;
+mod dirent;
+mod error;
+mod extent;
+mod extent_write;
+mod features;
+mod file;
+mod fs;
+mod group;
+mod hash;
+mod htree;
+mod htree_write;
+mod inode;
+mod inode_bitmap;
+mod journal;
+mod link;
+mod map;
+mod orphan;
+mod rename;
+mod store;
+mod superblock;
+
+pub use create::New;
+pub use device::Device;
+pub use directory::DirectoryEntry;
+pub use error::{Error, Result};
+pub use extent::Extent;
+pub use features::{Compatible, Features, Incompatible, ReadOnly};
+pub use file::Change;
+pub use fs::{Fs, Options, Statistics};
+pub use hash::Hasher;
+pub use inode::{Inode, ROOT, Stamp, Time};
+pub use rename::Rename;
+pub use superblock::Geometry;

@@ -1,0 +1,139 @@
+//! Renaming, as renameat2(2).
+
+use crate::create::check_name;
+use crate::dirent::type_of;
+use crate::inode::{Inode, ROOT, Stamp};
+use crate::link::drop_parent;
+use crate::{Device, Error, Fs, Result};
+
+/// What is done with the new name, if it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rename {
+    /// Its inode loses it.
+    Replace,
+    /// It is an error (`RENAME_NOREPLACE`).
+    NoReplace,
+    /// Both names change their inodes (`RENAME_EXCHANGE`).
+    Exchange,
+}
+
+impl<D: Device> Fs<D> {
+    /// Renames. Returns the inode that lost its name, which may be an orphan then.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`], [`Error::NotEmpty`], [`Error::IsDirectory`],
+    /// [`Error::NotDirectory`]; [`Error::Invalid`] for a directory that would be below itself.
+    pub fn rename(
+        &mut self,
+        from: u32,
+        name: &[u8],
+        to: u32,
+        new: &[u8],
+        how: Rename,
+    ) -> Result<Option<Inode>> {
+        check_name(name)?;
+        check_name(new)?;
+        self.transact(|this| {
+            let source = this.parent(from)?;
+            let target = this.parent(to)?;
+            let found = this.find(&source, name)?.ok_or(Error::NotFound)?;
+            let there = this.find(&target, new)?;
+            this.check_below(found.inode, to)?;
+            match (there, how) {
+                (None, Rename::Exchange) => Err(Error::NotFound),
+                (Some(_), Rename::NoReplace) => Err(Error::Exists),
+                (Some(there), _) if there.inode == found.inode => Ok(None),
+                (Some(there), Rename::Exchange) => {
+                    this.check_below(there.inode, from)?;
+                    let moved = this.inode(found.inode)?;
+                    let other = this.inode(there.inode)?;
+                    this.replace_entry(&source, &found, there.inode, type_of(other.mode()))?;
+                    this.replace_entry(&target, &there, found.inode, type_of(moved.mode()))?;
+                    this.moved(moved, from, to)?;
+                    this.moved(other, to, from)?;
+                    this.touch_parents(from, to)?;
+                    Ok(None)
+                }
+                (there, _) => {
+                    let moved = this.inode(found.inode)?;
+                    let kind = type_of(moved.mode());
+                    let mut lost = None;
+                    if let Some(there) = there {
+                        let mut other = this.inode(there.inode)?;
+                        match (moved.is_directory(), other.is_directory()) {
+                            (true, false) => return Err(Error::NotDirectory),
+                            (false, true) => return Err(Error::IsDirectory),
+                            _ => {}
+                        }
+                        this.replace_entry(&target, &there, found.inode, kind)?;
+                        this.drop_name(&mut other)?;
+                        if other.is_directory() {
+                            let mut target = this.inode(to)?;
+                            drop_parent(&mut target);
+                            this.set_inode(&mut target)?;
+                        }
+                        lost = Some(other);
+                    } else {
+                        let mut target = target;
+                        this.add_entry(&mut target, new, found.inode, kind)?;
+                        this.set_inode(&mut target)?;
+                    }
+                    // The insertion may have moved the entry, and changed the directory.
+                    let source = this.inode(from)?;
+                    let found = this
+                        .find(&source, name)?
+                        .ok_or(Error::Corrupt("directory"))?;
+                    this.remove_entry_at(&source, &found)?;
+                    this.moved(moved, from, to)?;
+                    this.touch_parents(from, to)?;
+                    Ok(lost)
+                }
+            }
+        })
+    }
+
+    /// Whether a directory can be moved into `parent`: it is not above it.
+    fn check_below(&mut self, number: u32, parent: u32) -> Result<()> {
+        if !self.inode(number)?.is_directory() {
+            return Ok(());
+        }
+        let mut at = parent;
+        for _ in 0..self.geometry.inodes {
+            if at == number {
+                return Err(Error::Invalid);
+            }
+            if at == ROOT {
+                return Ok(());
+            }
+            let directory = self.inode(at)?;
+            at = self.lookup(&directory, b"..")?;
+        }
+        Err(Error::Corrupt("loop of directories"))
+    }
+
+    /// An inode has its name in another directory now.
+    fn moved(&mut self, mut inode: Inode, from: u32, to: u32) -> Result<()> {
+        if inode.is_directory() && from != to {
+            let up = self.find_in(&inode, 0, b"..")?;
+            let up = up.ok_or(Error::Corrupt("directory without .."))?;
+            self.replace_entry(&inode, &up, to, 2)?;
+            let mut source = self.inode(from)?;
+            drop_parent(&mut source);
+            self.set_inode(&mut source)?;
+            let mut target = self.inode(to)?;
+            self.add_link(&mut target)?;
+            self.set_inode(&mut target)?;
+        }
+        inode.set_time(Stamp::Change, self.now);
+        self.set_inode(&mut inode)
+    }
+
+    fn touch_parents(&mut self, from: u32, to: u32) -> Result<()> {
+        for number in [from, to] {
+            let mut directory = self.inode(number)?;
+            self.touch(&mut directory);
+            self.set_inode(&mut directory)?;
+        }
+        Ok(())
+    }
+}

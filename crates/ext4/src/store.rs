@@ -1,0 +1,350 @@
+//! Blocks of metadata in memory, and the running transaction.
+//!
+//! A block is read once, checked by who reads it first, and kept. What an operation changes is
+//! undone if the operation fails: its first touch of a block keeps what was there. So a full disk,
+//! a damaged block or a lack of memory in the middle of an operation leaves nothing half done.
+//!
+//! A changed block belongs to the running transaction until that is committed; from then until the
+//! checkpoint, its content is in the journal and not yet in its place.
+
+use alloc::vec::Vec;
+use core::mem::take;
+
+use hashbrown::{HashMap, HashSet};
+
+use crate::bytes::{copy, push, zeroes};
+use crate::{Device, Error, Result};
+
+/// Clean blocks are dropped when there are so many bytes of blocks.
+const KEPT: usize = 4 << 20;
+
+/// As what the content of a block was found to be sound.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// As nothing so far.
+    #[default]
+    Unknown,
+    /// A node of an extent tree.
+    Extents,
+    /// A block of a directory.
+    Directory,
+    /// A block of attributes.
+    Attributes,
+    /// A bitmap of blocks or inodes.
+    Bitmap,
+}
+
+#[derive(Default)]
+struct Buffer {
+    /// Empty where the block was freed.
+    data: Vec<u8>,
+    checked: Kind,
+    running: bool,
+    /// Its content is in the journal and not yet in its place.
+    committed: bool,
+    /// The journal has some content of it that a replay would write.
+    journalled: bool,
+    /// The operation that last changed it.
+    changed_by: u64,
+}
+
+/// The blocks of one device.
+pub struct Store<D> {
+    /// The device.
+    pub device: D,
+    block_size: usize,
+    blocks: u64,
+    buffers: HashMap<u64, Buffer>,
+    /// Blocks of the running transaction, with some that are not any more.
+    running: Vec<u64>,
+    /// Blocks that wait for the checkpoint, with some that do not any more.
+    committed: Vec<u64>,
+    /// Blocks whose content in the journal must not be replayed.
+    revoked: HashSet<u64>,
+    operation: u64,
+    undo: Vec<(u64, Buffer)>,
+    undo_revoked: Vec<(u64, bool)>,
+    limit: usize,
+    used: usize,
+}
+
+impl<D: Device> Store<D> {
+    /// The blocks of `device`.
+    pub fn new(device: D, block_size: usize, blocks: u64) -> Self {
+        Self {
+            device,
+            block_size,
+            blocks,
+            buffers: HashMap::new(),
+            running: Vec::new(),
+            committed: Vec::new(),
+            revoked: HashSet::new(),
+            operation: 1,
+            undo: Vec::new(),
+            undo_revoked: Vec::new(),
+            limit: usize::MAX,
+            used: 0,
+        }
+    }
+
+    /// The running transaction takes at most so many blocks.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    fn load(&mut self, block: u64) -> Result<()> {
+        if block >= self.blocks {
+            return Err(Error::Corrupt("number of a block"));
+        }
+        if self
+            .buffers
+            .get(&block)
+            .is_some_and(|held| !held.data.is_empty())
+        {
+            return Ok(());
+        }
+        let mut data = zeroes(self.block_size)?;
+        self.device
+            .read(block * self.block_size as u64, &mut data)?;
+        self.place(block)?.data = data;
+        Ok(())
+    }
+
+    fn place(&mut self, block: u64) -> Result<&mut Buffer> {
+        self.buffers.try_reserve(1)?;
+        Ok(self.buffers.entry(block).or_default())
+    }
+
+    /// The content of a block.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a block that the device does not have, [`Error::Io`].
+    pub fn get(&mut self, block: u64) -> Result<&[u8]> {
+        self.load(block)?;
+        Ok(&self.place(block)?.data)
+    }
+
+    /// The content of a block, after `check` found nothing wrong with what was read.
+    ///
+    /// # Errors
+    /// Those of [`Store::get`] and of `check`.
+    pub fn checked(
+        &mut self,
+        block: u64,
+        kind: Kind,
+        check: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Result<&[u8]> {
+        self.load(block)?;
+        let buffer = self.place(block)?;
+        if buffer.checked != kind {
+            check(&buffer.data)?;
+            buffer.checked = kind;
+        }
+        Ok(&buffer.data)
+    }
+
+    /// A block to change in the running operation. Who reads it next checks it again, so it must be
+    /// sealed with its checksum before.
+    ///
+    /// # Errors
+    /// Those of [`Store::get`]; [`Error::JournalFull`].
+    pub fn change(&mut self, block: u64) -> Result<&mut [u8]> {
+        self.load(block)?;
+        self.touch(block)?;
+        let buffer = self.place(block)?;
+        buffer.checked = Kind::Unknown;
+        Ok(&mut buffer.data)
+    }
+
+    /// A block that was just allocated, filled with zeroes.
+    ///
+    /// # Errors
+    /// [`Error::JournalFull`], [`Error::NoMemory`].
+    pub fn create(&mut self, block: u64) -> Result<&mut [u8]> {
+        if block >= self.blocks {
+            return Err(Error::Corrupt("number of a block"));
+        }
+        let data = zeroes(self.block_size)?;
+        self.touch(block)?;
+        if self.revoked.contains(&block) {
+            push(&mut self.undo_revoked, (block, true))?;
+            self.revoked.remove(&block);
+        }
+        let buffer = self.place(block)?;
+        buffer.data = data;
+        buffer.checked = Kind::Unknown;
+        Ok(&mut buffer.data)
+    }
+
+    /// Keeps what undoes a change of the block, and makes it part of the running transaction.
+    fn touch(&mut self, block: u64) -> Result<()> {
+        let operation = self.operation;
+        let buffer = self.place(block)?;
+        if buffer.changed_by == operation {
+            if !buffer.running {
+                buffer.running = true;
+                self.used += 1;
+                push(&mut self.running, block)?;
+            }
+            return Ok(());
+        }
+        let before = Buffer {
+            data: copy(&buffer.data)?,
+            ..*buffer
+        };
+        let running = buffer.running;
+        if !running && self.used + self.revoked.len() / 64 >= self.limit {
+            return Err(Error::JournalFull);
+        }
+        push(&mut self.undo, (block, before))?;
+        if !running {
+            push(&mut self.running, block)?;
+            self.used += 1;
+        }
+        let buffer = self.place(block)?;
+        buffer.changed_by = operation;
+        buffer.running = true;
+        Ok(())
+    }
+
+    /// A block of metadata is free: it is not written any more, and what the journal has of it is
+    /// revoked, because its next owner may be a file whose data no journal has.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn forget(&mut self, block: u64) -> Result<()> {
+        let operation = self.operation;
+        self.revoked.try_reserve(1)?;
+        self.undo.try_reserve(1)?;
+        self.undo_revoked.try_reserve(1)?;
+        let buffer = self.place(block)?;
+        let journalled = buffer.journalled;
+        let gone = Buffer {
+            changed_by: operation,
+            journalled,
+            ..Buffer::default()
+        };
+        let before = core::mem::replace(buffer, gone);
+        let running = before.running;
+        if before.changed_by != operation {
+            self.undo.push((block, before));
+        }
+        if running {
+            self.used -= 1;
+        }
+        if journalled && self.revoked.insert(block) {
+            self.undo_revoked.push((block, false));
+        }
+        Ok(())
+    }
+
+    /// The running operation is done.
+    pub fn keep(&mut self) {
+        self.operation += 1;
+        self.undo.clear();
+        self.undo_revoked.clear();
+        if self.buffers.len() > KEPT / self.block_size {
+            self.buffers
+                .retain(|_, buffer| buffer.running || buffer.journalled);
+        }
+    }
+
+    /// The running operation failed: everything is as it was before it.
+    pub fn undo(&mut self) {
+        for (block, before) in take(&mut self.undo).into_iter().rev() {
+            if let Some(buffer) = self.buffers.get_mut(&block) {
+                self.used -= usize::from(buffer.running);
+                self.used += usize::from(before.running);
+                *buffer = before;
+            }
+        }
+        for (block, before) in take(&mut self.undo_revoked).into_iter().rev() {
+            if before {
+                // Its place in the set is still there: nothing was inserted since it was removed
+                // but what the loop takes out again.
+                self.revoked.insert(block);
+            } else {
+                self.revoked.remove(&block);
+            }
+        }
+        self.operation += 1;
+    }
+
+    /// Whether anything waits to be committed.
+    pub fn is_dirty(&self) -> bool {
+        self.used > 0 || !self.revoked.is_empty()
+    }
+
+    /// The blocks of the running transaction in order, and those it revokes.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn prepare(&mut self) -> Result<(Vec<u64>, Vec<u64>)> {
+        let mut revoked = Vec::new();
+        revoked.try_reserve_exact(self.revoked.len())?;
+        revoked.extend(self.revoked.iter().copied());
+        revoked.sort_unstable();
+        let buffers = &self.buffers;
+        self.running
+            .retain(|block| buffers.get(block).is_some_and(|held| held.running));
+        self.running.sort_unstable();
+        self.running.dedup();
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(self.running.len())?;
+        blocks.extend_from_slice(&self.running);
+        // Room for what `committed` does, which cannot fail.
+        self.committed.try_reserve(blocks.len())?;
+        Ok((blocks, revoked))
+    }
+
+    /// The content of a block of the running transaction.
+    pub fn content(&self, block: u64) -> &[u8] {
+        self.buffers.get(&block).map_or(&[], |buffer| &buffer.data)
+    }
+
+    /// The transaction of `blocks` is in the journal.
+    pub fn committed(&mut self, blocks: &[u64]) {
+        for block in blocks {
+            if let Some(buffer) = self.buffers.get_mut(block) {
+                buffer.running = false;
+                buffer.committed = true;
+                buffer.journalled = true;
+            }
+        }
+        self.committed.extend_from_slice(blocks);
+        self.running.clear();
+        self.revoked.clear();
+        self.used = 0;
+    }
+
+    /// Writes what the journal has into its place. Nothing may be running.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the blocks that are left are written next time.
+    pub fn write_back(&mut self) -> Result<()> {
+        let buffers = &self.buffers;
+        self.committed
+            .retain(|block| buffers.get(block).is_some_and(|held| held.committed));
+        self.committed.sort_unstable();
+        self.committed.dedup();
+        for block in &self.committed {
+            if let Some(buffer) = self.buffers.get(block) {
+                self.device
+                    .write(block * self.block_size as u64, &buffer.data)?;
+            }
+        }
+        self.device.flush()?;
+        self.committed.clear();
+        for buffer in self.buffers.values_mut() {
+            buffer.committed = false;
+            buffer.journalled = false;
+        }
+        Ok(())
+    }
+
+    /// Drops what is read, because the device was written beside this store.
+    pub fn drop_clean(&mut self) {
+        self.buffers
+            .retain(|_, buffer| buffer.running || buffer.journalled);
+    }
+}

@@ -1,0 +1,67 @@
+//! Power cuts: the disk loses any of the writes that were not flushed.
+
+mod support;
+
+use support::model::{Pair, dump};
+use support::{Disk, Event, Random, WRITTEN, fsck, make, mount, rounds, try_mount};
+
+/// A cut of the power at an event: what was flushed is there, of the rest any part.
+fn cut(start: &[u8], events: &[Event], at: usize, random: &mut Random) -> Vec<u8> {
+    let mut image = start.to_vec();
+    let flushed = events[..at]
+        .iter()
+        .rposition(|event| matches!(event, Event::Flush));
+    let all_or_part = random.below(3);
+    for (index, event) in events[..at].iter().enumerate() {
+        let Event::Write(place, content) = event else {
+            continue;
+        };
+        let lost = flushed.is_none_or(|flushed| index > flushed)
+            && (all_or_part == 0 || all_or_part == 1 && random.below(2) == 0);
+        if !lost {
+            image[*place..*place + content.len()].copy_from_slice(content);
+        }
+    }
+    image
+}
+
+#[test]
+fn a_power_cut_leaves_a_state_between_the_last_commit_and_now() {
+    let mut cuts = 0;
+    for (kind, arguments) in WRITTEN.iter().enumerate() {
+        let Some(start) = make(if arguments.contains("4096") { 12 } else { 5 }, arguments) else {
+            return;
+        };
+        for round in 0..rounds() {
+            let seed = (kind + round * 10) as u64 + 1000;
+            let mut pair = Pair::new(mount(start.clone()), seed);
+            let start = pair.fs.device().image.clone();
+            pair.fs.device().record = Some(Vec::new());
+            // What there was after each operation, and how many events had happened.
+            let mut states = vec![(0, true, pair.model.dump())];
+            for _ in 0..150 {
+                let committed = pair.step();
+                let events = pair.fs.device().record.as_ref().unwrap().len();
+                states.push((events, committed, pair.model.dump()));
+            }
+            let events = pair.fs.device().record.take().unwrap();
+            let mut random = Random(seed);
+            let step = if rounds() > 1 { 1 } else { 17 };
+            for at in (random.below(step)..=events.len()).step_by(step) {
+                let image = cut(&start, &events, at, &mut random);
+                let disk = Disk::new(image);
+                let mut fs = try_mount(disk, false).unwrap();
+                let found = dump(&mut fs).unwrap();
+                let first = states
+                    .iter()
+                    .rposition(|(end, done, _)| *done && *end <= at)
+                    .unwrap();
+                let matching = states[first..].iter().any(|(_, _, state)| *state == found);
+                assert!(matching, "{arguments}: cut {at}");
+                fsck(&fs.unmount().unwrap().image, arguments);
+                cuts += 1;
+            }
+        }
+    }
+    println!("{cuts} cuts");
+}
