@@ -109,7 +109,16 @@ impl Header {
         if allowed { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// EPERM unless the caller owns the object.
+    /// EPERM unless the caller's effective user owns the object.
+    pub fn check_own(&self) -> Result<()> {
+        let euid = current().with_credentials(|who| who.euid);
+        if euid == self.uid || euid == self.cuid {
+            return Ok(());
+        }
+        Err(Errno::EPERM)
+    }
+
+    /// EPERM unless the caller owns the object, or may act for the owner.
     pub fn check_owner(&self) -> Result<()> {
         let owns = current().with_credentials(|who| {
             who.euid == self.uid || who.euid == self.cuid || who.can(CAP_SYS_ADMIN)

@@ -350,24 +350,12 @@ impl Set {
         };
         let slack = deadline.map_or(0, |_| current().slack_ticks());
         let waited = self.changed.wait_with_slack(ready, deadline, slack);
-        self.count_waiter(&mut waiting, None);
+        self.state.lock().count_waiter(&mut waiting, None);
         match waited {
             Ok(()) => result,
             Err(WaitError::TimedOut) => Err(Errno::EAGAIN),
             Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
         }
-    }
-
-    /// Counts this thread where it waits now instead of where it did.
-    fn count_waiter(&self, counted: &mut Option<(usize, bool)>, now: Option<(usize, bool)>) {
-        let mut state = self.state.lock();
-        if let Some((at, zero)) = counted.take() {
-            state.semaphores[at].waiting[zero as usize] -= 1;
-        }
-        if let Some((at, zero)) = now {
-            state.semaphores[at].waiting[zero as usize] += 1;
-        }
-        *counted = now;
     }
 
     fn attempt(
@@ -376,17 +364,45 @@ impl Set {
         list: Option<&Arc<UndoList>>,
         waiting: &mut Option<(usize, bool)>,
     ) -> core::result::Result<(), Blocked> {
-        let result = self.state.lock().operate(operations, list);
-        match &result {
-            Ok(()) => self.changed.wake_all(),
-            Err(Blocked::Waits { at, zero }) => self.count_waiter(waiting, Some((*at, *zero))),
-            Err(Blocked::Fails(_)) => {}
+        let mut state = self.state.lock();
+        let result = state.operate(operations, list);
+        let wakes = match &result {
+            Ok(()) => operations.iter().any(|one| state.concerns_waiters(one)),
+            Err(Blocked::Waits { at, zero }) => {
+                state.count_waiter(waiting, Some((*at, *zero)));
+                false
+            }
+            Err(Blocked::Fails(_)) => false,
+        };
+        drop(state);
+        if wakes {
+            self.changed.wake_all();
         }
         result
     }
 }
 
 impl State {
+    /// Counts this thread where it waits now instead of where it did. With the attempt that found
+    /// where, in one: a change in between would wake nobody.
+    fn count_waiter(&mut self, counted: &mut Option<(usize, bool)>, now: Option<(usize, bool)>) {
+        if let Some((at, zero)) = counted.take() {
+            self.semaphores[at].waiting[zero as usize] -= 1;
+        }
+        if let Some((at, zero)) = now {
+            self.semaphores[at].waiting[zero as usize] += 1;
+        }
+        *counted = now;
+    }
+
+    /// Whether somebody waits for what an operation did to its semaphore: thousands may wait for
+    /// another.
+    fn concerns_waiters(&self, done: &Operation) -> bool {
+        let semaphore = &self.semaphores[done.at as usize];
+        let [to_grow, to_be_zero] = semaphore.waiting.map(|count| count != 0);
+        done.change > 0 && to_grow || done.change != 0 && semaphore.value == 0 && to_be_zero
+    }
+
     fn operate(
         &mut self,
         operations: &[Operation],

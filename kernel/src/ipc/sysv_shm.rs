@@ -5,8 +5,11 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
+use core::mem;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use linux_raw_sys::general::{CAP_IPC_LOCK, RLIMIT_MEMLOCK};
 
 use super::registry::{self, Header, Object, Owner, Registry};
 use crate::errno::{Errno, Result};
@@ -14,9 +17,9 @@ use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
 use crate::mm::shared::SharedPages;
 use crate::mm::vma::PageSource;
-use crate::mm::{PAGE_SIZE, commit, page_up};
+use crate::mm::{PAGE_SIZE, commit, page_down, page_up};
 use crate::sync::Mutex;
-use crate::task::current;
+use crate::task::{can, current, rlimit, user};
 
 /// The most segments (SHMMNI).
 const MOST: usize = 4096;
@@ -89,6 +92,17 @@ struct State {
     times: Times,
     last_user: i32,
     attachments: Vec<Weak<Attachment>>,
+    /// Counted while the segment is locked.
+    locked: Option<user::Charge>,
+}
+
+impl State {
+    /// Locks or unlocks the segment; returns what was counted for it.
+    fn lock(&mut self, charge: Option<user::Charge>) -> Option<user::Charge> {
+        let locked = if charge.is_some() { SHM_LOCKED } else { 0 };
+        self.header.mode = self.header.mode & !SHM_LOCKED | locked;
+        mem::replace(&mut self.locked, charge)
+    }
 }
 
 /// The mapping of one shmat(2): the VMAs that it was cut into or that fork(2) copied have the same
@@ -185,6 +199,7 @@ pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
                 },
                 last_user: 0,
                 attachments: Vec::new(),
+                locked: None,
             }),
         })
     };
@@ -274,10 +289,43 @@ impl Segment {
         Ok(())
     }
 
-    /// SHM_LOCK: reported alone, as nothing is ever paged out.
-    pub fn lock(&self, on: bool) {
-        let mut state = self.state.lock();
-        state.header.mode = state.header.mode & !SHM_LOCKED | if on { SHM_LOCKED } else { 0 };
+    /// SHM_LOCK: counted and reported alone, as nothing is ever paged out.
+    ///
+    /// # Errors
+    /// EPERM; ENOMEM beyond RLIMIT_MEMLOCK, which is that of all the user's segments.
+    pub fn lock(&self) -> Result<()> {
+        let limit = match can(CAP_IPC_LOCK) {
+            true => usize::MAX,
+            false => {
+                self.with_header(|header| header.check_own())?;
+                rlimit(RLIMIT_MEMLOCK)
+            }
+        };
+        if limit == 0 {
+            return Err(Errno::EPERM);
+        }
+        if self.state.lock().locked.is_some() {
+            return Ok(());
+        }
+        let charge = user::Charge::new(|user| &user.locked, page_up(self.size), page_down(limit));
+        let charge = charge.ok_or(Errno::ENOMEM)?;
+        // Another thread's charge may be there by now.
+        let other = self.state.lock().lock(Some(charge));
+        drop(other);
+        Ok(())
+    }
+
+    /// SHM_UNLOCK.
+    ///
+    /// # Errors
+    /// EPERM.
+    pub fn unlock(&self) -> Result<()> {
+        if !can(CAP_IPC_LOCK) {
+            self.with_header(|header| header.check_own())?;
+        }
+        let charge = self.state.lock().lock(None);
+        drop(charge);
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Descriptors: duplicates, flags, and control operations of files.
 
-use super::path::{check_flags, file};
+use super::path::{check_flags, file, opened};
 use super::{file_control, flock};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::Kind;
@@ -231,7 +231,7 @@ fn set_owner(file: &File, who: i32) -> Result<usize> {
 
 /// ioctl(2)
 pub fn ioctl(fd: i32, request: u32, argument: usize) -> Result<usize> {
-    let file = file(fd)?;
+    let file = opened(fd)?;
     match request {
         FIOCLEX => current().files().set_close_on_exec(fd, true)?,
         FIONCLEX => current().files().set_close_on_exec(fd, false)?,

@@ -230,12 +230,8 @@ pub fn shmctl<L: IpcLayout>(number: i32, command: u32, to: usize) -> Result<usiz
             sysv_shm::remove(number, &segment);
             Ok(0)
         }
-        SHM_LOCK | SHM_UNLOCK => {
-            let segment = SEGMENTS.by_number(number)?;
-            segment.with_header(|header| header.check_owner())?;
-            segment.lock(command == SHM_LOCK);
-            Ok(0)
-        }
+        SHM_LOCK => SEGMENTS.by_number(number)?.lock().map(|()| 0),
+        SHM_UNLOCK => SEGMENTS.by_number(number)?.unlock().map(|()| 0),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -100,8 +100,13 @@ pub fn process_madvise<L: Layout>(
         return Err(Errno::EINVAL);
     }
     let other = process.find_thread(|_| true).ok_or(Errno::ESRCH)?;
-    let other =
-        ptrace_access::look(&other, By::File, |thread| Ok(thread.space()))?.ok_or(Errno::ESRCH)?;
+    let other = ptrace_access::look(&other, By::File, |thread| Ok(thread.space()));
+    // As mm_access() says it.
+    let other = other.map_err(|error| match error {
+        Errno::EPERM => Errno::EACCES,
+        other => other,
+    });
+    let other = other?.ok_or(Errno::ESRCH)?;
     if !task::can(CAP_SYS_NICE) {
         return Err(Errno::EPERM);
     }

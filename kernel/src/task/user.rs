@@ -24,6 +24,8 @@ pub struct User {
     pub epoll_watches: AtomicUsize,
     /// Bytes of System V semaphores and messages.
     pub system_v: AtomicUsize,
+    /// Bytes of System V segments that are locked.
+    pub locked: AtomicUsize,
     /// Processes and their further threads; not of root, whom no limit binds.
     tasks: AtomicUsize,
 }
@@ -101,6 +103,7 @@ pub fn of(uid: u32) -> Result<Arc<User>> {
         queue_bytes: AtomicUsize::new(0),
         epoll_watches: AtomicUsize::new(0),
         system_v: AtomicUsize::new(0),
+        locked: AtomicUsize::new(0),
     })?;
     let mut users = USERS.lock();
     if let Some(user) = known(&users) {

@@ -13,6 +13,7 @@ mod adjtimex;
 mod advice;
 mod age;
 mod aio;
+mod answers;
 mod arguments;
 mod attributes;
 mod bands;
@@ -272,6 +273,7 @@ fn main() {
         Some("places") => accepted::places(&std::env::args().nth(2).unwrap_or_default()),
         Some("advice") => advice::run(),
         Some("aio") => aio::run(),
+        Some("answers") => answers::run(),
         Some("arguments") => arguments::run(),
         Some("capabilities") => capabilities::run(),
         Some("file-capabilities") => capabilities::tell_capabilities(),

@@ -1,4 +1,7 @@
 //! Access to program memory: always through accessors that can fault, never by reference.
+//!
+//! A fault may sleep, for memory or for a fork of the same program, so no spin lock is held around
+//! an access unless its name says that it does not sleep.
 
 extern crate alloc;
 
@@ -12,6 +15,7 @@ use super::PAGE_SIZE;
 use super::frame::FrameRef;
 use crate::arch::{access_end, uaccess};
 use crate::errno::{Errno, Result};
+use crate::sync::might_sleep;
 
 /// Whether a range lies in the addresses available to programs, mapped or not: Linux's `access_ok`,
 /// which is checked before any waiting or consuming.
@@ -24,6 +28,7 @@ pub fn access_ok(address: usize, len: usize) -> bool {
 /// Copies to the program; returns the number of bytes before the first that could not be written.
 #[inline]
 pub fn copy_to(address: usize, source: &[u8]) -> usize {
+    might_sleep();
     // SAFETY: `source` is readable for its length.
     unsafe { uaccess::copy_out(address, source.as_ptr(), source.len()) }
 }
@@ -31,6 +36,7 @@ pub fn copy_to(address: usize, source: &[u8]) -> usize {
 /// Copies from the program; returns the number of bytes before the first that could not be read.
 #[inline]
 pub fn copy_from(address: usize, target: &mut [u8]) -> usize {
+    might_sleep();
     // SAFETY: `target` is exclusive, and writable for its length.
     unsafe { uaccess::copy_in(target.as_mut_ptr(), address, target.len()) }
 }
@@ -39,6 +45,7 @@ pub fn copy_from(address: usize, target: &mut [u8]) -> usize {
 /// written.
 #[inline]
 pub fn clear(address: usize, len: usize) -> usize {
+    might_sleep();
     uaccess::clear(address, len)
 }
 
@@ -48,6 +55,7 @@ impl FrameRef {
     /// # Panics
     /// If the range leaves the frame.
     pub fn copy_to_user(&self, offset: usize, address: usize, len: usize) -> usize {
+        might_sleep();
         let source = self.range(offset, len);
         // SAFETY: the range lies in the frame that the handle keeps.
         unsafe { uaccess::copy_out(address, source, len) }
@@ -58,6 +66,7 @@ impl FrameRef {
     /// # Panics
     /// If the range leaves the frame.
     pub fn copy_from_user(&self, offset: usize, address: usize, len: usize) -> usize {
+        might_sleep();
         self.written();
         let target = self.range(offset, len);
         // SAFETY: the range lies in the frame that the handle keeps, and which holds bytes and no
@@ -122,6 +131,7 @@ impl<T: FromBytes> UserPtr<T> {
     /// EFAULT.
     #[inline]
     pub fn read_to(self, place: &mut MaybeUninit<T>) -> Result<&mut T> {
+        might_sleep();
         let size = size_of::<T>();
         // SAFETY: `place` has room for it.
         match unsafe { uaccess::copy_in(place.as_mut_ptr().cast(), self.address, size) } {
@@ -295,6 +305,7 @@ const CHUNK: usize = 64;
 /// # Errors
 /// EFAULT.
 pub fn load_u32(address: usize) -> Result<u32> {
+    might_sleep();
     uaccess::load_u32(address).map_err(|_| Errno::EFAULT)
 }
 
@@ -309,6 +320,7 @@ pub fn load_present_u32(address: usize) -> Option<u32> {
 /// # Errors
 /// EFAULT.
 pub fn store_u32(address: usize, value: u32) -> Result<()> {
+    might_sleep();
     uaccess::store_u32(address, value).map_err(|_| Errno::EFAULT)
 }
 
@@ -318,6 +330,7 @@ pub fn store_u32(address: usize, value: u32) -> Result<()> {
 /// # Errors
 /// EFAULT.
 pub fn cmpxchg_u32(address: usize, old: u32, new: u32) -> Result<u32> {
+    might_sleep();
     uaccess::cmpxchg_u32(address, old, new).map_err(|_| Errno::EFAULT)
 }
 

@@ -132,7 +132,7 @@ impl Context {
             let given_up = exchanges && locks.cut(&wanted, 1).map_err(no_locks)? != 0;
             drop(held);
             if given_up {
-                self.changed.notify();
+                self.wake_waiters(&wanted);
             }
             return Ok(Some(against));
         }
@@ -146,7 +146,7 @@ impl Context {
         };
         // A lock that became shared may let waiters in, and waiters may be blocked by a new lock
         // from now on.
-        self.changed.notify();
+        self.wake_waiters(&wanted);
         kept.map(|()| None)
     }
 
@@ -177,12 +177,20 @@ impl Context {
             let cut = self.held.lock().of(lock.owner).cut(lock, AT_ONCE);
             let count = cut.map_err(no_locks)?;
             if count != 0 {
-                self.changed.notify();
+                self.wake_waiters(lock);
             }
             if count < AT_ONCE {
                 return Ok(());
             }
             cond_resched();
+        }
+    }
+
+    /// Wakes all waiters if the range of `changed` concerns one: thousands may wait for another.
+    fn wake_waiters(&self, changed: &Lock) {
+        let concerns = |wanted: &Lock| wanted.first <= changed.last && changed.first <= wanted.last;
+        if self.waits.lock().values().any(concerns) {
+            self.changed.notify();
         }
     }
 

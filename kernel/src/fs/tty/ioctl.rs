@@ -92,6 +92,12 @@ impl Termio {
 
 impl Tty {
     pub(super) fn ioctl(&self, request: u32, argument: usize) -> Result<usize> {
+        if self.state.lock().hung_up {
+            return Err(match request {
+                TIOCSPGRP => Errno::ENOTTY,
+                _ => Errno::EIO,
+            });
+        }
         let number = UserPtr::<i32>::new(argument);
         match request {
             TCGETS => UserPtr::new(argument).write(&Termios1::from(&self.termios()))?,
@@ -123,15 +129,22 @@ impl Tty {
                 };
                 self.set_termios(settings, request == TCSETSF2)?;
             }
-            TIOCGWINSZ => UserPtr::new(argument).write(&self.state.lock().size)?,
+            TIOCGWINSZ => {
+                let size = self.state.lock().size;
+                UserPtr::new(argument).write(&size)?;
+            }
             TIOCSWINSZ => self.resize(UserPtr::new(argument).read()?),
             TIOCSCTTY => self.set_controlling(argument == 1)?,
             TIOCNOTTY => self.detach_session()?,
             TIOCGPGRP => number.write(&self.own_foreground()?)?,
             TIOCSPGRP => self.set_foreground(number.read()?)?,
             TIOCGSID => number.write(&self.own_session()?)?,
-            FIONREAD => number.write(&(self.state.lock().discipline.available() as i32))?,
-            TIOCOUTQ => number.write(&(self.state.lock().output.len() as i32))?,
+            FIONREAD => {
+                let available = self.state.lock().discipline.available();
+                number.write(&(available as i32))?;
+            }
+            // A port sends at once, and bytes for the master count as sent.
+            TIOCOUTQ => number.write(&0)?,
             TCFLSH => self.flush(argument as u32)?,
             TCXONC => self.flow(argument as u32)?,
             TCSBRK | TCSBRKP | TIOCSBRK | TIOCCBRK => self.check_change()?,
@@ -168,7 +181,10 @@ impl Tty {
             TIOCSETD if number.read()? == 0 => {}
             TIOCSETD => return Err(Errno::EINVAL),
             TIOCEXCL | TIOCNXCL => self.state.lock().exclusive = request == TIOCEXCL,
-            TIOCGEXCL => number.write(&self.state.lock().exclusive.into())?,
+            TIOCGEXCL => {
+                let exclusive = self.state.lock().exclusive;
+                number.write(&exclusive.into())?;
+            }
             TIOCSTI => {
                 // As Linux has it by default (dev.tty.legacy_tiocsti).
                 require(CAP_SYS_ADMIN).map_err(|_| Errno::EIO)?;

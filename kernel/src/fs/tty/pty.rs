@@ -389,14 +389,23 @@ impl FileOps for Master {
         match request {
             TIOCGPTN => number.write(&(self.index() as i32))?,
             TIOCSPTLCK => self.tty.state.lock().pty.locked = number.read()? != 0,
-            TIOCGPTLCK => number.write(&self.tty.state.lock().pty.locked.into())?,
+            TIOCGPTLCK => {
+                let locked = self.tty.state.lock().pty.locked;
+                number.write(&locked.into())?;
+            }
             TIOCPKT => {
                 let on = number.read()? != 0;
                 self.tty.state.lock().pty.set_packets(on);
             }
-            TIOCGPKT => number.write(&self.tty.state.lock().pty.packets.into())?,
+            TIOCGPKT => {
+                let packets = self.tty.state.lock().pty.packets;
+                number.write(&packets.into())?;
+            }
             TIOCGPTPEER => return self.open_peer(file, argument as u32),
-            FIONREAD => number.write(&(self.tty.state.lock().output.len() as i32))?,
+            FIONREAD => {
+                let waiting = self.tty.state.lock().output.len();
+                number.write(&(waiting as i32))?;
+            }
             TIOCGPGRP => number.write(&self.tty.foreground())?,
             TIOCGSID => number.write(&self.tty.session()?)?,
             TIOCSIG => self.tty.signal(argument)?,
