@@ -63,6 +63,18 @@ pub enum Wanted {
     CopyOf(usize),
 }
 
+impl Wanted {
+    /// Whether a new message of a type may be what is wanted.
+    fn takes(self, kind: i64) -> bool {
+        match self {
+            Wanted::Kind(wanted) => kind == wanted,
+            Wanted::Except(other) => kind != other,
+            Wanted::Lowest(highest) => kind <= highest,
+            Wanted::Any | Wanted::CopyOf(_) => true,
+        }
+    }
+}
+
 /// A queue.
 pub struct Queue {
     state: Mutex<State>,
@@ -76,6 +88,32 @@ struct State {
     messages: VecDeque<Message>,
     status: Status,
     removed: bool,
+    /// What receivers wait for, and how many of them: thousands may wait for another type.
+    waits: Vec<(Wanted, usize)>,
+}
+
+impl State {
+    /// Counts a receiver that waits from now on. ENOMEM.
+    fn begin_wait(&mut self, wanted: Wanted) -> Result<()> {
+        if let Some((_, count)) = self.waits.iter_mut().find(|(other, _)| *other == wanted) {
+            *count += 1;
+            return Ok(());
+        }
+        self.waits.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.waits.push((wanted, 1));
+        Ok(())
+    }
+
+    /// Counts it no more.
+    fn end_wait(&mut self, wanted: Wanted) {
+        let Some(at) = self.waits.iter().position(|(other, _)| *other == wanted) else {
+            return;
+        };
+        self.waits[at].1 -= 1;
+        if self.waits[at].1 == 0 {
+            self.waits.swap_remove(at);
+        }
+    }
 }
 
 /// The result of msgctl(IPC_STAT) for a queue.
@@ -114,6 +152,7 @@ pub fn get(key: i32, flags: u32) -> Result<usize> {
                     ..Status::default()
                 },
                 removed: false,
+                waits: Vec::new(),
             }),
             senders: WaitQueue::new(),
             receivers: WaitQueue::new(),
@@ -152,6 +191,8 @@ impl Queue {
         state.status.times[2] = registry::now();
         drop(state);
         self.senders.wake_all();
+        // They may have no right to it any more.
+        self.receivers.wake_all();
         Ok(())
     }
 
@@ -186,7 +227,10 @@ impl Queue {
             return Err(Errno::EAGAIN);
         }
         state.messages.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let mut wakes = false;
         if let Some(message) = message.take() {
+            let mut waits = state.waits.iter();
+            wakes = waits.any(|(wanted, _)| wanted.takes(message.kind));
             state.messages.push_back(message);
             let status = &mut state.status;
             status.bytes += len;
@@ -195,7 +239,9 @@ impl Queue {
             status.users[0] = current().process_id();
         }
         drop(state);
-        self.receivers.wake_all();
+        if wakes {
+            self.receivers.wake_all();
+        }
         Ok(())
     }
 
@@ -206,15 +252,17 @@ impl Queue {
     /// EACCES, ENOMSG, E2BIG (longer than `most`), EIDRM, ENOMEM, ERESTARTNOHAND.
     pub fn receive(&self, wanted: Wanted, most: usize, cuts: bool, waits: bool) -> Result<Message> {
         let mut found = self.try_receive(wanted, most, cuts);
-        if matches!(found, Err(Errno::ENOMSG)) && waits {
-            let ready = || {
-                found = self.try_receive(wanted, most, cuts);
-                !matches!(found, Err(Errno::ENOMSG))
-            };
-            self.receivers
-                .wait_interruptible(ready, None)
-                .map_err(|_| Errno::ERESTARTNOHAND)?;
+        if !matches!(found, Err(Errno::ENOMSG)) || !waits {
+            return found;
         }
+        self.state.lock().begin_wait(wanted)?;
+        let ready = || {
+            found = self.try_receive(wanted, most, cuts);
+            !matches!(found, Err(Errno::ENOMSG))
+        };
+        let waited = self.receivers.wait_interruptible(ready, None);
+        self.state.lock().end_wait(wanted);
+        waited.map_err(|_| Errno::ERESTARTNOHAND)?;
         found
     }
 

@@ -56,7 +56,7 @@ unsafe fn begin(work: impl FnOnce()) -> pid_t {
 }
 
 /// Waits until a process is in a state.
-fn await_state(pid: pid_t, state: &str) {
+pub fn await_state(pid: pid_t, state: &str) {
     let wanted = format!(") {state} ");
     let is_so =
         || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| text.contains(&wanted));

@@ -477,7 +477,7 @@ unsafe fn semaphores() {
         tell_end(
             "set since",
             in_child(|| {
-                operate(id, &[(0, 1, UNDO), (1, 1, UNDO), (2, 1, UNDO)]);
+                tell("add", operate(id, &[(0, 1, UNDO), (1, 1, UNDO)]));
                 set(id, 0, 20);
                 operate(id, &[(0, 3, UNDO)]);
                 println!("{} {} {}", value(id, 0), value(id, 1), value(id, 2));
@@ -487,7 +487,7 @@ unsafe fn semaphores() {
         tell_end(
             "all set since",
             in_child(|| {
-                operate(id, &[(0, 1, UNDO), (1, 1, UNDO), (2, 1, UNDO)]);
+                tell("add", operate(id, &[(0, 1, UNDO), (1, 1, UNDO)]));
                 all = [10, 11, 12];
                 libc::semctl(id, 0, libc::SETALL, all.as_mut_ptr());
             }),

@@ -16,6 +16,7 @@ mod aio;
 mod answers;
 mod arguments;
 mod attributes;
+mod awaited;
 mod bands;
 mod beside;
 mod bounds;
@@ -264,6 +265,7 @@ fn main() {
         Some("listening") => listening::run(),
         Some("mount-options") => mount_options::run(),
         Some("accepted") => accepted::run(),
+        Some("awaited") => awaited::run(),
         Some("bands") => bands::run(),
         Some("beside") => beside::run(),
         Some("modes") if std::env::args().nth(2).is_some() => modes::after_exec(),
