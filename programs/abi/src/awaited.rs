@@ -159,6 +159,21 @@ unsafe fn bytes() {
             end(what, child);
             lock(file, F_SETLK, F_UNLCK, 0, 0);
         }
+        circle(file);
         libc::close(file);
+    }
+}
+
+/// Two that each wait for the other's byte: the second is told.
+unsafe fn circle(file: c_int) {
+    unsafe {
+        lock(file, F_SETLK, F_WRLCK, 2, 1);
+        let child = waiter(|| {
+            lock(file, F_SETLK, F_WRLCK, 1, 1);
+            lock(file, F_SETLKW, F_WRLCK, 2, 1)
+        });
+        tell("a circle", lock(file, F_SETLKW, F_WRLCK, 1, 1));
+        lock(file, F_SETLK, F_UNLCK, 2, 1);
+        end("its other part", child);
     }
 }

@@ -254,7 +254,7 @@ const SETTINGS: &[Setting] = &[
         cpu: "cortex-a76",
         smp: 2,
         options: &["-machine", "virtualization=on"],
-        cases: &["guest-linux", "kvm", "kvm-pages", "kvm-sizes-cortex-a76"],
+        cases: &["guest-linux", "kvm-pages", "kvm-sizes-cortex-a76"],
         ..ARM64
     },
     Setting {
