@@ -54,7 +54,7 @@ impl EventFd {
     /// Adds one, as the kernel does: where there is no room that stays so.
     pub fn signal(&self) {
         self.add(1);
-        self.readable.notify();
+        self.readable.notify_for(Events::READABLE);
     }
 
     /// Takes what was added; false if that is nothing.
@@ -62,7 +62,7 @@ impl EventFd {
     pub fn drain(&self) -> bool {
         let taken = self.take().is_some();
         if taken {
-            self.writable.notify();
+            self.writable.notify_for(Events::WRITABLE);
         }
         taken
     }
@@ -70,7 +70,7 @@ impl EventFd {
     /// Notifies `watcher` when something was added, until what this returns is dropped.
     #[cfg(guests)]
     pub fn watch(&self, watcher: Arc<dyn Watcher>) -> Result<Watch> {
-        self.readable.watch(watcher)
+        self.readable.watch(Events::READABLE, watcher)
     }
 }
 
@@ -107,7 +107,7 @@ impl FileOps for EventFd {
         }
         loop {
             if let Some(value) = self.take() {
-                self.writable.notify();
+                self.writable.notify_for(Events::WRITABLE);
                 return to.put(&value.to_ne_bytes());
             }
             if file.flags().nonblocking() {
@@ -133,7 +133,7 @@ impl FileOps for EventFd {
             }
             self.writable.wait(|| value <= MAX - *self.count.lock())?;
         }
-        self.readable.notify();
+        self.readable.notify_for(Events::READABLE);
         Ok(8)
     }
 

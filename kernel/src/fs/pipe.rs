@@ -226,22 +226,54 @@ impl Pipe {
     fn was_read(&self, count: usize) {
         if count > 0 {
             self.uses.read.store(time::stamp(), Relaxed);
-            self.writable.notify();
+            self.writable
+                .notify_one_if(Events::WRITABLE, || self.has_much_room());
         }
     }
 
     #[inline]
     fn read(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
-        loop {
-            match self.take(to) {
-                Ok(0) if to.left() != 0 && self.await_bytes(nonblocking)? => {}
-                done => return done,
-            }
+        match self.take(to) {
+            Ok(0) if to.left() != 0 => self.read_later(to, nonblocking),
+            done => done,
         }
     }
 
-    /// Waits for something to read; false if nothing will come any more.
+    /// Reads what comes. What this leaves, whatever ends it, is for the next reader.
     #[inline(never)]
+    fn read_later(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
+        while self.await_bytes(nonblocking)? {
+            let taken = self.take(to);
+            if taken != Ok(0) {
+                self.wake_next_reader();
+                return taken;
+            }
+        }
+        Ok(0)
+    }
+
+    /// Readers that wait are woken one at a time.
+    #[inline]
+    fn wake_next_reader(&self) {
+        if self.len.load(Acquire) > 0 {
+            self.readable.wake_next();
+        }
+    }
+
+    /// And so are writers.
+    fn wake_next_writer(&self) {
+        if self.has_much_room() {
+            self.writable.wake_next();
+        }
+    }
+
+    /// Whether there is room for what a writer waits for: a page, as on Linux, so that it need not
+    /// be known how much each of them wants.
+    fn has_much_room(&self) -> bool {
+        self.room() >= ATOMIC
+    }
+
+    /// Waits for something to read; false if nothing will come any more.
     fn await_bytes(&self, nonblocking: bool) -> Result<bool> {
         let ended = || self.writers.load(Acquire) == 0;
         if nonblocking || ended() {
@@ -278,7 +310,7 @@ impl Pipe {
     fn was_written(&self, count: usize) {
         if count > 0 {
             self.uses.written.store(time::stamp(), Relaxed);
-            self.readable.notify();
+            self.readable.notify_one(Events::READABLE);
         }
     }
 
@@ -293,42 +325,57 @@ impl Pipe {
     fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
         let wanted = from.left();
         let least = if wanted <= ATOMIC { wanted } else { 1 };
+        let written = self.put(from, least);
+        if written == Ok(wanted) {
+            return written;
+        }
+        let written = self.write_rest(from, wanted, least, written, nonblocking);
+        self.wake_next_writer();
+        written
+    }
+
+    /// Goes on after a first attempt that `written` is the result of.
+    #[inline(never)]
+    fn write_rest(
+        &self,
+        from: &mut Source,
+        wanted: usize,
+        least: usize,
+        mut written: Result<usize>,
+        nonblocking: bool,
+    ) -> Result<usize> {
         loop {
-            let written = self.put(from, least);
-            if written == Ok(wanted) {
-                return written;
-            }
             let left = from.left();
             if left == 0 {
                 return Ok(wanted);
             }
-            if let Err(error) = self.await_room(written, least, nonblocking) {
-                if left < wanted {
-                    if error == Errno::ENOMEM && !nonblocking && oom::make_room() {
-                        continue;
+            match self.await_room(written, nonblocking) {
+                Err(Errno::ENOMEM) if left < wanted && !nonblocking && oom::make_room() => {}
+                Err(_) if left < wanted => return Ok(wanted - left),
+                Err(error) => {
+                    if error == Errno::EPIPE {
+                        signal::raise(SIGPIPE);
                     }
+                    return Err(error);
+                }
+                // Readers may make room for as long as they like.
+                Ok(()) if cond_resched_interruptible().is_err() && left < wanted => {
                     return Ok(wanted - left);
                 }
-                if error == Errno::EPIPE {
-                    signal::raise(SIGPIPE);
-                }
-                return Err(error);
+                Ok(()) => {}
             }
-            // Readers may make room for as long as they like.
-            if cond_resched_interruptible().is_err() && from.left() < wanted {
-                return Ok(wanted - from.left());
-            }
+            written = self.put(from, least);
         }
     }
 
     /// After an attempt that left something to write: waits for room, unless there was some.
     #[inline(never)]
-    fn await_room(&self, written: Result<usize>, least: usize, nonblocking: bool) -> Result<()> {
+    fn await_room(&self, written: Result<usize>, nonblocking: bool) -> Result<()> {
         match written? {
             0 if nonblocking => Err(Errno::EAGAIN),
             0 => self
                 .writable
-                .wait(|| self.room() >= least || self.readers.load(Acquire) == 0),
+                .wait(|| self.has_much_room() || self.readers.load(Acquire) == 0),
             _ => Ok(()),
         }
     }
@@ -383,6 +430,16 @@ impl Inode for Pipe {
     }
 }
 
+/// A call that may be woken alone: as it ends, it wakes those for whom it leaves something.
+struct Turn<'a>(&'a Pipe);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.wake_next_reader();
+        self.0.wake_next_writer();
+    }
+}
+
 /// An open end of a pipe.
 pub struct End {
     pipe: Arc<Pipe>,
@@ -432,7 +489,7 @@ impl End {
             if self.pipe.room() > 0 {
                 return Ok(());
             }
-            self.pipe.await_room(Ok(0), 1, nonblocking)?;
+            self.pipe.await_room(Ok(0), nonblocking)?;
         }
     }
 
@@ -443,6 +500,7 @@ impl End {
         nonblocking: bool,
         mut act: impl FnMut(&mut Ring) -> Result<usize>,
     ) -> Result<usize> {
+        let _turn = Turn(&self.pipe);
         while self.await_bytes(nonblocking)? {
             let taken = self.pipe.with_ring(|ring| match ring.len() {
                 0 => Ok(None),
@@ -464,6 +522,7 @@ impl End {
         nonblocking: bool,
         mut act: impl FnMut(&mut Ring) -> Result<usize>,
     ) -> Result<usize> {
+        let _turn = Turn(&self.pipe);
         loop {
             self.await_room(nonblocking)?;
             let added = self.pipe.with_ring(|ring| match ring.room() {
@@ -487,6 +546,7 @@ impl End {
         mut act: impl FnMut(&Ring, &mut Ring) -> Result<usize>,
     ) -> Result<usize> {
         let first = Arc::as_ptr(&from.pipe) < Arc::as_ptr(&to.pipe);
+        let _turns = [Turn(&from.pipe), Turn(&to.pipe)];
         loop {
             let comes = from.await_bytes(nonblocking)?;
             to.await_room(nonblocking)?;
@@ -648,6 +708,7 @@ impl Fifo {
         // An open that waits for this end waits on the source of the other end's data.
         pipe.readable.notify();
         pipe.writable.notify();
+        let _turn = Turn(&pipe);
         match flags.0 & O_ACCMODE {
             O_RDWR => {}
             O_WRONLY => {

@@ -45,6 +45,10 @@ impl Events {
     pub const ALWAYS: Events = Events::ERROR.union(Events::HANG_UP);
     /// Events that a socket with room reports, except TCP's.
     pub const ROOM: Events = Events::OUT.union(Events::OUT_BAND);
+    /// Events that data which comes may be.
+    pub const READABLE: Events = Events::IN.union(Events::IN_NORMAL).union(Events::PRIORITY);
+    /// Events that room which comes may be.
+    pub const WRITABLE: Events = Events::ROOM.union(Events::OUT_NORMAL);
 
     /// Without the names that mean the same, as eventfd(2), timerfd(2) and signalfd(2) report.
     pub fn without_aliases(self) -> Self {
@@ -92,7 +96,8 @@ pub trait Watcher: Send + Sync {
 pub struct WaitSource {
     waiters: WaitQueue,
     watched: AtomicBool,
-    watchers: Mutex<Sequence<Arc<dyn Watcher>>>,
+    /// Each with the events that it waits for.
+    watchers: Mutex<Sequence<(Events, Arc<dyn Watcher>)>>,
     /// For a socket's room: whether a writer had none since a sparing watcher was notified.
     lacked: Option<AtomicBool>,
 }
@@ -167,46 +172,77 @@ impl WaitSource {
     /// Notifies all watchers that the readiness changed.
     #[inline]
     pub fn notify(&self) {
-        self.waiters.wake_all();
-        self.notify_watchers();
+        self.notify_for(Events::all());
     }
 
-    /// Notifies watchers, but of the threads that wait in a call only the one that waited longest,
-    /// for calls in which each takes its part. True if there was one.
-    pub fn notify_one(&self) -> bool {
-        let woken = self.waiters.wake_one();
-        self.notify_watchers();
+    /// Notifies all threads that wait in a call, and the watchers that wait for one of `events`:
+    /// the only ones that this change can be.
+    #[inline]
+    pub fn notify_for(&self, events: Events) {
+        self.waiters.wake_all();
+        self.notify_watchers(events);
+    }
+
+    /// Notifies watchers of `events`, but of the threads that wait in a call only the one that
+    /// waited longest, for calls in which each takes its part: what it leaves is for the next, whom
+    /// it wakes ([`wake_next`](Self::wake_next)). True if there was one.
+    #[inline]
+    pub fn notify_one(&self, events: Events) -> bool {
+        self.notify_one_if(events, || true)
+    }
+
+    /// Like [`notify_one`](Self::notify_one), but wakes no thread unless there is something for it.
+    #[inline]
+    pub fn notify_one_if(&self, events: Events, something: impl FnOnce() -> bool) -> bool {
+        let woken = self.waiters.wake_one_if(something);
+        self.notify_watchers(events);
         woken
+    }
+
+    /// A thread that was woken alone, and leaves something, wakes the next.
+    #[inline]
+    pub fn wake_next(&self) {
+        self.waiters.wake_one();
     }
 
     /// Called after a fence, which the waking of waiting threads implies; fields of watchers are
     /// read under the lock.
     #[inline]
-    fn notify_watchers(&self) {
+    fn notify_watchers(&self, events: Events) {
         if self.watched.load(Relaxed) {
-            self.notify_all();
+            self.notify_each(events);
         }
     }
 
     /// Notifies each watcher that was there at the start, without the lock: a watcher that goes
     /// away as a result takes it.
     #[cold]
-    fn notify_all(&self) {
+    fn notify_each(&self, events: Events) {
         let (mut from, end) = (0, self.watchers.lock().end());
         let mut one_woken = false;
         let lacked = self.lacked.as_ref();
         let idle = lacked.is_some_and(|lacked| !lacked.load(Acquire));
         let mut near = 0;
-        let mut next = |from| {
+        let mut next = |from: &mut u64| {
             let watchers = self.watchers.lock();
-            let (number, watcher) = watchers.first_from_near(from, &mut near)?;
-            (number < end).then(|| (number, watcher.clone()))
+            // Those that wait for other events are passed over, some at a time.
+            for _ in 0..AT_ONCE {
+                let (number, (wanted, watcher)) = watchers.first_from_near(*from, &mut near)?;
+                if number >= end {
+                    return None;
+                }
+                *from = number + 1;
+                if wanted.intersects(events) {
+                    return Some(Some(watcher.clone()));
+                }
+            }
+            Some(None)
         };
         // The newest is often the only one.
         while from < end
-            && let Some((number, watcher)) = next(from)
+            && let Some(found) = next(&mut from)
         {
-            from = number + 1;
+            let Some(watcher) = found else { continue };
             let (exclusive, sparing) = (watcher.is_exclusive(), watcher.is_sparing());
             if !(idle && sparing || exclusive && one_woken) {
                 let took = watcher.changed();
@@ -218,20 +254,25 @@ impl WaitSource {
         }
     }
 
-    /// Notifies `watcher` of changes until what this returns is dropped.
+    /// Notifies `watcher` of changes that may be one of `wanted`, until what this returns is
+    /// dropped.
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn watch(self: &Arc<Self>, watcher: Arc<dyn Watcher>) -> Result<Watch> {
+    pub fn watch(self: &Arc<Self>, wanted: Events, watcher: Arc<dyn Watcher>) -> Result<Watch> {
         let mut watchers = self.watchers.lock();
-        let number = watchers.push(watcher)?;
+        let number = watchers.push((wanted, watcher))?;
         self.watched.store(true, Release);
         // A change of the source from now on either sees the watcher, or is seen by the check that
         // follows.
         fence(SeqCst);
         drop(watchers);
         let source = self.clone();
-        Ok(Watch { source, number })
+        Ok(Watch {
+            source,
+            number,
+            wanted,
+        })
     }
 }
 
@@ -239,6 +280,23 @@ impl WaitSource {
 pub struct Watch {
     source: Arc<WaitSource>,
     number: u64,
+    wanted: Events,
+}
+
+impl Watch {
+    /// Waits for `events` as well.
+    fn widen(&mut self, events: Events) {
+        if self.wanted.contains(events) {
+            return;
+        }
+        self.wanted |= events;
+        let mut watchers = self.source.watchers.lock();
+        if let Some((wanted, _)) = watchers.get_mut(self.number) {
+            *wanted = self.wanted;
+        }
+        // As in `watch`.
+        fence(SeqCst);
+    }
 }
 
 impl Drop for Watch {
@@ -251,12 +309,17 @@ impl Drop for Watch {
     }
 }
 
+/// How many watchers are passed over with the lock.
+const AT_ONCE: usize = 64;
+
 /// Collects the sources that a poll has to watch.
 pub struct PollTable {
     watcher: Arc<dyn Watcher>,
+    /// The events that are waited for at the sources to be added.
+    wanted: Events,
     watches: Vec<Watch>,
-    /// The addresses of the sources watched, where they are many.
-    watched: HashMap<usize, ()>,
+    /// The watches by the addresses of their sources, where they are many.
+    watched: HashMap<usize, usize>,
     failed: bool,
 }
 
@@ -264,14 +327,20 @@ pub struct PollTable {
 const FEW: usize = 16;
 
 impl PollTable {
-    /// A table for `watcher`.
+    /// A table for `watcher`, which waits for all events.
     pub fn new(watcher: Arc<dyn Watcher>) -> Self {
         PollTable {
             watcher,
+            wanted: Events::all(),
             watches: Vec::new(),
             watched: hash::new(),
             failed: false,
         }
+    }
+
+    /// Waits for `events` alone at the sources that are added from now on.
+    pub fn want(&mut self, events: Events) {
+        self.wanted = events;
     }
 
     /// Watches `source` until the table goes: once, however many descriptors a program names of it.
@@ -280,28 +349,38 @@ impl PollTable {
     }
 
     fn try_add(&mut self, source: &Arc<WaitSource>) -> Result<()> {
-        if self.is_watched(source)? {
+        if let Some(at) = self.find(source)? {
+            self.watches[at].widen(self.wanted);
             return Ok(());
         }
         self.watches.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        self.watches.push(source.watch(self.watcher.clone())?);
+        let watch = source.watch(self.wanted, self.watcher.clone())?;
+        self.watches.push(watch);
         Ok(())
     }
 
-    fn is_watched(&mut self, source: &Arc<WaitSource>) -> Result<bool> {
+    /// The watch of `source`; if there is none, the next that is added will be it.
+    fn find(&mut self, source: &Arc<WaitSource>) -> Result<Option<usize>> {
         if self.watches.len() < FEW {
             let mut sources = self.watches.iter().map(|watch| &watch.source);
-            return Ok(sources.any(|watched| Arc::ptr_eq(watched, source)));
+            return Ok(sources.position(|watched| Arc::ptr_eq(watched, source)));
         }
         let address = |source: &Arc<WaitSource>| Arc::as_ptr(source).addr();
-        let more = self.watches.len() + 1 - self.watched.len();
+        let next = self.watches.len();
+        let more = next + 1 - self.watched.len();
         self.watched.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
         if self.watched.is_empty() {
-            for watch in &self.watches {
-                self.watched.insert(address(&watch.source), ());
+            for (at, watch) in self.watches.iter().enumerate() {
+                self.watched.insert(address(&watch.source), at);
             }
         }
-        Ok(self.watched.insert(address(source), ()).is_some())
+        // An entry of a watch that could not be had is of the next.
+        let known = self.watched.get(&address(source)).copied();
+        if let Some(at) = known.filter(|&at| at < next) {
+            return Ok(Some(at));
+        }
+        self.watched.insert(address(source), next);
+        Ok(None)
     }
 
     /// Ends so many watches; whether there are more.

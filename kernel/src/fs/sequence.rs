@@ -72,6 +72,12 @@ impl<T> Sequence<T> {
         }
     }
 
+    /// The element of this number.
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        let at = self.places.binary_search_by_key(&number, |place| place.0);
+        self.places[at.ok()?].1.as_mut()
+    }
+
     /// The first one of number `from` or higher, and its number.
     pub fn first_from(&self, from: u64) -> Option<(u64, &T)> {
         self.first_from_near(from, &mut 0)

@@ -325,7 +325,7 @@ impl Queue {
         }
         let notice = if first { state.notice.take() } else { None };
         drop(state);
-        self.readable.notify();
+        self.readable.notify_one(Events::READABLE);
         if let Some(notice) = notice {
             notice.notify(CAME);
         }
@@ -348,7 +348,7 @@ impl Queue {
         loop {
             let message = self.state.lock().messages.pop_front();
             if let Some(message) = message {
-                self.writable.notify();
+                self.writable.notify_one(Events::WRITABLE);
                 return Ok((message.data, message.priority));
             }
             if !waits {

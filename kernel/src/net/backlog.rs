@@ -2,7 +2,7 @@
 
 use super::wait::Wait;
 use crate::errno::{Errno, Result};
-use crate::fs::poll::WaitSource;
+use crate::fs::poll::{Events, WaitSource};
 use crate::fs::sequence::Sequence;
 use crate::sync::Mutex;
 use crate::task::work_queue::{self, Work};
@@ -114,7 +114,7 @@ impl<T> Backlog<T> {
         join();
         queue.waiting.push_back(connection);
         drop(queue);
-        self.arrived.notify();
+        self.arrived.notify_one(Events::READABLE);
         Ok(())
     }
 

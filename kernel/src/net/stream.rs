@@ -144,11 +144,25 @@ fn next(
     ended: impl Fn() -> bool,
     wait: &Wait,
 ) -> Result<Option<Found>> {
+    if let Some(found) = channel.read(to, reading)? {
+        return Ok(Some(found));
+    }
+    let next = wait_for_next(channel, to, reading, ended, wait);
+    if next.is_err() {
+        channel.wake_next_receiver();
+    }
+    next
+}
+
+fn wait_for_next(
+    channel: &Channel,
+    to: &mut Sink,
+    reading: Reading,
+    ended: impl Fn() -> bool,
+    wait: &Wait,
+) -> Result<Option<Found>> {
     let is_over = || channel.is_ended() || ended();
     loop {
-        if let Some(found) = channel.read(to, reading)? {
-            return Ok(Some(found));
-        }
         if let Some(error) = channel.take_read_error() {
             return Err(error);
         }
@@ -159,5 +173,8 @@ fn next(
         wait.until(channel.readable(), || {
             channel.has_data_after(reading.skip) || is_over() || channel.has_error()
         })?;
+        if let Some(found) = channel.read(to, reading)? {
+            return Ok(Some(found));
+        }
     }
 }

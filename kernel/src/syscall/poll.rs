@@ -34,8 +34,11 @@ struct Watched {
 
 impl Watched {
     /// Looks at the file; with `table`, asks to be notified when it changes.
-    fn look(&mut self, table: Option<&mut PollTable>) -> bool {
+    fn look(&mut self, mut table: Option<&mut PollTable>) -> bool {
         if let Some(file) = &self.file {
+            if let Some(table) = &mut table {
+                table.want(self.wanted);
+            }
             self.found = file.poll(table).with_normal() & self.wanted;
         }
         !self.found.is_empty()

@@ -160,7 +160,13 @@ impl WaitQueue {
     /// Wakes the longest waiter; true if there was one. The condition was changed before.
     #[inline]
     pub fn wake_one(&self) -> bool {
-        self.count.after_change() != 0 && self.wake_first()
+        self.wake_one_if(|| true)
+    }
+
+    /// Like [`wake_one`](Self::wake_one), but only where `something` is there for the waiter.
+    #[inline]
+    pub fn wake_one_if(&self, something: impl FnOnce() -> bool) -> bool {
+        self.count.after_change() != 0 && something() && self.wake_first()
     }
 
     #[inline(never)]

@@ -17,6 +17,8 @@ pub fn run() {
         shut_out();
         semaphores();
         bytes();
+        turns();
+        other_events();
     }
 }
 
@@ -175,5 +177,205 @@ unsafe fn circle(file: c_int) {
         tell("a circle", lock(file, F_SETLKW, F_WRLCK, 1, 1));
         lock(file, F_SETLK, F_UNLCK, 2, 1);
         end("its other part", child);
+    }
+}
+
+/// How often a process gave up its CPU.
+fn switches(pid: pid_t) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut lines = status.lines();
+    let line = lines.find(|line| line.starts_with("voluntary"));
+    line.unwrap_or_default().to_owned()
+}
+
+/// Three that wait for the same, and what happens to them when `act` gives it to `some` of them.
+unsafe fn crowd(what: &str, some: usize, wait: impl Fn() -> c_int, act: impl FnOnce()) {
+    unsafe {
+        let children = [(); 3].map(|()| waiter(&wait));
+        let before = children.map(switches);
+        act();
+        let mut left = children.to_vec();
+        for _ in 0..some {
+            let mut status = 0;
+            let child = libc::waitpid(-1, &mut status, 0);
+            tell_end(what, status);
+            left.retain(|&other| other != child);
+        }
+        let mut undisturbed = true;
+        for &child in &left {
+            await_state(child, "S");
+            let at = children.iter().position(|&other| other == child);
+            undisturbed &= at.is_some_and(|at| switches(child) == before[at]);
+        }
+        println!("{what}: {} left, undisturbed: {undisturbed}", left.len());
+        for child in left {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, ptr::null_mut(), 0);
+        }
+    }
+}
+
+unsafe fn read(fd: c_int, len: usize) -> c_int {
+    let mut bytes = [0u8; 4096];
+    unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), len) as c_int }
+}
+
+unsafe fn write(fd: c_int, len: usize) -> c_int {
+    let bytes = [0u8; 4096];
+    unsafe { libc::write(fd, bytes.as_ptr().cast(), len) as c_int }
+}
+
+/// Calls of which each takes its part, or makes place for one.
+unsafe fn turns() {
+    unsafe {
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let [reader, writer] = ends;
+        let one = || {
+            libc::close(writer);
+            read(reader, 1)
+        };
+        crowd("pipe, a byte", 1, one, || _ = write(writer, 1));
+        crowd("pipe, two bytes", 2, one, || _ = write(writer, 2));
+        crowd("pipe, its end", 3, one, || _ = libc::close(writer));
+        libc::close(reader);
+
+        libc::pipe(ends.as_mut_ptr());
+        let [reader, writer] = ends;
+        libc::fcntl(writer, libc::F_SETPIPE_SZ, 4096 * 4);
+        while libc::poll(&mut poll_of(writer, libc::POLLOUT), 1, 0) == 1 {
+            write(writer, 4096);
+        }
+        let all = || write(writer, 4096) / 64;
+        crowd("full pipe, a page", 1, all, || _ = read(reader, 4096));
+        let close = || {
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            libc::close(reader);
+            write(writer, 4096)
+        };
+        crowd("full pipe, no reader", 3, close, || _ = libc::close(reader));
+        libc::close(writer);
+
+        for (what, kind) in [
+            ("datagrams", libc::SOCK_DGRAM),
+            ("records", libc::SOCK_SEQPACKET),
+        ] {
+            libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr());
+            let [ours, theirs] = ends;
+            crowd(what, 1, || read(ours, 9), || _ = write(theirs, 5));
+            let peek = || libc::recv(ours, [0u8; 9].as_mut_ptr().cast(), 9, libc::MSG_PEEK) as _;
+            crowd(&format!("{what}, a look"), 1, peek, || _ = write(theirs, 6));
+            ends.iter().for_each(|&end| _ = libc::close(end));
+        }
+        connections();
+        udp();
+        queue();
+    }
+}
+
+unsafe fn poll_of(fd: c_int, events: i16) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    }
+}
+
+/// A socket on a port of the loopback, and its name.
+unsafe fn on_loopback(kind: c_int) -> (c_int, libc::sockaddr_in) {
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, kind, 0);
+        let mut name: libc::sockaddr_in = std::mem::zeroed();
+        name.sin_family = libc::AF_INET as _;
+        name.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+        let mut len = size_of_val(&name) as u32;
+        libc::bind(socket, (&raw const name).cast(), len);
+        libc::getsockname(socket, (&raw mut name).cast(), &mut len);
+        (socket, name)
+    }
+}
+
+unsafe fn connect(kind: c_int, name: &libc::sockaddr_in) -> c_int {
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, kind, 0);
+        let len = size_of_val(name) as u32;
+        libc::connect(socket, ptr::from_ref(name).cast(), len);
+        socket
+    }
+}
+
+unsafe fn connections() {
+    unsafe {
+        let (listener, name) = on_loopback(libc::SOCK_STREAM);
+        libc::listen(listener, 8);
+        let accept = || c_int::from(libc::accept(listener, ptr::null_mut(), ptr::null_mut()) > 0);
+        let mut clients = Vec::new();
+        crowd("a connection", 1, accept, || {
+            clients.push(connect(libc::SOCK_STREAM, &name));
+        });
+        crowd("two connections", 2, accept, || {
+            clients.extend([(); 2].map(|()| connect(libc::SOCK_STREAM, &name)));
+        });
+        clients.push(listener);
+        clients.iter().for_each(|&one| _ = libc::close(one));
+    }
+}
+
+unsafe fn udp() {
+    unsafe {
+        let (receiver, name) = on_loopback(libc::SOCK_DGRAM);
+        let sender = connect(libc::SOCK_DGRAM, &name);
+        let receive = || read(receiver, 9);
+        crowd("UDP", 1, receive, || _ = write(sender, 3));
+        libc::close(receiver);
+        libc::close(sender);
+    }
+}
+
+unsafe fn queue() {
+    unsafe {
+        let name = c"/awaited";
+        let mut attributes: libc::mq_attr = std::mem::zeroed();
+        (attributes.mq_maxmsg, attributes.mq_msgsize) = (1, 8);
+        let flags = libc::O_CREAT | libc::O_RDWR;
+        let queue = libc::mq_open(name.as_ptr(), flags, 0o600, &attributes);
+        libc::mq_unlink(name.as_ptr());
+        let send = || libc::mq_send(queue, c"word".as_ptr(), 4, 0);
+        let receive = || libc::mq_receive(queue, [0; 8].as_mut_ptr(), 8, ptr::null_mut()) as c_int;
+        crowd("a message", 1, receive, || _ = send());
+        send();
+        crowd("place for one", 1, send, || _ = receive());
+        libc::mq_close(queue);
+    }
+}
+
+/// Those who poll for other events than those that come.
+unsafe fn other_events() {
+    unsafe {
+        let mut ends = [0; 2];
+        libc::pipe(ends.as_mut_ptr());
+        let [reader, writer] = ends;
+        let poll = |fd, events| libc::poll(&mut poll_of(fd, events), 1, -1);
+        crowd("no event", 0, || poll(reader, 0), || _ = write(writer, 1));
+        let both = || {
+            let mut both = [poll_of(reader, 0), poll_of(reader, libc::POLLIN)];
+            libc::poll(both.as_mut_ptr(), 2, -1)
+        };
+        read(reader, 1);
+        crowd("no event, and one", 3, both, || _ = write(writer, 1));
+        ends.iter().for_each(|&end| _ = libc::close(end));
+
+        libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr());
+        let [ours, theirs] = ends;
+        write(ours, 9);
+        let poll_in = || poll(ours, libc::POLLIN);
+        crowd("read at the other end", 0, poll_in, || _ = read(theirs, 9));
+        crowd("written", 3, poll_in, || _ = write(theirs, 1));
+        ends.iter().for_each(|&end| _ = libc::close(end));
+
+        let counter = libc::eventfd(5, 0);
+        let poll_pri = || poll(counter, libc::POLLPRI);
+        crowd("counter", 0, poll_pri, || _ = read(counter, 8));
+        libc::close(counter);
     }
 }

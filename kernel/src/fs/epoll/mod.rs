@@ -210,7 +210,7 @@ impl Set {
             return false;
         }
         let entered = self.members.lock().push_back(item);
-        entered && self.changed.notify_one()
+        entered && self.changed.notify_one(Events::READABLE)
     }
 
     fn insert(self: &Arc<Self>, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {

@@ -19,7 +19,7 @@ use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::fs::inode::Time;
 use crate::fs::io::{Sink, Source};
-use crate::fs::poll::WaitSource;
+use crate::fs::poll::{Events, WaitSource};
 use crate::fs::ring::Ring;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
@@ -544,7 +544,7 @@ impl Channel {
         if urgent {
             self.notify_urgent();
         }
-        self.readable.notify();
+        self.readable.notify_for(Events::READABLE);
         Ok(count)
     }
 
@@ -598,7 +598,7 @@ impl Channel {
                 bytes.mark(start, ancillary, sender);
                 self.publish(&bytes);
                 drop(bytes);
-                self.readable.notify();
+                self.readable.notify_one(Events::READABLE);
                 return Ok(len);
             }
             drop(bytes);
@@ -626,9 +626,17 @@ impl Channel {
             found
         };
         if !reading.peek {
-            self.writable.notify();
+            self.writable.notify_for(Events::WRITABLE);
         }
         found
+    }
+
+    /// Receivers of records that wait are woken one for each record: one that failed wakes the
+    /// next, if there is one.
+    pub fn wake_next_receiver(&self) {
+        if self.is_framed() && self.has_data() {
+            self.readable.wake_next();
+        }
     }
 
     /// Drops the marks whose bytes were read, and without the lock the files that came with the

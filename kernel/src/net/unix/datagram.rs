@@ -10,7 +10,7 @@ use crate::fs::poll::{Events, PollTable, WaitSource};
 use crate::mm::heap::try_arc;
 use crate::net::DATAGRAM;
 use crate::net::address::{Address, Name};
-use crate::net::channel::{Channel, Kind, Reading};
+use crate::net::channel::{Channel, Found, Kind, Reading};
 use crate::net::control_message::{Peer, Sender};
 use crate::net::socket::{Base, Outgoing, Received, Socket};
 use crate::net::wait::Wait;
@@ -45,6 +45,35 @@ impl Inbox {
     fn take_error(&self) -> Option<Errno> {
         let error = self.error.swap(0, AcqRel);
         (error != 0).then_some(Errno(error as u16))
+    }
+
+    /// The next message, waited for; `None` at the end.
+    fn receive(&self, to: &mut Sink, reading: Reading, wait: &Wait) -> Result<Option<Found>> {
+        let look = |to: &mut Sink| match self.take_error() {
+            Some(error) => Err(error),
+            None => self.channel.read(to, reading),
+        };
+        if let Some(found) = look(to)? {
+            return Ok(Some(found));
+        }
+        let next = loop {
+            if self.channel.is_ended() {
+                break Ok(None);
+            }
+            let waited = wait.until(self.channel.readable(), || {
+                self.channel.has_data_after(reading.skip)
+                    || self.channel.is_ended()
+                    || self.error.load(Acquire) != 0
+            });
+            match waited.and_then(|()| look(to)) {
+                Ok(None) => {}
+                next => break next,
+            }
+        };
+        if next.is_err() {
+            self.channel.wake_next_receiver();
+        }
+        next
     }
 }
 
@@ -248,22 +277,8 @@ impl Socket for Datagram {
             skip: self.base.options.peek_skip(flags),
             credentials,
         };
-        let channel = &self.inbox.channel;
-        let mut found = loop {
-            if let Some(error) = self.inbox.take_error() {
-                return Err(error);
-            }
-            if let Some(found) = channel.read(to, reading)? {
-                break found;
-            }
-            if channel.is_ended() {
-                return Ok(Received::default());
-            }
-            wait.until(channel.readable(), || {
-                channel.has_data_after(reading.skip)
-                    || channel.is_ended()
-                    || self.inbox.error.load(Acquire) != 0
-            })?;
+        let Some(mut found) = self.inbox.receive(to, reading, wait)? else {
+            return Ok(Received::default());
         };
         if credentials {
             let sender = &mut found.ancillary.credentials;
