@@ -1,5 +1,6 @@
 //! The kernel heap: size classes cut from single frames, with per-CPU free lists for each class;
-//! larger blocks come from the buddy allocator.
+//! larger blocks come from the buddy allocator or, where that has none so large, from the vmalloc
+//! area.
 
 extern crate alloc;
 
@@ -13,6 +14,7 @@ use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 
 use super::frame::{self, FRAMES, Owner};
+use super::vmalloc::block;
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, buddy};
 use crate::arch;
 use crate::errno::{Errno, Result};
@@ -232,9 +234,7 @@ pub struct Heap;
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class_of(&layout) else {
-            return large(&layout)
-                .and_then(frame::take_block)
-                .map_or(null_mut(), |block| block.linear() as *mut u8);
+            return take_large(&layout).map_or(null_mut(), |block| block as *mut u8);
         };
         arch::cpu::this().heap.with(|cache| {
             if cache.lists[class].head == 0 {
@@ -248,7 +248,10 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let Some(class) = class_of(&layout) else {
-            if let Some(order) = large(&layout) {
+            if block::contains(block as usize) {
+                // SAFETY: as below.
+                unsafe { block::give(block as usize, layout.size()) };
+            } else if let Some(order) = large(&layout) {
                 let start = PhysAddr(arch::mmu::virt_to_phys(block as usize));
                 // SAFETY: `alloc` took the block for the same layout, and its owner no longer uses
                 // it.
@@ -264,6 +267,22 @@ unsafe impl GlobalAlloc for Heap {
         })
     }
 }
+
+/// A block that is too large for the classes.
+#[cold]
+fn take_large(layout: &Layout) -> Option<usize> {
+    let adjacent = large(layout).and_then(frame::take_block);
+    match adjacent {
+        Some(block) => Some(block.linear()),
+        None if layout.size() >= SCATTERED && layout.align() <= PAGE_SIZE => {
+            block::take(layout.size())
+        }
+        None => None,
+    }
+}
+
+/// The size in bytes of a block from which on its frames need not be adjacent.
+const SCATTERED: usize = 8 * PAGE_SIZE;
 
 /// The order of a block that is too large for the classes.
 fn large(layout: &Layout) -> Option<usize> {

@@ -1,13 +1,16 @@
-//! The kernel's vmalloc area: kernel stacks, each above a guard, and mappings of device registers.
+//! The kernel's vmalloc area: kernel stacks, each above a guard, large blocks of the heap, and
+//! mappings of device registers.
 
 extern crate alloc;
+
+pub(super) mod block;
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::frame::{self, FrameRef, Owner};
+use super::frame::{self, FrameRef};
 use super::table::PageTable;
-use super::{PAGE_SIZE, PhysAddr, page_down, page_up};
+use super::{PAGE_SIZE, page_down, page_up};
 use crate::arch::mmu::{self, Memory, Prot, Pte};
 use crate::arch::{self, KERNEL_STACK_SIZE, cpu};
 use crate::errno::{Errno, Result};
@@ -84,7 +87,6 @@ impl Area {
     }
 
     /// Frees addresses, and merges them with adjacent free ranges.
-    #[allow(dead_code, reason = "the host patches no code")]
     fn give(&mut self, range: Range<usize>) {
         let at = self.free.partition_point(|r| r.start < range.start);
         let before = at
@@ -129,13 +131,7 @@ impl Area {
         let slot = self.take_slot()?;
         let mut owed = Owed::new();
         for address in stack_in(slot).step_by(PAGE_SIZE) {
-            let mapped = FrameRef::new(Owner::Kernel).and_then(|frame| {
-                let pte = Pte::leaf(frame.phys().0, Prot::KERNEL_DATA, Memory::Normal);
-                let mapped = self.map(address, pte)?;
-                frame.into_phys();
-                Ok(mapped)
-            });
-            match mapped {
+            match self.map_frame(address) {
                 Ok(also) => owed.join(also),
                 Err(error) => {
                     owed.held_by_nobody();
@@ -168,13 +164,7 @@ impl Area {
         let mut owed = Owed::new();
         for &slot in slots {
             for address in stack_in(slot).step_by(PAGE_SIZE) {
-                let (pte, also) = self.unmap(address);
-                owed.join(also);
-                if pte.valid() {
-                    // SAFETY: `map_stack` left this frame's handle in the PTE, which is gone now.
-                    let frame = unsafe { FrameRef::from_phys(PhysAddr(pte.phys())) };
-                    self.frames.push(frame);
-                }
+                owed.join(self.take_frame(address));
             }
         }
         let first = slots.iter().copied().min().unwrap_or_default();

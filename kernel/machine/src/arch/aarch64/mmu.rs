@@ -34,6 +34,8 @@ pub mod layout {
 
 /// The address range for kernel stacks and device registers.
 pub const VMALLOC: Range<usize> = layout::VMALLOC..layout::VMALLOC + layout::VMALLOC_SIZE;
+/// Whether the kernel can use what it maps there.
+pub const MAPS_VMALLOC: bool = true;
 
 /// Bits of a stage 1 descriptor (Arm ARM D8.3, "Translation table descriptor formats").
 pub(super) mod bit {

@@ -19,6 +19,8 @@ const LEVELS: usize = 4;
 
 /// The address range for kernel stacks and device registers: tables are made for it, but not used.
 pub const VMALLOC: Range<usize> = 0xffff_ff00_0000_0000..0xffff_ff04_0000_0000;
+/// Whether the kernel can use what it maps there.
+pub const MAPS_VMALLOC: bool = false;
 
 /// Bits of a PTE.
 mod bit {

@@ -39,6 +39,8 @@ pub mod layout {
 
 /// The address range for kernel stacks and device registers.
 pub const VMALLOC: Range<usize> = layout::VMALLOC..layout::VMALLOC + layout::VMALLOC_SIZE;
+/// Whether the kernel can use what it maps there.
+pub const MAPS_VMALLOC: bool = true;
 
 /// Bits of a PTE (section 12.3.1, figure "Sv39 page table entry").
 mod bit {

@@ -17,7 +17,7 @@ pub use pool::{
     Cache, above_reserve, free_blocks, free_count, has_beside_reserve, is_ample, is_scarce,
     min_free_kbytes, set_min_free_kbytes, watermarks,
 };
-pub(super) use pool::{give_block, give_private, take_block, take_private};
+pub(super) use pool::{give_block, give_private, has_ample, take_block, take_private};
 pub(super) use setup::{add, init};
 
 use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};

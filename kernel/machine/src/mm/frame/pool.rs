@@ -240,6 +240,17 @@ pub(super) fn give_one(frame: u32, meta: &Meta) {
         .with(|cache| cache.give(frame, meta));
 }
 
+/// Whether so many frames leave programs their reserve. If not, the caller's program waits for
+/// memory before it goes on.
+pub(in crate::mm) fn has_ample(count: usize) -> bool {
+    let ample = free_count() >= low() + count;
+    // Not if no process's exit could make room.
+    if !ample && low() + count < total() / 2 {
+        request_memory_wait();
+    }
+    ample
+}
+
 /// Allocates a block of 2^`order` frames for the kernel, aligned to its size.
 pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
     let block = match order {
@@ -251,11 +262,7 @@ pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
         }
         _ => {
             let mut pool = POOL.lock();
-            if free_count() < low() + (1 << order) {
-                // Not if no process's exit could make room.
-                if low() + (1 << order) < total() / 2 {
-                    request_memory_wait();
-                }
+            if !has_ample(1 << order) {
                 return None;
             }
             pool.take_block(order, MOST_CHAINS)?
