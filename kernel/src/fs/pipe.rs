@@ -211,7 +211,7 @@ impl Pipe {
     }
 
     /// Reads the bytes that are there.
-    #[inline]
+    #[inline(always)]
     fn take(&self, to: &mut Sink) -> Result<usize> {
         if self.len.load(Acquire) == 0 {
             return Ok(0);
@@ -233,27 +233,21 @@ impl Pipe {
 
     #[inline]
     fn read(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
-        match self.take(to) {
-            Ok(0) if to.left() != 0 => self.read_later(to, nonblocking),
-            done => done,
-        }
-    }
-
-    /// Reads what comes. What this leaves, whatever ends it, is for the next reader.
-    #[inline(never)]
-    fn read_later(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
-        while self.await_bytes(nonblocking)? {
-            let taken = self.take(to);
-            if taken != Ok(0) {
-                self.wake_next_reader();
-                return taken;
+        let mut waited = false;
+        let taken = loop {
+            match self.take(to) {
+                Ok(0) if to.left() != 0 && self.await_bytes(nonblocking)? => waited = true,
+                done => break done,
             }
+        };
+        if waited {
+            self.wake_next_reader();
         }
-        Ok(0)
+        taken
     }
 
     /// Readers that wait are woken one at a time.
-    #[inline]
+    #[inline(always)]
     fn wake_next_reader(&self) {
         if self.len.load(Acquire) > 0 {
             self.readable.wake_next();
@@ -274,6 +268,7 @@ impl Pipe {
     }
 
     /// Waits for something to read; false if nothing will come any more.
+    #[inline(never)]
     fn await_bytes(&self, nonblocking: bool) -> Result<bool> {
         let ended = || self.writers.load(Acquire) == 0;
         if nonblocking || ended() {
@@ -289,7 +284,7 @@ impl Pipe {
     }
 
     /// Writes as much as there is room for, but nothing where that is less than `least`.
-    #[inline]
+    #[inline(always)]
     fn put(&self, from: &mut Source, least: usize) -> Result<usize> {
         if self.readers.load(Acquire) == 0 {
             return Err(Errno::EPIPE);
@@ -325,46 +320,51 @@ impl Pipe {
     fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
         let wanted = from.left();
         let least = if wanted <= ATOMIC { wanted } else { 1 };
-        let written = self.put(from, least);
-        if written == Ok(wanted) {
-            return written;
+        loop {
+            let written = self.put(from, least);
+            if written == Ok(wanted) {
+                return written;
+            }
+            let end = self.await_more(from, wanted, written, nonblocking);
+            // Room beyond what this writer takes, or any if it takes none, is for the next.
+            let taken = if end.is_none() { from.left() } else { 0 };
+            if self.room() >= taken + ATOMIC {
+                self.writable.wake_next();
+            }
+            if let Some(end) = end {
+                return end;
+            }
         }
-        let written = self.write_rest(from, wanted, least, written, nonblocking);
-        self.wake_next_writer();
-        written
     }
 
-    /// Goes on after a first attempt that `written` is the result of.
+    /// After an attempt to write that `written` is the result of: waits to go on with the rest, or
+    /// says how the write ends.
     #[inline(never)]
-    fn write_rest(
+    fn await_more(
         &self,
-        from: &mut Source,
+        from: &Source,
         wanted: usize,
-        least: usize,
-        mut written: Result<usize>,
+        written: Result<usize>,
         nonblocking: bool,
-    ) -> Result<usize> {
-        loop {
-            let left = from.left();
-            if left == 0 {
-                return Ok(wanted);
-            }
-            match self.await_room(written, nonblocking) {
-                Err(Errno::ENOMEM) if left < wanted && !nonblocking && oom::make_room() => {}
-                Err(_) if left < wanted => return Ok(wanted - left),
-                Err(error) => {
-                    if error == Errno::EPIPE {
-                        signal::raise(SIGPIPE);
-                    }
-                    return Err(error);
+    ) -> Option<Result<usize>> {
+        let left = from.left();
+        if left == 0 {
+            return Some(Ok(wanted));
+        }
+        match self.await_room(written, nonblocking) {
+            Err(Errno::ENOMEM) if left < wanted && !nonblocking && oom::make_room() => None,
+            Err(_) if left < wanted => Some(Ok(wanted - left)),
+            Err(error) => {
+                if error == Errno::EPIPE {
+                    signal::raise(SIGPIPE);
                 }
-                // Readers may make room for as long as they like.
-                Ok(()) if cond_resched_interruptible().is_err() && left < wanted => {
-                    return Ok(wanted - left);
-                }
-                Ok(()) => {}
+                Some(Err(error))
             }
-            written = self.put(from, least);
+            // Readers may make room for as long as they like.
+            Ok(()) if cond_resched_interruptible().is_err() && left < wanted => {
+                Some(Ok(wanted - left))
+            }
+            Ok(()) => None,
         }
     }
 

@@ -46,7 +46,7 @@ impl Events {
     /// Events that a socket with room reports, except TCP's.
     pub const ROOM: Events = Events::OUT.union(Events::OUT_BAND);
     /// Events that data which comes may be.
-    pub const READABLE: Events = Events::IN.union(Events::IN_NORMAL).union(Events::PRIORITY);
+    pub const READABLE: Events = Events::IN.union(Events::IN_NORMAL);
     /// Events that room which comes may be.
     pub const WRITABLE: Events = Events::ROOM.union(Events::OUT_NORMAL);
 

@@ -171,10 +171,17 @@ impl WaitQueue {
 
     #[inline(never)]
     fn wake_first(&self) -> bool {
-        while self.count.get() != 0 {
-            let Some(thread) = self.pop() else {
-                return false;
-            };
+        match self.pop() {
+            Some(thread) => sched::wake_listed(thread) || self.wake_next(),
+            None => false,
+        }
+    }
+
+    /// After some that did not sleep any more.
+    #[cold]
+    #[inline(never)]
+    fn wake_next(&self) -> bool {
+        while let Some(thread) = self.pop() {
             if sched::wake_listed(thread) {
                 return true;
             }

@@ -234,7 +234,10 @@ pub struct Heap;
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class_of(&layout) else {
-            return take_large(&layout).map_or(null_mut(), |block| block as *mut u8);
+            return match large(&layout).and_then(frame::take_block) {
+                Some(block) => block.linear() as *mut u8,
+                None => take_scattered(&layout),
+            };
         };
         arch::cpu::this().heap.with(|cache| {
             if cache.lists[class].head == 0 {
@@ -268,21 +271,17 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// A block that is too large for the classes.
-#[cold]
-fn take_large(layout: &Layout) -> Option<usize> {
-    let adjacent = large(layout).and_then(frame::take_block);
-    match adjacent {
-        Some(block) => Some(block.linear()),
-        None if layout.size() >= SCATTERED && layout.align() <= PAGE_SIZE => {
-            block::take(layout.size())
-        }
-        None => None,
-    }
-}
-
 /// The size in bytes of a block from which on its frames need not be adjacent.
 const SCATTERED: usize = 8 * PAGE_SIZE;
+
+/// A block for which there are not enough adjacent frames; null without memory.
+#[cold]
+#[inline(never)]
+fn take_scattered(layout: &Layout) -> *mut u8 {
+    let fits = layout.size() >= SCATTERED && layout.align() <= PAGE_SIZE;
+    let block = fits.then(|| block::take(layout.size())).flatten();
+    block.map_or(null_mut(), |block| block as *mut u8)
+}
 
 /// The order of a block that is too large for the classes.
 fn large(layout: &Layout) -> Option<usize> {

@@ -544,7 +544,8 @@ impl Channel {
         if urgent {
             self.notify_urgent();
         }
-        self.readable.notify_for(Events::READABLE);
+        self.readable
+            .notify_for(Events::READABLE | Events::PRIORITY);
         Ok(count)
     }
 
