@@ -94,10 +94,15 @@ impl System {
         }
     }
 
+    /// The encoded size of physical addresses, as TCR_EL1.IPS and VTCR_EL2.PS have it too.
+    pub const fn pa_range(&self) -> u64 {
+        field!(self, ID_AA64MMFR0_EL1, "PARANGE") as u64
+    }
+
     /// Bits of a physical address, 32 to 56. Values that the Arm ARM has not given a meaning count
     /// as the highest that has one.
     pub const fn pa_bits(&self) -> u32 {
-        match field!(self, ID_AA64MMFR0_EL1, "PARANGE") {
+        match self.pa_range() {
             0 => 32,
             1 => 36,
             2 => 40,

@@ -164,6 +164,7 @@ fn a_cortex_a72() {
         (system.asid_bits(), system.vmid_bits(), system.pa_bits()),
         (16, 8, 44)
     );
+    assert_eq!(system.pa_range(), 4);
     assert_eq!(
         (
             system.data_line(),
@@ -172,6 +173,14 @@ fn a_cortex_a72() {
         ),
         (64, 64, Some(64))
     );
+}
+
+/// What one CPU does not reach, a table that all CPUs walk must not promise.
+#[test]
+fn the_least_range_of_physical_addresses_counts() {
+    let cpus = [0x1125, 0x1122, 0x1126].map(|value| cpu(&[(ID_AA64MMFR0_EL1, value)]));
+    let system = system(&cpus);
+    assert_eq!((system.pa_range(), system.pa_bits()), (2, 40));
 }
 
 #[test]

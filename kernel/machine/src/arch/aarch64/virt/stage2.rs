@@ -73,7 +73,8 @@ pub fn most_address_bits() -> u32 {
 fn control(bits: u32) -> u64 {
     /// VTCR_EL2.PS for physical addresses of 48 bits, which all entries here stay within.
     const MOST: u64 = 5;
-    let size = (read!("id_aa64mmfr0_el1") as u64 & 0xf).min(MOST);
+    // Not this CPU's own: the guest may run on any.
+    let size = features().pa_range().min(MOST);
     let wide = match features().vmid_bits() {
         16 => WIDE_IDENTIFIERS,
         _ => 0,
