@@ -312,7 +312,7 @@ struct RseqConfiguration {
 /// PTRACE_GET_RSEQ_CONFIGURATION: as much as there is room for; how much there is.
 fn rseq_configuration(tid: i32, room: usize, to: usize) -> Result<usize> {
     let told = ptrace::with_stopped(tid, |thread, _| {
-        let [address, len, signature] = thread.rseq.told();
+        let [address, len, signature] = thread.rseq.registration();
         Ok(RseqConfiguration {
             address: address as u64,
             len: len as u32,

@@ -147,13 +147,13 @@ fn notify(child: &Process, parent: &Process) {
     }
     let action = parent.signals.with_actions(|actions| actions.get(SIGCHLD));
     let unwanted = action.handler == signal::SIG_IGN || action.flags & SA_NOCLDWAIT as usize != 0;
-    let buried = number == SIGCHLD && unwanted;
-    if number != 0 && !(buried && action.handler == signal::SIG_IGN) {
+    let reap = number == SIGCHLD && unwanted;
+    if number != 0 && !(reap && action.handler == signal::SIG_IGN) {
         // An ordinary signal needs no room.
         _ = signal::send_info(parent, None, &child_info(child, number));
     }
     child.set_end_notified();
-    if buried && child.claim_release() {
+    if reap && child.claim_reaping() {
         pid_table::remove_process(child);
         child.notify_ended();
     }

@@ -281,7 +281,7 @@ impl Cloned {
         }
         if let Some(process) = self.borrower {
             // Killed while it waits, the parent ends without its memory coming back.
-            _ = process.changed.wait_killable(|| !process.is_borrowing());
+            _ = process.changed.wait_killable(|| !process.borrows_memory());
             if self.event.is_some() {
                 ptrace::event(PTRACE_O_TRACEVFORKDONE, PTRACE_EVENT_VFORK_DONE, message);
             }
@@ -423,7 +423,7 @@ fn new_process(
         } else {
             old.exec_id()
         },
-        borrows: request.has(CLONE_VFORK),
+        borrows_memory: request.has(CLONE_VFORK),
         modes: if request.has(CLONE_VM) {
             old.modes()
         } else {

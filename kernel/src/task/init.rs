@@ -39,7 +39,7 @@ fn new_process(pid: i32) -> Result<Process> {
         image: Image::default(),
         exit_signal: 0,
         parent_exec_id: 0,
-        borrows: false,
+        borrows_memory: false,
         modes: 0,
         oom_adjust: OomAdjust::default(),
         dump_filter: coredump::FILTER,

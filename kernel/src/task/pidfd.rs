@@ -58,7 +58,7 @@ impl PidFd {
     /// # Errors
     /// ESRCH: it was waited for and is no more.
     pub fn process(&self) -> Result<&Arc<Process>> {
-        if self.process.is_buried() {
+        if self.process.is_reaped() {
             Err(Errno::ESRCH)
         } else {
             Ok(&self.process)
@@ -105,7 +105,7 @@ impl FileOps for PidFd {
         };
         let mut events = Events::empty();
         events.set(Events::IN, ended);
-        events.set(Events::HANG_UP, ended && self.process.is_buried());
+        events.set(Events::HANG_UP, ended && self.process.is_reaped());
         events
     }
 }

@@ -146,7 +146,7 @@ pub struct Process {
     /// to several have reached it.
     pub changed: WaitQueue,
     /// Whether the process runs in its parent's memory, and the parent waits for it (vfork).
-    pub(super) borrows: AtomicBool,
+    pub(super) borrows_memory: AtomicBool,
     /// Signals to several processes that it is among.
     pub several: Several,
     /// Threads that it traces.
@@ -172,7 +172,7 @@ pub struct Process {
     /// Whether the parent was notified that it is a zombie.
     end_notified: AtomicBool,
     /// Whether a wait(2) has taken it.
-    buried: AtomicBool,
+    reaped: AtomicBool,
     /// The signal that the parent gets at the end; 0 for none.
     pub exit_signal: AtomicU32,
     /// How many programs it has begun.
@@ -233,7 +233,7 @@ pub struct Parts<'a> {
     /// How many programs its parent has begun.
     pub parent_exec_id: u64,
     /// Whether the process runs in its parent's memory.
-    pub borrows: bool,
+    pub borrows_memory: bool,
     /// Bits of [`Mode`].
     pub modes: u32,
     /// How likely it is to be killed for lack of memory.
@@ -261,7 +261,7 @@ impl Process {
             threads: Mutex::new(Vec::new()),
             child_event: WaitQueue::new(),
             changed: WaitQueue::new(),
-            borrows: AtomicBool::new(parts.borrows),
+            borrows_memory: AtomicBool::new(parts.borrows_memory),
             several: Several::new(),
             tracees: Mutex::new(Vec::new()),
             ended: Mutex::new(None),
@@ -275,7 +275,7 @@ impl Process {
             exit: AtomicU32::new(0),
             zombie: AtomicBool::new(false),
             end_notified: AtomicBool::new(false),
-            buried: AtomicBool::new(false),
+            reaped: AtomicBool::new(false),
             exit_signal: AtomicU32::new(parts.exit_signal),
             exec_id: AtomicU64::new(0),
             parent_exec_id: parts.parent_exec_id,
@@ -457,13 +457,13 @@ impl Process {
     }
 
     /// Whether a wait(2) has taken it.
-    pub(super) fn is_buried(&self) -> bool {
-        self.buried.load(Acquire)
+    pub(super) fn is_reaped(&self) -> bool {
+        self.reaped.load(Acquire)
     }
 
     /// Takes it for a wait(2); false if another has.
-    pub(super) fn claim_release(&self) -> bool {
-        !self.buried.swap(true, AcqRel)
+    pub(super) fn claim_reaping(&self) -> bool {
+        !self.reaped.swap(true, AcqRel)
     }
 
     pub(super) fn set_zombie(&self) {
@@ -668,13 +668,13 @@ impl Process {
     }
 
     /// Whether its parent waits for it to let go of its memory.
-    pub fn is_borrowing(&self) -> bool {
-        self.borrows.load(Acquire)
+    pub fn borrows_memory(&self) -> bool {
+        self.borrows_memory.load(Acquire)
     }
 
     /// Lets the parent that waits for its memory go on.
     pub(super) fn return_memory(&self) {
-        if self.borrows.swap(false, AcqRel) {
+        if self.borrows_memory.swap(false, AcqRel) {
             self.changed.wake_all();
         }
     }

@@ -51,7 +51,7 @@ impl Area {
     }
 
     /// Its address, how long it is, and its signature.
-    pub fn told(&self) -> [usize; 3] {
+    pub fn registration(&self) -> [usize; 3] {
         let signature = self.signature.load(Relaxed) as usize;
         [
             self.address.load(Relaxed),

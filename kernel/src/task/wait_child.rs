@@ -154,7 +154,7 @@ fn selects(child: &Process, which: &Which, options: u32) -> bool {
             .process()
             .is_ok_and(|process| core::ptr::eq(&**process, child)),
     };
-    kind && chosen && !child.is_buried()
+    kind && chosen && !child.is_reaped()
 }
 
 fn selects_tracee(thread: &Thread, which: &Which) -> bool {
@@ -181,7 +181,7 @@ fn inspect(child: &Arc<Process>, options: u32, ended: bool) -> Option<Found> {
         }
     };
     if ended {
-        if options & WEXITED == 0 || options & WNOWAIT == 0 && !child.claim_release() {
+        if options & WEXITED == 0 || options & WNOWAIT == 0 && !child.claim_reaping() {
             return None;
         }
         let status = child.exit_status().unwrap_or(0);

@@ -108,7 +108,7 @@ pub(super) fn init() {
 }
 
 /// Marks the tags of the zero page as valid: they are zero too.
-pub fn settle_tags() {
+pub fn validate_zero_tags() {
     if arch::has_tags() {
         FrameRef::clone_phys(zero_frame()).sync_tags();
     }

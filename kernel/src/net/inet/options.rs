@@ -65,7 +65,7 @@ enum Rule {
     /// On or off, on with the right to administer the network.
     Privileged,
     /// Read-only.
-    Told,
+    ReadOnly,
 }
 
 use Rule::*;
@@ -74,7 +74,7 @@ use Rule::*;
 const KEPT: [(u32, u32, i32, Rule); 73] = [
     (IP, 1, 0, Class),                 // IP_TOS
     (IP, 2, 64, Renewed(1, 255)),      // IP_TTL
-    (IP, 3, 0, Told),                  // IP_HDRINCL
+    (IP, 3, 0, ReadOnly),              // IP_HDRINCL
     (IP, 6, 0, Switch),                // IP_RECVOPTS
     (IP, 7, 0, Switch),                // IP_RETOPTS
     (IP, 8, 0, Switch),                // IP_PKTINFO
@@ -86,7 +86,7 @@ const KEPT: [(u32, u32, i32, Rule); 73] = [
     (IP, 18, 0, Switch),               // IP_PASSSEC
     (IP, 19, 0, Privileged),           // IP_TRANSPARENT
     (IP, 20, 0, Switch),               // IP_RECVORIGDSTADDR
-    (IP, 22, 0, Told),                 // IP_NODEFRAG
+    (IP, 22, 0, ReadOnly),             // IP_NODEFRAG
     (IP, 23, 0, Switch),               // IP_CHECKSUM
     (IP, 24, 0, Switch),               // IP_BIND_ADDRESS_NO_PORT
     (IP, 26, 0, Bit),                  // IP_RECVERR_RFC4884
@@ -102,7 +102,7 @@ const KEPT: [(u32, u32, i32, Rule); 73] = [
     (IPV6, 16, 64, Renewed(0, 255)),   // IPV6_UNICAST_HOPS
     (IPV6, 18, 1, Multicast),          // IPV6_MULTICAST_HOPS
     (IPV6, 19, 1, Bit),                // IPV6_MULTICAST_LOOP
-    (IPV6, 22, 0, Told),               // IPV6_ROUTER_ALERT
+    (IPV6, 22, 0, ReadOnly),           // IPV6_ROUTER_ALERT
     (IPV6, 23, 1, Within(0, 5)),       // IPV6_MTU_DISCOVER
     (IPV6, IPV6_MTU, 0, Packet),       // what a path takes is read instead
     (IPV6, 25, 0, Switch),             // IPV6_RECVERR
@@ -139,7 +139,7 @@ const KEPT: [(u32, u32, i32, Rule); 73] = [
     (TCP, 25, 0, Any),                 // TCP_NOTSENT_LOWAT
     (TCP, 30, 0, Bit),                 // TCP_FASTOPEN_CONNECT
     (TCP, 36, 0, Bit),                 // TCP_INQ
-    (TCP, 43, 0, Told),                // TCP_IS_MPTCP
+    (TCP, 43, 0, ReadOnly),            // TCP_IS_MPTCP
     (UDP, 1, 0, Switch),               // UDP_CORK
     (UDP, 101, 0, Switch),             // UDP_NO_CHECK6_TX
     (UDP, 102, 0, Switch),             // UDP_NO_CHECK6_RX
@@ -220,7 +220,7 @@ impl Rule {
                 Err(Errno::EPERM)
             }
             Privileged => Ok((given != 0).into()),
-            Told => Err(Errno::ENOPROTOOPT),
+            ReadOnly => Err(Errno::ENOPROTOOPT),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 extern crate alloc;
 
+mod exec_lock;
 mod identity;
-mod lock;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,8 +13,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::auxvec::*;
 use linux_raw_sys::general::{RLIMIT_AS, RLIMIT_STACK};
 
+pub use exec_lock::ExecLock;
 use identity::Identity;
-pub use lock::ExecLock;
 
 use super::coredump::SUID_DUMPABLE;
 use super::elf::{Mapped, Program, header_size};

@@ -164,7 +164,7 @@ pub(super) fn init() {
     });
     let admitted = start_cpu();
     assert!(admitted, "the boot CPU was folded in");
-    crate::mm::fault::settle_tags();
+    crate::mm::fault::validate_zero_tags();
 }
 
 fn boot_features() -> &'static BootFeatures {

@@ -31,10 +31,10 @@ impl ExecLock {
 pub struct CredentialsGuard<'a>(&'a Process);
 
 /// While this lives, memory and identity of the process belong together.
-pub struct Held<'a>(&'a Process);
+pub struct ProgramHold<'a>(&'a Process);
 
 /// While this lives, nobody inspects the process, whose memory and identity change.
-pub struct Update<'a>(&'a Process);
+pub struct ProgramUpdate<'a>(&'a Process);
 
 impl Process {
     /// Keeps others from tracing the process, or deciding the credentials of its program.
@@ -54,7 +54,7 @@ impl Process {
     ///
     /// # Errors
     /// EINTR: the current process is killed.
-    pub fn hold_program(&self) -> Result<Held<'_>> {
+    pub fn hold_program(&self) -> Result<ProgramHold<'_>> {
         let enter = |held: usize| (held & UPDATING == 0).then_some(held + READER);
         self.changed
             .wait_killable(|| {
@@ -64,7 +64,7 @@ impl Process {
                     .is_ok()
             })
             .map_err(|_| Errno::EINTR)?;
-        Ok(Held(self))
+        Ok(ProgramHold(self))
     }
 
     /// Lets nobody look at the process while exec changes memory and identity. Only its last thread
@@ -72,9 +72,9 @@ impl Process {
     ///
     /// # Errors
     /// EINTR: the process is killed.
-    pub(super) fn update_program(&self) -> Result<Update<'_>> {
+    pub(super) fn update_program(&self) -> Result<ProgramUpdate<'_>> {
         self.exec.update.fetch_or(UPDATING, Acquire);
-        let update = Update(self);
+        let update = ProgramUpdate(self);
         self.changed
             .wait_killable(|| self.exec.update.load(Acquire) == UPDATING)
             .map_err(|_| Errno::EINTR)?;
@@ -89,7 +89,7 @@ impl Drop for CredentialsGuard<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for ProgramHold<'_> {
     fn drop(&mut self) {
         if self.0.exec.update.fetch_sub(READER, Release) & UPDATING != 0 {
             self.0.changed.wake_all();
@@ -97,7 +97,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl Drop for Update<'_> {
+impl Drop for ProgramUpdate<'_> {
     fn drop(&mut self) {
         self.0.exec.update.fetch_and(!UPDATING, Release);
         self.0.changed.wake_all();
