@@ -18,8 +18,8 @@ pub struct Mrs {
 }
 
 impl Mrs {
-    /// Decodes an A64 instruction word (Arm ARM C6.2, MRS: `1101 0101 0011 o0 op1 CRn CRm op2 Rt`).
-    /// An A32 or T32 word must not come here: it could look like one.
+    /// Decodes an A64 instruction word (Arm ARM, MRS: `1101 0101 0011 o0 op1 CRn CRm op2 Rt`). An
+    /// A32 or T32 word must not come here: it could look like one.
     #[inline]
     pub const fn from_instruction(word: u32) -> Option<Mrs> {
         if word & 0xfff0_0000 != 0xd530_0000 {

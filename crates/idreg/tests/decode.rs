@@ -3,7 +3,7 @@
 use idreg::{El0View, Enabled, Mrs, System};
 use proptest::prelude::*;
 
-/// `MRS`, built field by field from the highest down (Arm ARM C6.2).
+/// `MRS`, built field by field from the highest down (Arm ARM, "MRS").
 fn instruction(mrs: Mrs) -> u32 {
     let fields = [
         (u32::from(mrs.op0 - 2), 1),

@@ -90,8 +90,7 @@ impl Debt {
 }
 
 /// The debt of a change at stage 1 on arm64 (Arm ARM, DDI 0487: "TLB maintenance" and, in it,
-/// "Using break-before-make when updating translation table entries"; D8.14 and D8.14.1 in issue
-/// J.a).
+/// "Using break-before-make when updating translation table entries").
 pub const fn arm64(change: Change) -> Debt {
     match change {
         // An entry that faults (translation, address size, Access flag) is never cached. A walk

@@ -10,7 +10,7 @@ use super::vm::Machine;
 use crate::arch::virt::{Guest, Name, Registers};
 use crate::errno::{Errno, Result};
 
-/// Bits of a syndrome of an abort (Arm ARM D24.2.40).
+/// Bits of a syndrome of an abort (Arm ARM, ESR_EL2, ISS encoding for a data abort).
 const VALID: u64 = 1 << 24;
 const SIGN_EXTEND: u64 = 1 << 21;
 const SIXTY_FOUR: u64 = 1 << 15;
@@ -190,7 +190,7 @@ pub fn undefined(guest: &mut Guest) {
     raise(guest, CLASS_UNKNOWN, 0);
 }
 
-/// Takes an exception to EL1 (Arm ARM D1.3.1).
+/// Takes an exception to EL1 (Arm ARM, "Exception entry").
 fn raise(guest: &mut Guest, class: u64, details: u64) {
     let registers = &mut guest.registers;
     let (vector, same) = match registers.pstate() & 0x1f {

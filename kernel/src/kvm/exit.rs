@@ -9,7 +9,7 @@ use super::sysreg;
 use super::uapi;
 use crate::arch::virt::Registers;
 
-/// Exception classes of ESR_EL2 (Arm ARM D24.2.40).
+/// Exception classes (Arm ARM, ESR_EL2.EC).
 mod class {
     pub const WAIT: u64 = 0x01;
     pub const FP: u64 = 0x07;

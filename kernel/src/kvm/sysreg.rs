@@ -8,7 +8,7 @@ use super::stats::ExitKind;
 use super::vgic;
 use crate::arch::virt::{Guest, Registers, encoding, timer};
 
-/// The fields of a syndrome (Arm ARM D24.2.40, ISS encoding for an MSR or MRS).
+/// The fields of a syndrome (Arm ARM, ESR_EL2, ISS encoding for an MSR or MRS).
 struct Trapped {
     encoding: u16,
     register: usize,

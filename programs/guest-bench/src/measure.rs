@@ -63,7 +63,7 @@ fn elapsed(work: impl FnOnce()) -> u64 {
 }
 
 global_asm!(
-    // One marker for each tag: MOVZ to XZR changes nothing (Arm ARM C6.2, MOV (wide immediate)).
+    // One marker for each tag: MOVZ to XZR changes nothing (Arm ARM, MOV (wide immediate)).
     "markers:",
     ".set tag, 0",
     ".rept {tags}",

@@ -1,6 +1,6 @@
 //! The guest's own translation: everything at its physical address, devices in the first GiB and
-//! memory above. Arm ARM DDI 0487, D8.3: 4 KiB granule, 39 bits, so that one table of blocks of 1
-//! GiB is all there is.
+//! memory above. Arm ARM, "Translation table descriptor formats": 4 KiB granule, 39 bits, so that
+//! one table of blocks of 1 GiB is all there is.
 
 /// The table of level 1.
 #[repr(C, align(4096))]
@@ -25,10 +25,10 @@ pub static TABLE: Table = {
     Table(table)
 };
 
-/// MAIR_EL1: 0 is Device-nGnRnE, 1 is Normal, write-back (D24.2.120).
+/// MAIR_EL1: 0 is Device-nGnRnE, 1 is Normal, write-back.
 pub const MEMORY_TYPES: u64 = 0xff00;
 /// TCR_EL1: 39 bits of address, walks write-back and inner shareable, nothing in the upper half, 40
-/// bits out (D24.2.206).
+/// bits out.
 pub const CONTROL: u64 = 25 | 1 << 8 | 1 << 10 | 3 << 12 | 1 << 23 | 2 << 32;
-/// SCTLR_EL1: the bits that are one, translation, data and instruction caches (D24.2.175).
+/// SCTLR_EL1: the bits that are one, translation, data and instruction caches.
 pub const SYSTEM: u64 = 0x30d0_0800 | 1 | 1 << 2 | 1 << 12;

@@ -81,8 +81,8 @@ global_asm!(
     "   isb",
     "   ret",
     ".ltorg",
-    // D1.3.2: sixteen vectors of 128 bytes; all that is expected comes from this level, on its own
-    // stack.
+    // Arm ARM, "Exception vectors": sixteen vectors of 128 bytes; all that is expected comes from
+    // this level, on its own stack.
     ".balign 2048",
     "vectors:",
     ".rept 4",

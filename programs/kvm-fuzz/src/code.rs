@@ -9,7 +9,7 @@ pub const VECTORS: usize = 0x8000;
 const WORDS: usize = VECTORS / 4 - 64;
 const LONGEST: usize = 16;
 
-/// Instructions by their encodings (Arm ARM C6.2).
+/// Instructions by their encodings (Arm ARM, "A64 instruction set encoding").
 const MOVZ: u32 = 0xd280_0000;
 const MOVK: u32 = 0xf280_0000;
 const MSR: u32 = 0xd500_0000;

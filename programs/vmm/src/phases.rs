@@ -15,7 +15,7 @@ const START: &[u8] = b"phase ";
 const FIRST: u32 = 256;
 
 global_asm!(
-    // MOVZ to XZR changes nothing (Arm ARM C6.2, MOV (wide immediate)).
+    // MOVZ to XZR changes nothing (Arm ARM, MOV (wide immediate)).
     "markers:",
     ".set tag, {first}",
     ".rept 256",

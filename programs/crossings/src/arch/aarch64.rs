@@ -45,7 +45,7 @@ global_asm!(
     "signal_return:",
     "mov x8, #139",
     "svc #0",
-    // One marker for each tag: MOVZ to XZR changes nothing (Arm ARM C6.2, MOV (wide immediate)).
+    // One marker for each tag: MOVZ to XZR changes nothing (Arm ARM, MOV (wide immediate)).
     "markers:",
     ".set tag, 0",
     ".rept {tags}",

@@ -199,7 +199,8 @@ pub fn stay_and_rest(arch: Arch, trace: &[Executed]) -> Result<(&[Executed], &[E
     Ok((whole, rest))
 }
 
-/// Where an entry is in a table of vectors of arm64, which has 2 KiB (Arm ARM, D1.3.1).
+/// Where an entry is in a table of vectors of arm64, which has 2 KiB (Arm ARM, "Exception
+/// vectors").
 fn in_table(pc: u64) -> u64 {
     pc & 0x7ff
 }

@@ -84,7 +84,8 @@ fn offset(file: &object::File, at: u64) -> Option<usize> {
 /// Whether an instruction does the same wherever it stands.
 fn moves(arch: Arch, word: u32) -> bool {
     match arch {
-        // "Loads and stores" but "load register (literal)": Arm ARM, C4.1.
+        // "Loads and stores" but "load register (literal)": Arm ARM, "A64 instruction set
+        // encoding".
         Arch::Arm64 => word & 0x0a00_0000 == 0x0800_0000 && word & 0x3b00_0000 != 0x1800_0000,
         // LOAD, STORE, OP-IMM and OP of four bytes: RISC-V unprivileged ISA, chapter "RV32/64G
         // instruction set listings".
@@ -104,7 +105,7 @@ fn nothing(arch: Arch) -> u32 {
 fn branch(arch: Arch, from: u64, to: u64) -> u32 {
     let distance = to.wrapping_sub(from) as u32;
     match arch {
-        // B: Arm ARM, C6.2.
+        // B (Arm ARM).
         Arch::Arm64 => 0x1400_0000 | distance >> 2 & 0x03ff_ffff,
         // JAL x0: the immediate's bits 20, 10:1, 11 and 19:12.
         Arch::Riscv64 => {

@@ -1,17 +1,17 @@
-//! A64 encodings: Arm Architecture Reference Manual, C4.1 (encoding index) and C5 (system
-//! instructions).
+//! A64 encodings: Arm Architecture Reference Manual, "A64 instruction set encoding" and "The A64
+//! System Instruction Class".
 
 use super::{Level, Pattern, pattern};
 
-/// `movz xzr, #TAG` (C6.2.254); in a 32-bit program `dbg #TAG` (F5.1.46, A1), a word that A64 does
-/// not allocate.
+/// `movz xzr, #TAG`; in a 32-bit program `dbg #TAG` (encoding A1), a word that A64 does not
+/// allocate.
 pub fn marker(word: u32) -> Option<u32> {
     let wide = (word & 0xffe0_001f == 0xd280_001f).then_some(word >> 5 & 0xffff);
     wide.or((word & 0xffff_fff0 == 0xe320_f0f0).then_some(word & 0xf))
 }
 
-/// The level is in PSTATE (C5.2.2, CurrentEL). In AArch32, which only programs use, QEMU's `cpsr`
-/// and `pc` stay as the kernel left them: a CPU that is not where the block begins is in a program.
+/// The level is in PSTATE (CurrentEL). In AArch32, which only programs use, QEMU's `cpsr` and `pc`
+/// stay as the kernel left them: a CPU that is not where the block begins is in a program.
 pub fn level(level: Level, begin: u64) -> u32 {
     match level.pc == begin {
         true => (level.state >> 2 & 3) as u32,
@@ -19,7 +19,7 @@ pub fn level(level: Level, begin: u64) -> u32 {
     }
 }
 
-/// WFI, or a read of ISR_EL1 (D24.2.92).
+/// WFI, or a read of ISR_EL1.
 pub fn opens(word: u32) -> bool {
     word == 0xd503_207f || word & 0xffff_ffe0 == 0xd538_c100
 }
@@ -48,7 +48,7 @@ const fn tlbi(op1: u32, crm: u32, op2: u32, name: &'static str) -> Pattern {
 }
 
 pub const PATTERNS: &[Pattern] = &[
-    // TLB maintenance, D24.5 (Table of TLBI encodings): any, then by name.
+    // TLB maintenance instructions: any, then by name.
     pattern(0xfff8_e000, SYS | 8 << 12, "tlbi"),
     tlbi(0, 7, 0, "tlbi.vmalle1"),
     tlbi(0, 7, 1, "tlbi.vae1"),

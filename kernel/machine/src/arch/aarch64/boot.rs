@@ -19,14 +19,14 @@ use super::{memory_map, smp};
 use crate::arch::boot_stack::{BOOT_STACKS, BootStack};
 
 /// HCR_EL2 of a host: EL1 is AArch64, the host's programs run at EL0, pointer authentication does
-/// not trap (D24.2.59).
+/// not trap.
 const HCR_HOST: u64 = 1 << 31 | 1 << 34 | 1 << 27 | HCR_NO_POINTER_TRAPS;
 /// HCR_EL2 for a kernel at EL1, which may access allocation tags (ATA), if they are implemented.
 const HCR_GUEST: u64 = 1 << 31 | 1 << 56 | HCR_NO_POINTER_TRAPS;
 const HCR_NO_POINTER_TRAPS: u64 = 1 << 40 | 1 << 41;
 
 /// SCTLR_EL1 bits that are RES1 unless the CPU implements their feature: EOS, TSCXT, EIS, SPAN,
-/// nTLSMD, LSMAOE (D24.2.118).
+/// nTLSMD, LSMAOE.
 const SCTLR_RES1: u64 = 1 << 11 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 28 | 1 << 29;
 /// SCTLR_EL1 with the MMU and caches off.
 const SCTLR_OFF: u64 = SCTLR_RES1;
@@ -45,8 +45,8 @@ const SCTLR_ON: u64 = SCTLR_RES1
     | 1 << 26;
 
 /// TCR_EL1: 48 bits and 4 KiB pages in both halves, table walks inner-shareable and write-back
-/// cacheable, top byte ignore for programs (D24.2.131). The physical address size and 16-bit ASIDs
-/// are added from the ID registers.
+/// cacheable, top byte ignore for programs. The physical address size and 16-bit ASIDs are added
+/// from the ID registers.
 const TCR: u64 =
     16 | 1 << 8 | 1 << 10 | 3 << 12 | 16 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30 | 1 << 37;
 
@@ -354,8 +354,8 @@ unsafe extern "C" fn other_start() {
 }
 
 /// Replaces the kernel's root table by the one at x0, with an empty one in between: a TLB must
-/// never hold two entries for one address (break-before-make, D8.16.1). Runs from the identity map,
-/// and branches to x1.
+/// never hold two entries for one address (Arm ARM, "Using break-before-make"). Runs from the
+/// identity map, and branches to x1.
 #[unsafe(naked)]
 #[unsafe(link_section = ".text.idmap")]
 pub(super) unsafe extern "C" fn replace_root() {

@@ -21,7 +21,7 @@ pub fn is_taken<const KEY: u32>() -> bool {
     false
 }
 
-/// `B` over `distance` bytes (Arm ARM C6.2, "B": imm26 counts words).
+/// `B` over `distance` bytes (Arm ARM, "B": imm26 counts words).
 pub const fn jump_to(distance: isize) -> u32 {
     0x1400_0000 | (distance >> 2) as u32 & 0x03ff_ffff
 }

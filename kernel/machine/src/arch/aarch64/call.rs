@@ -1,6 +1,6 @@
 //! Recognition of call instructions.
 
-/// Whether the last instruction of `code` is a call: BL or BLR (Arm ARM, C6.2).
+/// Whether the last instruction of `code` is a call: BL or BLR.
 pub fn ends_in_call(code: &[u8]) -> bool {
     code.len().is_multiple_of(4)
         && code.last_chunk().is_some_and(|&word| {

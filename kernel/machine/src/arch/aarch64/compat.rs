@@ -40,7 +40,7 @@ pub const ABI: Abi = Abi {
 /// The address of the kernel's helpers (Documentation/arch/arm/kernel_user_helpers.rst).
 const VECTORS: usize = 0xffff_0000;
 
-/// A helper: its offset in the vectors page, and its instructions (Arm ARM F5).
+/// A helper: its offset in the vectors page, and its instructions (Arm ARM, A32 encodings).
 struct Helper {
     at: usize,
     code: &'static [u32],

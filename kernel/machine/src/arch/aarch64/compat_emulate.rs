@@ -17,7 +17,7 @@ use crate::mm::fault::{Access, Signal};
 use crate::upcall;
 use crossings::Kind;
 
-/// SCTLR_EL1.CP15BEN and SED (D24.2.118).
+/// SCTLR_EL1.CP15BEN and SED.
 const CP15BEN: usize = 1 << 5;
 const SED: usize = 1 << 8;
 
@@ -64,7 +64,8 @@ const fn hook(
     }
 }
 
-/// The hooks; the first argument is the index of their emulation in [`ALL`] (Arm ARM F5.1).
+/// The hooks; the first argument is the index of their emulation in [`ALL`] (Arm ARM, "Alphabetical
+/// list of T32 and A32 base instruction set instructions").
 pub(super) const HOOKS: [Hook; 5] = [
     // MCR p15, 0, Rt, c7, c10, 4 and 5: DSB and DMB.
     hook(0, [0x0fff_0fdf, 0x0e07_0f9a], ARM, barrier),
@@ -101,8 +102,8 @@ pub(super) fn instruction(pc: usize, state: usize) -> Result<u32, Faulted> {
     Ok(first << 16 | half((pc & !1) + 2)?)
 }
 
-/// Whether the condition of an Arm instruction holds (F2.3.1); None for an unconditional
-/// instruction.
+/// Whether the condition of an Arm instruction holds (Arm ARM, `ConditionHolds`); None for an
+/// unconditional instruction.
 fn condition(frame: &Frame, word: u32) -> Option<bool> {
     let flag = |bit: u32| frame.pstate >> bit & 1 != 0;
     let (n, z, c, v) = (flag(31), flag(30), flag(29), flag(28));
@@ -161,7 +162,7 @@ fn swap(frame: &mut Frame, word: u32) -> bool {
     }
     let register = |shift: u32| (word >> shift & 0xf) as usize;
     let value = |number: usize| match number {
-        // As an operand, the PC reads as the address two instructions further (F1.4).
+        // As an operand, the PC reads as the address two instructions further.
         15 => frame.pc as u32 + 8,
         number => frame.x[number] as u32,
     };

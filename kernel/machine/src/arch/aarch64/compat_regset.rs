@@ -22,7 +22,7 @@ const FIRST_R0: usize = 17;
 const QUADS: usize = 16;
 /// Size of the set in bytes, without FPSCR.
 const VECTORS: usize = 16 * QUADS;
-/// Bits of FPSCR that are in FPSR, and those that are in FPCR (Arm ARM G8.2.54).
+/// Bits of FPSCR that are in FPSR, and those that are in FPCR (Arm ARM, FPSCR).
 const STATUS: u32 = 0xf800_009f;
 const CONTROL: u32 = 0x07f7_9f00;
 

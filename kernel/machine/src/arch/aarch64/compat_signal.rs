@@ -63,7 +63,7 @@ const VFP_MAGIC: u32 = 0x5646_5001;
 const PLAIN_FLAGS: u32 = 0x5ac3_c35a;
 /// FPEXC.EN: the registers are in use.
 const FPEXC_ENABLED: u32 = 1 << 30;
-/// The bits of FPSCR that are in FPSR, and those in FPCR (Arm ARM D1.5.3).
+/// The bits of FPSCR that are in FPSR, and those in FPCR (Arm ARM, FPSCR).
 const FPSCR_STATUS: u32 = 0xf800_009f;
 const FPSCR_CONTROL: u32 = 0x07f7_9f00;
 /// The write bit of the fault status register, and that of ESR.

@@ -21,7 +21,7 @@ pub fn describe(index: usize, out: &mut dyn fmt::Write) -> fmt::Result {
         write!(out, " {name}")?;
     }
     writeln!(out)?;
-    // The fields of MIDR_EL1 (Arm ARM D24.2.122).
+    // The fields of MIDR_EL1.
     writeln!(out, "CPU implementer\t: {:#04x}", midr >> 24 & 0xff)?;
     writeln!(out, "CPU architecture: 8")?;
     writeln!(out, "CPU variant\t: {:#x}", midr >> 20 & 0xf)?;

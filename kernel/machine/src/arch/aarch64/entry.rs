@@ -23,8 +23,8 @@
 //! branch. Both put a load and a prediction of the branch target in front of every system call, and
 //! a kernel should not rely on a predictor that is shared with hostile code.
 //!
-//! The vector table is that of Arm ARM D1.3.1.4 (table D1-7); the exception classes are those of
-//! ESR_ELx.EC (D24.2.40).
+//! The vector table is that of the Arm ARM's "Exception vectors"; the exception classes are those
+//! of ESR_ELx.EC.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -134,7 +134,7 @@ global_asm!(
     "   ldp x16, x17, [sp, {x} + 8 * 16]",
     "   ldr x18, [sp, {x} + 8 * 18]",
     "   eret",
-    // Prevents straight-line speculation past ERET (Arm ARM, D1.3.5).
+    // Prevents straight-line speculation past ERET (Arm ARM, "Exception return").
     "   dsb nsh",
     "   isb",
     ".endm",
@@ -196,8 +196,9 @@ global_asm!(
     "   b el0_svc_return",
 
     // A system call of a 32-bit program: the number is in r7, the arguments in r0 to r5. The bits
-    // above 32 are UNKNOWN (Arm ARM D1.3.2). Its table index follows those of the 64-bit calls; w8
-    // holds the number in the form of `Frame::syscall`.
+    // above 32 are UNKNOWN (Arm ARM, "Mapping of the general-purpose registers between the
+    // Execution states"). Its table index follows those of the 64-bit calls; w8 holds the number in
+    // the form of `Frame::syscall`.
     ".balign 64",
     "el0_svc32:",
     "   cmp w7, {calls32}",

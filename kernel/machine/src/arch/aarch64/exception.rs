@@ -20,7 +20,7 @@ use crate::panic::{self, Exception};
 use crate::upcall;
 use crossings::Kind;
 
-/// Exception classes (ESR_ELx.EC, Arm ARM D24.2.40).
+/// Exception classes (Arm ARM, ESR_ELx.EC).
 pub mod class {
     /// The position of the class in ESR_EL1.
     pub const SHIFT: u32 = 26;
@@ -82,7 +82,7 @@ pub struct KernelFrame {
     pub pstate: usize,
 }
 
-/// WnR (ESR ISS of a data abort, D24.2.40).
+/// WnR (ISS of a data abort).
 const WRITE: usize = 1 << 6;
 /// CM: a cache-maintenance instruction, which sets WnR but only needs read permission.
 const MAINTENANCE: usize = 1 << 8;

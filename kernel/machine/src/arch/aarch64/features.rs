@@ -62,8 +62,7 @@ struct BootFeatures {
     vectors: usize,
 }
 
-/// Reads the registers CRm=1..=7 of the ID space into `raw`. Unimplemented ones read as zero (Arm
-/// ARM D23.3.1).
+/// Reads the registers CRm=1..=7 of the ID space into `raw`. Unimplemented ones read as zero.
 macro_rules! probe_space {
     ($raw:ident: $($crm:literal)*) => { $( probe_space!(@row $raw $crm "0" "1" "2" "3" "4" "5" "6" "7"); )* };
     (@row $raw:ident $crm:literal $($op2:literal)*) => {
@@ -283,7 +282,7 @@ pub(super) fn start_cpu() -> bool {
         // SAFETY: the encoding of MSR PAN, #1.
         unsafe { core::arch::asm!(".inst 0xd500419f", options(nostack, preserves_flags)) };
     }
-    // TCR_EL1 fields may be cached in TLBs (D8.16.2).
+    // TCR_EL1 fields may be cached in TLBs (Arm ARM, "Translation lookaside buffers").
     mmu::flush_local_all();
     true
 }

@@ -58,15 +58,16 @@ pub(super) const INSTRUCTION: usize = 4;
 /// Size of a Thumb SVC in bytes.
 const THUMB_SVC: usize = 2;
 
-/// AArch32 registers with a special role, by their AArch64 register numbers (Arm ARM D1.3.2, table
-/// D1-6): the system call number, the stack pointer, the link register.
+/// AArch32 registers with a special role, by their AArch64 register numbers (Arm ARM, "Mapping of
+/// the general-purpose registers between the Execution states"): the system call number, the stack
+/// pointer, the link register.
 pub(super) mod compat {
     pub const NUMBER: usize = 7;
     pub const SP: usize = 13;
     pub const LR: usize = 14;
 }
 
-/// Bits of the saved program state (Arm ARM C5.2.20, SPSR_EL1).
+/// Bits of the saved program state (Arm ARM, SPSR_EL1).
 pub(super) mod pstate {
     use super::super::features::features;
 
@@ -99,7 +100,7 @@ pub(super) mod pstate {
         (wanted & PRIVILEGED == 0).then_some(wanted & USER)
     }
 
-    /// AArch32 User mode: bits 4 to 0 (C5.2.20, "When exception taken from AArch32 state").
+    /// AArch32 User mode: bits 4 to 0 (SPSR_EL1, "When exception taken from AArch32 state").
     pub const COMPAT_USER: usize = 0b10000;
     /// The mode bits.
     const COMPAT_MODE: usize = 0b11111;

@@ -87,8 +87,8 @@ pub fn pending() -> bool {
 
 /// Waits until an interrupt is pending, with interrupts masked, and handles it.
 pub fn wait() {
-    // SAFETY: waiting has no side effects. Earlier writes must complete before it (Arm ARM
-    // B2.3.12).
+    // SAFETY: waiting has no side effects. Earlier writes must complete before it (Arm ARM, "Data
+    // Synchronization Barrier (DSB)").
     unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
     service(Interrupted::Kernel);
 }

@@ -37,7 +37,7 @@ pub const VMALLOC: Range<usize> = layout::VMALLOC..layout::VMALLOC + layout::VMA
 /// Whether the kernel can use what it maps there.
 pub const MAPS_VMALLOC: bool = true;
 
-/// Bits of a stage 1 descriptor (Arm ARM D8.3, "Translation table descriptor formats").
+/// Bits of a stage 1 descriptor (Arm ARM, "Translation table descriptor formats").
 pub(super) mod bit {
     pub const VALID: u64 = 1 << 0;
     /// A table, or a page at the last level; a block if clear.
@@ -59,7 +59,7 @@ pub(super) mod bit {
     pub const ADDRESS: u64 = ((1 << 48) - 1) & !0xfff;
 }
 
-/// MAIR_EL1: the memory attributes that [`Memory`] indexes (Arm ARM D24.2.110).
+/// MAIR_EL1: the memory attributes that [`Memory`] indexes.
 pub(super) const MAIR: u64 = 0xff << (8 * Memory::Normal as u64)
     | 0x04 << (8 * Memory::Device as u64)
     | 0xff << (8 * Memory::Tagged as u64);
@@ -288,7 +288,7 @@ pub fn virt_to_phys(virt: usize) -> usize {
 pub unsafe fn init_user_root(_root: usize) {}
 
 /// Switches this CPU to the program's tables at `root` (physical) with the ASID `asid`: a single
-/// write changes both (Arm ARM D8.16.3, TCR_EL1.A1 is 0).
+/// write changes both (TCR_EL1.A1 is 0, so that the ASID is that of TTBR0_EL1).
 ///
 /// # Safety
 /// `root` is a program's root table that lives until another is activated, or [`empty_root`].
@@ -323,7 +323,7 @@ pub unsafe fn zero_pages(pages: *mut u8, count: usize) {
         // SAFETY: the caller owns the pages.
         return unsafe { pages.write_bytes(0, bytes) };
     }
-    // SAFETY: zeroes exactly the caller's pages (DC ZVA: Arm ARM C5.3, "Data Cache Zero by VA").
+    // SAFETY: zeroes exactly the caller's pages (Arm ARM, "DC ZVA, Data Cache Zero by VA").
     unsafe {
         asm!(
             "2:",

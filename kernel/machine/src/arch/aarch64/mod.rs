@@ -1,6 +1,6 @@
 //! arm64: the kernel runs at EL2 if the CPU has VHE and the machine starts there, otherwise at EL1.
 //! EL1 register names are used throughout; at EL2 with E2H set they access the EL2 registers (Arm
-//! ARM D8.2, "Virtualization Host Extensions").
+//! ARM, "Virtualization Host Extensions").
 
 pub use super::{cell, mmio};
 

@@ -4,7 +4,7 @@
 
 use super::frame::{Frame, INSTRUCTION, REGISTERS, pstate};
 
-/// ISS of a memory copy or set exception (Arm ARM D24.2.40): it is a set instruction.
+/// ISS of a memory copy or set exception (Arm ARM, ESR_EL1): it is a set instruction.
 const SETS: usize = 1 << 24;
 /// The exception came from the last instruction of the three.
 const FROM_EPILOGUE: usize = 1 << 18;

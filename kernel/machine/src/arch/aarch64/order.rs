@@ -1,6 +1,6 @@
 //! Ordering of device accesses relative to memory accesses. The CPU orders the two only by barriers
-//! (Arm ARM, B2.3 "Definition of the Arm memory model"); accesses to one device are in program
-//! order, as its memory type is nGnRE.
+//! (Arm ARM, "Definition of the Arm memory model"); accesses to one device are in program order, as
+//! its memory type is nGnRE.
 
 use core::arch::asm;
 

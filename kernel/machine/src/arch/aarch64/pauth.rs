@@ -22,7 +22,7 @@ use crate::errno::{Errno, Result};
 use crate::random;
 
 /// The address keys by their bits in prctl(2), and the bits that enable them in SCTLR_EL1: EnIA,
-/// EnIB, EnDA, EnDB (Arm ARM D24.2.118).
+/// EnIB, EnDA, EnDB.
 const SWITCHES: [(u32, usize); 4] = [
     (PR_PAC_APIAKEY, 1 << 31),
     (PR_PAC_APIBKEY, 1 << 30),

@@ -1,6 +1,6 @@
 //! Hardware breakpoints and watchpoints that a tracer sets for a thread (NT_ARM_HW_BREAK and
-//! NT_ARM_HW_WATCH; Arm ARM D2.8 to D2.10). They are in the CPU while the thread's program runs,
-//! and match only its own accesses.
+//! NT_ARM_HW_WATCH; Arm ARM, "Breakpoint Instruction exceptions" to "Watchpoint exceptions"). They
+//! are in the CPU while the thread's program runs, and match only its own accesses.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,8 +26,8 @@ const POINTS: usize = 1 << 15;
 /// MDSCR_EL1 of a program that is not debugged (TDCC): EL0 accesses to the debug channel trap.
 pub const UNDEBUGGED: usize = 1 << 12;
 
-/// Bits of a control register (D24.3, DBGBCR<n>_EL1 and DBGWCR<n>_EL1): enabled; matches at EL0;
-/// loads and stores.
+/// Bits of a control register (DBGBCR<n>_EL1 and DBGWCR<n>_EL1): enabled; matches at EL0; loads and
+/// stores.
 const ON: u32 = 1;
 const OF_PROGRAMS: u32 = 0b10 << 1;
 const ACCESS_SHIFT: u32 = 3;

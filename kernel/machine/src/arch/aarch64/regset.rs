@@ -278,8 +278,8 @@ impl Frame {
         self.syscall = number as isize;
     }
 
-    /// Enables or disables a stop after the program's next instruction (Arm ARM D2.11, "Software
-    /// Step exceptions").
+    /// Enables or disables a stop after the program's next instruction (Arm ARM, "Software Step
+    /// exceptions").
     pub fn set_single_step(&mut self, on: bool) -> Result<()> {
         if on {
             self.pstate |= pstate::SS;

@@ -83,7 +83,8 @@ pub(super) extern "C" fn other_cpu() -> ! {
         // SAFETY: waits for an event, which `start_others` sends.
         unsafe { asm!("wfe", options(nomem, nostack, preserves_flags)) };
     }
-    // Code may have been patched meanwhile (Arm ARM B2.2.5).
+    // Code may have been patched meanwhile (Arm ARM, "Concurrent modification and execution of
+    // instructions").
     sysreg::isb();
     if !features::start_cpu() {
         loop {

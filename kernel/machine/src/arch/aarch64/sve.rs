@@ -26,7 +26,7 @@ const IMAGINABLE: usize = 512 * QUAD;
 /// The default vector length in bytes, if the CPUs support it, as on Linux.
 const DEFAULT: usize = 64;
 
-/// CPACR_EL1.ZEN (Arm ARM D24.2.36), and CPTR_EL2.ZEN: SVE does not trap.
+/// CPACR_EL1.ZEN and CPTR_EL2.ZEN: SVE does not trap.
 pub(super) const ZEN: usize = 0b11 << 16;
 /// SVE traps at EL0, but not in the kernel.
 const KERNEL_ALONE: usize = 0b01 << 16;

@@ -22,7 +22,8 @@ macro_rules! write {
 
 pub(super) use {read, write};
 
-/// Makes writes to system registers visible to the following instructions (Arm ARM D24.1.2).
+/// Makes writes to system registers visible to the following instructions (Arm ARM,
+/// "Synchronization requirements for AArch64 System registers").
 #[inline(always)]
 pub(super) fn isb() {
     // SAFETY: a barrier.

@@ -25,7 +25,7 @@ use crate::arch::work::{TAG_EXIT, TAG_FAULT, TRACE};
 use crate::errno::{Errno, Result};
 
 /// SCTLR_EL1 if memory has tags: ATA and ATA0, the kernel and programs can access them; ITFSB,
-/// asynchronous tag faults are recorded before an entry completes (Arm ARM D24.2.118).
+/// asynchronous tag faults are recorded before an entry completes.
 pub(super) const SCTLR: usize = 1 << 43 | 1 << 42 | 1 << 37;
 /// SCTLR_EL1.TCF0: the tag check mode of EL0.
 const CHECKS_SHIFT: u32 = 38;
@@ -242,7 +242,7 @@ pub fn set_preferred_checks(cpu: usize, wanted: &[u8]) -> Result<()> {
 /// `page` is the address, in the linear map, of a whole page that the caller owns or on whose tags
 /// nobody relies.
 pub unsafe fn clear_page_tags(page: usize) {
-    // SAFETY: the caller's page; ST2G writes only tags (Arm ARM C6.2, "ST2G").
+    // SAFETY: the caller's page; ST2G writes only tags (Arm ARM, "ST2G").
     unsafe {
         asm!(
             ".arch_extension memtag",

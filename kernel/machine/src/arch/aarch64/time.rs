@@ -1,6 +1,6 @@
-//! The generic timer (Arm ARM D12). The counter is the virtual one, whose offset is zero unless a
-//! hypervisor hides time. A kernel at EL1 uses the virtual timer; a host at EL2 uses the EL2
-//! physical timer, through the EL1 register names.
+//! The generic timer (Arm ARM, "The Generic Timer in AArch64 state"). The counter is the virtual
+//! one, whose offset is zero unless a hypervisor hides time. A kernel at EL1 uses the virtual
+//! timer; a host at EL2 uses the EL2 physical timer, through the EL1 register names.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -47,7 +47,7 @@ pub(super) fn interrupt() -> u32 {
 /// The current counter value.
 #[inline]
 pub fn now_ticks() -> u64 {
-    // The read must not be executed before preceding instructions (D12.2.2).
+    // The read must not be executed before preceding instructions.
     isb();
     read!("cntvct_el0") as u64
 }

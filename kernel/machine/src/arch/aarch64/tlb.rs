@@ -1,4 +1,5 @@
-//! Barriers, and maintenance of TLBs and instruction caches (Arm ARM D8.16, D8.17, D7.5).
+//! Barriers, and maintenance of TLBs and instruction caches (Arm ARM, "TLB maintenance" and
+//! "Cache support").
 //!
 //! At EL2 with E2H and TGE set, the EL1 forms act on the EL2&0 regime, which is then the kernel's.
 
@@ -68,8 +69,8 @@ pub fn asid_bits() -> u32 {
     ASID_BITS.load(Relaxed)
 }
 
-/// Makes previously filled entries visible to all table walks from here on (D8.17.1: a DSB, and an
-/// ISB for this CPU's own following instructions).
+/// Makes previously filled entries visible to all table walks from here on (a DSB, and an ISB for
+/// this CPU's own following instructions).
 #[inline]
 pub fn publish() {
     barrier!("dsb ishst");
@@ -97,8 +98,7 @@ fn pay_by_publishing<C: owed::Kind>(owed: Owed<C>) {
     publish();
 }
 
-/// The operand of a TLBI by address: the ASID, and bits 55 to 12 of the address (C5.5, "TLBI
-/// VAE1").
+/// The operand of a TLBI by address: the ASID, and bits 55 to 12 of the address ("TLBI VAE1").
 const fn operand(asid: u16, address: usize) -> usize {
     (asid as usize) << 48 | address >> 12 & ((1 << 44) - 1)
 }
@@ -209,9 +209,10 @@ pub fn flush_local_all() {
     isb();
 }
 
-/// Makes instruction fetches of all CPUs see data written at `start` in the linear map (D7.5.6:
-/// clean to the point of unification, DSB, invalidate, DSB; the exception return of each other CPU
-/// is its context synchronization event).
+/// Makes instruction fetches of all CPUs see data written at `start` in the linear map (Arm ARM,
+/// "Synchronization and coherency issues between data and instruction accesses": clean to the point
+/// of unification, DSB, invalidate, DSB; the exception return of each other CPU is its context
+/// synchronization event).
 pub fn sync_icache(start: usize, len: usize) {
     count(Kind::FenceInstruction);
     if !CLEAN_NOT_NEEDED.load(Relaxed) {

@@ -1,9 +1,9 @@
 //! Kernel accesses to program memory.
 //!
 //! Plain copies use LDTR and STTR, which access memory with EL0's permissions regardless of
-//! PSTATE.PAN (Arm ARM C3.2.9): so a program's pointer can never reach kernel memory on any CPU,
-//! and PAN need not be cleared. Each such instruction has an entry in the fixup table: after a
-//! fault that `mm` cannot resolve, execution continues there.
+//! PSTATE.PAN (Arm ARM, "Load/store unprivileged"): so a program's pointer can never reach kernel
+//! memory on any CPU, and PAN need not be cleared. Each such instruction has an entry in the fixup
+//! table: after a fault that `mm` cannot resolve, execution continues there.
 
 use core::arch::{asm, naked_asm};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -462,7 +462,8 @@ pub fn cmpxchg_present_u32(address: usize, old: u32, new: u32) -> Result<u32, Fa
 }
 
 /// Makes data written to program memory visible to instruction fetches: cleans the data caches,
-/// then invalidates the instruction caches of all CPUs (Arm ARM B2.7.4.2).
+/// then invalidates the instruction caches of all CPUs (Arm ARM, "Synchronization and coherency
+/// issues between data and instruction accesses").
 pub fn sync_instructions(start: usize, len: usize) -> Result<(), Faulted> {
     if user_part(start, len) < len {
         return Err(Faulted);

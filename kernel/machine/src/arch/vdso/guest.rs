@@ -39,7 +39,7 @@ mod machine {
 
     pub fn counter() -> u64 {
         let ticks;
-        // SAFETY: reads the counter, ordered after preceding instructions (Arm ARM D12.2.2).
+        // SAFETY: reads the counter, ordered after preceding instructions (Arm ARM, CNTVCT_EL0).
         unsafe { asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks, options(nostack)) };
         ticks
     }

@@ -150,7 +150,7 @@ pub const fn sigreturn(base: usize) -> usize {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn a_guarded_vdso_has_landing_pads_and_no_jumps_that_need_others() {
-        // BTI C; BR to any register (Arm ARM C6.2).
+        // BTI C; BR to any register (Arm ARM, "BTI" and "BR").
         const PAD: u32 = 0xd503_245f;
         const JUMP: u32 = 0xd61f_0000;
         let words = || GUARDED[SIGRETURN..].chunks_exact(4).map(|word| {

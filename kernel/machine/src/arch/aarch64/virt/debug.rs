@@ -1,6 +1,6 @@
-//! A guest's breakpoints and watchpoints (Arm ARM D24.3). They trap until it first uses one, which
-//! few guests do. While a VMM debugs its guest, it has the hardware's for itself
-//! (KVM_SET_GUEST_DEBUG).
+//! A guest's breakpoints and watchpoints (Arm ARM, DBGBCR<n>_EL1, DBGWCR<n>_EL1). They trap until
+//! it first uses one, which few guests do. While a VMM debugs its guest, it has the hardware's for
+//! itself (KVM_SET_GUEST_DEBUG).
 
 use alloc::sync::Arc;
 

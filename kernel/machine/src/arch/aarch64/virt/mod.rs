@@ -42,12 +42,12 @@ use super::irq;
 use super::sysreg::{at_el2, isb, read, write};
 use crate::sync::lockdep::NoSleep;
 
-/// HCR_EL2 while a guest runs (Arm ARM D24.2.59): stage 2 translation; set/way operations also
-/// invalidate; interrupts and SErrors are routed to the host; maintenance is broadcast in the
-/// inner-shareable domain; WFI, ID registers, SMC, implementation-defined registers, auxiliary
-/// control and set/way operations trap; EL1 is AArch64; the host is at EL2; LORegion and error
-/// record registers trap, which guests do not have. External aborts of a guest's accesses stay in
-/// the guest (no TEA): the host cannot handle them.
+/// HCR_EL2 while a guest runs: stage 2 translation; set/way operations also invalidate; interrupts
+/// and SErrors are routed to the host; maintenance is broadcast in the inner-shareable domain; WFI,
+/// ID registers, SMC, implementation-defined registers, auxiliary control and set/way operations
+/// trap; EL1 is AArch64; the host is at EL2; LORegion and error record registers trap, which guests
+/// do not have. External aborts of a guest's accesses stay in the guest (no TEA): the host cannot
+/// handle them.
 const HCR: u64 = 1
     | 1 << 1
     | 0b111 << 3
@@ -68,9 +68,9 @@ const TRAP_WAIT_FOR_EVENT: u64 = 1 << 14;
 /// HCR_EL2.VSE: an SError is pending in the guest.
 const ERROR_PENDING: u64 = 1 << 8;
 /// MDCR_EL2 while a guest runs: the OS lock, performance monitors, statistical profiling and trace
-/// filters trap; the host's HPMN is kept (D24.2.97).
+/// filters trap; the host's HPMN is kept.
 const MDCR: usize = 1 << 19 | 1 << 14 | 0b11 << 10 | 0b11 << 5;
-/// CPTR_EL2.FPEN, at the position of CPACR_EL1.FPEN (D24.2.36): FP and SIMD registers do not trap.
+/// CPTR_EL2.FPEN, at the position of CPACR_EL1.FPEN: FP and SIMD registers do not trap.
 const FP_ON: usize = 0b11 << 20;
 /// CPTR_EL2.TTA and TAM: trace registers and activity monitors trap.
 const OTHERS_TRAP: usize = 1 << 28 | 1 << 30;
@@ -95,7 +95,7 @@ pub fn errors_have_syndromes() -> bool {
 }
 
 /// ID_AA64MMFR1_EL1.HCX; HCRX_EL2.MSCEn and MCE2: memory copy and set instructions are enabled in
-/// guests, and their exceptions are routed to EL2 (D24.2.60).
+/// guests, and their exceptions are routed to EL2.
 const HCRX_FIELD: usize = 40;
 const COPIES: usize = 1 << 11 | 1 << 10;
 

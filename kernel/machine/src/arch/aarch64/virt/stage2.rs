@@ -1,10 +1,10 @@
-//! A guest's memory: the translation from guest-physical to physical addresses (Arm ARM D8.2.2,
-//! stage 2), with 4 KiB tables, and its VMID. The tables are those of `mm/table.rs`; the entries
-//! have their own permission bits.
+//! A guest's memory: the translation from guest-physical to physical addresses (stage 2), with 4
+//! KiB tables, and its VMID. The tables are those of `mm/table.rs`; the entries have their own
+//! permission bits.
 //!
 //! The hardware walks three levels where the guest's addresses have no more than 43 bits: it begins
-//! with the tables below the root, which lie one after the other (D8.2.8, concatenated translation
-//! tables). With more bits it walks four, from the root.
+//! with the tables below the root, which lie one after the other (Arm ARM, "Concatenated
+//! translation tables"). With more bits it walks four, from the root.
 //!
 //! A huge page of the VMM is mapped as one here, too. If only a part of it must change, all of it
 //! is unmapped, and its pages are mapped again on demand.
@@ -31,13 +31,13 @@ use translation::owed::{Clear, Debts, FillUser, Kind, Owed, Protect, Widen};
 
 /// The maximum end of guest addresses.
 const END: usize = 1 << 48;
-/// Normal memory, write-back, inner shareable, accessed, readable (D8.3.2): a huge page, and a
-/// page.
+/// Normal memory, write-back, inner shareable, accessed, readable (Arm ARM, "Translation
+/// table descriptor formats"): a huge page, and a page.
 const HUGE: u64 = 1 | 0b1111 << 2 | 1 << 6 | 0b11 << 8 | 1 << 10;
 const PAGE: u64 = HUGE | 1 << 1;
 /// Writable.
 const WRITABLE: u64 = 1 << 7;
-/// VTCR_EL2 without sizes and level: RES1, table walks write-back and inner shareable (D24.2.213).
+/// VTCR_EL2 without sizes and level: RES1, table walks write-back and inner shareable.
 const CONTROL: u64 = 1 << 31 | 0b01 << 8 | 0b01 << 10 | 0b11 << 12;
 /// VTCR_EL2.SL0: a walk begins at level 0, at level 1.
 const FROM_LEVEL_0: u64 = 2 << 6;
@@ -344,7 +344,7 @@ impl Stage2 {
         self.invalidate();
     }
 
-    /// Invalidates the whole translation on all CPUs (D8.16: VMALLS12E1IS, for the VMID in
+    /// Invalidates the whole translation on all CPUs (TLBI VMALLS12E1IS, for the VMID in
     /// VTTBR_EL2).
     fn invalidate(&self) {
         self.flushes.fetch_add(1, Relaxed);

@@ -1,6 +1,6 @@
 //! A guest's system registers that the hardware holds while it runs. At EL2 with E2H, the EL1
-//! registers are accessed by the names that end in EL12 and EL02 (Arm ARM D8.2), written here by
-//! their encodings.
+//! registers are accessed by the names that end in EL12 and EL02 (Arm ARM, "Virtualization Host
+//! Extensions"), written here by their encodings.
 
 use core::arch::asm;
 

@@ -12,13 +12,13 @@ pub const PHYSICAL: u32 = 30;
 /// Both interrupts, as bits.
 pub const INTERRUPTS: u32 = 1 << VIRTUAL | 1 << PHYSICAL;
 
-/// CNTx_CTL_EL0: enabled, masked, and the condition is met (Arm ARM D24.8).
+/// CNTx_CTL_EL0: enabled, masked, and the condition is met.
 const ENABLE: u64 = 1;
 const MASKED: u64 = 1 << 1;
 const DUE: u64 = 1 << 2;
 
 /// CNTHCTL_EL2.EL1PCTEN and EL1PTEN with E2H: the physical counter, and the physical timer of EL1,
-/// do not trap in a guest (D24.2.31). The host is not affected.
+/// do not trap in a guest. The host is not affected.
 const PHYSICAL_HERE: usize = 0b11 << 10;
 
 /// CNTPCT_EL0, CNTPCTSS_EL0; CNTP_TVAL_EL0, CNTP_CTL_EL0 and CNTP_CVAL_EL0.

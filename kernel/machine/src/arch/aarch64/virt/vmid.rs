@@ -29,7 +29,7 @@ impl Hardware for Tlb {
         BITS.load(Relaxed)
     }
 
-    /// Invalidates the translations of all machines, at both stages (D8.16: ALLE1).
+    /// Invalidates the translations of all machines, at both stages (TLBI ALLE1).
     fn flush_local_all(&self) {
         cpu::this().crossings().add(Kind::FenceLocalAll);
         // SAFETY: invalidating translations does not change memory.

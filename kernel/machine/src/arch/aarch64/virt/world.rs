@@ -1,6 +1,6 @@
-//! Entry into a guest, and its exit (Arm ARM D1.3, D8.2 "Virtualization Host Extensions"). The
-//! kernel stays at EL2; the guest has EL1 and EL0. The only system register of the kernel that must
-//! be restored on exit is SP_EL0, which points to the per-CPU data.
+//! Entry into a guest, and its exit (Arm ARM, "Virtualization Host Extensions"). The kernel stays
+//! at EL2; the guest has EL1 and EL0. The only system register of the kernel that must be restored
+//! on exit is SP_EL0, which points to the per-CPU data.
 
 use core::arch::{global_asm, naked_asm};
 use core::mem::offset_of;
@@ -75,7 +75,7 @@ impl Registers {
         Ok(())
     }
 
-    /// Takes an exception to EL1, whose handler is at `vector` (Arm ARM D1.3.1).
+    /// Takes an exception to EL1, whose handler is at `vector` (Arm ARM, "Exception entry").
     pub fn take_exception(&mut self, vector: u64) {
         self.pc = vector;
         self.pstate = MASKED;
