@@ -302,8 +302,8 @@ pub fn yield_now() {
     }
 }
 
-/// For long loops in the kernel: lets interrupts in, and others run whose turn it is. No spin lock
-/// is held.
+/// For long loops in the kernel: takes pending interrupts, and lets another thread run if it is
+/// that one's turn. The caller holds no spin lock.
 #[inline]
 pub fn cond_resched() {
     might_sleep();

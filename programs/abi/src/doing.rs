@@ -400,7 +400,7 @@ unsafe fn slackened() {
                 });
                 let found = await_late();
                 end(child);
-                // Of a counter's ticks some are longer than a microsecond is.
+                // A tick of the counter may be longer than a microsecond.
                 let near = |wanted: u64| found.is_some_and(|found| found.abs_diff(wanted) < 2000);
                 match () {
                     () if near(OWN) => "its own",

@@ -146,7 +146,7 @@ unsafe fn limits() {
             limit("the first of it", number);
             limit("of nobody", 77777);
             limit("of a negative number", -1);
-            // Of two users, the second without the right to.
+            // Asked by the thread's own user, and by another, who has no right to.
             in_thread(USER, || limit("the same user's", number));
             in_thread(OTHER, || limit("another user's", number));
             end.send(()).expect("it is heard");
@@ -169,7 +169,7 @@ unsafe fn pair() -> [c_int; 2] {
     pair
 }
 
-/// Who is told as the owner of a file.
+/// Which owner of a file F_GETOWN and F_GETOWN_EX report after it was set.
 unsafe fn owners() {
     unsafe {
         let [file, _] = pair();
@@ -214,7 +214,7 @@ extern "C" fn note(_: c_int) {
     TAKEN_BY.store(tid(), SeqCst);
 }
 
-/// Who may be sent the signals of a file: that is the thread's matter.
+/// Who gets SIGIO of a file: the right to send it is that of the thread that set the owner.
 unsafe fn signals() {
     unsafe {
         libc::setpgid(0, 0);
@@ -288,7 +288,7 @@ unsafe fn set_io(what: &str, which: c_int, who: c_int, level: c_int) {
     });
 }
 
-/// Of processes of one group, and of threads, some of another user's.
+/// Priorities of the processes of a group and of threads, some of which belong to another user.
 unsafe fn priorities() {
     unsafe {
         libc::setpgid(0, 0);

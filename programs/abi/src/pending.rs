@@ -103,7 +103,7 @@ fn state(file: c_int) -> u8 {
     info[0]
 }
 
-/// Of many that do not wait, the queue takes as many as it has room for and one.
+/// Of many connections that do not wait, the queue takes one more than it has room for.
 unsafe fn many() {
     unsafe {
         let (listener, port) = server(1);
@@ -203,7 +203,7 @@ unsafe fn shut() {
     }
 }
 
-/// Who sends and receives waits for the connection.
+/// Sending and receiving wait until the connection is made.
 unsafe fn waited_for() {
     unsafe {
         let (listener, port, first) = full();

@@ -487,7 +487,7 @@ unsafe fn numbers() {
     }
 }
 
-/// Of sockets that share a port, one that wants this CPU comes first.
+/// Among sockets that share a port, one whose SO_INCOMING_CPU is this CPU comes first.
 unsafe fn cpu() {
     unsafe {
         let mut set_of: libc::cpu_set_t = mem::zeroed();

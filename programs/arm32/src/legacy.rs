@@ -1,5 +1,5 @@
-//! What Armv8 has given up, or may have: SWP, barriers by CP15, SETEND; and who executes it
-//! (`/proc/sys/abi`).
+//! Instructions that Armv8 deprecates or removes: SWP, barriers by CP15, SETEND. `/proc/sys/abi`
+//! decides for each whether it is undefined, emulated or left to the hardware.
 
 use std::arch::asm;
 use std::fs;

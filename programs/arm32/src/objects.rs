@@ -211,7 +211,7 @@ unsafe fn queues() {
             tell("mq_timedreceive", got.into());
             println!("  priority {priority}");
         }
-        // Of a value, a signal and the way.
+        // `struct sigevent`: the value, the signal, and how to notify.
         let event = [
             0x1234_5678u32,
             libc::SIGUSR1 as u32,

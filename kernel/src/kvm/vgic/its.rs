@@ -121,12 +121,12 @@ pub fn save_pending(machine: &Machine, vgic: &Vgic) -> Result<usize> {
     Ok(0)
 }
 
-/// Gives a message to the ITS that it is addressed to: 1 if an interrupt came of it, 0 if the guest
-/// does not let it.
+/// Delivers a message to the ITS that it is addressed to. Returns 1 if it made an interrupt
+/// pending, 0 if the guest has not mapped it.
 ///
 /// # Errors
-/// ENODEV: there is no ITS. EINVAL: none of this address, or no device is said. EBUSY: the guest
-/// has not turned it on.
+/// ENODEV: there is no ITS. EINVAL: no ITS has this address, or the message names no device. EBUSY:
+/// the guest has not turned the ITS on.
 pub fn signal_msi(machine: &Machine, message: &Msi) -> Result<usize> {
     let vgic = machine.vgic().filter(|vgic| vgic.has_its());
     let vgic = vgic.ok_or(Errno::ENODEV)?;

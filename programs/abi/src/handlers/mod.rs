@@ -177,7 +177,7 @@ extern "C" fn asks_more(_: c_int) {
     ENTRY.fetch_or((libc::POLLPRI as u64) << 32, SeqCst);
 }
 
-/// Of each entry poll(2) writes what it found, and no more; also where a signal ends it.
+/// poll(2) writes `revents` of each entry and nothing else, also where a signal ends it.
 unsafe fn polled() {
     unsafe {
         let mut ends = [0; 2];
