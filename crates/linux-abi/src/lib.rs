@@ -10,6 +10,7 @@ pub mod compat;
 mod document;
 mod errno;
 pub mod kvm_capability;
+pub mod kvm_number;
 pub mod options;
 pub mod sysctl;
 mod table;

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::uapi::{
-    EXIT_DEBUG, EXIT_HYPERCALL, EXIT_MMIO, EXIT_SYSTEM_EVENT, EXIT_UNDESCRIBED, EXIT_UNKNOWN,
+    EXIT_ARM_NISV, EXIT_DEBUG, EXIT_HYPERCALL, EXIT_MMIO, EXIT_SYSTEM_EVENT, EXIT_UNKNOWN,
 };
 use crate::errno::Result;
 use crate::mm::frame::FrameRef;
@@ -82,7 +82,7 @@ impl RunPage {
 
     /// The guest accesses a device in a way that the hardware does not describe.
     pub fn set_undescribed(&self, syndrome: u64, address: u64) {
-        self.notify(EXIT_UNDESCRIBED, [syndrome, address]);
+        self.notify(EXIT_ARM_NISV, [syndrome, address]);
     }
 
     /// A debug exception that the VMM wants; with the address of a watchpoint's access.

@@ -1,5 +1,7 @@
 //! Numbers of Linux's `include/uapi/linux/kvm.h` and `arch/arm64/include/uapi/asm/kvm.h`.
 
+pub use abi::kvm_number::*;
+
 /// KVM_API_VERSION.
 pub const API_VERSION: usize = 12;
 
@@ -203,24 +205,6 @@ pub mod vcpu {
     pub const ADDRESS: u64 = 0;
 }
 
-/// States of a virtual CPU.
-pub const MP_STATE_RUNNABLE: u32 = 0;
-pub const MP_STATE_STOPPED: u32 = 5;
-pub const MP_STATE_SUSPENDED: u32 = 10;
-
-/// Why RUN came back.
-pub const EXIT_UNKNOWN: u32 = 0;
-pub const EXIT_HYPERCALL: u32 = 3;
-pub const EXIT_MMIO: u32 = 6;
-pub const EXIT_DEBUG: u32 = 4;
-pub const EXIT_INTR: u32 = 10;
-pub const EXIT_UNDESCRIBED: u32 = 28;
-pub const EXIT_SYSTEM_EVENT: u32 = 24;
-/// Kinds of `EXIT_SYSTEM_EVENT`.
-pub const EVENT_SHUTDOWN: u32 = 1;
-pub const EVENT_RESET: u32 = 2;
-pub const EVENT_WAKEUP: u32 = 4;
-pub const EVENT_SUSPEND: u32 = 5;
 /// The reset was asked for by PSCI's SYSTEM_RESET2.
 pub const RESET2: u64 = 1;
 /// The call of `EXIT_HYPERCALL` was made by SMC.
@@ -234,12 +218,6 @@ pub struct CreateDevice {
     pub fd: u32,
     pub flags: u32,
 }
-
-/// Its kinds for a GICv3 and for an ITS, and its flag that only asks whether there is such a
-/// device.
-pub const DEVICE_VGIC_V3: u32 = 7;
-pub const DEVICE_VGIC_ITS: u32 = 8;
-pub const DEVICE_TEST: u32 = 1;
 
 /// `struct kvm_device_attr`.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]

@@ -328,7 +328,7 @@ impl Vcpu {
                 // As long as the VMM says so, whatever wakes it is the VMM's to know.
                 self.wait(machine, state);
                 if self.has_woken(machine, state) {
-                    self.page.set_event(uapi::EVENT_WAKEUP, None);
+                    self.page.set_event(uapi::SYSTEM_EVENT_WAKEUP, None);
                     return Ok(0);
                 }
                 continue;
@@ -380,15 +380,15 @@ impl Vcpu {
                 Exit::Off | Exit::Reset | Exit::Reset2 => {
                     machine.stop();
                     let (event, how) = match exit {
-                        Exit::Off => (uapi::EVENT_SHUTDOWN, 0),
-                        Exit::Reset => (uapi::EVENT_RESET, 0),
-                        _ => (uapi::EVENT_RESET, uapi::RESET2),
+                        Exit::Off => (uapi::SYSTEM_EVENT_SHUTDOWN, 0),
+                        Exit::Reset => (uapi::SYSTEM_EVENT_RESET, 0),
+                        _ => (uapi::SYSTEM_EVENT_RESET, uapi::RESET2),
                     };
                     self.page.set_event(event, Some(how));
                     return Ok(0);
                 }
                 Exit::Suspends => {
-                    self.page.set_event(uapi::EVENT_SUSPEND, None);
+                    self.page.set_event(uapi::SYSTEM_EVENT_SUSPEND, None);
                     return Ok(0);
                 }
                 Exit::Calls { flags } => {

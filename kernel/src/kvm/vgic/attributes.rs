@@ -47,13 +47,13 @@ struct Device(Arc<Machine>);
 pub fn create(machine: &Arc<Machine>, argument: usize) -> Result<usize> {
     let pointer = UserPtr::<CreateDevice>::new(argument);
     let mut request = pointer.read()?;
-    if ![uapi::DEVICE_VGIC_V3, uapi::DEVICE_VGIC_ITS].contains(&request.kind) {
+    if ![uapi::DEV_TYPE_ARM_VGIC_V3, uapi::DEV_TYPE_ARM_VGIC_ITS].contains(&request.kind) {
         return Err(Errno::ENODEV);
     }
-    if request.flags & uapi::DEVICE_TEST != 0 {
+    if request.flags & uapi::CREATE_DEVICE_TEST != 0 {
         return Ok(0);
     }
-    let fd = if request.kind == uapi::DEVICE_VGIC_ITS {
+    let fd = if request.kind == uapi::DEV_TYPE_ARM_VGIC_ITS {
         add_file("kvm-arm-vgic-its", super::its::create(machine)?)?
     } else {
         let device = try_arc(Device(machine.clone()))?;
