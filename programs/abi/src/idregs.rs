@@ -1,34 +1,49 @@
 //! All that programs learn of a CPU's instructions: each register that could be one of its
-//! description, read, and the auxiliary vector. The lines differ from CPU to CPU, not from kernel
+//! description, read, and the auxiliary vector; and what becomes of instructions that a program has
+//! no right to, or only with the kernel's leave. The lines differ from CPU to CPU, not from kernel
 //! to kernel.
 
 use std::arch::asm;
 use std::mem;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use libc::{PROT_EXEC, PROT_READ, PROT_WRITE, c_int, c_void, siginfo_t};
 
 /// What is read where the instruction is undefined.
 const UNDEFINED: u64 = 0x0bad_0bad_0bad_0bad;
 
-extern "C" fn on_undefined(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a whole context.
-    let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
+/// The signal of the last instruction that raised one, its code, and its address.
+static SIGNAL: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+extern "C" fn on_signal(number: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes a whole context, and an address with these signals.
+    let (machine, info, address) = unsafe {
+        let machine = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext;
+        (machine, &*info, (*info).si_addr())
+    };
+    for (place, value) in SIGNAL
+        .iter()
+        .zip([number as u64, info.si_code as u64, address as u64])
+    {
+        place.store(value, SeqCst);
+    }
     machine.pc += 4;
     machine.regs[0] = UNDEFINED;
 }
 
-/// Executes `instruction`, which may change x0, between others of a page; returns x0.
-fn execute(page: *mut u32, instruction: u32) -> u64 {
-    let x0: u64;
-    // SAFETY: the page is the code's own; the instruction is a read of a register, or undefined.
+/// Executes `instruction` with `x0`, which it may change, between others of a page; returns x0.
+fn execute(page: *mut u32, instruction: u32, x0: u64) -> u64 {
+    let mut x0 = x0;
+    // SAFETY: the page is the code's own; the instruction raises a signal, or changes nothing that
+    // anything here relies on but x0.
     unsafe {
         page.write_volatile(instruction);
         page.add(1).write_volatile(0xd65f_03c0); // RET
         asm!(
             "dc cvau, {0}", "dsb ish", "ic ivau, {0}", "dsb ish", "isb",
             "blr {0}",
-            in(reg) page, inout("x0") 1u64 => x0, out("x30") _,
+            in(reg) page, inout("x0") x0, out("x16") _, out("x17") _, out("x30") _,
         );
     }
     x0
@@ -51,10 +66,212 @@ const COUNTING: [[u32; 5]; 5] = [
 fn tell(page: *mut u32, register: [u32; 5]) {
     let [op0, op1, crn, crm, op2] = register;
     let name = format!("S{op0}_{op1}_C{crn}_C{crm}_{op2}");
-    match execute(page, mrs(register)) {
+    match execute(page, mrs(register), 1) {
         UNDEFINED => println!("{name}: undefined"),
         _ if COUNTING.contains(&register) => println!("{name}: something"),
         value => println!("{name}: {value:#x}"),
+    }
+}
+
+/// Executes an instruction, with the address in x0 that it may want, and tells which signal came.
+fn attempt(page: *mut u32, name: &str, instruction: u32, x0: u64) {
+    SIGNAL[0].store(0, SeqCst);
+    execute(page, instruction, x0);
+    let [number, code, address] = [0, 1, 2].map(|at: usize| SIGNAL[at].load(SeqCst));
+    match number {
+        0 => println!("{name}: executed"),
+        _ if address == page as u64 => println!("{name}: signal {number} code {code}, here"),
+        _ if address == x0 => println!("{name}: signal {number} code {code}, of the address"),
+        _ => println!("{name}: signal {number} code {code}, {address:#x}"),
+    }
+}
+
+/// `SYS`, `MSR` and the like: `op0` and what it is of, x0.
+fn system([op0, op1, crn, crm, op2]: [u32; 5]) -> u32 {
+    0xd500_0000 | op0 << 19 | op1 << 16 | crn << 12 | crm << 8 | op2 << 5
+}
+
+/// Registers that are written, beside those of the ID space.
+const WRITTEN: [[u32; 5]; 46] = [
+    // EL1: control, translation, exceptions, memory, identities, timer, interrupts.
+    [3, 0, 1, 0, 0],
+    [3, 0, 1, 0, 1],
+    [3, 0, 1, 0, 2],
+    [3, 0, 2, 0, 0],
+    [3, 0, 2, 0, 1],
+    [3, 0, 2, 0, 2],
+    [3, 0, 2, 1, 0],
+    [3, 0, 2, 3, 1],
+    [3, 0, 4, 0, 0],
+    [3, 0, 4, 0, 1],
+    [3, 0, 4, 1, 0],
+    [3, 0, 4, 2, 0],
+    [3, 0, 4, 2, 3],
+    [3, 0, 4, 6, 0],
+    [3, 0, 5, 1, 0],
+    [3, 0, 5, 2, 0],
+    [3, 0, 6, 0, 0],
+    [3, 0, 7, 4, 0],
+    [3, 0, 10, 2, 0],
+    [3, 0, 12, 0, 0],
+    [3, 0, 12, 11, 5],
+    [3, 0, 12, 12, 1],
+    [3, 0, 13, 0, 1],
+    [3, 0, 13, 0, 4],
+    [3, 0, 14, 1, 0],
+    [3, 2, 0, 0, 0],
+    // EL0's that it may not write, and those that it may.
+    [3, 3, 0, 0, 1],
+    [3, 3, 0, 0, 7],
+    [3, 3, 2, 4, 0],
+    [3, 3, 4, 2, 0],
+    [3, 3, 4, 2, 1],
+    [3, 3, 4, 4, 0],
+    [3, 3, 4, 4, 1],
+    [3, 3, 9, 12, 0],
+    [3, 3, 9, 14, 0],
+    [3, 3, 13, 0, 3],
+    [3, 3, 14, 0, 0],
+    [3, 3, 14, 2, 1],
+    [3, 3, 14, 3, 1],
+    // EL2, EL3, the names of VHE, and what is left to the implementation.
+    [3, 4, 1, 1, 0],
+    [3, 4, 2, 1, 0],
+    [3, 6, 1, 1, 0],
+    [3, 5, 1, 0, 0],
+    [3, 3, 15, 0, 0],
+    // Debugging.
+    [2, 0, 0, 2, 2],
+    [2, 3, 0, 4, 0],
+];
+
+/// Writes of PSTATE's fields by an immediate value: name, op1, the value, op2.
+const FIELDS: [(&str, u32, u32, u32); 9] = [
+    ("SPSel", 0, 0, 5),
+    ("DAIFSet", 3, 0, 6),
+    ("DAIFClr", 3, 0, 7),
+    ("PAN", 0, 0, 4),
+    ("UAO", 0, 0, 3),
+    ("SSBS", 3, 0, 1),
+    ("DIT", 3, 0, 2),
+    ("TCO", 3, 0, 4),
+    ("ALLINT", 1, 0, 0),
+];
+
+/// Operations on caches, translations and predictions, with an address that is mapped and one that
+/// is not.
+const OPERATIONS: [(&str, [u32; 4]); 28] = [
+    ("ic ialluis", [0, 7, 1, 0]),
+    ("ic iallu", [0, 7, 5, 0]),
+    ("ic ivau", [3, 7, 5, 1]),
+    ("dc ivac", [0, 7, 6, 1]),
+    ("dc isw", [0, 7, 6, 2]),
+    ("dc csw", [0, 7, 10, 2]),
+    ("dc cisw", [0, 7, 14, 2]),
+    ("dc zva", [3, 7, 4, 1]),
+    ("dc cvac", [3, 7, 10, 1]),
+    ("dc cvau", [3, 7, 11, 1]),
+    ("dc cvap", [3, 7, 12, 1]),
+    ("dc cvadp", [3, 7, 13, 1]),
+    ("dc civac", [3, 7, 14, 1]),
+    ("dc igvac", [0, 7, 6, 3]),
+    ("at s1e1r", [0, 7, 8, 0]),
+    ("at s1e0r", [0, 7, 8, 2]),
+    ("at s12e0r", [4, 7, 8, 6]),
+    ("tlbi vmalle1is", [0, 8, 3, 0]),
+    ("tlbi vae1is", [0, 8, 3, 1]),
+    ("tlbi vmalle1", [0, 8, 7, 0]),
+    ("tlbi aside1", [0, 8, 7, 2]),
+    ("tlbi rvae1is", [0, 8, 2, 1]),
+    ("tlbi alle1", [4, 8, 7, 4]),
+    ("tlbi alle3", [6, 8, 7, 0]),
+    ("cfp rctx", [3, 7, 3, 4]),
+    ("dvp rctx", [3, 7, 3, 5]),
+    ("cosp rctx", [3, 7, 3, 6]),
+    ("cpp rctx", [3, 7, 3, 7]),
+];
+
+/// Others, by their encodings.
+const OTHERS: [(&str, u32); 35] = [
+    ("udf #0", 0),
+    ("udf #0xffff", 0xffff),
+    ("unallocated", 0x0001_0000),
+    ("hvc #0", 0xd400_0002),
+    ("smc #0", 0xd400_0003),
+    ("brk #0", 0xd420_0000),
+    ("brk #0x800", 0xd421_0000),
+    ("brk #0xf000", 0xd43e_0000),
+    ("hlt #0", 0xd440_0000),
+    ("hlt #0xf000", 0xd45e_0000),
+    ("dcps1", 0xd4a0_0001),
+    ("dcps2", 0xd4a0_0002),
+    ("dcps3", 0xd4a0_0003),
+    ("eret", 0xd69f_03e0),
+    ("eretaa", 0xd69f_0bff),
+    ("drps", 0xd6bf_03e0),
+    ("tstart", 0xd523_3060),
+    ("tcommit", 0xd503_307f),
+    ("tcancel #0", 0xd460_0000),
+    ("ttest", 0xd523_3160),
+    ("st64bv x1, x1, [x0]", 0xf821_b001),
+    ("yield", 0xd503_203f),
+    ("wfe", 0xd503_205f),
+    ("wfi", 0xd503_207f),
+    ("wfet x0", 0xd503_1000),
+    ("wfit x0", 0xd503_1020),
+    ("dgh", 0xd503_20df),
+    ("esb", 0xd503_221f),
+    ("psb csync", 0xd503_223f),
+    ("hint #127", 0xd503_2fff),
+    ("clrex", 0xd503_3f5f),
+    ("ssbb", 0xd503_309f),
+    ("dsb oshnxs", 0xd503_323f),
+    ("isb", 0xd503_3fdf),
+    ("sb", 0xd503_30ff),
+];
+
+/// What becomes of instructions that are not for programs, and of some that are.
+fn attempts(page: *mut u32) {
+    for crm in 0..16 {
+        for op2 in [0, 5] {
+            let name = format!("msr S3_0_C0_C{crm}_{op2}");
+            attempt(page, &name, system([3, 0, 0, crm, op2]), 0);
+        }
+    }
+    for register in WRITTEN {
+        let [op0, op1, crn, crm, op2] = register;
+        let name = format!("msr S{op0}_{op1}_C{crn}_C{crm}_{op2}");
+        attempt(page, &name, system(register), 0);
+    }
+    for (name, op1, value, op2) in FIELDS {
+        let instruction = system([0, op1, 4, value, op2]) | 0x1f;
+        attempt(page, &format!("msr {name}, #{value}"), instruction, 0);
+    }
+    let data = Box::new([0u64; 1024]);
+    let mapped = (data.as_ptr() as u64 + 4096) & !4095;
+    for (name, [op1, crn, crm, op2]) in OPERATIONS {
+        for (of, address) in [("mapped", mapped), ("not mapped", 4096)] {
+            let name = format!("{name}, {of}");
+            attempt(page, &name, system([1, op1, crn, crm, op2]), address);
+        }
+    }
+    drop(data);
+    for (name, instruction) in OTHERS {
+        // An interrupt ends the wait of WFI.
+        strike();
+        attempt(page, name, instruction, 0);
+    }
+}
+
+/// Has a signal that does nothing come soon.
+fn strike() {
+    extern "C" fn nothing(_: c_int) {}
+    // SAFETY: the handler touches nothing, and the timer is valid for the call.
+    unsafe {
+        libc::signal(libc::SIGALRM, nothing as *const () as usize);
+        let mut timer: libc::itimerval = mem::zeroed();
+        timer.it_value.tv_usec = 20_000;
+        libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut());
     }
 }
 
@@ -63,9 +280,11 @@ pub fn run() {
     // SAFETY: the handler is of the kind that SA_SIGINFO asks for; the page is new.
     let page = unsafe {
         let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = on_undefined as *const () as usize;
+        action.sa_sigaction = on_signal as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
-        libc::sigaction(libc::SIGILL, &action, ptr::null_mut());
+        for signal in [libc::SIGILL, libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS] {
+            libc::sigaction(signal, &action, ptr::null_mut());
+        }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let rights = PROT_READ | PROT_WRITE | PROT_EXEC;
         libc::mmap(ptr::null_mut(), 4096, rights, flags, -1, 0).cast::<u32>()
@@ -84,7 +303,7 @@ pub fn run() {
         [3, 2, 0, 0, 0],
         [3, 1, 0, 0, 4],
         [3, 1, 0, 0, 7],
-        // Of EL1.
+        // Registers of EL1 and above.
         [3, 0, 1, 0, 0],
         [3, 0, 2, 0, 0],
         [3, 0, 2, 1, 0],
@@ -127,4 +346,5 @@ pub fn run() {
         .filter(|name| *name != "evtstrm" && *name != ":")
         .collect();
     println!("{}", names.join(" "));
+    attempts(page);
 }
