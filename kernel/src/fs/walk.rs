@@ -11,8 +11,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use linux_raw_sys::general::{
-    MS_NOSYMFOLLOW, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS,
-    RESOLVE_NO_XDEV,
+    MS_NOSYMFOLLOW, RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
 };
 
 /// The longest path with its terminating zero (`PATH_MAX`).
@@ -43,30 +43,39 @@ impl Last<'_> {
     }
 }
 
-/// Restrictions of a walk (the RESOLVE_ flags of openat2(2)).
-#[derive(Clone, Copy, Default)]
-pub struct Scope(u32);
+bitflags::bitflags! {
+    /// Restrictions of a walk, with the values of openat2(2).
+    #[derive(Clone, Copy, Default)]
+    pub struct Scope: u64 {
+        /// It ends in or below the directory that it starts from.
+        const BENEATH = RESOLVE_BENEATH as u64;
+        /// The directory that it starts from is its root.
+        const IN_ROOT = RESOLVE_IN_ROOT as u64;
+        /// No link of `/proc` that leads to an object is followed.
+        const NO_MAGIC_LINKS = RESOLVE_NO_MAGICLINKS as u64;
+        /// No symbolic link is followed.
+        const NO_LINKS = RESOLVE_NO_SYMLINKS as u64;
+        /// It stays on its mount.
+        const ONE_MOUNT = RESOLVE_NO_XDEV as u64;
+        /// Nothing is read from a disk for it.
+        const CACHED = RESOLVE_CACHED as u64;
+    }
+}
 
 impl Scope {
     /// EINVAL for bits that are unknown or exclude one another.
-    pub fn from_bits(bits: u64) -> Result<Self> {
-        const EITHER: u32 = RESOLVE_BENEATH | RESOLVE_IN_ROOT;
-        let known = bits & !abi::options::RESOLVE.mask() == 0;
-        let scope = Scope(bits as u32);
-        if known && !scope.has(EITHER) {
-            Ok(scope)
-        } else {
-            Err(Errno::EINVAL)
+    pub fn from_resolve(bits: u64) -> Result<Self> {
+        const { assert!(abi::options::RESOLVE.mask() == Scope::all().bits()) };
+        let scope = Scope::from_bits(bits).ok_or(Errno::EINVAL)?;
+        if scope.contains(Scope::BENEATH | Scope::IN_ROOT) {
+            return Err(Errno::EINVAL);
         }
+        Ok(scope)
     }
 
     /// Whether there is a directory that must not be left.
     pub fn is_bounded(self) -> bool {
-        self.0 & (RESOLVE_BENEATH | RESOLVE_IN_ROOT) != 0
-    }
-
-    fn has(self, bits: u32) -> bool {
-        self.0 & bits == bits
+        self.intersects(Scope::BENEATH | Scope::IN_ROOT)
     }
 }
 
@@ -108,7 +117,7 @@ impl<'c> Walk<'c> {
     fn root(&self) -> Result<Path> {
         match &self.top {
             None => Ok(self.context.root()),
-            Some(_) if self.scope.has(RESOLVE_BENEATH) => Err(Errno::EXDEV),
+            Some(_) if self.scope.contains(Scope::BENEATH) => Err(Errno::EXDEV),
             Some(top) => Ok(top.clone()),
         }
     }
@@ -166,7 +175,7 @@ impl<'c> Walk<'c> {
         cond_resched_killable()?;
         self.links += 1;
         let forbidden =
-            self.scope.has(RESOLVE_NO_SYMLINKS) || directory.mount_flags() & MS_NOSYMFOLLOW != 0;
+            self.scope.contains(Scope::NO_LINKS) || directory.mount_flags() & MS_NOSYMFOLLOW != 0;
         if self.links > MAX_LINKS || forbidden {
             return Err(Errno::ELOOP);
         }
@@ -175,7 +184,7 @@ impl<'c> Walk<'c> {
         }
         link.inode().link_read(directory.mount_flags());
         match link.inode().follow()? {
-            Link::Jump(_) if self.scope.has(RESOLVE_NO_MAGICLINKS) => Err(Errno::ELOOP),
+            Link::Jump(_) if self.scope.contains(Scope::NO_MAGIC_LINKS) => Err(Errno::ELOOP),
             Link::Jump(_) if self.top.is_some() => Err(Errno::EXDEV),
             link => Ok(link),
         }
@@ -191,7 +200,7 @@ impl<'c> Walk<'c> {
 
     fn above(&self, here: &Path) -> Result<Path> {
         if self.top.as_ref().is_some_and(|top| top.is(here)) {
-            return if self.scope.has(RESOLVE_BENEATH) {
+            return if self.scope.contains(Scope::BENEATH) {
                 Err(Errno::EXDEV)
             } else {
                 Ok(here.clone())
@@ -200,7 +209,7 @@ impl<'c> Walk<'c> {
         if self.context.is_root(here) {
             return Ok(here.clone());
         }
-        if self.scope.has(RESOLVE_NO_XDEV) && here.is_mount_root() {
+        if self.scope.contains(Scope::ONE_MOUNT) && here.is_mount_root() {
             return Err(Errno::EXDEV);
         }
         let above = here.above().covering();
@@ -215,7 +224,7 @@ impl<'c> Walk<'c> {
     /// mount there.
     #[inline]
     fn enter(&self, directory: Path, dentry: Arc<Dentry>) -> Result<Path> {
-        if self.scope.has(RESOLVE_NO_XDEV) && dentry.is_covered() {
+        if self.scope.contains(Scope::ONE_MOUNT) && dentry.is_covered() {
             return Err(Errno::EXDEV);
         }
         Ok(directory.step(dentry).covering())

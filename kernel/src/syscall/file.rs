@@ -44,7 +44,7 @@ pub fn openat2(directory: i32, path: usize, how: usize, size: usize) -> Result<u
     if flags & !u64::from(OPEN_FLAGS) != 0 {
         return Err(Errno::EINVAL);
     }
-    let scope = Scope::from_bits(resolve)?;
+    let scope = Scope::from_resolve(resolve)?;
     let modeless = flags32 & MAKES == 0 && mode != 0;
     if mode & !0o7777 != 0 || modeless {
         return Err(Errno::EINVAL);

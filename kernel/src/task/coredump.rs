@@ -11,7 +11,7 @@ use elf::abi::{
     EI_NIDENT, ET_CORE, EV_CURRENT, NT_AUXV, NT_PRFPREG, NT_PRPSINFO, NT_PRSTATUS, NT_SIGINFO,
     PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE,
 };
-use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, RESOLVE_IN_ROOT, RLIMIT_CORE, S_IFREG};
+use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, RLIMIT_CORE, S_IFREG};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::signal::Info;
@@ -199,8 +199,7 @@ fn create(signal: u32) -> Result<Arc<File>> {
         if name.first() != Some(&b'/') {
             return Err(Errno::EPERM);
         }
-        let scope = Scope::from_bits(RESOLVE_IN_ROOT.into())?;
-        walk = walk.within(scope, Some(&fs::root()));
+        walk = walk.within(Scope::IN_ROOT, Some(&fs::root()));
         thread.act_as_root()?;
     }
     let (here, last) = walk.parent(None, &name)?;
