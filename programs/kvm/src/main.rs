@@ -23,6 +23,7 @@ mod controller;
 mod copies;
 mod counters;
 mod debug;
+mod descriptors;
 mod eventfds;
 mod guest;
 mod host;
@@ -71,6 +72,7 @@ fn main() {
         Some("copies") => copies::tell(&kvm),
         Some("counters") => counters::tell(&kvm),
         Some("debug") => debug::tell(&kvm),
+        Some("descriptors") => descriptors::tell(&kvm),
         Some("eventfds") => eventfds::tell(&kvm),
         Some("idregs") => idregs::tell(&kvm),
         Some("its") => its::tell(&kvm),

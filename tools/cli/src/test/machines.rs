@@ -182,6 +182,7 @@ const SETTINGS: &[Setting] = &[
         cases: &[
             "guest-linux",
             "kvm",
+            "kvm-descriptors",
             "kvm-its",
             "kvm-mpidrs",
             "kvm-saved",
