@@ -44,6 +44,11 @@ pub fn run(options: &Options) -> Result<u8> {
     let vcpus: Vec<_> = (0..options.vcpus)
         .map(|index| vcpu::create(&vm, index))
         .collect::<Result<_>>()?;
+    if options.sparse {
+        for (vcpu, index) in vcpus.iter().zip(0..) {
+            vcpu::scatter(vcpu, index)?;
+        }
+    }
     let _controller = interrupt_controller(&vm).context("making the interrupt controller")?;
     let affinities: Vec<_> = vcpus.iter().map(vcpu::affinity).collect::<Result<_>>()?;
     let tree = tree::build(options, &loaded, &affinities)?;

@@ -9,7 +9,7 @@ use lexopt::{Arg, Parser, ValueExt};
 const MAX_VCPUS: u32 = 512;
 
 const USAGE: &str = "vmm [--vcpus N] [--memory SIZE] [--initrd FILE] [--append PARAMS] [--disk FILE]... \
-     [--vsock PATH] [--log] [--stats] [--pin] [--no-reboot] KERNEL";
+     [--vsock PATH] [--log] [--stats] [--pin] [--sparse] [--no-reboot] KERNEL";
 
 /// The guest to run.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct Options {
     pub append: String,
     /// Virtual CPU n runs on the host's CPU n modulo their number alone.
     pub pin: bool,
+    /// MPIDR_EL1 of the virtual CPUs is scattered over all that a name of an SGI can reach.
+    pub sparse: bool,
     /// Files that are the guest's disks.
     pub disks: Vec<PathBuf>,
     /// Streams that the guest opens to a port of the host lead to the Unix socket of this name with
@@ -48,6 +50,7 @@ pub fn parse() -> Result<Options> {
         initrd: None,
         append: String::new(),
         pin: false,
+        sparse: false,
         disks: Vec::new(),
         vsock: None,
         log: false,
@@ -66,6 +69,7 @@ pub fn parse() -> Result<Options> {
             Arg::Long("log") => options.log = true,
             Arg::Long("stats") => options.stats = true,
             Arg::Long("pin") => options.pin = true,
+            Arg::Long("sparse") => options.sparse = true,
             Arg::Long("no-reboot") => options.no_reboot = true,
             Arg::Value(kernel) if options.kernel.as_os_str().is_empty() => {
                 options.kernel = kernel.into()

@@ -37,7 +37,7 @@ fn run(bench: &Bench, subject: &Subject, column: &mut Column) -> Result<()> {
     let plugin = counted::plugin(bench.project)?;
     let plugin = format!("file={},out={}", plugin.display(), counts.display());
     let machine = affinity::machine(bench, subject, 1, &["-plugin".into(), plugin]);
-    let (mut session, output) = affinity::run_guest(bench, &machine, 1)?;
+    let (mut session, output) = affinity::run_guest(bench, &machine, 1, false)?;
     counted::await_end(&mut session)?;
     column.commands.push(jobs::shown(bench, &machine));
     column.failure = output.end.err();

@@ -267,8 +267,14 @@ fn vmm_command(
 }
 
 /// The words for the guest that measures, with this many virtual CPUs.
-pub fn measuring_vmm(project: &Project, tree: &mut Initramfs, vcpus: u32) -> Result<Vec<String>> {
+pub fn measuring_vmm(
+    project: &Project,
+    tree: &mut Initramfs,
+    vcpus: u32,
+    sparse: bool,
+) -> Result<Vec<String>> {
     let mut words = bare_vmm(project, tree, &system::bench(project)?, vcpus)?;
+    words.extend(sparse.then(|| "--sparse".into()));
     words.extend(["--pin".into(), place("kernel")]);
     Ok(words)
 }
