@@ -44,6 +44,16 @@ fn main() {
         absent,
         write,
     );
+    // Only by its name, since it is about another system.
+    if env::args().len() > 1 {
+        catch_undefined();
+        row::<11>(
+            "undefined",
+            "UDF to a SIGILL handler that skips it and returns",
+            || {},
+            undefined,
+        );
+    }
 }
 
 /// Times `work`, which does [`TIMES`] operations, and prints a line, where the row is wanted;
@@ -70,6 +80,33 @@ fn row<const TAG: usize>(name: &str, window: &str, prepare: impl Fn(), work: imp
         each(times[0]),
         each(times[BATCHES / 2])
     );
+}
+
+/// Has a handler skip instructions that are undefined.
+fn catch_undefined() {
+    extern "C" fn skip(_: i32, _: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+        #[cfg(target_arch = "arm")]
+        // SAFETY: the kernel passes a whole context.
+        unsafe {
+            (*_context.cast::<libc::ucontext_t>()).uc_mcontext.arm_pc += 4
+        };
+    }
+    // SAFETY: the handler is of the kind that SA_SIGINFO asks for.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = skip as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGILL, &action, ptr::null_mut());
+    }
+}
+
+/// Executes what no kernel emulates.
+fn undefined() {
+    #[cfg(target_arch = "arm")]
+    for _ in 0..TIMES {
+        // SAFETY: the handler skips it.
+        unsafe { core::arch::asm!("udf #1", options(nostack)) };
+    }
 }
 
 /// Executes `dbg #TAG`, which changes nothing: a plugin of the emulator sees it.

@@ -1,5 +1,5 @@
-//! The 32-bit programs of `entry`: `programs/calls32` on an arm64 kernel, its figures, and its
-//! crossings that can be followed.
+//! The 32-bit programs of `entry` and `idreg`: `programs/calls32` on an arm64 kernel, its figures,
+//! and its crossings that can be followed.
 
 use std::time::Duration;
 
@@ -29,6 +29,24 @@ pub fn measure(bench: &Bench, subject: &Subject) -> Column {
     };
     Column::measured(head, &subject.label, |column| {
         run(bench, subject, &[], "", column).map(drop)
+    })
+}
+
+/// Measures what an instruction costs that none of the hooks takes.
+pub fn undefined(bench: &Bench, subject: &Subject) -> Column {
+    let head = Head {
+        id: "idreg-arm64-compat".into(),
+        title: "idreg: an instruction of a 32-bit program that no hook takes".into(),
+        unit: "instructions an operation, least of the batches".into(),
+        note: "UDF in AArch32; the signal, its handler and the return from it are inside. All \
+               hooks are asked: of a list under a lock (idreg=locked), or of tables without one."
+            .into(),
+        ratios: true,
+        mean: false,
+        detail: false,
+    };
+    Column::measured(head, &subject.label, |column| {
+        run(bench, subject, &["undefined"], "", column).map(drop)
     })
 }
 

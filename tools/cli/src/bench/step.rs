@@ -83,7 +83,7 @@ impl Step {
         let programs: &[&str] = match self.suite {
             Suite::Affinity | Suite::Guests => &["init", "vmm"],
             Suite::Fence => &["init", "mmap-loop", "mmapstress"],
-            Suite::Entry | Suite::Lmbench => &["init"],
+            Suite::Entry | Suite::Idreg | Suite::Lmbench => &["init"],
             _ => &[],
         };
         let mut files = Vec::new();
@@ -93,7 +93,9 @@ impl Step {
         match self.suite {
             Suite::Affinity => files.push(vm::system::bench(bench.project)?),
             Suite::Guests => files.push(Kernel::Stile.image(bench.project, self.arch)?),
-            Suite::Entry => files.push(toolchain::compat_program(bench.project, "calls32")?),
+            Suite::Entry | Suite::Idreg => {
+                files.push(toolchain::compat_program(bench.project, "calls32")?)
+            }
             _ => {}
         }
         self.subject
@@ -150,6 +152,7 @@ impl Step {
             Suite::Idreg => {
                 columns.extend(scale::id_reads(bench, arch, subject)?);
                 columns.extend(idreg_threads::measure(bench, arch, subject)?);
+                columns.push(entry_compat::undefined(bench, subject));
             }
             Suite::Fence => columns.push(fence_programs::measure(bench, arch, subject)),
             _ => {}
