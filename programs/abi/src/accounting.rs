@@ -184,7 +184,7 @@ unsafe fn records() {
     }
 }
 
-/// Where there is too little room none is written.
+/// No record is written while the file system has too little room.
 unsafe fn suspended() {
     unsafe {
         let set = |text: &str| {

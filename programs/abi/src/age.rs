@@ -43,7 +43,7 @@ fn map(flags: c_int, file: c_int) -> *mut u8 {
         );
         let (inner, flags) = (outer.add(PAGE), flags | libc::MAP_FIXED);
         let start: *mut u8 = libc::mmap(inner, PAGES * PAGE, BOTH, flags, file, 0).cast();
-        // By a fault each: no mapping ahead, which makes pages old or young as the hardware is.
+        // Each page by a fault of its own: pages mapped ahead may be old, which depends on the CPU.
         (0..PAGES).for_each(|page| start.add(page * PAGE).write_volatile(1));
         start
     }

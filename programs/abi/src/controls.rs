@@ -144,7 +144,7 @@ unsafe fn clones(file: c_int, from: c_int) {
     }
 }
 
-/// Those of every file system, of files of tmpfs.
+/// Requests that every file system answers, made to files of tmpfs.
 unsafe fn files() {
     unsafe {
         libc::mkdir(c"at".as_ptr(), 0o755);

@@ -11,7 +11,7 @@ use crate::{in_child, tell_end};
 
 const SIZE: usize = 3 * 4096;
 
-/// Where a row of three is entered, and the flags then.
+/// The instruction of the three at which the sequence is entered, and the flags at that time.
 #[derive(Clone, Copy, Debug)]
 enum Enter {
     First,

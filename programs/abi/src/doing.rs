@@ -307,7 +307,7 @@ unsafe fn timers() {
     }
 }
 
-/// By how much each call's timer may go off late.
+/// The timer slack of each call that waits, as `/proc/timer_list` shows it.
 unsafe fn slackened() {
     unsafe {
         const LONG: libc::timespec = libc::timespec {

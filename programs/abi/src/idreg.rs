@@ -88,7 +88,7 @@ fn from_page(rights: c_int) {
     }
 }
 
-/// Where the code is that comes and goes, and what nobody should see of it.
+/// The page whose rights come and go, and the number of signals of a kind that must not come.
 static GOING: AtomicUsize = AtomicUsize::new(0);
 static STRANGE: AtomicUsize = AtomicUsize::new(0);
 

@@ -299,7 +299,7 @@ unsafe fn locked(master: c_int, slave: c_int) {
         tell("nowhere", libc::ioctl(slave, SET_SOFT as _, 8));
         let mut usual: libc::termios = mem::zeroed();
         libc::tcgetattr(slave, &mut usual);
-        // As the kernel has it, the first 19 control characters follow the line.
+        // `struct termios` of the kernel: 19 control characters after the line discipline.
         let mut all = [0xffu8; 64];
         tell("locked", libc::ioctl(master, GET_LOCKED as _, &mut all));
         println!("{:?} {:?}", &all[..36], &all[36..40]);

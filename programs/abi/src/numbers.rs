@@ -88,7 +88,7 @@ unsafe fn asked() {
             };
             let second = thread::spawn(lives);
             let number = number.recv().expect("a number");
-            // By its parent.
+            // Asked by the parent of the process.
             let parent = libc::fork();
             if parent == 0 {
                 tell(
@@ -444,7 +444,7 @@ unsafe fn at_once() {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         libc::mmap(ptr::null_mut(), LEN, rights, flags, -1, 0);
         libc::setresuid(OTHER, OTHER, OTHER);
-        // Its first thread, the others, and one child.
+        // The limit: the first thread, the others, and one child.
         let most = THREADS as u64 + 2;
         let (together, counts) = (Barrier::new(THREADS), Barrier::new(THREADS));
         let made = AtomicI32::new(0);

@@ -13,7 +13,7 @@ use crate::{tell, tell_ok};
 
 const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
-/// Where files are made, and who makes them.
+/// The folder in which files are made, and the user who makes them.
 const PLACE: &str = "/tmp/room";
 const USER: u32 = 1001;
 

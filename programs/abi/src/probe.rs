@@ -36,7 +36,7 @@ pub fn run() {
         let [key, value] = call(&mut [[key, 77]], &mut [], 0).map_or([-2, 0], |pairs| pairs[0]);
         match key {
             IMA_EXT_0 => println!("{key}: {:#x}", value & ((2 << LAST_BIT) - 1)),
-            // By the levels of tables.
+            // Depends on the levels of page tables.
             HIGHEST_ADDRESS => println!("{key}: a power of two: {}", value.count_ones() == 1),
             // The measured value, or that there is none.
             _ if MISALIGNED.contains(&key) => println!("{key}: {}", (0..=4).contains(&value)),

@@ -362,7 +362,7 @@ unsafe fn own_namespaces() {
             libc::close(users);
             tell(" unknown", libc::ioctl(file, 0xb7ff as _));
             tell(" setns of another kind", libc::setns(file, libc::CLONE_FS));
-            // That of mounts is entered at its root, which Stile does not do.
+            // Entering a mount namespace changes root and directory, which Stile does not do.
             if name != "mnt" {
                 tell(" setns", libc::setns(file, 0));
             }

@@ -317,7 +317,7 @@ unsafe fn generated() {
                 "  a user",
                 in_child(|| {
                     libc::setuid(USER);
-                    // Its owner stays.
+                    // So that the files of this process in /proc do not become root's.
                     libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
                     tell("    mode", libc::chmod(name.as_ptr(), 0o444));
                     tell("    owner", libc::chown(name.as_ptr(), USER, USER));

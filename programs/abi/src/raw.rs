@@ -16,7 +16,7 @@ use crate::{in_child, tell, tell_end};
 /// Addresses of the machine.
 const LOCAL: u32 = 0x7f00_0001;
 const OTHER: u32 = 0x7f00_0002;
-/// Where the kernel says who may have ping sockets.
+/// The groups that may have ping sockets.
 const GROUPS: &str = "/proc/sys/net/ipv4/ping_group_range";
 /// Options of raw sockets.
 const FILTER: c_int = 1;

@@ -346,7 +346,7 @@ unsafe fn mapped() {
     }
 }
 
-/// Those of raw sockets read the packet's.
+/// Filters of raw sockets read the packet from its IP header on.
 unsafe fn raw() {
     unsafe {
         let a = libc::socket(AF_INET, SOCK_RAW, 253);

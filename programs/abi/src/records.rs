@@ -33,7 +33,7 @@ pub fn run() {
 
 unsafe fn areas() -> *mut u8 {
     unsafe {
-        // With a page on either side that merges with nothing.
+        // A page without rights on either side, so that no area merges with others.
         let all = libc::mmap(ptr::null_mut(), (AREAS + 2) * PAGE, 0, 0x22, -1, 0);
         let start = all.cast::<u8>().add(PAGE);
         libc::mprotect(start.cast(), AREAS * PAGE, 1);

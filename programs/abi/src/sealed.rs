@@ -71,7 +71,7 @@ unsafe fn arguments() {
     }
 }
 
-/// Neither place nor rights change.
+/// Sealed memory keeps its address and its rights.
 unsafe fn kept() {
     unsafe {
         let at = map(6 * PAGE, BOTH, MAP_PRIVATE);

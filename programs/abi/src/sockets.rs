@@ -254,7 +254,7 @@ unsafe fn told() {
         send_to(from, b"x", AF_INET, LOCAL, port);
         controls("stamped", to);
         tell("odd", set(to, SOL_SOCKET, libc::SO_TIMESTAMPING, 1 << 30));
-        // Where it was to go, and from where.
+        // The destination that the datagram had, and its sender.
         tell("to", set(to, IPPROTO_IP, libc::IP_RECVORIGDSTADDR, 1));
         send_to(from, b"x", AF_INET, LOCAL, port);
         for (_, data) in controls("told", to) {
@@ -442,7 +442,7 @@ unsafe fn fast() {
     }
 }
 
-/// Where devices are reported.
+/// Netlink sockets that report devices (NETLINK_KOBJECT_UEVENT).
 unsafe fn devices() {
     const NETLINK_KOBJECT_UEVENT: c_int = 15;
     unsafe {

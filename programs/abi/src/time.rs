@@ -202,8 +202,8 @@ unsafe fn repeated() {
     }
 }
 
-/// By how many seconds atomic time is ahead of the time of day, and how many of ten that a sleeper
-/// waits for by atomic time are left.
+/// By how many tens of seconds CLOCK_TAI is ahead of CLOCK_REALTIME, what a sleep until the present
+/// time of CLOCK_TAI returns, and whether it took long.
 unsafe fn ahead() -> String {
     unsafe {
         let now = |clock| {
@@ -213,7 +213,7 @@ unsafe fn ahead() -> String {
         };
         let (real, atomic) = (now(libc::CLOCK_REALTIME), now(libc::CLOCK_TAI));
         let seconds = atomic.tv_sec - real.tv_sec;
-        // Already past, as atomic time is: else it were a wait of that many seconds.
+        // The time is past by CLOCK_TAI; by another clock this would wait for the difference.
         let slept = libc::clock_nanosleep(
             libc::CLOCK_TAI,
             libc::TIMER_ABSTIME,

@@ -196,7 +196,7 @@ unsafe fn binding() {
             bind_to("the client's", own);
             bind_to("the server's", port);
         }
-        // Those that share a port share it with an end that waits.
+        // Sockets with SO_REUSEPORT also share a port with an end that is in TIME_WAIT.
         let share = |file| {
             set(file, SOL_SOCKET, SO_REUSEPORT, 1);
             file

@@ -241,7 +241,7 @@ unsafe fn switches() {
     }
 }
 
-/// Where the mappings whose line ends so begin and end.
+/// The first mapping whose line in `/proc/self/maps` ends with `end`: its start and its end.
 fn mapping(end: &str) -> (u64, u64) {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let line = maps.lines().find(|line| line.ends_with(end)).unwrap_or("");

@@ -57,7 +57,7 @@ pub fn run() {
 unsafe fn woken_before_counted() {
     let word = AtomicU32::new(0);
     let woken = |count: i32| {
-        // Those that wait come by themselves.
+        // Tried until the thread that is to be woken waits.
         (0..10_000).find_map(|_| {
             thread::sleep(Duration::from_millis(1));
             let woken = unsafe { futex(&word, libc::FUTEX_WAKE, count as u32, ptr::null()) };

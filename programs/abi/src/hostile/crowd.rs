@@ -63,7 +63,7 @@ fn all_end(round: i32) -> bool {
             make_children();
         }
         libc::setpgid(leader, leader);
-        // Those that have ended in the meantime are taken, that there is room for numbers.
+        // Reaps the children that have ended meanwhile, so that process numbers become free.
         let until = Instant::now() + Duration::from_millis(20 + round as u64);
         while Instant::now() < until {
             libc::waitpid(-leader, std::ptr::null_mut(), WNOHANG);

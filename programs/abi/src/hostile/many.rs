@@ -20,7 +20,7 @@ fn names() {
     }
     let listed = || fs::read_dir("many").map_or(0, Iterator::count);
     println!("all: {}", listed());
-    // As many are left as are gone, beside one another: no room is given back then.
+    // Half of the files go, all from the middle: too few for the directory to give memory back.
     for at in MANY / 4..MANY * 3 / 4 {
         _ = fs::remove_file(name(at));
     }

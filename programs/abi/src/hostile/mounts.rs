@@ -192,7 +192,7 @@ unsafe fn later() {
     }
 }
 
-/// As many at one place as there is patience.
+/// Hundreds of mounts on top of one another.
 unsafe fn stack() {
     const HEIGHT: usize = 500;
     let before = count();

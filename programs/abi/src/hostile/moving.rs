@@ -128,7 +128,7 @@ unsafe fn move_about(shared: &'static Shared, places: [usize; 2]) -> ! {
         }
         let (mut at, mut random) = (0, 3);
         while shared.stop.load(SeqCst) == 0 {
-            // Where there is one CPU the others must find the memory now here, now there.
+            // With one CPU the other threads must run between the moves, at random.
             if next(&mut random).is_multiple_of(2) {
                 libc::sched_yield();
             }

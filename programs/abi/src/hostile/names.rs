@@ -91,7 +91,7 @@ fn bind(dice: &mut Dice) {
 #[derive(Default)]
 struct Found {
     faults: Vec<&'static str>,
-    /// By inode: the links it says it has, and the names found.
+    /// For each inode, its count of links and the number of names found.
     files: HashMap<u64, (u64, u64)>,
 }
 

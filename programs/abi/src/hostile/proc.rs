@@ -328,7 +328,7 @@ unsafe fn killed_last() {
         set("300");
         set("200");
         become_user();
-        // As after a program was begun.
+        // As after an exec, so that the files in /proc belong to the user.
         libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
         for value in ["-1000", "199", "200", "1000", "500", "0", "1001"] {
             set(value);

@@ -255,7 +255,7 @@ fn leaked() {
         count += 1;
     };
     println!("circles: {count}");
-    // By now, or by this, the circles end, and no other socket need be closed for it.
+    // The circles were freed before, or are freed by this; no other socket must be closed for it.
     close(&last);
     close(&[writer]);
     println!("all end: {}", is_hung_up(reader, 60_000));

@@ -58,7 +58,8 @@ fn turns(what: &str, turns: &AtomicU32, mut call: impl FnMut()) {
     println!("{what}: {has_turns}");
 }
 
-/// Where memory at `old` has the bounds of its tables elsewhere, at a place or a page behind it.
+/// An address to which memory at `old` can move and whose offset in its last-level table differs:
+/// `place`, or the page behind it.
 fn target(place: *mut c_void, old: usize) -> *mut c_void {
     let same = place.addr() % (2 << 20) == old % (2 << 20);
     place.wrapping_byte_add(if same { PAGE } else { 0 })

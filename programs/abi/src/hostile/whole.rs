@@ -179,7 +179,7 @@ fn objects() {
             told.len() == count && all
         );
     }
-    // Those that go while others are told.
+    // Sets that are removed while a reader is in the list.
     let mut file = File::open("/proc/sysvipc/sem").expect("procfs");
     let mut text = vec![0; 2000];
     let first = file.read(&mut text).expect("a text");
