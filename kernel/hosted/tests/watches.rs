@@ -77,3 +77,34 @@ fn epoll_tells_once_or_as_long_as_it_is_so() {
         },
     );
 }
+
+#[test]
+fn every_process_of_a_group_gets_sigio_of_every_file() {
+    const FILES: usize = 3;
+    run(|| {
+        let set = || put(&(1u64 << (SIGIO - 1)).to_ne_bytes());
+        sys!(rt_sigprocmask, SIG_BLOCK, set(), 0, 8).unwrap();
+        sys!(setpgid, 0, 0).unwrap();
+        let group = sys!(getpid).unwrap();
+        let pair = reserve(8);
+        sys!(pipe2, pair, 0).unwrap();
+        let [from, to] = [0, 4].map(|at| peek(pair + at, 1)[0] as usize);
+        let path = format!("/proc/self/fd/{from}");
+        for _ in 0..FILES {
+            let file = sys!(openat, AT_FDCWD, &*path, O_RDONLY, 0).unwrap();
+            sys!(fcntl, file, F_SETOWN, group.wrapping_neg()).unwrap();
+            sys!(fcntl, file, F_SETSIG, SIGIO as usize).unwrap();
+            sys!(fcntl, file, F_SETFL, FASYNC).unwrap();
+        }
+        let wait = move || {
+            let time = put(&[60u64, 0].map(u64::to_ne_bytes).concat());
+            assert_eq!(sys!(rt_sigtimedwait, set(), 0, time, 8), Ok(SIGIO as usize));
+        };
+        let child = fork(wait).unwrap();
+        sys!(write, to, "x", 1).unwrap();
+        wait();
+        let status = reserve(4);
+        assert_eq!(sys!(wait4, child, status, 0, 0), Ok(child));
+        assert_eq!(peek(status, 4), [0; 4]);
+    });
+}

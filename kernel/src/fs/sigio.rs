@@ -7,12 +7,15 @@ use super::poll::{Events, PollTable, Watcher};
 use super::weak_file::WeakFile;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Once};
 use crate::task::credentials::Credentials;
 use crate::task::pid_table::{self, Pid, Several};
+use crate::task::sched::cond_resched;
 use crate::task::signal::{self, Info};
-use crate::task::{Process, current};
+use crate::task::work_queue::{Link, Work, WorkQueue};
+use crate::task::{Process, current, spawn_kernel};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use linux_raw_sys::general::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, FASYNC, SIGIO, SIGURG};
 
 /// The event that a signal reports (`si_code`): POLL_IN, POLL_OUT, POLL_MSG and POLL_HUP.
@@ -51,10 +54,38 @@ impl Owner {
         let id = self.id.map_or(0, Pid::number);
         if exists(self.kind, id) { id } else { 0 }
     }
+
+    /// Whether the user that set it may send signals to `target`.
+    fn may_signal(&self, target: &Credentials) -> bool {
+        let [uid, euid] = self.users;
+        let same = |id| id == target.uid || id == target.suid;
+        euid == 0 || same(euid) || same(uid)
+    }
 }
 
 /// An open file's part of this, once it was asked for.
-pub struct Sigio(Mutex<State>);
+pub struct Sigio {
+    state: Mutex<State>,
+    /// Signals that the thread of [`GROUPS`] has still to send.
+    pending: Mutex<Vec<(Owner, Info)>>,
+    link: Link,
+}
+
+/// The most signals of a file that wait for that thread. Beyond them none is sent, as where a
+/// process has no room for one more.
+const MOST_PENDING: usize = 16;
+
+/// Sends signals to process groups. One change may notify as many files as there are descriptors,
+/// and each of them a group of as many processes as there are: too much for a notification, which
+/// lets no interrupt in.
+static GROUPS: WorkQueue = WorkQueue::new();
+
+/// Makes the thread that does so, if there is none yet.
+fn start() -> Result<()> {
+    static THREAD: Once<()> = Once::new();
+    let send = || spawn_kernel("sigio", |_| GROUPS.run(), 0).map(drop);
+    THREAD.try_call_once(send).map(drop)
+}
 
 struct State {
     owner: Owner,
@@ -62,14 +93,21 @@ struct State {
     watched: Option<PollTable>,
 }
 
+fn of(file: &File) -> Result<Arc<Sigio>> {
+    file.sigio(|| {
+        try_arc(Sigio {
+            state: Mutex::new(State {
+                owner: Owner::NOBODY,
+                watched: None,
+            }),
+            pending: Mutex::new(Vec::new()),
+            link: Link::default(),
+        })
+    })
+}
+
 fn with<T>(file: &File, change: impl FnOnce(&mut State) -> T) -> Result<T> {
-    let sigio = file.sigio(|| {
-        try_arc(Sigio(Mutex::new(State {
-            owner: Owner::NOBODY,
-            watched: None,
-        })))
-    })?;
-    Ok(change(&mut sigio.0.lock()))
+    Ok(change(&mut of(file)?.state.lock()))
 }
 
 /// The receiver of signals about the file.
@@ -95,6 +133,9 @@ pub fn set_owner(file: &File, kind: u32, id: i32) -> Result<()> {
     let pid = pid_table::pid(id);
     if id != 0 && pid.is_none() {
         return Err(Errno::ESRCH);
+    }
+    if kind == F_OWNER_PGRP {
+        start()?;
     }
     let users = current().with_credentials(|who| [who.uid, who.euid]);
     with(file, |state| {
@@ -175,29 +216,25 @@ pub fn notify_message(file: &File) {
 }
 
 fn notify(file: &File, code: i32, band: u32) {
-    let Ok(owner) = owner(file) else { return };
-    let info = match owner.signal {
+    send(file, |owner| match owner.signal {
         0 => Info::kernel(SIGIO),
         signal => Info::ready(signal, code, band, owner.descriptor),
-    };
-    send(&owner, info);
+    });
 }
 
 /// Notifies the file's owner that there is a byte out of band.
 pub fn notify_urgent(file: &File) {
-    if let Ok(owner) = owner(file) {
-        send(&owner, Info::kernel(SIGURG));
-    }
+    send(file, |_| Info::kernel(SIGURG));
 }
 
-fn send(owner: &Owner, info: Info) {
-    let may = |target: &Credentials| {
-        let [uid, euid] = owner.users;
-        let same = |id| id == target.uid || id == target.suid;
-        euid == 0 || same(euid) || same(uid)
-    };
-    // A receiver that is gone, or has no room for one more signal, is not notified.
+/// Sends the file's owner a signal. A receiver that is gone, or has no room for one more signal, is
+/// not notified.
+fn send(file: &File, info: impl FnOnce(&Owner) -> Info) {
+    let Ok(sigio) = of(file) else { return };
+    let owner = sigio.state.lock().owner;
     let Some(id) = owner.id else { return };
+    let info = info(&owner);
+    let may = |target: &Credentials| owner.may_signal(target);
     match owner.kind {
         F_OWNER_TID => {
             if let Some(thread) = id.thread().filter(|thread| thread.with_credentials(may)) {
@@ -210,10 +247,40 @@ fn send(owner: &Owner, info: Info) {
                 _ = signal::send_info(&process, None, &info);
             }
         }
-        _ => {
-            let may = |process: &Process| process.with_credentials(may);
-            _ = pid_table::send_each(Several::Group(id.number()), info.number(), may, |process| {
+        _ => sigio.send_later(owner, info),
+    }
+}
+
+impl Sigio {
+    fn send_later(self: Arc<Self>, owner: Owner, info: Info) {
+        let mut pending = self.pending.lock();
+        let is_first = pending.is_empty();
+        if pending.len() == MOST_PENDING || pending.try_reserve(1).is_err() {
+            return;
+        }
+        pending.push((owner, info));
+        drop(pending);
+        if is_first {
+            GROUPS.queue(self);
+        }
+    }
+}
+
+impl Work for Sigio {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn run(self: Arc<Self>) {
+        let pending = core::mem::take(&mut *self.pending.lock());
+        for (owner, info) in pending {
+            let Some(group) = owner.id.map(Pid::number) else {
+                continue;
+            };
+            let may = |target: &Process| target.with_credentials(|who| owner.may_signal(who));
+            _ = pid_table::send_each(Several::Group(group), info.number(), may, |process| {
                 _ = signal::send_info(process, None, &info);
+                cond_resched();
             });
         }
     }
