@@ -60,8 +60,9 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
     }
     check_room()?;
     sigio::own(file, fd)?;
+    let place = place(file);
     let mut watches = WATCHES.lock();
-    let watch = watches.entry(place(file)).or_insert_with(|| Watch {
+    let watch = watches.entry(place).or_insert_with(|| Watch {
         file: Arc::downgrade(file),
         wanted: 0,
     });
@@ -73,7 +74,9 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
 /// The open file is closed, or wants no more signals.
 pub fn remove_file(file: &File) {
     if is_active() && file.dentry().kind() == Kind::Directory {
-        let gone = take(&mut WATCHES.lock(), &place(file));
+        // A file that was moved says under a sleeping lock where it was.
+        let place = place(file);
+        let gone = take(&mut WATCHES.lock(), &place);
         drop(gone);
     }
 }

@@ -54,7 +54,8 @@ fn key(number: i32, create: bool) -> Result<Arc<Key>> {
             return Err(Errno::ENOKEY);
         }
         let ring = Key::ring(name, 0)?;
-        Ok(place.lock().get_or_insert(ring).clone())
+        let one = place.lock().get_or_insert_with(|| ring.clone()).clone();
+        Ok(one)
     };
     match number {
         THREAD => install(&thread.keyring, b"_tid"),

@@ -127,7 +127,7 @@ pub fn memory_file(name: &[u8], permissions: u32, seals: u32) -> Result<Arc<File
         Some(fs) => fs,
         None => {
             let fs = Tmpfs::empty(&Options::unlimited(0o777))?;
-            FS.lock().get_or_insert(fs).clone()
+            FS.lock().get_or_insert_with(|| fs.clone()).clone()
         }
     };
     let node = Node::anonymous_file(fs, permissions, seals)?;

@@ -36,7 +36,7 @@ impl Tcp {
             return Ok(());
         };
         let ended = self.end_link(&link, true, [Channel::kill_reader, Channel::shut_writer]);
-        ended.inspect_err(|_| _ = self.link.lock().get_or_insert(link))
+        ended.inspect_err(|_| _ = self.link.lock().get_or_insert_with(|| link.clone()))
     }
 
     /// Ends a connection: `die` ends the reader of one channel, `finish` the writer of the other.
