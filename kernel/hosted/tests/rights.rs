@@ -187,6 +187,61 @@ fn a_socket_of_ipv6_alone_knows_no_ipv4() {
     });
 }
 
+/// A datagram socket bound to any address at `port`, which it shares by `option`.
+fn sharing(port: u16, option: u32) -> usize {
+    let fd = sys!(socket, AF_INET, SOCK_DGRAM | O_NONBLOCK, 0).unwrap();
+    let on = put(&1u32.to_ne_bytes());
+    sys!(setsockopt, fd, SOL_SOCKET, option, on, 4).unwrap();
+    sys!(bind, fd, &*at([0; 4], port), 16).unwrap();
+    fd
+}
+
+/// `struct sockaddr_in`
+fn at(ip: [u8; 4], port: u16) -> Vec<u8> {
+    let family = (AF_INET as u16).to_ne_bytes();
+    [&family[..], &port.to_be_bytes(), &ip, &[0; 8]].concat()
+}
+
+/// Sends a datagram; the numbers of the sockets that got it.
+fn takers(sender: usize, to: &[u8], sockets: &[usize]) -> Vec<usize> {
+    sys!(sendto, sender, "x", 1, 0, to, 16).unwrap();
+    let room = reserve(8);
+    let got = |number: &usize| sys!(read, sockets[*number], room, 8) == Ok(1);
+    (0..sockets.len()).filter(got).collect()
+}
+
+#[test]
+fn of_many_sockets_at_a_port_none_is_overlooked() {
+    const MANY: usize = 300;
+    run(|| {
+        let sender = sys!(socket, AF_INET, SOCK_DGRAM, 0).unwrap();
+        let on = put(&1u32.to_ne_bytes());
+        sys!(setsockopt, sender, SOL_SOCKET, SO_BROADCAST, on, 4).unwrap();
+        sys!(bind, sender, &*at([127, 0, 0, 1], 4000), 16).unwrap();
+        let here = at([127, 0, 0, 1], 4001);
+        let sockets: Vec<_> = (0..MANY).map(|_| sharing(4001, SO_REUSEADDR)).collect();
+        assert_eq!(takers(sender, &here, &sockets), [MANY - 1]);
+        let everywhere = at([127, 255, 255, 255], 4001);
+        assert_eq!(takers(sender, &everywhere, &sockets).len(), MANY);
+        // Sockets connected elsewhere take nothing of this sender's.
+        for socket in &sockets[100..] {
+            sys!(connect, *socket, &*at([127, 0, 0, 1], 4002), 16).unwrap();
+        }
+        assert_eq!(takers(sender, &here, &sockets), [99]);
+        sys!(connect, sockets[150], &*at([127, 0, 0, 1], 4000), 16).unwrap();
+        assert_eq!(takers(sender, &here, &sockets), [150]);
+
+        let here = at([127, 0, 0, 1], 4003);
+        let sockets: Vec<_> = (0..MANY).map(|_| sharing(4003, SO_REUSEPORT)).collect();
+        let first = takers(sender, &here, &sockets);
+        assert_eq!(takers(sender, &here, &sockets), first);
+        sys!(connect, sockets[0], &*at([127, 0, 0, 1], 4002), 16).unwrap();
+        let first = takers(sender, &here, &sockets);
+        assert_eq!(first.len(), 1);
+        assert_eq!(takers(sender, &here, &sockets), first);
+    });
+}
+
 /// The Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));

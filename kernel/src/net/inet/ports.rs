@@ -11,6 +11,7 @@ use crate::task::sched::cond_resched_killable;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
+use core::iter;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -139,12 +140,20 @@ struct Group {
 }
 
 impl Group {
-    /// Candidate receivers for `from`: one, if the group is hashed.
-    fn candidates(&self, from: SocketAddr) -> impl Iterator<Item = &Member> {
+    /// Candidate receivers for `from`, of those whose numbers are `first` or higher, in order: one,
+    /// if the group is hashed.
+    fn candidates(&self, from: SocketAddr, first: u64) -> impl Iterator<Item = &Member> {
         let shared = self.holder.shares_port && !self.hashing_disabled;
-        let one = shared.then(|| self.members.nth(spread(from) % self.members.len().max(1)));
-        let all = (!shared).then(|| self.members.iter());
-        one.flatten().into_iter().chain(all.into_iter().flatten())
+        let start = if shared {
+            let one = self.members.nth(spread(from) % self.members.len().max(1));
+            one.filter(|one| one.number >= first)
+        } else {
+            self.members.from(&first)
+        };
+        iter::successors(start, move |before| {
+            let next = before.number + 1;
+            (!shared).then(|| self.members.from(&next)).flatten()
+        })
     }
 }
 
@@ -260,6 +269,12 @@ pub static UDP: Ports = Ports(Mutex::new(Radix::new()));
 pub static UDP_LITE: Ports = Ports(Mutex::new(Radix::new()));
 /// The identifiers of ping sockets.
 pub static PING: Ports = Ports(Mutex::new(Radix::new()));
+
+/// The number of the next socket that gets a port.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The most sockets of a group that are looked up under one hold of the ports' lock.
+const FEW: usize = 64;
 
 /// A port that a socket has until this goes.
 pub struct Claim {
@@ -423,7 +438,6 @@ impl Ports {
         socket: &Weak<dyn Socket>,
         what: For,
     ) -> Result<Claim> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
         let socket = socket.clone();
         let member = Entrant::Socket(Member { number, socket });
@@ -539,30 +553,19 @@ impl Ports {
         }
     }
 
-    /// All sockets that hold the port of `to` at its address, or at any. They may close before the
-    /// caller looks at them: a socket that somebody keeps keeps its messages.
-    ///
-    /// # Errors
-    /// ENOBUFS.
-    pub fn holders(&self, to: SocketAddr) -> Result<Vec<Weak<dyn Socket>>> {
-        let mut holders = Vec::new();
-        loop {
+    /// The sockets that hold the port of `to` at its address, or at any, each looked up when it is
+    /// asked for: there may be as many as there are descriptors.
+    pub fn holders(&self, to: SocketAddr) -> impl Iterator<Item = Weak<dyn Socket>> {
+        let (mut first, end) = (0, NEXT.load(Relaxed));
+        iter::from_fn(move || {
             let ports = self.0.lock();
-            let Some(held) = ports.get(to.port().into()) else {
-                return Ok(holders);
-            };
-            let count: usize = covering(held, to.ip())
-                .map(|group| group.members.len())
-                .sum();
-            if count <= holders.capacity() {
-                let members = covering(held, to.ip()).flat_map(|group| group.members.iter());
-                holders.extend(members.map(|member| member.socket.clone()));
-                return Ok(holders);
-            }
-            drop(ports);
-            let room = holders.try_reserve_exact(count);
-            room.map_err(|_| Errno::ENOBUFS)?;
-        }
+            let held = ports.get(to.port().into())?;
+            let groups = covering(held, to.ip());
+            let members = groups.filter_map(|group| group.members.from(&first));
+            let next = members.min_by_key(|member| member.number)?;
+            first = next.number + 1;
+            (next.number < end).then(|| next.socket.clone())
+        })
     }
 
     /// Moves a claim to another address, where the port is held by others too.
@@ -590,7 +593,8 @@ impl Ports {
 
     /// The socket for a packet from `from` to `to`: among the holders that `fits` accepts, the one
     /// with the greatest `rank` that is not `None`; one that is bound to this very address comes
-    /// first. Sockets that share the port (SO_REUSEPORT) share the senders too.
+    /// first. Sockets that share the port (SO_REUSEPORT) share the senders too. May sleep; none for
+    /// a thread that is killed meanwhile.
     pub fn find<R: Ord>(
         &self,
         to: SocketAddr,
@@ -599,42 +603,82 @@ impl Ports {
         rank: impl Fn(&Arc<dyn Socket>) -> Option<R>,
     ) -> Option<Arc<dyn Socket>> {
         let mut candidates = Vec::new();
-        {
-            let ports = self.0.lock();
-            let held = ports.get(to.port().into())?;
-            for group in covering(held, to.ip()).filter(|group| fits(&group.holder)) {
-                for member in group.candidates(from) {
-                    // A socket that is given up would ask for the ports.
-                    candidates.try_reserve(1).ok()?;
-                    if let Some(socket) = member.socket.upgrade() {
-                        candidates.push((group.holder, member.number, socket));
+        let mut best = Best::default();
+        let mut first = 0;
+        loop {
+            // Where not all are looked up yet: the first that is not.
+            let mut rest = None;
+            {
+                let ports = self.0.lock();
+                let Some(held) = ports.get(to.port().into()) else {
+                    break;
+                };
+                for group in covering(held, to.ip()).filter(|group| fits(&group.holder)) {
+                    for (count, member) in group.candidates(from, first).enumerate() {
+                        if count == FEW {
+                            rest = Some(rest.unwrap_or(member.number).min(member.number));
+                            break;
+                        }
+                        // A socket that is given up would ask for the ports.
+                        candidates.try_reserve(1).ok()?;
+                        if let Some(socket) = member.socket.upgrade() {
+                            candidates.push((group.holder, member.number, socket));
+                        }
                     }
                 }
             }
+            candidates.sort_unstable_by_key(|&(_, number, _)| number);
+            for (holder, number, socket) in candidates.drain(..) {
+                if rest.is_none_or(|rest| number < rest)
+                    && let Some(rank) = rank(&socket)
+                {
+                    let spread = holder.shares_port.then(|| Keyed.hash_one((from, number)));
+                    best.offer((rank, holder.ip == to.ip()), spread, socket);
+                }
+            }
+            let Some(rest) = rest else { break };
+            first = rest;
+            cond_resched_killable().ok()?;
         }
-        candidates.sort_unstable_by_key(|&(_, number, _)| number);
-        let ranked = candidates.into_iter().filter_map(|(holder, _, socket)| {
-            let rank = rank(&socket)?;
-            Some(((rank, holder.ip == to.ip()), holder.shares_port, socket))
+        best.socket()
+    }
+}
+
+/// The best receiver of those that were offered, the oldest first.
+struct Best<R> {
+    rank: Option<R>,
+    last: Option<Arc<dyn Socket>>,
+    /// Of those that share the port, where the last does: the one with the greatest hash of its
+    /// number and the sender.
+    chosen: Option<(u64, Arc<dyn Socket>)>,
+}
+
+impl<R> Default for Best<R> {
+    fn default() -> Self {
+        Best {
+            rank: None,
+            last: None,
+            chosen: None,
+        }
+    }
+}
+
+impl<R: Ord> Best<R> {
+    fn offer(&mut self, rank: R, spread: Option<u64>, socket: Arc<dyn Socket>) {
+        let rank = Some(rank);
+        if rank < self.rank {
+            return;
+        }
+        let before = self.chosen.take().filter(|_| rank == self.rank);
+        self.chosen = spread.map(|hash| match before {
+            Some(before) if before.0 > hash => before,
+            _ => (hash, socket.clone()),
         });
-        let (mut best, mut key, mut shared) = (Vec::new(), None, false);
-        for (rank, shares, socket) in ranked {
-            let rank = Some(rank);
-            if rank > key {
-                best.clear();
-            }
-            if rank >= key {
-                best.try_reserve(1).ok()?;
-                best.push(socket);
-                (key, shared) = (rank, shares);
-            }
-        }
-        let last = best.len().checked_sub(1)?;
-        let at = if shared {
-            spread(from) % best.len()
-        } else {
-            last
-        };
-        Some(best.swap_remove(at))
+        self.rank = rank;
+        self.last = Some(socket);
+    }
+
+    fn socket(self) -> Option<Arc<dyn Socket>> {
+        self.chosen.map(|(_, socket)| socket).or(self.last)
     }
 }

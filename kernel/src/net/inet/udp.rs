@@ -232,7 +232,7 @@ impl Udp {
         from: SocketAddr,
     ) -> Result<()> {
         let mut taken = false;
-        for target in self.place.ports().holders(to)? {
+        for target in self.place.ports().holders(to) {
             cond_resched_killable()?;
             if let Some(target) = broadcast_receiver(&target, to, from) {
                 let ancillary = Ancillary {
@@ -488,7 +488,7 @@ pub fn receive(packet: &Packet) {
             .take(&mut Source::kernel(bytes), ancillary, from);
     };
     if is_broadcast(to.ip()) {
-        for target in ports::UDP.holders(to).unwrap_or_default() {
+        for target in ports::UDP.holders(to) {
             if cond_resched_killable().is_err() {
                 return;
             }
