@@ -43,11 +43,6 @@ impl<K: Eq + Hash, T> Lists<K, T> {
         self.0.get_mut(key).map_or(&mut [], Vec::as_mut_slice)
     }
 
-    /// All members of all lists.
-    pub fn all(&self) -> impl Iterator<Item = &T> {
-        self.0.values().flatten()
-    }
-
     /// Adds one at the end of a list.
     ///
     /// # Errors

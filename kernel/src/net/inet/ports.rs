@@ -93,6 +93,17 @@ impl Holder {
         self.covers(other.ip) || other.covers(self.ip)
     }
 
+    /// The same for every address but "any" of a family: a holder at "any" overlaps with all of
+    /// them or with none.
+    fn kind(self) -> Holder {
+        let ip = match self.ip {
+            ip if ip.is_unspecified() => ip,
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        Holder { ip, ..self }
+    }
+
     /// Whether both share their port, which nobody can make another user's socket do.
     fn shares_with(&self, other: &Holder) -> bool {
         let may = self.user == other.user || other.waits;
@@ -161,8 +172,18 @@ impl Group {
 struct Held {
     /// By the address that they are bound to.
     groups: Lists<IpAddr, Group>,
+    /// The same by the kind of their holders: few, however many addresses there are.
+    kinds: Vec<Kind>,
     /// bind(2) gave it to one since it was free: connect(2) does not choose it.
     bound: bool,
+}
+
+/// The groups whose holders are alike but for their addresses.
+struct Kind {
+    holder: Holder,
+    groups: usize,
+    /// Sockets in them.
+    members: usize,
 }
 
 /// The purpose of a claim on a port.
@@ -200,18 +221,24 @@ impl Group {
 
 /// Adds a holder to the group of those that hold the port alike.
 fn enter(held: &mut Held, holder: Holder, entrant: Entrant) -> Result<()> {
+    let sockets = usize::from(matches!(entrant, Entrant::Socket(_)));
+    let at = held.kind_at(holder)?;
     let mut groups = held.groups.of_mut(&holder.ip).iter_mut();
     if let Some(group) = groups.find(|group| group.holder == holder) {
-        return group.enter(entrant);
+        group.enter(entrant)?;
+    } else {
+        let mut group = Group {
+            holder,
+            members: Tree::new(),
+            ends: 0,
+            hashing_disabled: false,
+        };
+        let entered = group.enter(entrant);
+        entered.and_then(|()| held.groups.push(holder.ip, group))?;
+        held.kinds[at].groups += 1;
     }
-    let mut group = Group {
-        holder,
-        members: Tree::new(),
-        ends: 0,
-        hashing_disabled: false,
-    };
-    group.enter(entrant)?;
-    held.groups.push(holder.ip, group)
+    held.kinds[at].members += sockets;
+    Ok(())
 }
 
 /// Removes a socket, or without a number an end of a connection, from the group that holds the port
@@ -226,11 +253,38 @@ fn leave(held: &mut Held, holder: &Holder, number: Option<u64>) -> Option<Member
             None
         }
     };
-    if group.members.is_empty() && group.ends == 0 {
+    let is_empty = group.members.is_empty() && group.ends == 0;
+    if is_empty {
         held.groups
             .take(&holder.ip, |group| group.holder == *holder);
     }
+    let kind = holder.kind();
+    if let Some(at) = held.kinds.iter().position(|known| known.holder == kind) {
+        let known = &mut held.kinds[at];
+        known.members -= usize::from(gone.is_some());
+        known.groups -= usize::from(is_empty);
+        if known.groups == 0 {
+            held.kinds.swap_remove(at);
+        }
+    }
     gone
+}
+
+impl Held {
+    /// Where a holder's kind is counted.
+    fn kind_at(&mut self, holder: Holder) -> Result<usize> {
+        let holder = holder.kind();
+        if let Some(at) = self.kinds.iter().position(|known| known.holder == holder) {
+            return Ok(at);
+        }
+        self.kinds.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.kinds.push(Kind {
+            holder,
+            groups: 0,
+            members: 0,
+        });
+        Ok(self.kinds.len() - 1)
+    }
 }
 
 /// How the socket `number` holds the port at `ip`.
@@ -248,13 +302,14 @@ fn covering(held: &Held, ip: IpAddr) -> impl Iterator<Item = &Group> {
     bound.filter(move |group| group.holder.covers(ip))
 }
 
-/// Whether `is` holds for any whose address overlaps with that of `holder`.
-fn overlapping(held: &Held, holder: &Holder, is: impl Fn(&Group) -> bool) -> bool {
+/// Whether `is` holds for any group whose address overlaps with that of `holder`, or for the groups
+/// of a kind together: it gets a holder, and how many sockets there are.
+fn overlapping(held: &Held, holder: &Holder, is: impl Fn(&Holder, usize) -> bool) -> bool {
     if holder.ip.is_unspecified() {
-        let mut all = held.groups.all();
-        all.any(|group| holder.overlaps(&group.holder) && is(group))
+        let mut kinds = held.kinds.iter().filter(|kind| kind.groups > 0);
+        kinds.any(|kind| holder.overlaps(&kind.holder) && is(&kind.holder, kind.members))
     } else {
-        covering(held, holder.ip).any(is)
+        covering(held, holder.ip).any(|group| is(&group.holder, group.members.len()))
     }
 }
 
@@ -479,6 +534,7 @@ impl Ports {
         let Some(held) = ports.get_mut(port.into()) else {
             let mut fresh = Held {
                 groups: Lists::new(),
+                kinds: Vec::new(),
                 bound: what == For::Bind,
             };
             enter(&mut fresh, holder, entrant)?;
@@ -488,7 +544,7 @@ impl Ports {
             };
         };
         let refused = match what {
-            For::Bind => overlapping(held, &holder, |group| holder.conflicts(&group.holder)),
+            For::Bind => overlapping(held, &holder, |other, _| holder.conflicts(other)),
             For::Connect => held.bound,
             For::End => false,
         };
@@ -513,11 +569,10 @@ impl Ports {
             return Ok(());
         }
         // A socket whose claim was moved may be at an address that another is bound to.
-        let is_taken = |group: &Group| {
-            let other = &group.holder;
+        let is_taken = |other: &Holder, members: usize| {
             let listens = other.listens && !other.shares_with(&own);
             let itself = usize::from(*other == own);
-            listens || group.members.len() > itself && own.conflicts(other)
+            listens || members > itself && own.conflicts(other)
         };
         if overlapping(held, &own, is_taken) {
             return Err(Errno::EADDRINUSE);
