@@ -36,6 +36,8 @@ pub struct Memory {
     pub slots: Mutex<Slots>,
     /// The guest's translation.
     pub translation: Stage2,
+    /// The end of the guest's addresses.
+    end: u64,
 }
 
 impl Memory {
@@ -44,6 +46,7 @@ impl Memory {
         Ok(Memory {
             slots: Mutex::default(),
             translation: Stage2::new(bits)?,
+            end: 1 << bits,
         })
     }
 
@@ -58,13 +61,22 @@ impl Machine {
     pub fn set_region(&self, region: &MemoryRegion) -> Result<usize> {
         let _changing = self.changing.lock_killable()?;
         let all_written = self.logs_all_written();
-        let wanted = self.memory.slots.lock().check(region, self.limit())?;
+        let (new, wanted) = {
+            let slots = self.memory.slots.lock();
+            let wanted = slots.check(region, self.limit())?;
+            (slots.get(region.slot).is_none(), wanted)
+        };
         // Large, so it is made without the lock; nobody else changes slots meanwhile.
         let log = match wanted {
             Some(pages) => Some(Log::new(pages, all_written)?),
             None => None,
         };
-        let changed = self.memory.slots.lock().set(region, log)?;
+        let set = || self.memory.slots.lock().set(region, log);
+        let changed = if new {
+            self.space()?.add_alias(&region.host(), set)?
+        } else {
+            set()?
+        };
         match changed {
             Changed::Moved(range) => self.memory.translation.unmap(range, sched::cond_resched),
             Changed::Logged(range) if !all_written => {
@@ -227,5 +239,13 @@ impl MmuNotifier for Memory {
     fn protect(&self, range: Range<usize>) {
         let slots = self.slots.lock();
         self.translation.protect(slots.showing(&range), || ());
+    }
+
+    fn aliases(&self, range: &Range<usize>, most: usize) -> usize {
+        self.slots.lock().showing(range).take(most).count()
+    }
+
+    fn end(&self) {
+        self.translation.unmap(0..self.end, sched::cond_resched);
     }
 }

@@ -1,6 +1,7 @@
 //! Numbers of Linux's `include/uapi/linux/kvm.h` and `arch/arm64/include/uapi/asm/kvm.h`.
 
 pub use abi::kvm_number::*;
+use core::ops::Range;
 
 /// KVM_API_VERSION.
 pub const API_VERSION: usize = 12;
@@ -63,6 +64,13 @@ pub struct MemoryRegion {
     pub guest_address: u64,
     pub len: u64,
     pub address: u64,
+}
+
+impl MemoryRegion {
+    /// The VMM's memory, whose addresses were checked.
+    pub fn host(&self) -> Range<usize> {
+        self.address as usize..(self.address + self.len) as usize
+    }
 }
 
 /// `struct kvm_userspace_memory_region2`: a region, and fields for flags that arm64 does not have.

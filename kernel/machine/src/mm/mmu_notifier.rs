@@ -10,13 +10,23 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::space::AddressSpace;
 use super::vma::Vma;
-use crate::arch::user_end;
+use crate::arch::PAGE_SIZE;
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::upcall::cond_resched;
 
-/// Bytes of a space that are notified at once before others may run.
+/// Bytes of a space that are notified at once before others may run: the most, and, where they are
+/// translated to at more than [`FEW`] places, about the fewest.
 const PART: usize = 64 << 20;
+const LEAST: usize = 2 << 20;
+const FEW: usize = 8;
+
+/// The most notifiers of a space: each is asked whenever memory of it is unmapped.
+const MOST: usize = 1024;
+/// The most places at which the notifiers of a space together may translate to the same memory
+/// beside another: when it is unmapped, it is unmapped from each, while the space is locked and
+/// nothing else runs on the CPU.
+const MOST_ALIASES: usize = 128;
 
 /// A secondary translation of the frames of a space.
 pub trait MmuNotifier: Send + Sync {
@@ -26,6 +36,13 @@ pub trait MmuNotifier: Send + Sync {
 
     /// Makes a range read-only. The same rules apply.
     fn protect(&self, range: Range<usize>);
+
+    /// At how many places it translates to memory of a range, counted up to `most`. The same rules
+    /// apply.
+    fn aliases(&self, range: &Range<usize>, most: usize) -> usize;
+
+    /// Removes all translations: the space is gone. May sleep.
+    fn end(&self);
 }
 
 /// The notifiers of a space, including dead ones.
@@ -74,20 +91,36 @@ impl MmuNotifiers {
             .for_each(|notifier| what(&*notifier));
     }
 
-    /// Removes all notifiers, after a last notification that the space ends.
+    /// Removes all notifiers, after a last notification that the space ends. May sleep.
     #[cold]
     pub(super) fn end(&self) {
         let list = core::mem::take(&mut *self.list.lock());
         for notifier in list {
             if let Some(notifier) = notifier.upgrade() {
-                notifier.invalidate(0..user_end());
+                notifier.end();
+            }
+            cond_resched();
+        }
+    }
+
+    /// Whether a range is translated to at more than `most` places.
+    fn has_more_aliases(list: &[Weak<dyn MmuNotifier>], range: &Range<usize>, most: usize) -> bool {
+        let mut left = most + 1;
+        for notifier in list.iter().filter_map(Weak::upgrade) {
+            left -= notifier.aliases(range, left);
+            if left == 0 {
+                return true;
             }
         }
+        false
     }
 
     fn add(&self, notifier: Weak<dyn MmuNotifier>) -> Result<()> {
         let mut list = self.list.lock();
         list.retain(|known| known.strong_count() != 0);
+        if list.len() >= MOST {
+            return Err(Errno::ENOMEM);
+        }
         list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         list.push(notifier);
         self.any.store(true, Relaxed);
@@ -105,6 +138,23 @@ impl AddressSpace {
     pub fn add_notifier(&self, notifier: Weak<dyn MmuNotifier>) -> Result<()> {
         let _space = self.lock();
         self.context().notifiers.add(notifier)
+    }
+
+    /// Makes the `change` by which a notifier of this space translates to a range at one more
+    /// place.
+    ///
+    /// # Errors
+    /// ENOMEM: the notifiers do at so many that they may at no other. Those of `change`.
+    pub fn add_alias<T>(
+        &self,
+        range: &Range<usize>,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let list = self.context().notifiers.list.lock();
+        if MmuNotifiers::has_more_aliases(&list, range, MOST_ALIASES) {
+            return Err(Errno::ENOMEM);
+        }
+        change()
     }
 
     /// Removes `notifier`. No call to it is in progress when this returns.
@@ -132,9 +182,18 @@ impl AddressSpace {
         which: impl Fn(&Vma) -> bool,
         notify: impl Fn(&MmuNotifiers, Range<usize>),
     ) {
+        let notifiers = &self.context().notifiers;
         for vma in self.vmas().filter(which) {
-            for start in vma.range().step_by(PART) {
-                notify(&self.context().notifiers, start..vma.end.min(start + PART));
+            let mut left = vma.range();
+            while !left.is_empty() {
+                let mut part = left.start..left.end.min(left.start + PART);
+                while part.len() > LEAST
+                    && MmuNotifiers::has_more_aliases(&notifiers.list.lock(), &part, FEW)
+                {
+                    part.end = (part.start + part.len() / 2).next_multiple_of(PAGE_SIZE);
+                }
+                left.start = part.end;
+                notify(notifiers, part);
                 cond_resched();
             }
         }

@@ -224,6 +224,12 @@ selftest! {
             }
 
             fn protect(&self, _range: Range<usize>) {}
+
+            fn aliases(&self, _range: &Range<usize>, _most: usize) -> usize {
+                1
+            }
+
+            fn end(&self) {}
         }
         const TABLES: usize = 200;
         let longest = Arc::new(Longest(AtomicUsize::new(0)));
