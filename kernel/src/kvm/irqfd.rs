@@ -7,16 +7,21 @@ use alloc::vec::Vec;
 use super::uapi::{self, Irqfd as Request};
 use super::vm::Machine;
 use crate::errno::{Errno, Result};
+use crate::fs::File;
 use crate::fs::eventfd::{self, EventFd};
 use crate::fs::poll::{Watch, Watcher};
 use crate::mm::heap::try_arc;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Once};
+use crate::task::current;
+use crate::task::sched::cond_resched;
+use crate::task::work_queue::{self, Link, Work};
 
 /// One assignment.
 struct Irqfd {
     machine: Arc<Machine>,
-    /// Its assignment ends with it.
-    trigger: Weak<EventFd>,
+    trigger: Arc<EventFd>,
+    /// The assignment is over once its eventfd is closed, whoever else signals that.
+    file: Weak<File>,
     gsi: u32,
     /// For a level: signalled when the guest has ended the interrupt, whereby the line fell.
     resample: Option<Arc<EventFd>>,
@@ -35,7 +40,23 @@ enum Listens {
 
 /// The assignments of a machine.
 #[derive(Default)]
-pub struct Irqfds(Mutex<Table>);
+pub struct Irqfds {
+    table: Mutex<Table>,
+    /// There is one once an assignment is resampled.
+    later: Once<Arc<Later>>,
+}
+
+/// As many resampled assignments of a shared interrupt as are signalled at once when it ends. More
+/// of them are left to the kernel's worker.
+const FEW: usize = 16;
+
+/// Signals many resampled assignments for virtual CPUs, which let no interrupt in meanwhile.
+struct Later {
+    machine: Weak<Machine>,
+    /// The shared interrupts that have ended, as bits.
+    ended: Mutex<[u64; 16]>,
+    link: Link,
+}
 
 #[derive(Default)]
 struct Table {
@@ -48,9 +69,13 @@ struct Table {
 }
 
 impl Irqfd {
-    /// The address that its eventfd has, or had: no other gets it as long as this is there.
+    /// The address of its eventfd.
     fn address(&self) -> usize {
-        self.trigger.as_ptr().addr()
+        Arc::as_ptr(&self.trigger).addr()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.file.strong_count() == 0
     }
 
     /// The key by which resampled ones are ordered.
@@ -82,11 +107,7 @@ impl Irqfd {
 
 impl Watcher for Irqfd {
     fn changed(&self) -> bool {
-        if !self
-            .trigger
-            .upgrade()
-            .is_some_and(|trigger| trigger.drain())
-        {
+        if self.is_closed() || !self.trigger.drain() {
             return false;
         }
         // A level stays high until it is resampled, or the VMM says otherwise.
@@ -116,14 +137,20 @@ pub fn change(machine: &Arc<Machine>, request: &Request) -> Result<usize> {
     if !complete {
         return Err(Errno::EAGAIN);
     }
-    let trigger = eventfd::of(request.fd)?;
+    let file = current().files().get(request.fd)?;
+    let trigger: Arc<EventFd> = file.ops_as().ok_or(Errno::EINVAL)?;
     let resample = match request.flags & uapi::IRQFD_RESAMPLE {
         0 => None,
-        _ => Some(eventfd::of(request.resample)?),
+        _ => {
+            let later = || Later::new(machine);
+            machine.irqfds.later.try_call_once(later)?;
+            Some(eventfd::of(request.resample)?)
+        }
     };
     let made = try_arc(Irqfd {
         machine: machine.clone(),
-        trigger: Arc::downgrade(&trigger),
+        trigger: trigger.clone(),
+        file: Arc::downgrade(&file),
         gsi: request.gsi,
         resample,
         listens: Mutex::new(Listens::No),
@@ -165,6 +192,13 @@ impl Table {
         first.is_some_and(|known| known.gsi == gsi)
     }
 
+    /// How many resampled assignments of this number there are.
+    fn count_resampled(&self, gsi: u32) -> usize {
+        let first = self.resampled.partition_point(|known| known.gsi < gsi);
+        let others = &self.resampled[first..];
+        others.partition_point(|known| known.gsi == gsi)
+    }
+
     fn add(&mut self, made: &Arc<Irqfd>) -> Result<()> {
         let Err(at) = self.find(made.address()) else {
             return Err(Errno::EBUSY);
@@ -199,8 +233,7 @@ impl Table {
             .looked
             .checked_sub(1)
             .unwrap_or(self.all.len().saturating_sub(1));
-        let is_closed = |known: &Arc<Irqfd>| known.trigger.strong_count() == 0;
-        let closed = self.all.get(self.looked).is_some_and(is_closed);
+        let closed = self.all.get(self.looked).is_some_and(|one| one.is_closed());
         closed.then(|| self.take(self.looked))
     }
 }
@@ -208,7 +241,7 @@ impl Table {
 impl Irqfds {
     /// Ends the assignment that `take` takes out.
     fn end(&self, take: impl FnOnce(&mut Table) -> Option<Arc<Irqfd>>) {
-        let gone = take(&mut self.0.lock());
+        let gone = take(&mut self.table.lock());
         if let Some(gone) = gone {
             gone.end();
         }
@@ -216,20 +249,26 @@ impl Irqfds {
 
     /// Bytes of kernel memory that they take, roughly.
     pub fn held(&self) -> usize {
-        self.0.lock().all.len() * 256
+        self.table.lock().all.len() * 256
     }
 
-    /// Ends all.
+    /// Ends all. May sleep.
     pub fn end_all(&self) {
-        let Table { all, resampled, .. } = core::mem::take(&mut *self.0.lock());
-        drop(resampled);
-        all.into_iter().for_each(Irqfd::end);
+        let Table { all, resampled, .. } = core::mem::take(&mut *self.table.lock());
+        for one in resampled {
+            drop(one);
+            cond_resched();
+        }
+        for one in all {
+            one.end();
+            cond_resched();
+        }
     }
 }
 
 impl Machine {
     fn add_irqfd(&self, made: &Arc<Irqfd>) -> Result<()> {
-        let mut table = self.irqfds.0.lock();
+        let mut table = self.irqfds.table.lock();
         table.add(made)?;
         let shared = self.vgic().and_then(|vgic| vgic.shared());
         if made.resample.is_some()
@@ -246,26 +285,83 @@ impl Machine {
         let Some(shared) = self.vgic().and_then(|vgic| vgic.shared()) else {
             return;
         };
-        let table = self.irqfds.0.lock();
+        let table = self.irqfds.table.lock();
         shared.report_ends(|line| self.routes.of_line(line).any(|gsi| table.is_resampled(gsi)));
     }
 
     /// The guest ended a shared interrupt: the lines that are asked for again fall, and their
     /// eventfds are signalled, under no lock.
     pub fn ended(&self, number: u32) {
+        let mut count = 0;
         for gsi in self.routes.of_line(number) {
-            let next = |key| {
-                let table = self.irqfds.0.lock();
-                let next = table.resampled_from(key);
-                next.filter(|known| known.gsi == gsi).cloned()
-            };
-            let mut known = next((gsi, 0));
-            if known.is_some() {
+            let known = self.irqfds.table.lock().count_resampled(gsi);
+            if known > 0 {
                 self.set_gsi(gsi, false);
             }
-            while let Some(here) = known {
-                here.resample.iter().for_each(|resample| resample.signal());
-                known = next((gsi, here.address() + 1));
+            count += known;
+        }
+        if count > FEW
+            && let Some(later) = self.irqfds.later.get()
+        {
+            later.add(number);
+        } else if count > 0 {
+            self.signal_resampled(number, || ());
+        }
+    }
+
+    /// Signals the resampled assignments of a shared interrupt, and calls `pause` after each.
+    fn signal_resampled(&self, number: u32, pause: impl Fn()) {
+        for gsi in self.routes.of_line(number) {
+            let mut key = (gsi, 0);
+            loop {
+                let next = self.irqfds.table.lock().resampled_from(key).cloned();
+                let Some(known) = next.filter(|known| known.gsi == gsi) else {
+                    break;
+                };
+                key.1 = known.address() + 1;
+                known.resample.iter().for_each(|resample| resample.signal());
+                // Its end would wait for this one on the same CPU.
+                drop(known);
+                pause();
+            }
+        }
+    }
+}
+
+impl Later {
+    fn new(machine: &Arc<Machine>) -> Result<Arc<Self>> {
+        try_arc(Later {
+            machine: Arc::downgrade(machine),
+            ended: Mutex::new([0; 16]),
+            link: Link::default(),
+        })
+    }
+
+    /// Has the worker signal the assignments of a shared interrupt.
+    fn add(self: &Arc<Self>, number: u32) {
+        let mut ended = self.ended.lock();
+        let waits = ended.iter().any(|bits| *bits != 0);
+        ended[number as usize / 64] |= 1 << (number % 64);
+        drop(ended);
+        if !waits {
+            work_queue::queue(self.clone());
+        }
+    }
+}
+
+impl Work for Later {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn run(self: Arc<Self>) {
+        let ended = core::mem::take(&mut *self.ended.lock());
+        let Some(machine) = self.machine.upgrade() else {
+            return;
+        };
+        for number in 0..64 * ended.len() as u32 {
+            if ended[number as usize / 64] >> (number % 64) & 1 != 0 {
+                machine.signal_resampled(number, cond_resched);
             }
         }
     }
