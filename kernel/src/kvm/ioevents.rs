@@ -13,6 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::eventfd::{self, EventFd};
 use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
+use crate::task::sched::cond_resched;
 
 /// The writes that an assignment matches, in the order in which assignments are kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -279,6 +280,18 @@ impl Assignments {
     /// Bytes of kernel memory that they take, roughly.
     pub fn held(&self) -> usize {
         self.count.load(Relaxed) * size_of::<Event>()
+    }
+
+    /// Ends all, part by part: no virtual CPU is left. May sleep.
+    pub fn end(&self) {
+        let Ok(none) = try_arc(Events::default()) else {
+            return;
+        };
+        let last = self.current.publish(none).and_then(Arc::into_inner);
+        for part in last.into_iter().flat_map(|events| events.list.0) {
+            drop(part);
+            cond_resched();
+        }
     }
 
     /// Publishes the assignments as changed by `change`, which returns how many more there are.

@@ -154,6 +154,7 @@ impl Drop for Machine {
             let notifier: Weak<Memory> = Arc::downgrade(&self.memory);
             space.remove_notifier(&(notifier as _));
         }
+        self.events.end();
     }
 }
 
