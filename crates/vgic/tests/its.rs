@@ -1,10 +1,10 @@
 //! An ITS against a simple model, with damaged commands, and through its tables.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use affinity::Affinity;
-use vgic::its::{Dropped, Index, Injector, Its, Machine, Translation, save_pending};
+use vgic::its::{Dropped, Index, Injector, Its, Machine, Translation, Unsaved, save_pending};
 use vgic::redistributor::{self, Identity};
 use vgic::vmm::Refused;
 use vgic::{Access, Private, Shared};
@@ -23,6 +23,7 @@ struct Board {
     shared: Shared,
     private: Vec<Private>,
     told: RefCell<BTreeSet<u16>>,
+    pauses: Cell<u32>,
 }
 
 impl Machine for Board {
@@ -63,6 +64,7 @@ impl Machine for Board {
     }
 
     fn pause(&self) -> bool {
+        self.pauses.set(self.pauses.get() + 1);
         true
     }
 }
@@ -80,6 +82,7 @@ impl Unit {
             shared: Shared::new(64, Some(0)).unwrap(),
             private: (0..CPUS).map(|_| Private::new()).collect(),
             told: RefCell::default(),
+            pauses: Cell::default(),
         };
         board.shared.add_lpis().unwrap();
         board.memory.borrow_mut()[PROPERTIES as usize..PENDING as usize].fill(0xa1);
@@ -264,6 +267,48 @@ fn registers_are_what_linux_shows() {
 }
 
 #[test]
+fn work_on_many_interrupts_lets_others_run() {
+    const COUNT: u32 = 5000;
+    let mut unit = Unit::on();
+    unit.run(mapd(3, 13, true));
+    unit.run(mapc(1, 2, true));
+    for event in 0..u64::from(COUNT) {
+        unit.run(mapti(3, event, 8192 + event, 1));
+    }
+    // The most collections, the highest first.
+    let all = |unit: &Unit| {
+        for at in 0..0x2000 {
+            let value = 1u64 << 63 | (at % 4) << 16 | (0x1fff - at);
+            unit.board.write(COLLECTIONS + 8 * at, &value.to_le_bytes());
+        }
+    };
+    let pauses = |unit: &mut Unit, least: u32, work: &dyn Fn(&mut Unit)| {
+        unit.board.pauses.set(0);
+        work(unit);
+        let pauses = unit.board.pauses.get();
+        assert!(pauses >= least, "{pauses}");
+    };
+    pauses(&mut unit, 1 + COUNT / 1024, &|unit| {
+        unit.run(mapc(1, 3, true))
+    });
+    assert_eq!(unit.inject(3, 4999), Ok(Some(3)));
+    pauses(&mut unit, COUNT, &|unit| {
+        unit.its.save(&unit.injector, &unit.board).unwrap()
+    });
+    all(&unit);
+    pauses(&mut unit, COUNT + 0x2000, &|unit| {
+        unit.its.restore(&unit.injector, &unit.board).unwrap();
+    });
+    assert_eq!(unit.injector.index.len(), COUNT as usize);
+    unit.board
+        .write(COLLECTIONS + 8, &(1u64 << 63 | 0x1fff).to_le_bytes());
+    assert_eq!(
+        unit.its.restore(&unit.injector, &unit.board),
+        Err(Unsaved::Invalid)
+    );
+}
+
+#[test]
 fn tables_go_into_memory_and_come_back() {
     let mut unit = Unit::on();
     for device in [3, 90] {
@@ -287,7 +332,7 @@ fn tables_go_into_memory_and_come_back() {
     assert_eq!(unit.inject(90, 17), Ok(Some(0)));
     let registers =
         [0x80, 0x100, 0x108, 0x90, 0x88].map(|offset| (offset, unit.read(offset as u32)));
-    unit.its.reset(&unit.injector, &unit.board.shared);
+    unit.its.reset(&unit.injector, &unit.board);
     assert_eq!((unit.injector.index.len(), unit.read(0x80)), (0, 0));
     for (offset, value) in registers {
         unit.its

@@ -2,8 +2,8 @@
 //! expect of an ITS that reports no errors.
 
 use super::{
-    COLLECTIONS, Collection, DEVICES, Device, INDIRECT, Injector, Its, Machine, PAGES, TABLE_PAGE,
-    Translation, VALID,
+    COLLECTIONS, Collection, DEVICES, Device, INDIRECT, Injector, Its, Machine, PAGES, Steps,
+    TABLE_PAGE, Translation, VALID,
 };
 use crate::lpi::NUMBERS;
 use crate::{NoMemory, tables};
@@ -127,8 +127,12 @@ impl Its {
                 let place = |word| machine.place(command.target(word).ok()?).ok_or(Passed).ok();
                 let (from, to) = (place(2).ok_or(Passed)?, place(3).ok_or(Passed)?);
                 if from != to {
+                    let mut steps = Steps::default();
                     for (lpi, _) in shared.lpis_of(from) {
                         shared.move_lpi(lpi, Some(to));
+                        if !steps.next(machine) {
+                            break;
+                        }
                     }
                     machine.notify(to);
                 }
@@ -163,8 +167,10 @@ impl Its {
         // The former mapping of the device is forgotten.
         if let Ok(at) = place {
             self.devices.remove(at);
+            let mut steps = Steps::default();
             injector.index.retain(|translation| {
                 if translation.device == number {
+                    steps.next(machine);
                     machine.shared().remove_lpi(translation.lpi.into());
                 }
                 translation.device != number
@@ -203,16 +209,18 @@ impl Its {
         command: &Command,
     ) -> Result<(), Passed> {
         let number = command.collection();
-        if !command.valid() {
+        let place = if !command.valid() {
             if let Ok(at) = self.collection(number) {
                 self.collections.remove(at);
             }
+            None
         } else {
             let target = command.target(2)?;
-            machine.place(target).ok_or(Passed)?;
+            let place = machine.place(target).ok_or(Passed)?;
             self.set_collection(machine, number, Some(target))?;
-        }
-        self.route(injector, machine, |translation| {
+            Some(place)
+        };
+        self.route(injector, machine, place, |translation| {
             translation.collection == number
         });
         Ok(())
@@ -247,17 +255,22 @@ impl Its {
         machine.place(self.collections[self.collection(number).ok()?].target?)
     }
 
-    /// Routes the LPIs of the translations that `which` selects to their collections' targets.
+    /// Routes the LPIs of the translations that `which` selects to the virtual CPU in `place`, if
+    /// to any.
     pub(super) fn route(
         &self,
         injector: &Injector,
         machine: &impl Machine,
+        place: Option<u16>,
         which: impl Fn(Translation) -> bool,
     ) {
+        let mut steps = Steps::default();
         for translation in injector.index.all().filter(|known| which(*known)) {
-            let target = self.target(machine, translation.collection);
-            let due = machine.shared().move_lpi(translation.lpi.into(), target);
+            let due = machine.shared().move_lpi(translation.lpi.into(), place);
             due.into_iter().for_each(|place| machine.notify(place));
+            if !steps.next(machine) {
+                return;
+            }
         }
     }
 

@@ -87,6 +87,18 @@ pub trait Machine {
     fn pause(&self) -> bool;
 }
 
+/// Pauses at every 1,024th of many steps that are short.
+#[derive(Default)]
+struct Steps(u32);
+
+impl Steps {
+    /// Before a step. False if the machine goes away.
+    fn next(&mut self, machine: &impl Machine) -> bool {
+        self.0 = self.0.wrapping_add(1);
+        !self.0.is_multiple_of(1024) || machine.pause()
+    }
+}
+
 /// The part that injection uses: read without a lock.
 #[derive(Debug)]
 pub struct Injector {
@@ -189,9 +201,9 @@ impl Its {
     }
 
     /// Back to reset, where tables keep their places.
-    pub fn reset(&mut self, injector: &Injector, shared: &Shared) {
+    pub fn reset(&mut self, injector: &Injector, machine: &impl Machine) {
         injector.enabled.store(false, Release);
-        self.drop_devices(injector, shared);
+        self.drop_devices(injector, machine);
         *self = Its {
             device_table: self.device_table & !VALID,
             collection_table: self.collection_table & !VALID,
@@ -321,7 +333,7 @@ impl Its {
             BASER0 if !enabled => {
                 self.device_table = attributes(value) & !READ_ONLY | DEVICES;
                 if value & VALID == 0 {
-                    self.drop_devices(injector, machine.shared());
+                    self.drop_devices(injector, machine);
                 }
             }
             BASER1 if !enabled => {
@@ -329,7 +341,7 @@ impl Its {
                 self.collection_table = attributes(value) & !(READ_ONLY | INDIRECT) | COLLECTIONS;
                 if value & VALID == 0 {
                     self.collections = Vec::new();
-                    self.route(injector, machine, |_| true);
+                    self.route(injector, machine, None, |_| true);
                 }
             }
             _ => {}
@@ -367,10 +379,13 @@ impl Its {
         }
     }
 
-    fn drop_devices(&mut self, injector: &Injector, shared: &Shared) {
+    fn drop_devices(&mut self, injector: &Injector, machine: &impl Machine) {
         self.devices = Vec::new();
+        let mut steps = Steps::default();
         injector.index.retain(|translation| {
-            shared.remove_lpi(translation.lpi.into());
+            // No more than there are, should the machine go away.
+            steps.next(machine);
+            machine.shared().remove_lpi(translation.lpi.into());
             false
         });
     }

@@ -4,7 +4,9 @@
 use alloc::vec::Vec;
 
 use super::commands::{ENTRY, Passed, configure_all, entry, take_pending};
-use super::{Device, Injector, Its, Machine, PAGES, TABLE_PAGE, Translation, VALID};
+use super::{
+    Collection, Device, Injector, Its, Machine, PAGES, Steps, TABLE_PAGE, Translation, VALID,
+};
 use crate::{NoMemory, tables};
 
 /// Why tables were not saved or not restored.
@@ -32,6 +34,8 @@ impl From<Passed> for Unsaved {
 
 /// How far ahead the next entry of a device table may be said to be.
 const DEVICE_STEP: u16 = (1 << 14) - 1;
+/// As many collections as there are numbers.
+const MOST_COLLECTIONS: u64 = 1 << 16;
 
 impl Its {
     /// Writes all tables.
@@ -41,7 +45,11 @@ impl Its {
             .try_reserve_exact(injector.index.len())
             .map_err(|_| Unsaved::NoMemory)?;
         events.extend(injector.index.all());
-        events.sort_unstable_by_key(|known| (known.device, known.event));
+        let mut steps = Steps::default();
+        events.sort_unstable_by(|one, other| {
+            steps.next(machine);
+            (one.device, one.event).cmp(&(other.device, other.event))
+        });
         for (at, device) in self.devices.iter().enumerate() {
             let address =
                 entry(machine, self.device_table, device.number).ok_or(Unsaved::Invalid)?;
@@ -53,6 +61,7 @@ impl Its {
             let value =
                 VALID | u64::from(step) << 49 | device.table >> 8 << 5 | u64::from(device.bits - 1);
             put(machine, address, value)?;
+            pause(machine)?;
         }
         self.save_collections(machine)
     }
@@ -73,6 +82,7 @@ impl Its {
             }
             let value = VALID | u64::from(target) << 16 | u64::from(number);
             self.put_collection(machine, count, value)?;
+            pause(machine)?;
             count += 1;
         }
         // An entry of zero ends the table.
@@ -93,7 +103,7 @@ impl Its {
 
     /// Reads all tables, and forgets all former state.
     pub fn restore(&mut self, injector: &Injector, machine: &impl Machine) -> Result<(), Unsaved> {
-        self.drop_devices(injector, machine.shared());
+        self.drop_devices(injector, machine);
         self.collections = Vec::new();
         self.restore_collections(machine)?;
         if self.device_table & VALID == 0 {
@@ -112,9 +122,7 @@ impl Its {
             if step == 0 {
                 break;
             }
-            if !machine.pause() {
-                return Err(Unsaved::Invalid);
-            }
+            pause(machine)?;
             number += step;
         }
         Ok(())
@@ -125,7 +133,9 @@ impl Its {
             return Ok(());
         }
         let room = ((self.collection_table & PAGES) + 1) * TABLE_PAGE / ENTRY;
-        for at in 0..room {
+        // Sorted at the end: in whatever order they come, none is moved for each of the others.
+        let mut found = Vec::new();
+        for at in 0..room.min(MOST_COLLECTIONS + 1) {
             let value = get(machine, self.collection_base() + at * ENTRY)?;
             if value & VALID == 0 {
                 break;
@@ -133,11 +143,27 @@ impl Its {
             let number = value as u16;
             let target =
                 u16::try_from(value >> 16 & 0xf_ffff_ffff).map_err(|_| Unsaved::Invalid)?;
-            if machine.place(target).is_none() || self.has_collection(number) {
+            if machine.place(target).is_none()
+                || entry(machine, self.collection_table, number).is_none()
+            {
                 return Err(Unsaved::Invalid);
             }
-            self.set_collection(machine, number, Some(target))?;
+            found.try_reserve(1).map_err(|_| Unsaved::NoMemory)?;
+            found.push(Collection {
+                number,
+                target: Some(target),
+            });
+            pause(machine)?;
         }
+        let mut steps = Steps::default();
+        found.sort_unstable_by(|one, other| {
+            steps.next(machine);
+            one.number.cmp(&other.number)
+        });
+        if found.windows(2).any(|two| two[0].number == two[1].number) {
+            return Err(Unsaved::Invalid);
+        }
+        self.collections = found;
         Ok(())
     }
 
@@ -169,15 +195,14 @@ impl Its {
                 ((value >> 48) as u32, (value >> 16) as u32, value as u16);
             if lpi == 0 {
                 event += 1;
-                if machine.pause() {
-                    continue;
-                }
-                return Err(Unsaved::Invalid);
+                pause(machine)?;
+                continue;
             }
             if !self.has_collection(collection) {
                 return Err(Unsaved::Invalid);
             }
             self.add_event(injector, machine, number, event as u16, lpi, collection)?;
+            pause(machine)?;
             if step == 0 {
                 break;
             }
@@ -202,6 +227,7 @@ fn save_events(
             device.table + u64::from(known.event) * ENTRY,
             value,
         )?;
+        pause(machine)?;
     }
     Ok(())
 }
@@ -241,6 +267,11 @@ pub fn turned_on(machine: &impl Machine, place: u16) {
             return;
         }
     }
+}
+
+/// Lets others run.
+fn pause(machine: &impl Machine) -> Result<(), Unsaved> {
+    machine.pause().then_some(()).ok_or(Unsaved::Invalid)
 }
 
 fn get(machine: &impl Machine, address: u64) -> Result<u64, Unsaved> {

@@ -246,7 +246,7 @@ impl Device {
                 match what {
                     number::SAVE_TABLES => its.save(injector, &bus).map_err(error)?,
                     number::RESTORE_TABLES => its.restore(injector, &bus).map_err(error)?,
-                    _ => its.reset(injector, bus.shared),
+                    _ => its.reset(injector, &bus),
                 }
             }
             (number::REGISTERS, offset) => {
