@@ -5,6 +5,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::poll::{Events, WaitSource};
 use crate::fs::sequence::Sequence;
 use crate::sync::Mutex;
+use crate::task::sched::cond_resched;
 use crate::task::work_queue::{self, Work};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -143,7 +144,7 @@ impl<T> Backlog<T> {
         }
     }
 
-    /// Hands each connection that waits to `act`, in order.
+    /// Hands each connection that waits to `act`, in order. May sleep.
     pub fn each(&self, act: impl Fn(&T)) {
         let mut at = 0;
         loop {
@@ -152,6 +153,7 @@ impl<T> Backlog<T> {
             };
             act(&connection);
             at += 1;
+            cond_resched();
         }
     }
 

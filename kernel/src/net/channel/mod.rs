@@ -25,7 +25,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::{SleepMutex, SleepMutexGuard};
 use crate::task::oom;
-use crate::task::sched::cond_resched_killable;
+use crate::task::sched::{cond_resched, cond_resched_killable};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -245,7 +245,7 @@ impl Channel {
         self.carried.store(true, SeqCst);
     }
 
-    /// Lets go of the files that wait in it: nobody can receive them any more.
+    /// Lets go of the files that wait in it: nobody can receive them any more. May sleep.
     pub fn discard_rights(&self) {
         let mut from = 0;
         loop {
@@ -257,6 +257,7 @@ impl Channel {
             let Some((at, rights)) = rights else { return };
             from = at + 1;
             drop(rights);
+            cond_resched();
         }
     }
 
