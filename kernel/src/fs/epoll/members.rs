@@ -49,6 +49,8 @@ pub(super) struct Members {
     places: Vec<Place>,
     first: u32,
     last: u32,
+    /// Where the next look at members with the same descriptor begins.
+    looked: Key,
 }
 
 impl Default for Members {
@@ -58,6 +60,7 @@ impl Default for Members {
             places: Vec::new(),
             first: NOWHERE,
             last: NOWHERE,
+            looked: (0, 0),
         }
     }
 }
@@ -88,9 +91,26 @@ impl Members {
         self.members.range(from..).map(|(_, item)| item)
     }
 
-    /// The members that were added as descriptor `fd`.
-    pub fn of(&self, fd: i32) -> impl Iterator<Item = &Arc<Item>> {
-        self.from((fd, 0)).take_while(move |item| item.key.0 == fd)
+    /// The members that were added as the descriptor of `from`, from that one on.
+    pub fn of(&self, from: Key) -> impl Iterator<Item = &Arc<Item>> {
+        let same = move |item: &&Arc<Item>| item.key.0 == from.0;
+        self.from(from).take_while(same)
+    }
+
+    /// Takes out one that was added as descriptor `fd`, if `is_it` holds for one of the next two:
+    /// called for each that is added, it soon finds all.
+    pub fn take_next(&mut self, fd: i32, is_it: impl Fn(&Item) -> bool) -> Option<Arc<Item>> {
+        for _ in 0..2 {
+            let next = Some(self.looked).filter(|looked| looked.0 == fd);
+            let next = next.and_then(|next| self.of(next).next());
+            let item = next.or_else(|| self.of((fd, 0)).next())?;
+            let (key, is_it) = (item.key, is_it(item));
+            self.looked = (fd, key.1 + 1);
+            if is_it {
+                return self.remove(&key);
+            }
+        }
+        None
     }
 
     /// Adds a member, whose key no other has.

@@ -35,6 +35,9 @@ use linux_raw_sys::general::{
 const EXCLUSIVE_KINDS: u32 =
     EPOLLEXCLUSIVE | EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
 
+/// How many members with one descriptor's number are looked at under one hold of a set's lock.
+const FEW: usize = 64;
+
 /// Bits that no file reports, on Linux either.
 const UNTOLD: u32 = EPOLLRDBAND | EPOLLMSG;
 const _: () = assert!(
@@ -259,20 +262,17 @@ impl Set {
         Ok(())
     }
 
-    /// Makes `item` a member, in place of one with the same descriptor whose file is gone.
+    /// Makes `item` a member, in place of one with the same descriptor whose file is gone, if that
+    /// is soon found.
     fn enter(&self, item: &Arc<Item>) -> Result<()> {
         let (fd, _) = item.key;
         let mut members = self.members.lock();
-        let same = members.of(fd);
-        let dead = same
-            .filter(|item| item.file.strong_count() == 0)
-            .map(|item| item.key)
-            .next();
-        let gone = dead.and_then(|key| members.remove(&key));
-        if members.get(&item.key).is_some() {
-            return Err(Errno::EEXIST);
-        }
-        let entered = members.insert(item.clone());
+        let is_closed = |item: &Item| item.file.strong_count() == 0;
+        let gone = members.take_next(fd, is_closed);
+        let entered = match members.get(&item.key) {
+            Some(_) => Err(Errno::EEXIST),
+            None => members.insert(item.clone()),
+        };
         drop(members);
         gone.iter().for_each(|item| item.unwatch());
         entered
@@ -307,8 +307,21 @@ impl Set {
     /// The file of the member that was added as descriptor `fd`; of several, the one after the
     /// first `which`.
     pub fn member(&self, fd: i32, which: usize) -> Option<Arc<File>> {
-        let members = self.members.lock();
-        members.of(fd).nth(which)?.file.upgrade()
+        let (mut from, mut left) = ((fd, 0), which);
+        loop {
+            let members = self.members.lock();
+            let mut last = None;
+            for item in members.of(from).take(FEW) {
+                if left == 0 {
+                    return item.file.upgrade();
+                }
+                left -= 1;
+                last = Some(item.key);
+            }
+            drop(members);
+            sched::cond_resched_killable().ok()?;
+            from = (fd, last?.1 + 1);
+        }
     }
 
     /// EPOLL_CTL_MOD
