@@ -8,14 +8,14 @@ use super::super::io::{Sink, Source};
 use super::super::path::Path;
 use super::super::poll::{Events, PollTable, WaitSource};
 use super::super::simple_attr::SimpleAttr;
-use super::pts_options::Instance;
+use super::pts_options::{Instance, Options};
 use super::{Line, Tty, open_tty};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{check_room, try_arc, try_format};
 use crate::mm::user::UserPtr;
 use crate::sync::Mutex;
 use crate::task::current;
-use crate::task::sched::cond_resched_interruptible;
+use crate::task::sched::{cond_resched, cond_resched_interruptible};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use ldisc::Termios;
@@ -74,6 +74,26 @@ impl Instance {
         PAIRS.lock().get(&(self.device, index))?.upgrade()
     }
 
+    /// Takes the lowest free number below `max` for a terminal that is not found yet.
+    ///
+    /// # Errors
+    /// ENOSPC.
+    fn reserve(&self, max: u32) -> Result<u32> {
+        let mut pairs = PAIRS.lock();
+        if pairs.len() >= MAX as usize {
+            return Err(Errno::ENOSPC);
+        }
+        let all = (self.device, 0)..=(self.device, u32::MAX);
+        let taken = pairs.range(all).map(|(&(_, index), _)| index);
+        let from_first = taken.zip(0..).take_while(|(index, at)| index == at);
+        let index = from_first.count() as u32;
+        if index >= max {
+            return Err(Errno::ENOSPC);
+        }
+        pairs.insert((self.device, index), Weak::new());
+        Ok(index)
+    }
+
     /// The lowest number of a terminal from `index` on.
     fn next(&self, index: u32) -> Option<u32> {
         let pairs = PAIRS.lock();
@@ -83,7 +103,7 @@ impl Instance {
     }
 }
 
-/// The first one of any file system for which `wanted` holds.
+/// The first one of any file system for which `wanted` holds. May sleep.
 pub fn find_by(wanted: impl Fn(&Arc<Tty>) -> bool) -> Option<Arc<Tty>> {
     let mut next = (0, 0);
     loop {
@@ -96,6 +116,7 @@ pub fn find_by(wanted: impl Fn(&Arc<Tty>) -> bool) -> Option<Arc<Tty>> {
             return Some(tty);
         }
         next = (device, index + 1);
+        cond_resched();
     }
 }
 
@@ -194,15 +215,25 @@ impl super::State {
 pub fn open_master(path: &Path) -> Result<Arc<dyn FileOps>> {
     let (_, instance) = root_for(path)?;
     let options = instance.get();
-    let (uid, gid) = options.owner();
     check_room()?;
-    let mut pairs = PAIRS.lock();
-    if pairs.len() >= MAX as usize {
-        return Err(Errno::ENOSPC);
-    }
-    let index = (0..options.max)
-        .find(|&index| !pairs.contains_key(&(instance.device, index)))
-        .ok_or(Errno::ENOSPC)?;
+    let index = instance.reserve(options.max)?;
+    let made = make(&instance, index, &options);
+    let tty = made.inspect_err(|_| _ = PAIRS.lock().remove(&(instance.device, index)))?;
+    let changed = tty.master_source();
+    let master = try_arc(Master {
+        tty,
+        instance,
+        changed,
+    })?;
+    // From now on others find it.
+    let place = (master.instance.device, index);
+    PAIRS.lock().insert(place, Arc::downgrade(&master.tty));
+    Ok(master)
+}
+
+/// The terminal of a pair.
+fn make(instance: &Instance, index: u32, options: &Options) -> Result<Arc<Tty>> {
+    let (uid, gid) = options.owner();
     let tty = Tty::new((MAJOR, index), Line::Master)?;
     let mut state = tty.state.lock();
     let mut termios = *state.discipline.termios();
@@ -224,14 +255,7 @@ pub fn open_master(path: &Path) -> Result<Arc<dyn FileOps>> {
         ..State::default()
     };
     drop(state);
-    pairs.insert((instance.device, index), Arc::downgrade(&tty));
-    drop(pairs);
-    let changed = tty.master_source();
-    Ok(try_arc(Master {
-        tty,
-        instance,
-        changed,
-    })?)
+    Ok(tty)
 }
 
 impl super::State {
