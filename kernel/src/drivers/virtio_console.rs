@@ -4,6 +4,7 @@ use crate::arch::irq;
 use crate::fdt;
 use crate::mm::virtio::{BUFFER, Device, DeviceType, Stream};
 use crate::sync::Mutex;
+use core::fmt::Display;
 
 /// The queues of the first port (virtio 1.2, 5.3.2).
 const RECEIVE: u16 = 0;
@@ -54,18 +55,19 @@ pub fn is_present() -> bool {
 
 /// Sends bytes, which the device takes when it can.
 pub fn write(bytes: &[u8]) {
-    if let Some(console) = &mut *CONSOLE.lock()
-        && let Err(error) = console.send(bytes)
-    {
-        crate::log!("virtio console: {error}");
-    }
+    let sent = CONSOLE.lock().as_mut().map(|console| console.send(bytes));
+    report(sent);
 }
 
 /// Waits until the device has taken all bytes: before the machine ends.
 pub fn flush() {
-    if let Some(console) = &mut *CONSOLE.lock()
-        && let Err(error) = console.flush()
-    {
+    let done = CONSOLE.lock().as_mut().map(Stream::flush);
+    report(done);
+}
+
+/// Logs an error, without the lock, as the log may go to the console.
+fn report(done: Option<Result<(), impl Display>>) {
+    if let Some(Err(error)) = done {
         crate::log!("virtio console: {error}");
     }
 }
