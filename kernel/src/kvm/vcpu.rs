@@ -248,7 +248,8 @@ impl Vcpu {
 
     /// Resets it to where another CPU started it, if one did.
     pub fn begin(&self, state: &mut State) {
-        if let Some((entry, argument)) = self.start.lock().take() {
+        let start = self.start.lock().take();
+        if let Some((entry, argument)) = start {
             state.reset(self.mpidr());
             state.guest.registers.pc = entry;
             state.guest.registers.x[0] = argument;

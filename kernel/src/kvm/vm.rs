@@ -289,9 +289,9 @@ impl Machine {
             None if vcpus.ran => Directory::new(&vcpus.list).ok(),
             before => before,
         };
-        if let Some(before) = before {
-            self.directory.publish(before);
-        }
+        let gone = before.and_then(|before| self.directory.publish(before));
+        drop(vcpus);
+        drop(gone);
     }
 
     /// Sets MPIDR_EL1 of a virtual CPU that does not run. Other running ones find it by its new
