@@ -85,7 +85,8 @@ struct State {
     events: VecDeque<Event>,
     /// The number of events before the one that reports lost events (IN_Q_OVERFLOW).
     overflow: Option<usize>,
-    watches: HashMap<i32, Key>,
+    /// By number.
+    watches: BTreeMap<i32, Key>,
     last: i32,
 }
 
@@ -94,7 +95,7 @@ impl State {
         State {
             events: VecDeque::new(),
             overflow: None,
-            watches: hash::new(),
+            watches: BTreeMap::new(),
             last: 0,
         }
     }
@@ -441,14 +442,7 @@ impl Inotify {
             usage.watches += 1;
             Ok(())
         })?;
-        let noted = {
-            let own = &mut self.state.lock().watches;
-            own.try_reserve(1).map(|()| own.insert(number, key))
-        };
-        if noted.is_err() {
-            self.uncharge(1);
-            return Err(Errno::ENOMEM);
-        }
+        self.state.lock().watches.insert(number, key);
         let watch = Watch {
             instance: Arc::downgrade(self),
             number,
@@ -554,20 +548,19 @@ impl FileOps for Inotify {
     }
 
     fn describe(&self, text: &mut Text) {
-        let mut own = Vec::new();
-        let state = self.state.lock();
-        if own.try_reserve_exact(state.watches.len()).is_err() {
-            return;
-        }
-        own.extend(state.watches.iter().map(|(number, key)| (*number, *key)));
-        drop(state);
-        // There may be as many as a user may have.
-        own.sort_unstable_by(|one, other| {
+        let before = |end: Option<i32>| {
+            let state = self.state.lock();
+            let mut rest = match end {
+                Some(end) => state.watches.range(..end),
+                None => state.watches.range(..),
+            };
+            rest.next_back().map(|(number, key)| (*number, *key))
+        };
+        // The newest first. There may be as many as a user may have.
+        let mut next = before(None);
+        while let Some((number, key)) = next {
             cond_resched();
-            one.cmp(other)
-        });
-        for (number, key) in own.into_iter().rev() {
-            cond_resched();
+            next = before(Some(number));
             let (device, inode) = key;
             let mask = self.mask(key, number);
             put!(
