@@ -18,9 +18,9 @@ use super::poll::{Events, PollTable, WaitSource};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, SleepMutex};
 use crate::task::require;
-use crate::task::sched::cond_resched_interruptible;
+use crate::task::sched::{cond_resched_interruptible, cond_resched_killable};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -61,8 +61,9 @@ pub struct WindowSize {
 /// The destination of a terminal's output.
 #[derive(Clone, Copy)]
 enum Line {
-    /// A port that sends at once.
-    Port(fn(&[u8])),
+    /// A port that sends at once, and as many bytes as it is to be given under the lock of its
+    /// terminal.
+    Port(fn(&[u8]), usize),
     /// The master of a pseudo-terminal, which reads it from `State::output`.
     Master,
 }
@@ -72,7 +73,7 @@ impl Line {
     /// echo without room is lost, as on Linux.
     fn send(self, output: &mut VecDeque<u8>, bytes: &[u8]) {
         match self {
-            Line::Port(send) => send(bytes),
+            Line::Port(send, _) => send(bytes),
             Line::Master => {
                 let room = output.capacity() - output.len();
                 output.extend(&bytes[..bytes.len().min(room)]);
@@ -134,6 +135,8 @@ pub struct Tty {
     device: (u32, u32),
     line: Line,
     state: Mutex<State>,
+    /// Held while a piece of a write goes to a port, in several parts.
+    writing: SleepMutex<()>,
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
 }
@@ -161,6 +164,7 @@ impl Tty {
             device,
             line,
             state: Mutex::new(state),
+            writing: SleepMutex::new(()),
             readable: WaitSource::new()?,
             writable: WaitSource::new()?,
         })
@@ -341,9 +345,7 @@ impl Tty {
             }
             match from.take(buffer) {
                 Ok(count) => {
-                    self.with_discipline(|discipline, screen| {
-                        discipline.write(&buffer[..count], screen)
-                    });
+                    self.put(&buffer[..count])?;
                     total += count;
                     self.output_changed();
                 }
@@ -356,6 +358,26 @@ impl Tty {
             }
         }
         Ok(total)
+    }
+
+    /// Puts bytes on the line.
+    ///
+    /// # Errors
+    /// EINTR: the thread is killed.
+    fn put(&self, bytes: &[u8]) -> Result<()> {
+        let write = |bytes: &[u8]| {
+            self.with_discipline(|discipline, screen| discipline.write(bytes, screen));
+        };
+        let Line::Port(_, most) = self.line else {
+            write(bytes);
+            return Ok(());
+        };
+        let _writing = self.writing.lock_killable()?;
+        for part in bytes.chunks(most) {
+            write(part);
+            cond_resched_killable()?;
+        }
+        Ok(())
     }
 
     fn poll(&self, table: Option<&mut PollTable>) -> Events {

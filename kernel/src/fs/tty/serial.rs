@@ -1,6 +1,6 @@
 //! The terminals on ports of the machine: the UART, and the virtio console.
 
-use super::{Line, Tty};
+use super::{Line, PORT_CHUNK, Tty};
 use crate::drivers::virtio_console;
 use crate::errno::Result;
 use crate::params;
@@ -13,6 +13,8 @@ use machine::uart;
 const UART: (u32, u32) = (204, 64);
 /// Its other name, where programs expect a 16550: ttyS0.
 const UART_ALIAS: (u32, u32) = (4, 64);
+/// Bytes that a UART takes at once: while it sends them, more are polled for.
+const UART_FIFO: usize = 16;
 /// The device number of hvc0.
 const HVC: (u32, u32) = (229, 0);
 
@@ -20,12 +22,12 @@ static PORTS: Mutex<Vec<Arc<Tty>>> = Mutex::new(Vec::new());
 
 /// Makes the terminals of the ports that the machine has.
 pub fn init() -> Result<()> {
-    let tty = Tty::new(UART, Line::Port(uart::write))?;
+    let tty = Tty::new(UART, Line::Port(uart::write, UART_FIFO))?;
     PORTS.lock().push(tty);
     uart::on_input(|bytes| receive(UART, bytes));
     virtio_console::init();
     if virtio_console::is_present() {
-        let tty = Tty::new(HVC, Line::Port(virtio_console::write))?;
+        let tty = Tty::new(HVC, Line::Port(virtio_console::write, PORT_CHUNK))?;
         PORTS.lock().push(tty);
         virtio_console::on_input(|bytes| receive(HVC, bytes));
     }
