@@ -679,24 +679,30 @@ impl Fifo {
         })
     }
 
-    /// When it was read and written, if it was since the last call.
-    pub fn take_uses(&self) -> [Option<Time>; 2] {
-        let [earlier_read, earlier_written] = self.uses.take();
+    /// Calls `note` with a function that takes when it was read and written, if it was since the
+    /// last time. `note` may hold a lock: should the pipe end meanwhile, it does so afterwards.
+    pub fn note_uses(&self, note: impl FnOnce(&dyn Fn() -> [Option<Time>; 2])) {
         let pipe = self.pipe.lock().upgrade();
-        let [read, written] = pipe.map_or([None; 2], |pipe| pipe.uses.take());
-        [read.or(earlier_read), written.or(earlier_written)]
+        note(&|| {
+            let [earlier_read, earlier_written] = self.uses.take();
+            let now = pipe.as_ref().map(|pipe| pipe.uses.take());
+            let [read, written] = now.unwrap_or_default();
+            [read.or(earlier_read), written.or(earlier_written)]
+        });
     }
 
     /// Opens it, which waits for the other end to be opened too.
     pub fn open(&self, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         let fresh = Pipe::new(Some(self.uses.clone()))?;
-        let pipe = {
+        let known = {
             let mut current = self.pipe.lock();
-            current.upgrade().unwrap_or_else(|| {
+            let known = current.upgrade();
+            if known.is_none() {
                 *current = Arc::downgrade(&fresh);
-                fresh
-            })
+            }
+            known
         };
+        let pipe = known.unwrap_or(fresh);
         let opened = [pipe.opened[0].load(Acquire), pipe.opened[1].load(Acquire)];
         // A waiter for this end may have come, done its work and gone before this thread looks
         // again.

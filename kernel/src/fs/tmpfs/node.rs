@@ -114,18 +114,21 @@ impl Node {
 
     /// The inode's attributes, by now.
     fn meta(&self) -> MutexGuard<'_, Meta> {
+        if let Content::Fifo(fifo) = &self.content {
+            fifo.note_uses(|take| {
+                let mut meta = self.meta.lock();
+                let [read, written] = take();
+                meta.accessed = read.unwrap_or(meta.accessed);
+                meta.modified = written.unwrap_or(meta.modified);
+                meta.changed = written.unwrap_or(meta.changed);
+            });
+        }
         let mut meta = self.meta.lock();
         if let Content::File(data) = &self.content
             && let Some(ticks) = data.take_written()
         {
             meta.modified = Time::at(ticks);
             meta.changed = meta.modified;
-        }
-        if let Content::Fifo(fifo) = &self.content {
-            let [read, written] = fifo.take_uses();
-            meta.accessed = read.unwrap_or(meta.accessed);
-            meta.modified = written.unwrap_or(meta.modified);
-            meta.changed = written.unwrap_or(meta.changed);
         }
         meta
     }
