@@ -85,7 +85,7 @@ impl<D: Device> Fs<D> {
             (descriptor.inode_table(), table),
         ];
         for (start, count) in areas {
-            for block in start..start + count {
+            for block in start..start.saturating_add(count) {
                 let (other, bit) = geometry.group_of(block)?;
                 if other == group {
                     set(&mut bitmap, bit, true);

@@ -167,17 +167,23 @@ pub fn check(
     first: bool,
     indexed: bool,
 ) -> Result<()> {
+    let index = index_entries(block, first, indexed);
     let mut end = 0;
     for entry in entries(block, 0) {
         end = entry.at + entry.length;
-        if entry.inode > geometry.inodes || (entry.inode != 0 && entry.name.is_empty()) {
+        // The false entry that holds an index does so.
+        let crosses_tail = index.is_none() && (entry.at + 1..end).contains(&usable(geometry));
+        if entry.inode > geometry.inodes
+            || (entry.inode != 0 && (entry.name.is_empty() || entry.name.contains(&b'/')))
+            || crosses_tail
+        {
             return Err(Error::Corrupt("entry of a directory"));
         }
     }
     if end != block.len() {
         return Err(Error::Corrupt("entries of a directory"));
     }
-    if let Some(from) = index_entries(block, first, indexed) {
+    if let Some(from) = index {
         let room = index_room(block.len(), from, geometry.checksums());
         let count = usize::from(u16_at(block, from + 2));
         if usize::from(u16_at(block, from)) != room || count == 0 || count > room {

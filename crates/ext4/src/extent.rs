@@ -123,6 +123,7 @@ fn check(node: &[u8], geometry: &Geometry) -> Result<()> {
     let bad = Err(Error::Corrupt("extent tree"));
     let count = entries(node);
     if u16_at(node, 0) != MAGIC
+        || room(node) == 0
         || count > room(node)
         || ENTRY + room(node) * ENTRY > node.len()
         || depth(node) > MOST_DEPTH
@@ -141,7 +142,8 @@ fn check(node: &[u8], geometry: &Geometry) -> Result<()> {
         };
         if length == 0
             || start < end
-            || start + length > 1 << 32
+            // The end of an extent is a number of 32 bits, too.
+            || start + length > u64::from(u32::MAX)
             || first <= geometry.first_block
             || first + length > geometry.blocks
         {
@@ -195,16 +197,19 @@ impl<D: Device> Fs<D> {
         loop {
             let node = self.extent_node(inode, at)?;
             let (depth, entry) = (depth(node), entry_for(node, block));
-            let next = child(node, entry);
-            // Each node is one level lower than the one before it, so this ends.
-            if expected.is_some_and(|expected| expected != depth) {
-                return Err(Error::Corrupt("depth of an extent tree"));
+            let (next, first) = (child(node, entry), key(node, entry));
+            // Each node is one level lower than the one before it, so this ends. That it begins
+            // where the entry above it says keeps entries from sharing a node.
+            if let Some((level, start)) = expected
+                && (level != depth || (entries(node) > 0 && key(node, 0) != start))
+            {
+                return Err(Error::Corrupt("depth or start of an extent tree's node"));
             }
             push(&mut path, Step { node: at, entry })?;
             if depth == 0 {
                 return Ok(path);
             }
-            expected = Some(depth - 1);
+            expected = Some((depth - 1, first));
             at = Node::Block(next);
         }
     }

@@ -29,20 +29,25 @@ fn set_index(node: &mut [u8], entry: usize, key: u32, child: u64) {
     put16(node, at + 10, 0);
 }
 
-/// Makes room for an entry.
+/// Makes room for an entry. A node that has none was changed by another use of its block, which
+/// only a damaged image has: it is left for the next check to find.
 fn open(node: &mut [u8], entry: usize) {
     let count = entries(node);
-    let at = ENTRY + entry * ENTRY;
-    node.copy_within(at..ENTRY + count * ENTRY, at + ENTRY);
-    set_entries(node, count + 1);
+    let (at, end) = (ENTRY + entry * ENTRY, ENTRY + count * ENTRY);
+    if at <= end && end + ENTRY <= node.len() {
+        node.copy_within(at..end, at + ENTRY);
+        set_entries(node, count + 1);
+    }
 }
 
-/// Removes an entry.
+/// Removes an entry, if it is there; see [`open`].
 fn close(node: &mut [u8], entry: usize) {
     let count = entries(node);
-    let at = ENTRY + entry * ENTRY;
-    node.copy_within(at + ENTRY..ENTRY + count * ENTRY, at);
-    set_entries(node, count - 1);
+    let (at, end) = (ENTRY + entry * ENTRY, ENTRY + count * ENTRY);
+    if entry < count && end <= node.len() {
+        node.copy_within(at + ENTRY..end, at);
+        set_entries(node, count - 1);
+    }
 }
 
 /// Both as one, if that can be.
@@ -76,9 +81,9 @@ impl<D: Device> Fs<D> {
                 let seed = inode.seed(&self.geometry);
                 let raw = self.store.change(block)?;
                 change(raw);
-                if self.geometry.checksums() {
-                    let at = checksum_place(raw);
-                    let sum = crc32c(seed, &raw[..at]);
+                let at = checksum_place(raw);
+                if let Some(covered) = raw.get(..at).filter(|_| self.geometry.checksums()) {
+                    let sum = crc32c(seed, covered);
                     put32(raw, at, sum);
                 }
             }
@@ -227,6 +232,11 @@ impl<D: Device> Fs<D> {
     fn cut(&mut self, inode: &mut Inode, found: &Extent, from: u32, to: u32) -> Result<Extent> {
         let path = self.extent_path(inode, found.logical)?;
         let leaf = *path.last().ok_or(Error::Corrupt("extent tree"))?;
+        let node = self.extent_node(inode, leaf.node)?;
+        // Where the order of a damaged tree is wrong, the way leads to another extent.
+        if leaf.entry >= entries(node) || extent(node, leaf.entry) != *found {
+            return Err(Error::Corrupt("order of an extent tree"));
+        }
         let part = |from: u32, to: u32| Extent {
             logical: from,
             length: to - from,

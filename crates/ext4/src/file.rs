@@ -145,7 +145,8 @@ impl<D: Device> Fs<D> {
         self.check_size(size)?;
         let shrinks = self.transact(|this| {
             let mut inode = this.file(number)?;
-            let shrinks = size < inode.size();
+            // The same size frees what was allocated beyond it, as Linux does.
+            let shrinks = size <= inode.size();
             if shrinks && inode.links() > 0 {
                 this.remove_orphan_if(&mut inode)?;
                 this.add_orphan(&mut inode)?;

@@ -78,6 +78,9 @@ impl<D: Device> Fs<D> {
         };
         if this.read_superblock(superblock::needs_recovery)? {
             this.recover()?;
+            if !options.read_only {
+                this.geometry.features.check_writing()?;
+            }
         }
         this.check_descriptors()?;
         if !this.inode(ROOT)?.is_directory() {
@@ -101,7 +104,13 @@ impl<D: Device> Fs<D> {
         self.store.drop_clean();
         self.mark(false)?;
         self.store.drop_clean();
-        self.geometry = read_geometry(&mut self.store.device)?;
+        // The journal may have the end of a resize, but no other size of blocks.
+        let geometry = read_geometry(&mut self.store.device)?;
+        if geometry.block_size != self.geometry.block_size {
+            return Err(Error::Corrupt("superblock in the journal"));
+        }
+        self.store.set_blocks(geometry.blocks);
+        self.geometry = geometry;
         Ok(())
     }
 

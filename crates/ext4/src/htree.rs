@@ -170,9 +170,9 @@ impl<D: Device> Fs<D> {
         let (hasher, levels) = self.index_root(directory)?;
         let hash = hasher.hash(name);
         let mut path = self.index_path(directory, levels, hash)?;
-        // Each step goes on in the order of the index, so this ends; a damaged index may lead to
-        // the same leaf again and again, but not more often than it has entries.
-        loop {
+        // A damaged index may lead to the same leaf again and again, but a sound one has not more
+        // leaves than the directory has blocks.
+        for _ in 0..self.directory_blocks(directory)? {
             let leaf = self.index_leaf(directory, &path)?;
             if leaf == 0 {
                 return Err(Error::Corrupt("index of a directory"));
@@ -184,5 +184,6 @@ impl<D: Device> Fs<D> {
                 return Ok(None);
             }
         }
+        Err(Error::Corrupt("index of a directory"))
     }
 }

@@ -150,11 +150,14 @@ impl<D: Device> Fs<D> {
     fn insert_index(&mut self, directory: &Inode, step: Step, hash: u32, block: u32) -> Result<()> {
         self.change_index(directory, step.block, step.from, |node| {
             let used = count(node, step.from);
-            let at = step.from + (step.entry + 1) * 8;
-            node.copy_within(at..step.from + used * 8, at + 8);
-            put32(node, at, hash);
-            put32(node, at + 4, block);
-            put16(node, step.from + 2, used as u16 + 1);
+            let (at, end) = (step.from + (step.entry + 1) * 8, step.from + used * 8);
+            // Only a damaged image has its block in use for something else, too.
+            if at <= end && end + 8 <= node.len() {
+                node.copy_within(at..end, at + 8);
+                put32(node, at, hash);
+                put32(node, at + 4, block);
+                put16(node, step.from + 2, used as u16 + 1);
+            }
         })
     }
 

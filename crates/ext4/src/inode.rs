@@ -328,7 +328,8 @@ impl<D: Device> Fs<D> {
         let table = self.descriptor(group)?.inode_table();
         let at = index as usize * self.geometry.inode_size;
         let size = self.geometry.block_size;
-        Ok((table + (at / size) as u64, at % size))
+        // The table of a damaged group may be anywhere; the store refuses what is not a block.
+        Ok((table.saturating_add((at / size) as u64), at % size))
     }
 
     /// The group of an inode, and its place there.

@@ -97,13 +97,20 @@ impl<D: Device> Fs<D> {
         if !self.inode(number)?.is_directory() {
             return Ok(());
         }
-        let mut at = parent;
-        for _ in 0..self.geometry.inodes {
+        // Brent's search for a loop: what it is compared with moves on at powers of two.
+        let (mut at, mut seen) = (parent, 0);
+        for steps in 1..=self.geometry.inodes {
             if at == number {
                 return Err(Error::Invalid);
             }
             if at == ROOT {
                 return Ok(());
+            }
+            if at == seen {
+                break;
+            }
+            if steps.is_power_of_two() {
+                seen = at;
             }
             let directory = self.inode(at)?;
             at = self.lookup(&directory, b"..")?;

@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::bytes::{copy, push, zeroes};
 use crate::{Device, Error, Result};
 
-/// Clean blocks are dropped when there are so many bytes of blocks.
+/// Clean blocks are dropped when there are so many bytes of blocks, or twice those that stay.
 const KEPT: usize = 4 << 20;
 
 /// As what the content of a block was found to be sound.
@@ -66,6 +66,10 @@ pub struct Store<D> {
     undo_revoked: Vec<(u64, bool)>,
     limit: usize,
     used: usize,
+    /// So many blocks are kept before clean ones are dropped.
+    most: usize,
+    /// Blocks of `running` before the running operation.
+    running_before: usize,
 }
 
 impl<D: Device> Store<D> {
@@ -84,6 +88,8 @@ impl<D: Device> Store<D> {
             undo_revoked: Vec::new(),
             limit: usize::MAX,
             used: 0,
+            most: KEPT / block_size,
+            running_before: 0,
         }
     }
 
@@ -103,11 +109,24 @@ impl<D: Device> Store<D> {
         {
             return Ok(());
         }
+        self.drop_some();
         let mut data = zeroes(self.block_size)?;
         self.device
             .read(block * self.block_size as u64, &mut data)?;
         self.place(block)?.data = data;
         Ok(())
+    }
+
+    /// Keeps what is read from taking all memory. What the running operation changed stays, for
+    /// [`Store::undo`].
+    fn drop_some(&mut self) {
+        if self.buffers.len() >= self.most {
+            let operation = self.operation;
+            self.buffers.retain(|_, buffer| {
+                buffer.running || buffer.journalled || buffer.changed_by == operation
+            });
+            self.most = (KEPT / self.block_size).max(self.buffers.len() * 2);
+        }
     }
 
     fn place(&mut self, block: u64) -> Result<&mut Buffer> {
@@ -243,10 +262,7 @@ impl<D: Device> Store<D> {
         self.operation += 1;
         self.undo.clear();
         self.undo_revoked.clear();
-        if self.buffers.len() > KEPT / self.block_size {
-            self.buffers
-                .retain(|_, buffer| buffer.running || buffer.journalled);
-        }
+        self.running_before = self.running.len();
     }
 
     /// The running operation failed: everything is as it was before it.
@@ -267,6 +283,7 @@ impl<D: Device> Store<D> {
                 self.revoked.remove(&block);
             }
         }
+        self.running.truncate(self.running_before);
         self.operation += 1;
     }
 
@@ -289,6 +306,7 @@ impl<D: Device> Store<D> {
             .retain(|block| buffers.get(block).is_some_and(|held| held.running));
         self.running.sort_unstable();
         self.running.dedup();
+        self.running_before = self.running.len();
         let mut blocks = Vec::new();
         blocks.try_reserve_exact(self.running.len())?;
         blocks.extend_from_slice(&self.running);
@@ -313,6 +331,7 @@ impl<D: Device> Store<D> {
         }
         self.committed.extend_from_slice(blocks);
         self.running.clear();
+        self.running_before = 0;
         self.revoked.clear();
         self.used = 0;
     }
@@ -346,5 +365,10 @@ impl<D: Device> Store<D> {
     pub fn drop_clean(&mut self) {
         self.buffers
             .retain(|_, buffer| buffer.running || buffer.journalled);
+    }
+
+    /// The device has so many blocks of the file system.
+    pub fn set_blocks(&mut self, blocks: u64) {
+        self.blocks = blocks;
     }
 }

@@ -43,6 +43,12 @@ const LAST: u32 = 8;
 /// The smallest journal that Linux makes or takes, in blocks.
 const SHORTEST: u32 = 1024;
 
+/// The longest that mke2fs makes, in blocks: what is kept of where they are is bounded.
+const LONGEST: u32 = 10_240_000;
+
+/// So many bytes of it are used for writing: what waits for a checkpoint is in memory.
+const USED: usize = 32 << 20;
+
 /// Where the journal is and what it does next.
 pub struct Journal {
     superblock: Vec<u8>,
@@ -122,7 +128,8 @@ impl<D: Device> Fs<D> {
             return Err(Error::Unsupported("feature of the journal"));
         }
         if field(0xc) as usize != self.geometry.block_size
-            || length < SHORTEST
+            || !(SHORTEST..=LONGEST).contains(&length)
+            || u64::from(length) > self.geometry.blocks
             || u64::from(length) > inode.size() / self.geometry.block_size as u64
             || field(0x14) == 0
             || field(0x14) >= length / 2
@@ -168,8 +175,11 @@ impl<D: Device> Fs<D> {
         Ok(journal)
     }
 
-    /// The empty journal gets the features with which it is written.
+    /// The empty journal gets the features with which it is written, and the length: the end of a
+    /// long one is never reached.
     pub(crate) fn prepare_journal(&mut self, journal: &mut Journal) -> Result<()> {
+        let most = (USED / self.geometry.block_size) as u32;
+        journal.length = journal.length.min(most.max(SHORTEST));
         let mut features = HAS_REVOKE;
         if self
             .geometry

@@ -29,8 +29,22 @@ struct Logged {
 #[derive(Default)]
 struct Log {
     blocks: Vec<Logged>,
-    /// The last transaction that revokes a block.
-    revoked: HashMap<u64, u32>,
+    /// For each of them, the last transaction that revokes it. A block that was not logged before
+    /// needs no revocation, so this takes no more than the journal.
+    revoked: HashMap<u64, Option<u32>>,
+}
+
+impl Log {
+    /// Takes over the blocks of a transaction that is whole.
+    fn take(&mut self, blocks: &mut Vec<Logged>) -> Result<()> {
+        self.revoked.try_reserve(blocks.len())?;
+        for logged in blocks.iter() {
+            self.revoked.entry(logged.target).or_default();
+        }
+        self.blocks.try_reserve(blocks.len())?;
+        self.blocks.append(blocks);
+        Ok(())
+    }
 }
 
 /// Whether a transaction is at or after another; their numbers wrap.
@@ -108,8 +122,9 @@ impl Journal {
             } else {
                 u64::from(be32_at(block, at))
             };
-            log.revoked.try_reserve(1)?;
-            log.revoked.insert(target, sequence);
+            if let Some(last) = log.revoked.get_mut(&target) {
+                *last = Some(sequence);
+            }
         }
         Ok(())
     }
@@ -181,8 +196,7 @@ impl<D: Device> Fs<D> {
                 }
                 REVOKE if journal.is_sealed(&block) => push(&mut revokes, here)?,
                 COMMIT if journal.is_commit_sealed(&block) => {
-                    log.blocks.try_reserve(blocks.len())?;
-                    log.blocks.append(&mut blocks);
+                    log.take(&mut blocks)?;
                     for at in revokes.drain(..) {
                         self.read_journal(journal, at, &mut block)?;
                         journal.revocations(&block, sequence, &mut log)?;
@@ -199,8 +213,8 @@ impl<D: Device> Fs<D> {
         let size = self.geometry.block_size as u64;
         let mut block = zeroes(self.geometry.block_size)?;
         for logged in &log.blocks {
-            let revoked = log.revoked.get(&logged.target);
-            if revoked.is_some_and(|revoked| not_before(*revoked, logged.sequence)) {
+            let revoked = log.revoked.get(&logged.target).copied().flatten();
+            if revoked.is_some_and(|revoked| not_before(revoked, logged.sequence)) {
                 continue;
             }
             if logged.target >= self.geometry.blocks {

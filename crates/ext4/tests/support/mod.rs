@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each test uses a part.
 
 pub mod model;
+pub mod raw;
 
 use std::fs;
 use std::path::PathBuf;
