@@ -128,8 +128,8 @@ impl<D: Device> Fs<D> {
     }
 
     /// Tells the entries from `from` on, which is 0 or the `next` of an entry, until `visit` says
-    /// `false`. An insertion that splits a block may move entries to its end: they may then be told
-    /// twice by a reader that goes on.
+    /// `false`. Entries that are neither added nor removed meanwhile are told once to a reader that
+    /// goes on, whatever happens to the others.
     ///
     /// # Errors
     /// [`Error::NotDirectory`], [`Error::Corrupt`], [`Error::Io`].
@@ -145,6 +145,10 @@ impl<D: Device> Fs<D> {
         if directory.has(INLINE_DATA) {
             return self.read_inline_directory(directory, from, visit);
         }
+        if let Some(hasher) = self.order_of(directory)? {
+            return self.read_in_order(directory, &hasher, from, visit);
+        }
+        // Entries of a directory without an index stay where they are.
         let size = self.geometry.block_size as u64;
         let inodes = self.geometry.inodes;
         for block in
@@ -158,7 +162,8 @@ impl<D: Device> Fs<D> {
                 if told || entry.inode == 0 || entry.inode > inodes {
                     continue;
                 }
-                if !visit(told_as(&entry, start)) {
+                let next = start + (entry.at + entry.length) as u64;
+                if !visit(told_as(&entry, next)) {
                     return Ok(());
                 }
             }
@@ -198,7 +203,8 @@ impl<D: Device> Fs<D> {
                 if entry.inode == 0 || start + (entry.at as u64) < from {
                     continue;
                 }
-                if !visit(told_as(&entry, start)) {
+                let next = start + (entry.at + entry.length) as u64;
+                if !visit(told_as(&entry, next)) {
                     return Ok(());
                 }
             }
@@ -232,11 +238,11 @@ impl<D: Device> Fs<D> {
     }
 }
 
-fn told_as<'a>(entry: &Entry<'a>, start: u64) -> DirectoryEntry<'a> {
+pub(crate) fn told_as<'a>(entry: &Entry<'a>, next: u64) -> DirectoryEntry<'a> {
     DirectoryEntry {
         inode: entry.inode,
         kind: dirent::dirent_type(entry.kind),
         name: entry.name,
-        next: start + (entry.at + entry.length) as u64,
+        next,
     }
 }

@@ -11,7 +11,6 @@ pub struct Hasher {
 }
 
 const LEGACY: u8 = 0;
-const HALF_MD4: u8 = 1;
 const TEA: u8 = 2;
 /// Added to a version where characters count as unsigned.
 const UNSIGNED: u8 = 3;
@@ -40,30 +39,40 @@ impl Hasher {
 
     /// The hash of a name; its lowest bit is zero.
     pub fn hash(&self, name: &[u8]) -> u32 {
+        self.hashes(name).0
+    }
+
+    /// The place of a name in the order of a directory: the hash, then a second one.
+    pub(crate) fn position(&self, name: &[u8]) -> u64 {
+        let (hash, minor) = self.hashes(name);
+        u64::from(hash >> 1) << 32 | u64::from(minor)
+    }
+
+    fn hashes(&self, name: &[u8]) -> (u32, u32) {
         let unsigned = self.version >= UNSIGNED;
-        let hash = match self.version % UNSIGNED {
-            LEGACY => legacy(name, unsigned),
-            HALF_MD4 => {
-                let mut state = self.seed;
-                for at in (0..name.len()).step_by(32) {
-                    half_md4(&mut state, &words(name, at, unsigned));
-                }
-                state[1]
-            }
-            _ => {
-                let mut state = self.seed;
+        let mut state = self.seed;
+        let (hash, minor) = match self.version % UNSIGNED {
+            TEA => {
                 for at in (0..name.len()).step_by(16) {
                     tea(&mut state, &words(name, at, unsigned));
                 }
-                state[0]
+                (state[0], state[1])
+            }
+            kind => {
+                for at in (0..name.len()).step_by(32) {
+                    half_md4(&mut state, &words(name, at, unsigned));
+                }
+                // The oldest hash has no second one, and many names share it: it gets this.
+                let first = if kind == LEGACY {
+                    legacy(name, unsigned)
+                } else {
+                    state[1]
+                };
+                (first, state[2])
             }
         };
-        let hash = hash & !1;
-        if hash == END << 1 {
-            (END - 1) << 1
-        } else {
-            hash
-        }
+        let hash = (hash & !1).min((END - 1) << 1);
+        (hash, minor)
     }
 }
 

@@ -128,26 +128,26 @@ impl<D: Device> Fs<D> {
         Ok(block_of(node, step.from, step.entry))
     }
 
-    /// Goes to the next leaf, if names of `hash` may go on there.
-    fn next_index_leaf(&mut self, directory: &Inode, path: &mut [Step], hash: u32) -> Result<bool> {
+    /// Goes to the next leaf, if there is one, and returns its lowest hash. The lowest bit of that
+    /// says that the leaf before it ends with the same hash.
+    pub(crate) fn next_leaf_of_index(
+        &mut self,
+        directory: &Inode,
+        path: &mut [Step],
+    ) -> Result<Option<u32>> {
         let mut level = path.len();
-        loop {
+        let hash = loop {
             let Some(above) = level.checked_sub(1) else {
-                return Ok(false);
+                return Ok(None);
             };
             level = above;
             let step = path[level];
             let node = self.index_node(directory, step.block, step.from)?;
             if step.entry + 1 < count(node, step.from) {
-                // The lowest bit says that the leaf before it ends with the same hash.
-                let next = hash_of(node, step.from, step.entry + 1);
-                if next != hash | 1 {
-                    return Ok(false);
-                }
                 path[level].entry += 1;
-                break;
+                break hash_of(node, step.from, step.entry + 1);
             }
-        }
+        };
         for level in level..path.len() - 1 {
             let step = path[level];
             let node = self.index_node(directory, step.block, step.from)?;
@@ -158,7 +158,7 @@ impl<D: Device> Fs<D> {
                 entry: 0,
             };
         }
-        Ok(true)
+        Ok(Some(hash))
     }
 
     /// Where a name is, in a directory with an index.
@@ -180,7 +180,7 @@ impl<D: Device> Fs<D> {
             if let Some(found) = self.find_in(directory, leaf, name)? {
                 return Ok(Some(found));
             }
-            if !self.next_index_leaf(directory, &mut path, hash)? {
+            if self.next_leaf_of_index(directory, &mut path)? != Some(hash | 1) {
                 return Ok(None);
             }
         }

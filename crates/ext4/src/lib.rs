@@ -26,6 +26,7 @@ mod crc;
 mod create;
 mod device;
 mod directory;
+mod directory_order;
 mod directory_write;
 mod dirent;
 mod error;
