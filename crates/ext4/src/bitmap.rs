@@ -77,8 +77,7 @@ impl<D: Device> Fs<D> {
         for bit in 0..self.base_blocks(group) {
             set(&mut bitmap, bit, true);
         }
-        let table = (geometry.group_inodes as usize * geometry.inode_size)
-            .div_ceil(geometry.block_size) as u64;
+        let table = geometry.table_blocks();
         let areas = [
             (descriptor.block_bitmap(), 1),
             (descriptor.inode_bitmap(), 1),
@@ -111,7 +110,7 @@ impl<D: Device> Fs<D> {
     }
 
     /// Blocks at the beginning of a group for the superblock and group descriptors.
-    fn base_blocks(&self, group: u32) -> u32 {
+    pub(crate) fn base_blocks(&self, group: u32) -> u32 {
         let geometry = &self.geometry;
         let own = u32::from(geometry.has_superblock(group));
         let index = group / geometry.descriptors_in_block();
@@ -132,6 +131,12 @@ impl<D: Device> Fs<D> {
 
     /// Allocates one to `count` successive blocks, near `goal` if possible.
     pub(crate) fn allocate_blocks(&mut self, goal: u64, count: u32) -> Result<(u64, u32)> {
+        let geometry = self.geometry;
+        let free = self.read_superblock(|raw| superblock::free_blocks(raw, &geometry))?;
+        let count = match free.saturating_sub(self.kept_back()) {
+            0 => return Err(Error::NoSpace),
+            spare => u64::from(count).min(spare) as u32,
+        };
         let (first, from) = self.geometry.group_of(goal).unwrap_or((0, 0));
         // The group of the goal is looked at twice: at last from its beginning.
         for turn in 0..=self.geometry.groups {

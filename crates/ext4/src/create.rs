@@ -65,7 +65,7 @@ impl<D: Device> Fs<D> {
             if this.find(&directory, name)?.is_some() {
                 return Err(Error::Exists);
             }
-            let mut inode = this.new_inode(parent, &new)?;
+            let mut inode = this.new_inode(&directory, &new)?;
             if inode.is_directory() {
                 this.fill_directory(&mut inode, parent)?;
                 this.add_link(&mut directory)?;
@@ -73,6 +73,25 @@ impl<D: Device> Fs<D> {
             this.add_entry(&mut directory, name, inode.number, type_of(new.mode))?;
             this.touch(&mut directory);
             this.set_inode(&mut directory)?;
+            this.set_inode(&mut inode)?;
+            Ok(inode)
+        })
+    }
+
+    /// Creates an inode without a name near a directory (`O_TMPFILE`). It is an orphan until
+    /// [`Fs::link`] gives it a name or [`Fs::evict`] frees it.
+    ///
+    /// # Errors
+    /// Those of [`Fs::create`]; [`Error::IsDirectory`] for one.
+    pub fn create_unnamed(&mut self, parent: u32, new: New<'_>) -> Result<Inode> {
+        if new.mode & TYPE == DIRECTORY {
+            return Err(Error::IsDirectory);
+        }
+        self.transact(|this| {
+            let directory = this.parent(parent)?;
+            let mut inode = this.new_inode(&directory, &new)?;
+            inode.set_links(0);
+            this.add_orphan(&mut inode)?;
             this.set_inode(&mut inode)?;
             Ok(inode)
         })
@@ -99,12 +118,12 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    fn new_inode(&mut self, near: u32, new: &New<'_>) -> Result<Inode> {
+    pub(crate) fn new_inode(&mut self, directory: &Inode, new: &New<'_>) -> Result<Inode> {
         let kind = new.mode & TYPE;
         if type_of(new.mode) == 0 {
             return Err(Error::Invalid);
         }
-        let number = self.allocate_inode(near, kind == DIRECTORY)?;
+        let number = self.allocate_inode(directory.number, kind == DIRECTORY)?;
         let mut inode = Inode {
             number,
             raw: zeroes(self.geometry.inode_size)?,
@@ -115,6 +134,7 @@ impl<D: Device> Fs<D> {
         inode.set_mode(new.mode);
         inode.set_owner(new.uid, new.gid);
         inode.set_links(1);
+        inode.set_flags(directory.inherited_flags(new.mode));
         for stamp in [Stamp::Access, Stamp::Change, Stamp::Modify, Stamp::Birth] {
             inode.set_time(stamp, self.now);
         }

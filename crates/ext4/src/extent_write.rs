@@ -79,6 +79,7 @@ impl<D: Device> Fs<D> {
             Node::Root => change(inode.map_mut()),
             Node::Block(block) => {
                 let seed = inode.seed(&self.geometry);
+                self.note_change(inode.number, true)?;
                 let raw = self.store.change(block)?;
                 change(raw);
                 let at = checksum_place(raw);
@@ -293,30 +294,33 @@ impl<D: Device> Fs<D> {
         Ok(false)
     }
 
-    /// Says of the blocks from `from` to before `to` that they are written. The caller stores the
-    /// inode.
-    pub(crate) fn convert(&mut self, inode: &mut Inode, mut from: u32, to: u32) -> Result<()> {
-        while from < to {
+    /// Says of the blocks from `from` to before `to` whether they are written, of at most `most`
+    /// extents. Returns where to go on. The caller stores the inode.
+    pub(crate) fn convert(
+        &mut self,
+        inode: &mut Inode,
+        mut from: u32,
+        to: u32,
+        written: bool,
+        most: usize,
+    ) -> Result<u32> {
+        for _ in 0..most {
             let Some(found) = self
                 .find_extent(inode, from)?
                 .filter(|found| found.logical < to)
             else {
-                return Ok(());
+                return Ok(to);
             };
-            let end = found.end().min(to);
-            if !found.written {
-                let cut = self.cut(inode, &found, found.logical.max(from), end)?;
-                self.insert_extent(
-                    inode,
-                    Extent {
-                        written: true,
-                        ..cut
-                    },
-                )?;
+            let start = found.logical.max(from);
+            // The longest extent that is written has a block too many for one that is not.
+            let end = found.end().min(to).min(start + LONGEST_UNWRITTEN);
+            if found.written != written {
+                let cut = self.cut(inode, &found, start, end)?;
+                self.insert_extent(inode, Extent { written, ..cut })?;
             }
             from = end;
         }
-        Ok(())
+        Ok(from)
     }
 
     /// Where blocks of an inode are best: behind the inodes of its group.

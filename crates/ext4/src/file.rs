@@ -1,14 +1,11 @@
 //! Files: place for data, their size and owners, and their end.
 
 use crate::extent::{Extent, LONGEST_UNWRITTEN};
-use crate::inode::{
-    DIRECTORY, EXTENTS, IMMUTABLE, INLINE_DATA, Inode, REGULAR, SYMLINK, Stamp, TYPE, Time,
-};
+use crate::inode::{DIRECTORY, EXTENTS, INLINE_DATA, Inode, REGULAR, SYMLINK, Stamp, TYPE, Time};
+use crate::preallocate::AT_ONCE;
 use crate::superblock::set_large_file;
 use crate::{Device, Error, Fs, Result};
 
-/// Extents that one transaction frees at most.
-const FREED_AT_ONCE: usize = 16;
 /// A file has at most so many blocks.
 const MOST_BLOCKS: u64 = (1 << 32) - 1;
 
@@ -91,11 +88,7 @@ impl<D: Device> Fs<D> {
     /// # Errors
     /// [`Error::NoSpace`] where the map needs a block more.
     pub fn mark_written(&mut self, number: u32, block: u32, count: u32) -> Result<()> {
-        self.transact(|this| {
-            let mut inode = this.file(number)?;
-            this.convert(&mut inode, block, block.saturating_add(count))?;
-            this.set_inode(&mut inode)
-        })
+        self.say_written(number, block, block.saturating_add(count), true)
     }
 
     /// Frees the blocks of a file, which are a hole then (`FALLOC_FL_PUNCH_HOLE`). The caller
@@ -106,9 +99,9 @@ impl<D: Device> Fs<D> {
     pub fn punch_hole(&mut self, number: u32, block: u32, count: u32) -> Result<()> {
         let to = block.saturating_add(count);
         loop {
-            let done = self.transact(|this| {
+            let done = self.complete(|this| {
                 let mut inode = this.file(number)?;
-                let done = this.punch(&mut inode, block, to, FREED_AT_ONCE)?;
+                let done = this.punch(&mut inode, block, to, AT_ONCE)?;
                 this.touch(&mut inode);
                 this.set_inode(&mut inode)?;
                 Ok(done)
@@ -171,7 +164,7 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    fn check_size(&self, size: u64) -> Result<()> {
+    pub(crate) fn check_size(&self, size: u64) -> Result<()> {
         if size.div_ceil(self.geometry.block_size as u64) > MOST_BLOCKS {
             return Err(Error::TooLarge);
         }
@@ -191,9 +184,9 @@ impl<D: Device> Fs<D> {
         let first = size.div_ceil(self.geometry.block_size as u64);
         let first = u32::try_from(first).map_err(|_| Error::TooLarge)?;
         loop {
-            let done = self.transact(|this| {
+            let done = self.complete(|this| {
                 let mut inode = this.file(number)?;
-                let done = this.punch(&mut inode, first, u32::MAX, FREED_AT_ONCE)?;
+                let done = this.punch(&mut inode, first, u32::MAX, AT_ONCE)?;
                 if done && inode.links() > 0 {
                     this.remove_orphan(&mut inode)?;
                 }
@@ -207,7 +200,7 @@ impl<D: Device> Fs<D> {
     }
 
     /// A file whose blocks can be changed.
-    fn file(&mut self, number: u32) -> Result<Inode> {
+    pub(crate) fn file(&mut self, number: u32) -> Result<Inode> {
         let inode = self.inode(number)?;
         if inode.is_directory() {
             return Err(Error::IsDirectory);
@@ -265,25 +258,6 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Sets the flags that a user may set (`FS_IOC_SETFLAGS`): immutable, append only, no atime and
-    /// the like, which the caller enforces.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for others.
-    pub fn set_user_flags(&mut self, number: u32, flags: u32) -> Result<()> {
-        const SETTABLE: u32 = 0x8 | IMMUTABLE | crate::inode::APPEND | 0x40 | 0x80;
-        if flags & !SETTABLE != 0 {
-            return Err(Error::Invalid);
-        }
-        self.transact(|this| {
-            let mut inode = this.inode(number)?;
-            let others = inode.flags() & !SETTABLE;
-            inode.set_flags(others | flags);
-            inode.set_time(Stamp::Change, this.now);
-            this.set_inode(&mut inode)
-        })
-    }
-
     /// Frees an inode that has no name, when nobody has it open any more.
     ///
     /// # Errors
@@ -298,7 +272,7 @@ impl<D: Device> Fs<D> {
                 }
                 this.check_mapped(&inode)?;
                 let mapped = inode.has(EXTENTS);
-                if mapped && !this.punch(&mut inode, 0, u32::MAX, FREED_AT_ONCE)? {
+                if mapped && !this.punch(&mut inode, 0, u32::MAX, AT_ONCE)? {
                     this.set_inode(&mut inode)?;
                     return Ok(false);
                 }

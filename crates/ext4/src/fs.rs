@@ -8,8 +8,10 @@ use crate::bytes::zeroes;
 use crate::features::ReadOnly;
 use crate::inode::{ROOT, Time};
 use crate::journal::Journal;
+use crate::space::Claim;
 use crate::store::Store;
 use crate::superblock::{self, Geometry};
+use crate::sync::Changes;
 use crate::{Device, Error, Result};
 
 /// How to mount.
@@ -19,25 +21,6 @@ pub struct Options {
     pub read_only: bool,
     /// The time of the mount.
     pub now: Time,
-}
-
-/// What statfs(2) tells, in blocks and inodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statistics {
-    /// Bytes of a block.
-    pub block_size: u32,
-    /// All blocks.
-    pub blocks: u64,
-    /// Free blocks.
-    pub free_blocks: u64,
-    /// Of these, blocks that only root may take.
-    pub reserved: u64,
-    /// All inodes.
-    pub inodes: u32,
-    /// Free inodes.
-    pub free_inodes: u32,
-    /// Name of the file system.
-    pub uuid: [u8; 16],
 }
 
 /// A mounted file system. Every operation takes it exclusively: the caller has one sleeping lock
@@ -54,6 +37,8 @@ pub struct Fs<D> {
     /// Blocks freed by the running transaction, by group. They are not given out before it is
     /// committed: data written to them would be in the old file after a power cut.
     pub(crate) pending: HashMap<u32, Vec<u8>>,
+    pub(crate) changes: Changes,
+    pub(crate) claim: Claim,
 }
 
 impl<D: Device> Fs<D> {
@@ -75,6 +60,8 @@ impl<D: Device> Fs<D> {
             aborted: false,
             now: options.now,
             pending: HashMap::new(),
+            changes: Changes::default(),
+            claim: Claim::Root,
         };
         if this.read_superblock(superblock::needs_recovery)? {
             this.recover()?;
@@ -157,23 +144,6 @@ impl<D: Device> Fs<D> {
     /// Sets the time that the next operations store in inodes.
     pub fn set_now(&mut self, now: Time) {
         self.now = now;
-    }
-
-    /// Free blocks and inodes.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn statistics(&mut self) -> Result<Statistics> {
-        let geometry = self.geometry;
-        self.read_superblock(|raw| Statistics {
-            block_size: geometry.block_size as u32,
-            blocks: geometry.blocks,
-            free_blocks: superblock::free_blocks(raw, &geometry),
-            reserved: geometry.reserved,
-            inodes: geometry.inodes,
-            free_inodes: superblock::free_inodes(raw),
-            uuid: geometry.uuid,
-        })
     }
 
     /// Does an operation as part of the running transaction: whole, or not at all. It is tried a

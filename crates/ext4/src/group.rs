@@ -191,8 +191,7 @@ impl<D: Device> Fs<D> {
 
     /// Looks at the descriptors of all groups.
     pub(crate) fn check_descriptors(&mut self) -> Result<()> {
-        let table = (self.geometry.group_inodes as usize * self.geometry.inode_size)
-            .div_ceil(self.geometry.block_size) as u64;
+        let table = self.geometry.table_blocks();
         for group in 0..self.geometry.groups {
             let (block, at) = self.descriptor_place(group);
             let size = self.geometry.descriptor_size;

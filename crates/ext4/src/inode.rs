@@ -29,10 +29,6 @@ pub const REGULAR: u16 = 0o100000;
 /// Type of a symbolic link.
 pub const SYMLINK: u16 = 0o120000;
 
-/// The inode may not be changed.
-pub const IMMUTABLE: u32 = 0x10;
-/// The inode may only be appended to.
-pub const APPEND: u32 = 0x20;
 /// The directory has an index.
 pub const INDEX: u32 = 0x1000;
 /// Blocks are counted in blocks of the file system.
@@ -382,6 +378,8 @@ impl<D: Device> Fs<D> {
     /// Stores an inode with its checksum.
     pub(crate) fn set_inode(&mut self, inode: &mut Inode) -> Result<()> {
         inode.seal(&self.geometry);
+        let before = self.raw_inode(inode.number)?;
+        self.note_inode(inode, &before.raw)?;
         let (block, at) = self.inode_place(inode.number)?;
         put(self.store.change(block)?, at, &inode.raw);
         Ok(())

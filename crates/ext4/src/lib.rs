@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+mod acl;
 mod attribute;
 mod attribute_write;
 mod bitmap;
@@ -34,6 +35,7 @@ mod extent;
 mod extent_write;
 mod features;
 mod file;
+mod flags;
 mod fs;
 mod group;
 mod hash;
@@ -45,10 +47,14 @@ mod journal;
 mod link;
 mod map;
 mod orphan;
+mod preallocate;
 mod rename;
+mod space;
 mod store;
 mod superblock;
+mod sync;
 
+pub use acl::{acl_from_disk, acl_to_disk};
 pub use create::New;
 pub use device::Device;
 pub use directory::DirectoryEntry;
@@ -56,8 +62,9 @@ pub use error::{Error, Result};
 pub use extent::Extent;
 pub use features::{Compatible, Features, Incompatible, ReadOnly};
 pub use file::Change;
-pub use fs::{Fs, Options, Statistics};
+pub use fs::{Fs, Options};
 pub use hash::Hasher;
 pub use inode::{Inode, ROOT, Stamp, Time};
 pub use rename::Rename;
+pub use space::Statistics;
 pub use superblock::Geometry;

@@ -8,6 +8,14 @@ use crate::{Device, Error, Fs, Result};
 /// Block numbers of an inode that lead to data directly.
 const DIRECT: u64 = 12;
 
+/// What tables of block numbers say of a block.
+enum Indirect {
+    /// Where it is.
+    Block(u64),
+    /// It is not there, nor are those that follow it, so many together.
+    Hole(u64),
+}
+
 impl<D: Device> Fs<D> {
     /// Where a block of a file is, with those that follow it on disk: an extent that begins with
     /// the block. `None` is a hole, which reads as zeroes, as do blocks that are not written yet.
@@ -20,8 +28,10 @@ impl<D: Device> Fs<D> {
             return Err(Error::Unsupported("map of inline data"));
         }
         if !inode.has(EXTENTS) {
-            let physical = self.indirect(inode, block)?;
-            return Ok(physical.map(|physical| Extent {
+            let Indirect::Block(physical) = self.indirect(inode, block)? else {
+                return Ok(None);
+            };
+            return Ok(Some(Extent {
                 logical: block,
                 length: 1,
                 physical,
@@ -42,31 +52,72 @@ impl<D: Device> Fs<D> {
             }))
     }
 
-    /// The first block at or after `block` that is mapped, or `None`: for `SEEK_DATA`.
+    /// The first block at or after `block` that is mapped, or `None`.
     ///
     /// # Errors
     /// Those of [`Fs::map`].
     pub fn next_mapped(&mut self, inode: &Inode, block: u32) -> Result<Option<u32>> {
+        if inode.has(INLINE_DATA) {
+            return Err(Error::Unsupported("map of inline data"));
+        }
         if inode.has(EXTENTS) {
             return Ok(self
                 .find_extent(inode, block)?
                 .map(|found| found.logical.max(block)));
         }
         let end = inode.size().div_ceil(self.geometry.block_size as u64);
-        for block in u64::from(block)..end.min(1 << 32) {
-            if self.map(inode, block as u32)?.is_some() {
-                return Ok(Some(block as u32));
+        let mut block = u64::from(block);
+        // Each turn but the last skips a hole at the end of a table, of which a sound file has not
+        // more than the disk has blocks.
+        for _ in 0..self.geometry.blocks {
+            if block >= end.min(1 << 32) {
+                return Ok(None);
+            }
+            match self.indirect(inode, block as u32)? {
+                Indirect::Block(_) => return Ok(Some(block as u32)),
+                Indirect::Hole(length) => block += length,
+            }
+        }
+        Err(Error::Corrupt("map of a file"))
+    }
+
+    /// The first block at or after `block` that is written, or `None`: for `SEEK_DATA`. What the
+    /// caller has in memory for blocks that are not written yet is data, too.
+    ///
+    /// # Errors
+    /// Those of [`Fs::map`].
+    pub fn next_data(&mut self, inode: &Inode, mut block: u32) -> Result<Option<u32>> {
+        while let Some(at) = self.next_mapped(inode, block)? {
+            match self.map(inode, at)? {
+                Some(extent) if !extent.written => block = extent.end(),
+                _ => return Ok(Some(at)),
             }
         }
         Ok(None)
     }
 
+    /// The first block at or after `block` that is not written, for `SEEK_HOLE`. It may be behind
+    /// the end of the file.
+    ///
+    /// # Errors
+    /// Those of [`Fs::map`].
+    pub fn next_hole(&mut self, inode: &Inode, mut block: u32) -> Result<u32> {
+        // A sound file has not more blocks than the disk.
+        for _ in 0..self.geometry.blocks {
+            match self.map(inode, block)? {
+                Some(extent) if extent.written && extent.end() < u32::MAX => block = extent.end(),
+                _ => return Ok(block),
+            }
+        }
+        Err(Error::Corrupt("map of a file"))
+    }
+
     /// The block on disk of a block of a file that is mapped by block numbers.
-    fn indirect(&mut self, inode: &Inode, block: u32) -> Result<Option<u64>> {
+    fn indirect(&mut self, inode: &Inode, block: u32) -> Result<Indirect> {
         let fanout = self.geometry.block_size as u64 / 4;
         let mut rest = u64::from(block);
         if rest < DIRECT {
-            return self.data_block(u32_at(inode.map(), rest as usize * 4));
+            return self.data_block(u32_at(inode.map(), rest as usize * 4), 1);
         }
         rest -= DIRECT;
         let mut span = 1;
@@ -76,30 +127,34 @@ impl<D: Device> Fs<D> {
                 rest -= span;
                 continue;
             }
-            let mut at = u32_at(inode.map(), (DIRECT as usize + level - 1) * 4);
+            let at = u32_at(inode.map(), (DIRECT as usize + level - 1) * 4);
+            let mut found = self.data_block(at, span - rest)?;
             for _ in 0..level {
-                let Some(table) = self.data_block(at)? else {
-                    return Ok(None);
-                };
+                let Indirect::Block(table) = found else { break };
                 span /= fanout;
                 let index = (rest / span) as usize;
                 rest %= span;
-                at = u32_at(self.store.get(table)?, index * 4);
+                let table = self.store.get(table)?;
+                let at = u32_at(table, index * 4);
+                let behind = table.chunks(4).skip(index);
+                let zeroes = behind.take_while(|entry| *entry == [0; 4]).count() as u64;
+                found = self.data_block(at, (zeroes * span).saturating_sub(rest))?;
             }
-            return self.data_block(at);
+            return Ok(found);
         }
         Err(Error::TooLarge)
     }
 
-    fn data_block(&self, block: u32) -> Result<Option<u64>> {
+    /// What an entry of a table says, where `hole` is the length of the hole if it is zero.
+    fn data_block(&self, block: u32, hole: u64) -> Result<Indirect> {
         let block = u64::from(block);
         if block == 0 {
-            return Ok(None);
+            return Ok(Indirect::Hole(hole));
         }
         if block <= self.geometry.first_block || block >= self.geometry.blocks {
             return Err(Error::Corrupt("number of a block"));
         }
-        Ok(Some(block))
+        Ok(Indirect::Block(block))
     }
 
     /// The block on disk of a block of a file that must be there, such as a directory's.

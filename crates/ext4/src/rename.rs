@@ -1,8 +1,8 @@
 //! Renaming, as renameat2(2).
 
-use crate::create::check_name;
+use crate::create::{New, check_name};
 use crate::dirent::type_of;
-use crate::inode::{Inode, ROOT, Stamp};
+use crate::inode::{DIRECTORY, Inode, ROOT, Stamp, TYPE};
 use crate::link::drop_parent;
 use crate::{Device, Error, Fs, Result};
 
@@ -31,8 +31,29 @@ impl<D: Device> Fs<D> {
         new: &[u8],
         how: Rename,
     ) -> Result<Option<Inode>> {
+        self.rename_and_cover(from, name, to, new, how, None)
+    }
+
+    /// Renames, and gives the old name to a new inode: for `RENAME_WHITEOUT` a character device
+    /// with the numbers 0 and 0.
+    ///
+    /// # Errors
+    /// Those of [`Fs::rename`] and [`Fs::create`]; [`Error::Invalid`] with [`Rename::Exchange`].
+    pub fn rename_and_cover(
+        &mut self,
+        from: u32,
+        name: &[u8],
+        to: u32,
+        new: &[u8],
+        how: Rename,
+        cover: Option<New<'_>>,
+    ) -> Result<Option<Inode>> {
         check_name(name)?;
         check_name(new)?;
+        let makes_directory = cover.is_some_and(|cover| cover.mode & TYPE == DIRECTORY);
+        if makes_directory || (cover.is_some() && how == Rename::Exchange) {
+            return Err(Error::Invalid);
+        }
         self.transact(|this| {
             let source = this.parent(from)?;
             let target = this.parent(to)?;
@@ -83,7 +104,15 @@ impl<D: Device> Fs<D> {
                     let found = this
                         .find(&source, name)?
                         .ok_or(Error::Corrupt("directory"))?;
-                    this.remove_entry_at(&source, &found)?;
+                    match cover {
+                        Some(cover) => {
+                            let mut inode = this.new_inode(&source, &cover)?;
+                            let kind = type_of(cover.mode);
+                            this.replace_entry(&source, &found, inode.number, kind)?;
+                            this.set_inode(&mut inode)?;
+                        }
+                        None => this.remove_entry_at(&source, &found)?,
+                    }
                     this.moved(moved, from, to)?;
                     this.touch_parents(from, to)?;
                     Ok(lost)

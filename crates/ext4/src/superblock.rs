@@ -27,6 +27,8 @@ pub struct Geometry {
     pub blocks: u64,
     /// Blocks that only root may take.
     pub reserved: u64,
+    /// A user and a group that may take them, too.
+    pub reserved_owner: (u16, u16),
     /// The block of the superblock, with which group 0 begins.
     pub first_block: u64,
     /// Blocks of a group.
@@ -103,6 +105,7 @@ impl Geometry {
             block_size,
             blocks: split_at(block, 0x4, high(0x150)),
             reserved: split_at(block, 0x8, high(0x154)),
+            reserved_owner: (u16_at(block, 0x50), u16_at(block, 0x52)),
             first_block: u64::from(u32_at(block, 0x14)),
             group_blocks: u32_at(block, 0x20),
             group_inodes: u32_at(block, 0x28),
@@ -182,6 +185,11 @@ impl Geometry {
         )
     }
 
+    /// Blocks of a group's inodes.
+    pub fn table_blocks(&self) -> u64 {
+        (self.group_inodes as usize * self.inode_size).div_ceil(self.block_size) as u64
+    }
+
     /// The first block of a group.
     pub fn group_start(&self, group: u32) -> u64 {
         self.first_block + u64::from(group) * u64::from(self.group_blocks)
@@ -251,6 +259,11 @@ pub fn set_free_blocks(block: &mut [u8], geometry: &Geometry, free: u64) {
     if geometry.features.incompatible.contains(Incompatible::BIT64) {
         put32(block, 0x158, (free >> 32) as u32);
     }
+}
+
+/// Blocks that files cannot have, or 0 where that is not stored.
+pub fn overhead(block: &[u8]) -> u64 {
+    u64::from(u32_at(block, 0x248))
 }
 
 /// Free inodes.

@@ -74,7 +74,10 @@ impl<D: Device> Fs<D> {
         let result = self.commit_to(&mut journal);
         self.journal = Some(journal);
         match result {
-            Ok(()) => self.pending.clear(),
+            Ok(()) => {
+                self.pending.clear();
+                self.changes.clear();
+            }
             Err(Error::NoMemory) => {}
             Err(_) => self.aborted = true,
         }

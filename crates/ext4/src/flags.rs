@@ -1,0 +1,65 @@
+//! The flags of `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`, and which of them a new inode has of its
+//! directory.
+
+use crate::inode::{EXTENTS, Inode, REGULAR, Stamp, TYPE};
+use crate::{Device, Error, Fs, Result};
+
+/// Synchronous writes, immutable, append only, no dump, no time of access, and flags of ext2 that
+/// nothing heeds, such as secure deletion: what is settable here.
+const SETTABLE: u32 = 0xff | 0x8000 | DIRECTORY_ONLY;
+/// Synchronous changes of a directory; a directory that begins a hierarchy.
+const DIRECTORY_ONLY: u32 = 0x1_0000 | 0x2_0000;
+/// What other types than files and directories can have: no dump, no time of access.
+const FOR_OTHERS: u32 = 0x40 | 0x80;
+/// What `FS_IOC_GETFLAGS` tells (`EXT4_FL_USER_VISIBLE`).
+const VISIBLE: u32 = 0x705b_dfff;
+/// Data in the journal; files are never so here.
+const JOURNAL_DATA: u32 = 0x4000;
+/// What a new inode has of its directory: neither immutable nor append only.
+const INHERITED: u32 = (SETTABLE | 0x400) & !(0x10 | 0x20 | 0x2_0000);
+
+/// Those of `flags` that an inode of the type of `mode` can have.
+fn for_type(mode: u16, flags: u32) -> u32 {
+    match mode & TYPE {
+        crate::inode::DIRECTORY => flags,
+        REGULAR => flags & !DIRECTORY_ONLY,
+        _ => flags & (FOR_OTHERS | !SETTABLE),
+    }
+}
+
+impl Inode {
+    /// The flags that `FS_IOC_GETFLAGS` tells.
+    pub fn user_flags(&self) -> u32 {
+        self.flags() & VISIBLE
+    }
+
+    /// The flags of a new inode of the type of `mode` in this directory.
+    pub(crate) fn inherited_flags(&self, mode: u16) -> u32 {
+        for_type(mode, self.flags() & INHERITED)
+    }
+}
+
+impl<D: Device> Fs<D> {
+    /// Sets the flags that a user may set (`FS_IOC_SETFLAGS`): immutable, append only, no atime and
+    /// the like, which the caller enforces. Flags that are only told are ignored, because programs
+    /// change what they got and give it back.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for flags that this crate, or the type of the inode, does not have.
+    pub fn set_user_flags(&mut self, number: u32, flags: u32) -> Result<()> {
+        self.transact(|this| {
+            let mut inode = this.inode(number)?;
+            let changed = inode.flags() ^ flags;
+            if flags & !VISIBLE != 0
+                || changed & (JOURNAL_DATA | EXTENTS) != 0
+                || for_type(inode.mode(), flags & SETTABLE) != flags & SETTABLE
+            {
+                return Err(Error::Unsupported("flags of an inode"));
+            }
+            let others = inode.flags() & !SETTABLE;
+            inode.set_flags(others | flags & SETTABLE);
+            inode.set_time(Stamp::Change, this.now);
+            this.set_inode(&mut inode)
+        })
+    }
+}

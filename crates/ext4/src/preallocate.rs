@@ -1,0 +1,76 @@
+//! fallocate(2): blocks without content, and content taken away.
+
+use crate::{Device, Error, Fs, Result};
+
+/// Extents that one transaction changes at most.
+pub(crate) const AT_ONCE: usize = 16;
+
+impl<D: Device> Fs<D> {
+    /// Allocates the blocks of a range of bytes, which read as zeroes (`fallocate` without a mode,
+    /// or with `FALLOC_FL_KEEP_SIZE`). After [`Error::NoSpace`] those that were found stay, as with
+    /// Linux.
+    ///
+    /// # Errors
+    /// Those of [`Fs::allocate`]; [`Error::Invalid`] for no bytes.
+    pub fn preallocate(
+        &mut self,
+        number: u32,
+        offset: u64,
+        length: u64,
+        keep_size: bool,
+    ) -> Result<()> {
+        if length == 0 {
+            return Err(Error::Invalid);
+        }
+        let end = offset.checked_add(length).ok_or(Error::TooLarge)?;
+        self.check_size(end)?;
+        let size = self.geometry.block_size as u64;
+        let (mut block, last) = ((offset / size) as u32, end.div_ceil(size) as u32);
+        while block < last {
+            block += self.allocate(number, block, last - block)?.length;
+        }
+        if !keep_size && self.inode(number)?.size() < end {
+            self.extend(number, end)?;
+        }
+        Ok(())
+    }
+
+    /// Lets blocks of a file read as zeroes and keeps their place, and finds place for those that
+    /// have none (`FALLOC_FL_ZERO_RANGE`). The caller writes zeroes to blocks that are not wholly
+    /// in the range, and sets the size.
+    ///
+    /// # Errors
+    /// Those of [`Fs::allocate`].
+    pub fn zero_range(&mut self, number: u32, block: u32, count: u32) -> Result<()> {
+        let to = block.saturating_add(count);
+        self.say_written(number, block, to, false)?;
+        let mut block = block;
+        while block < to {
+            block += self.allocate(number, block, to - block)?.length;
+        }
+        Ok(())
+    }
+
+    /// Says of the blocks from `from` to before `to` whether they are written, some extents by each
+    /// transaction.
+    pub(crate) fn say_written(
+        &mut self,
+        number: u32,
+        mut from: u32,
+        to: u32,
+        written: bool,
+    ) -> Result<()> {
+        while from < to {
+            from = self.complete(|this| {
+                let mut inode = this.file(number)?;
+                let next = this.convert(&mut inode, from, to, written, AT_ONCE)?;
+                if !written {
+                    this.touch(&mut inode);
+                }
+                this.set_inode(&mut inode)?;
+                Ok(next)
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Which inodes the running transaction changes: what fsync(2) and fdatasync(2) wait for.
+
+use hashbrown::HashMap;
+
+use crate::inode::{Inode, REGULAR, TYPE, Time};
+use crate::{Device, Fs, Result};
+
+/// A transaction is committed when it is so many seconds old, as with Linux (`commit=`).
+const INTERVAL: i64 = 5;
+
+/// The inodes of the running transaction.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// Whether more than times has changed, by the number of the inode.
+    inodes: HashMap<u32, bool>,
+    /// When the first was changed.
+    since: Option<Time>,
+}
+
+impl Changes {
+    /// The transaction is committed.
+    pub fn clear(&mut self) {
+        self.inodes.clear();
+        self.since = None;
+    }
+}
+
+/// Whether two inodes differ by no more than times and checksums.
+fn differ_by_times(before: &[u8], after: &[u8]) -> bool {
+    // Size and owners; links to the high half of the size; its checksum; creation and attributes.
+    [0..0x8, 0x14..0x7c, 0x7e..0x82, 0x90..usize::MAX]
+        .into_iter()
+        .all(|part| {
+            let part = |raw: &[u8]| part.start.min(raw.len())..part.end.min(raw.len());
+            before[part(before)] == after[part(after)]
+        })
+}
+
+impl<D: Device> Fs<D> {
+    /// An inode, whose content on disk is `before`, is changed.
+    pub(crate) fn note_inode(&mut self, inode: &Inode, before: &[u8]) -> Result<()> {
+        let more = inode.mode() & TYPE != REGULAR || !differ_by_times(before, &inode.raw);
+        self.note_change(inode.number, more)
+    }
+
+    /// An inode is changed; `more` says that fdatasync(2) must write it.
+    pub(crate) fn note_change(&mut self, number: u32, more: bool) -> Result<()> {
+        self.changes.inodes.try_reserve(1)?;
+        *self.changes.inodes.entry(number).or_default() |= more;
+        self.changes.since.get_or_insert(self.now);
+        Ok(())
+    }
+
+    /// Puts an inode, and its data that was written to the device, on the medium: fsync(2), or
+    /// fdatasync(2) with `data_only`. The running transaction is committed only if it has something
+    /// of the inode that the call wants; what has only new times is nothing for `data_only`.
+    ///
+    /// # Errors
+    /// Those of [`Fs::commit`].
+    pub fn sync_inode(&mut self, number: u32, data_only: bool) -> Result<()> {
+        let changed = self.changes.inodes.get(&number);
+        if self.aborted || changed.is_some_and(|more| *more || !data_only) {
+            return self.commit();
+        }
+        self.store.device.flush()
+    }
+
+    /// Commits if the running transaction is five seconds old. The caller's timer calls this.
+    ///
+    /// # Errors
+    /// Those of [`Fs::commit`].
+    pub fn commit_if_due(&mut self, now: Time) -> Result<()> {
+        let Some(since) = self.changes.since else {
+            return Ok(());
+        };
+        let age = now.seconds.saturating_sub(since.seconds);
+        // A clock that was set back must not keep the transaction from its end.
+        if (0..INTERVAL).contains(&age) {
+            return Ok(());
+        }
+        self.commit()
+    }
+}
+
+impl<D> Fs<D> {
+    /// Whether a failed commit or the image's own wish has made the file system read-only.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted
+    }
+}
