@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::bytes::{copy, put32, u8_at, u16_at, u32_at};
 use crate::crc::crc32c;
-use crate::inode::{BASE, INLINE_DATA, Inode, MAP_SIZE};
+use crate::inode::{INLINE_DATA, Inode, MAP_SIZE};
 use crate::store::Kind;
 use crate::superblock::Geometry;
 use crate::{Device, Error, Fs, Result};
@@ -24,13 +24,12 @@ const DATA: &[u8] = b"data";
 
 /// Prefixes of names that are stored as numbers. The names of ACLs are all prefix; their values are
 /// in the form of the disk.
-const PREFIXES: [(u8, &[u8]); 6] = [
+const PREFIXES: [(u8, &[u8]); 5] = [
     (2, b"system.posix_acl_access"),
     (3, b"system.posix_acl_default"),
     (1, b"user."),
     (4, b"trusted."),
     (6, b"security."),
-    (SYSTEM, b"system."),
 ];
 
 /// A name as it is stored: a number for its prefix, and the rest.
@@ -54,10 +53,10 @@ pub(crate) struct Attribute<'a> {
 }
 
 /// The attributes in `region`, whose entries begin at `at` and whose values are counted from
-/// `base`.
+/// `base`. All values together are not longer than the region, so that copies of them are not.
 pub(crate) fn parse(region: &[u8], mut at: usize, base: usize) -> Result<Vec<Attribute<'_>>> {
     let bad = Error::Corrupt("extended attribute");
-    let mut found = Vec::new();
+    let (mut found, mut room) = (Vec::new(), region.len());
     while u32_at(region, at) != 0 {
         let name_length = usize::from(u8_at(region, at));
         let name = region
@@ -67,6 +66,7 @@ pub(crate) fn parse(region: &[u8], mut at: usize, base: usize) -> Result<Vec<Att
         if u32_at(region, at + 4) != 0 {
             return Err(Error::Unsupported("ea_inode"));
         }
+        room = room.checked_sub(size).ok_or(bad)?;
         let value = if size == 0 {
             &[]
         } else {
@@ -92,14 +92,12 @@ pub(crate) fn parse(region: &[u8], mut at: usize, base: usize) -> Result<Vec<Att
 
 /// The attributes in an inode itself.
 pub(crate) fn in_inode(inode: &Inode) -> Result<Vec<Attribute<'_>>> {
-    if inode.raw.len() <= BASE {
-        return Ok(Vec::new());
+    match inode.attribute_region() {
+        Some(place) if u32_at(&inode.raw[place.clone()], 0) == MAGIC => {
+            parse(&inode.raw[place], INODE_HEADER, INODE_HEADER)
+        }
+        _ => Ok(Vec::new()),
     }
-    let region = inode.raw.get(inode.extra_end()..).unwrap_or(&[]);
-    if u32_at(region, 0) != MAGIC {
-        return Ok(Vec::new());
-    }
-    parse(region, INODE_HEADER, INODE_HEADER)
 }
 
 /// The checksum of a block of attributes.
@@ -131,7 +129,7 @@ impl<D: Device> Fs<D> {
     /// The block of attributes of an inode.
     pub(crate) fn attribute_content(&mut self, number: u64) -> Result<&[u8]> {
         let geometry = &self.geometry;
-        if number <= geometry.first_block {
+        if number <= geometry.first_block || self.zones.overlap(number, 1) {
             return Err(Error::Corrupt("block of attributes"));
         }
         self.store.checked(number, Kind::Attributes, |block| {
@@ -162,9 +160,7 @@ impl<D: Device> Fs<D> {
     pub fn attributes(&mut self, inode: &Inode, mut tell: impl FnMut(&[u8], &[u8])) -> Result<()> {
         self.each_attribute(inode, |attribute| {
             let prefix = PREFIXES.iter().find(|(index, _)| *index == attribute.index);
-            if let Some((_, prefix)) = prefix
-                && (attribute.index, attribute.name) != (SYSTEM, DATA)
-            {
+            if let Some((_, prefix)) = prefix {
                 tell(prefix, attribute.name);
             }
         })

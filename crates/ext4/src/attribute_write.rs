@@ -4,8 +4,11 @@ use alloc::vec::Vec;
 
 use crate::attribute::{BLOCK_HEADER, ENTRY, INODE_HEADER, MAGIC, parse, seal, split_name};
 use crate::bytes::{copy, push, put, put16, put32, u32_at, zeroes};
-use crate::inode::{BASE, Inode, Stamp};
+use crate::inode::{Inode, Stamp};
 use crate::{Device, Error, Fs, Result};
+
+/// Where a block of attributes says how many inodes have it.
+const SHARERS: usize = 4;
 
 struct Owned {
     index: u8,
@@ -109,32 +112,35 @@ impl<D: Device> Fs<D> {
 
     /// Stores all attributes of an inode, in it as many as fit. The caller stores the inode.
     fn store_attributes(&mut self, inode: &mut Inode, list: Vec<Owned>) -> Result<()> {
-        let start = inode.extra_end();
-        let mut room = inode.raw.len().saturating_sub(start + INODE_HEADER + 4);
+        let region = inode.attribute_region();
         let (mut inside, mut outside) = (Vec::new(), Vec::new());
+        let mut room = region.clone().map_or(0, |region| region.len());
+        room = room.saturating_sub(INODE_HEADER + 4);
         for attribute in list {
-            if inode.raw.len() > BASE && attribute.size() <= room {
+            if attribute.size() <= room {
                 room -= attribute.size();
                 push(&mut inside, attribute)?;
             } else {
                 push(&mut outside, attribute)?;
             }
         }
-        if let Some(region) = inode.raw.get_mut(start..).filter(|_| start > BASE) {
+        if let Some(region) = region {
+            let region = &mut inode.raw[region];
             region.fill(0);
             if !inside.is_empty() {
                 put32(region, 0, MAGIC);
                 lay_out(region, INODE_HEADER, INODE_HEADER, &inside);
             }
         }
-        self.drop_attribute_block(inode)?;
         if outside.is_empty() {
-            return Ok(());
+            return self.drop_attribute_block(inode);
         }
-        self.make_attribute_block(inode, outside)
+        let content = self.lay_out_block(outside)?;
+        self.store_attribute_block(inode, content)
     }
 
-    fn make_attribute_block(&mut self, inode: &mut Inode, mut list: Vec<Owned>) -> Result<()> {
+    /// The content of a block of attributes.
+    fn lay_out_block(&self, mut list: Vec<Owned>) -> Result<Vec<u8>> {
         let size: usize = list.iter().map(Owned::size).sum();
         if BLOCK_HEADER + size + 4 > self.geometry.block_size {
             return Err(Error::NoSpace);
@@ -149,16 +155,31 @@ impl<D: Device> Fs<D> {
         });
         let mut raw = zeroes(self.geometry.block_size)?;
         put32(&mut raw, 0, MAGIC);
-        put32(&mut raw, 4, 1);
+        put32(&mut raw, SHARERS, 1);
         put32(&mut raw, 8, 1);
         let hash = lay_out(&mut raw, BLOCK_HEADER, 0, &list);
         put32(&mut raw, 12, hash);
-        let goal = self.inode_goal(inode.number)?;
-        let block = self.allocate_metadata(goal)?;
+        Ok(raw)
+    }
+
+    /// Stores a block of attributes: in the place of the one that the inode has for itself, so that
+    /// a full disk does not keep attributes from being removed, or in a new one.
+    fn store_attribute_block(&mut self, inode: &mut Inode, mut raw: Vec<u8>) -> Result<()> {
+        let old = inode.attribute_block();
+        let own = old != 0 && u32_at(self.attribute_content(old)?, SHARERS) <= 1;
+        let block = if own {
+            old
+        } else {
+            self.drop_attribute_block(inode)?;
+            let goal = self.inode_goal(inode.number)?;
+            let block = self.allocate_metadata(goal)?;
+            inode.set_attribute_block(block);
+            inode.add_blocks(&self.geometry, 1)?;
+            block
+        };
         seal(&mut raw, block, &self.geometry);
         self.store.change(block)?.copy_from_slice(&raw);
-        inode.set_attribute_block(block);
-        inode.add_blocks(&self.geometry, 1)
+        Ok(())
     }
 
     /// Frees the block of attributes of an inode, or leaves it to the others that share it.
@@ -169,11 +190,11 @@ impl<D: Device> Fs<D> {
         }
         let content = self.attribute_content(block)?;
         parse(content, BLOCK_HEADER, 0)?;
-        let sharers = u32_at(content, 4);
+        let sharers = u32_at(content, SHARERS);
         if sharers > 1 {
             let geometry = self.geometry;
             let raw = self.store.change(block)?;
-            put32(raw, 4, sharers - 1);
+            put32(raw, SHARERS, sharers - 1);
             seal(raw, block, &geometry);
         } else {
             self.free_metadata(block)?;

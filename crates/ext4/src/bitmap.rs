@@ -52,18 +52,6 @@ impl<D: Device> Fs<D> {
             if geometry.checksums() && !descriptor.is_block_sum(sum) {
                 return Err(Error::Corrupt("checksum of a block bitmap"));
             }
-            // The group's metadata must not be given out.
-            let places = [
-                descriptor.block_bitmap(),
-                descriptor.inode_bitmap(),
-                descriptor.inode_table(),
-            ];
-            for place in places {
-                let (other, bit) = geometry.group_of(place)?;
-                if other == group && !is_set(bitmap, bit) {
-                    return Err(Error::Corrupt("block bitmap"));
-                }
-            }
             Ok(())
         })?;
         Ok(block)
@@ -167,11 +155,12 @@ impl<D: Device> Fs<D> {
         {
             length += 1;
         }
+        let first = self.geometry.group_start(group) + u64::from(start);
+        if self.zones.overlap(first, u64::from(length)) {
+            return Err(Error::Corrupt("block bitmap"));
+        }
         self.change_blocks(group, start, length, true)?;
-        Ok(Some((
-            self.geometry.group_start(group) + u64::from(start),
-            length,
-        )))
+        Ok(Some((first, length)))
     }
 
     /// Sets or clears bits of a group's bitmap, all of which are otherwise, and counts them.

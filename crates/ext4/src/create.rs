@@ -99,20 +99,12 @@ impl<D: Device> Fs<D> {
 
     /// Counts one more name of an inode. A directory that has too many has 1 from then on.
     pub(crate) fn add_link(&mut self, inode: &mut Inode) -> Result<()> {
-        let links = inode.links();
-        let uncounted = inode.is_directory() && links == 1;
-        let links = if links < MOST_LINKS && !uncounted {
-            links + 1
-        } else if inode.is_directory()
-            && self
-                .geometry
-                .features
-                .read_only
-                .contains(ReadOnly::DIR_NLINK)
-        {
-            1
-        } else {
-            return Err(Error::TooManyLinks);
+        let read_only = self.geometry.features.read_only;
+        let links = match inode.links() {
+            1 if inode.is_directory() => 1,
+            links if links < MOST_LINKS => links + 1,
+            _ if self.is_indexed(inode) && read_only.contains(ReadOnly::DIR_NLINK) => 1,
+            _ => return Err(Error::TooManyLinks),
         };
         inode.set_links(links);
         Ok(())

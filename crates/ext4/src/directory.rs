@@ -124,7 +124,19 @@ impl<D: Device> Fs<D> {
                 at: entry.at,
                 inode: entry.inode,
             });
+        if found.is_some_and(|found| !self.geometry.may_be_named(found.inode)) {
+            return Err(Error::Corrupt("name of a reserved inode"));
+        }
         Ok(found)
+    }
+
+    /// The inode of a name, of which it has at least one.
+    ///
+    /// # Errors
+    /// Those of [`Fs::lookup`] and [`Fs::inode`].
+    pub fn lookup_inode(&mut self, directory: &Inode, name: &[u8]) -> Result<Inode> {
+        let number = self.lookup(directory, name)?;
+        self.named_inode(number)
     }
 
     /// Tells the entries from `from` on, which is 0 or the `next` of an entry, until `visit` says
@@ -225,6 +237,9 @@ impl<D: Device> Fs<D> {
             return Err(Error::Corrupt("length of a symbolic link"));
         }
         let size = size as usize;
+        if size == 0 {
+            return Err(Error::Corrupt("length of a symbolic link"));
+        }
         if link.has(INLINE_DATA) {
             let content = self.read_inline(link)?;
             return crate::bytes::copy(content.get(..size).unwrap_or(&content));

@@ -7,6 +7,7 @@ use crate::crc::crc32c;
 use crate::inode::Inode;
 use crate::store::Kind;
 use crate::superblock::Geometry;
+use crate::zones::Zones;
 use crate::{Device, Error, Fs, Result};
 
 pub(crate) const MAGIC: u16 = 0xf30a;
@@ -119,7 +120,7 @@ fn entry_for(node: &[u8], block: u32) -> usize {
 }
 
 /// Whether a node makes sense by itself.
-fn check(node: &[u8], geometry: &Geometry) -> Result<()> {
+fn check(node: &[u8], geometry: &Geometry, zones: &Zones) -> Result<()> {
     let bad = Err(Error::Corrupt("extent tree"));
     let count = entries(node);
     if u16_at(node, 0) != MAGIC
@@ -146,6 +147,7 @@ fn check(node: &[u8], geometry: &Geometry) -> Result<()> {
             || start + length > u64::from(u32::MAX)
             || first <= geometry.first_block
             || first + length > geometry.blocks
+            || zones.overlap(first, length)
         {
             return bad;
         }
@@ -160,8 +162,8 @@ pub(crate) fn checksum_place(node: &[u8]) -> usize {
 }
 
 /// Whether a node in a block makes sense, with its checksum.
-fn check_block(node: &[u8], geometry: &Geometry, seed: u32) -> Result<()> {
-    check(node, geometry)?;
+fn check_block(node: &[u8], geometry: &Geometry, zones: &Zones, seed: u32) -> Result<()> {
+    check(node, geometry, zones)?;
     let at = checksum_place(node);
     if geometry.checksums()
         && (at + 4 > node.len() || u32_at(node, at) != crc32c(seed, &node[..at]))
@@ -176,14 +178,14 @@ impl<D: Device> Fs<D> {
     pub(crate) fn extent_node<'a>(&'a mut self, inode: &'a Inode, node: Node) -> Result<&'a [u8]> {
         match node {
             Node::Root => {
-                check(inode.map(), &self.geometry)?;
+                check(inode.map(), &self.geometry, &self.zones)?;
                 Ok(inode.map())
             }
             Node::Block(block) => {
-                let geometry = &self.geometry;
+                let (geometry, zones) = (&self.geometry, &self.zones);
                 let seed = inode.seed(geometry);
                 self.store.checked(block, Kind::Extents, |node| {
-                    check_block(node, geometry, seed)
+                    check_block(node, geometry, zones, seed)
                 })
             }
         }

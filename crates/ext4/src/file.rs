@@ -140,8 +140,8 @@ impl<D: Device> Fs<D> {
             let mut inode = this.file(number)?;
             // The same size frees what was allocated beyond it, as Linux does.
             let shrinks = size <= inode.size();
+            // An inode without a name is an orphan already, as is one whose truncation failed.
             if shrinks && inode.links() > 0 {
-                this.remove_orphan_if(&mut inode)?;
                 this.add_orphan(&mut inode)?;
             }
             this.touch(&mut inode);
@@ -154,14 +154,6 @@ impl<D: Device> Fs<D> {
         } else {
             Ok(())
         }
-    }
-
-    /// An earlier truncation that failed half-way has left the inode on the list.
-    fn remove_orphan_if(&mut self, inode: &mut Inode) -> Result<()> {
-        if inode.deleted() != 0 || self.read_superblock(crate::superblock::last_orphan)? != 0 {
-            self.remove_orphan(inode)?;
-        }
-        Ok(())
     }
 
     pub(crate) fn check_size(&self, size: u64) -> Result<()> {

@@ -8,11 +8,13 @@ use crate::bytes::zeroes;
 use crate::features::ReadOnly;
 use crate::inode::{ROOT, Time};
 use crate::journal::Journal;
+use crate::orphan_list::OrphanList;
 use crate::space::Claim;
 use crate::store::Store;
 use crate::superblock::{self, Geometry};
 use crate::sync::Changes;
-use crate::{Device, Error, Result};
+use crate::zones::Zones;
+use crate::{Device, Error, Errors, Result};
 
 /// How to mount.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +41,9 @@ pub struct Fs<D> {
     pub(crate) pending: HashMap<u32, Vec<u8>>,
     pub(crate) changes: Changes,
     pub(crate) claim: Claim,
+    pub(crate) zones: Zones,
+    pub(crate) errors: Errors,
+    pub(crate) orphans: OrphanList,
 }
 
 impl<D: Device> Fs<D> {
@@ -62,6 +67,9 @@ impl<D: Device> Fs<D> {
             pending: HashMap::new(),
             changes: Changes::default(),
             claim: Claim::Root,
+            zones: Zones::default(),
+            errors: geometry.errors,
+            orphans: OrphanList::default(),
         };
         if this.read_superblock(superblock::needs_recovery)? {
             this.recover()?;
@@ -75,6 +83,7 @@ impl<D: Device> Fs<D> {
         }
         if !options.read_only {
             let mut journal = this.open_journal()?;
+            this.take_journal_error(journal.take_error())?;
             this.prepare_journal(&mut journal)?;
             this.mark(true)?;
             this.journal = Some(journal);
@@ -101,15 +110,23 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Writes to the superblock whether the journal must be replayed, beside the journal.
+    /// Writes to the superblock whether the journal must be replayed.
     fn mark(&mut self, needed: bool) -> Result<()> {
+        let seconds = self.now.seconds as u32;
+        self.write_superblock(|raw| {
+            superblock::set_recovery(raw, needed);
+            if needed {
+                superblock::count_mount(raw, seconds);
+            }
+        })
+    }
+
+    /// Changes the superblock beside the journal, which is empty.
+    pub(crate) fn write_superblock(&mut self, change: impl FnOnce(&mut [u8])) -> Result<()> {
         let (number, at) = self.geometry.superblock();
         let mut block = crate::bytes::copy(self.store.get(number)?)?;
         let raw = &mut block[at..at + superblock::SIZE];
-        superblock::set_recovery(raw, needed);
-        if needed {
-            superblock::count_mount(raw, self.now.seconds as u32);
-        }
+        change(raw);
         superblock::seal(raw, &self.geometry);
         self.store
             .device
@@ -157,11 +174,14 @@ impl<D: Device> Fs<D> {
             let error = match operation(self) {
                 Ok(result) => {
                     self.store.keep();
+                    self.orphans.keep();
                     return Ok(result);
                 }
                 Err(error) => error,
             };
             self.store.undo();
+            self.orphans.undo();
+            self.report(error);
             match error {
                 Error::JournalFull if again => self.checkpoint()?,
                 Error::NoSpace if again && !self.pending.is_empty() => self.commit()?,

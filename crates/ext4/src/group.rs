@@ -4,6 +4,7 @@ use crate::bytes::{put16, u16_at, u32_at};
 use crate::crc::{crc16, crc32c};
 use crate::features::ReadOnly;
 use crate::superblock::Geometry;
+use crate::zones::Zones;
 use crate::{Device, Error, Fs, Result};
 
 /// The inode bitmap was never written: all inodes are free.
@@ -189,8 +190,9 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Looks at the descriptors of all groups.
+    /// Looks at the descriptors of all groups, and learns where their metadata is.
     pub(crate) fn check_descriptors(&mut self) -> Result<()> {
+        let mut zones = Zones::default();
         let table = self.geometry.table_blocks();
         for group in 0..self.geometry.groups {
             let (block, at) = self.descriptor_place(group);
@@ -216,7 +218,14 @@ impl<D: Device> Fs<D> {
             {
                 return Err(Error::Corrupt("group descriptor"));
             }
+            let own = u64::from(self.base_blocks(group));
+            zones.add(self.geometry.group_start(group), own)?;
+            zones.add(descriptor.block_bitmap(), 1)?;
+            zones.add(descriptor.inode_bitmap(), 1)?;
+            zones.add(descriptor.inode_table(), table)?;
         }
+        zones.finish()?;
+        self.zones = zones;
         Ok(())
     }
 

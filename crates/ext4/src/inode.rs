@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::bytes::{copy, put, put16, put32, split_at, u16_at, u32_at};
 use crate::crc::crc32c;
-use crate::features::ReadOnly;
+use crate::features::{Compatible, ReadOnly};
 use crate::superblock::Geometry;
 use crate::{Device, Error, Fs, Result};
 
@@ -117,7 +117,11 @@ impl Inode {
 
     /// What it takes on disk, in units of 512 bytes.
     pub fn sectors(&self, geometry: &Geometry) -> u64 {
-        let stored = u64::from(u32_at(&self.raw, 0x1c)) | u64::from(u16_at(&self.raw, 0x74)) << 32;
+        let low = u64::from(u32_at(&self.raw, 0x1c));
+        if !geometry.features.read_only.contains(ReadOnly::HUGE_FILE) {
+            return low;
+        }
+        let stored = low | u64::from(u16_at(&self.raw, 0x74)) << 32;
         if self.has(HUGE_FILE) {
             stored * (geometry.block_size as u64 / 512)
         } else {
@@ -171,6 +175,13 @@ impl Inode {
     /// Where the fields end, and attributes begin.
     pub(crate) fn extra_end(&self) -> usize {
         BASE + usize::from(u16_at(&self.raw, BASE))
+    }
+
+    /// Where the inode has room for attributes. One without further fields has none, as the first of
+    /// those would say where it begins.
+    pub(crate) fn attribute_region(&self) -> Option<core::ops::Range<usize>> {
+        let start = self.extra_end();
+        (start > BASE && start < self.raw.len()).then_some(start..self.raw.len())
     }
 
     pub(crate) fn has(&self, flag: u32) -> bool {
@@ -233,8 +244,23 @@ impl Inode {
         put32(&mut self.raw, 0x14, value);
     }
 
+    /// Stores a time, or what is nearest to it: from 1901 to 2446, to 2038 where the inode has no
+    /// room for more.
     pub(crate) fn set_time(&mut self, stamp: Stamp, time: Time) {
         let (low, high) = stamp.place();
+        let (first, last) = (i64::from(i32::MIN), i64::from(i32::MAX));
+        let last = if self.fits(high) {
+            last + (3 << 32)
+        } else {
+            last
+        };
+        let time = match time.seconds {
+            seconds if (first..=last).contains(&seconds) => time,
+            seconds => Time {
+                seconds: seconds.clamp(first, last),
+                nanoseconds: 0,
+            },
+        };
         if stamp != Stamp::Birth || self.fits(low) {
             put32(&mut self.raw, low, time.seconds as u32);
         }
@@ -361,8 +387,26 @@ impl<D: Device> Fs<D> {
         if inode.has(FOREIGN | EA_INODE) {
             return Err(Error::Unsupported("flags of an inode"));
         }
+        let indexes = self
+            .geometry
+            .features
+            .compatible
+            .contains(Compatible::DIR_INDEX);
+        if self.geometry.checksums() && !indexes && inode.is_directory() && inode.has(INDEX) {
+            // Its nodes have checksums that those of plain directories are not.
+            return Err(Error::Corrupt("index of a directory"));
+        }
         if inode.size() > i64::MAX as u64 {
             return Err(Error::Corrupt("size of an inode"));
+        }
+        Ok(inode)
+    }
+
+    /// The inode that a directory entry leads to.
+    pub(crate) fn named_inode(&mut self, number: u32) -> Result<Inode> {
+        let inode = self.inode(number)?;
+        if inode.links() == 0 {
+            return Err(Error::Corrupt("name of a deleted inode"));
         }
         Ok(inode)
     }

@@ -44,7 +44,7 @@ impl<D: Device> Fs<D> {
         self.transact(|this| {
             let mut directory = this.parent(parent)?;
             let found = this.find(&directory, name)?.ok_or(Error::NotFound)?;
-            let mut inode = this.inode(found.inode)?;
+            let mut inode = this.named_inode(found.inode)?;
             if inode.is_directory() {
                 return Err(Error::IsDirectory);
             }
@@ -68,7 +68,7 @@ impl<D: Device> Fs<D> {
             if found.inode == parent || found.inode == crate::ROOT {
                 return Err(Error::Corrupt("entry of a directory"));
             }
-            let mut inode = this.inode(found.inode)?;
+            let mut inode = this.named_inode(found.inode)?;
             if !inode.is_directory() {
                 return Err(Error::NotDirectory);
             }

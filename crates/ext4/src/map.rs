@@ -151,7 +151,10 @@ impl<D: Device> Fs<D> {
         if block == 0 {
             return Ok(Indirect::Hole(hole));
         }
-        if block <= self.geometry.first_block || block >= self.geometry.blocks {
+        if block <= self.geometry.first_block
+            || block >= self.geometry.blocks
+            || self.zones.overlap(block, 1)
+        {
             return Err(Error::Corrupt("number of a block"));
         }
         Ok(Indirect::Block(block))

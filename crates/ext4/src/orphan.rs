@@ -7,7 +7,7 @@ use crate::bytes::{put32, u32_at};
 use crate::crc::crc32c;
 use crate::features::ReadOnly;
 use crate::inode::Inode;
-use crate::superblock::{clear_orphan_present, last_orphan, set_last_orphan};
+use crate::superblock::{clear_orphan_present, has_errors, last_orphan, set_last_orphan};
 use crate::{Device, Error, Fs, Result};
 
 const FILE_MAGIC: u32 = 0x0b10_ca04;
@@ -15,63 +15,82 @@ const FILE_MAGIC: u32 = 0x0b10_ca04;
 const FILE_TAIL: usize = 8;
 
 impl<D: Device> Fs<D> {
-    /// Puts an inode on the list. The caller stores it.
+    /// Puts an inode on the list, if it is not there. The caller stores it.
     pub(crate) fn add_orphan(&mut self, inode: &mut Inode) -> Result<()> {
         let number = inode.number;
+        if self.orphans.before(number).is_some() {
+            return Ok(());
+        }
         let next = self.change_superblock(|raw| {
             let next = last_orphan(raw);
             set_last_orphan(raw, number);
             next
         })?;
         inode.set_deleted(next);
+        self.orphans.set(number, Some(0))?;
+        if next != 0 {
+            self.orphans.set(next, Some(number))?;
+        }
         Ok(())
     }
 
     /// Takes an inode off the list, if it is there. The caller stores it.
     pub(crate) fn remove_orphan(&mut self, inode: &mut Inode) -> Result<()> {
-        let next = inode.deleted();
-        let first = self.read_superblock(last_orphan)?;
-        if first == inode.number {
+        let (number, next) = (inode.number, inode.deleted());
+        let before = self.orphans.before(number);
+        if self.read_superblock(last_orphan)? == number {
             self.change_superblock(|raw| set_last_orphan(raw, next))?;
-            inode.set_deleted(0);
+        } else if let Some(before) = before {
+            let mut before = self.inode(before)?;
+            before.set_deleted(next);
+            self.set_inode(&mut before)?;
+        } else {
             return Ok(());
         }
-        let mut at = first;
-        for _ in 0..self.geometry.inodes {
-            if at == 0 {
-                return Ok(());
-            }
-            let mut before = self.inode(at)?;
-            at = before.deleted();
-            if at == inode.number {
-                before.set_deleted(next);
-                self.set_inode(&mut before)?;
-                inode.set_deleted(0);
-                return Ok(());
-            }
+        inode.set_deleted(0);
+        self.orphans.set(number, None)?;
+        if self.orphans.before(next).is_some() {
+            self.orphans.set(next, Some(before.unwrap_or(0)))?;
         }
-        Err(Error::Corrupt("list of orphans"))
+        Ok(())
     }
 
-    /// Removes all orphans and ends all truncations that a power cut interrupted.
+    /// Removes all orphans and ends all truncations that a power cut interrupted. As with Linux,
+    /// the rest is left to e2fsck where damage is known of or found.
     pub(crate) fn clean_orphans(&mut self) -> Result<()> {
+        let mut sound = !self.read_superblock(has_errors)?;
         // A loop in the list ends at an inode that is free already, or has no successor any more.
         loop {
             let number = self.read_superblock(last_orphan)?;
             if number == 0 {
                 break;
             }
-            self.clean_orphan(number)?;
+            if self.aborted {
+                // What was found made the file system read-only.
+                return Ok(());
+            }
+            sound = sound && self.is_cleaned(number)?;
+            if !sound {
+                self.transact(|this| this.change_superblock(|raw| set_last_orphan(raw, 0)))?;
+            }
         }
-        if self
-            .geometry
-            .features
-            .read_only
-            .contains(ReadOnly::ORPHAN_PRESENT)
-        {
+        let features = self.geometry.features.read_only;
+        if sound && features.contains(ReadOnly::ORPHAN_PRESENT) {
             self.clean_orphan_file()?;
         }
         Ok(())
+    }
+
+    /// Ends an orphan. Returns whether the image makes sense of it.
+    fn is_cleaned(&mut self, number: u32) -> Result<bool> {
+        match self.clean_orphan(number) {
+            Ok(()) => Ok(true),
+            Err(error @ (Error::Io | Error::NoMemory | Error::ReadOnly)) => Err(error),
+            Err(error) => {
+                self.report(error);
+                Ok(false)
+            }
+        }
     }
 
     fn clean_orphan(&mut self, number: u32) -> Result<()> {
@@ -111,7 +130,10 @@ impl<D: Device> Fs<D> {
                 if number == 0 {
                     continue;
                 }
-                self.clean_orphan(number)?;
+                self.is_cleaned(number)?;
+                if self.aborted {
+                    return Ok(());
+                }
                 self.transact(|this| {
                     let raw = this.store.change(physical)?;
                     put32(raw, at, 0);

@@ -66,8 +66,8 @@ impl<D: Device> Fs<D> {
                 (Some(there), _) if there.inode == found.inode => Ok(None),
                 (Some(there), Rename::Exchange) => {
                     this.check_below(there.inode, from)?;
-                    let moved = this.inode(found.inode)?;
-                    let other = this.inode(there.inode)?;
+                    let moved = this.named_inode(found.inode)?;
+                    let other = this.named_inode(there.inode)?;
                     this.replace_entry(&source, &found, there.inode, type_of(other.mode()))?;
                     this.replace_entry(&target, &there, found.inode, type_of(moved.mode()))?;
                     this.moved(moved, from, to)?;
@@ -76,11 +76,11 @@ impl<D: Device> Fs<D> {
                     Ok(None)
                 }
                 (there, _) => {
-                    let moved = this.inode(found.inode)?;
+                    let moved = this.named_inode(found.inode)?;
                     let kind = type_of(moved.mode());
                     let mut lost = None;
                     if let Some(there) = there {
-                        let mut other = this.inode(there.inode)?;
+                        let mut other = this.named_inode(there.inode)?;
                         match (moved.is_directory(), other.is_directory()) {
                             (true, false) => return Err(Error::NotDirectory),
                             (false, true) => return Err(Error::IsDirectory),

@@ -18,6 +18,9 @@ use crate::{Device, Error, Result};
 /// Clean blocks are dropped when there are so many bytes of blocks, or twice those that stay.
 const KEPT: usize = 4 << 20;
 
+/// A block of the journal has room for more revocations than so many.
+const REVOKED_IN_BLOCK: usize = 64;
+
 /// As what the content of a block was found to be sound.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
@@ -212,7 +215,7 @@ impl<D: Device> Store<D> {
             ..*buffer
         };
         let running = buffer.running;
-        if !running && self.used + self.revoked.len() / 64 >= self.limit {
+        if !running && self.used + self.revoked.len() / REVOKED_IN_BLOCK >= self.limit {
             return Err(Error::JournalFull);
         }
         push(&mut self.undo, (block, before))?;
@@ -230,9 +233,13 @@ impl<D: Device> Store<D> {
     /// revoked, because its next owner may be a file whose data no journal has.
     ///
     /// # Errors
-    /// [`Error::NoMemory`].
+    /// [`Error::NoMemory`]; [`Error::JournalFull`].
     pub fn forget(&mut self, block: u64) -> Result<()> {
         let operation = self.operation;
+        // Revocations take room, too.
+        if self.used + self.revoked.len() / REVOKED_IN_BLOCK >= self.limit {
+            return Err(Error::JournalFull);
+        }
         self.revoked.try_reserve(1)?;
         self.undo.try_reserve(1)?;
         self.undo_revoked.try_reserve(1)?;

@@ -4,7 +4,7 @@
 use crate::bytes::{put16, put32, split_at, u8_at, u16_at, u32_at};
 use crate::crc::crc32c;
 use crate::features::{Compatible, Features, Incompatible, ReadOnly};
-use crate::{Error, Result};
+use crate::{Error, Errors, ROOT, Result};
 
 /// Where the superblock is on the device, and its size.
 pub const OFFSET: u64 = 1024;
@@ -12,6 +12,8 @@ pub const OFFSET: u64 = 1024;
 pub const SIZE: usize = 1024;
 const MAGIC: u16 = 0xef53;
 const CHECKSUM: usize = 0x3fc;
+const STATE: usize = 0x3a;
+const HAS_ERRORS: u16 = 2;
 const LAST_ORPHAN: usize = 0xe8;
 const INCOMPATIBLE: usize = 0x60;
 const READ_ONLY: usize = 0x64;
@@ -55,6 +57,8 @@ pub struct Geometry {
     pub backups: [u32; 2],
     /// The inode of the journal.
     pub journal: u32,
+    /// What follows from damage.
+    pub errors: Errors,
     /// The inode of the file of orphans, or 0.
     pub orphan_file: u32,
     /// What names of directories are hashed with.
@@ -123,6 +127,7 @@ impl Geometry {
             first_meta_group: u32_at(block, 0x104),
             backups: [u32_at(block, 0x24c), u32_at(block, 0x250)],
             journal: u32_at(block, 0xe0),
+            errors: Errors::from_superblock(u16_at(block, 0x3c)),
             orphan_file: u32_at(block, 0x280),
             hash_seed: [0, 1, 2, 3].map(|word| u32_at(block, 0xec + word * 4)),
             hash_version: u8_at(block, 0xfc),
@@ -140,12 +145,15 @@ impl Geometry {
 
     fn check(&mut self, size: u64) -> Result<()> {
         let bits = self.block_size as u32 * 8;
+        let wide = self.features.incompatible.contains(Incompatible::BIT64);
+        let least = if wide { 64 } else { 32 };
         let sizes = self.first_block == u64::from(self.block_size == 1024)
             && self.inode_size.is_power_of_two()
             && (128..=self.block_size).contains(&self.inode_size)
-            && (32..=self.block_size.min(1024)).contains(&self.descriptor_size)
+            && (least..=self.block_size.min(1024)).contains(&self.descriptor_size)
             && self.descriptor_size.is_power_of_two()
-            && (1..=bits).contains(&self.group_blocks)
+            // mke2fs makes none with less; what is kept of each group is bounded so.
+            && (256..=bits).contains(&self.group_blocks)
             && (1..=bits).contains(&self.group_inodes)
             && self.group_blocks.is_multiple_of(8)
             && self.group_inodes.is_multiple_of(8)
@@ -164,11 +172,9 @@ impl Geometry {
         {
             return Err(Error::Corrupt("number of inodes"));
         }
+        // Linux gives new inodes the fields that it knows, whatever the superblock wants.
         let room = self.inode_size.saturating_sub(128);
-        self.extra_size = self
-            .extra_size
-            .clamp(0, room.min(usize::from(u16::MAX)) as u16)
-            & !3;
+        self.extra_size = self.extra_size.max(32).min(room as u16) & !3;
         Ok(())
     }
 
@@ -183,6 +189,12 @@ impl Geometry {
             OFFSET / self.block_size as u64,
             (OFFSET % self.block_size as u64) as usize,
         )
+    }
+
+    /// Whether a directory may have a name for an inode: the root, and those that are not reserved.
+    pub fn may_be_named(&self, inode: u32) -> bool {
+        let special = inode == self.journal || inode == self.orphan_file;
+        inode == ROOT || (inode >= self.first_inode && !special)
     }
 
     /// Blocks of a group's inodes.
@@ -284,6 +296,22 @@ pub fn last_orphan(block: &[u8]) -> u32 {
 /// Sets the first inode of the list of orphans.
 pub fn set_last_orphan(block: &mut [u8], inode: u32) {
     put32(block, LAST_ORPHAN, inode);
+}
+
+/// Counts that damage was found at `time`, in seconds since 1970: the next check is a full one.
+pub fn count_error(block: &mut [u8], time: u32) {
+    put16(block, STATE, u16_at(block, STATE) | HAS_ERRORS);
+    let errors = u32_at(block, 0x194);
+    if errors == 0 {
+        put32(block, 0x198, time);
+    }
+    put32(block, 0x194, errors.saturating_add(1));
+    put32(block, 0x1cc, time);
+}
+
+/// Whether damage was found since the last check.
+pub fn has_errors(block: &[u8]) -> bool {
+    u16_at(block, STATE) & HAS_ERRORS != 0
 }
 
 /// Whether the journal must be replayed.

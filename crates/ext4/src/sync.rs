@@ -81,10 +81,3 @@ impl<D: Device> Fs<D> {
         self.commit()
     }
 }
-
-impl<D> Fs<D> {
-    /// Whether a failed commit or the image's own wish has made the file system read-only.
-    pub fn is_aborted(&self) -> bool {
-        self.aborted
-    }
-}

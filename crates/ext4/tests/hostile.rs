@@ -206,3 +206,181 @@ fn an_index_is_not_followed_in_circles() {
     assert!(is_corrupt(fs.lookup(&root, b"name")));
     assert!(start.elapsed() < Duration::from_secs(1));
 }
+
+/// Maps of files that lead to what is not theirs.
+#[test]
+fn files_do_not_reach_the_metadata_of_groups() {
+    let Some((image, number)) = with_file("^64bit") else {
+        return;
+    };
+    let table = u32_at(&image, DESCRIPTOR + 8);
+    let journal = u32_at(&image, map(&image, 8) + 12 + 8);
+    for target in [1, 2, table - 1, table, journal] {
+        let mut image = image.clone();
+        let node = map(&image, number);
+        put_node(&mut image, node, 1, 4, 0);
+        put_extent(&mut image, node, 0, 0, 1, target);
+        let mut fs = mount(image.clone());
+        let inode = fs.inode(number).unwrap();
+        assert!(is_corrupt(fs.map(&inode, 0)), "{target}");
+        assert!(is_corrupt(fs.truncate(number, 0)), "{target}");
+        // The same as a block of attributes.
+        let place = support::raw::inode(&image, number);
+        put_node(&mut image, node, 0, 4, 0);
+        put32(&mut image, place + 0x68, target);
+        let mut fs = mount(image);
+        let inode = fs.inode(number).unwrap();
+        assert!(is_corrupt(fs.attributes(&inode, |_, _| {})), "{target}");
+    }
+    // A bitmap that says that the blocks of inodes are free.
+    let mut lies = image.clone();
+    let bitmap = u32_at(&image, DESCRIPTOR) as usize * BLOCK;
+    lies[bitmap..bitmap + BLOCK].fill(0);
+    let mut fs = mount(lies);
+    assert!(is_corrupt(fs.allocate(number, 0, 1)));
+    // A journal in the inodes.
+    let mut lies = image.clone();
+    let node = map(&image, 8);
+    put32(&mut lies, node + 12 + 8, table);
+    assert!(is_corrupt(try_mount(Disk::new(lies), false)));
+    // Inodes in the place of a bitmap.
+    let mut lies = image;
+    put32(&mut lies, DESCRIPTOR + 4, table);
+    assert!(is_corrupt(try_mount(Disk::new(lies), false)));
+}
+
+#[test]
+fn names_lead_neither_to_reserved_nor_to_deleted_inodes() {
+    let Some((image, number)) = with_file("^64bit") else {
+        return;
+    };
+    let mut fs = mount(image);
+    let root = fs.inode(ROOT).unwrap();
+    let block = fs.map(&root, 0).unwrap().unwrap().physical as usize * BLOCK;
+    let image = fs.unmount().unwrap().image;
+    let entry = (block..block + BLOCK).find(|at| &image[*at + 8..*at + 12] == b"file");
+    let entry = entry.unwrap();
+    for target in [1, 5, 7, 8, 10] {
+        let mut image = image.clone();
+        put32(&mut image, entry, target);
+        let mut fs = mount(image);
+        let root = fs.inode(ROOT).unwrap();
+        assert!(is_corrupt(fs.lookup(&root, b"file")), "{target}");
+        assert!(is_corrupt(fs.unlink(ROOT, b"file")), "{target}");
+    }
+    let mut image = image;
+    let place = inode(&image, number);
+    put16(&mut image, place + 0x1a, 0);
+    let mut fs = mount(image);
+    let root = fs.inode(ROOT).unwrap();
+    assert!(is_corrupt(fs.lookup_inode(&root, b"file")));
+    assert!(is_corrupt(fs.unlink(ROOT, b"file")));
+    let rename = fs.rename(ROOT, b"file", ROOT, b"other", Rename::Replace);
+    assert!(is_corrupt(rename));
+}
+
+#[test]
+fn a_list_of_orphans_that_leads_nowhere_is_dropped_and_counted() {
+    let Some((image, number)) = with_file("^64bit") else {
+        return;
+    };
+    // A reserved inode, none, one that is free; one that is its own successor ends.
+    for first in [3, 100_000, number + 1, number] {
+        let mut image = image.clone();
+        put32(&mut image, 1024 + 0xe8, first);
+        let place = inode(&image, number);
+        put32(&mut image, place + 0x14, number);
+        let mut fs = mount(image);
+        let root = fs.inode(ROOT).unwrap();
+        assert_eq!(fs.lookup(&root, b"file"), Ok(number));
+        let image = fs.unmount().unwrap().image;
+        assert_eq!(u32_at(&image, 1024 + 0xe8), 0);
+        let errors = u32_at(&image, 1024 + 0x194);
+        assert_eq!(errors > 0, first != number, "{first}");
+    }
+}
+
+/// A file of 4 TiB whose tables have nothing but zeroes at their beginnings.
+#[test]
+fn a_hole_of_a_block_map_is_skipped() {
+    let Some(mut image) = plain("^64bit,^extents,^has_journal") else {
+        return;
+    };
+    let table = free_block(&image, 0);
+    let place = inode(&image, 11);
+    for index in 0..15 {
+        put32(&mut image, place + 0x28 + index * 4, 0);
+    }
+    put32(&mut image, place + 0x28 + 14 * 4, table);
+    put32(&mut image, table as usize * BLOCK + 255 * 4, table + 1);
+    put32(
+        &mut image,
+        (table as usize + 1) * BLOCK + 255 * 4,
+        table + 2,
+    );
+    put32(
+        &mut image,
+        (table as usize + 2) * BLOCK + 100 * 4,
+        table + 3,
+    );
+    put32(&mut image, place + 0x4, 0);
+    put32(&mut image, place + 0x6c, 0x3f0);
+    put16(&mut image, place, 0o100600);
+    let mut fs = try_mount(Disk::new(image.clone()), true).unwrap();
+    let file = fs.inode(11).unwrap();
+    let start = Instant::now();
+    let block = 12 + 256 + 65536 + 255 * 65536 + 255 * 256 + 100;
+    assert_eq!(fs.next_data(&file, 0), Ok(Some(block)));
+    assert_eq!(fs.next_data(&file, block + 1).ok().flatten(), None);
+    // Tables that lead to themselves: more blocks than the disk has.
+    for index in 0..256 {
+        put32(&mut image, table as usize * BLOCK + index * 4, table);
+    }
+    let mut fs = try_mount(Disk::new(image), true).unwrap();
+    let file = fs.inode(11).unwrap();
+    assert!(is_corrupt(fs.next_hole(&file, 70_000)));
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn values_of_attributes_do_not_share_their_bytes() {
+    let Some((image, number)) = with_file("^64bit") else {
+        return;
+    };
+    let mut fs = mount(image);
+    for name in [b"user.a", b"user.b", b"user.c"] {
+        fs.set_attribute(number, name, Some(&[7; 300])).unwrap();
+    }
+    let inode = fs.inode(number).unwrap();
+    let mut image = fs.unmount().unwrap().image;
+    let place = support::raw::inode(&image, inode.number);
+    let block = u32_at(&image, place + 0x68) as usize * BLOCK;
+    for entry in 0..3 {
+        let at = block + 32 + entry * 20;
+        put16(&mut image, at + 2, 100);
+        put32(&mut image, at + 8, 900);
+    }
+    let mut fs = mount(image);
+    let inode = fs.inode(number).unwrap();
+    assert!(is_corrupt(fs.attribute(&inode, b"user.a")));
+    assert!(is_corrupt(fs.set_attribute(number, b"user.d", Some(b"x"))));
+}
+
+/// What is only read is dropped again.
+#[test]
+fn reading_does_not_fill_the_memory() {
+    let arguments = "-b 1024 -J size=1 -N 65536 -O ^metadata_csum";
+    let Some(image) = support::make(40, arguments) else {
+        return;
+    };
+    let mut fs = try_mount(Disk::new(image), true).unwrap();
+    let mut reads = [0; 2];
+    for reads in &mut reads {
+        fs.device().works_for = usize::MAX;
+        for number in 1..=fs.geometry().inodes {
+            let _ = fs.inode(number);
+        }
+        *reads = usize::MAX - fs.device().works_for;
+    }
+    assert!(reads[1] > 8192, "{reads:?}");
+}

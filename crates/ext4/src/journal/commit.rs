@@ -79,7 +79,7 @@ impl<D: Device> Fs<D> {
                 self.changes.clear();
             }
             Err(Error::NoMemory) => {}
-            Err(_) => self.aborted = true,
+            Err(_) => self.abort(),
         }
         self.limit_transaction();
         result
@@ -102,7 +102,9 @@ impl<D: Device> Fs<D> {
         };
         let result = self.empty(&mut journal);
         self.journal = Some(journal);
-        self.aborted |= result.is_err();
+        if result.is_err() {
+            self.abort();
+        }
         self.limit_transaction();
         result
     }

@@ -21,6 +21,8 @@ const UUID: usize = 16;
 /// Bytes of the superblock of the journal.
 const SUPERBLOCK: usize = 1024;
 const SUPERBLOCK_SUM: usize = 0xfc;
+/// Where the number of an error is that ended its use.
+const FAILURE: usize = 0x20;
 const CHECKSUM_TYPE: usize = 0x50;
 const CRC32C: u8 = 4;
 
@@ -85,6 +87,13 @@ impl Journal {
         } else {
             0
         }
+    }
+
+    /// Whether the file system failed when it was mounted last; not any more.
+    pub fn take_error(&mut self) -> bool {
+        let failed = be32_at(&self.superblock, FAILURE) != 0;
+        put_be32(&mut self.superblock, FAILURE, 0);
+        failed
     }
 
     /// The disk block of a block of the journal.
@@ -180,6 +189,10 @@ impl<D: Device> Fs<D> {
     pub(crate) fn prepare_journal(&mut self, journal: &mut Journal) -> Result<()> {
         let most = (USED / self.geometry.block_size) as u32;
         journal.length = journal.length.min(most.max(SHORTEST));
+        for run in &journal.runs {
+            self.zones.add(run.physical, u64::from(run.length))?;
+        }
+        self.zones.finish()?;
         let mut features = HAS_REVOKE;
         if self
             .geometry
@@ -201,10 +214,22 @@ impl<D: Device> Fs<D> {
         self.store.device.flush()
     }
 
+    /// Says in the journal that the file system failed.
+    pub(crate) fn write_journal_error(&mut self, journal: &mut Journal) -> Result<()> {
+        // Linux stores the negative number of EIO.
+        put_be32(&mut journal.superblock, FAILURE, -5i32 as u32);
+        self.store_journal_superblock(journal)?;
+        self.store.device.flush()
+    }
+
     /// Says where the transactions begin that are not in their places; 0 for none.
     fn write_journal_superblock(&mut self, journal: &mut Journal, start: u32) -> Result<()> {
         put_be32(&mut journal.superblock, 0x18, journal.sequence);
         put_be32(&mut journal.superblock, 0x1c, start);
+        self.store_journal_superblock(journal)
+    }
+
+    fn store_journal_superblock(&mut self, journal: &mut Journal) -> Result<()> {
         journal.seal_superblock();
         let mut block = zeroes(self.geometry.block_size)?;
         block[..SUPERBLOCK].copy_from_slice(&journal.superblock);

@@ -1,0 +1,86 @@
+//! What is done when the image turns out to be damaged: it is counted in the superblock, and the
+//! file system goes on or is read-only from then on, as the superblock or the mount says
+//! (`errors=`).
+
+use crate::superblock;
+use crate::{Device, Error, Fs, Result};
+
+/// What follows from damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errors {
+    /// Only the operation that found it fails.
+    Continue,
+    /// Nothing is written any more.
+    ReadOnly,
+    /// The same, and the caller stops the machine.
+    Panic,
+}
+
+impl Errors {
+    /// What the superblock says.
+    pub(crate) fn from_superblock(value: u16) -> Self {
+        match value {
+            2 => Errors::ReadOnly,
+            3 => Errors::Panic,
+            _ => Errors::Continue,
+        }
+    }
+}
+
+impl<D: Device> Fs<D> {
+    /// What follows from damage.
+    pub fn errors(&self) -> Errors {
+        self.errors
+    }
+
+    /// Lets a mount's `errors=` go before the superblock's.
+    pub fn set_errors(&mut self, errors: Errors) {
+        self.errors = errors;
+    }
+
+    /// Whether nothing can be written any more, because a commit failed or damage was found.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted
+    }
+
+    /// Does what follows from `error`, if it says that the image is damaged. Operations that change
+    /// something do this themselves; the caller does it for those that only read.
+    pub fn report(&mut self, error: Error) {
+        if !matches!(error, Error::Corrupt(_)) || self.journal.is_none() || self.aborted {
+            return;
+        }
+        if self.errors != Errors::Continue {
+            self.abort();
+            return;
+        }
+        let seconds = self.now.seconds as u32;
+        match self.change_superblock(|raw| superblock::count_error(raw, seconds)) {
+            Ok(()) => self.store.keep(),
+            // The next one is counted.
+            Err(_) => self.store.undo(),
+        }
+    }
+
+    /// Nothing is written from now on but that to the journal, where the next mount finds it: the
+    /// superblock may be part of a transaction.
+    pub(crate) fn abort(&mut self) {
+        if self.aborted {
+            return;
+        }
+        self.aborted = true;
+        if let Some(mut journal) = self.journal.take() {
+            // Where the device fails, there is nothing more to do.
+            let _ = self.write_journal_error(&mut journal);
+            self.journal = Some(journal);
+        }
+    }
+
+    /// Takes over an error that the journal has, before that is prepared for writing.
+    pub(crate) fn take_journal_error(&mut self, failed: bool) -> Result<()> {
+        if failed {
+            let seconds = self.now.seconds as u32;
+            self.write_superblock(|raw| superblock::count_error(raw, seconds))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! The list of orphans in memory. On disk each inode has the next one; that an inode can be taken
+//! out of the middle of a long list without a walk, this has the one before it.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+
+use crate::Result;
+use crate::bytes::push;
+
+/// The inode before each inode of the list, 0 before the first, and what undoes the changes of the
+/// running operation.
+#[derive(Default)]
+pub struct OrphanList {
+    before: HashMap<u32, u32>,
+    undo: Vec<(u32, Option<u32>)>,
+}
+
+impl OrphanList {
+    /// The inode before one of the list.
+    pub fn before(&self, number: u32) -> Option<u32> {
+        self.before.get(&number).copied()
+    }
+
+    /// Sets the inode before another, or takes that off the list.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoMemory`].
+    pub fn set(&mut self, number: u32, before: Option<u32>) -> Result<()> {
+        self.before.try_reserve(1)?;
+        let old = self.before(number);
+        push(&mut self.undo, (number, old))?;
+        self.put(number, before);
+        Ok(())
+    }
+
+    fn put(&mut self, number: u32, before: Option<u32>) {
+        match before {
+            Some(before) => _ = self.before.insert(number, before),
+            None => _ = self.before.remove(&number),
+        }
+    }
+
+    /// The running operation is done.
+    pub fn keep(&mut self) {
+        self.undo.clear();
+    }
+
+    /// The running operation failed.
+    pub fn undo(&mut self) {
+        while let Some((number, before)) = self.undo.pop() {
+            self.put(number, before);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Limits of the format: names, links, times, attributes, and lists that are long.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use ext4::{Change, Error, Fs, Inode, New, ROOT, Stamp, Time};
+use support::raw::{inode, plain, put16};
+use support::{Disk, fsck, make, mount};
+
+fn new(mode: u16) -> New<'static> {
+    New {
+        mode,
+        ..New::default()
+    }
+}
+
+fn file(fs: &mut Fs<Disk>, name: &[u8]) -> u32 {
+    fs.create(ROOT, name, new(0o100600)).unwrap().number
+}
+
+#[test]
+fn names_links_and_targets_have_their_limits() {
+    let Some(image) = plain("^64bit") else { return };
+    let mut fs = mount(image);
+    let number = file(&mut fs, &[b'x'; 255]);
+    let long = fs.create(ROOT, &[b'x'; 256], new(0o100600));
+    assert_eq!(long.err(), Some(Error::TooLong));
+    for (length, error) in [
+        (0, Some(Error::Invalid)),
+        (1023, None),
+        (1024, Some(Error::TooLong)),
+    ] {
+        let target = vec![b't'; length];
+        let link = New {
+            target: &target,
+            ..new(0o120777)
+        };
+        assert_eq!(
+            fs.create(ROOT, format!("link {length}").as_bytes(), link)
+                .err(),
+            error,
+            "{length}"
+        );
+    }
+    let directory = fs.create(ROOT, b"directory", new(0o040700)).unwrap();
+    let mut image = fs.unmount().unwrap().image;
+    for number in [number, directory.number] {
+        let place = inode(&image, number) + 0x1a;
+        put16(&mut image, place, 65_000);
+    }
+    let mut fs = mount(image);
+    let link = fs.link(number, ROOT, b"one more");
+    assert_eq!(link.err(), Some(Error::TooManyLinks));
+    // A directory is not counted further, but only where it has an index.
+    let sub = |fs: &mut Fs<Disk>| fs.create(directory.number, b"sub", new(0o040700));
+    assert_eq!(sub(&mut fs).err(), Some(Error::TooManyLinks));
+    for number in 0..60 {
+        let name = format!("{number} {}", "y".repeat(40));
+        fs.create(directory.number, name.as_bytes(), new(0o100600))
+            .unwrap();
+    }
+    sub(&mut fs).unwrap();
+    assert_eq!(fs.inode(directory.number).unwrap().links(), 1);
+    fs.rmdir(directory.number, b"sub").unwrap();
+    assert_eq!(fs.inode(directory.number).unwrap().links(), 1);
+}
+
+#[test]
+fn times_go_from_1901_to_2446() {
+    for (size, first, last) in [
+        (256, -(1i64 << 31), (1i64 << 34) - (1 << 31) - 1),
+        (128, -(1 << 31), (1 << 31) - 1),
+    ] {
+        let arguments = format!("-b 1024 -J size=1 -I {size}");
+        let Some(image) = make(5, &arguments) else {
+            return;
+        };
+        let mut fs = mount(image);
+        let number = file(&mut fs, b"file");
+        for (wanted, stored) in [
+            (first, first),
+            (last, last),
+            (first - 1, first),
+            (last + 1, last),
+            (i64::MAX, last),
+            (0, 0),
+            (-1, -1),
+        ] {
+            let time = Time {
+                seconds: wanted,
+                nanoseconds: 0,
+            };
+            let change = Change {
+                modify: Some(time),
+                ..Change::default()
+            };
+            let inode = fs.change_inode_attributes(number, change).unwrap();
+            assert_eq!(inode.time(Stamp::Modify).seconds, stored, "{size} {wanted}");
+        }
+    }
+}
+
+fn attribute(fs: &mut Fs<Disk>, inode: &Inode, name: &[u8]) -> Option<Vec<u8>> {
+    fs.attribute(inode, name).ok()
+}
+
+/// Inodes of the time before there were fields beyond 128 bytes have the room, but do not use it.
+#[test]
+fn an_inode_without_further_fields_keeps_its_attributes_in_a_block() {
+    let Some(image) = plain("^64bit") else { return };
+    let mut fs = mount(image);
+    let number = file(&mut fs, b"file");
+    let mut image = fs.unmount().unwrap().image;
+    let place = inode(&image, number) + 128;
+    put16(&mut image, place, 0);
+    image[place..place + 128].fill(0);
+    let mut fs = mount(image);
+    fs.set_attribute(number, b"user.name", Some(b"value"))
+        .unwrap();
+    let inode = fs.inode(number).unwrap();
+    assert_eq!(
+        attribute(&mut fs, &inode, b"user.name"),
+        Some(b"value".into())
+    );
+    fsck(&fs.unmount().unwrap().image, "without fields");
+}
+
+#[test]
+fn attributes_are_removed_from_a_full_disk() {
+    let Some(image) = plain("^64bit") else { return };
+    let mut fs = mount(image);
+    let (number, other) = (file(&mut fs, b"file"), file(&mut fs, b"other"));
+    for name in [b"user.one", b"user.two"] {
+        fs.set_attribute(number, name, Some(&[1; 200])).unwrap();
+    }
+    let error = (0..).find_map(|block| fs.allocate(other, block, 1).err());
+    assert_eq!(error, Some(Error::NoSpace));
+    fs.commit().unwrap();
+    fs.set_attribute(number, b"user.one", None).unwrap();
+    let inode = fs.inode(number).unwrap();
+    assert_eq!(attribute(&mut fs, &inode, b"user.one"), None);
+    assert_eq!(attribute(&mut fs, &inode, b"user.two"), Some(vec![1; 200]));
+    let reserved = fs.set_attribute(number, b"system.data", Some(b"x"));
+    assert_eq!(reserved, Err(Error::Invalid));
+    fsck(&fs.unmount().unwrap().image, "full");
+}
+
+/// The first of many files that are open without a name is closed first.
+#[test]
+fn an_orphan_leaves_a_long_list_at_once() {
+    let Some(image) = make(40, "-b 1024 -J size=4 -N 16384") else {
+        return;
+    };
+    let mut fs = mount(image);
+    let unnamed = |fs: &mut Fs<Disk>| fs.create_unnamed(ROOT, new(0o100600)).unwrap().number;
+    let all: Vec<u32> = (0..8000).map(|_| unnamed(&mut fs)).collect();
+    let start = Instant::now();
+    let (first, second) = all.split_at(4000);
+    for number in first {
+        fs.evict(*number).unwrap();
+    }
+    // Some in the middle, and others while there are such.
+    for number in second.iter().step_by(2) {
+        fs.evict(*number).unwrap();
+    }
+    for number in second.iter().skip(1).step_by(2) {
+        assert!(fs.link(*number, ROOT, b"lost+found").is_err());
+        fs.evict(*number).unwrap();
+    }
+    let taken = start.elapsed();
+    fsck(&fs.unmount().unwrap().image, "orphans");
+    assert!(taken < Duration::from_secs(15), "{taken:?}");
+}
