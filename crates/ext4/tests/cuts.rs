@@ -2,7 +2,10 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+
 use support::model::{Pair, dump};
+use support::workloads::{ALL, Workload};
 use support::{Disk, Event, Random, WRITTEN, fsck, make, mount, rounds, try_mount};
 
 /// A cut of the power at an event: what was flushed is there, of the rest any part.
@@ -25,43 +28,53 @@ fn cut(start: &[u8], events: &[Event], at: usize, random: &mut Random) -> Vec<u8
     image
 }
 
+/// Cuts the power while a workload runs, at some or at all events.
+fn cut_workload(start: &[u8], arguments: &str, workload: Workload, seed: u64) -> usize {
+    let mut pair = Pair::new(mount(start.to_vec()), seed);
+    let start = pair.fs.device().image.clone();
+    pair.fs.device().record = Some(Vec::new());
+    // What there was after each operation, and how many events had happened.
+    let mut states = vec![(0, true, pair.model.dump())];
+    for turn in 0..200 {
+        let committed = pair.work(workload, turn + seed as usize % 10);
+        let events = pair.fs.device().record.as_ref().unwrap().len();
+        states.push((events, committed, pair.model.dump()));
+    }
+    let events = pair.fs.device().record.take().unwrap();
+    let mut random = Random(seed);
+    let step = if rounds() > 1 { 1 } else { 29 };
+    let mut cuts = 0;
+    for at in (random.below(step)..=events.len()).step_by(step) {
+        let image = cut(&start, &events, at, &mut random);
+        let mut fs = try_mount(Disk::new(image), false).unwrap();
+        let found = dump(&mut fs).unwrap();
+        let first = states
+            .iter()
+            .rposition(|(end, done, _)| *done && *end <= at)
+            .unwrap();
+        let matching = states[first..].iter().any(|(_, _, state)| *state == found);
+        let what = format!("{arguments}: {workload:?} {seed}: cut {at}");
+        assert!(matching, "{what}");
+        fsck(&fs.unmount().unwrap().image, &what);
+        cuts += 1;
+    }
+    cuts
+}
+
 #[test]
 fn a_power_cut_leaves_a_state_between_the_last_commit_and_now() {
-    let mut cuts = 0;
+    let mut cuts = BTreeMap::new();
     for (kind, arguments) in WRITTEN.iter().enumerate() {
         let Some(start) = make(if arguments.contains("4096") { 12 } else { 5 }, arguments) else {
             return;
         };
         for round in 0..rounds() {
-            let seed = (kind + round * 10) as u64 + 1000;
-            let mut pair = Pair::new(mount(start.clone()), seed);
-            let start = pair.fs.device().image.clone();
-            pair.fs.device().record = Some(Vec::new());
-            // What there was after each operation, and how many events had happened.
-            let mut states = vec![(0, true, pair.model.dump())];
-            for _ in 0..150 {
-                let committed = pair.step();
-                let events = pair.fs.device().record.as_ref().unwrap().len();
-                states.push((events, committed, pair.model.dump()));
-            }
-            let events = pair.fs.device().record.take().unwrap();
-            let mut random = Random(seed);
-            let step = if rounds() > 1 { 1 } else { 17 };
-            for at in (random.below(step)..=events.len()).step_by(step) {
-                let image = cut(&start, &events, at, &mut random);
-                let disk = Disk::new(image);
-                let mut fs = try_mount(disk, false).unwrap();
-                let found = dump(&mut fs).unwrap();
-                let first = states
-                    .iter()
-                    .rposition(|(end, done, _)| *done && *end <= at)
-                    .unwrap();
-                let matching = states[first..].iter().any(|(_, _, state)| *state == found);
-                assert!(matching, "{arguments}: cut {at}");
-                fsck(&fs.unmount().unwrap().image, arguments);
-                cuts += 1;
+            for workload in ALL {
+                let seed = (kind + round * 10) as u64 + 1000;
+                *cuts.entry(format!("{workload:?}")).or_insert(0) +=
+                    cut_workload(&start, arguments, workload, seed);
             }
         }
     }
-    println!("{cuts} cuts");
+    println!("{} cuts: {cuts:?}", cuts.values().sum::<usize>());
 }

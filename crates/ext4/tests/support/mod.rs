@@ -3,6 +3,7 @@
 
 pub mod model;
 pub mod raw;
+pub mod workloads;
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! A model of a file system, and random operations on both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use ext4::{Device as _, Error, Fs, Inode, New, ROOT, Rename};
@@ -151,6 +151,10 @@ pub struct Pair {
     pub random: Random,
     /// Names are that long at most.
     pub longest: usize,
+    /// An inode without a name that is open.
+    pub held: Option<u32>,
+    /// Files that were changed since the last sync that committed.
+    pub unsynced: BTreeSet<u32>,
 }
 
 impl Pair {
@@ -160,6 +164,8 @@ impl Pair {
             model: Model::new(),
             random: Random(seed),
             longest: 40,
+            held: None,
+            unsynced: BTreeSet::new(),
         }
     }
 
@@ -429,7 +435,7 @@ impl Pair {
         node.blocks.retain(|block, _| *block < blocks);
     }
 
-    fn attribute(&mut self) {
+    pub fn attribute(&mut self) {
         let Some(number) = self.pick(|node| node.mode >> 12 != 0o12) else {
             return;
         };
