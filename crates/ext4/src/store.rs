@@ -235,6 +235,10 @@ impl<D: Device> Store<D> {
     /// # Errors
     /// [`Error::NoMemory`]; [`Error::JournalFull`].
     pub fn forget(&mut self, block: u64) -> Result<()> {
+        if !self.buffers.contains_key(&block) {
+            // Neither the transaction nor the journal has it.
+            return Ok(());
+        }
         let operation = self.operation;
         // Revocations take room, too.
         if self.used + self.revoked.len() / REVOKED_IN_BLOCK >= self.limit {

@@ -4,11 +4,16 @@ mod support;
 
 use std::collections::BTreeMap;
 
+use ext4::Fs;
 use support::model::{Pair, dump};
 use support::workloads::{ALL, Workload};
 use support::{Disk, Event, Random, WRITTEN, fsck, make, mount, rounds, try_mount};
 
-/// A cut of the power at an event: what was flushed is there, of the rest any part.
+/// Bytes that a disk writes whole or not at all.
+const SECTOR: usize = 512;
+
+/// A cut of the power at an event: what was flushed is there, of the rest any part. A block may be
+/// written to the middle, but not that of the superblock, which has no copy to replay.
 fn cut(start: &[u8], events: &[Event], at: usize, random: &mut Random) -> Vec<u8> {
     let mut image = start.to_vec();
     let flushed = events[..at]
@@ -21,11 +26,25 @@ fn cut(start: &[u8], events: &[Event], at: usize, random: &mut Random) -> Vec<u8
         };
         let lost = flushed.is_none_or(|flushed| index > flushed)
             && (all_or_part == 0 || all_or_part == 1 && random.below(2) == 0);
-        if !lost {
-            image[*place..*place + content.len()].copy_from_slice(content);
-        }
+        let torn = lost && all_or_part == 1 && *place > 1024 && random.below(2) == 0;
+        let there = match (lost, torn) {
+            (false, _) => content.len(),
+            (true, true) => random.below(content.len() / SECTOR) * SECTOR,
+            (true, false) => 0,
+        };
+        image[*place..*place + there].copy_from_slice(&content[..there]);
     }
     image
+}
+
+/// The power is cut once more while the file system is mounted.
+fn mount_again(image: Vec<u8>, random: &mut Random) -> Fs<Disk> {
+    let mut disk = Disk::new(image.clone());
+    disk.record = Some(Vec::new());
+    let mut fs = try_mount(disk, false).unwrap();
+    let events = fs.device().record.take().unwrap();
+    let image = cut(&image, &events, random.below(events.len() + 1), random);
+    mount(image)
 }
 
 /// Cuts the power while a workload runs, at some or at all events.
@@ -46,7 +65,10 @@ fn cut_workload(start: &[u8], arguments: &str, workload: Workload, seed: u64) ->
     let mut cuts = 0;
     for at in (random.below(step)..=events.len()).step_by(step) {
         let image = cut(&start, &events, at, &mut random);
-        let mut fs = try_mount(Disk::new(image), false).unwrap();
+        let mut fs = match random.below(3) {
+            0 => mount_again(image, &mut random),
+            _ => try_mount(Disk::new(image), false).unwrap(),
+        };
         let found = dump(&mut fs).unwrap();
         let first = states
             .iter()
