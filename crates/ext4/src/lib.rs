@@ -5,10 +5,13 @@
 //! files is the caller's: [`Fs::map`] says where it is, [`Fs::allocate`] finds place for it, and
 //! [`Fs::mark_written`] is called when it was written there. Blocks that are allocated and not
 //! marked read as zeroes, so old content of the disk never shows, whenever the power fails
-//! (`data=ordered`). [`Fs::commit`] is fsync.
+//! (`data=ordered`). [`Fs::commit`] is sync(2), [`Fs::sync_inode`] is fsync(2), and a timer of the
+//! caller calls [`Fs::commit_if_due`].
 //!
 //! An operation is done whole or not at all, after an error and after a power cut. Everything that
-//! a disk says is checked before it is used: a damaged image leads to [`Error::Corrupt`].
+//! a disk says is checked before it is used: a damaged image leads to [`Error::Corrupt`], and that
+//! to what [`Fs::errors`] says. The caller gives errors of operations that only read to
+//! [`Fs::report`].
 //!
 //! Read: extents and block numbers, linear and indexed directories, inline data, attributes.
 //! Written: images with extents and a journal, without inline data, `bigalloc`, quotas; the rest is

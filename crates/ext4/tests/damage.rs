@@ -2,6 +2,7 @@
 
 mod support;
 
+use support::exercise::exercise;
 use support::model::Pair;
 use support::{Disk, Random, WRITTEN, make, mount, rounds, try_mount};
 
@@ -24,7 +25,7 @@ fn damaged_images_are_refused_or_read() {
             .filter(|at| image[*at..*at + 64] != [0; 64])
             .collect();
         let mut random = Random(kind as u64 + 77 * rounds() as u64);
-        for turn in 0..15 * rounds() {
+        for turn in 0..60 * rounds() {
             let mut image = image.clone();
             for _ in 0..1 + random.below(20) {
                 let at = used[random.below(used.len())] + random.below(64);
@@ -34,48 +35,10 @@ fn damaged_images_are_refused_or_read() {
             let Ok(mut fs) = try_mount(Disk::new(image), turn % 2 == 0) else {
                 continue;
             };
-            let _ = dump_bounded(&mut fs);
+            let operations: Vec<u8> = (0..400).map(|_| random.next() as u8).collect();
+            exercise(&mut fs, &operations);
             let _ = fs.unmount();
         }
     }
     println!("{images} images");
-}
-
-/// Reads all that the root leads to.
-fn dump_bounded(fs: &mut ext4::Fs<Disk>) -> Result<(), ext4::Error> {
-    let mut left = vec![ext4::ROOT];
-    let mut seen = std::collections::BTreeSet::new();
-    while let Some(number) = left.pop() {
-        if !seen.insert(number) {
-            continue;
-        }
-        let Ok(inode) = fs.inode(number) else {
-            continue;
-        };
-        let _ = fs.read_link(&inode);
-        let _ = fs.attributes(&inode, |_, _| {});
-        let _ = fs.map(&inode, 0);
-        if inode.is_directory() {
-            let _ = fs.lookup(&inode, b"no such name");
-            let _ = fs.create(
-                number,
-                b"new name",
-                ext4::New {
-                    mode: 0o100600,
-                    ..Default::default()
-                },
-            );
-            fs.read_directory(&inode, 0, |entry| {
-                left.push(entry.inode);
-                true
-            })
-            .ok();
-        } else {
-            let _ = fs.allocate(number, 3, 2);
-            let _ = fs.mark_written(number, 3, 2);
-            let _ = fs.truncate(number, 0);
-        }
-    }
-    let _ = fs.commit();
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Disks in memory, images of mkfs.ext4, and a model of what a file system holds.
 #![allow(dead_code)] // Each test uses a part.
 
+pub mod exercise;
 pub mod model;
 pub mod raw;
 pub mod workloads;
