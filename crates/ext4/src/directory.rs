@@ -87,7 +87,10 @@ impl<D: Device> Fs<D> {
                 }
                 found.is_none()
             })?;
-            return found.ok_or(Error::NotFound);
+            return match found.ok_or(Error::NotFound)? {
+                inode if self.geometry.may_be_named(inode) => Ok(inode),
+                _ => Err(Error::Corrupt("name of a reserved inode")),
+            };
         }
         Ok(self.find(directory, name)?.ok_or(Error::NotFound)?.inode)
     }
@@ -212,7 +215,8 @@ impl<D: Device> Fs<D> {
         let (first, second) = content.split_at(content.len().min(crate::inode::MAP_SIZE));
         for (region, at, start) in [(first, 4, 0), (second, 0, first.len() as u64)] {
             for entry in dirent::entries(region, at) {
-                if entry.inode == 0 || start + (entry.at as u64) < from {
+                let told = start + (entry.at as u64) < from;
+                if told || entry.inode == 0 || entry.inode > self.geometry.inodes {
                     continue;
                 }
                 let next = start + (entry.at + entry.length) as u64;

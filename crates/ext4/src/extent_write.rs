@@ -313,7 +313,8 @@ impl<D: Device> Fs<D> {
             };
             let start = found.logical.max(from);
             // The longest extent that is written has a block too many for one that is not.
-            let end = found.end().min(to).min(start + LONGEST_UNWRITTEN);
+            let longest = start.saturating_add(LONGEST_UNWRITTEN);
+            let end = found.end().min(to).min(longest);
             if found.written != written {
                 let cut = self.cut(inode, &found, start, end)?;
                 self.insert_extent(inode, Extent { written, ..cut })?;

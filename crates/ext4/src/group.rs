@@ -21,6 +21,8 @@ const LONGEST: usize = 64;
 pub struct Descriptor {
     raw: [u8; LONGEST],
     wide: bool,
+    /// Whether the flags mean something: only together with a checksum.
+    flagged: bool,
 }
 
 impl Descriptor {
@@ -106,7 +108,7 @@ impl Descriptor {
 
     /// Whether one of the flags is set.
     pub fn has(&self, flag: u16) -> bool {
-        u16_at(&self.raw, FLAGS) & flag != 0
+        self.flagged && u16_at(&self.raw, FLAGS) & flag != 0
     }
 
     /// Clears a flag.
@@ -174,6 +176,7 @@ impl<D: Device> Fs<D> {
         Ok(Descriptor {
             raw,
             wide: size == LONGEST,
+            flagged: self.geometry.checks_groups(),
         })
     }
 

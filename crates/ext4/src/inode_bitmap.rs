@@ -3,7 +3,6 @@
 use crate::bitmap::{is_set, set};
 use crate::bytes::{copy, zeroes};
 use crate::crc::crc32c;
-use crate::features::ReadOnly;
 use crate::group::{BLOCK_UNINIT, Descriptor, INODE_UNINIT};
 use crate::store::Kind;
 use crate::superblock;
@@ -106,13 +105,8 @@ impl<D: Device> Fs<D> {
         if directory {
             descriptor.set_directories(step(descriptor.directories(), used)?);
         }
-        let counts_unused = self
-            .geometry
-            .features
-            .read_only
-            .intersects(ReadOnly::GDT_CSUM | ReadOnly::METADATA_CSUM);
         let behind = self.geometry.group_inodes - index - 1;
-        if used && counts_unused && descriptor.unused_inodes() > behind {
+        if used && self.geometry.checks_groups() && descriptor.unused_inodes() > behind {
             descriptor.set_unused_inodes(behind);
         }
         self.set_descriptor(group, &descriptor)?;

@@ -183,6 +183,13 @@ impl Geometry {
         self.features.read_only.contains(ReadOnly::METADATA_CSUM)
     }
 
+    /// Whether group descriptors have checksums, and with them flags and counts of what was never
+    /// used.
+    pub fn checks_groups(&self) -> bool {
+        let either = ReadOnly::METADATA_CSUM | ReadOnly::GDT_CSUM;
+        self.features.read_only.intersects(either)
+    }
+
     /// Where in its block the superblock begins, and which block it is.
     pub fn superblock(&self) -> (u64, usize) {
         (

@@ -384,3 +384,18 @@ fn reading_does_not_fill_the_memory() {
     }
     assert!(reads[1] > 8192, "{reads:?}");
 }
+
+/// Flags of groups mean nothing without checksums: Linux does not heed them then, either.
+#[test]
+fn a_group_without_a_checksum_is_not_taken_for_unused() {
+    let Some((mut image, number)) = with_file("^64bit") else {
+        return;
+    };
+    let free = mount(image.clone()).statistics().unwrap();
+    put16(&mut image, DESCRIPTOR + 0x12, 3);
+    let mut fs = mount(image);
+    assert_eq!(file(&mut fs, b"other"), number + 1);
+    let inode = fs.unlink(ROOT, b"other").unwrap();
+    fs.evict(inode.number).unwrap();
+    assert_eq!(fs.statistics().unwrap(), free);
+}

@@ -230,6 +230,29 @@ fn blocks_are_allocated_ahead_and_zeroed_in_place() {
     fsck(&fs.unmount().unwrap().image, "fallocate");
 }
 
+/// The last block of the longest file has the number 2^32 - 2.
+#[test]
+fn the_last_blocks_that_a_file_can_have_are_used() {
+    let Some(image) = make(5, KIND) else { return };
+    let mut fs = mount(image);
+    let number = file(&mut fs, b"file");
+    let last = u32::MAX - 1;
+    let offset = u64::from(last - 1) * 1024;
+    fs.preallocate(number, offset, 2048, false).unwrap();
+    let more = fs.preallocate(number, offset, 2049, false);
+    assert_eq!(more, Err(Error::TooLarge));
+    fs.mark_written(number, last - 1, 2).unwrap();
+    fs.zero_range(number, last, 1).unwrap();
+    let inode = fs.inode(number).unwrap();
+    assert_eq!(fs.next_data(&inode, 0), Ok(Some(last - 1)));
+    assert_eq!(fs.next_hole(&inode, last - 1), Ok(last));
+    fs.punch_hole(number, last, u32::MAX).unwrap();
+    let inode = fs.inode(number).unwrap();
+    assert_eq!(fs.next_mapped(&inode, last), Ok(None));
+    assert_eq!(fs.next_hole(&inode, u32::MAX), Ok(u32::MAX));
+    fsck(&fs.unmount().unwrap().image, "the longest file");
+}
+
 /// A written extent has one block more than one that is not can have.
 #[test]
 fn the_longest_extent_is_zeroed_in_two() {

@@ -122,6 +122,9 @@ impl Journal {
 impl<D: Device> Fs<D> {
     /// Finds and checks the journal.
     pub(crate) fn open_journal(&mut self) -> Result<Journal> {
+        if self.geometry.journal == 0 {
+            return Err(Error::Unsupported("journal on another device"));
+        }
         let inode = self.inode(self.geometry.journal)?;
         if inode.mode() & TYPE != REGULAR {
             return Err(Error::Corrupt("inode of the journal"));
