@@ -68,9 +68,14 @@ fn a_tree_whose_order_is_wrong_is_not_followed_to_another_leaf() {
         put_node(&mut image, nodes[0], 2, 84, 0);
         put_extent(&mut image, nodes[0], 0, 0, 1, blocks[2] + 1);
         put_extent(&mut image, nodes[0], 1, 150, 1, blocks[2]);
-        let mut fs = mount(image);
+        let mut fs = mount(image.clone());
         let _ = fs.allocate(number, 120, 1);
         assert!(is_corrupt(fs.truncate(number, 0)), "{room}");
+        // The second leaf has something, which is taken for it.
+        put_node(&mut image, nodes[1], 1, 84, 0);
+        put_extent(&mut image, nodes[1], 0, 100, 1, blocks[2] + 2);
+        let mut fs = mount(image);
+        assert!(is_corrupt(fs.punch_hole(number, 1, 1000)), "{room}");
     }
 }
 

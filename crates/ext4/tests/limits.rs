@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use ext4::{Change, Error, Fs, Inode, New, ROOT, Stamp, Time};
-use support::raw::{inode, plain, put16};
+use support::raw::{BLOCK, inode, map, plain, put_extent, put_index, put_node, put16};
 use support::{Disk, fsck, make, mount};
 
 fn new(mode: u16) -> New<'static> {
@@ -171,4 +171,44 @@ fn an_orphan_leaves_a_long_list_at_once() {
     let taken = start.elapsed();
     fsck(&fs.unmount().unwrap().image, "orphans");
     assert!(taken < Duration::from_secs(15), "{taken:?}");
+}
+
+/// A tree of the greatest depth, whose nodes have one entry each, grows and goes.
+#[test]
+fn a_tree_of_five_levels_is_read_grown_and_freed() {
+    let Some(image) = plain("^64bit") else { return };
+    let mut fs = mount(image);
+    let number = file(&mut fs, b"file");
+    fs.preallocate(number, 0, 6 * 1024, false).unwrap();
+    let inode = fs.inode(number).unwrap();
+    let extent = fs.map(&inode, 0).unwrap().unwrap();
+    assert_eq!(extent.length, 6);
+    let first = extent.physical as u32;
+    let mut image = fs.unmount().unwrap().image;
+    // Five of its blocks become nodes, the sixth stays.
+    let mut node = map(&image, number);
+    for depth in (1..=5).rev() {
+        let room = if depth == 5 { 4 } else { 84 };
+        put_node(&mut image, node, 1, room, depth);
+        put_index(&mut image, node, 0, 0, first + 5 - u32::from(depth));
+        node = (first as usize + 5 - usize::from(depth)) * BLOCK;
+    }
+    put_node(&mut image, node, 1, 84, 0);
+    put_extent(&mut image, node, 0, 0, 1, first + 5);
+    let mut fs = mount(image);
+    let inode = fs.inode(number).unwrap();
+    assert_eq!(
+        fs.map(&inode, 0).unwrap().unwrap().physical,
+        u64::from(first) + 5
+    );
+    for block in 1..200 {
+        fs.allocate(number, block * 2, 1).unwrap();
+    }
+    let inode = fs.inode(number).unwrap();
+    for block in 0..200 {
+        assert!(fs.map(&inode, block * 2).unwrap().is_some());
+        assert_eq!(fs.map(&inode, block * 2 + 1), Ok(None));
+    }
+    fs.truncate(number, 0).unwrap();
+    fsck(&fs.unmount().unwrap().image, "five levels");
 }
