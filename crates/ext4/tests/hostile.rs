@@ -53,6 +53,14 @@ fn a_tree_whose_order_is_wrong_is_not_followed_to_another_leaf() {
     let root = map(&image, number);
     let blocks = [0, 1, 2].map(|index| free_block(&image, index));
     let nodes = blocks.map(|block| block as usize * BLOCK);
+    // They are in use, so that they could be freed.
+    let mut image = image;
+    let bitmap = u32_at(&image, DESCRIPTOR) as usize * BLOCK;
+    for block in blocks[0] - 1..blocks[0] + 7 {
+        image[bitmap + block as usize / 8] |= 1 << (block % 8);
+    }
+    let place = inode(&image, number);
+    put32(&mut image, place + 0x1c, 100);
     // The first leaf has what belongs to the second, which is empty or has no room.
     for room in [84, 0] {
         let mut image = image.clone();
