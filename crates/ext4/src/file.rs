@@ -225,6 +225,19 @@ impl<D: Device> Fs<D> {
         inode.set_time(Stamp::Change, self.now);
     }
 
+    /// Sets the time of the last access after a read, which is no change of the inode: unlike
+    /// utimensat(2) it leaves the time of that.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn set_access_time(&mut self, number: u32, time: Time) -> Result<()> {
+        self.transact(|this| {
+            let mut inode = this.inode(number)?;
+            inode.set_time(Stamp::Access, time);
+            this.set_inode(&mut inode)
+        })
+    }
+
     /// Changes permissions, owners and times, as chmod(2), chown(2) and utimensat(2).
     ///
     /// # Errors

@@ -127,6 +127,28 @@ fn a_sync_commits_only_what_the_transaction_has() {
 }
 
 #[test]
+fn an_access_does_not_change_an_inode() {
+    let Some(image) = make(5, KIND) else { return };
+    let mut fs = mount(image);
+    let number = file(&mut fs, b"file");
+    let time = Time {
+        seconds: 1_900_000_000,
+        nanoseconds: 3,
+    };
+    fs.set_now(time);
+    fs.set_access_time(number, time).unwrap();
+    let inode = fs.inode(number).unwrap();
+    assert_eq!(inode.time(Stamp::Access), time);
+    assert_eq!(inode.time(Stamp::Change).seconds, 1_800_000_000);
+    let change = Change {
+        access: Some(time),
+        ..Change::default()
+    };
+    let inode = fs.change_inode_attributes(number, change).unwrap();
+    assert_eq!(inode.time(Stamp::Change), time);
+}
+
+#[test]
 fn a_transaction_is_committed_when_it_is_five_seconds_old() {
     let Some(image) = make(5, KIND) else { return };
     let mut fs = mount(image);
