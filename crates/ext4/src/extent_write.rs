@@ -275,9 +275,10 @@ impl<D: Device> Fs<D> {
         // Directories and symbolic links are metadata.
         let in_journal = inode.mode() & TYPE != REGULAR;
         for _ in 0..most {
+            // Of no blocks there would be no end.
             let Some(found) = self
                 .find_extent(inode, from)?
-                .filter(|found| found.logical < to)
+                .filter(|found| from < to && found.logical < to)
             else {
                 return Ok(true);
             };

@@ -97,6 +97,7 @@ fn a_power_cut_leaves_a_state_between_the_last_commit_and_now() {
                     cut_workload(&start, arguments, workload, seed);
             }
         }
+        let all: usize = cuts.values().sum();
+        println!("{all} cuts, with {arguments}: {cuts:?}");
     }
-    println!("{} cuts: {cuts:?}", cuts.values().sum::<usize>());
 }

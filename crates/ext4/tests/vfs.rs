@@ -245,6 +245,11 @@ fn blocks_are_allocated_ahead_and_zeroed_in_place() {
     assert_eq!(again.physical, extent.physical + 2);
     assert!(fs.map(&inode, 14).unwrap().is_some());
     assert_eq!(fs.map(&inode, 15), Ok(None));
+    // A hole of no blocks in the middle of an extent is none.
+    fs.punch_hole(number, 10, 0).unwrap();
+    let same = fs.inode(number).unwrap();
+    let extent = fs.map(&same, 9).unwrap().unwrap();
+    assert_eq!((extent.length, extent.written), (6, false));
     // Truncation to the size that it has frees what is behind.
     fs.truncate(number, inode.size()).unwrap();
     let inode = fs.inode(number).unwrap();
