@@ -92,8 +92,8 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Tells the entries of leaf after leaf, from the one that has `from` on. Returns where to begin
-    /// again if there were too many of one hash to sort them.
+    /// Tells the entries of leaf after leaf, from the one that has `from` on. Returns where to
+    /// begin again if there were too many of one hash to sort them.
     fn read_leaves(
         &mut self,
         directory: &Inode,

@@ -177,8 +177,8 @@ impl Inode {
         BASE + usize::from(u16_at(&self.raw, BASE))
     }
 
-    /// Where the inode has room for attributes. One without further fields has none, as the first of
-    /// those would say where it begins.
+    /// Where the inode has room for attributes. One without further fields has none, as the first
+    /// of those would say where it begins.
     pub(crate) fn attribute_region(&self) -> Option<core::ops::Range<usize>> {
         let start = self.extra_end();
         (start > BASE && start < self.raw.len()).then_some(start..self.raw.len())

@@ -99,26 +99,27 @@ impl<D: Device> Fs<D> {
                         this.add_entry(&mut target, new, found.inode, kind)?;
                         this.set_inode(&mut target)?;
                     }
-                    // The insertion may have moved the entry, and changed the directory.
-                    let source = this.inode(from)?;
-                    let found = this
-                        .find(&source, name)?
-                        .ok_or(Error::Corrupt("directory"))?;
-                    match cover {
-                        Some(cover) => {
-                            let mut inode = this.new_inode(&source, &cover)?;
-                            let kind = type_of(cover.mode);
-                            this.replace_entry(&source, &found, inode.number, kind)?;
-                            this.set_inode(&mut inode)?;
-                        }
-                        None => this.remove_entry_at(&source, &found)?,
-                    }
+                    this.leave_name(from, name, cover)?;
                     this.moved(moved, from, to)?;
                     this.touch_parents(from, to)?;
                     Ok(lost)
                 }
             }
         })
+    }
+
+    /// Takes the old name away, or gives it to a new inode.
+    fn leave_name(&mut self, from: u32, name: &[u8], cover: Option<New<'_>>) -> Result<()> {
+        // The insertion may have moved the entry, and changed the directory.
+        let source = self.inode(from)?;
+        let found = self.find(&source, name)?;
+        let found = found.ok_or(Error::Corrupt("directory"))?;
+        let Some(cover) = cover else {
+            return self.remove_entry_at(&source, &found);
+        };
+        let mut inode = self.new_inode(&source, &cover)?;
+        self.replace_entry(&source, &found, inode.number, type_of(cover.mode))?;
+        self.set_inode(&mut inode)
     }
 
     /// Whether a directory can be moved into `parent`: it is not above it.

@@ -1,5 +1,5 @@
-//! Blocks that no file can have: superblocks, descriptors, bitmaps and inodes of the groups, and the
-//! journal. A map that leads there is damaged; what is written through it would change what was
+//! Blocks that no file can have: superblocks, descriptors, bitmaps and inodes of the groups, and
+//! the journal. A map that leads there is damaged; what is written through it would change what was
 //! checked before. Linux calls this `block_validity`.
 
 use alloc::vec::Vec;

@@ -1,5 +1,6 @@
-//! Transactions as large as the journal takes, with many blocks that are freed and revoked: a commit
-//! always has the room that it needs, and a cut of the power leaves a file system that is whole.
+//! Transactions as large as the journal takes, with many blocks that are freed and revoked: a
+//! commit always has the room that it needs, and a cut of the power leaves a file system that is
+//! whole.
 
 mod support;
 

@@ -3,7 +3,7 @@
 
 use super::make;
 
-/// What [`hostile`] makes.
+/// Bytes of a block.
 pub const BLOCK: usize = 1024;
 const PLAIN: &str = "-b 1024 -J size=1 -I 256 -N 512 -O ^metadata_csum,^uninit_bg,^orphan_file";
 
