@@ -1,11 +1,17 @@
 //! What is sent and not acknowledged: the scoreboard of RFC 6675, with the times that RFC 8985
 //! needs. A record is one transmission, of one segment or of several that the device cuts.
+//!
+//! The records are a tree, so that no acknowledgment costs more than a logarithm of their number
+//! for each record whose state it changes: a peer chooses both.
 
 use crate::seq::Seq;
-use alloc::collections::VecDeque;
+use tree::{Member, Tree};
 
-/// The most records: 512 KiB. Beyond them nothing new is sent until something is acknowledged.
-pub const MOST: usize = 16384;
+/// The most records for what is new: some 700 KiB. Beyond them nothing new is sent until something
+/// is acknowledged, and a block of SACK that would cut a record counts only as far as it need not.
+pub const MOST: usize = 8192;
+/// The most where what is lost is cut for its retransmission, which must go on.
+const MOST_CUT: usize = 2 * MOST;
 
 /// What became of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +45,46 @@ impl Sent {
     }
 }
 
+/// What is looked for among records.
+#[derive(Clone, Copy)]
+pub struct Sum {
+    any_lost: bool,
+    /// What was sent first of those in flight: when, and its end.
+    oldest: (u64, Seq),
+}
+
+impl Member for Sent {
+    type Key = Seq;
+    type Sum = Sum;
+
+    /// The end, as what is acknowledged moves the start.
+    fn key(&self) -> Seq {
+        self.end
+    }
+
+    fn sum(&self) -> Sum {
+        let is_underway = self.state == State::InFlight;
+        Sum {
+            any_lost: self.state == State::Lost,
+            oldest: if is_underway {
+                (self.sent_at, self.end)
+            } else {
+                NEVER
+            },
+        }
+    }
+
+    fn join(one: Sum, other: Sum) -> Sum {
+        Sum {
+            any_lost: one.any_lost || other.any_lost,
+            oldest: one.oldest.min(other.oldest),
+        }
+    }
+}
+
+/// Later than any transmission.
+pub const NEVER: (u64, Seq) = (u64::MAX, Seq::MAX);
+
 /// There is no memory, or there are [`MOST`] records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
@@ -46,7 +92,9 @@ pub struct Full;
 /// All records, by sequence number, without gaps.
 #[derive(Default)]
 pub struct Scoreboard {
-    records: VecDeque<Sent>,
+    records: Tree<Sent>,
+    /// The end of the last.
+    end: Seq,
     in_flight: u64,
     lost: u64,
     sacked: u64,
@@ -54,8 +102,8 @@ pub struct Scoreboard {
 
 impl Scoreboard {
     /// The records, ascending.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Sent> {
-        self.records.iter()
+    pub fn iter(&self) -> impl Iterator<Item = &Sent> {
+        core::iter::successors(self.head(), |sent| self.containing(sent.end))
     }
 
     /// Whether everything is acknowledged.
@@ -65,7 +113,12 @@ impl Scoreboard {
 
     /// The oldest record.
     pub fn head(&self) -> Option<&Sent> {
-        self.records.front()
+        self.containing(0)
+    }
+
+    /// The record that a number lies in; the first, where it lies below all.
+    fn containing(&self, seq: Seq) -> Option<&Sent> {
+        self.records.from(&(seq + 1))
     }
 
     /// Bytes in flight: "pipe" of RFC 6675.
@@ -83,32 +136,63 @@ impl Scoreboard {
         self.sacked
     }
 
+    /// What was sent first of all that is in flight: when, and its end. [`NEVER`] if nothing is.
+    pub fn oldest(&self) -> (u64, Seq) {
+        self.records.sum().map_or(NEVER, |sum| sum.oldest)
+    }
+
     /// Forgets everything and gives the memory back.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Makes room for one record more.
+    /// Makes room for one record more, where there are fewer than `most`.
+    fn reserve(&mut self, most: usize) -> Result<(), Full> {
+        if self.records.len() >= most {
+            return Err(Full);
+        }
+        self.records.reserve(1).map_err(|_| Full)
+    }
+
+    /// Adds what is sent for the first time.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn reserve(&mut self) -> Result<(), Full> {
-        if self.records.len() >= MOST {
-            return Err(Full);
-        }
-        self.records.try_reserve(1).map_err(|_| Full)
-    }
-
-    /// Adds what is sent for the first time, in the room that [`reserve`](Self::reserve) made.
-    pub fn push(&mut self, start: Seq, end: Seq, now: u64) {
-        self.records.push_back(Sent {
+    pub fn push(&mut self, start: Seq, end: Seq, now: u64) -> Result<(), Full> {
+        self.reserve(MOST)?;
+        self.insert(Sent {
             start,
             end,
             sent_at: now,
             state: State::InFlight,
             retransmitted: false,
-        });
-        self.in_flight += end - start;
+        })?;
+        self.end = end;
+        Ok(())
+    }
+
+    fn insert(&mut self, sent: Sent) -> Result<(), Full> {
+        self.records.insert(sent).map_err(|_| Full)?;
+        *self.count(sent.state) += sent.len();
+        Ok(())
+    }
+
+    fn remove(&mut self, sent: &Sent) {
+        if self.records.remove(&sent.end).is_some() {
+            *self.count(sent.state) -= sent.len();
+        }
+    }
+
+    /// Puts the record with the same end in the place of the one that is there.
+    fn replace(&mut self, before: &Sent, after: Sent) {
+        if self.records.change(&before.end, |sent| *sent = after) {
+            *self.count(before.state) -= before.len();
+            *self.count(after.state) += after.len();
+        }
+    }
+
+    fn set(&mut self, sent: &Sent, state: State) {
+        self.replace(sent, Sent { state, ..*sent });
     }
 
     fn count(&mut self, state: State) -> &mut u64 {
@@ -119,179 +203,182 @@ impl Scoreboard {
         }
     }
 
-    fn set(&mut self, at: usize, state: State) {
-        let (before, len) = (self.records[at].state, self.records[at].len());
-        *self.count(before) -= len;
-        *self.count(state) += len;
-        self.records[at].state = state;
-    }
-
     /// Takes out all that lies below `una`; `each` sees what was not known to have arrived.
     pub fn acknowledge(&mut self, una: Seq, mut each: impl FnMut(&Sent)) {
-        while let Some(&head) = self.records.front().filter(|head| head.start < una) {
-            let part = Sent {
-                end: head.end.min(una),
-                ..head
-            };
-            *self.count(part.state) -= part.len();
-            if head.end <= una {
-                self.records.pop_front();
+        while let Some(&head) = self.head().filter(|head| head.start < una) {
+            let end = head.end.min(una);
+            if head.end == end {
+                self.remove(&head);
             } else {
-                self.records[0].start = una;
+                self.replace(&head, Sent { start: una, ..head });
             }
-            if part.state != State::Sacked {
-                each(&part);
+            if head.state != State::Sacked {
+                each(&Sent { end, ..head });
             }
-        }
-        if self.records.is_empty() && self.records.capacity() > 256 {
-            self.records = VecDeque::new();
         }
     }
 
     /// Marks `[start, end)` as arrived; `each` sees what was not known to be. Within a record only
     /// whole segments of `mss` bytes count, so that no peer splits records at will.
     pub fn sack(&mut self, start: Seq, end: Seq, mss: u32, mut each: impl FnMut(&Sent)) {
-        let mut at = self.records.partition_point(|record| record.end <= start);
-        while let Some(&record) = self.records.get(at).filter(|record| record.start < end) {
-            if record.state == State::Sacked {
-                at += 1;
+        let mss = u64::from(mss.max(1));
+        let mut at = start;
+        while let Some(&sent) = self.containing(at).filter(|sent| sent.start < end) {
+            at = sent.end;
+            let before = start.saturating_sub(sent.start).next_multiple_of(mss);
+            let first = sent.start + before;
+            let last = if sent.end <= end {
+                sent.end
+            } else {
+                first + end.saturating_sub(first) / mss * mss
+            };
+            if sent.state == State::Sacked || first >= last {
                 continue;
             }
-            let mss = u64::from(mss.max(1));
-            let before = start.saturating_sub(record.start).next_multiple_of(mss);
-            if before >= record.len() {
-                at += 1;
-                continue;
+            if let Ok(part) = self.part(&sent, first, last, MOST) {
+                each(&part);
+                self.set(&part, State::Sacked);
+                self.merge(&part);
             }
-            if before > 0 {
-                if self.split(at, record.start + before).is_err() {
-                    return;
-                }
-                at += 1;
-                continue;
-            }
-            if record.end > end {
-                let whole = (end - record.start) / mss * mss;
-                if whole == 0 || self.split(at, record.start + whole).is_err() {
-                    return;
-                }
-            }
-            each(&self.records[at]);
-            self.set(at, State::Sacked);
-            at = self.merge(at) + 1;
         }
     }
 
     /// Makes one record of what has arrived on both sides: its times are of no use any more.
-    fn merge(&mut self, mut at: usize) -> usize {
-        let is_sacked = |record: Option<&Sent>| record.is_some_and(|r| r.state == State::Sacked);
-        if is_sacked(self.records.get(at + 1)) {
-            self.records[at].end = self.records[at + 1].end;
-            self.records.remove(at + 1);
+    fn merge(&mut self, part: &Sent) {
+        let Some(mut whole) = self.records.get(&part.end).copied() else {
+            return;
+        };
+        let is_sacked = |sent: &&Sent| sent.state == State::Sacked;
+        if let Some(&next) = self.containing(whole.end).filter(is_sacked) {
+            self.remove(&whole);
+            let start = whole.start;
+            whole = Sent { start, ..next };
+            self.replace(&next, whole);
         }
-        if at > 0 && is_sacked(self.records.get(at - 1)) {
-            self.records[at - 1].end = self.records[at].end;
-            self.records.remove(at);
-            at -= 1;
+        if let Some(&previous) = self.records.get(&whole.start).filter(is_sacked) {
+            self.remove(&previous);
+            let start = previous.start;
+            self.replace(&whole, Sent { start, ..whole });
         }
-        at
     }
 
-    fn split(&mut self, at: usize, middle: Seq) -> Result<(), Full> {
-        self.reserve()?;
+    /// Makes a record of its own of `[first, last)`, which lies in `sent`, where there are fewer
+    /// than `most`.
+    fn part(&mut self, sent: &Sent, first: Seq, last: Seq, most: usize) -> Result<Sent, Full> {
+        let mut rest = *sent;
+        if first > rest.start {
+            rest = self.split(&rest, first, most)?;
+        }
+        if last < rest.end {
+            self.split(&rest, last, most)?;
+            rest.end = last;
+        }
+        Ok(rest)
+    }
+
+    /// Cuts a record in two; returns the second.
+    fn split(&mut self, sent: &Sent, middle: Seq, most: usize) -> Result<Sent, Full> {
+        self.reserve(most)?;
         let rest = Sent {
             start: middle,
-            ..self.records[at]
+            ..*sent
         };
-        self.records[at].end = middle;
-        self.records.insert(at + 1, rest);
-        Ok(())
+        self.replace(sent, rest);
+        self.insert(Sent {
+            end: middle,
+            ..*sent
+        })?;
+        Ok(rest)
     }
 
-    /// Takes those in flight as lost that `is_lost` says, up to where it says `None`; returns how
-    /// many bytes.
-    pub fn mark_lost(&mut self, mut is_lost: impl FnMut(&Sent) -> Option<bool>) -> u64 {
+    /// Takes those in flight as lost that were sent before `newest` (when, and the end) and no
+    /// later than `by`; returns how many bytes.
+    pub fn lose_older(&mut self, newest: (u64, Seq), by: u64) -> u64 {
         let before = self.lost;
-        for at in 0..self.records.len() {
-            match is_lost(&self.records[at]) {
-                None => break,
-                Some(true) if self.records[at].state == State::InFlight => {
-                    self.set(at, State::Lost);
-                }
-                Some(_) => {}
-            }
+        let is_lost = |sum: &Sum| sum.oldest < newest && sum.oldest.0 <= by;
+        while let Some(&sent) = self.records.first(is_lost) {
+            self.set(&sent, State::Lost);
         }
         self.lost - before
     }
 
+    /// Takes the oldest record as lost, if it is in flight.
+    pub fn lose_head(&mut self) {
+        if let Some(&head) = self.head().filter(|head| head.state == State::InFlight) {
+            self.set(&head, State::Lost);
+        }
+    }
+
     /// Takes the first `length` bytes as lost, if they are in flight; returns how many are.
-    pub fn mark_head_lost(&mut self, length: u32) -> u64 {
-        let Some(&head) = self.records.front() else {
-            return 0;
-        };
-        if head.state != State::InFlight {
-            return 0;
+    pub fn lose_first(&mut self, length: u32) -> u64 {
+        let before = self.lost;
+        let underway = self.head().filter(|head| head.state == State::InFlight);
+        if let Some(&head) = underway {
+            let end = head.end.min(head.start + u64::from(length));
+            // What cannot be cut is lost as a whole.
+            let part = self.part(&head, head.start, end, MOST_CUT).unwrap_or(head);
+            self.set(&part, State::Lost);
         }
-        let length = u64::from(length);
-        if head.len() > length && self.split(0, head.start + length).is_err() {
-            return 0;
+        self.lost - before
+    }
+
+    /// Takes those in flight as lost that are longer than `most`.
+    pub fn lose_longer(&mut self, most: u64) {
+        let mut at = 0;
+        while let Some(&sent) = self.containing(at) {
+            at = sent.end;
+            if sent.state == State::InFlight && sent.len() > most {
+                self.set(&sent, State::Lost);
+            }
         }
-        self.set(0, State::Lost);
-        self.records[0].len()
     }
 
     /// Nothing counts as lost any more.
     pub fn unmark_lost(&mut self) {
-        for at in 0..self.records.len() {
-            if self.records[at].state == State::Lost {
-                self.set(at, State::InFlight);
-            }
+        while let Some(&sent) = self.records.first(|sum| sum.any_lost) {
+            self.set(&sent, State::InFlight);
         }
     }
 
     /// Nothing counts as arrived any more: the receiver has thrown it away.
     pub fn forget_sacks(&mut self) {
-        for at in 0..self.records.len() {
-            if self.records[at].state == State::Sacked {
-                self.set(at, State::Lost);
+        let mut at = 0;
+        while let Some(&sent) = self.containing(at) {
+            at = sent.end;
+            if sent.state == State::Sacked {
+                self.set(&sent, State::Lost);
             }
         }
     }
 
     /// Sends the first that is lost again, at most `most` bytes of it; returns its range.
     pub fn retransmit_lost(&mut self, most: u64, now: u64) -> Option<(Seq, Seq)> {
-        if self.lost == 0 {
-            return None;
-        }
-        let at = self
-            .records
-            .iter()
-            .position(|record| record.state == State::Lost)?;
-        if self.records[at].len() > most {
-            self.split(at, self.records[at].start + most).ok()?;
-        }
-        self.set(at, State::InFlight);
-        self.stamp(at, now)
+        let lost = *self.records.first(|sum| sum.any_lost)?;
+        let end = lost.end.min(lost.start + most);
+        // What cannot be cut counts as sent in whole: the rest is lost again later.
+        let part = self.part(&lost, lost.start, end, MOST_CUT).unwrap_or(lost);
+        self.stamp(&part, now);
+        Some((part.start, end))
     }
 
-    /// Sends the last that has not arrived again, at most `most` bytes of its end: a probe of the
-    /// tail.
+    /// Sends the last again, if it has not arrived, at most `most` bytes of its end: a probe of
+    /// the tail.
     pub fn retransmit_last(&mut self, most: u64, now: u64) -> Option<(Seq, Seq)> {
-        let mut at = self
-            .records
-            .iter()
-            .rposition(|record| record.state == State::InFlight)?;
-        if self.records[at].len() > most {
-            self.split(at, self.records[at].end - most).ok()?;
-            at += 1;
-        }
-        self.stamp(at, now)
+        let last = self.records.get(&self.end);
+        let last = *last.filter(|last| last.state == State::InFlight)?;
+        let start = last.start.max(last.end.saturating_sub(most));
+        let part = self.part(&last, start, last.end, MOST_CUT).ok()?;
+        self.stamp(&part, now);
+        Some((part.start, part.end))
     }
 
-    fn stamp(&mut self, at: usize, now: u64) -> Option<(Seq, Seq)> {
-        let record = &mut self.records[at];
-        record.sent_at = now;
-        record.retransmitted = true;
-        Some((record.start, record.end))
+    fn stamp(&mut self, sent: &Sent, now: u64) {
+        let again = Sent {
+            sent_at: now,
+            retransmitted: true,
+            state: State::InFlight,
+            ..*sent
+        };
+        self.replace(sent, again);
     }
 }

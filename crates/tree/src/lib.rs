@@ -76,6 +76,11 @@ impl<T: Member> Tree<T> {
         self.nodes.is_empty()
     }
 
+    /// The sum of all, if there are any.
+    pub fn sum(&self) -> Option<T::Sum> {
+        self.node(self.root).map(|node| node.sum)
+    }
+
     /// All, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.nodes.iter().map(|node| &node.member)
@@ -188,6 +193,25 @@ impl<T: Member> Tree<T> {
         });
         self.root = self.place(self.root, new, &key);
         Ok(())
+    }
+
+    /// Changes the member with that key, which keeps its place in the order; returns whether there
+    /// is one.
+    pub fn change(&mut self, key: &T::Key, change: impl FnOnce(&mut T)) -> bool {
+        let mut path = [NONE; MOST_HEIGHT];
+        let (mut length, mut at) = (0, self.root);
+        while let Some(node) = self.node(at) {
+            path[length] = at;
+            length += 1;
+            let own = node.member.key();
+            if *key == own {
+                change(&mut self.nodes[at as usize].member);
+                path[..length].iter().rev().for_each(|at| self.sum_up(*at));
+                return true;
+            }
+            at = node.below[usize::from(*key > own)];
+        }
+        false
     }
 
     /// Takes out the member with that key.

@@ -117,3 +117,22 @@ fn it_finds_what_a_map_finds() {
         }
     }
 }
+
+#[test]
+fn it_sums_what_changes() {
+    let (mut tree, mut numbers) = (Tree::new(), Numbers(9));
+    for key in 0..500 {
+        tree.insert(Weight(key, 0)).unwrap();
+    }
+    let mut weights = vec![0; 500];
+    for _ in 0..5000 {
+        let (key, weight) = (numbers.below(500), numbers.below(1000));
+        weights[key as usize] = weight;
+        assert!(tree.change(&key, |one| one.1 = weight));
+        assert_eq!(tree.sum(), weights.iter().copied().max());
+        let heavy = weights.iter().position(|weight| *weight > 900);
+        let found = tree.first(|sum| *sum > 900);
+        assert_eq!(found.map(|one| one.0 as usize), heavy);
+    }
+    assert!(!tree.change(&500, |_| ()));
+}

@@ -75,12 +75,11 @@ impl Connection {
             .wake_from_idle(now, self.config.slow_start_after_idle);
         if let Some(end) = self.next_end() {
             // Without memory for the record nothing is sent, and the persist timer tries again.
-            self.sender.board.reserve().ok()?;
             let start = self.sender.nxt;
+            self.sender.send(now, end).ok()?;
             if !(end - start).is_multiple_of(u64::from(self.sender.mss)) {
                 self.small = end;
             }
-            self.sender.send(now, end);
             self.probes.stop_persist();
             self.force &= end < self.queued;
             self.receiver.delay.on_sent_data(now);

@@ -176,7 +176,7 @@ impl Sender {
             let repairs = matches!(self.recovery, Recovery::Fast(point) if arrival.ack < point);
             return (
                 if repairs {
-                    self.board.mark_head_lost(self.mss)
+                    self.board.lose_first(self.mss)
                 } else {
                     0
                 },
@@ -186,7 +186,7 @@ impl Sender {
         if arrival.is_bare && !self.board.is_empty() {
             self.duplicate_acks += 1;
             if self.duplicate_acks == 3 && self.recovery == Recovery::Open {
-                return (self.board.mark_head_lost(self.mss), None);
+                return (self.board.lose_first(self.mss), None);
             }
         }
         (0, None)

@@ -10,7 +10,7 @@ pub(crate) use timer::Timer;
 
 use crate::congestion::{Algorithm, Congestion};
 use crate::rtt::Rtt;
-use crate::scoreboard::Scoreboard;
+use crate::scoreboard::{Full, Scoreboard};
 use crate::seq::Seq;
 use prr::Prr;
 use rack::Rack;
@@ -139,9 +139,7 @@ impl Sender {
         }
         self.full_mss = mss;
         self.bound_mss();
-        let mss = u64::from(mss);
-        self.board
-            .mark_lost(|sent| Some(sent.end - sent.start > mss));
+        self.board.lose_longer(u64::from(mss));
         true
     }
 
@@ -217,9 +215,12 @@ impl Sender {
         self.note_sent(now, end - start);
     }
 
-    /// Takes note of new data up to `end`, for which the scoreboard has room.
-    pub fn send(&mut self, now: u64, end: Seq) {
-        self.board.push(self.nxt, end, now);
+    /// Takes note of new data up to `end`.
+    ///
+    /// # Errors
+    /// [`Full`]: there is no room for its record, and it is not to be sent.
+    pub fn send(&mut self, now: u64, end: Seq) -> Result<(), Full> {
+        self.board.push(self.nxt, end, now)?;
         if self.probe {
             self.probe = false;
             self.probed = Some((end, false));
@@ -227,6 +228,7 @@ impl Sender {
         let bytes = end - self.nxt;
         self.nxt = end;
         self.note_sent(now, bytes);
+        Ok(())
     }
 
     fn note_sent(&mut self, now: u64, bytes: u64) {

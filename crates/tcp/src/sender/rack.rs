@@ -1,7 +1,7 @@
 //! RACK (RFC 8985): a transmission is lost where one that was sent sufficiently later has arrived.
 
 use crate::rtt::Rtt;
-use crate::scoreboard::{Scoreboard, Sent, State};
+use crate::scoreboard::{NEVER, Scoreboard, Sent};
 use crate::seq::Seq;
 
 /// Recoveries for which a reordering window that D-SACK has widened stays so.
@@ -95,29 +95,18 @@ impl Rack {
             return (0, None);
         };
         let wait = self.rtt + self.window(rtt, is_sure);
-        let mut next = None;
-        let lost = board.mark_lost(|sent| {
-            if (sent.sent_at, sent.end) >= newest {
-                // What was sent once and later is followed by what was sent later still.
-                return if sent.retransmitted {
-                    Some(false)
-                } else {
-                    None
-                };
-            }
-            let due = sent.sent_at + wait;
-            if sent.state == State::InFlight && due > now {
-                next = next.max(Some(due));
-            }
-            Some(due <= now)
-        });
-        (lost, next)
+        let by = now.checked_sub(wait);
+        let lost = by.map_or(0, |by| board.lose_older(newest, by));
+        let oldest = board.oldest();
+        (lost, (oldest < newest).then(|| oldest.0 + wait))
     }
 
     /// What a timeout takes as lost: the oldest, and what RACK would by now.
     pub fn time_out(&self, board: &mut Scoreboard, now: u64, rtt: &Rtt) {
-        let head = board.head().map(|head| head.start);
+        board.lose_head();
         let wait = self.rtt + self.window(rtt, false);
-        board.mark_lost(|sent| Some(Some(sent.start) == head || sent.sent_at + wait <= now));
+        if let Some(by) = now.checked_sub(wait) {
+            board.lose_older(NEVER, by);
+        }
     }
 }

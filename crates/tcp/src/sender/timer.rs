@@ -2,7 +2,7 @@
 
 use super::{Recovery, Sender};
 use crate::rtt::{MS, SECOND};
-use crate::scoreboard::State;
+use crate::scoreboard::{NEVER, State};
 
 /// What the timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,9 @@ pub(crate) enum Timer {
 
 /// How long a receiver may wait with the acknowledgment of a single segment.
 const DELAYED_ACK: u64 = 200 * MS;
+
+/// The least time that RACK waits, so that what was sent in a row is lost together.
+const LEAST_REORDER: u64 = MS;
 
 impl Sender {
     pub(super) fn arm_after_sending(&mut self, now: u64) {
@@ -37,7 +40,7 @@ impl Sender {
         if self.board.is_empty() {
             self.timer = None;
         } else if let Some(due) = reorder {
-            self.timer = Some((due.max(now), Timer::Reorder));
+            self.timer = Some((due.max(now + LEAST_REORDER), Timer::Reorder));
         } else if changed || !matches!(self.timer, Some((_, Timer::Retransmit | Timer::Tail))) {
             self.arm_timeout(now);
         }
@@ -109,7 +112,7 @@ impl Sender {
         if self.sack {
             self.rack.time_out(&mut self.board, now, &self.rtt);
         } else {
-            self.board.mark_lost(|_| Some(true));
+            self.board.lose_older(NEVER, now);
         }
         let window = self.pipe() + u64::from(self.mss);
         self.congestion.set_window(window);
