@@ -69,6 +69,15 @@ impl Ranges {
         Ok((start, end))
     }
 
+    /// Forgets what lies at or above `seq`.
+    pub fn cut(&mut self, seq: Seq) {
+        let after = self.ranges.partition_point(|range| range.0 < seq);
+        self.ranges.truncate(after);
+        if let Some(last) = self.ranges.last_mut() {
+            last.1 = last.1.min(seq);
+        }
+    }
+
     /// Takes out the first range if it begins at or before `seq`; returns its end.
     pub fn take_reached(&mut self, seq: Seq) -> Option<Seq> {
         let (start, end) = *self.ranges.first()?;

@@ -4,6 +4,35 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use tcp::ranges::{Full, MOST, Ranges};
 
+#[test]
+fn cut() {
+    let filled = || {
+        let mut ranges = Ranges::new();
+        for start in [10, 20, 30] {
+            ranges.insert(start, start + 5).expect("there is room");
+        }
+        ranges
+    };
+    for (at, left) in [
+        (40, 15),
+        (35, 15),
+        (32, 12),
+        (30, 10),
+        (27, 10),
+        (11, 1),
+        (10, 0),
+    ] {
+        let mut ranges = filled();
+        ranges.cut(at);
+        let sum: u64 = ranges
+            .as_slice()
+            .iter()
+            .map(|range| range.1 - range.0)
+            .sum();
+        assert_eq!(sum, left, "{at}");
+    }
+}
+
 proptest! {
     #[test]
     fn as_a_set(steps in proptest::collection::vec((0u64..200, 1u64..12, any::<bool>()), 1..80)) {

@@ -50,6 +50,14 @@ impl Connection {
         self.receiver.is_ended()
     }
 
+    /// Memory is short: forgets at least `bytes` of what has arrived out of order, the last first,
+    /// if there are so many (Linux's `tcp_prune_ofo_queue`); the peer sends it again (RFC 2018, 8).
+    /// Returns the place in the peer's stream from which on nothing is to be kept any more.
+    pub fn prune(&mut self, bytes: u64) -> Option<u64> {
+        let from = self.receiver.prune(bytes)?;
+        Some(self.receiver.place_of(from))
+    }
+
     /// How many bytes of this end's stream the peer has acknowledged: the send queue's start.
     pub fn released(&self) -> u64 {
         let una = self.sender.una.min(self.queued).max(self.iss + 1);

@@ -131,6 +131,22 @@ impl Receiver {
         seq - self.start
     }
 
+    /// Forgets at least `bytes` of what came early, the last first, if there are so many; returns
+    /// the number from which on nothing is kept.
+    pub fn prune(&mut self, bytes: u64) -> Option<Seq> {
+        let mut left = bytes;
+        let mut from = None;
+        for &(start, end) in self.ranges.as_slice().iter().rev() {
+            if left == 0 {
+                break;
+            }
+            from = Some(end - left.min(end - start));
+            left = left.saturating_sub(end - start);
+        }
+        self.ranges.cut(from?);
+        from
+    }
+
     /// Gives back memory that only missing data needs.
     pub fn clear(&mut self) {
         self.ranges.clear();
@@ -148,6 +164,8 @@ impl Receiver {
         let limit = self.edge.min(self.fin.unwrap_or(Seq::MAX));
         if fin && self.fin.is_none() && end <= self.edge.max(self.nxt) && end >= self.nxt {
             self.fin = Some(end);
+            // What came early from beyond the end belongs to no stream.
+            self.ranges.cut(end);
         }
         if end > start && end <= self.nxt || start < self.nxt && end > self.nxt {
             self.recent.duplicate(start, end.min(self.nxt));
@@ -202,11 +220,15 @@ impl Receiver {
         self.recent.has_duplicate()
     }
 
+    /// Up to where the buffer has room.
+    fn open(&self) -> Seq {
+        self.nxt + self.buffer.saturating_sub(self.nxt - self.read)
+    }
+
     /// Up to where the window may reach now, without what would make it silly: it opens by a
     /// segment or half the buffer at least (RFC 9293, 3.8.6.2.2).
     fn next_edge(&self) -> Seq {
-        let free = self.buffer.saturating_sub(self.nxt - self.read);
-        let open = self.nxt + free;
+        let open = self.open();
         let least = self.mss.min(self.buffer / 2).max(1);
         if open >= self.edge + least {
             open
@@ -217,13 +239,15 @@ impl Receiver {
 
     /// The field of the next header; the window moves to it.
     pub fn advertise(&mut self) -> u16 {
-        let edge = self.next_edge();
+        let room = self.next_edge() - self.nxt;
         let unit = 1 << self.scale;
-        // What was told is not taken back by rounding.
-        let units = if edge > self.edge {
-            (edge - self.nxt) / unit
+        // Rounding takes back nothing that was told while the buffer has room. Without, it must, or
+        // segments that are smaller than a unit would move the edge for ever (RFC 7323, 2.4).
+        let up = room.div_ceil(unit);
+        let units = if self.nxt + up * unit <= self.open() {
+            up
         } else {
-            (edge - self.nxt).div_ceil(unit)
+            room / unit
         };
         let field = units.min(u64::from(u16::MAX));
         self.edge = self.edge.max(self.nxt + field * unit);

@@ -1,0 +1,100 @@
+//! The receiving half: the window that is told, the end of the stream, and memory that is short.
+
+mod script;
+
+use script::{Script, plain};
+use tcp::options::Options;
+use tcp::{Config, Flags, State};
+
+/// A connection whose windows are told in units of 128 bytes.
+fn scaled(buffer: u64) -> Script {
+    let config = Config {
+        window_scaling: true,
+        receive_buffer: buffer,
+        most_receive_buffer: 6 << 20,
+        ..plain()
+    };
+    let mut script = Script::connecting(&config);
+    let options = Options {
+        mss: Some(1000),
+        window_scale: Some(0),
+        ..Options::default()
+    };
+    script.gets(Flags::SYN | Flags::ACK, options, 0);
+    script.seq += 1;
+    script.sends();
+    script
+}
+
+#[test]
+fn small_segments_close_the_window() {
+    let mut script = scaled(10_000);
+    let mut told = u64::MAX;
+    for _ in 0..30_000 {
+        script.data(1, Flags::default());
+        while let Some(sent) = script.sent() {
+            told = u64::from(sent.header.window) << 7;
+        }
+        if told == 0 {
+            break;
+        }
+        script.now += 1000;
+    }
+    assert_eq!(told, 0, "it closes");
+    let readable = script.connection.readable();
+    assert!((9000..=10_000).contains(&readable), "{readable}");
+    // What is read opens it again.
+    script.connection.read(script.now, readable);
+    let window = u64::from(script.sends().window) << 7;
+    assert!((9000..=10_000).contains(&window), "{window}");
+}
+
+/// Rounding takes nothing back of what the peer may have sent already.
+#[test]
+fn what_was_told_is_taken() {
+    let mut script = scaled(10_000);
+    script.data(9_999, Flags::default());
+    while script.sent().is_some() {}
+    script.data(1, Flags::default());
+    assert_eq!(script.connection.readable(), 10_000);
+}
+
+#[test]
+fn a_fin_below_what_came_early_ends_the_stream() {
+    let mut script = Script::open(&plain());
+    let start = script.seq;
+    script.seq = start + 200;
+    script.data(800, Flags::default());
+    script.seq = start + 400;
+    script.data(100, Flags::FIN);
+    assert!(!script.connection.has_ended());
+    script.seq = start;
+    script.data(200, Flags::default());
+    assert!(script.connection.has_ended());
+    assert_eq!(script.connection.readable(), 500);
+    assert_eq!(script.connection.state(), State::CloseWait);
+    let acks: Vec<u32> = std::iter::from_fn(|| script.sent())
+        .map(|sent| sent.header.ack)
+        .collect();
+    assert_eq!(acks.last(), Some(&(start + 501)));
+}
+
+#[test]
+fn short_memory_takes_back_what_came_early() {
+    let mut script = Script::open(&plain());
+    let start = script.seq;
+    for at in [1000, 3000, 5000] {
+        script.seq = start + at;
+        script.data(1000, Flags::default());
+    }
+    assert_eq!(script.connection.prune(1500), Some(3500));
+    assert_eq!(script.connection.info().out_of_order, 1500);
+    assert_eq!(script.connection.prune(10_000), Some(1000));
+    assert_eq!(script.connection.prune(1), None);
+    // All of it counts when it comes again.
+    script.seq = start;
+    for _ in 0..6 {
+        script.data(1000, Flags::default());
+    }
+    assert_eq!(script.connection.readable(), 6000);
+}
