@@ -48,7 +48,7 @@ pub struct Config {
     /// `net.ipv4.tcp_retries2`.
     pub retries: u32,
     /// What takes the place of `retries` once the program has closed the socket
-    /// (`net.ipv4.tcp_orphan_retries`).
+    /// (`net.ipv4.tcp_orphan_retries`); 0 is 8, or none once the timeouts are the longest.
     pub orphan_retries: u32,
     /// TCP_USER_TIMEOUT; 0 is none.
     pub user_timeout: u64,
@@ -79,7 +79,7 @@ impl Default for Config {
             syn_retries: 6,
             synack_retries: 5,
             retries: 15,
-            orphan_retries: 8,
+            orphan_retries: 0,
             user_timeout: 0,
             fin_timeout: 60 * SECOND,
             keepalive: None,

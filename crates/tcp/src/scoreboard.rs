@@ -351,6 +351,12 @@ impl Scoreboard {
         }
     }
 
+    /// Where the first begins that is lost.
+    pub fn first_lost(&self) -> Option<Seq> {
+        let lost = self.records.first(|sum| sum.any_lost)?;
+        Some(lost.start)
+    }
+
     /// Sends the first that is lost again, at most `most` bytes of it; returns its range.
     pub fn retransmit_lost(&mut self, most: u64, now: u64) -> Option<(Seq, Seq)> {
         let lost = *self.records.first(|sum| sum.any_lost)?;

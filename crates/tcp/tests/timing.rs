@@ -198,3 +198,114 @@ fn a_smaller_path_cuts_again() {
         .collect();
     assert_eq!(sizes, [0..500, 500..1000, 1000..1500, 1500..2000]);
 }
+
+/// A window that stays closed is probed ever more rarely though the peer answers, and for ever, as
+/// long as somebody holds the socket (RFC 1122, 4.2.2.17).
+#[test]
+fn answered_probes_back_off_and_go_on() {
+    let mut script = Script::open(&plain());
+    script.window = 0;
+    script.data(0, Flags::default());
+    script.write(3000);
+    script.quiet();
+    let mut waits = Vec::new();
+    for _ in 0..40 {
+        let before = script.now;
+        script.waits();
+        script.sent().expect("a probe");
+        waits.push((script.now - before) / MS);
+        script.data(0, Flags::default());
+        script.quiet();
+        assert_eq!(script.connection.info().probes, 0);
+    }
+    assert!(waits.windows(2).all(|pair| pair[1] >= pair[0]), "{waits:?}");
+    assert_eq!(waits.last(), Some(&120_000));
+    // Nobody holds it: it ends once the waits are the longest.
+    script.connection.close(script.now);
+    let mut probes = 0;
+    while script.connection.state() != State::Closed && probes < 10 {
+        script.waits();
+        probes += u64::from(script.sent().is_some());
+        script.data(0, Flags::default());
+    }
+    assert!(probes < 10, "an orphan does not wait for ever");
+}
+
+#[test]
+fn unanswered_probes_end_without_a_reset() {
+    let mut script = Script::open(&plain());
+    script.window = 0;
+    script.data(0, Flags::default());
+    script.write(3000);
+    script.quiet();
+    let mut probes = 0;
+    while script.connection.state() != State::Closed {
+        script.waits();
+        probes += u64::from(script.sent().is_some());
+    }
+    assert_eq!(probes, 15);
+    script.ends_with(Some(Error::TimedOut));
+}
+
+/// TCP_USER_TIMEOUT bounds the time of a closed window, even if the probes are answered.
+#[test]
+fn a_user_timeout_bounds_a_closed_window() {
+    let mut script = Script::open(&Config {
+        user_timeout: 10 * SECOND,
+        ..plain()
+    });
+    script.window = 0;
+    script.data(0, Flags::default());
+    script.write(3000);
+    script.quiet();
+    while script.connection.state() != State::Closed {
+        script.waits();
+        script.sent();
+        script.data(0, Flags::default());
+        assert!(script.now < 40 * SECOND);
+    }
+    script.ends_with(Some(Error::TimedOut));
+}
+
+/// A peer that takes its window back while data is in flight gets a probe of one segment, and is
+/// not given up as long as it answers.
+#[test]
+fn a_window_taken_back_is_probed() {
+    let mut script = Script::open(&plain());
+    script.write(5000);
+    while script.sent().is_some() {}
+    script.ack += 1000;
+    script.window = 0;
+    script.data(0, Flags::default());
+    let mut sent = 0;
+    for _ in 0..60 {
+        script.waits();
+        while let Some(again) = script.sent() {
+            assert_eq!(again.payload, 1000..2000);
+            sent += 1;
+        }
+        script.data(0, Flags::default());
+    }
+    assert!(sent > 15, "{sent}");
+    assert_eq!(script.connection.state(), State::Established);
+}
+
+#[test]
+fn a_keepalive_that_is_set_late_counts_from_what_was_heard() {
+    let times = |idle| {
+        Some(Keepalive {
+            idle: idle * SECOND,
+            ..Keepalive::default()
+        })
+    };
+    let mut script = Script::open(&plain());
+    let begin = script.now;
+    script.connection.set_keepalive(script.now, times(100));
+    script.now += 30 * SECOND;
+    script.connection.set_keepalive(script.now, times(50));
+    assert_eq!(script.connection.next_timer(), Some(begin + 50 * SECOND));
+    script.connection.set_keepalive(script.now, times(5));
+    assert_eq!(script.connection.next_timer(), Some(script.now));
+    script.connection.set_keepalive(script.now, None);
+    assert_eq!(script.connection.next_timer(), None);
+}

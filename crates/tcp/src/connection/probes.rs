@@ -3,18 +3,20 @@
 use super::{Connection, Due, State};
 use crate::config::Keepalive;
 use crate::event::Error;
+use crate::rtt::MOST_RTO;
 
 /// What the two kinds of probes need.
 pub(crate) struct Probes {
     /// A probe is to be sent.
     wanted: bool,
     pub persist_due: Due,
-    /// Probes of the window since the peer answered one.
-    pub out: u32,
-    /// When the first of them was due.
+    /// Probes of the window since it closed, answered or not: each waits twice as long.
+    backoff: u32,
+    /// Since when the window is probed.
     began: Option<u64>,
+    /// Probes of either kind that the peer has not answered.
+    pub out: u32,
     pub keep_due: Due,
-    keep_out: u32,
     heard: u64,
 }
 
@@ -23,10 +25,10 @@ impl Probes {
         Probes {
             wanted: false,
             persist_due: None,
-            out: 0,
+            backoff: 0,
             began: None,
+            out: 0,
             keep_due: None,
-            keep_out: 0,
             heard: now,
         }
     }
@@ -39,7 +41,6 @@ impl Probes {
     /// The peer is alive.
     pub fn heard(&mut self, now: u64) {
         self.heard = now;
-        self.keep_out = 0;
     }
 
     /// When the peer was heard last.
@@ -50,11 +51,12 @@ impl Probes {
     /// The peer has acknowledged something, though it may have been nothing new.
     pub fn answered(&mut self) {
         self.out = 0;
-        self.began = None;
     }
 
     pub fn stop_persist(&mut self) {
         self.persist_due = None;
+        self.backoff = 0;
+        self.began = None;
         self.answered();
     }
 
@@ -73,34 +75,44 @@ impl Connection {
         if !waits {
             self.probes.persist_due = None;
         } else if self.probes.persist_due.is_none() {
-            self.probes.persist_due = Some(now + self.sender.rtt.rto(self.probes.out));
+            self.probes.persist_due = Some(now + self.sender.rtt.rto(self.probes.backoff));
         }
     }
 
     /// The persist timer is due: sends what the window takes, or a probe.
+    ///
+    /// A peer that answers may keep its window closed for ever (RFC 1122, 4.2.2.17), unless nobody
+    /// holds the socket any more or TCP_USER_TIMEOUT says otherwise.
     pub(super) fn persist(&mut self, now: u64) {
         let began = *self.probes.began.get_or_insert(now);
         let user = self.config.user_timeout;
-        let most = if self.orphan {
-            self.config.orphan_retries
-        } else {
-            self.config.retries
-        };
-        let is_over = if user > 0 {
-            now - began >= user
-        } else {
-            self.probes.out >= most
-        };
-        if self.probes.out > 0 && is_over {
-            self.reset = Some(self.reset_header());
+        let mut most = self.config.retries;
+        let mut is_over = user > 0 && now - began >= user;
+        if self.orphan {
+            let is_short = self.sender.rtt.rto(self.probes.backoff) < MOST_RTO;
+            most = self.orphan_retries(is_short);
+            is_over |= !is_short && self.probes.backoff >= most;
+        }
+        if is_over || self.probes.out >= most {
             self.end(Some(self.soft_error.unwrap_or(Error::TimedOut)));
             return;
         }
         self.probes.out += 1;
+        self.probes.backoff += 1;
         if self.sender.window_room() > 0 {
             self.force = true;
         } else {
             self.probes.wanted = true;
+        }
+    }
+
+    /// How often an orphan tries (ip-sysctl: `tcp_orphan_retries`). `is_short`: the timeouts have
+    /// not grown to the longest.
+    pub(super) fn orphan_retries(&self, is_short: bool) -> u32 {
+        match self.config.orphan_retries {
+            _ if !is_short && self.soft_error.is_some() => 0,
+            0 if is_short => 8,
+            retries => retries,
         }
     }
 
@@ -124,22 +136,22 @@ impl Connection {
         let since = now - self.probes.heard;
         // Data that waits has timers of its own.
         if !self.sender.board.is_empty() || self.sender.nxt < self.queued {
-            self.probes.keep_due = Some(now + idle);
+            self.probes.keep_due = Some(now + idle.max(1));
         } else if since < idle {
             self.probes.keep_due = Some(self.probes.heard + idle);
         } else {
             let user = self.config.user_timeout;
             let is_over = if user > 0 {
-                since >= user
+                since >= user && self.probes.out > 0
             } else {
-                self.probes.keep_out >= probes
+                self.probes.out >= probes
             };
-            if self.probes.keep_out > 0 && is_over {
+            if is_over {
                 self.reset = Some(self.reset_header());
                 self.end(Some(self.soft_error.unwrap_or(Error::TimedOut)));
                 return;
             }
-            self.probes.keep_out += 1;
+            self.probes.out += 1;
             self.probes.wanted = true;
             self.probes.keep_due = Some(now + interval.max(1));
         }

@@ -2,7 +2,7 @@
 
 use super::{Connection, State};
 use crate::event::Error;
-use crate::rtt::{LEAST_VARIATION, MOST_RTO};
+use crate::rtt::{LEAST_VARIATION, MOST_RTO, MS};
 
 impl Connection {
     /// When [`on_timer`](Self::on_timer) is to be called next, in ns.
@@ -51,17 +51,37 @@ impl Connection {
         let Some(since) = self.sender.stalled_since else {
             return;
         };
-        let retries = match self.orphan {
-            true => self.config.orphan_retries.min(self.config.retries),
-            false => self.config.retries,
-        };
         let user = self.config.user_timeout;
-        let most = if user > 0 { user } else { patience(retries) };
-        if now - since >= most {
+        let most = if user > 0 {
+            user
+        } else if self.orphan {
+            let is_short = self.sender.rtt.rto(self.sender.backoff) < MOST_RTO;
+            patience(self.orphan_retries(is_short))
+        } else {
+            patience(self.config.retries)
+        };
+        let is_over = if self.sender.window == 0 && !self.orphan {
+            self.is_silent(now, since)
+        } else {
+            now - since >= most
+        };
+        if is_over {
             self.end(Some(self.soft_error.unwrap_or(Error::TimedOut)));
-        } else if let Some((due, _)) = &mut self.sender.timer {
-            *due = (*due).min(since + most);
+        } else if user > 0
+            && let Some((due, _)) = &mut self.sender.timer
+        {
+            *due = (*due).min(since + user).max(now + MS);
         }
+    }
+
+    /// Whether a peer that has taken back its window while data was in flight is gone. What is sent
+    /// again is a probe then, and the peer lives as long as it answers.
+    fn is_silent(&self, now: u64, since: u64) -> bool {
+        let user = self.config.user_timeout;
+        let bound = if user > 0 { user } else { u64::MAX };
+        let most = bound.min(2 * MOST_RTO);
+        let (stalled, silent) = (now - since, now - self.probes.last_heard());
+        stalled > bound || stalled > most && silent > most
     }
 
     /// Whether nobody needs this connection any more.

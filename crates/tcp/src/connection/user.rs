@@ -153,12 +153,20 @@ impl Connection {
         self.receiver.delay.set_quick(on, window);
     }
 
-    /// SO_KEEPALIVE and its times.
+    /// SO_KEEPALIVE and its times. The time of one that was on already counts from when the peer
+    /// was heard last.
     pub fn set_keepalive(&mut self, now: u64, keepalive: Option<Keepalive>) {
         let now = self.tick(now);
+        let was_on = self.config.keepalive.is_some();
         self.config.keepalive = keepalive;
         if self.is_synchronised() {
-            self.arm_keepalive(now);
+            let from = if was_on {
+                self.probes.last_heard()
+            } else {
+                now
+            };
+            self.arm_keepalive(from);
+            self.probes.keep_due = self.probes.keep_due.map(|due| due.max(now));
         }
     }
 

@@ -183,15 +183,22 @@ impl Sender {
 
     /// Sends what is lost again, if the window allows it; returns its range.
     pub fn retransmission(&mut self, now: u64, stamp: u32, most: u64) -> Option<(Seq, Seq)> {
-        if self.board.lost() == 0 {
-            return None;
-        }
+        let start = self.board.first_lost()?;
         let most = most.min(self.allowed());
         let mss = u64::from(self.mss);
         if most < mss {
             return None;
         }
-        let range = self.board.retransmit_lost(most / mss * mss, now)?;
+        let most = most / mss * mss;
+        // A peer that has taken back its window gets what that still takes, or a segment as a probe.
+        let room = (self.una + self.window).saturating_sub(start);
+        let most = match room {
+            0 if start > self.una => return None,
+            0 => mss,
+            room if room < most => (room / mss * mss).max(room.min(mss)),
+            _ => most,
+        };
+        let range = self.board.retransmit_lost(most, now)?;
         self.count_retransmission(now, stamp, range);
         Some(range)
     }
