@@ -23,7 +23,9 @@ pub struct Info {
     pub state: State,
     /// `tcpi_ca_state`.
     pub congested: Congested,
-    /// `tcpi_backoff`, `tcpi_retransmits`.
+    /// `tcpi_retransmits`: timeouts since something was acknowledged.
+    pub retransmits: u32,
+    /// `tcpi_backoff`: how often the timeout has doubled since the last sample.
     pub backoff: u32,
     /// `tcpi_probes`.
     pub probes: u32,
@@ -100,6 +102,7 @@ impl Connection {
         Info {
             state: self.state,
             congested,
+            retransmits: sender.retransmits,
             backoff: sender.backoff,
             probes: self.probes.out,
             timestamps: self.stamps,

@@ -106,6 +106,11 @@ impl Scoreboard {
         core::iter::successors(self.head(), |sent| self.containing(sent.end))
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
     /// Whether everything is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()

@@ -50,7 +50,7 @@ impl Sender {
     pub fn on_ack(&mut self, arrival: &Arrival) -> u64 {
         let (now, ack) = (arrival.now, arrival.ack);
         let una = self.una;
-        let duplicate = self.take_duplicate(arrival);
+        let duplicate = self.sack && self.take_duplicate(arrival);
         let mut news = News::default();
         let (rack, rtt) = (&mut self.rack, &self.rtt);
         let mut see = |sent: &Sent, is_certain: bool| {
@@ -78,55 +78,90 @@ impl Sender {
         self.totals.acked += acked;
         let rtt = self.sample(arrival, &news, acked > 0);
         if acked > 0 {
-            self.backoff = 0;
+            self.retransmits = 0;
             self.stalled_since = None;
         }
         self.try_undo(arrival, &news, acked > 0);
         self.take_probe_answer(arrival, acked > 0, duplicate);
-        let (lost, reorder) = self.find_lost(arrival, acked > 0);
-        self.move_on(arrival, &mut news, acked, lost, rtt);
+        let (lost, reorder) = if self.sack {
+            self.find_lost(arrival)
+        } else {
+            (self.count_duplicates(arrival, &mut news, acked), None)
+        };
+        self.move_on(arrival, &news, acked, lost, rtt);
         let changed = news.delivered > 0 || acked > 0;
         self.arm_after_ack(now, changed, reorder);
         acked
     }
 
-    /// Whether the first block is a D-SACK (RFC 2883): below the acknowledgment, or within the
-    /// second.
+    /// Takes a D-SACK (RFC 2883), which is the first block: below the acknowledgment, or within the
+    /// second. Returns whether it is of the probe of the tail.
     fn take_duplicate(&mut self, arrival: &Arrival) -> bool {
-        let Some(&(start, end)) = arrival.sack.first().filter(|_| self.sack) else {
+        let Some(&(start, end)) = arrival.sack.first() else {
             return false;
         };
         let within = |&(outer, outer_end): &(Seq, Seq)| outer <= start && end <= outer_end;
         let is_duplicate = start < end
             && (end <= arrival.ack || arrival.sack.get(1).is_some_and(within))
             // Older than anything that can be in flight twice: no news.
-            && start + self.most_window.max(1 << 16) >= arrival.ack;
-        if is_duplicate {
-            self.totals.duplicates = self.totals.duplicates.saturating_add(1);
-            self.rack.duplicate(self.una, self.nxt);
-            if let Some(undo) = &mut self.undo {
-                let segments = (end - start).div_ceil(u64::from(self.mss));
-                undo.retransmissions = undo.retransmissions.saturating_sub(segments);
-            }
+            && start + self.most_window.max(1 << 16) >= arrival.ack
+            && end - start <= self.most_window;
+        if !is_duplicate {
+            return false;
         }
-        is_duplicate
+        let segments = (end - start).div_ceil(u64::from(self.mss));
+        let totals = &mut self.totals;
+        totals.duplicates = totals.duplicates.saturating_add(segments as u32);
+        // Made up: nothing was sent as often.
+        if totals.duplicates > totals.retransmissions {
+            return false;
+        }
+        let is_probe = self.probed.is_some_and(|(probed, _)| probed == end);
+        // The probe of the tail is sent by time, not for order.
+        if self.rack.reordering && !is_probe {
+            self.rack.duplicate(self.una, self.nxt);
+        }
+        if let Some(undo) = &mut self.undo
+            && end > undo.marker
+            && end <= self.una
+        {
+            undo.retransmissions = undo.retransmissions.saturating_sub(segments);
+        }
+        is_probe
     }
 
+    /// Samples the round trip time: by what was sent once (Karn's algorithm), else by the echo.
+    /// Only a sample ends the backoff (RFC 6298, 5.7). Returns the time of what was sent last.
     fn sample(&mut self, arrival: &Arrival, news: &News, moved: bool) -> Option<u64> {
         let now = arrival.now;
-        if let (Some(first), Some(last)) = (news.first, news.last) {
-            if !news.retransmitted {
+        let rtt = news.last.map(|last| now - last);
+        let is_sample = match (news.first, rtt) {
+            (Some(first), Some(rtt)) if !news.retransmitted => {
                 self.rtt.sample(now, now - first);
-                self.rtt.sample_minimum(now, now - last);
+                self.rtt.sample_minimum(now, rtt);
+                true
             }
-            return Some(now - last);
+            _ => moved && self.sample_echo(arrival),
+        };
+        if is_sample {
+            self.backoff = 0;
         }
-        // What was sent twice is measured by its timestamp, which is as coarse as its clock.
-        let echo = arrival.echo.filter(|_| moved && news.delivered > 0)?;
-        let elapsed = (arrival.stamp)(now).wrapping_sub(echo);
-        let taken = u64::from(elapsed.max(1)) * crate::rtt::MS;
-        (elapsed < 1 << 30).then(|| self.rtt.sample(now, taken));
-        None
+        rtt
+    }
+
+    /// A timestamp is as coarse as its clock. One that says more than half an hour, or zero, is
+    /// none.
+    fn sample_echo(&mut self, arrival: &Arrival) -> bool {
+        let Some(echo) = arrival.echo.filter(|echo| *echo != 0) else {
+            return false;
+        };
+        let elapsed = (arrival.stamp)(arrival.now).wrapping_sub(echo);
+        let counts = elapsed < 1 << 21;
+        if counts {
+            let taken = u64::from(elapsed.max(1)) * crate::rtt::MS;
+            self.rtt.sample(arrival.now, taken);
+        }
+        counts
     }
 
     /// Undoes the last reduction where the original, not its retransmission, was acknowledged
@@ -162,51 +197,59 @@ impl Sender {
         }
     }
 
-    /// Losses by RACK, or without SACK by duplicate acknowledgments (RFC 6582).
-    fn find_lost(&mut self, arrival: &Arrival, moved: bool) -> (u64, Option<u64>) {
-        if self.sack {
-            let three = self.board.sacked() >= 3 * u64::from(self.mss);
-            let is_sure = three || self.recovery != Recovery::Open;
-            return self
-                .rack
-                .detect(&mut self.board, arrival.now, &self.rtt, is_sure);
-        }
-        if moved {
-            self.duplicate_acks = 0;
-            let repairs = matches!(self.recovery, Recovery::Fast(point) if arrival.ack < point);
-            return (
-                if repairs {
+    /// Losses by RACK; also when there will be more.
+    fn find_lost(&mut self, arrival: &Arrival) -> (u64, Option<u64>) {
+        let three = self.board.sacked() >= 3 * u64::from(self.mss);
+        let is_sure = three || self.recovery != Recovery::Open;
+        self.rack
+            .detect(&mut self.board, arrival.now, &self.rtt, is_sure)
+    }
+
+    /// Losses by duplicate acknowledgments where there is no SACK (RFC 6582). Each says that a
+    /// segment has left the path.
+    fn count_duplicates(&mut self, arrival: &Arrival, news: &mut News, acked: u64) -> u64 {
+        if acked > 0 {
+            let segments = acked.div_ceil(u64::from(self.mss));
+            return match self.recovery {
+                Recovery::Fast(point) if arrival.ack < point => {
+                    // One filled the hole, and duplicates told of the others.
+                    self.duplicate_acks = self.duplicate_acks.saturating_sub(segments - 1);
                     self.board.lose_first(self.mss)
-                } else {
+                }
+                _ => {
+                    self.duplicate_acks = 0;
                     0
-                },
-                None,
-            );
+                }
+            };
         }
-        if arrival.is_bare && !self.board.is_empty() {
+        // After a timeout they may be answers to what was sent before it.
+        let counts = !matches!(self.recovery, Recovery::Loss(point) if self.nxt <= point);
+        if arrival.is_bare && counts && self.duplicate_acks < self.most_duplicates() {
             self.duplicate_acks += 1;
+            news.delivered += u64::from(self.mss).min(self.board.in_flight());
             if self.duplicate_acks == 3 && self.recovery == Recovery::Open {
-                return (self.board.lose_first(self.mss), None);
+                return self.board.lose_first(self.mss);
             }
         }
-        (0, None)
+        0
+    }
+
+    /// How many segments can have left the path: all but those that are lost, which is one at
+    /// least. A peer may send more duplicates than that.
+    fn most_duplicates(&self) -> u64 {
+        let mss = u64::from(self.mss);
+        let sent = (self.nxt - self.una).div_ceil(mss);
+        let sent = sent.max(self.board.len() as u64);
+        sent.saturating_sub(self.board.lost().div_ceil(mss).max(1))
     }
 
     /// Enters, continues or ends a recovery, and moves the congestion window.
-    fn move_on(
-        &mut self,
-        arrival: &Arrival,
-        news: &mut News,
-        acked: u64,
-        lost: u64,
-        rtt: Option<u64>,
-    ) {
+    fn move_on(&mut self, arrival: &Arrival, news: &News, acked: u64, lost: u64, rtt: Option<u64>) {
         let was_limited = arrival.ack - acked <= self.limited;
-        if !self.sack && acked == 0 && arrival.is_bare {
-            news.delivered += u64::from(self.mss).min(self.board.in_flight());
-        }
+        // Without SACK duplicates of before may follow, and are no sign of another loss.
+        let beyond = u64::from(!self.sack);
         match self.recovery {
-            Recovery::Fast(point) if self.una >= point => {
+            Recovery::Fast(point) if self.una >= point + beyond => {
                 self.congestion.set_window(self.congestion.threshold());
                 self.end_recovery();
             }
@@ -238,6 +281,7 @@ impl Sender {
 
     fn end_recovery(&mut self) {
         self.recovery = Recovery::Open;
+        self.duplicate_acks = 0;
         self.rack.recovered();
         // Late evidence may still show that it was for nothing.
         if self.undo.is_some_and(|undo| undo.stamp.is_none()) {
@@ -248,22 +292,16 @@ impl Sender {
     pub(super) fn enter_fast(&mut self) {
         self.prr = Prr::start(self.nxt - self.una);
         self.congestion.reduce();
-        self.undo = Some(Undo {
-            stamp: None,
-            retransmissions: 0,
-        });
+        self.undo = Some(Undo::at(self.una));
         self.recovery = Recovery::Fast(self.nxt);
     }
 
     pub(super) fn enter_loss(&mut self) {
-        let again = matches!(self.recovery, Recovery::Loss(_)) && self.backoff > 0;
+        let again = matches!(self.recovery, Recovery::Loss(_)) && self.retransmits > 0;
         let reduced = matches!(self.recovery, Recovery::Fast(point) if self.una < point);
         if !again && !reduced {
             self.congestion.reduce();
-            self.undo = Some(Undo {
-                stamp: None,
-                retransmissions: 0,
-            });
+            self.undo = Some(Undo::at(self.una));
         }
         self.recovery = Recovery::Loss(self.nxt);
         self.duplicate_acks = 0;

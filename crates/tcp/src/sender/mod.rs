@@ -33,8 +33,20 @@ pub(crate) enum Recovery {
 struct Undo {
     /// The timestamp of the first retransmission.
     stamp: Option<u32>,
+    /// What was acknowledged when the reduction was made: a D-SACK of less is not of it.
+    marker: Seq,
     /// Retransmissions that no D-SACK has told of yet.
     retransmissions: u64,
+}
+
+impl Undo {
+    fn at(una: Seq) -> Self {
+        Undo {
+            stamp: None,
+            marker: una,
+            retransmissions: 0,
+        }
+    }
 }
 
 /// Totals for TCP_INFO.
@@ -66,9 +78,11 @@ pub(crate) struct Sender {
     pub congestion: Congestion,
     pub recovery: Recovery,
     pub timer: Option<(u64, Timer)>,
-    /// Timeouts in a row (`tcpi_backoff`).
+    /// Timeouts since something was acknowledged.
+    pub retransmits: u32,
+    /// Timeouts since there was a sample of the round trip time.
     pub backoff: u32,
-    /// When the first of them was.
+    /// When the first timeout was since something was acknowledged.
     pub stalled_since: Option<u64>,
     /// A probe of the tail is to be sent.
     pub probe: bool,
@@ -80,7 +94,7 @@ pub(crate) struct Sender {
     probed: Option<(Seq, bool)>,
     /// What was sent up to here was limited by the congestion window.
     limited: Seq,
-    /// Duplicate acknowledgments in a row, where there is no SACK.
+    /// Duplicate acknowledgments, where there is no SACK: segments that have left the path.
     duplicate_acks: u64,
     last_sent: u64,
 }
@@ -100,6 +114,7 @@ impl Sender {
             congestion: Congestion::new(algorithm, mss),
             recovery: Recovery::Open,
             timer: None,
+            retransmits: 0,
             backoff: 0,
             stalled_since: None,
             probe: false,

@@ -27,11 +27,8 @@ impl Sender {
             // Each transmission of new data moves the probe, and the first starts the timeout.
             Some((_, Timer::Retransmit | Timer::Reorder)) if self.probed.is_some() => {}
             Some((_, Timer::Reorder)) => {}
-            Some((due, Timer::Retransmit)) => {
-                if self.backoff == 0 && due > now {
-                    self.arm_probe(now, due);
-                }
-            }
+            Some((due, Timer::Retransmit)) if due > now => self.arm_probe(now, due),
+            Some((_, Timer::Retransmit)) => {}
             Some((_, Timer::Tail)) | None => self.arm_timeout(now),
         }
     }
@@ -57,7 +54,7 @@ impl Sender {
     fn arm_probe(&mut self, now: u64, timeout: u64) {
         let quiet = self.recovery == Recovery::Open && self.board.sacked() == 0;
         let may = self.sack && quiet && self.probed.is_none() && self.board.lost() == 0;
-        if !may || self.board.is_empty() || self.backoff > 0 {
+        if !may || self.board.is_empty() {
             return;
         }
         let wait = match self.rtt.smoothed() {
@@ -76,7 +73,7 @@ impl Sender {
             None => false,
             Some((_, Timer::Tail)) => {
                 self.probe = true;
-                self.timer = Some((now + self.rtt.rto(0), Timer::Retransmit));
+                self.timer = Some((now + self.rtt.rto(self.backoff), Timer::Retransmit));
                 false
             }
             Some((_, Timer::Reorder)) => {
@@ -117,6 +114,7 @@ impl Sender {
         let window = self.pipe() + u64::from(self.mss);
         self.congestion.set_window(window);
         self.backoff += 1;
+        self.retransmits += 1;
         self.stalled_since.get_or_insert(now);
         self.timer = Some((now + self.rtt.rto(self.backoff), Timer::Retransmit));
     }
