@@ -2,9 +2,9 @@
 
 mod script;
 
-use script::{SECOND, Script, plain};
+use script::{MS, SECOND, Script, plain};
 use tcp::options::{Options, Timestamps};
-use tcp::{Config, Flags};
+use tcp::{Config, Flags, Header, State};
 
 fn stamped(value: u32) -> Options {
     Options {
@@ -13,8 +13,8 @@ fn stamped(value: u32) -> Options {
     }
 }
 
-#[test]
-fn an_old_timestamp_brings_no_data() {
+/// A connection with timestamps, whose peer's was 1000 last.
+fn with_stamps() -> Script {
     let mut script = Script::connecting(&Config {
         timestamps: true,
         ..plain()
@@ -22,6 +22,12 @@ fn an_old_timestamp_brings_no_data() {
     script.gets(Flags::SYN | Flags::ACK, stamped(1000), 0);
     script.seq += 1;
     script.sends();
+    script
+}
+
+#[test]
+fn an_old_timestamp_brings_no_data() {
+    let mut script = with_stamps();
     script.gets(Flags::ACK, stamped(1010), 100);
     script.seq += 100;
     script.now += SECOND;
@@ -46,4 +52,164 @@ fn a_smaller_window_is_of_before_where_nothing_else_is_newer() {
     script.write(5000);
     let sent = std::iter::from_fn(|| script.sent()).filter(|sent| !sent.payload.is_empty());
     assert_eq!(sent.count(), 5);
+}
+
+/// A SYN with an old timestamp is answered no more often than any, whatever it carries.
+#[test]
+fn an_old_syn_with_data_is_answered_rarely() {
+    let mut script = with_stamps();
+    let mut answers = 0;
+    for _ in 0..100 {
+        script.gets(Flags::SYN, stamped(900), 10);
+        answers += std::iter::from_fn(|| script.sent()).count();
+        script.now += MS;
+    }
+    assert_eq!(answers, 1);
+    // Data is answered always: its sender waits.
+    script.gets(Flags::ACK, stamped(900), 10);
+    assert_eq!(script.sends().ack, script.seq);
+}
+
+/// Zero is what some peers begin with, and nothing is older than it.
+#[test]
+fn a_timestamp_of_zero_makes_nothing_old() {
+    let mut script = Script::connecting(&Config {
+        timestamps: true,
+        ..plain()
+    });
+    script.gets(Flags::SYN | Flags::ACK, stamped(0), 0);
+    script.seq += 1;
+    script.sends();
+    script.gets(Flags::ACK, stamped(0x9000_0000), 100);
+    assert_eq!(script.connection.readable(), 100);
+}
+
+/// An ACK that another has overtaken still tells of what came out of order.
+#[test]
+fn an_overtaken_acknowledgment_counts() {
+    let mut script = Script::connecting(&Config {
+        timestamps: true,
+        sack: true,
+        ..plain()
+    });
+    let options = Options {
+        mss: Some(1012),
+        sack_permitted: true,
+        ..stamped(1000)
+    };
+    script.gets(Flags::SYN | Flags::ACK, options, 0);
+    script.seq += 1;
+    script.sends();
+    script.write(5000);
+    while script.sent().is_some() {}
+    script.gets(Flags::ACK, stamped(1020), 0);
+    let mut late = stamped(1010);
+    late.sack.push(script.ack + 988, script.ack + 2 * 988);
+    script.gets(Flags::ACK, late, 0);
+    assert_eq!(script.connection.info().sacked, 988);
+    // One from a second ago is no more believed.
+    late = stamped(20);
+    late.sack.push(script.ack + 3 * 988, script.ack + 4 * 988);
+    script.gets(Flags::ACK, late, 0);
+    assert_eq!(script.connection.info().sacked, 988);
+}
+
+/// An ACK below all that was ever acknowledged is a guess (RFC 5961, 5.2).
+#[test]
+fn an_ack_of_what_was_never_sent_brings_no_data() {
+    let mut script = Script::open(&plain());
+    script.ack = script.ack.wrapping_sub(5000);
+    script.data(100, Flags::default());
+    assert_eq!(script.connection.readable(), 0);
+}
+
+/// Data that is known already and reaches beyond is told of as a duplicate, and old data too.
+#[test]
+fn what_came_twice_is_told() {
+    let mut script = Script::connecting(&Config {
+        sack: true,
+        ..plain()
+    });
+    let options = Options {
+        mss: Some(1000),
+        sack_permitted: true,
+        ..Options::default()
+    };
+    script.gets(Flags::SYN | Flags::ACK, options, 0);
+    script.seq += 1;
+    let start = script.seq;
+    script.data(100, Flags::default());
+    script.now += SECOND;
+    script.connection.on_timer(script.now);
+    while script.sent().is_some() {}
+    script.seq = start;
+    script.data(50, Flags::default());
+    let blocks = script.sends().options.sack;
+    assert_eq!(blocks.as_slice(), [(start, start + 50)]);
+}
+
+/// A connection in TIME_WAIT with timestamps, whose peer's was 1000 last.
+fn waiting() -> Script {
+    let mut script = with_stamps();
+    script.connection.shutdown().expect("it is open");
+    script.sends();
+    script.ack += 1;
+    script.gets(Flags::ACK | Flags::FIN, stamped(1000), 0);
+    script.seq += 1;
+    script.sends();
+    assert_eq!(script.connection.state(), State::TimeWait);
+    script
+}
+
+fn reopens(script: &mut Script, ahead: i32, stamp: u32) -> bool {
+    let syn = Header {
+        seq: script.seq.wrapping_add_signed(ahead),
+        flags: Flags::SYN,
+        options: stamped(stamp),
+        ..Header::default()
+    };
+    let received = script.connection.on_segment(script.now, &syn, 0);
+    received.reopens.is_some()
+}
+
+#[test]
+fn a_syn_of_before_reopens_nothing() {
+    let mut script = waiting();
+    assert!(!reopens(&mut script, 100, 999), "PAWS comes first");
+    assert!(reopens(&mut script, 100, 1000));
+    assert!(reopens(&mut script, -100, 1001));
+    assert!(!reopens(&mut script, -100, 1000));
+    assert!(script.connection.next_isn() > script.ack);
+    assert!(!script.connection.may_be_reused(script.now));
+    assert!(script.connection.may_be_reused(script.now + 2 * SECOND));
+}
+
+/// TIME_WAIT answers what is no loop; a RST with an old timestamp does not end it.
+#[test]
+fn time_wait_answers_rarely() {
+    let mut script = waiting();
+    script.gets(Flags::RST, stamped(900), 0);
+    assert_eq!(script.connection.state(), State::TimeWait);
+    script.seq += 10;
+    let mut answers = 0;
+    for _ in 0..100 {
+        script.gets(Flags::ACK, stamped(1000), 0);
+        answers += std::iter::from_fn(|| script.sent()).count();
+    }
+    assert_eq!(answers, 1);
+    script.seq -= 10;
+    script.gets(Flags::RST, stamped(1000), 0);
+    assert_eq!(script.connection.state(), State::Closed);
+}
+
+/// A peer that has seen its FIN acknowledged late sends RST from before it; one that lost what came
+/// early sends it from beyond (RFC 5961, 3.2, as Linux extends it).
+#[test]
+fn resets_where_the_peer_may_be() {
+    let mut script = Script::open(&plain());
+    script.data(0, Flags::FIN);
+    script.sends();
+    script.seq -= 1;
+    script.gets(Flags::RST, Options::default(), 0);
+    assert_eq!(script.connection.state(), State::Closed);
 }

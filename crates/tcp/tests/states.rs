@@ -194,9 +194,12 @@ fn a_syn_reopens_what_waits() {
         ..Header::default()
     };
     let old = syn(script.seq - 100);
-    assert!(!script.connection.on_segment(script.now, &old, 0).reopens);
+    let received = script.connection.on_segment(script.now, &old, 0);
+    assert_eq!(received.reopens, None);
     let new = syn(script.seq + 100);
-    assert!(script.connection.on_segment(script.now, &new, 0).reopens);
+    let received = script.connection.on_segment(script.now, &new, 0);
+    // Beyond SYN and FIN, and a window.
+    assert_eq!(received.reopens, Some(ISN + 2 + 65537));
 }
 
 #[test]

@@ -1,38 +1,32 @@
-//! A segment arrives (RFC 9293, 3.10.7.4), with the checks of RFC 5961 and RFC 7323.
+//! A segment arrives (RFC 9293, 3.10.7.4).
 
+use super::checks::STAMP_COUNTS;
 use super::{Connection, State};
 use crate::event::{Error, Events};
 use crate::header::{Flags, Header};
 use crate::receiver::Placement;
-use crate::rtt::{MS, SECOND};
 use crate::sender::Arrival;
 use crate::seq::{self, Seq};
-
-/// How long a timestamp counts (RFC 7323, 5.5): its clock may have gone round after that.
-const STAMP_COUNTS: u64 = 24 * 86_400 * SECOND;
-/// The least time between answers to segments that do not belong here
-/// (`net.ipv4.tcp_invalid_ratelimit`).
-const CHALLENGE_INTERVAL: u64 = 500 * MS;
-/// TIME_WAIT (Linux's `TCP_TIMEWAIT_LEN`).
-pub(super) const TIME_WAIT: u64 = 60 * SECOND;
 
 /// What the user of a connection does with a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Keep these bytes of its payload.
     pub placement: Option<Placement>,
-    /// It is a SYN that may take the place of this connection, which waits in TIME_WAIT: forget the
-    /// connection and give the SYN to the listener (RFC 6191).
-    pub reopens: bool,
+    /// It is a SYN that may take the place of this connection, which waits in TIME_WAIT (RFC 6191):
+    /// forget the connection and give the SYN with this initial sequence number to
+    /// [`Listener::on_reopening`](crate::Listener::on_reopening). Where nobody listens, go on as
+    /// after any segment: it is answered as an old one.
+    pub reopens: Option<u32>,
 }
 
 /// Where a segment lies in the peer's numbers.
-struct Extent {
+pub(super) struct Extent {
     /// The number of its first byte of payload.
-    start: Seq,
+    pub start: Seq,
     /// The number after its last.
-    end: Seq,
-    fin: bool,
+    pub end: Seq,
+    pub fin: bool,
 }
 
 impl Connection {
@@ -50,13 +44,13 @@ impl Connection {
                     return Received::default();
                 }
             }
+            State::TimeWait => {
+                return Received {
+                    placement: None,
+                    reopens: self.input_late(now, header, payload),
+                };
+            }
             _ => {
-                if self.state == State::TimeWait && self.reopens(now, header) {
-                    return Received {
-                        reopens: true,
-                        ..Received::default()
-                    };
-                }
                 if !self.is_valid(now, header, payload) || !self.input_ack(now, header, payload) {
                     return Received::default();
                 }
@@ -67,11 +61,11 @@ impl Connection {
         let placement = self.input_data(now, header, payload);
         Received {
             placement,
-            reopens: false,
+            reopens: None,
         }
     }
 
-    fn extent(&self, header: &Header, payload: usize) -> Extent {
+    pub(super) fn extent(&self, header: &Header, payload: usize) -> Extent {
         let syn = u64::from(header.flags.has(Flags::SYN));
         let start = seq::extend(self.receiver.nxt, header.seq) + syn;
         let end = start + payload as u64;
@@ -82,97 +76,7 @@ impl Connection {
         }
     }
 
-    /// Whether a SYN is of a later connection than this one, which is over.
-    fn reopens(&self, now: u64, header: &Header) -> bool {
-        let flags = header.flags;
-        if !flags.has(Flags::SYN) || flags.has(Flags::RST) || flags.has(Flags::ACK) {
-            return false;
-        }
-        let newer = match (self.receiver.stamp, header.options.timestamps) {
-            (Some((recent, at)), Some(stamps)) => {
-                seq::is_older(recent, stamps.value) || now - at > STAMP_COUNTS
-            }
-            _ => false,
-        };
-        newer || seq::extend(self.receiver.nxt, header.seq) > self.receiver.nxt
-    }
-
-    /// PAWS, sequence numbers, RST and SYN.
-    fn is_valid(&mut self, now: u64, header: &Header, payload: usize) -> bool {
-        let flags = header.flags;
-        let is_reset = flags.has(Flags::RST);
-        let extent = self.extent(header, payload);
-        if !is_reset && self.is_old(now, header) {
-            self.note_duplicate(&extent);
-            self.challenge(now, payload > 0);
-            return false;
-        }
-        let begin = extent.start - u64::from(flags.has(Flags::SYN));
-        let end = extent.end + u64::from(extent.fin);
-        if !self.receiver.is_acceptable(begin, end) {
-            if !is_reset {
-                self.note_duplicate(&extent);
-                self.challenge(now, payload > 0 && !flags.has(Flags::SYN));
-            }
-            return false;
-        }
-        if is_reset {
-            if begin == self.receiver.nxt {
-                self.input_reset();
-            } else {
-                self.challenge(now, false);
-            }
-            return false;
-        }
-        if flags.has(Flags::SYN) && !self.is_syn_of_both(header, &extent) {
-            self.challenge(now, false);
-            return false;
-        }
-        true
-    }
-
-    /// Whether the timestamp is older than what came before (RFC 7323, 5.3).
-    fn is_old(&self, now: u64, header: &Header) -> bool {
-        let (Some((recent, at)), Some(stamps)) = (self.receiver.stamp, header.options.timestamps)
-        else {
-            return false;
-        };
-        self.stamps && seq::is_older(stamps.value, recent) && now - at < STAMP_COUNTS
-    }
-
-    /// A simultaneous open ends by a SYN with ACK, whose SYN is known already.
-    fn is_syn_of_both(&self, header: &Header, extent: &Extent) -> bool {
-        self.state == State::SynReceived
-            && header.flags.has(Flags::ACK)
-            && extent.start == self.receiver.nxt
-            && seq::extend(self.iss, header.ack) == self.sender.nxt
-    }
-
-    fn note_duplicate(&mut self, extent: &Extent) {
-        if self.sender.sack && extent.end > extent.start && extent.end <= self.receiver.nxt {
-            self.receiver.note_duplicate(extent.start, extent.end);
-        }
-    }
-
-    /// Tells the peer what is expected (RFC 5961: a challenge ACK). What has data is answered
-    /// always, as its sender waits for an acknowledgment.
-    pub(super) fn challenge(&mut self, now: u64, always: bool) {
-        let recent = self
-            .last_challenge
-            .is_some_and(|last| now < last + CHALLENGE_INTERVAL);
-        if always || !recent {
-            if !always {
-                self.last_challenge = Some(now);
-            }
-            if self.state == State::SynReceived {
-                self.syn_ack = true;
-            } else {
-                self.receiver.delay.now = true;
-            }
-        }
-    }
-
-    fn input_reset(&mut self) {
+    pub(super) fn input_reset(&mut self) {
         let error = match self.state {
             State::SynReceived => Some(Error::ConnectionRefused),
             State::CloseWait => Some(Error::BrokenPipe),
@@ -194,7 +98,7 @@ impl Connection {
                 return false;
             }
             self.establish(now);
-        } else if ack > self.sender.nxt || ack + self.sender.most_window < self.sender.una {
+        } else if ack > self.sender.nxt || ack < self.least_ack() {
             self.challenge(now, false);
             return false;
         }
@@ -206,6 +110,13 @@ impl Connection {
             self.take_ack(now, header, ack, is_bare);
         }
         true
+    }
+
+    /// The least acknowledgment that may have been underway: of a window before, and of what was
+    /// sent at all (RFC 5961, 5.2).
+    fn least_ack(&self) -> Seq {
+        let before = self.sender.most_window.min(self.sender.totals.acked);
+        self.sender.una - before
     }
 
     fn take_stamp(&mut self, now: u64, header: &Header, start: Seq) {
@@ -291,16 +202,6 @@ impl Connection {
         }
     }
 
-    /// Enters TIME_WAIT.
-    pub(super) fn wait_for_late(&mut self, now: u64) {
-        let ack_due = self.receiver.delay.now;
-        self.release();
-        self.receiver.delay.now = ack_due;
-        self.state = State::TimeWait;
-        self.wait_due = Some(now + TIME_WAIT);
-        self.events |= Events::WRITABLE;
-    }
-
     /// The urgent pointer names the byte after the urgent one, as Linux takes it unless
     /// `net.ipv4.tcp_stdurg` is set.
     fn take_urgent(&mut self, header: &Header) {
@@ -319,15 +220,7 @@ impl Connection {
         let extent = self.extent(header, payload);
         match self.state {
             State::Established | State::FinWait1 | State::FinWait2 => {}
-            State::TimeWait => {
-                // Only a FIN that is sent again has something to ask for.
-                if extent.fin || payload > 0 {
-                    self.wait_due = Some(now + TIME_WAIT);
-                    self.receiver.delay.now = true;
-                }
-                return None;
-            }
-            State::Closed => return None,
+            State::Closed | State::TimeWait => return None,
             _ => {
                 if extent.fin || payload > 0 {
                     self.note_duplicate(&extent);

@@ -1,11 +1,13 @@
 //! A connection (RFC 9293, 3.3.2).
 
+pub(crate) mod checks;
 mod input;
 mod opening;
 mod output;
 mod probes;
 mod timers;
 mod user;
+mod waiting;
 
 pub use input::Received;
 pub use output::Transmit;

@@ -110,6 +110,11 @@ impl Delay {
     /// Something came that wants an answer at once, and so may what follows.
     pub fn answer(&mut self, window: u64) {
         self.now = true;
+        self.be_quick_again(window);
+    }
+
+    /// What follows wants answers at once.
+    pub fn be_quick_again(&mut self, window: u64) {
         self.pingpong = false;
         self.be_quick(window);
     }

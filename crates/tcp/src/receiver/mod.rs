@@ -106,6 +106,11 @@ impl Receiver {
             .sum()
     }
 
+    /// The number after the highest that has arrived out of order.
+    pub fn highest(&self) -> Option<Seq> {
+        self.ranges.as_slice().last().map(|range| range.1)
+    }
+
     /// Whether something is missing before what has arrived.
     pub fn has_holes(&self) -> bool {
         !self.ranges.is_empty()

@@ -1,0 +1,131 @@
+//! Whether a segment is one of this connection's, by the checks of RFC 5961 and RFC 7323, and what
+//! answers one that is not.
+
+use super::input::Extent;
+use super::{Connection, State};
+use crate::header::{Flags, Header};
+use crate::rtt::{MS, SECOND};
+use crate::seq::{self, Seq};
+
+/// How long a timestamp counts (RFC 7323, 5.5): its clock may have gone round after that.
+pub(super) const STAMP_COUNTS: u64 = 24 * 86_400 * SECOND;
+/// The least time between answers to segments that do not belong here
+/// (`net.ipv4.tcp_invalid_ratelimit`).
+pub(crate) const CHALLENGE_INTERVAL: u64 = 500 * MS;
+
+/// Whether a segment's answer is none of a loop of acknowledgments: it has data, whose sender waits
+/// for one. The others are answered once in [`CHALLENGE_INTERVAL`].
+pub(crate) fn has_data(header: &Header, payload: usize) -> bool {
+    let is_long = payload > 0 || header.flags.has(Flags::FIN);
+    is_long && !header.flags.has(Flags::SYN)
+}
+
+impl Connection {
+    /// PAWS, sequence numbers, RST and SYN.
+    pub(super) fn is_valid(&mut self, now: u64, header: &Header, payload: usize) -> bool {
+        let flags = header.flags;
+        let is_reset = flags.has(Flags::RST);
+        let extent = self.extent(header, payload);
+        let begin = extent.start - u64::from(flags.has(Flags::SYN));
+        let end = extent.end + u64::from(extent.fin);
+        let is_old = self.is_old(now, header) && !self.is_late_duplicate(now, header, begin, end);
+        let is_acceptable = self.receiver.is_acceptable(begin, end);
+        if !is_reset && (is_old || !is_acceptable) {
+            self.note_duplicate(&extent);
+            self.challenge(now, has_data(header, payload));
+            return false;
+        }
+        if is_reset {
+            if self.is_reset_by_peer(begin) {
+                self.input_reset();
+            } else if is_acceptable {
+                self.challenge(now, false);
+            }
+            return false;
+        }
+        if flags.has(Flags::SYN) && !self.is_syn_of_both(header, &extent) {
+            self.challenge(now, false);
+            return false;
+        }
+        true
+    }
+
+    /// Whether the timestamp is older than what came before (RFC 7323, 5.3). Some peers begin with
+    /// zero, which says nothing.
+    pub(super) fn is_old(&self, now: u64, header: &Header) -> bool {
+        let (Some((recent, at)), Some(stamps)) = (self.receiver.stamp, header.options.timestamps)
+        else {
+            return false;
+        };
+        let is_older = seq::is_older(stamps.value, recent) && recent != 0;
+        self.stamps && is_older && now - at < STAMP_COUNTS
+    }
+
+    /// A bare duplicate acknowledgment that another has overtaken: its blocks count, and there is
+    /// nothing in it to be replayed (Linux's `tcp_disordered_ack`).
+    fn is_late_duplicate(&self, now: u64, header: &Header, begin: Seq, end: Seq) -> bool {
+        let (Some((recent, _)), Some(stamps)) = (self.receiver.stamp, header.options.timestamps)
+        else {
+            return false;
+        };
+        let is_bare = header.flags.has(Flags::ACK) && begin == end && begin == self.receiver.nxt;
+        let ack = seq::extend(self.sender.una, header.ack);
+        let behind = u64::from(recent.wrapping_sub(stamps.value)) * MS;
+        let window = u64::from(header.window) << self.scale;
+        is_bare
+            && ack == self.sender.una
+            && window == self.sender.window
+            && behind <= self.sender.rtt.rto(self.sender.backoff)
+            && now >= behind
+    }
+
+    /// Whether the peer's RST is where it must be (RFC 5961, 3.2): at what is expected next, at the
+    /// FIN that is acknowledged already, or after the highest number that SACK has told of.
+    fn is_reset_by_peer(&self, begin: Seq) -> bool {
+        let nxt = self.receiver.nxt;
+        let after_fin = matches!(
+            self.state,
+            State::CloseWait | State::LastAck | State::Closing
+        );
+        let highest = self.receiver.highest().filter(|_| self.sender.sack);
+        begin == nxt || after_fin && begin == nxt - 1 || highest == Some(begin)
+    }
+
+    /// A simultaneous open ends by a SYN with ACK, whose SYN is known already.
+    fn is_syn_of_both(&self, header: &Header, extent: &Extent) -> bool {
+        self.state == State::SynReceived
+            && header.flags.has(Flags::ACK)
+            && extent.start == self.receiver.nxt
+            && seq::extend(self.iss, header.ack) == self.sender.nxt
+    }
+
+    /// Data that is known came again: the peer may lack acknowledgments.
+    pub(super) fn note_duplicate(&mut self, extent: &Extent) {
+        let nxt = self.receiver.nxt;
+        if extent.end > extent.start && extent.start < nxt {
+            if self.sender.sack {
+                let end = extent.end.min(nxt);
+                self.receiver.note_duplicate(extent.start, end);
+            }
+            self.receiver.delay.be_quick_again(self.receiver.window());
+        }
+    }
+
+    /// Tells the peer what is expected (RFC 5961: a challenge ACK). What has data is answered
+    /// always, as its sender waits for an acknowledgment.
+    pub(super) fn challenge(&mut self, now: u64, always: bool) {
+        let recent = self
+            .last_challenge
+            .is_some_and(|last| now < last + CHALLENGE_INTERVAL);
+        if always || !recent {
+            if !always {
+                self.last_challenge = Some(now);
+            }
+            if self.state == State::SynReceived {
+                self.syn_ack = true;
+            } else {
+                self.receiver.delay.now = true;
+            }
+        }
+    }
+}
