@@ -1,7 +1,7 @@
 //! What the administrator and the socket's options say. The defaults are those of Linux 6.12.
 
 use crate::congestion::Algorithm;
-use crate::rtt::SECOND;
+use crate::rtt::{INITIAL_RTO, MOST_RTO, SECOND};
 
 /// SO_KEEPALIVE and its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Config {
     pub syn_retries: u32,
     /// `net.ipv4.tcp_synack_retries`.
     pub synack_retries: u32,
+    /// TCP_DEFER_ACCEPT, in [timeouts of the SYN with ACK](retransmissions_of); 0 is off.
+    pub defer_accept: u8,
     /// `net.ipv4.tcp_retries2`.
     pub retries: u32,
     /// What takes the place of `retries` once the program has closed the socket
@@ -78,6 +80,7 @@ impl Default for Config {
             algorithm: Algorithm::Cubic,
             syn_retries: 6,
             synack_retries: 5,
+            defer_accept: 0,
             retries: 15,
             orphan_retries: 0,
             user_timeout: 0,
@@ -91,6 +94,22 @@ impl Default for Config {
     }
 }
 
+/// How many timeouts of a SYN with ACK so many seconds take: what TCP_DEFER_ACCEPT sets.
+pub fn retransmissions_of(seconds: u32) -> u8 {
+    let takes_longer = |count: &u8| u64::from(seconds) * SECOND <= time_of(*count);
+    (0..u8::MAX).find(takes_longer).unwrap_or(u8::MAX)
+}
+
+/// The seconds that so many timeouts take: what TCP_DEFER_ACCEPT is read as.
+pub fn seconds_of(retransmissions: u8) -> u32 {
+    (time_of(retransmissions) / SECOND) as u32
+}
+
+fn time_of(retransmissions: u8) -> u64 {
+    let wait = |count: u8| (INITIAL_RTO << count.min(20)).min(MOST_RTO);
+    (0..retransmissions).map(wait).sum()
+}
+
 impl Config {
     /// The shift that lets the whole buffer be told of (RFC 7323, 2.2).
     pub fn scale(&self) -> u8 {
@@ -99,5 +118,20 @@ impl Config {
         (0..crate::options::MOST_SCALE)
             .find(fits)
             .unwrap_or(crate::options::MOST_SCALE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Linux rounds what setsockopt(2) is given.
+    #[test]
+    fn deferrals() {
+        for (seconds, count, read) in [(0, 0, 0), (1, 1, 1), (2, 2, 3), (3, 2, 3), (60, 6, 63)] {
+            assert_eq!(retransmissions_of(seconds), count);
+            assert_eq!(seconds_of(count), read);
+        }
+        assert_eq!(retransmissions_of(u32::MAX), 255);
     }
 }

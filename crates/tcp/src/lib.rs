@@ -29,7 +29,7 @@ mod sender;
 pub mod seq;
 pub mod siphash;
 
-pub use config::{Config, Keepalive};
+pub use config::{Config, Keepalive, retransmissions_of, seconds_of};
 pub use connection::{Agreed, Connection, Identity, Received, State, Transmit, Write};
 pub use event::{Error, Events, Unreachable};
 pub use header::{Flags, Header};

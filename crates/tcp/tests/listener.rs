@@ -196,3 +196,187 @@ fn resets_of_half_open_connections() {
     listener.on_segment(SECOND, &tuple(1), &reset(syn.seq.wrapping_add(1)), 0);
     assert_eq!((listener.half_open(), listener.next_timer()), (0, None));
 }
+
+/// The header of a client's ACK, made from its SYN and the answer.
+fn ack_of(syn: &Header, answer: &Header) -> Header {
+    Header {
+        seq: syn.seq.wrapping_add(1),
+        ack: answer.seq.wrapping_add(1),
+        flags: Flags::ACK,
+        options: Options {
+            timestamps: syn.options.timestamps,
+            ..Options::default()
+        },
+        ..*syn
+    }
+}
+
+/// A SYN of a client and the listener's answer to it.
+fn half_open(listener: &mut Listener, now: u64, number: u16) -> (Header, Header) {
+    let syn = client(now, number).transmit(now).expect("a SYN").header;
+    let answer = listener.on_segment(now, &tuple(number), &syn, 0);
+    let Answer::Send(answer) = answer else {
+        panic!("no answer")
+    };
+    (syn, answer)
+}
+
+fn is_sent(answer: &Answer) -> bool {
+    matches!(answer, Answer::Send(_))
+}
+
+/// A SYN that comes again and segments from elsewhere are answered twice a second, so that there is
+/// no amplifier and no loop (Linux's tcp_oow_rate_limited).
+#[test]
+fn half_open_connections_answer_rarely() {
+    let mut listener = listener(4, true);
+    let (syn, answer) = half_open(&mut listener, SECOND, 1);
+    let far = Header {
+        seq: syn.seq.wrapping_add(1 << 30),
+        ..ack_of(&syn, &answer)
+    };
+    let again = Header {
+        seq: syn.seq.wrapping_add(100),
+        ..syn
+    };
+    for (round, header) in (1..).zip([syn, far, again]) {
+        let mut answers = 0;
+        for at in 0..100 {
+            let now = 10 * round * SECOND + at * SECOND / 100;
+            answers += u32::from(is_sent(&listener.on_segment(now, &tuple(1), &header, 0)));
+        }
+        assert!((1..=2).contains(&answers), "{answers} of {header:?}");
+        assert_eq!(listener.half_open(), 1);
+    }
+    // What has data is answered always, and what acknowledges something else is reset.
+    for _ in 0..3 {
+        assert!(is_sent(&listener.on_segment(SECOND, &tuple(1), &far, 10)));
+    }
+    let wrong = Header {
+        ack: answer.seq,
+        ..far
+    };
+    let reset = listener.on_segment(SECOND, &tuple(1), &wrong, 0);
+    assert!(matches!(reset, Answer::Send(reset) if reset.flags.has(Flags::RST)));
+}
+
+/// The timer begins anew where a SYN that came again was answered.
+#[test]
+fn a_syn_again_moves_the_timer() {
+    let mut listener = listener(4, true);
+    let (syn, _) = half_open(&mut listener, SECOND, 1);
+    let now = SECOND + SECOND / 2;
+    assert!(is_sent(&listener.on_segment(now, &tuple(1), &syn, 0)));
+    assert_eq!(listener.next_timer(), Some(now + SECOND));
+}
+
+#[test]
+fn a_syn_with_fin_opens_nothing() {
+    let mut listener = listener(4, true);
+    let syn = client(SECOND, 1).transmit(SECOND).expect("a SYN").header;
+    let both = Header {
+        flags: Flags::SYN | Flags::FIN,
+        ..syn
+    };
+    let answer = listener.on_segment(SECOND, &tuple(1), &both, 0);
+    assert!(matches!(answer, Answer::None));
+    assert_eq!(listener.half_open(), 0);
+}
+
+/// An ACK from before the SYN, by its timestamp, opens nothing.
+#[test]
+fn an_old_ack_opens_nothing() {
+    let mut listener = listener(4, true);
+    let (syn, answer) = half_open(&mut listener, SECOND, 1);
+    let mut ack = ack_of(&syn, &answer);
+    let stamps = ack.options.timestamps.as_mut().expect("timestamps");
+    stamps.value = stamps.value.wrapping_sub(10);
+    let answered = listener.on_segment(SECOND, &tuple(1), &ack, 0);
+    assert!(matches!(answered, Answer::Send(ack) if ack.flags == Flags::ACK));
+    assert_eq!(listener.half_open(), 1);
+}
+
+/// TCP_DEFER_ACCEPT: the ACK waits for data, but for the last timeout, which it may answer.
+#[test]
+fn accepts_with_data() {
+    let config = Config {
+        defer_accept: tcp::retransmissions_of(3),
+        ..Config::default()
+    };
+    let listener = || Listener::new(&config, Secret(Key([1, 2])), 4, true);
+    let mut first = listener();
+    let (syn, answer) = half_open(&mut first, SECOND, 1);
+    let ack = ack_of(&syn, &answer);
+    let take = |listener: &mut Listener, now, payload| {
+        matches!(
+            listener.on_segment(now, &tuple(1), &ack, payload),
+            Answer::Accept(_)
+        )
+    };
+    assert!(!take(&mut first, SECOND, 0));
+    assert!(take(&mut first, SECOND, 10));
+
+    let mut second = listener();
+    half_open(&mut second, SECOND, 1);
+    assert!(!take(&mut second, SECOND, 0));
+    // Nothing is sent again while it waits, but at the end.
+    assert!(second.due(2 * SECOND).is_none());
+    assert!(!take(&mut second, 3 * SECOND, 0));
+    assert!(second.due(4 * SECOND).is_some());
+    assert!(take(&mut second, 4 * SECOND, 0));
+}
+
+/// The connection in TIME_WAIT has said with which number the next begins.
+#[test]
+fn reopens_beyond_the_old_numbers() {
+    let mut listener = listener(1, true);
+    half_open(&mut listener, SECOND, 1);
+    let syn = client(SECOND, 2).transmit(SECOND).expect("a SYN").header;
+    let answer = listener.on_reopening(SECOND, &tuple(2), &syn, 77_777);
+    let Answer::Send(answer) = answer else {
+        panic!("no answer")
+    };
+    assert_eq!(answer.seq, 77_777);
+    let ack = ack_of(&syn, &answer);
+    let accepted = listener.on_segment(SECOND, &tuple(2), &ack, 0);
+    assert!(matches!(accepted, Answer::Accept(_)));
+}
+
+/// The round trip of the handshake is a sample, and a bad path begins with a window of a segment.
+#[test]
+fn the_handshake_measures_the_path() {
+    let mut listener = listener(4, true);
+    let (syn, answer) = half_open(&mut listener, SECOND, 1);
+    let ack = ack_of(&syn, &answer);
+    let now = SECOND + SECOND / 20;
+    let Answer::Accept(accepted) = listener.on_segment(now, &tuple(1), &ack, 0) else {
+        panic!("no connection")
+    };
+    let info = made(&accepted, now, &ack).info();
+    assert_eq!(info.rtt, SECOND / 20);
+    assert_eq!(info.congestion_window, 10 * u64::from(info.send_mss));
+
+    half_open(&mut listener, SECOND, 1);
+    listener.due(2 * SECOND).expect("a second answer");
+    listener.due(4 * SECOND).expect("a third answer");
+    let Answer::Accept(accepted) = listener.on_segment(5 * SECOND, &tuple(1), &ack, 0) else {
+        panic!("no connection")
+    };
+    let info = made(&accepted, 5 * SECOND, &ack).info();
+    assert_eq!(info.congestion_window, u64::from(info.send_mss));
+}
+
+/// Those that do not go on leave the backlog sooner the fuller it is.
+#[test]
+fn old_requests_make_room() {
+    let mut listener = listener(64, false);
+    for number in 0..60 {
+        half_open(&mut listener, SECOND, number);
+    }
+    let mut sent = 0;
+    while let Some(due) = listener.next_timer() {
+        sent += std::iter::from_fn(|| listener.due(due)).count();
+    }
+    assert!(sent < 4 * 60, "{sent}");
+    assert_eq!(listener.half_open(), 0);
+}

@@ -97,7 +97,7 @@ impl Connection {
                 self.reset = header.reset(0);
                 return false;
             }
-            self.establish(now);
+            self.establish(now, header);
         } else if ack > self.sender.nxt || ack < self.least_ack() {
             self.challenge(now, false);
             return false;

@@ -4,6 +4,7 @@ use super::{Agreed, Connection, DEFAULT_MSS, Identity, LEAST_MSS, STAMP_BYTES, S
 use crate::config::Config;
 use crate::event::{Error, Events};
 use crate::header::{Flags, Header};
+use crate::listener::Accepted;
 use crate::options::{Options, Timestamps};
 use crate::receiver::Receiver;
 use crate::rtt::{INITIAL_RTO, MOST_RTO};
@@ -33,20 +34,15 @@ impl Connection {
         connection
     }
 
-    /// The connection of a SYN that was answered already, by a SYN with the window `window`. It
-    /// waits in SYN_RECEIVED for the ACK, which is given to it next.
-    pub fn accept(
-        now: u64,
-        config: &Config,
-        identity: Identity,
-        peer_isn: u32,
-        agreed: &Agreed,
-        window: u16,
-    ) -> Self {
-        let mut connection = Connection::new(now, config, identity);
-        connection.agree(now, peer_isn, agreed, window);
+    /// The connection of a SYN that was answered already. It waits in SYN_RECEIVED for the ACK,
+    /// which is given to it next.
+    pub(crate) fn accept(now: u64, config: &Config, accepted: &Accepted) -> Self {
+        let mut connection = Connection::new(now, config, accepted.identity);
+        connection.agree(now, accepted.peer_isn, &accepted.agreed, accepted.window);
         connection.state = State::SynReceived;
         connection.syn_due = Some(now + INITIAL_RTO);
+        connection.syn_sent_at = accepted.answered_at.unwrap_or(now);
+        connection.syn_tries = accepted.retransmissions;
         connection
     }
 
@@ -149,16 +145,26 @@ impl Connection {
             self.syn_tries = 0;
             return false;
         }
-        self.establish(now);
+        self.establish(now, header);
         self.receiver.delay.answer(self.receiver.window());
         true
     }
 
     /// This end's SYN is acknowledged.
-    pub(super) fn establish(&mut self, now: u64) {
+    pub(super) fn establish(&mut self, now: u64, header: &Header) {
         self.state = State::Established;
         self.sender.una = self.iss + 1;
-        if self.syn_tries == 0 && now > self.syn_sent_at {
+        let stamps = header.options.timestamps.filter(|_| self.stamps);
+        let echo = stamps.map_or(0, |stamps| stamps.echo);
+        if self.syn_tries > 0 {
+            let elapsed = self.stamp(now).wrapping_sub(echo);
+            self.sender.sample_echo(now, echo, elapsed);
+            // The path is bad, unless the first of them was answered after all (RFC 5681, 3.1).
+            if self.syn_tries > 1 && echo != self.stamp(self.syn_sent_at) {
+                let segment = u64::from(self.sender.mss);
+                self.sender.congestion.set_window(segment);
+            }
+        } else if now > self.syn_sent_at {
             self.sender.rtt.sample(now, now - self.syn_sent_at);
         }
         self.syn_due = None;

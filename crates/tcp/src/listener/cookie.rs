@@ -90,8 +90,8 @@ pub(super) fn check(
     let scale = (bits & NO_SCALE) as u8;
     Some(Agreed {
         mss: Some(mss),
-        scales: (scale <= MOST_SCALE).then(|| (scale, config.scale())),
-        sack: bits & SACK != 0,
+        scales: (config.window_scaling && scale <= MOST_SCALE).then(|| (scale, config.scale())),
+        sack: config.sack && bits & SACK != 0,
         stamp: stamps.map(|stamps| stamps.value),
     })
 }

@@ -7,10 +7,11 @@ mod request;
 pub use request::Accepted;
 
 use crate::config::Config;
+use crate::connection::checks::has_data;
 use crate::connection::{Agreed, Identity};
 use crate::header::{Flags, Header};
 use crate::isn::{Secret, Tuple};
-use crate::rtt::{INITIAL_RTO, MOST_RTO, SECOND};
+use crate::rtt::SECOND;
 use core::hash::{BuildHasher, Hasher};
 use deadlines::Deadlines;
 use hash_table::HashMap;
@@ -69,6 +70,8 @@ pub struct Listener {
     cookies: bool,
     requests: HashMap<u64, Request, Keyed>,
     timers: Deadlines<u64>,
+    /// Requests whose first timeout has not passed.
+    young: usize,
     /// Connections that accept(2) has not taken.
     waiting: usize,
     last_cookie: Option<u64>,
@@ -84,6 +87,7 @@ impl Listener {
             cookies,
             requests: HashMap::default(),
             timers: Deadlines::new(),
+            young: 0,
             waiting: 0,
             last_cookie: None,
         }
@@ -122,28 +126,42 @@ impl Listener {
     /// A SYN with ACK that is to be sent again by `now`. To be called until there is none.
     pub fn due(&mut self, now: u64) -> Option<(Tuple, Header)> {
         while let Some(key) = self.timers.take_due(now) {
+            let (most, deferrals) = (self.most_retries(), u32::from(self.config.defer_accept));
             let Some(request) = self.requests.get_mut(&key) else {
                 continue;
             };
-            request.tries += 1;
-            let wait = (INITIAL_RTO << request.tries.min(20)).min(MOST_RTO);
-            let ticket = self.timers.add(now + wait, key);
-            match ticket {
-                Ok(ticket) if request.tries <= self.config.synack_retries => {
-                    request.ticket = Some(ticket);
-                    return Some((request.tuple, request.answer(&self.config, now)));
-                }
-                Ok(ticket) => {
-                    self.timers.remove(ticket);
-                    self.requests.remove(&key);
-                }
-                // Without its timer it would stay for ever.
-                Err(deadlines::Full) => {
-                    self.requests.remove(&key);
-                }
+            let (is_over, resends) = request.on_timeout(most, deferrals);
+            self.young -= usize::from(request.timeouts == 0);
+            request.timeouts += 1;
+            request.ticket = if is_over {
+                None
+            } else {
+                self.timers.add(request.due(now), key).ok()
+            };
+            // Without its timer it would stay for ever.
+            if request.ticket.is_none() {
+                self.requests.remove(&key);
+            } else if resends {
+                request.retransmissions += 1;
+                return Some((request.tuple, request.answer(&self.config, now)));
             }
         }
         None
+    }
+
+    /// How often a SYN is answered again. Half of the backlog is for those that are young, whose
+    /// first timeout has not passed: as others fill it, they are given up earlier, as on Linux.
+    fn most_retries(&self) -> u32 {
+        let mut most = self.config.synack_retries;
+        let len = self.requests.len();
+        let mut young = 2 * self.young;
+        if 2 * len > self.backlog.max(8) {
+            while most > 2 && len >= young {
+                most -= 1;
+                young *= 2;
+            }
+        }
+        most
     }
 
     /// Takes a segment that no connection has, with `payload` bytes.
@@ -160,9 +178,19 @@ impl Listener {
             Some(request) => self.continue_request(now, key, request, header, payload),
             None if header.flags.has(Flags::RST) => Answer::None,
             None if header.flags.has(Flags::ACK) => self.take_cookie(now, tuple, header, payload),
-            None if header.flags.has(Flags::SYN) => self.begin(now, key, tuple, header),
-            None => Answer::None,
+            None => self.begin(now, key, tuple, header, None),
         }
+    }
+
+    /// Takes a SYN that takes the place of a connection in TIME_WAIT, which has said
+    /// ([`Received::reopens`](crate::Received::reopens)) that this end's numbers are to begin with
+    /// `isn`. The kernel has forgotten that connection.
+    pub fn on_reopening(&mut self, now: u64, tuple: &Tuple, header: &Header, isn: u32) -> Answer {
+        let key = self.secret.hash(tuple, u64::MAX);
+        if self.requests.contains_key(&key) {
+            return self.on_segment(now, tuple, header, 0);
+        }
+        self.begin(now, key, tuple, header, Some(isn))
     }
 
     fn identity(&self, now: u64, tuple: &Tuple) -> Identity {
@@ -174,25 +202,35 @@ impl Listener {
         }
     }
 
-    /// A SYN.
-    fn begin(&mut self, now: u64, key: u64, tuple: &Tuple, header: &Header) -> Answer {
-        if self.is_full() {
+    /// A SYN, or nothing. One with FIN asks for nothing that there is (Linux drops it).
+    fn begin(
+        &mut self,
+        now: u64,
+        key: u64,
+        tuple: &Tuple,
+        header: &Header,
+        isn: Option<u32>,
+    ) -> Answer {
+        let flags = header.flags;
+        if !flags.has(Flags::SYN) || flags.has(Flags::FIN) || self.is_full() {
             return Answer::None;
         }
-        let identity = self.identity(now, tuple);
+        let mut identity = self.identity(now, tuple);
+        identity.isn = isn.unwrap_or(identity.isn);
         let agreed = Agreed::by(&self.config, &header.options);
-        let mut request = Request::new(tuple, identity, header.seq, agreed, None);
-        // listen(2) with zero lets one in.
-        let has_room = self.requests.len() < self.backlog.max(1);
+        let mut request = Request::new(tuple, identity, header.seq, agreed, now);
+        // listen(2) with zero lets one in. A cookie could not have the number that is asked for.
+        let has_room = self.requests.len() < self.backlog.max(1) || isn.is_some();
         if has_room && self.requests.try_reserve(1).is_ok() {
-            let Ok(ticket) = self.timers.add(now + INITIAL_RTO, key) else {
+            let Ok(ticket) = self.timers.add(request.due(now), key) else {
                 return Answer::None;
             };
             request.ticket = Some(ticket);
+            self.young += 1;
             self.requests.insert(key, request);
             return Answer::Send(request.answer(&self.config, now));
         }
-        if !self.cookies {
+        if !self.cookies || isn.is_some() {
             return Answer::None;
         }
         self.last_cookie = Some(now);
@@ -221,43 +259,60 @@ impl Listener {
                     peer_isn: header.seq.wrapping_sub(1),
                     agreed,
                     window: request::window(&self.config),
+                    answered_at: None,
+                    retransmissions: 0,
                 })
             }
             None => header.reset(payload).map_or(Answer::None, Answer::Send),
         }
     }
 
-    /// A segment of a half open connection.
+    /// A segment of a half open connection (Linux's `tcp_check_req`).
     fn continue_request(
         &mut self,
         now: u64,
         key: u64,
-        request: Request,
+        mut request: Request,
         header: &Header,
         payload: usize,
     ) -> Answer {
         let flags = header.flags;
-        let ahead = header.seq.wrapping_sub(request.peer_isn.wrapping_add(1));
-        if flags.has(Flags::SYN) && !flags.has(Flags::ACK) && header.seq == request.peer_isn {
-            return Answer::Send(request.answer(&self.config, now));
+        let has_ack = flags.has(Flags::ACK);
+        let is_again = flags.has(Flags::SYN) && header.seq == request.peer_isn;
+        let is_old = request.is_old(header);
+        if is_again && !has_ack && !is_old {
+            return self.answer_again(now, key, request);
         }
+        let begin = header.seq.wrapping_add(u32::from(is_again));
+        let ahead = begin.wrapping_sub(request.peer_isn.wrapping_add(1));
         if flags.has(Flags::RST) {
             if ahead == 0 {
                 self.forget(key, &request);
             }
             return Answer::None;
         }
-        if ahead > u32::from(request::window(&self.config)) || flags.has(Flags::SYN) {
-            return Answer::Send(request.acknowledgment(&self.config, now));
-        }
-        if !flags.has(Flags::ACK) {
-            return Answer::None;
-        }
-        if header.ack != request.identity.isn.wrapping_add(1) {
+        if has_ack && header.ack != request.identity.isn.wrapping_add(1) {
             return header.reset(payload).map_or(Answer::None, Answer::Send);
         }
+        let is_foreign = ahead > u32::from(request::window(&self.config));
+        if is_old || is_foreign || flags.has(Flags::SYN) && !is_again {
+            let answers = request.may_answer(now, has_data(header, payload));
+            self.requests.insert(key, request);
+            return if answers {
+                Answer::Send(request.acknowledgment(&self.config, now))
+            } else {
+                Answer::None
+            };
+        }
+        if !has_ack {
+            return Answer::None;
+        }
+        let is_bare = ahead == 0 && payload == 0 && !flags.has(Flags::FIN);
+        let is_deferred = is_bare && request.timeouts < u32::from(self.config.defer_accept);
         // The SYN with ACK goes out again, and the ACK comes again: by then there may be room.
-        if self.is_full() {
+        if is_deferred || self.is_full() {
+            request.acked = true;
+            self.requests.insert(key, request);
             return Answer::None;
         }
         self.forget(key, &request);
@@ -265,8 +320,23 @@ impl Listener {
         Answer::Accept(request.accepted(&self.config))
     }
 
+    /// A SYN came again: so does its answer, and its timer begins anew.
+    fn answer_again(&mut self, now: u64, key: u64, mut request: Request) -> Answer {
+        if !request.may_answer(now, false) {
+            return Answer::None;
+        }
+        if let Ok(ticket) = self.timers.add(request.due(now), key) {
+            let before = request.ticket.replace(ticket);
+            before.and_then(|before| self.timers.remove(before));
+        }
+        request.retransmissions += 1;
+        self.requests.insert(key, request);
+        Answer::Send(request.answer(&self.config, now))
+    }
+
     fn forget(&mut self, key: u64, request: &Request) {
         request.ticket.and_then(|ticket| self.timers.remove(ticket));
+        self.young -= usize::from(request.timeouts == 0);
         self.requests.remove(&key);
     }
 }

@@ -1,11 +1,13 @@
 //! A connection that is half open: what is kept of its SYN.
 
 use crate::config::Config;
+use crate::connection::checks::CHALLENGE_INTERVAL;
 use crate::connection::{Agreed, Connection, Identity};
 use crate::header::{Flags, Header};
 use crate::isn::Tuple;
 use crate::options::{Options, Timestamps};
-use crate::rtt::MS;
+use crate::rtt::{INITIAL_RTO, MOST_RTO, MS};
+use crate::seq;
 use deadlines::Ticket;
 
 /// A connection that a peer has opened.
@@ -19,18 +21,16 @@ pub struct Accepted {
     pub agreed: Agreed,
     /// The window that was told.
     pub window: u16,
+    /// When the SYN was answered first, if it is known.
+    pub answered_at: Option<u64>,
+    /// How often it was answered again.
+    pub retransmissions: u32,
 }
 
 impl Accepted {
     /// The connection, which waits for the segment that made it.
     pub fn connection(&self, now: u64, config: &Config) -> Connection {
-        let Accepted {
-            identity,
-            peer_isn,
-            ref agreed,
-            window,
-        } = *self;
-        Connection::accept(now, config, identity, peer_isn, agreed, window)
+        Connection::accept(now, config, self)
     }
 }
 
@@ -40,8 +40,15 @@ pub(super) struct Request {
     pub identity: Identity,
     pub peer_isn: u32,
     pub agreed: Agreed,
-    /// SYNs with ACK that were sent again.
-    pub tries: u32,
+    /// Timeouts of its timer.
+    pub timeouts: u32,
+    /// SYNs with ACK that were sent again, by the timer or for a SYN that came again.
+    pub retransmissions: u32,
+    answered_at: u64,
+    /// Its ACK has come, but waits for data or for room.
+    pub acked: bool,
+    /// When a segment was answered last that is no progress.
+    challenged_at: Option<u64>,
     /// Its timer; a cookie has none.
     pub ticket: Option<Ticket>,
 }
@@ -52,21 +59,54 @@ pub(super) fn window(config: &Config) -> u16 {
 }
 
 impl Request {
-    pub fn new(
-        tuple: &Tuple,
-        identity: Identity,
-        peer_isn: u32,
-        agreed: Agreed,
-        ticket: Option<Ticket>,
-    ) -> Self {
+    pub fn new(tuple: &Tuple, identity: Identity, peer_isn: u32, agreed: Agreed, now: u64) -> Self {
         Request {
             tuple: *tuple,
             identity,
             peer_isn,
             agreed,
-            tries: 0,
-            ticket,
+            timeouts: 0,
+            retransmissions: 0,
+            answered_at: now,
+            acked: false,
+            challenged_at: None,
+            ticket: None,
         }
+    }
+
+    /// When the timer is due that begins now.
+    pub fn due(&self, now: u64) -> u64 {
+        now + (INITIAL_RTO << self.timeouts.min(20)).min(MOST_RTO)
+    }
+
+    /// Whether it is over as its timer is due, where `most` retransmissions are allowed, and
+    /// whether the SYN with ACK is to be sent again. While an ACK waits for data
+    /// (TCP_DEFER_ACCEPT) it is not, but for the last time.
+    pub fn on_timeout(&self, most: u32, deferrals: u32) -> (bool, bool) {
+        let waits = self.acked && deferrals > 0;
+        let is_over = self.timeouts >= most && !(waits && self.timeouts < deferrals);
+        let resends = !waits || self.timeouts + 1 >= deferrals;
+        (is_over, resends)
+    }
+
+    /// Whether a segment that is no progress may be answered: what may be part of a loop is only
+    /// once in a while (`net.ipv4.tcp_invalid_ratelimit`).
+    pub fn may_answer(&mut self, now: u64, has_data: bool) -> bool {
+        let recent = self
+            .challenged_at
+            .is_some_and(|last| now < last + CHALLENGE_INTERVAL);
+        if !has_data && !recent {
+            self.challenged_at = Some(now);
+        }
+        has_data || !recent
+    }
+
+    /// Whether the timestamp is older than the latest (PAWS).
+    pub fn is_old(&self, header: &Header) -> bool {
+        let recent = self.agreed.stamp.filter(|recent| *recent != 0);
+        recent
+            .zip(header.options.timestamps)
+            .is_some_and(|(recent, stamps)| seq::is_older(stamps.value, recent))
     }
 
     /// The timestamp of a time.
@@ -121,6 +161,8 @@ impl Request {
             peer_isn: self.peer_isn,
             agreed: self.agreed,
             window: window(config),
+            answered_at: Some(self.answered_at),
+            retransmissions: self.retransmissions,
         }
     }
 }

@@ -141,7 +141,11 @@ impl Sender {
                 self.rtt.sample_minimum(now, rtt);
                 true
             }
-            _ => moved && self.sample_echo(arrival),
+            _ => {
+                let echo = arrival.echo.unwrap_or(0);
+                let elapsed = (arrival.stamp)(now).wrapping_sub(echo);
+                moved && self.sample_echo(now, echo, elapsed)
+            }
         };
         if is_sample {
             self.backoff = 0;
@@ -149,17 +153,14 @@ impl Sender {
         rtt
     }
 
-    /// A timestamp is as coarse as its clock. One that says more than half an hour, or zero, is
-    /// none.
-    fn sample_echo(&mut self, arrival: &Arrival) -> bool {
-        let Some(echo) = arrival.echo.filter(|echo| *echo != 0) else {
-            return false;
-        };
-        let elapsed = (arrival.stamp)(arrival.now).wrapping_sub(echo);
-        let counts = elapsed < 1 << 21;
+    /// Samples the round trip time by the echo of a timestamp, `elapsed` ms ago; returns whether it
+    /// is one. Zero is none, and neither is half an hour.
+    pub fn sample_echo(&mut self, now: u64, echo: u32, elapsed: u32) -> bool {
+        let counts = echo != 0 && elapsed < 1 << 21;
         if counts {
+            // It is as coarse as its clock.
             let taken = u64::from(elapsed.max(1)) * crate::rtt::MS;
-            self.rtt.sample(arrival.now, taken);
+            self.rtt.sample(now, taken);
         }
         counts
     }
