@@ -210,3 +210,24 @@ fn duplicates_that_were_never_sent_count_for_nothing() {
     assert_eq!(script.connection.info().threshold, reduced);
     assert!(script.now < 2 * SECOND);
 }
+
+/// What is acknowledged sooner than the path ever took was sent before: its retransmission says
+/// nothing of what was sent in between (RFC 8985, 6.2, step 2).
+#[test]
+fn too_soon_is_no_answer_to_a_retransmission() {
+    let mut script = sacking(false);
+    script.write(10_000);
+    assert_eq!(sent(&mut script).len(), 10);
+    script.now += 20 * MS;
+    acks(&mut script, 0, &[(1000, 5000)]);
+    assert_eq!(sent(&mut script)[0], (0, 1000));
+    script.now += 5 * MS;
+    acks(&mut script, 5000, &[]);
+    let info = script.connection.info();
+    assert_eq!((info.lost, info.retransmissions), (0, 1));
+    assert!(sent(&mut script).is_empty());
+    // In time it is one.
+    script.now += 20 * MS;
+    acks(&mut script, 6000, &[(7000, 10_000)]);
+    assert_eq!(sent(&mut script)[0], (6000, 7000));
+}

@@ -239,6 +239,8 @@ impl Connection {
             self.end(Some(Error::ConnectionReset).filter(|_| !self.orphan));
             return None;
         }
+        // A hole that is filled is told of at once, as it is while there is one (RFC 5681, 4.2).
+        self.receiver.delay.now |= self.receiver.has_holes();
         let taken = self.receiver.take(extent.start, extent.end, extent.fin);
         self.schedule_ack(now, header, payload as u64, taken.advanced > 0);
         if taken.advanced > 0 {
@@ -253,7 +255,7 @@ impl Connection {
     fn schedule_ack(&mut self, now: u64, header: &Header, payload: u64, advanced: bool) {
         let receiver = &mut self.receiver;
         let window = receiver.window();
-        if !advanced || receiver.has_holes() || receiver.has_duplicate() {
+        if !advanced || receiver.has_duplicate() {
             receiver.delay.answer(window);
         }
         if !advanced {
@@ -269,11 +271,16 @@ impl Connection {
         }
         receiver.note_round(now, echo.is_some());
         let waiting = receiver.nxt - receiver.acked;
-        let rto = self.sender.rtt.rto(0);
-        let mss = u64::from(self.config.mss);
-        receiver
-            .delay
-            .on_data(now, payload, waiting, window, rto, mss);
+        let pushes = [Flags::PSH, Flags::URG, Flags::FIN];
+        receiver.delay.on_data(&crate::receiver::Arrival {
+            now,
+            length: payload,
+            is_pushed: pushes.iter().any(|flag| header.flags.has(*flag)),
+            waiting,
+            window,
+            rto: self.sender.rtt.rto(self.sender.backoff),
+            smoothed: self.sender.rtt.smoothed(),
+        });
     }
 
     /// The peer's FIN, and all before it, has arrived.

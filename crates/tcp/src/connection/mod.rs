@@ -248,7 +248,7 @@ impl Connection {
         self.sender.board.clear();
         self.sender.timer = None;
         self.receiver.clear();
-        self.receiver.delay = crate::receiver::Delay::new(0);
+        self.receiver.delay.stop();
         self.probes.stop();
         self.syn = false;
         self.syn_ack = false;

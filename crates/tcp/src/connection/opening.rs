@@ -146,7 +146,12 @@ impl Connection {
             return false;
         }
         self.establish(now, header);
-        self.receiver.delay.answer(self.receiver.window());
+        if self.config.defer_accept > 0 {
+            // Data will follow, on which the acknowledgment can ride.
+            self.receiver.delay.ride(now, self.receiver.window());
+        } else {
+            self.receiver.delay.now = true;
+        }
         true
     }
 

@@ -28,7 +28,8 @@ impl Connection {
             self.syn_due = None;
             self.syn_timeout(now);
         }
-        self.receiver.delay.on_timer(now, self.sender.rtt.rto(0));
+        let rto = self.sender.rtt.rto(self.sender.backoff);
+        self.receiver.delay.on_timer(now, rto);
         if is_due(self.sender.timer.map(|(due, _)| due)) && self.sender.on_timer(now) {
             self.check_stall(now);
         }

@@ -149,8 +149,13 @@ impl Connection {
 
     /// TCP_QUICKACK.
     pub fn set_quick_ack(&mut self, on: bool) {
-        let window = self.receiver.window();
-        self.receiver.delay.set_quick(on, window);
+        let all_read = self.receiver.readable() == 0;
+        self.receiver.delay.set_quick(on, all_read);
+    }
+
+    /// TCP_QUICKACK as it is read: acknowledgments do not wait for data to ride on.
+    pub fn is_quick_ack(&self) -> bool {
+        self.receiver.delay.is_quick()
     }
 
     /// SO_KEEPALIVE and its times. The time of one that was on already counts from when the peer

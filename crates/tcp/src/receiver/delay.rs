@@ -11,6 +11,34 @@ const MOST: u64 = 200 * MS;
 const MOST_QUICK: u64 = 16;
 /// The least size that a full segment is taken to have (`TCP_MIN_MSS`).
 const LEAST_SIZE: u64 = 88;
+/// The most that it is taken to have before one has come (`TCP_MSS_DEFAULT`).
+const FIRST_SIZE: u64 = 536;
+
+/// Data that has come in order.
+pub(crate) struct Arrival {
+    pub now: u64,
+    /// Bytes of the segment.
+    pub length: u64,
+    /// It has PSH, URG or FIN: it may be smaller than a full one.
+    pub is_pushed: bool,
+    /// Bytes in all that are not acknowledged.
+    pub waiting: u64,
+    /// The window that is left of what was told.
+    pub window: u64,
+    /// What counts as a pause.
+    pub rto: u64,
+    /// SRTT.
+    pub smoothed: Option<u64>,
+}
+
+/// Whether something small has come since the last acknowledgment, so that no more may follow.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Pushed {
+    #[default]
+    No,
+    Once,
+    Twice,
+}
 
 pub(crate) struct Delay {
     /// When the acknowledgment is due that waits.
@@ -21,22 +49,30 @@ pub(crate) struct Delay {
     quick: u64,
     /// The other side answers: acknowledgments wait for data to ride on.
     pingpong: bool,
+    pushed: Pushed,
     timeout: u64,
     last: u64,
     /// How large the peer's full segments seem to be (`tcpi_rcv_mss`).
     pub size: u64,
+    /// The size of the last segment that was smaller.
+    smaller: u64,
+    mss: u64,
 }
 
 impl Delay {
-    pub fn new(now: u64) -> Self {
+    /// Nothing has come. The peer's segments have up to `mss` bytes.
+    pub fn new(now: u64, mss: u64) -> Self {
         Delay {
             due: None,
             now: false,
             quick: 0,
             pingpong: false,
+            pushed: Pushed::No,
             timeout: 0,
             last: now,
-            size: LEAST_SIZE,
+            size: mss.min(FIRST_SIZE).max(LEAST_SIZE),
+            smaller: 0,
+            mss,
         }
     }
 
@@ -55,37 +91,75 @@ impl Delay {
         self.last
     }
 
-    /// Data came: `length` bytes in a segment, `waiting` in all that are not acknowledged, with a
-    /// window of `window`; `rto` bounds what counts as a pause.
-    pub fn on_data(
-        &mut self,
-        now: u64,
-        length: u64,
-        waiting: u64,
-        window: u64,
-        rto: u64,
-        mss: u64,
-    ) {
-        self.size = self.size.max(length.min(mss));
-        let gap = now - self.last;
-        self.last = now;
+    /// Data came in order.
+    pub fn on_data(&mut self, arrival: &Arrival) {
+        self.measure(arrival);
+        self.follow(arrival);
+        // Half a window that waits would stop a sender whose segments are as large.
+        let much = self.is_overdue(arrival.waiting) || arrival.waiting >= arrival.window / 2;
+        if much || self.quick > 0 && !self.pingpong {
+            self.now = true;
+        } else {
+            self.delay(arrival.now, arrival.smoothed);
+        }
+    }
+
+    /// Learns the size of full segments (Linux's `tcp_measure_rcv_mss`): the largest, or what comes
+    /// twice in a row.
+    fn measure(&mut self, arrival: &Arrival) {
+        let smaller = core::mem::take(&mut self.smaller);
+        let length = arrival.length;
+        if length >= self.size {
+            self.size = length.min(self.mss).max(LEAST_SIZE);
+            if arrival.is_pushed {
+                self.pushed = self.pushed.max(Pushed::Once);
+            }
+            return;
+        }
+        if length >= FIRST_SIZE || length >= LEAST_SIZE && !arrival.is_pushed {
+            self.smaller = length;
+            if length == smaller {
+                self.size = length;
+                return;
+            }
+        }
+        self.pushed = match self.pushed {
+            Pushed::No => Pushed::Once,
+            _ => Pushed::Twice,
+        };
+    }
+
+    /// The timeout follows the gaps between segments.
+    fn follow(&mut self, arrival: &Arrival) {
+        let gap = arrival.now - self.last;
+        self.last = arrival.now;
         if self.timeout == 0 {
-            self.be_quick(window);
+            self.be_quick(arrival.window);
             self.timeout = LEAST;
         } else if gap <= LEAST / 2 {
             self.timeout = self.timeout / 2 + LEAST / 2;
         } else if gap < self.timeout {
-            self.timeout = (self.timeout / 2 + gap).min(rto);
-        } else if gap > rto {
-            self.be_quick(window);
+            self.timeout = (self.timeout / 2 + gap).min(arrival.rto);
+        } else if gap > arrival.rto {
+            self.be_quick(arrival.window);
         }
-        // Half a window that waits would stop a sender whose segments are as large.
-        let much = self.is_overdue(waiting) || waiting >= window / 2;
-        if much || self.quick > 0 && !self.pingpong {
-            self.now = true;
-        } else if self.due.is_none() {
-            self.due = Some(now + self.timeout.clamp(LEAST, MOST));
+    }
+
+    /// Lets the acknowledgment wait: for the timeout, but not much longer than the path takes, as
+    /// the peer would send again. One that is nearly due is sent.
+    pub fn delay(&mut self, now: u64, smoothed: Option<u64>) {
+        let path = smoothed.map_or(MOST, |smoothed| smoothed.max(LEAST));
+        let wait = self.timeout.min(path).min(MOST);
+        match self.due {
+            Some(due) if due <= now + wait / 4 => self.now = true,
+            due => self.due = Some(due.map_or(now + wait, |due| due.min(now + wait))),
         }
+    }
+
+    /// Lets the acknowledgment of SYN wait for data to ride on (TCP_DEFER_ACCEPT of who connects).
+    pub fn ride(&mut self, now: u64, window: u64) {
+        self.be_quick_again(window);
+        self.due = Some(now + MOST);
     }
 
     fn be_quick(&mut self, window: u64) {
@@ -98,13 +172,26 @@ impl Delay {
         waiting > self.size
     }
 
-    /// TCP_QUICKACK.
-    pub fn set_quick(&mut self, on: bool, window: u64) {
+    /// The program has read everything: whether what waits is acknowledged, as the peer seems to
+    /// send no more before it gets an answer, and this end has none.
+    pub fn is_pushed(&self) -> bool {
+        let least = if self.pingpong {
+            Pushed::Twice
+        } else {
+            Pushed::Once
+        };
+        self.due.is_some() && self.pushed >= least
+    }
+
+    /// TCP_QUICKACK. `all_read`: the program has read everything, so that what waits is sent.
+    pub fn set_quick(&mut self, on: bool, all_read: bool) {
         self.pingpong = !on;
-        if on {
-            self.be_quick(window);
-            self.now |= self.due.is_some();
-        }
+        self.now |= on && all_read && self.due.is_some();
+    }
+
+    /// Whether acknowledgments are sent at once (TCP_QUICKACK as it is read).
+    pub fn is_quick(&self) -> bool {
+        !self.pingpong
     }
 
     /// Something came that wants an answer at once, and so may what follows.
@@ -116,22 +203,31 @@ impl Delay {
     /// What follows wants answers at once.
     pub fn be_quick_again(&mut self, window: u64) {
         self.pingpong = false;
+        self.timeout = LEAST;
         self.be_quick(window);
     }
 
     /// Data was sent: an answer, if data came just before.
     pub fn on_sent_data(&mut self, now: u64) {
-        if self.due.is_some() && now - self.last < self.timeout {
-            self.pingpong = true;
-        }
+        self.pingpong |= now - self.last < self.timeout;
     }
 
     /// A segment was sent, and it acknowledges everything.
     pub fn sent(&mut self) {
-        if self.due.take().is_some() || self.now {
-            self.quick = self.quick.saturating_sub(1);
+        if (self.due.is_some() || self.now) && self.quick > 0 {
+            self.quick -= 1;
+            if self.quick == 0 {
+                self.timeout = LEAST;
+            }
         }
+        self.stop();
+    }
+
+    /// Nothing waits to be acknowledged any more.
+    pub fn stop(&mut self) {
+        self.due = None;
         self.now = false;
+        self.pushed = Pushed::No;
     }
 
     /// What waits has waited long enough.

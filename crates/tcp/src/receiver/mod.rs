@@ -4,7 +4,7 @@ mod delay;
 mod sack;
 mod tuning;
 
-pub(crate) use delay::Delay;
+pub(crate) use delay::{Arrival, Delay};
 
 use crate::ranges::Ranges;
 use crate::seq::Seq;
@@ -76,7 +76,7 @@ impl Receiver {
             fin: None,
             stamp: None,
             acked: start,
-            delay: Delay::new(now),
+            delay: Delay::new(now, u64::from(mss)),
             tuning: Tuning::new(start, mss, now),
         }
     }
@@ -261,7 +261,8 @@ impl Receiver {
     }
 
     /// The program has read `length` bytes more; returns whether the peer is to be told of the
-    /// window, which at least doubles, or of data that it has waited for.
+    /// window, which at least doubles, or of data that it has waited for (Linux's
+    /// `tcp_cleanup_rbuf`).
     pub fn consume(&mut self, now: u64, length: u64) -> bool {
         self.read += length.min(self.readable());
         if let Some(buffer) = self.tuning.on_read(now, self.read, self.buffer) {
@@ -269,6 +270,8 @@ impl Receiver {
         }
         let window = self.window();
         let next = self.next_edge() - self.nxt;
-        next > window && next >= 2 * window || self.delay.is_overdue(self.nxt - self.acked)
+        let opens = next > window && next >= 2 * window && !self.is_ended();
+        let is_due = length > 0 && self.readable() == 0 && self.delay.is_pushed();
+        opens || is_due || self.delay.is_overdue(self.nxt - self.acked)
     }
 }
