@@ -43,6 +43,9 @@ pub struct Config {
     pub algorithm: Algorithm,
     /// `net.ipv4.tcp_syn_retries`, TCP_SYNCNT.
     pub syn_retries: u32,
+    /// `net.ipv4.tcp_syn_linear_timeouts`: so many retransmissions of SYN more, the first ones, a
+    /// second apart.
+    pub syn_linear_timeouts: u32,
     /// `net.ipv4.tcp_synack_retries`.
     pub synack_retries: u32,
     /// TCP_DEFER_ACCEPT, in [timeouts of the SYN with ACK](retransmissions_of); 0 is off.
@@ -79,6 +82,7 @@ impl Default for Config {
             window_scaling: true,
             algorithm: Algorithm::Cubic,
             syn_retries: 6,
+            syn_linear_timeouts: 4,
             synack_retries: 5,
             defer_accept: 0,
             retries: 15,

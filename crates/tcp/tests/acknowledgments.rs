@@ -17,7 +17,10 @@ fn sacking(stamps: bool) -> Script {
     let options = Options {
         mss: Some(if stamps { 1012 } else { 1000 }),
         sack_permitted: true,
-        timestamps: stamps.then_some(Timestamps { value: 1, echo: 1 }),
+        timestamps: stamps.then_some(Timestamps {
+            value: 1,
+            echo: 1000,
+        }),
         ..Options::default()
     };
     script.gets(Flags::SYN | Flags::ACK, options, 0);

@@ -245,7 +245,7 @@ proptest! {
         if opens {
             target.take(&Step::Segment {
                 seq: 0, ack: 1, flags: 18, window: 5000, urgent: 3, payload: 0,
-                stamps: sack.then_some((0, 0)), blocks: Vec::new(),
+                stamps: sack.then_some((0, 9)), blocks: Vec::new(),
             });
             prop_assert_eq!(target.connection.state(), State::Established);
         }

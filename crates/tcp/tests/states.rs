@@ -3,7 +3,7 @@
 mod script;
 
 use script::{ISN, SECOND, Script, plain};
-use tcp::options::Options;
+use tcp::options::{Options, Timestamps};
 use tcp::{Config, Error, Flags, Header, State, Unreachable, Write};
 
 #[test]
@@ -24,15 +24,48 @@ fn a_wrong_answer_to_syn_is_reset() {
 }
 
 #[test]
-fn connect_times_out_after_127_seconds() {
+fn connect_times_out_after_131_seconds() {
     let mut script = Script::connecting(&plain());
-    for _ in 0..6 {
+    // Four of these are soon, as ip-sysctl says of tcp_syn_linear_timeouts.
+    for _ in 0..10 {
         script.waits();
         assert_eq!(script.sends().flags, Flags::SYN);
     }
     script.waits();
-    assert_eq!(script.now, 128 * SECOND);
+    assert_eq!(script.now, 132 * SECOND);
     script.ends_with(Some(Error::TimedOut));
+}
+
+/// A peer that still has an old connection answers SYN by its ACK. The RST ends that, and the SYN
+/// comes again at once.
+#[test]
+fn an_old_connection_delays_no_new_one() {
+    let mut script = Script::connecting(&plain());
+    script.ack += 500;
+    script.gets(Flags::ACK, Options::default(), 0);
+    assert_eq!(script.sends().flags, Flags::RST);
+    script.now += 2_000_000;
+    script.connection.on_timer(script.now);
+    assert_eq!(script.sends().flags, Flags::SYN);
+}
+
+/// An answer with an echo of what was never sent is none.
+#[test]
+fn an_answer_with_a_wrong_echo_is_reset() {
+    let mut script = Script::connecting(&Config {
+        timestamps: true,
+        ..plain()
+    });
+    let stamps = |echo| Options {
+        timestamps: Some(Timestamps { value: 7, echo }),
+        ..Options::default()
+    };
+    for echo in [999, 1001] {
+        script.gets(Flags::SYN | Flags::ACK, stamps(echo), 0);
+        assert_eq!(script.sends().flags, Flags::RST);
+    }
+    script.gets(Flags::SYN | Flags::ACK, stamps(1000), 0);
+    assert_eq!(script.connection.state(), State::Established);
 }
 
 #[test]

@@ -205,12 +205,14 @@ impl Connection {
     /// The urgent pointer names the byte after the urgent one, as Linux takes it unless
     /// `net.ipv4.tcp_stdurg` is set.
     fn take_urgent(&mut self, header: &Header) {
-        if !header.flags.has(Flags::URG) || header.urgent == 0 {
+        if !header.flags.has(Flags::URG) {
             return;
         }
-        let byte = seq::extend(self.receiver.nxt, header.seq) + u64::from(header.urgent) - 1;
+        let ahead = u64::from(header.urgent).saturating_sub(1);
+        let byte = seq::extend(self.receiver.nxt, header.seq) + ahead;
         let is_new = self.peer_urgent.is_none_or(|urgent| byte > urgent);
-        if byte >= self.receiver.read && is_new && byte < self.receiver.nxt + (1 << 16) {
+        // What has come already is no news, and is not told of again.
+        if byte >= self.receiver.nxt && is_new && byte < self.receiver.nxt + (1 << 16) {
             self.peer_urgent = Some(byte);
             self.events |= Events::URGENT;
         }

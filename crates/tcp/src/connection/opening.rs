@@ -7,8 +7,11 @@ use crate::header::{Flags, Header};
 use crate::listener::Accepted;
 use crate::options::{Options, Timestamps};
 use crate::receiver::Receiver;
-use crate::rtt::{INITIAL_RTO, MOST_RTO};
+use crate::rtt::{INITIAL_RTO, MOST_RTO, MS};
 use crate::seq;
+
+/// The least time of a timer in Linux (`TCP_TIMEOUT_MIN`).
+const SOON: u64 = 2 * MS;
 
 impl Agreed {
     /// What a peer's SYN and the settings of this end make possible.
@@ -77,11 +80,10 @@ impl Connection {
         let is_answer = self.syn_ack;
         self.syn = false;
         self.syn_ack = false;
-        let wait = INITIAL_RTO << self.syn_tries.min(20);
-        self.syn_due = Some(now + wait.min(MOST_RTO));
         if self.syn_tries == 0 {
             self.syn_sent_at = now;
         }
+        self.syn_due = Some(self.next_syn_due(now));
         let config = &self.config;
         let echo = self.receiver.stamp.map_or(0, |(value, _)| value);
         let value = self.stamp(now);
@@ -113,6 +115,23 @@ impl Connection {
         }
     }
 
+    /// When the SYN that is sent now is sent again: for some times soon, then ever later.
+    fn next_syn_due(&self, now: u64) -> u64 {
+        let backoff = self.syn_tries.saturating_sub(self.linear_timeouts());
+        let wait = (INITIAL_RTO << backoff.min(20)).min(MOST_RTO);
+        match self.config.user_timeout {
+            0 => now + wait,
+            user => (now + wait).min(self.syn_sent_at + user).max(now + MS),
+        }
+    }
+
+    fn linear_timeouts(&self) -> u32 {
+        match self.state {
+            State::SynSent => self.config.syn_linear_timeouts,
+            _ => 0,
+        }
+    }
+
     fn has_scales(&self) -> bool {
         self.scale > 0 || self.receiver.is_scaled()
     }
@@ -122,8 +141,12 @@ impl Connection {
         let flags = header.flags;
         let ack = seq::extend(self.iss, header.ack);
         let has_ack = flags.has(Flags::ACK);
-        if has_ack && ack != self.iss + 1 {
+        if has_ack && (ack != self.iss + 1 || self.is_echo_wrong(now, header)) {
             self.reset = header.reset(0);
+            // It may be of an old connection, which the RST ends there: the SYN follows soon.
+            if self.syn_tries == 0 && !flags.has(Flags::RST) {
+                self.syn_due = Some(now + SOON);
+            }
             return false;
         }
         if flags.has(Flags::RST) {
@@ -155,6 +178,14 @@ impl Connection {
         true
     }
 
+    /// Whether the answer to SYN echoes a timestamp that none had.
+    fn is_echo_wrong(&self, now: u64, header: &Header) -> bool {
+        let stamps = header.options.timestamps.filter(|_| self.config.timestamps);
+        let echo = stamps.map_or(0, |stamps| stamps.echo);
+        let (first, last) = (self.stamp(self.syn_sent_at), self.stamp(now));
+        echo != 0 && (seq::is_older(echo, first) || seq::is_older(last, echo))
+    }
+
     /// This end's SYN is acknowledged.
     pub(super) fn establish(&mut self, now: u64, header: &Header) {
         self.state = State::Established;
@@ -183,10 +214,10 @@ impl Connection {
 
     /// No answer came to a SYN in time.
     pub(super) fn syn_timeout(&mut self, now: u64) {
-        let most = match self.state {
-            State::SynSent => self.config.syn_retries,
-            _ => self.config.synack_retries,
-        };
+        let most = self
+            .config
+            .syn_retries
+            .saturating_add(self.linear_timeouts());
         let user = self.config.user_timeout;
         if self.syn_tries >= most || user > 0 && now >= self.syn_sent_at + user {
             self.end(Some(self.soft_error.unwrap_or(Error::TimedOut)));

@@ -48,8 +48,10 @@ impl Connection {
         self.receiver.delay.now.then(|| self.acknowledgment(now))
     }
 
+    /// The most payload of one transmission. While there is urgent data each segment has a pointer
+    /// of its own.
     fn most_payload(&self) -> u64 {
-        let cuts = self.config.most_payload > u32::from(self.config.mss);
+        let cuts = self.config.most_payload > u32::from(self.config.mss) && !self.is_urgent();
         let most = if cuts { self.config.most_payload } else { 0 };
         u64::from(most.max(self.sender.mss))
     }
@@ -150,8 +152,9 @@ impl Connection {
         self.config.nodelay || self.small <= self.sender.una
     }
 
+    /// Whether there is urgent data that is not acknowledged (Linux's `tcp_urg_mode`).
     fn is_urgent(&self) -> bool {
-        self.urgent.is_some_and(|urgent| urgent > self.sender.nxt)
+        self.urgent.is_some_and(|urgent| urgent > self.sender.una)
     }
 
     /// A segment with what lies in the range, FIN among it.
@@ -203,7 +206,7 @@ impl Connection {
     }
 
     fn acknowledgment(&mut self, now: u64) -> Transmit {
-        let mut header = self.header(now, self.sender.nxt, Flags::ACK);
+        let mut header = self.header(now, self.acceptable(), Flags::ACK);
         if self.sender.sack {
             let most = if self.stamps { 3 } else { 4 };
             header.options.sack = self.receiver.take_blocks(most);
@@ -226,10 +229,21 @@ impl Connection {
         Header {
             source: self.identity.local,
             destination: self.identity.peer,
-            seq: seq::wire(self.sender.nxt),
+            seq: seq::wire(self.acceptable()),
             ack: seq::wire(self.receiver.nxt),
             flags: Flags::RST | Flags::ACK,
             ..Header::default()
+        }
+    }
+
+    /// The number of a segment without payload: the next, unless the peer has taken back its window
+    /// and would not take it (Linux's `tcp_acceptable_seq`). Less than a unit is rounding.
+    fn acceptable(&self) -> Seq {
+        let end = self.sender.una + self.sender.window;
+        if self.sender.nxt >= end + (1 << self.scale) {
+            end
+        } else {
+            self.sender.nxt
         }
     }
 }

@@ -82,6 +82,12 @@ impl Connection {
         Some(self.receiver.place_of(urgent))
     }
 
+    /// Whether the urgent byte itself has come and can be read (MSG_OOB; TCP_URG_VALID in Linux).
+    pub fn has_urgent(&self) -> bool {
+        let byte = self.peer_urgent;
+        byte.is_some_and(|byte| (self.receiver.read..self.receiver.nxt).contains(&byte))
+    }
+
     /// Ends this direction (SHUT_WR): FIN follows what was written.
     ///
     /// # Errors
@@ -135,15 +141,15 @@ impl Connection {
         self.end(None);
     }
 
-    /// Corks (TCP_CORK); without it what waits goes out.
+    /// TCP_CORK; without it what waits goes out as Nagle and TCP_NODELAY let it.
     pub fn set_cork(&mut self, on: bool) {
-        self.force |= self.cork && !on;
+        self.force |= self.cork && !on && self.config.nodelay && self.unsent() > 0;
         self.cork = on;
     }
 
-    /// TCP_NODELAY; what waits goes out.
+    /// TCP_NODELAY; what waits goes out, in spite of TCP_CORK too (tcp(7)).
     pub fn set_nodelay(&mut self, on: bool) {
-        self.force |= on && !self.cork;
+        self.force |= on && self.unsent() > 0;
         self.config.nodelay = on;
     }
 

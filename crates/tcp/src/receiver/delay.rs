@@ -70,7 +70,7 @@ impl Delay {
             pushed: Pushed::No,
             timeout: 0,
             last: now,
-            size: mss.min(FIRST_SIZE).max(LEAST_SIZE),
+            size: mss.clamp(LEAST_SIZE, FIRST_SIZE),
             smaller: 0,
             mss,
         }
