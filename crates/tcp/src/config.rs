@@ -58,7 +58,7 @@ pub struct Config {
     /// TCP_USER_TIMEOUT; 0 is none.
     pub user_timeout: u64,
     /// For how long a closed socket waits for the peer's FIN (`net.ipv4.tcp_fin_timeout`,
-    /// TCP_LINGER2).
+    /// TCP_LINGER2); 0, which TCP_LINGER2 below zero means, ends it by RST instead.
     pub fin_timeout: u64,
     /// SO_KEEPALIVE.
     pub keepalive: Option<Keepalive>,
@@ -70,6 +70,8 @@ pub struct Config {
     pub slow_start_after_idle: bool,
     /// TCP_NODELAY.
     pub nodelay: bool,
+    /// IP_RECVERR, IPV6_RECVERR.
+    pub report_errors: bool,
 }
 
 impl Default for Config {
@@ -94,6 +96,7 @@ impl Default for Config {
             most_receive_buffer: 6 << 20,
             slow_start_after_idle: true,
             nodelay: false,
+            report_errors: false,
         }
     }
 }

@@ -203,7 +203,7 @@ impl Target {
                     _ => Unreachable::TooBig(*mss),
                 };
                 self.connection
-                    .on_icmp(self.sent.wrapping_add_signed(*seq), what);
+                    .on_icmp(self.now, self.sent.wrapping_add_signed(*seq), what);
             }
             Step::Cork(on) => self.connection.set_cork(*on),
         }

@@ -5,7 +5,7 @@ use tcp::options::{Options, Timestamps};
 use tcp::siphash::Key;
 use tcp::{
     Accepted, Answer, Config, Connection, Events, Flags, Header, Identity, Listener, Secret, State,
-    Tuple,
+    Tuple, Unreachable,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -379,4 +379,16 @@ fn old_requests_make_room() {
     }
     assert!(sent < 4 * 60, "{sent}");
     assert_eq!(listener.half_open(), 0);
+}
+
+/// ICMP ends what is half open where the host is gone, if it is of our answer.
+#[test]
+fn icmp_forgets_half_open_connections() {
+    let mut listener = listener(4, true);
+    let (_, answer) = half_open(&mut listener, SECOND, 1);
+    listener.on_icmp(&tuple(1), answer.seq.wrapping_add(1), Unreachable::Host);
+    listener.on_icmp(&tuple(1), answer.seq, Unreachable::Port);
+    assert_eq!(listener.half_open(), 1);
+    listener.on_icmp(&tuple(1), answer.seq, Unreachable::Host);
+    assert_eq!((listener.half_open(), listener.next_timer()), (0, None));
 }

@@ -71,13 +71,13 @@ fn an_answer_with_a_wrong_echo_is_reset() {
 #[test]
 fn unreachable() {
     let mut script = Script::connecting(&plain());
-    script.connection.on_icmp(ISN + 9, Unreachable::Host);
+    script.icmp(ISN + 9, Unreachable::Host);
     assert_eq!(
         script.connection.state(),
         State::SynSent,
         "it was not of this connection"
     );
-    script.connection.on_icmp(ISN, Unreachable::Host);
+    script.icmp(ISN, Unreachable::Host);
     script.ends_with(Some(Error::HostUnreachable));
 }
 
@@ -89,7 +89,7 @@ fn an_established_connection_outlives_icmp_and_tells_of_it() {
     });
     script.write(10);
     script.sends();
-    script.connection.on_icmp(ISN + 1, Unreachable::Host);
+    script.icmp(ISN + 1, Unreachable::Host);
     assert_eq!(script.connection.state(), State::Established);
     while script.connection.state() != State::Closed {
         script.waits();
@@ -247,4 +247,77 @@ fn shutting_the_reading_side_ends_nothing() {
     script.data(10, Flags::default());
     assert!(script.sends().flags.has(Flags::RST));
     script.ends_with(Some(Error::ConnectionReset));
+}
+
+/// TCP_LINGER2 below zero: a closed socket does not wait for FIN.
+#[test]
+fn an_orphan_may_wait_for_no_fin() {
+    let mut script = Script::open(&Config {
+        fin_timeout: 0,
+        ..plain()
+    });
+    script.connection.close(script.now);
+    script.sends();
+    script.ack += 1;
+    script.data(0, Flags::default());
+    assert!(script.sends().flags.has(Flags::RST));
+    script.ends_with(None);
+}
+
+/// TIME_WAIT goes on though the socket is closed with data that nobody read.
+#[test]
+fn closing_late_keeps_time_wait() {
+    let mut script = Script::open(&plain());
+    script.connection.shutdown().expect("it is open");
+    script.sends();
+    script.ack += 1;
+    script.data(10, Flags::FIN);
+    assert_eq!(script.connection.state(), State::TimeWait);
+    script.sends();
+    script.connection.close(script.now);
+    script.quiet();
+    assert_eq!(script.connection.state(), State::TimeWait);
+}
+
+/// Where both ends have sent all, RST would only take the peer's data away.
+#[test]
+fn aborting_at_the_end_resets_nothing() {
+    let mut script = Script::open(&plain());
+    script.data(0, Flags::FIN);
+    script.connection.shutdown().expect("it is open");
+    assert!(script.sends().flags.has(Flags::FIN));
+    assert_eq!(script.connection.state(), State::LastAck);
+    script.connection.abort();
+    script.quiet();
+    script.ends_with(None);
+}
+
+/// shutdown(2) ends an attempt to connect.
+#[test]
+fn shutting_an_attempt_ends_it() {
+    let mut script = Script::connecting(&plain());
+    assert_eq!(script.connection.shutdown(), Ok(()));
+    script.quiet();
+    script.ends_with(None);
+}
+
+/// SO_RCVLOWAT: a reader is woken when enough is there, when no more will come, or when no more
+/// can before it reads.
+#[test]
+fn low_water() {
+    let mut script = Script::open(&Config {
+        receive_buffer: 3000,
+        most_receive_buffer: 0,
+        ..plain()
+    });
+    assert!(!script.connection.is_readable(1));
+    script.data(1000, Flags::default());
+    assert!(script.connection.is_readable(1000));
+    assert!(!script.connection.is_readable(1001));
+    script.data(1500, Flags::default());
+    assert!(script.connection.is_readable(9000), "the window is full");
+    script.connection.read(script.now, 2500);
+    assert!(!script.connection.is_readable(1));
+    script.data(0, Flags::FIN);
+    assert!(script.connection.is_readable(1));
 }

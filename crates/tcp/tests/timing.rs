@@ -192,11 +192,11 @@ fn a_smaller_path_cuts_again() {
     script.sends();
     script.sends();
     script.quiet();
-    script.connection.on_icmp(ISN + 1, Unreachable::TooBig(500));
+    script.icmp(ISN + 1, Unreachable::TooBig(600));
     let sizes: Vec<_> = core::iter::from_fn(|| script.sent())
         .map(|sent| sent.payload)
         .collect();
-    assert_eq!(sizes, [0..500, 500..1000, 1000..1500, 1500..2000]);
+    assert_eq!(sizes, [0..600, 600..1000, 1000..1600, 1600..2000]);
 }
 
 /// A window that stays closed is probed ever more rarely though the peer answers, and for ever, as

@@ -73,6 +73,16 @@ impl Congestion {
         self.algorithm
     }
 
+    /// TCP_CONGESTION: the window stays, and grows by another rule.
+    pub fn set_algorithm(&mut self, algorithm: Algorithm) {
+        if algorithm != self.algorithm {
+            self.algorithm = algorithm;
+            self.cubic = Cubic::default();
+            self.credit = 0;
+            self.before = None;
+        }
+    }
+
     /// cwnd, in bytes.
     pub fn window(&self) -> u64 {
         self.window

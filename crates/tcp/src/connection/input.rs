@@ -193,7 +193,7 @@ impl Connection {
             State::FinWait1 => {
                 self.state = State::FinWait2;
                 if self.orphan {
-                    self.wait_due = Some(now + self.config.fin_timeout);
+                    self.wait_for_fin(now);
                 }
             }
             State::Closing => self.wait_for_late(now),

@@ -4,6 +4,7 @@ pub(crate) mod checks;
 mod input;
 mod opening;
 mod output;
+mod path;
 mod probes;
 mod timers;
 mod user;

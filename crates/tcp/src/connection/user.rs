@@ -1,9 +1,9 @@
-//! What the program does with its socket, and what ICMP tells.
+//! What the program does with its socket.
 
-use super::{Connection, STAMP_BYTES, State};
+use super::{Connection, State};
 use crate::config::Keepalive;
-use crate::event::{Error, Unreachable};
-use crate::seq;
+use crate::congestion::Algorithm;
+use crate::event::Error;
 
 /// How a write goes out (send(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,13 +88,14 @@ impl Connection {
         byte.is_some_and(|byte| (self.receiver.read..self.receiver.nxt).contains(&byte))
     }
 
-    /// Ends this direction (SHUT_WR): FIN follows what was written.
+    /// Ends this direction (SHUT_WR): FIN follows what was written. An attempt to connect ends.
     ///
     /// # Errors
     /// [`Error::NotConnected`].
     pub fn shutdown(&mut self) -> Result<(), Error> {
         match self.state {
-            State::SynSent | State::Closed | State::TimeWait => Err(Error::NotConnected),
+            State::Closed | State::TimeWait => Err(Error::NotConnected),
+            State::SynSent => Ok(self.end(None)),
             State::SynReceived => {
                 self.fin = true;
                 Ok(())
@@ -118,23 +119,50 @@ impl Connection {
     }
 
     /// The program closes its socket. What was written still goes out, unless the peer's data was
-    /// not read, which RST tells the peer (RFC 2525, 2.17).
+    /// not read, which RST tells the peer (RFC 2525, 2.17). With SO_LINGER and a time the caller
+    /// then waits as long as the connection [`lingers`](Self::lingers).
     pub fn close(&mut self, now: u64) {
         let now = self.tick(now);
         self.orphan = true;
         self.deaf = true;
+        let is_unread = self.receiver.readable() > 0 && self.is_synchronised();
         match self.state {
-            State::SynSent => self.end(None),
-            _ if self.receiver.readable() > 0 && self.is_synchronised() => self.abort(),
-            State::FinWait2 => self.wait_due = Some(now + self.config.fin_timeout),
+            // Late segments are still to be waited for.
+            State::Closed | State::TimeWait => {}
+            _ if is_unread => self.abort(),
+            State::FinWait2 => self.wait_for_fin(now),
             // An error here says that this end has ended before.
             _ => self.shutdown().unwrap_or(()),
         }
     }
 
-    /// Ends the connection at once, by RST if the peer knows of it (SO_LINGER with zero).
+    /// Whether what was written before [`close`](Self::close), and FIN, are not acknowledged yet.
+    /// [`Events::WRITABLE`](crate::Events::WRITABLE) or `CLOSED` says that this may have changed.
+    pub fn lingers(&self) -> bool {
+        matches!(
+            self.state,
+            State::FinWait1 | State::Closing | State::LastAck
+        )
+    }
+
+    /// A closed socket waits for the peer's FIN, for as long as the path may need at least
+    /// (Linux's `tcp_fin_time`); or not at all.
+    pub(super) fn wait_for_fin(&mut self, now: u64) {
+        let rto = self.sender.rtt.rto(self.sender.backoff);
+        match self.config.fin_timeout {
+            0 => self.abort(),
+            timeout => self.wait_due = Some(now + timeout.max(rto * 7 / 2)),
+        }
+    }
+
+    /// Ends the connection at once, by RST if the peer may wait for something (SO_LINGER with
+    /// zero). One that has got FIN and sent its own needs none, but for what was not sent.
     pub fn abort(&mut self) {
-        let knows = !matches!(self.state, State::SynSent | State::Closed | State::TimeWait);
+        let knows = match self.state {
+            State::SynSent | State::Closed | State::TimeWait => false,
+            State::Closing | State::LastAck => self.sender.nxt <= self.queued,
+            _ => true,
+        };
         if knows {
             self.reset = Some(self.reset_header());
         }
@@ -181,9 +209,41 @@ impl Connection {
         }
     }
 
+    /// TCP_LINGER2, in ns; 0 where it is below zero.
+    pub fn set_fin_timeout(&mut self, timeout: u64) {
+        self.config.fin_timeout = timeout;
+    }
+
+    /// TCP_SYNCNT.
+    pub fn set_syn_retries(&mut self, retries: u32) {
+        self.config.syn_retries = retries;
+    }
+
+    /// TCP_CONGESTION.
+    pub fn set_algorithm(&mut self, algorithm: Algorithm) {
+        self.config.algorithm = algorithm;
+        self.sender.congestion.set_algorithm(algorithm);
+    }
+
     /// TCP_USER_TIMEOUT, in ns; 0 is none.
     pub fn set_user_timeout(&mut self, timeout: u64) {
         self.config.user_timeout = timeout;
+    }
+
+    /// SO_RCVLOWAT: a buffer that may grow holds so much.
+    pub fn set_low_water(&mut self, bytes: u64) {
+        let receiver = &mut self.receiver;
+        receiver.buffer = receiver.buffer.max(bytes.min(receiver.tuning.most));
+    }
+
+    /// Whether a reader that waits for `low_water` bytes is to be woken: they are there, or the
+    /// stream has ended, or the peer can send no more before something is read.
+    pub fn is_readable(&self, low_water: u64) -> bool {
+        let receiver = &self.receiver;
+        let readable = receiver.readable();
+        let is_full = receiver.window() <= receiver.delay.size;
+        let is_over = receiver.is_ended() || self.state == State::Closed;
+        is_over || readable > 0 && (readable >= low_water || is_full)
     }
 
     /// SO_RCVBUF: the buffer has this size from now on.
@@ -191,30 +251,5 @@ impl Connection {
         self.config.receive_buffer = bytes;
         self.receiver.buffer = bytes;
         self.receiver.tuning.most = 0;
-    }
-
-    /// ICMP says that a segment did not arrive, which began with the number `seq`. Only what is in
-    /// flight counts (RFC 5927), and only an attempt to connect ends by it.
-    pub fn on_icmp(&mut self, seq: u32, what: Unreachable) {
-        let seq = seq::extend(self.sender.una, seq);
-        if self.state == State::Closed || seq < self.sender.una || seq >= self.sender.nxt {
-            return;
-        }
-        let error = match what {
-            Unreachable::TooBig(mss) => {
-                let options = if self.stamps { STAMP_BYTES } else { 0 };
-                self.sender
-                    .shrink_mss(u32::from(mss.max(super::LEAST_MSS)) - options);
-                return;
-            }
-            Unreachable::Network => Error::NetworkUnreachable,
-            Unreachable::Host => Error::HostUnreachable,
-            Unreachable::Protocol => Error::ProtocolUnreachable,
-            Unreachable::Port => Error::ConnectionRefused,
-        };
-        match self.state {
-            State::SynSent | State::SynReceived => self.end(Some(error)),
-            _ => self.soft_error = Some(error),
-        }
     }
 }

@@ -9,6 +9,7 @@ pub use request::Accepted;
 use crate::config::Config;
 use crate::connection::checks::has_data;
 use crate::connection::{Agreed, Identity};
+use crate::event::Unreachable;
 use crate::header::{Flags, Header};
 use crate::isn::{Secret, Tuple};
 use crate::rtt::SECOND;
@@ -332,6 +333,18 @@ impl Listener {
         request.retransmissions += 1;
         self.requests.insert(key, request);
         Answer::Send(request.answer(&self.config, now))
+    }
+
+    /// ICMP says that a SYN with ACK did not arrive, whose number is `seq`: where nothing would,
+    /// the half open connection is forgotten (Linux's `tcp_req_err`).
+    pub fn on_icmp(&mut self, tuple: &Tuple, seq: u32, what: Unreachable) {
+        let key = self.secret.hash(tuple, u64::MAX);
+        let known = self.requests.get(&key).copied();
+        let is_hard = matches!(what, Unreachable::Network | Unreachable::Host);
+        let is_ours = |request: &Request| request.tuple == *tuple && request.identity.isn == seq;
+        if let Some(request) = known.filter(is_ours).filter(|_| is_hard) {
+            self.forget(key, &request);
+        }
     }
 
     fn forget(&mut self, key: u64, request: &Request) {

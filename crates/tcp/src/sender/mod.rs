@@ -71,6 +71,8 @@ pub(crate) struct Sender {
     pub mss: u32,
     /// The same before the peer's window bounds it.
     full_mss: u32,
+    /// The same before the path bounds it.
+    agreed_mss: u32,
     /// Whether the peer sends SACK.
     pub sack: bool,
     pub board: Scoreboard,
@@ -108,6 +110,7 @@ impl Sender {
             most_window: 0,
             mss,
             full_mss: mss,
+            agreed_mss: mss,
             sack: false,
             board: Scoreboard::default(),
             rtt: Rtt::default(),
@@ -141,21 +144,26 @@ impl Sender {
 
     /// What the SYNs agree on is the size of a full segment; nothing was sent yet.
     pub fn set_full_mss(&mut self, mss: u32) {
+        self.agreed_mss = mss;
         self.full_mss = mss;
         self.mss = mss;
         self.congestion = Congestion::new(self.congestion.algorithm(), mss);
     }
 
-    /// The path takes smaller segments: what is larger is sent again (RFC 1191, 6.4). Returns
-    /// whether that is news.
-    pub fn shrink_mss(&mut self, mss: u32) -> bool {
-        if mss >= self.full_mss {
-            return false;
-        }
-        self.full_mss = mss;
+    /// How much a full segment has as far as the path is concerned.
+    pub fn full_mss(&self) -> u32 {
+        self.full_mss
+    }
+
+    /// The path takes segments of this size: what is larger is sent again (RFC 1191, 6.4), which is
+    /// no sign of congestion.
+    pub fn set_path_mss(&mut self, mss: u32) {
+        let before = self.full_mss;
+        self.full_mss = mss.min(self.agreed_mss);
         self.bound_mss();
-        self.board.lose_longer(u64::from(mss));
-        true
+        if self.full_mss < before {
+            self.board.lose_longer(u64::from(self.full_mss));
+        }
     }
 
     /// A segment is at most half of the largest window that the peer ever offered, so that a small

@@ -3,6 +3,7 @@
 use super::{Recovery, Sender};
 use crate::rtt::{MS, SECOND};
 use crate::scoreboard::{NEVER, State};
+use crate::seq::Seq;
 
 /// What the timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +95,22 @@ impl Sender {
                 self.time_out(now);
                 true
             }
+        }
+    }
+
+    /// A router says that what waits for its timeout got nowhere, which is no congestion: the last
+    /// doubling of the timeout is taken back (RFC 6069).
+    pub fn revert_backoff(&mut self, now: u64, seq: Seq) {
+        let Some((_, Timer::Retransmit)) = self.timer else {
+            return;
+        };
+        let Some(head) = self.board.head() else {
+            return;
+        };
+        if seq == self.una && self.retransmits > 0 && self.backoff > 0 {
+            self.backoff -= 1;
+            let due = head.sent_at + self.rtt.rto(self.backoff);
+            self.timer = Some((due.max(now), Timer::Retransmit));
         }
     }
 

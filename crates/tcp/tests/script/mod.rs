@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use tcp::options::Options;
-use tcp::{Config, Connection, Error, Events, Flags, Header, Identity, State, Transmit, Write};
+use tcp::{
+    Config, Connection, Error, Events, Flags, Header, Identity, State, Transmit, Unreachable, Write,
+};
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1000 * MS;
@@ -110,6 +112,10 @@ impl Script {
         self.connection
             .write(length, Write::default())
             .expect("it is open");
+    }
+
+    pub fn icmp(&mut self, seq: u32, what: Unreachable) {
+        self.connection.on_icmp(self.now, seq, what);
     }
 
     pub fn ends_with(&mut self, error: Option<Error>) {

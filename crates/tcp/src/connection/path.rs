@@ -1,0 +1,66 @@
+//! What is learnt of the path: by ICMP, and by routing.
+
+use super::{Connection, LEAST_MSS, STAMP_BYTES, State};
+use crate::event::{Error, Events, Unreachable};
+use crate::seq;
+
+/// The least MSS that a path counts with (`net.ipv4.route.min_pmtu`, less the headers): smaller ones
+/// are an attempt to make this end send headers only.
+const LEAST_PATH_MSS: u16 = 512;
+
+impl Connection {
+    /// ICMP says that a segment did not arrive, which began with the number `seq`. Only what is in
+    /// flight counts (RFC 5927), and only an attempt to connect ends by it (RFC 1122, 4.2.3.9, as
+    /// Linux reads it): otherwise it is what the program is told if a timeout ends the connection.
+    /// [`Unreachable::TooBig`] cuts what is in flight anew.
+    pub fn on_icmp(&mut self, now: u64, seq: u32, what: Unreachable) {
+        let now = self.tick(now);
+        let seq = seq::extend(self.sender.una, seq);
+        if self.state == State::Closed || seq < self.sender.una || seq >= self.sender.nxt {
+            return;
+        }
+        let error = match what {
+            Unreachable::TooBig(mss) => {
+                // It makes nothing larger.
+                let most = u32::from(mss.max(LEAST_PATH_MSS)) - self.option_bytes();
+                if most < self.sender.full_mss() {
+                    self.sender.set_path_mss(most);
+                }
+                return;
+            }
+            Unreachable::Network => Error::NetworkUnreachable,
+            Unreachable::Host => Error::HostUnreachable,
+            Unreachable::Protocol => Error::ProtocolUnreachable,
+            Unreachable::Port => Error::ConnectionRefused,
+        };
+        if matches!(what, Unreachable::Network | Unreachable::Host) {
+            self.sender.revert_backoff(now, seq);
+        }
+        match self.state {
+            State::SynSent | State::SynReceived => self.end(Some(error)),
+            _ if self.config.report_errors => {
+                self.error = Some(error);
+                self.events |= Events::ERROR;
+            }
+            _ => self.soft_error = Some(error),
+        }
+    }
+
+    /// The path takes segments of this MSS from now on, more or less than before: the route has
+    /// changed, or what ICMP said of it is too old to count.
+    pub fn set_path_mss(&mut self, mss: u16) {
+        let most = u32::from(mss.max(LEAST_MSS)) - self.option_bytes();
+        if self.is_synchronised() {
+            self.sender.set_path_mss(most);
+        }
+    }
+
+    fn option_bytes(&self) -> u32 {
+        if self.stamps { STAMP_BYTES } else { 0 }
+    }
+
+    /// IP_RECVERR: the program is told of what ICMP says at once.
+    pub fn set_report_errors(&mut self, on: bool) {
+        self.config.report_errors = on;
+    }
+}
