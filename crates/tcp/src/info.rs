@@ -1,6 +1,6 @@
 //! The figures of TCP_INFO. Times are ns, amounts bytes: the kernel makes Linux's units of them.
 
-use crate::connection::{Connection, State};
+use crate::connection::{Connection, State, Transmit};
 use crate::sender::Recovery;
 
 /// The state of congestion (`tcpi_ca_state`).
@@ -14,6 +14,36 @@ pub enum Congested {
     Recovery,
     /// A timeout passed.
     Loss,
+}
+
+/// Segments and bytes that came and went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// `tcpi_segs_in`.
+    pub segments_in: u64,
+    /// `tcpi_data_segs_in`.
+    pub data_segments_in: u64,
+    /// `tcpi_segs_out`.
+    pub segments_out: u64,
+    /// `tcpi_data_segs_out`.
+    pub data_segments_out: u64,
+    /// `tcpi_bytes_sent`, what was sent again among it.
+    pub sent: u64,
+}
+
+impl Counts {
+    pub(crate) fn came(&mut self, payload: usize) {
+        self.segments_in += 1;
+        self.data_segments_in += u64::from(payload > 0);
+    }
+
+    pub(crate) fn went(&mut self, transmit: &Transmit) {
+        let bytes = transmit.payload.end - transmit.payload.start;
+        let segments = bytes.div_ceil(u64::from(transmit.mss));
+        self.segments_out += segments.max(1);
+        self.data_segments_out += segments;
+        self.sent += bytes;
+    }
 }
 
 /// What is known of a connection.
@@ -33,8 +63,12 @@ pub struct Info {
     pub timestamps: bool,
     /// TCPI_OPT_SACK.
     pub sack: bool,
+    /// TCPI_OPT_WSCALE.
+    pub scaling: bool,
     /// `tcpi_snd_wscale`.
     pub send_scale: u8,
+    /// `tcpi_rcv_wscale`.
+    pub receive_scale: u8,
     /// `tcpi_rto`.
     pub rto: u64,
     /// `tcpi_ato`.
@@ -43,6 +77,8 @@ pub struct Info {
     pub send_mss: u32,
     /// `tcpi_rcv_mss`.
     pub receive_mss: u64,
+    /// `tcpi_advmss`.
+    pub told_mss: u16,
     /// `tcpi_rtt`; 0 before the first sample.
     pub rtt: u64,
     /// `tcpi_rttvar`.
@@ -65,6 +101,12 @@ pub struct Info {
     pub retransmitted: u64,
     /// `tcpi_bytes_acked`.
     pub acknowledged: u64,
+    /// `tcpi_bytes_received`.
+    pub received: u64,
+    /// `tcpi_total_rto`.
+    pub timeouts: u32,
+    /// `tcpi_rcv_ooopack`.
+    pub came_early: u32,
     /// `tcpi_dsack_dups`.
     pub duplicates: u32,
     /// Whether the path has reordered (`tcpi_reord_seen`).
@@ -83,6 +125,10 @@ pub struct Info {
     pub receive_buffer: u64,
     /// What has arrived out of order.
     pub out_of_order: u64,
+    /// What came and went.
+    pub counts: Counts,
+    /// When data was sent last (`tcpi_last_data_sent`).
+    pub last_sent: u64,
     /// When data came last (`tcpi_last_data_recv`).
     pub last_data: u64,
     /// When anything came last (`tcpi_last_ack_recv`).
@@ -107,11 +153,14 @@ impl Connection {
             probes: self.probes.out,
             timestamps: self.stamps,
             sack: sender.sack,
+            scaling: self.scaled,
             send_scale: self.scale,
+            receive_scale: receiver.scale(),
             rto: sender.rtt.rto(sender.backoff),
             ato: receiver.delay.timeout(),
             send_mss: sender.mss,
             receive_mss: receiver.delay.size,
+            told_mss: self.config.mss,
             rtt: sender.rtt.smoothed().unwrap_or(0),
             rtt_variation: sender.rtt.variation(),
             least_rtt: sender.rtt.minimum().unwrap_or(0),
@@ -123,6 +172,9 @@ impl Connection {
             retransmissions: sender.totals.retransmissions,
             retransmitted: sender.totals.retransmitted,
             acknowledged: sender.totals.acked,
+            received: receiver.received(),
+            timeouts: sender.totals.timeouts,
+            came_early: receiver.came_early,
             duplicates: sender.totals.duplicates,
             reordering: sender.has_reordering(),
             unsent: self.unsent(),
@@ -132,6 +184,8 @@ impl Connection {
             receive_space: receiver.tuning.space(),
             receive_buffer: receiver.buffer,
             out_of_order: receiver.out_of_order(),
+            counts: self.counts,
+            last_sent: sender.last_sent(),
             last_data: receiver.delay.last(),
             last_heard: self.probes.last_heard(),
         }

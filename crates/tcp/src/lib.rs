@@ -33,7 +33,7 @@ pub use config::{Config, Keepalive, retransmissions_of, seconds_of};
 pub use connection::{Agreed, Connection, Identity, Received, State, Transmit, Write};
 pub use event::{Error, Events, Unreachable};
 pub use header::{Flags, Header};
-pub use info::{Congested, Info};
+pub use info::{Congested, Counts, Info};
 pub use isn::{Secret, Tuple};
 pub use listener::{Accepted, Answer, Listener};
 pub use receiver::Placement;

@@ -8,7 +8,9 @@ use model::path::{Random, Traits};
 use model::{MS, Net, Packet, SECOND};
 use proptest::prelude::*;
 use tcp::options::{Blocks, Options, Timestamps};
-use tcp::{Config, Connection, Error, Flags, Header, Identity, State, Unreachable, Write};
+use tcp::{
+    Config, Connection, Error, Flags, Header, Identity, Keepalive, State, Unreachable, Write,
+};
 
 /// What happens to one connection. Numbers are near what the connection expects, or are not.
 #[derive(Clone, Debug)]
@@ -34,6 +36,12 @@ enum Step {
     Back(u16),
     Icmp(i32, u8, u16),
     Cork(bool),
+    Prune(u16),
+    PathMss(u16),
+    LowWater(u32),
+    QuickAck(bool),
+    Keepalive(u8),
+    UserTimeout(u32),
 }
 
 fn near() -> impl Strategy<Value = i32> {
@@ -85,6 +93,12 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (near(), any::<u8>(), any::<u16>())
             .prop_map(|(seq, what, mss)| Step::Icmp(seq, what, mss)),
         1 => any::<bool>().prop_map(Step::Cork),
+        1 => any::<u16>().prop_map(Step::Prune),
+        1 => any::<u16>().prop_map(Step::PathMss),
+        1 => (0u32..200_000).prop_map(Step::LowWater),
+        1 => any::<bool>().prop_map(Step::QuickAck),
+        1 => any::<u8>().prop_map(Step::Keepalive),
+        1 => any::<u32>().prop_map(Step::UserTimeout),
     ]
 }
 
@@ -206,6 +220,29 @@ impl Target {
                     .on_icmp(self.now, self.sent.wrapping_add_signed(*seq), what);
             }
             Step::Cork(on) => self.connection.set_cork(*on),
+            Step::Prune(bytes) => {
+                let before = self.connection.info().out_of_order;
+                let from = self.connection.prune(u64::from(*bytes));
+                let after = self.connection.info().out_of_order;
+                assert_eq!(before - after, before.min(u64::from(*bytes)));
+                assert!(from.is_none_or(|from| from >= self.readable));
+            }
+            Step::PathMss(mss) => self.connection.set_path_mss(*mss),
+            Step::LowWater(bytes) => self.connection.set_low_water(u64::from(*bytes)),
+            Step::QuickAck(on) => self.connection.set_quick_ack(*on),
+            Step::Keepalive(seconds) => {
+                let keepalive = Keepalive {
+                    idle: u64::from(*seconds) * SECOND,
+                    interval: u64::from(*seconds) * SECOND,
+                    probes: u32::from(*seconds),
+                };
+                let some = (*seconds > 3).then_some(keepalive);
+                self.connection.set_keepalive(self.now, some);
+            }
+            Step::UserTimeout(ms) => {
+                let timeout = u64::from(ms % 100_000) * MS;
+                self.connection.set_user_timeout(timeout);
+            }
         }
         self.drain();
         let info = self.connection.info();

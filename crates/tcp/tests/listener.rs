@@ -1,5 +1,6 @@
 //! Half open connections, SYN cookies and the queue of accept(2).
 
+use proptest::prelude::*;
 use std::net::SocketAddr;
 use tcp::options::{Options, Timestamps};
 use tcp::siphash::Key;
@@ -391,4 +392,73 @@ fn icmp_forgets_half_open_connections() {
     assert_eq!(listener.half_open(), 1);
     listener.on_icmp(&tuple(1), answer.seq, Unreachable::Host);
     assert_eq!((listener.half_open(), listener.next_timer()), (0, None));
+}
+
+proptest! {
+    /// Whatever comes for a listener: nothing panics, its timers are those of its half open
+    /// connections, and these are no more than the backlog lets be.
+    #[test]
+    fn anything_may_come(
+        steps in proptest::collection::vec(
+            (0u8..12, 0u16..6, -2i32..3, -2i32..3, any::<u8>(), 0usize..3), 1..200),
+        cookies in any::<bool>(),
+        defer_accept in 0u8..4,
+    ) {
+        let config = Config { defer_accept, ..Config::default() };
+        let mut listener = Listener::new(&config, Secret(Key([1, 2])), 3, cookies);
+        let mut now = SECOND;
+        let mut answers = [Header::default(); 6];
+        let mut accepted = 0;
+        for (kind, number, seq, ack, flags, payload) in steps {
+            let syn = client(SECOND, number).transmit(SECOND).expect("a SYN").header;
+            let at = usize::from(number);
+            let header = match kind {
+                0..=3 => syn,
+                4..=6 => ack_of(&syn, &answers[at]),
+                7..=8 => Header {
+                    seq: syn.seq.wrapping_add_signed(seq),
+                    ack: answers[at].seq.wrapping_add_signed(ack),
+                    flags: Flags(flags),
+                    ..syn
+                },
+                9 => {
+                    listener.on_icmp(&tuple(number), answers[at].seq, Unreachable::Host);
+                    continue;
+                }
+                10 => {
+                    now += SECOND / 3;
+                    listener.taken();
+                    continue;
+                }
+                _ => {
+                    now = listener.next_timer().unwrap_or(now).max(now);
+                    while let Some((to, again)) = listener.due(now) {
+                        prop_assert_eq!(to.local.port(), again.source);
+                    }
+                    prop_assert!(listener.next_timer().is_none_or(|due| due > now));
+                    continue;
+                }
+            };
+            match listener.on_segment(now, &tuple(number), &header, payload) {
+                Answer::None => {}
+                Answer::Send(answer) if answer.flags == Flags::SYN | Flags::ACK => {
+                    answers[at] = answer;
+                }
+                Answer::Send(_) => {}
+                Answer::Accept(made) => {
+                    accepted += 1;
+                    let mut server = made.connection(now, &config);
+                    server.on_segment(now, &header, payload);
+                    while server.transmit(now).is_some() {}
+                }
+            }
+            prop_assert!(listener.half_open() <= 3);
+            prop_assert!(listener.waiting() <= accepted.min(4));
+        }
+        // Left alone, what is half open is forgotten.
+        while let Some(due) = listener.next_timer() {
+            while listener.due(due).is_some() {}
+        }
+        prop_assert_eq!(listener.half_open(), 0);
+    }
 }

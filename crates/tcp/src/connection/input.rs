@@ -34,6 +34,7 @@ impl Connection {
     /// payload, the segment is to be dropped before.
     pub fn on_segment(&mut self, now: u64, header: &Header, payload: usize) -> Received {
         let now = self.tick(now);
+        self.counts.came(payload);
         match self.state {
             State::Closed => {
                 self.reset = header.reset(payload);

@@ -17,6 +17,7 @@ pub use user::Write;
 use crate::config::Config;
 use crate::event::{Error, Events};
 use crate::header::Header;
+use crate::info::Counts;
 use crate::options::Timestamps;
 use crate::receiver::Receiver;
 use crate::rtt::MS;
@@ -94,7 +95,7 @@ type Due = Option<u64>;
 /// segment is a [`Placement`](crate::Placement), what is to be sent is the range of a [`Transmit`],
 /// and the send queue keeps what [`released`](Self::released) has not passed.
 pub struct Connection {
-    config: Config,
+    pub(crate) config: Config,
     pub(crate) state: State,
     identity: Identity,
     iss: Seq,
@@ -107,6 +108,8 @@ pub struct Connection {
     fin: bool,
     /// Both ends send timestamps.
     pub(crate) stamps: bool,
+    /// Windows are scaled.
+    pub(crate) scaled: bool,
     /// The shift of the peer's windows.
     pub(crate) scale: u8,
     /// What moved the peer's window last (SND.WL1).
@@ -143,6 +146,7 @@ pub struct Connection {
     /// The end of FIN_WAIT2 or TIME_WAIT.
     wait_due: Due,
     last_challenge: Option<u64>,
+    pub(crate) counts: Counts,
     /// The latest time that was named.
     latest: u64,
 }
@@ -163,6 +167,7 @@ impl Connection {
             queued: iss + 1,
             fin: false,
             stamps: false,
+            scaled: false,
             scale: 0,
             window_seq: irs,
             events: Events::NONE,
@@ -185,6 +190,7 @@ impl Connection {
             probes: probes::Probes::new(now),
             wait_due: None,
             last_challenge: None,
+            counts: Counts::default(),
             latest: now,
         }
     }

@@ -54,6 +54,7 @@ impl Connection {
         self.irs = seq::first(peer_isn);
         self.window_seq = self.irs;
         let (theirs, ours) = agreed.scales.unwrap_or((0, 0));
+        self.scaled = agreed.scales.is_some();
         self.scale = theirs;
         self.stamps = agreed.stamp.is_some();
         self.sender.sack = agreed.sack;
@@ -90,7 +91,7 @@ impl Connection {
         let ours = |wanted: bool, agreed: bool| if is_answer { agreed } else { wanted };
         let options = Options {
             mss: Some(config.mss),
-            window_scale: ours(config.window_scaling, self.has_scales()).then(|| config.scale()),
+            window_scale: ours(config.window_scaling, self.scaled).then(|| config.scale()),
             sack_permitted: ours(config.sack, self.sender.sack),
             timestamps: ours(config.timestamps, self.stamps).then_some(Timestamps { value, echo }),
             ..Options::default()
@@ -130,10 +131,6 @@ impl Connection {
             State::SynSent => self.config.syn_linear_timeouts,
             _ => 0,
         }
-    }
-
-    fn has_scales(&self) -> bool {
-        self.scale > 0 || self.receiver.is_scaled()
     }
 
     /// A segment in SYN_SENT (RFC 9293, 3.10.7.3); returns whether its payload counts.

@@ -23,6 +23,14 @@ impl Connection {
     /// Where it cannot be sent, it counts as lost by the path.
     pub fn transmit(&mut self, now: u64) -> Option<Transmit> {
         let now = self.tick(now);
+        let transmit = self.next_transmit(now);
+        if let Some(transmit) = &transmit {
+            self.counts.went(transmit);
+        }
+        transmit
+    }
+
+    fn next_transmit(&mut self, now: u64) -> Option<Transmit> {
         if let Some(header) = self.reset.take() {
             return Some(self.bare(header));
         }

@@ -94,6 +94,11 @@ impl Listener {
         }
     }
 
+    /// The settings of connections that are made from now on: options were set on the socket.
+    pub fn set_config(&mut self, config: &Config) {
+        self.config = config.clone();
+    }
+
     /// listen(2) again.
     pub fn set_backlog(&mut self, backlog: usize) {
         self.backlog = backlog;

@@ -44,6 +44,8 @@ pub(crate) struct Receiver {
     pub read: Seq,
     /// The right edge of the window, as far as ever told.
     edge: Seq,
+    /// Segments that came out of order.
+    pub came_early: u32,
     /// What may be kept that is not read (payload of SO_RCVBUF).
     pub buffer: u64,
     scale: u8,
@@ -68,6 +70,7 @@ impl Receiver {
             nxt: start,
             read: start,
             edge: start + window,
+            came_early: 0,
             buffer,
             scale,
             mss: u64::from(mss),
@@ -116,9 +119,14 @@ impl Receiver {
         !self.ranges.is_empty()
     }
 
-    /// Whether the windows that are told are scaled.
-    pub fn is_scaled(&self) -> bool {
-        self.scale > 0
+    /// The shift of the windows that are told.
+    pub fn scale(&self) -> u8 {
+        self.scale
+    }
+
+    /// Bytes of the stream that have arrived in order.
+    pub fn received(&self) -> u64 {
+        self.nxt - self.start - u64::from(self.is_ended())
     }
 
     /// `[start, end)` came again.
@@ -201,6 +209,7 @@ impl Receiver {
                 return;
             }
             self.recent.touch(from);
+            self.came_early = self.came_early.saturating_add(1);
         } else {
             self.nxt = to;
             while let Some(end) = self.ranges.take_reached(self.nxt) {

@@ -53,7 +53,9 @@ impl Tuning {
         let (end, began) = self.window;
         if nxt >= end {
             if !has_echo && now > began {
-                self.sample(now - began);
+                // It takes no less than a round trip: the least says most.
+                let took = now - began;
+                self.rtt = Some(self.rtt.map_or(took, |least| least.min(took)));
             }
             self.window = (edge, now);
         }

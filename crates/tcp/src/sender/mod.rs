@@ -56,6 +56,7 @@ pub(crate) struct Totals {
     pub retransmitted: u64,
     pub retransmissions: u32,
     pub duplicates: u32,
+    pub timeouts: u32,
 }
 
 pub(crate) struct Sender {
@@ -136,6 +137,11 @@ impl Sender {
     pub fn pipe(&self) -> u64 {
         let left = self.duplicate_acks * u64::from(self.mss);
         self.board.in_flight().saturating_sub(left)
+    }
+
+    /// When data was sent last.
+    pub fn last_sent(&self) -> u64 {
+        self.last_sent
     }
 
     pub fn has_reordering(&self) -> bool {

@@ -132,6 +132,7 @@ impl Sender {
         self.congestion.set_window(window);
         self.backoff += 1;
         self.retransmits += 1;
+        self.totals.timeouts = self.totals.timeouts.saturating_add(1);
         self.stalled_since.get_or_insert(now);
         self.timer = Some((now + self.rtt.rto(self.backoff), Timer::Retransmit));
     }
