@@ -203,7 +203,10 @@ fn a_smaller_path_cuts_again() {
 /// long as somebody holds the socket (RFC 1122, 4.2.2.17).
 #[test]
 fn answered_probes_back_off_and_go_on() {
-    let mut script = Script::open(&plain());
+    let mut script = Script::open(&Config {
+        orphan_retries: 5,
+        ..plain()
+    });
     script.window = 0;
     script.data(0, Flags::default());
     script.write(3000);

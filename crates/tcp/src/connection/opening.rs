@@ -122,7 +122,9 @@ impl Connection {
         let wait = (INITIAL_RTO << backoff.min(20)).min(MOST_RTO);
         match self.config.user_timeout {
             0 => now + wait,
-            user => (now + wait).min(self.syn_sent_at + user).max(now + MS),
+            user => (now + wait)
+                .min(self.syn_sent_at.saturating_add(user))
+                .max(now + MS),
         }
     }
 

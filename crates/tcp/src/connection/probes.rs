@@ -118,7 +118,10 @@ impl Connection {
 
     /// Starts the time of SO_KEEPALIVE.
     pub(super) fn arm_keepalive(&mut self, now: u64) {
-        self.probes.keep_due = self.config.keepalive.map(|keepalive| now + keepalive.idle);
+        self.probes.keep_due = self
+            .config
+            .keepalive
+            .map(|keepalive| now.saturating_add(keepalive.idle));
     }
 
     pub(super) fn keepalive(&mut self, now: u64) {
@@ -136,9 +139,9 @@ impl Connection {
         let since = now - self.probes.heard;
         // Data that waits has timers of its own.
         if !self.sender.board.is_empty() || self.sender.nxt < self.queued {
-            self.probes.keep_due = Some(now + idle.max(1));
+            self.probes.keep_due = Some(now.saturating_add(idle.max(1)));
         } else if since < idle {
-            self.probes.keep_due = Some(self.probes.heard + idle);
+            self.probes.keep_due = Some(self.probes.heard.saturating_add(idle));
         } else {
             let user = self.config.user_timeout;
             let is_over = if user > 0 {
@@ -153,7 +156,7 @@ impl Connection {
             }
             self.probes.out += 1;
             self.probes.wanted = true;
-            self.probes.keep_due = Some(now + interval.max(1));
+            self.probes.keep_due = Some(now.saturating_add(interval.max(1)));
         }
     }
 }

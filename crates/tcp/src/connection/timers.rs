@@ -71,7 +71,7 @@ impl Connection {
         } else if user > 0
             && let Some((due, _)) = &mut self.sender.timer
         {
-            *due = (*due).min(since + user).max(now + MS);
+            *due = (*due).min(since.saturating_add(user)).max(now + MS);
         }
     }
 

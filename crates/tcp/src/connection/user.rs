@@ -4,6 +4,7 @@ use super::{Connection, State};
 use crate::config::Keepalive;
 use crate::congestion::Algorithm;
 use crate::event::Error;
+use crate::receiver::MOST_BUFFER;
 
 /// How a write goes out (send(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,7 +152,7 @@ impl Connection {
         let rto = self.sender.rtt.rto(self.sender.backoff);
         match self.config.fin_timeout {
             0 => self.abort(),
-            timeout => self.wait_due = Some(now + timeout.max(rto * 7 / 2)),
+            timeout => self.wait_due = Some(now.saturating_add(timeout.max(rto * 7 / 2))),
         }
     }
 
@@ -233,7 +234,8 @@ impl Connection {
     /// SO_RCVLOWAT: a buffer that may grow holds so much.
     pub fn set_low_water(&mut self, bytes: u64) {
         let receiver = &mut self.receiver;
-        receiver.buffer = receiver.buffer.max(bytes.min(receiver.tuning.most));
+        let wanted = bytes.min(receiver.tuning.most).min(MOST_BUFFER);
+        receiver.buffer = receiver.buffer.max(wanted);
     }
 
     /// Whether a reader that waits for `low_water` bytes is to be woken: they are there, or the
@@ -249,7 +251,7 @@ impl Connection {
     /// SO_RCVBUF: the buffer has this size from now on.
     pub fn set_receive_buffer(&mut self, bytes: u64) {
         self.config.receive_buffer = bytes;
-        self.receiver.buffer = bytes;
+        self.receiver.buffer = bytes.min(MOST_BUFFER);
         self.receiver.tuning.most = 0;
     }
 }

@@ -11,6 +11,9 @@ use crate::seq::Seq;
 use sack::Recent;
 use tuning::Tuning;
 
+/// The largest buffer: more than a window can tell of (RFC 7323, 2.3).
+pub(crate) const MOST_BUFFER: u64 = 1 << 30;
+
 /// Which bytes of a segment's payload are to be kept, and where.
 ///
 /// The place may hold bytes already that came out of order. They are the same by right; either
@@ -71,7 +74,7 @@ impl Receiver {
             read: start,
             edge: start + window,
             came_early: 0,
-            buffer,
+            buffer: buffer.min(MOST_BUFFER),
             scale,
             mss: u64::from(mss),
             ranges: Ranges::new(),

@@ -246,7 +246,7 @@ impl Sender {
 
     /// Enters, continues or ends a recovery, and moves the congestion window.
     fn move_on(&mut self, arrival: &Arrival, news: &News, acked: u64, lost: u64, rtt: Option<u64>) {
-        let was_limited = arrival.ack - acked <= self.limited;
+        let was_used = self.is_used(arrival.ack - acked);
         // Without SACK duplicates of before may follow, and are no sign of another loss.
         let beyond = u64::from(!self.sack);
         match self.recovery {
@@ -268,7 +268,7 @@ impl Sender {
                     .window(news.delivered, pipe, threshold, mss, is_safe);
                 self.congestion.set_window(window);
             }
-            _ if acked > 0 && was_limited => self.congestion.on_ack(&congestion::Ack {
+            _ if acked > 0 && was_used => self.congestion.on_ack(&congestion::Ack {
                 now: arrival.now,
                 acked,
                 rtt,

@@ -97,6 +97,9 @@ pub(crate) struct Sender {
     probed: Option<(Seq, bool)>,
     /// What was sent up to here was limited by the congestion window.
     limited: Seq,
+    /// The most that was in flight in a round, and where that ends.
+    most_flight: u64,
+    flight_end: Seq,
     /// Duplicate acknowledgments, where there is no SACK: segments that have left the path.
     duplicate_acks: u64,
     last_sent: u64,
@@ -128,6 +131,8 @@ impl Sender {
             undo: None,
             probed: None,
             limited: iss,
+            most_flight: 0,
+            flight_end: iss,
             duplicate_acks: 0,
             last_sent: now,
         }
@@ -205,6 +210,14 @@ impl Sender {
         (self.una + self.window).saturating_sub(self.nxt)
     }
 
+    /// Whether the congestion window is used, so that it may grow: what is acknowledged beyond `una`
+    /// waited for it, or in slow start half of it was in flight (RFC 9293, 3.8.2; Linux's
+    /// `tcp_is_cwnd_limited`).
+    fn is_used(&self, una: Seq) -> bool {
+        let is_half = self.congestion.window() < 2 * self.most_flight;
+        una <= self.limited || self.congestion.in_slow_start() && is_half
+    }
+
     /// Data waits for the congestion window.
     pub fn note_limited(&mut self) {
         self.limited = self.nxt;
@@ -216,6 +229,7 @@ impl Sender {
         let most = most.min(self.allowed());
         let mss = u64::from(self.mss);
         if most < mss {
+            self.note_limited();
             return None;
         }
         let most = most / mss * mss;
@@ -263,6 +277,11 @@ impl Sender {
         }
         let bytes = end - self.nxt;
         self.nxt = end;
+        let flight = self.nxt - self.una;
+        if self.una >= self.flight_end || flight > self.most_flight {
+            self.most_flight = flight;
+            self.flight_end = self.nxt;
+        }
         self.note_sent(now, bytes);
         Ok(())
     }
