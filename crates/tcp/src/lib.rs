@@ -7,6 +7,53 @@
 //! an earlier one than before counts as the latest.
 //!
 //! Fast open, ECN and MD5 or AO signatures are absent, as in a Linux that has them off.
+//!
+//! # Use
+//!
+//! | what happens | what is called |
+//! | --- | --- |
+//! | a segment of a connection, checksum and addresses checked | [`Connection::on_segment`] |
+//! | one that no connection has, for a listening socket | [`Listener::on_segment`] |
+//! | one for nobody | [`Header::reset`] |
+//! | an error of ICMP | [`Connection::on_icmp`], [`Listener::on_icmp`] |
+//! | the time of `next_timer` | [`Connection::on_timer`], [`Listener::due`] until there is none |
+//! | `connect` | [`Connection::connect`] |
+//! | `listen` | [`Listener::new`] |
+//! | `accept` took a connection, or one that waited is gone | [`Listener::taken`] |
+//! | `send`, `recv`, `shutdown`, `close` | [`Connection::write`], `read`, `shutdown`, `close` |
+//! | memory is short | [`Connection::prune`] |
+//!
+//! After each of them the caller sends all that [`Connection::transmit`] has, sets its timer to
+//! `next_timer`, and wakes who waits for [`Connection::take_events`]. A connection is forgotten
+//! once it [is over](Connection::is_over) and no socket holds it. All of it happens under one lock
+//! of the connection or the listener: nothing here calls back.
+//!
+//! ```
+//! use tcp::siphash::Key;
+//! use tcp::{Answer, Config, Connection, Identity, Listener, Secret, Tuple, Write};
+//!
+//! let (now, config) = (1_000_000_000, Config::default());
+//! let (secret, key) = (Secret(Key([1, 2])), Secret(Key([3, 4])));
+//! let here = Tuple { local: ([10, 0, 0, 1], 4000).into(), peer: ([10, 0, 0, 2], 80).into() };
+//! let there = Tuple { local: here.peer, peer: here.local };
+//!
+//! let mut client = Connection::connect(now, &config, Identity::of(&secret, now, &here));
+//! let mut listener = Listener::new(&config, key, 128, true);
+//! let syn = client.transmit(now).unwrap().header;
+//! let Answer::Send(answer) = listener.on_segment(now, &there, &syn, 0) else { panic!() };
+//! client.on_segment(now, &answer, 0);
+//! let ack = client.transmit(now).unwrap().header;
+//! let Answer::Accept(accepted) = listener.on_segment(now, &there, &ack, 0) else { panic!() };
+//! let mut server = accepted.connection(now, &config);
+//! server.on_segment(now, &ack, 0);
+//!
+//! client.write(5, Write::default()).unwrap();
+//! let sent = client.transmit(now).unwrap();
+//! assert_eq!(sent.payload, 0..5); // The bytes of the send queue that go after the header.
+//! let placement = server.on_segment(now, &sent.header, 5).placement.unwrap();
+//! assert_eq!((placement.skip, placement.length, placement.at), (0, 5, 0));
+//! assert_eq!(server.readable(), 5);
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

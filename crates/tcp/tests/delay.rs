@@ -89,9 +89,12 @@ fn the_wait_is_bounded_by_the_round_trip() {
 #[test]
 fn what_is_nearly_due_is_sent() {
     let mut script = running(20 * MS);
-    takes(&mut script, 100, Flags::default());
-    script.now += 35 * MS;
-    script.data(100, Flags::default());
+    script.data(100, Flags::PSH);
+    script.now += 25 * MS;
+    script.data(100, Flags::PSH);
+    script.quiet();
+    script.now += 7 * MS;
+    script.data(100, Flags::PSH);
     assert_eq!(script.sends().ack, script.seq);
 }
 

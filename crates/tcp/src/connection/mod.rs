@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::event::{Error, Events};
 use crate::header::Header;
 use crate::info::Counts;
+use crate::isn::{Secret, Tuple};
 use crate::options::Timestamps;
 use crate::receiver::Receiver;
 use crate::rtt::MS;
@@ -61,6 +62,18 @@ pub struct Identity {
     /// What is added to the clock of timestamps
     /// ([`Secret::stamp_offset`](crate::Secret::stamp_offset)).
     pub stamp_offset: u32,
+}
+
+impl Identity {
+    /// That of a connection which begins at `now`, with numbers that nobody can guess.
+    pub fn of(secret: &Secret, now: u64, tuple: &Tuple) -> Self {
+        Identity {
+            local: tuple.local.port(),
+            peer: tuple.peer.port(),
+            isn: secret.sequence(now, tuple),
+            stamp_offset: secret.stamp_offset(tuple),
+        }
+    }
 }
 
 /// What both ends have agreed on by their SYNs.

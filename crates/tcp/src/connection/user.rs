@@ -70,7 +70,8 @@ impl Connection {
         self.queued - (self.iss + 1) - self.released()
     }
 
-    /// How many bytes were written and not sent (SIOCOUTQNSD).
+    /// How many bytes were written and not sent (SIOCOUTQNSD). With TCP_NOTSENT_LOWAT a socket is
+    /// writable only where they are fewer: to be looked at once all was transmitted.
     pub fn unsent(&self) -> u64 {
         self.queued.saturating_sub(self.sender.nxt)
     }

@@ -199,15 +199,6 @@ impl Listener {
         self.begin(now, key, tuple, header, Some(isn))
     }
 
-    fn identity(&self, now: u64, tuple: &Tuple) -> Identity {
-        Identity {
-            local: tuple.local.port(),
-            peer: tuple.peer.port(),
-            isn: self.secret.sequence(now, tuple),
-            stamp_offset: self.secret.stamp_offset(tuple),
-        }
-    }
-
     /// A SYN, or nothing. One with FIN asks for nothing that there is (Linux drops it).
     fn begin(
         &mut self,
@@ -221,7 +212,7 @@ impl Listener {
         if !flags.has(Flags::SYN) || flags.has(Flags::FIN) || self.is_full() {
             return Answer::None;
         }
-        let mut identity = self.identity(now, tuple);
+        let mut identity = Identity::of(&self.secret, now, tuple);
         identity.isn = isn.unwrap_or(identity.isn);
         let agreed = Agreed::by(&self.config, &header.options);
         let mut request = Request::new(tuple, identity, header.seq, agreed, now);
@@ -257,7 +248,7 @@ impl Listener {
             Some(agreed) => {
                 let identity = Identity {
                     isn: header.ack.wrapping_sub(1),
-                    ..self.identity(now, tuple)
+                    ..Identity::of(&self.secret, now, tuple)
                 };
                 self.waiting += 1;
                 Answer::Accept(Accepted {
