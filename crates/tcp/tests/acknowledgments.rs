@@ -235,3 +235,24 @@ fn too_soon_is_no_answer_to_a_retransmission() {
     acks(&mut script, 6000, &[(7000, 10_000)]);
     assert_eq!(sent(&mut script)[0], (6000, 7000));
 }
+
+/// An echo of zero is none, and undoes no reduction.
+#[test]
+fn no_echo_undoes_nothing() {
+    let mut script = sacking(true);
+    script.write(1000);
+    sent(&mut script);
+    for _ in 0..2 {
+        script.waits();
+        sent(&mut script);
+    }
+    let reduced = script.connection.info().threshold;
+    assert!(reduced < u64::MAX);
+    script.ack += 1000;
+    let stamps = Options {
+        timestamps: Some(Timestamps { value: 2, echo: 0 }),
+        ..Options::default()
+    };
+    script.gets(Flags::ACK, stamps, 0);
+    assert_eq!(script.connection.info().threshold, reduced);
+}

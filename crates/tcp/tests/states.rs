@@ -321,3 +321,20 @@ fn low_water() {
     script.data(0, Flags::FIN);
     assert!(script.connection.is_readable(1));
 }
+
+/// SYNs that keep coming for a simultaneous open do not keep it half open.
+#[test]
+fn a_simultaneous_open_times_out() {
+    let mut script = Script::connecting(&plain());
+    script.gets(Flags::SYN, Options::default(), 0);
+    assert_eq!(script.connection.state(), State::SynReceived);
+    assert_eq!(script.sends().flags, Flags::SYN | Flags::ACK);
+    while script.connection.state() != State::Closed {
+        script.now += 600_000_000;
+        script.connection.on_timer(script.now);
+        script.gets(Flags::SYN, Options::default(), 0);
+        while script.sent().is_some() {}
+        assert!(script.now < 200 * SECOND);
+    }
+    assert_eq!(script.connection.take_error(), Some(Error::TimedOut));
+}

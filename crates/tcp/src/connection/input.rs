@@ -175,7 +175,8 @@ impl Connection {
                 .options
                 .timestamps
                 .filter(|_| self.stamps)
-                .map(|stamps| stamps.echo),
+                .map(|stamps| stamps.echo)
+                .filter(|echo| *echo != 0),
             is_bare,
             stamp: &|time| super::stamp(offset, time),
         });

@@ -84,7 +84,9 @@ impl Connection {
         if self.syn_tries == 0 {
             self.syn_sent_at = now;
         }
-        self.syn_due = Some(self.next_syn_due(now));
+        // One that is asked for in between moves no timer, or it could be asked for for ever.
+        let due = self.next_syn_due(now);
+        self.syn_due.get_or_insert(due);
         let config = &self.config;
         let echo = self.receiver.stamp.map_or(0, |(value, _)| value);
         let value = self.stamp(now);
@@ -165,6 +167,7 @@ impl Connection {
             self.state = State::SynReceived;
             self.syn_ack = true;
             self.syn_tries = 0;
+            self.syn_due = None;
             return false;
         }
         self.establish(now, header);
