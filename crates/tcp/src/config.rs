@@ -48,6 +48,9 @@ pub struct Config {
     pub syn_linear_timeouts: u32,
     /// `net.ipv4.tcp_synack_retries`.
     pub synack_retries: u32,
+    /// `net.ipv4.tcp_abort_on_overflow`: a connection that finds no room in the queue of accept(2)
+    /// is reset.
+    pub abort_on_overflow: bool,
     /// TCP_DEFER_ACCEPT, in [timeouts of the SYN with ACK](retransmissions_of); 0 is off.
     pub defer_accept: u8,
     /// `net.ipv4.tcp_retries2`.
@@ -86,6 +89,7 @@ impl Default for Config {
             syn_retries: 6,
             syn_linear_timeouts: 4,
             synack_retries: 5,
+            abort_on_overflow: false,
             defer_accept: 0,
             retries: 15,
             orphan_retries: 0,

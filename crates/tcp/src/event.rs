@@ -49,7 +49,7 @@ impl Events {
     pub const CONNECTED: Events = Events(1);
     /// Bytes can be read.
     pub const READABLE: Events = Events(2);
-    /// The peer has acknowledged bytes, which the send queue can let go.
+    /// The peer has acknowledged bytes, which the send queue can let go, or opened its window.
     pub const WRITABLE: Events = Events(4);
     /// There is an error for the program.
     pub const ERROR: Events = Events(8);

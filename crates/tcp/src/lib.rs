@@ -30,7 +30,7 @@
 //!
 //! ```
 //! use tcp::siphash::Key;
-//! use tcp::{Answer, Config, Connection, Identity, Listener, Secret, Tuple, Write};
+//! use tcp::{Answer, Config, Connection, Cookies, Identity, Listener, Secret, Tuple, Write};
 //!
 //! let (now, config) = (1_000_000_000, Config::default());
 //! let (secret, key) = (Secret(Key([1, 2])), Secret(Key([3, 4])));
@@ -38,7 +38,7 @@
 //! let there = Tuple { local: here.peer, peer: here.local };
 //!
 //! let mut client = Connection::connect(now, &config, Identity::of(&secret, now, &here));
-//! let mut listener = Listener::new(&config, key, 128, true);
+//! let mut listener = Listener::new(&config, key, 128, Cookies::WhenFull);
 //! let syn = client.transmit(now).unwrap().header;
 //! let Answer::Send(answer) = listener.on_segment(now, &there, &syn, 0) else { panic!() };
 //! client.on_segment(now, &answer, 0);
@@ -82,5 +82,5 @@ pub use event::{Error, Events, Unreachable};
 pub use header::{Flags, Header};
 pub use info::{Congested, Counts, Info};
 pub use isn::{Secret, Tuple};
-pub use listener::{Accepted, Answer, Listener};
+pub use listener::{Accepted, Answer, Cookies, Listener};
 pub use receiver::Placement;

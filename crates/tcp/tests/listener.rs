@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use tcp::options::{Options, Timestamps};
 use tcp::siphash::Key;
 use tcp::{
-    Accepted, Answer, Config, Connection, Events, Flags, Header, Identity, Listener, Secret, State,
-    Tuple, Unreachable,
+    Accepted, Answer, Config, Connection, Cookies, Events, Flags, Header, Identity, Listener,
+    Secret, State, Tuple, Unreachable,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -18,8 +18,21 @@ fn tuple(client: u16) -> Tuple {
     }
 }
 
+fn policy(cookies: bool) -> Cookies {
+    if cookies {
+        Cookies::WhenFull
+    } else {
+        Cookies::Never
+    }
+}
+
 fn listener(backlog: usize, cookies: bool) -> Listener {
-    Listener::new(&Config::default(), Secret(Key([1, 2])), backlog, cookies)
+    Listener::new(
+        &Config::default(),
+        Secret(Key([1, 2])),
+        backlog,
+        policy(cookies),
+    )
 }
 
 fn client(now: u64, number: u16) -> Connection {
@@ -304,7 +317,7 @@ fn accepts_with_data() {
         defer_accept: tcp::retransmissions_of(3),
         ..Config::default()
     };
-    let listener = || Listener::new(&config, Secret(Key([1, 2])), 4, true);
+    let listener = || Listener::new(&config, Secret(Key([1, 2])), 4, Cookies::WhenFull);
     let mut first = listener();
     let (syn, answer) = half_open(&mut first, SECOND, 1);
     let ack = ack_of(&syn, &answer);
@@ -405,7 +418,7 @@ proptest! {
         defer_accept in 0u8..4,
     ) {
         let config = Config { defer_accept, ..Config::default() };
-        let mut listener = Listener::new(&config, Secret(Key([1, 2])), 3, cookies);
+        let mut listener = Listener::new(&config, Secret(Key([1, 2])), 3, policy(cookies));
         let mut now = SECOND;
         let mut answers = [Header::default(); 6];
         let mut accepted = 0;
@@ -460,5 +473,37 @@ proptest! {
             while listener.due(due).is_some() {}
         }
         prop_assert_eq!(listener.half_open(), 0);
+    }
+}
+
+#[test]
+fn cookies_without_need() {
+    let config = Config::default();
+    let secret = Secret(Key([1, 2]));
+    let mut listener = Listener::new(&config, secret, 4, Cookies::Always);
+    assert!(open(&mut listener, SECOND, 1).is_some());
+    half_open(&mut listener, SECOND, 2);
+    assert_eq!((listener.half_open(), listener.next_timer()), (0, None));
+}
+
+/// What finds no room waits for it, or is reset where the administrator says so.
+#[test]
+fn an_overflow_waits_or_is_reset() {
+    for abort_on_overflow in [false, true] {
+        let config = Config {
+            abort_on_overflow,
+            ..Config::default()
+        };
+        let secret = Secret(Key([1, 2]));
+        let mut listener = Listener::new(&config, secret, 1, Cookies::Never);
+        let (syn, answer) = half_open(&mut listener, SECOND, 1);
+        for number in 2..4 {
+            listener.set_backlog(9);
+            open(&mut listener, SECOND, number).expect("a connection");
+        }
+        listener.set_backlog(1);
+        let answer = listener.on_segment(SECOND, &tuple(1), &ack_of(&syn, &answer), 0);
+        assert_eq!(is_sent(&answer), abort_on_overflow);
+        assert_eq!(listener.half_open(), usize::from(!abort_on_overflow));
     }
 }

@@ -125,3 +125,24 @@ fn acknowledges_within_a_window_that_shrank() {
     assert_eq!(acks[0].header.seq, ISN + 1 + 2000);
     assert_eq!(acks[0].header.ack, script.seq);
 }
+
+/// The peer learns of urgent data though its window is closed (RFC 9293, 3.8.5).
+#[test]
+fn a_closed_window_keeps_no_urgent_pointer() {
+    let mut script = Script::open(&plain());
+    script.window = 0;
+    script.data(0, Flags::default());
+    urgent(&mut script, 10);
+    script.quiet();
+    script.waits();
+    let told = script.sends();
+    assert!(told.flags.has(Flags::URG));
+    assert_eq!((told.seq, told.urgent), (ISN + 1, 10));
+    assert_eq!(script.sends().seq, ISN, "the probe that is answered");
+    script.quiet();
+    // What the window lets go wakes who waits to write.
+    script.connection.take_events();
+    script.window = 1000;
+    script.data(0, Flags::default());
+    assert!(script.connection.take_events().has(Events::WRITABLE));
+}

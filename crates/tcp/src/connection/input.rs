@@ -148,6 +148,9 @@ impl Connection {
         if is_newer && ack >= self.sender.una {
             self.window_seq = extent.start;
             self.set_window(window);
+            if window > before {
+                self.events |= Events::WRITABLE;
+            }
         }
         self.sender.window != before
     }

@@ -50,8 +50,11 @@ impl Connection {
             return Some(transmit);
         }
         self.check_persist(now);
+        if self.probes.take_urgent() {
+            return Some(self.probe(now, self.sender.una));
+        }
         if self.probes.take() {
-            return Some(self.probe(now));
+            return Some(self.probe(now, self.sender.una - 1));
         }
         self.receiver.delay.now.then(|| self.acknowledgment(now))
     }
@@ -161,7 +164,7 @@ impl Connection {
     }
 
     /// Whether there is urgent data that is not acknowledged (Linux's `tcp_urg_mode`).
-    fn is_urgent(&self) -> bool {
+    pub(super) fn is_urgent(&self) -> bool {
         self.urgent.is_some_and(|urgent| urgent > self.sender.una)
     }
 
@@ -224,9 +227,9 @@ impl Connection {
         self.bare(header)
     }
 
-    /// A probe of a closed window, or of the peer's life: a byte that it has acknowledged already.
-    fn probe(&mut self, now: u64) -> Transmit {
-        let seq = self.sender.una - 1;
+    /// A probe of a closed window, or of the peer's life: from before what it expects, so that it
+    /// answers. One from there has no answer, but its urgent pointer counts (RFC 9293, 3.8.5).
+    fn probe(&mut self, now: u64, seq: Seq) -> Transmit {
         let mut header = self.header(now, seq, Flags::ACK);
         self.set_urgent(&mut header, seq);
         self.bare(header)

@@ -9,6 +9,8 @@ use crate::rtt::MOST_RTO;
 pub(crate) struct Probes {
     /// A probe is to be sent.
     wanted: bool,
+    /// One before it, which tells of urgent data.
+    urgent: bool,
     pub persist_due: Due,
     /// Probes of the window since it closed, answered or not: each waits twice as long.
     backoff: u32,
@@ -24,6 +26,7 @@ impl Probes {
     pub fn new(now: u64) -> Self {
         Probes {
             wanted: false,
+            urgent: false,
             persist_due: None,
             backoff: 0,
             began: None,
@@ -36,6 +39,11 @@ impl Probes {
     /// Whether a probe is to be sent; it is no more.
     pub fn take(&mut self) -> bool {
         core::mem::take(&mut self.wanted)
+    }
+
+    /// The same of one that tells of urgent data.
+    pub fn take_urgent(&mut self) -> bool {
+        core::mem::take(&mut self.urgent)
     }
 
     /// The peer is alive.
@@ -63,6 +71,7 @@ impl Probes {
     pub fn stop(&mut self) {
         self.stop_persist();
         self.wanted = false;
+        self.urgent = false;
         self.keep_due = None;
     }
 }
@@ -103,6 +112,7 @@ impl Connection {
             self.force = true;
         } else {
             self.probes.wanted = true;
+            self.probes.urgent = self.is_urgent();
         }
     }
 

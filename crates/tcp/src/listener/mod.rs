@@ -33,6 +33,18 @@ pub enum Answer {
     Accept(Accepted),
 }
 
+/// When SYNs are answered by cookies (`net.ipv4.tcp_syncookies`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cookies {
+    /// 0.
+    Never,
+    /// 1: when the backlog is full.
+    #[default]
+    WhenFull,
+    /// 2.
+    Always,
+}
+
 /// Keys are hashes by a secret already.
 #[derive(Clone, Copy, Default)]
 struct Keyed(u64);
@@ -67,8 +79,7 @@ pub struct Listener {
     secret: Secret,
     /// listen(2)'s number.
     backlog: usize,
-    /// `net.ipv4.tcp_syncookies`.
-    cookies: bool,
+    cookies: Cookies,
     requests: HashMap<u64, Request, Keyed>,
     timers: Deadlines<u64>,
     /// Requests whose first timeout has not passed.
@@ -80,7 +91,7 @@ pub struct Listener {
 
 impl Listener {
     /// A socket whose connections have these settings.
-    pub fn new(config: &Config, secret: Secret, backlog: usize, cookies: bool) -> Self {
+    pub fn new(config: &Config, secret: Secret, backlog: usize, cookies: Cookies) -> Self {
         Listener {
             config: config.clone(),
             secret,
@@ -217,7 +228,8 @@ impl Listener {
         let agreed = Agreed::by(&self.config, &header.options);
         let mut request = Request::new(tuple, identity, header.seq, agreed, now);
         // listen(2) with zero lets one in. A cookie could not have the number that is asked for.
-        let has_room = self.requests.len() < self.backlog.max(1) || isn.is_some();
+        let fits = self.cookies != Cookies::Always && self.requests.len() < self.backlog.max(1);
+        let has_room = fits || isn.is_some();
         if has_room && self.requests.try_reserve(1).is_ok() {
             let Ok(ticket) = self.timers.add(request.due(now), key) else {
                 return Answer::None;
@@ -227,7 +239,7 @@ impl Listener {
             self.requests.insert(key, request);
             return Answer::Send(request.answer(&self.config, now));
         }
-        if !self.cookies || isn.is_some() {
+        if self.cookies == Cookies::Never || isn.is_some() {
             return Answer::None;
         }
         self.last_cookie = Some(now);
@@ -306,6 +318,10 @@ impl Listener {
         }
         let is_bare = ahead == 0 && payload == 0 && !flags.has(Flags::FIN);
         let is_deferred = is_bare && request.timeouts < u32::from(self.config.defer_accept);
+        if !is_deferred && self.is_full() && self.config.abort_on_overflow {
+            self.forget(key, &request);
+            return header.reset(payload).map_or(Answer::None, Answer::Send);
+        }
         // The SYN with ACK goes out again, and the ACK comes again: by then there may be room.
         if is_deferred || self.is_full() {
             request.acked = true;

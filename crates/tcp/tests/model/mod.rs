@@ -13,7 +13,7 @@ use path::{Path, Random, Traits};
 use std::collections::BinaryHeap;
 use std::{cmp::Reverse, ops::Range};
 use tcp::siphash::Key;
-use tcp::{Answer, Config, Connection, Header, Identity, Listener, Secret, Tuple};
+use tcp::{Answer, Config, Connection, Cookies, Header, Identity, Listener, Secret, Tuple};
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
@@ -113,7 +113,7 @@ impl Net {
             stamp_offset: self.random.next() as u32,
         };
         let secret = Secret(Key([self.random.next(), 1]));
-        let mut listener = Listener::new(config[1], secret, at % 2, true);
+        let mut listener = Listener::new(config[1], secret, at % 2, Cookies::WhenFull);
         let mut client = Connection::connect(self.now, config[0], identity);
         let syn = client.transmit(self.now).expect("a SYN").header;
         let Answer::Send(answer) = listener.on_segment(self.now, &tuple, &syn, 0) else {
