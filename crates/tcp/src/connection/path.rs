@@ -4,8 +4,8 @@ use super::{Connection, LEAST_MSS, STAMP_BYTES, State};
 use crate::event::{Error, Events, Unreachable};
 use crate::seq;
 
-/// The least MSS that a path counts with (`net.ipv4.route.min_pmtu`, less the headers): smaller ones
-/// are an attempt to make this end send headers only.
+/// The least MSS that a path counts with (`net.ipv4.route.min_pmtu`, less the headers). Smaller
+/// ones are an attempt to make this end send little but headers.
 const LEAST_PATH_MSS: u16 = 512;
 
 impl Connection {

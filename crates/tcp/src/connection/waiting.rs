@@ -1,4 +1,4 @@
-//! TIME_WAIT (RFC 9293, 3.10.7.4): late segments, and SYNs that open the connection anew (RFC 6191).
+//! TIME_WAIT (RFC 9293, 3.10.7.4): late segments, and SYNs that open a connection anew (RFC 6191).
 
 use super::checks::has_data;
 use super::{Connection, State};

@@ -210,8 +210,8 @@ impl Sender {
         (self.una + self.window).saturating_sub(self.nxt)
     }
 
-    /// Whether the congestion window is used, so that it may grow: what is acknowledged beyond `una`
-    /// waited for it, or in slow start half of it was in flight (RFC 9293, 3.8.2; Linux's
+    /// Whether the congestion window is used, so that it may grow: what is acknowledged beyond
+    /// `una` waited for it, or in slow start half of it was in flight (RFC 9293, 3.8.2; Linux's
     /// `tcp_is_cwnd_limited`).
     fn is_used(&self, una: Seq) -> bool {
         let is_half = self.congestion.window() < 2 * self.most_flight;
@@ -233,7 +233,8 @@ impl Sender {
             return None;
         }
         let most = most / mss * mss;
-        // A peer that has taken back its window gets what that still takes, or a segment as a probe.
+        // A peer that has taken back its window gets what that takes still, or one segment as a
+        // probe.
         let room = (self.una + self.window).saturating_sub(start);
         let most = match room {
             0 if start > self.una => return None,
