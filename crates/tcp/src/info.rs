@@ -101,6 +101,8 @@ pub struct Info {
     pub retransmitted: u64,
     /// `tcpi_bytes_acked`.
     pub acknowledged: u64,
+    /// `tcpi_delivered`, in bytes: what has arrived, out of order too.
+    pub delivered: u64,
     /// `tcpi_bytes_received`.
     pub received: u64,
     /// `tcpi_total_rto`.
@@ -172,6 +174,7 @@ impl Connection {
             retransmissions: sender.totals.retransmissions,
             retransmitted: sender.totals.retransmitted,
             acknowledged: sender.totals.acked,
+            delivered: sender.totals.delivered,
             received: receiver.received(),
             timeouts: sender.totals.timeouts,
             came_early: receiver.came_early,

@@ -125,6 +125,11 @@ impl Listener {
         self.waiting
     }
 
+    /// listen(2)'s number (`tcpi_sacked` of a listening socket).
+    pub fn backlog(&self) -> usize {
+        self.backlog
+    }
+
     /// How many connections are half open.
     pub fn half_open(&self) -> usize {
         self.requests.len()

@@ -88,6 +88,7 @@ impl Sender {
         } else {
             (self.count_duplicates(arrival, &mut news, acked), None)
         };
+        self.totals.delivered += news.delivered;
         self.move_on(arrival, &news, acked, lost, rtt);
         let changed = news.delivered > 0 || acked > 0;
         self.arm_after_ack(now, changed, reorder);

@@ -53,6 +53,7 @@ impl Undo {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Totals {
     pub acked: u64,
+    pub delivered: u64,
     pub retransmitted: u64,
     pub retransmissions: u32,
     pub duplicates: u32,
