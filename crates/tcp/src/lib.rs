@@ -13,6 +13,7 @@
 //! | what happens | what is called |
 //! | --- | --- |
 //! | a segment of a connection, checksum and addresses checked | [`Connection::on_segment`] |
+//! | one of a connection in TIME_WAIT that no socket holds | [`Waiting::on_segment`] |
 //! | one that no connection has, for a listening socket | [`Listener::on_segment`] |
 //! | one for nobody | [`Header::reset`] |
 //! | an error of ICMP | [`Connection::on_icmp`], [`Listener::on_icmp`] |
@@ -66,8 +67,10 @@ mod event;
 pub mod header;
 mod info;
 mod isn;
+mod limiter;
 mod listener;
 pub mod options;
+mod paws;
 pub mod ranges;
 mod receiver;
 pub mod rtt;
@@ -75,6 +78,7 @@ pub mod scoreboard;
 mod sender;
 pub mod seq;
 pub mod siphash;
+mod waiting;
 
 pub use config::{Config, Keepalive, retransmissions_of, seconds_of};
 pub use connection::{Agreed, Connection, Identity, Received, State, Transmit, Write};
@@ -84,3 +88,4 @@ pub use info::{Congested, Counts, Info};
 pub use isn::{Secret, Tuple};
 pub use listener::{Accepted, Answer, Cookies, Listener};
 pub use receiver::Placement;
+pub use waiting::{Late, Waiting};

@@ -369,7 +369,9 @@ fn guesses_end_nothing() {
 #[test]
 fn sizes() {
     let connection = size_of::<Connection>();
-    assert!(connection <= 1600, "{connection}");
+    assert!(connection <= 1664, "{connection}");
+    let waiting = size_of::<tcp::Waiting>();
+    assert!(waiting <= 80, "{waiting}");
     assert!(
         size_of::<tcp::Accepted>() <= 64,
         "{}",

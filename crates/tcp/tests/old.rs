@@ -179,9 +179,10 @@ fn a_syn_of_before_reopens_nothing() {
     assert!(reopens(&mut script, 100, 1000));
     assert!(reopens(&mut script, -100, 1001));
     assert!(!reopens(&mut script, -100, 1000));
-    assert!(script.connection.next_isn() > script.ack);
-    assert!(!script.connection.may_be_reused(script.now));
-    assert!(script.connection.may_be_reused(script.now + 2 * SECOND));
+    let waiting = script.connection.waiting().expect("it waits");
+    assert!(waiting.next_isn() > script.ack);
+    assert!(!waiting.may_be_reused(script.now));
+    assert!(waiting.may_be_reused(script.now + 2 * SECOND));
 }
 
 /// TIME_WAIT answers what is no loop; a RST with an old timestamp does not end it.
@@ -212,4 +213,48 @@ fn resets_where_the_peer_may_be() {
     script.seq -= 1;
     script.gets(Flags::RST, Options::default(), 0);
     assert_eq!(script.connection.state(), State::Closed);
+}
+
+/// What is kept of a connection that nobody holds behaves as the connection would.
+#[test]
+fn what_waits_is_as_the_connection() {
+    let mut script = waiting();
+    let mut kept = script.connection.waiting().expect("it waits");
+    assert_eq!(Some(kept.due()), script.connection.next_timer());
+    let header = |seq: u32, flags, stamp| Header {
+        source: 2,
+        destination: 1,
+        seq,
+        ack: script.ack,
+        flags,
+        window: 60_000,
+        options: stamped(stamp),
+        ..Header::default()
+    };
+    let seq = script.seq;
+    let segments = [
+        header(seq - 1, Flags::FIN | Flags::ACK, 1000),
+        header(seq, Flags::ACK, 1001),
+        header(seq + 7, Flags::ACK, 1000),
+        header(seq + 7, Flags::ACK, 1000),
+        header(seq + 7, Flags::SYN, 1002),
+        header(seq - 7, Flags::SYN, 900),
+        header(seq, Flags::RST, 1002),
+    ];
+    let mut answers = 0;
+    for segment in segments {
+        script.now += MS;
+        let late = kept.on_segment(script.now, &segment, 0);
+        let received = script.connection.on_segment(script.now, &segment, 0);
+        assert_eq!(received.reopens, late.reopens, "{segment:?}");
+        let answer = script.sent().map(|sent| sent.header);
+        answers += u32::from(answer.is_some());
+        assert_eq!(answer, late.answer, "{segment:?}");
+        let is_over = script.connection.state() == State::Closed;
+        assert_eq!(is_over, late.is_over, "{segment:?}");
+        if !is_over {
+            assert_eq!(Some(kept.due()), script.connection.next_timer());
+        }
+    }
+    assert_eq!(answers, 2, "the FIN, and one of what may be a loop");
 }

@@ -4,21 +4,9 @@
 use super::input::Extent;
 use super::{Connection, State};
 use crate::header::{Flags, Header};
-use crate::rtt::{MS, SECOND};
+use crate::limiter::has_data;
+use crate::rtt::MS;
 use crate::seq::{self, Seq};
-
-/// How long a timestamp counts (RFC 7323, 5.5): its clock may have gone round after that.
-pub(super) const STAMP_COUNTS: u64 = 24 * 86_400 * SECOND;
-/// The least time between answers to segments that do not belong here
-/// (`net.ipv4.tcp_invalid_ratelimit`).
-pub(crate) const CHALLENGE_INTERVAL: u64 = 500 * MS;
-
-/// Whether a segment's answer is none of a loop of acknowledgments: it has data, whose sender waits
-/// for one. The others are answered once in [`CHALLENGE_INTERVAL`].
-pub(crate) fn has_data(header: &Header, payload: usize) -> bool {
-    let is_long = payload > 0 || header.flags.has(Flags::FIN);
-    is_long && !header.flags.has(Flags::SYN)
-}
 
 impl Connection {
     /// PAWS, sequence numbers, RST and SYN.
@@ -50,27 +38,21 @@ impl Connection {
         true
     }
 
-    /// Whether the timestamp is older than what came before (RFC 7323, 5.3). Some peers begin with
-    /// zero, which says nothing.
-    pub(super) fn is_old(&self, now: u64, header: &Header) -> bool {
-        let (Some((recent, at)), Some(stamps)) = (self.receiver.stamp, header.options.timestamps)
-        else {
-            return false;
-        };
-        let is_older = seq::is_older(stamps.value, recent) && recent != 0;
-        self.stamps && is_older && now - at < STAMP_COUNTS
+    /// Whether the timestamp is older than what came before.
+    fn is_old(&self, now: u64, header: &Header) -> bool {
+        let recent = self.receiver.recent.filter(|_| self.stamps);
+        recent.is_some_and(|recent| recent.is_after(now, header))
     }
 
     /// A bare duplicate acknowledgment that another has overtaken: its blocks count, and there is
     /// nothing in it to be replayed (Linux's `tcp_disordered_ack`).
     fn is_late_duplicate(&self, now: u64, header: &Header, begin: Seq, end: Seq) -> bool {
-        let (Some((recent, _)), Some(stamps)) = (self.receiver.stamp, header.options.timestamps)
-        else {
+        let (Some(recent), Some(stamps)) = (self.receiver.recent, header.options.timestamps) else {
             return false;
         };
         let is_bare = header.flags.has(Flags::ACK) && begin == end && begin == self.receiver.nxt;
         let ack = seq::extend(self.sender.una, header.ack);
-        let behind = u64::from(recent.wrapping_sub(stamps.value)) * MS;
+        let behind = u64::from(recent.value.wrapping_sub(stamps.value)) * MS;
         let window = u64::from(header.window) << self.scale;
         is_bare
             && ack == self.sender.una
@@ -114,13 +96,7 @@ impl Connection {
     /// Tells the peer what is expected (RFC 5961: a challenge ACK). What has data is answered
     /// always, as its sender waits for an acknowledgment.
     pub(super) fn challenge(&mut self, now: u64, always: bool) {
-        let recent = self
-            .last_challenge
-            .is_some_and(|last| now < last + CHALLENGE_INTERVAL);
-        if always || !recent {
-            if !always {
-                self.last_challenge = Some(now);
-            }
+        if self.limiter.allows(now, always) {
             if self.state == State::SynReceived {
                 self.syn_ack = true;
             } else {

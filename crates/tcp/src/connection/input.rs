@@ -1,9 +1,9 @@
 //! A segment arrives (RFC 9293, 3.10.7.4).
 
-use super::checks::STAMP_COUNTS;
 use super::{Connection, State};
 use crate::event::{Error, Events};
 use crate::header::{Flags, Header};
+use crate::paws::Recent;
 use crate::receiver::Placement;
 use crate::sender::Arrival;
 use crate::seq::{self, Seq};
@@ -45,12 +45,7 @@ impl Connection {
                     return Received::default();
                 }
             }
-            State::TimeWait => {
-                return Received {
-                    placement: None,
-                    reopens: self.input_late(now, header, payload),
-                };
-            }
+            State::TimeWait => return self.input_late(now, header, payload),
             _ => {
                 if !self.is_valid(now, header, payload) || !self.input_ack(now, header, payload) {
                     return Received::default();
@@ -63,6 +58,22 @@ impl Connection {
         Received {
             placement,
             reopens: None,
+        }
+    }
+
+    fn input_late(&mut self, now: u64, header: &Header, payload: usize) -> Received {
+        let Some(waiting) = &mut self.late else {
+            return Received::default();
+        };
+        let late = waiting.on_segment(now, header, payload);
+        self.wait_due = Some(waiting.due());
+        self.reset = self.reset.or(late.answer);
+        if late.is_over {
+            self.end(None);
+        }
+        Received {
+            placement: None,
+            reopens: late.reopens,
         }
     }
 
@@ -124,11 +135,13 @@ impl Connection {
         let Some(stamps) = header.options.timestamps.filter(|_| self.stamps) else {
             return;
         };
-        let newer = self.receiver.stamp.is_none_or(|(recent, at)| {
-            !seq::is_older(stamps.value, recent) || now - at >= STAMP_COUNTS
-        });
+        let recent = self.receiver.recent;
+        let newer = recent.is_none_or(|recent| recent.yields_to(now, stamps.value));
         if newer && start <= self.receiver.acked {
-            self.receiver.stamp = Some((stamps.value, now));
+            self.receiver.recent = Some(Recent {
+                value: stamps.value,
+                at: now,
+            });
         }
     }
 

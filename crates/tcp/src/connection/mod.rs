@@ -1,6 +1,6 @@
 //! A connection (RFC 9293, 3.3.2).
 
-pub(crate) mod checks;
+mod checks;
 mod input;
 mod opening;
 mod output;
@@ -8,7 +8,6 @@ mod path;
 mod probes;
 mod timers;
 mod user;
-mod waiting;
 
 pub use input::Received;
 pub use output::Transmit;
@@ -19,11 +18,13 @@ use crate::event::{Error, Events};
 use crate::header::Header;
 use crate::info::Counts;
 use crate::isn::{Secret, Tuple};
+use crate::limiter::Limiter;
 use crate::options::Timestamps;
 use crate::receiver::Receiver;
 use crate::rtt::MS;
 use crate::sender::Sender;
 use crate::seq::{self, Seq};
+use crate::waiting::Waiting;
 
 /// The states that an end of a connection has; LISTEN is [`Listener`](crate::Listener)'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +132,7 @@ pub struct Connection {
     error: Option<Error>,
     /// What ICMP said that is no end yet.
     soft_error: Option<Error>,
+    /// A header that is to be sent before anything else: RST mostly.
     reset: Option<Header>,
     /// A SYN is to be sent.
     syn: bool,
@@ -158,7 +160,9 @@ pub struct Connection {
     pub(crate) probes: probes::Probes,
     /// The end of FIN_WAIT2 or TIME_WAIT.
     wait_due: Due,
-    last_challenge: Option<u64>,
+    /// What there is in TIME_WAIT.
+    late: Option<Waiting>,
+    limiter: Limiter,
     pub(crate) counts: Counts,
     /// The latest time that was named.
     latest: u64,
@@ -202,7 +206,8 @@ impl Connection {
             peer_urgent: None,
             probes: probes::Probes::new(now),
             wait_due: None,
-            last_challenge: None,
+            late: None,
+            limiter: Limiter::default(),
             counts: Counts::default(),
             latest: now,
         }
@@ -235,7 +240,7 @@ impl Connection {
     }
 
     fn timestamps(&self, now: u64) -> Option<Timestamps> {
-        let echo = self.receiver.stamp.map_or(0, |(value, _)| value);
+        let echo = self.receiver.recent.map_or(0, |recent| recent.value);
         let value = self.stamp(now);
         self.stamps.then_some(Timestamps { value, echo })
     }
@@ -261,6 +266,31 @@ impl Connection {
         }
         self.events |= Events::CLOSED | Events::READABLE | Events::WRITABLE;
         self.release();
+    }
+
+    /// Enters TIME_WAIT.
+    fn wait_for_late(&mut self, now: u64) {
+        let ack_due = self.receiver.delay.now;
+        self.release();
+        self.receiver.delay.now = ack_due;
+        self.state = State::TimeWait;
+        let window = self.receiver.window() >> self.receiver.scale();
+        let waiting = Waiting {
+            sent: seq::wire(self.sender.nxt),
+            expected: self.receiver.nxt,
+            window: window.min(u64::from(u16::MAX)) as u16,
+            stamp_offset: self.identity.stamp_offset,
+            recent: self.receiver.recent.filter(|_| self.stamps),
+            ..Waiting::new(now, self.identity.local, self.identity.peer)
+        };
+        self.wait_due = Some(waiting.due());
+        self.late = Some(waiting);
+        self.events |= Events::WRITABLE;
+    }
+
+    /// What is needed of the connection in TIME_WAIT, which can be kept in its place.
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.late.filter(|_| self.state == State::TimeWait)
     }
 
     /// Stops all timers and gives memory back.

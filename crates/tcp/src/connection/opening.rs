@@ -6,6 +6,7 @@ use crate::event::{Error, Events};
 use crate::header::{Flags, Header};
 use crate::listener::Accepted;
 use crate::options::{Options, Timestamps};
+use crate::paws::Recent;
 use crate::receiver::Receiver;
 use crate::rtt::{INITIAL_RTO, MOST_RTO, MS};
 use crate::seq;
@@ -64,7 +65,7 @@ impl Connection {
         let mss = u32::from(config.mss);
         self.receiver = Receiver::new(start, buffer, window, ours, mss, now);
         self.receiver.tuning.most = config.most_receive_buffer;
-        self.receiver.stamp = agreed.stamp.map(|stamp| (stamp, now));
+        self.receiver.recent = agreed.stamp.map(|value| Recent { value, at: now });
         let peer = agreed.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS);
         let options = if self.stamps { STAMP_BYTES } else { 0 };
         self.sender
@@ -88,7 +89,7 @@ impl Connection {
         let due = self.next_syn_due(now);
         self.syn_due.get_or_insert(due);
         let config = &self.config;
-        let echo = self.receiver.stamp.map_or(0, |(value, _)| value);
+        let echo = self.receiver.recent.map_or(0, |recent| recent.value);
         let value = self.stamp(now);
         let ours = |wanted: bool, agreed: bool| if is_answer { agreed } else { wanted };
         let options = Options {

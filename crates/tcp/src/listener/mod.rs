@@ -7,11 +7,11 @@ mod request;
 pub use request::Accepted;
 
 use crate::config::Config;
-use crate::connection::checks::has_data;
 use crate::connection::{Agreed, Identity};
 use crate::event::Unreachable;
 use crate::header::{Flags, Header};
 use crate::isn::{Secret, Tuple};
+use crate::limiter::has_data;
 use crate::rtt::SECOND;
 use core::hash::{BuildHasher, Hasher};
 use deadlines::Deadlines;
@@ -293,7 +293,7 @@ impl Listener {
         let flags = header.flags;
         let has_ack = flags.has(Flags::ACK);
         let is_again = flags.has(Flags::SYN) && header.seq == request.peer_isn;
-        let is_old = request.is_old(header);
+        let is_old = request.is_old(now, header);
         if is_again && !has_ack && !is_old {
             return self.answer_again(now, key, request);
         }
@@ -310,7 +310,7 @@ impl Listener {
         }
         let is_foreign = ahead > u32::from(request::window(&self.config));
         if is_old || is_foreign || flags.has(Flags::SYN) && !is_again {
-            let answers = request.may_answer(now, has_data(header, payload));
+            let answers = request.limiter.allows(now, has_data(header, payload));
             self.requests.insert(key, request);
             return if answers {
                 Answer::Send(request.acknowledgment(&self.config, now))
@@ -340,7 +340,7 @@ impl Listener {
 
     /// A SYN came again: so does its answer, and its timer begins anew.
     fn answer_again(&mut self, now: u64, key: u64, mut request: Request) -> Answer {
-        if !request.may_answer(now, false) {
+        if !request.limiter.allows(now, false) {
             return Answer::None;
         }
         if let Ok(ticket) = self.timers.add(request.due(now), key) {

@@ -1,13 +1,13 @@
 //! A connection that is half open: what is kept of its SYN.
 
 use crate::config::Config;
-use crate::connection::checks::CHALLENGE_INTERVAL;
 use crate::connection::{Agreed, Connection, Identity};
 use crate::header::{Flags, Header};
 use crate::isn::Tuple;
+use crate::limiter::Limiter;
 use crate::options::{Options, Timestamps};
+use crate::paws::Recent;
 use crate::rtt::{INITIAL_RTO, MOST_RTO, MS};
-use crate::seq;
 use deadlines::Ticket;
 
 /// A connection that a peer has opened.
@@ -47,8 +47,7 @@ pub(super) struct Request {
     answered_at: u64,
     /// Its ACK has come, but waits for data or for room.
     pub acked: bool,
-    /// When a segment was answered last that is no progress.
-    challenged_at: Option<u64>,
+    pub limiter: Limiter,
     /// Its timer; a cookie has none.
     pub ticket: Option<Ticket>,
 }
@@ -69,7 +68,7 @@ impl Request {
             retransmissions: 0,
             answered_at: now,
             acked: false,
-            challenged_at: None,
+            limiter: Limiter::default(),
             ticket: None,
         }
     }
@@ -89,24 +88,10 @@ impl Request {
         (is_over, resends)
     }
 
-    /// Whether a segment that is no progress may be answered: what may be part of a loop is only
-    /// once in a while (`net.ipv4.tcp_invalid_ratelimit`).
-    pub fn may_answer(&mut self, now: u64, has_data: bool) -> bool {
-        let recent = self
-            .challenged_at
-            .is_some_and(|last| now < last + CHALLENGE_INTERVAL);
-        if !has_data && !recent {
-            self.challenged_at = Some(now);
-        }
-        has_data || !recent
-    }
-
-    /// Whether the timestamp is older than the latest (PAWS).
-    pub fn is_old(&self, header: &Header) -> bool {
-        let recent = self.agreed.stamp.filter(|recent| *recent != 0);
-        recent
-            .zip(header.options.timestamps)
-            .is_some_and(|(recent, stamps)| seq::is_older(stamps.value, recent))
+    /// Whether the timestamp is older than the latest.
+    pub fn is_old(&self, now: u64, header: &Header) -> bool {
+        let recent = self.agreed.stamp.map(|value| Recent { value, at: now });
+        recent.is_some_and(|recent| recent.is_after(now, header))
     }
 
     /// The timestamp of a time.

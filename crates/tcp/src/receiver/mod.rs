@@ -6,6 +6,7 @@ mod tuning;
 
 pub(crate) use delay::{Arrival, Delay};
 
+use crate::paws;
 use crate::ranges::Ranges;
 use crate::seq::Seq;
 use sack::Recent;
@@ -54,11 +55,11 @@ pub(crate) struct Receiver {
     scale: u8,
     mss: u64,
     ranges: Ranges,
-    recent: Recent,
+    told: Recent,
     /// The number of the peer's FIN.
     fin: Option<Seq>,
-    /// TS.Recent, and when it was set.
-    pub stamp: Option<(u32, u64)>,
+    /// TS.Recent.
+    pub recent: Option<paws::Recent>,
     /// Last.ACK.sent.
     pub acked: Seq,
     pub delay: Delay,
@@ -78,9 +79,9 @@ impl Receiver {
             scale,
             mss: u64::from(mss),
             ranges: Ranges::new(),
-            recent: Recent::default(),
+            told: Recent::default(),
             fin: None,
-            stamp: None,
+            recent: None,
             acked: start,
             delay: Delay::new(now, u64::from(mss)),
             tuning: Tuning::new(start, mss, now),
@@ -134,7 +135,7 @@ impl Receiver {
 
     /// `[start, end)` came again.
     pub fn note_duplicate(&mut self, start: Seq, end: Seq) {
-        self.recent.duplicate(start, end);
+        self.told.duplicate(start, end);
     }
 
     /// Data came in order; `has_echo`: its timestamp measures the round trip.
@@ -184,7 +185,7 @@ impl Receiver {
             self.ranges.cut(end);
         }
         if end > start && end <= self.nxt || start < self.nxt && end > self.nxt {
-            self.recent.duplicate(start, end.min(self.nxt));
+            self.told.duplicate(start, end.min(self.nxt));
         }
         let (from, to) = (start.max(self.nxt), end.min(limit));
         if from < to {
@@ -202,8 +203,8 @@ impl Receiver {
         if let Some((_, end)) = self.ranges.containing(from).filter(|_| from > self.nxt)
             && end >= to
         {
-            self.recent.duplicate(from, to);
-            self.recent.touch(from);
+            self.told.duplicate(from, to);
+            self.told.touch(from);
             return;
         }
         if from > self.nxt {
@@ -211,7 +212,7 @@ impl Receiver {
             if self.ranges.insert(from, to).is_err() {
                 return;
             }
-            self.recent.touch(from);
+            self.told.touch(from);
             self.came_early = self.came_early.saturating_add(1);
         } else {
             self.nxt = to;
@@ -229,12 +230,12 @@ impl Receiver {
 
     /// The blocks of the next acknowledgment, the most recent first, a D-SACK before them.
     pub fn take_blocks(&mut self, most: usize) -> crate::options::Blocks {
-        self.recent.take_blocks(&self.ranges, self.nxt, most)
+        self.told.take_blocks(&self.ranges, self.nxt, most)
     }
 
     /// Whether there is a D-SACK to tell of.
     pub fn has_duplicate(&self) -> bool {
-        self.recent.has_duplicate()
+        self.told.has_duplicate()
     }
 
     /// Up to where the buffer has room.

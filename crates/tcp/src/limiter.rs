@@ -1,0 +1,29 @@
+//! The limit of answers to segments that are no progress, which may be parts of a loop (Linux's
+//! `tcp_oow_rate_limited`).
+
+use crate::header::{Flags, Header};
+use crate::rtt::MS;
+
+/// The least time between two of them (`net.ipv4.tcp_invalid_ratelimit`).
+const INTERVAL: u64 = 500 * MS;
+
+/// When there was one last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limiter(Option<u64>);
+
+impl Limiter {
+    /// Whether a segment may be answered at `now`. One with data always is: its sender waits.
+    pub fn allows(&mut self, now: u64, has_data: bool) -> bool {
+        let recent = self.0.is_some_and(|last| now < last + INTERVAL);
+        if !has_data && !recent {
+            self.0 = Some(now);
+        }
+        has_data || !recent
+    }
+}
+
+/// Whether a segment has data and so is no part of a loop. SYN may have it for pretence.
+pub(crate) fn has_data(header: &Header, payload: usize) -> bool {
+    let is_long = payload > 0 || header.flags.has(Flags::FIN);
+    is_long && !header.flags.has(Flags::SYN)
+}

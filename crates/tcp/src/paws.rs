@@ -1,0 +1,39 @@
+//! Segments of before, told by their timestamps (PAWS, RFC 7323, 5).
+
+use crate::header::Header;
+use crate::rtt::SECOND;
+use crate::seq;
+
+/// How long a timestamp counts (5.5): its clock may have gone round after that.
+const COUNTS: u64 = 24 * 86_400 * SECOND;
+
+/// The peer's latest timestamp (TS.Recent), and when it came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recent {
+    pub value: u32,
+    pub at: u64,
+}
+
+impl Recent {
+    /// Whether a segment's timestamp is older. Some peers begin with zero, which says nothing.
+    pub fn is_after(&self, now: u64, header: &Header) -> bool {
+        let stamps = header.options.timestamps;
+        let is_older = stamps.is_some_and(|stamps| seq::is_older(stamps.value, self.value));
+        is_older && self.value != 0 && self.counts(now)
+    }
+
+    /// Whether a segment's timestamp is later.
+    pub fn is_before(&self, header: &Header) -> bool {
+        let stamps = header.options.timestamps;
+        stamps.is_some_and(|stamps| seq::is_older(self.value, stamps.value))
+    }
+
+    /// Whether `value` takes its place.
+    pub fn yields_to(&self, now: u64, value: u32) -> bool {
+        !seq::is_older(value, self.value) || !self.counts(now)
+    }
+
+    fn counts(&self, now: u64) -> bool {
+        now < self.at + COUNTS
+    }
+}

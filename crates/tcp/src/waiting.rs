@@ -1,0 +1,133 @@
+//! TIME_WAIT (RFC 9293, 3.10.7.4): late segments, and SYNs that open a connection anew (RFC 6191).
+
+use crate::header::{Flags, Header};
+use crate::limiter::{Limiter, has_data};
+use crate::options::{Options, Timestamps};
+use crate::paws::Recent;
+use crate::rtt::{MS, SECOND};
+use crate::seq::{self, Seq};
+
+/// How long it takes (Linux's `TCP_TIMEWAIT_LEN`).
+const TIME_WAIT: u64 = 60 * SECOND;
+/// How far the numbers of the next connection are from those of this one at least: more than a
+/// window that is not scaled.
+const APART: u32 = 65535 + 2;
+
+/// A connection in TIME_WAIT: what late segments need of it. Once no socket holds the connection
+/// and [`Connection::transmit`](crate::Connection::transmit) has nothing, this can be kept in its
+/// place, as Linux does.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub(crate) local: u16,
+    pub(crate) peer: u16,
+    /// SND.NXT.
+    pub(crate) sent: u32,
+    /// RCV.NXT.
+    pub(crate) expected: Seq,
+    /// The field of its headers.
+    pub(crate) window: u16,
+    /// What is added to the clock of this end's timestamps.
+    pub(crate) stamp_offset: u32,
+    pub(crate) recent: Option<Recent>,
+    pub(crate) due: u64,
+    pub(crate) limiter: Limiter,
+}
+
+/// What becomes of a late segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Late {
+    /// Send this; where the segment [`reopens`](Self::reopens), only if nobody listens.
+    pub answer: Option<Header>,
+    /// It is a SYN that may open a connection anew ([`Received::reopens`](crate::Received)).
+    pub reopens: Option<u32>,
+    /// RST has ended the wait.
+    pub is_over: bool,
+}
+
+impl Waiting {
+    pub(crate) fn new(now: u64, local: u16, peer: u16) -> Self {
+        Waiting {
+            local,
+            peer,
+            sent: 0,
+            expected: 0,
+            window: 0,
+            stamp_offset: 0,
+            recent: None,
+            due: now + TIME_WAIT,
+            limiter: Limiter::default(),
+        }
+    }
+
+    /// When it is over and to be forgotten, in ns.
+    pub fn due(&self) -> u64 {
+        self.due
+    }
+
+    /// Takes a late segment with `payload` bytes.
+    pub fn on_segment(&mut self, now: u64, header: &Header, payload: usize) -> Late {
+        let flags = header.flags;
+        let (is_reset, has_ack) = (flags.has(Flags::RST), flags.has(Flags::ACK));
+        let begin = seq::extend(self.expected, header.seq);
+        let is_old = self
+            .recent
+            .is_some_and(|recent| recent.is_after(now, header));
+        let is_bare = payload == 0 && !flags.has(Flags::SYN) && !flags.has(Flags::FIN);
+        if !is_old && begin == self.expected && (is_bare || is_reset) {
+            if !is_reset {
+                self.due = now + TIME_WAIT;
+            }
+            return Late {
+                is_over: is_reset,
+                ..Late::default()
+            };
+        }
+        if is_reset {
+            return Late::default();
+        }
+        if is_old || has_ack {
+            self.due = now + TIME_WAIT;
+        }
+        let answers = self.limiter.allows(now, has_data(header, payload));
+        let opens = flags.has(Flags::SYN) && !has_ack && !is_old;
+        let is_later = self.recent.is_some_and(|recent| recent.is_before(header));
+        Late {
+            answer: answers.then(|| self.acknowledgment(now)),
+            reopens: (opens && (begin > self.expected || is_later)).then(|| self.next_isn()),
+            is_over: false,
+        }
+    }
+
+    fn acknowledgment(&self, now: u64) -> Header {
+        let value = ((now / MS) as u32).wrapping_add(self.stamp_offset);
+        let timestamps = self.recent.map(|recent| Timestamps {
+            value,
+            echo: recent.value,
+        });
+        Header {
+            source: self.local,
+            destination: self.peer,
+            seq: self.sent,
+            ack: seq::wire(self.expected),
+            flags: Flags::ACK,
+            window: self.window,
+            urgent: 0,
+            options: Options {
+                timestamps,
+                ..Options::default()
+            },
+        }
+    }
+
+    /// The initial sequence number of a connection that takes the place of this one, beyond all
+    /// that it has sent (RFC 6191).
+    pub fn next_isn(&self) -> u32 {
+        self.sent.wrapping_add(APART).max(1)
+    }
+
+    /// Whether `connect` may take its place at `now`, with [`next_isn`](Self::next_isn): timestamps
+    /// tell the segments of both apart (`net.ipv4.tcp_tw_reuse`).
+    pub fn may_be_reused(&self, now: u64) -> bool {
+        self.recent.is_some_and(|recent| now > recent.at + SECOND)
+    }
+}
