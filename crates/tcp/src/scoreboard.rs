@@ -7,7 +7,7 @@
 use crate::seq::Seq;
 use tree::{Member, Tree};
 
-/// The most records for what is new: some 700 KiB. Beyond them nothing new is sent until something
+/// The most records for what is new: some 600 KiB. Beyond them nothing new is sent until something
 /// is acknowledged, and a block of SACK that would cut a record counts only as far as it need not.
 pub const MOST: usize = 8192;
 /// The most where what is lost is cut for its retransmission, which must go on.

@@ -507,3 +507,19 @@ fn an_overflow_waits_or_is_reset() {
         assert_eq!(listener.half_open(), usize::from(!abort_on_overflow));
     }
 }
+
+/// A connection that is given up before its ACK has come is reset where the peer expects it.
+#[test]
+fn a_reset_before_the_ack() {
+    let mut listener = listener(4, true);
+    let (syn, answer) = half_open(&mut listener, SECOND, 1);
+    let ack = ack_of(&syn, &answer);
+    let Answer::Accept(accepted) = listener.on_segment(SECOND, &tuple(1), &ack, 0) else {
+        panic!("no connection")
+    };
+    let mut server = accepted.connection(SECOND, &Config::default());
+    server.abort();
+    let reset = server.transmit(SECOND).expect("a reset").header;
+    assert!(reset.flags.has(Flags::RST));
+    assert_eq!(reset.seq, answer.seq.wrapping_add(1));
+}

@@ -251,7 +251,7 @@ impl Connection {
     /// and would not take it (Linux's `tcp_acceptable_seq`). Less than a unit is rounding.
     fn acceptable(&self) -> Seq {
         let end = self.sender.una + self.sender.window;
-        if self.sender.nxt >= end + (1 << self.scale) {
+        if self.is_synchronised() && self.sender.nxt >= end + (1 << self.scale) {
             end
         } else {
             self.sender.nxt
