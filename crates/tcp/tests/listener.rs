@@ -512,7 +512,11 @@ fn an_overflow_waits_or_is_reset() {
 #[test]
 fn a_reset_before_the_ack() {
     let mut listener = listener(4, true);
-    let (syn, answer) = half_open(&mut listener, SECOND, 1);
+    let mut syn = client(SECOND, 1).transmit(SECOND).expect("a SYN").header;
+    syn.options.window_scale = None;
+    let Answer::Send(answer) = listener.on_segment(SECOND, &tuple(1), &syn, 0) else {
+        panic!("no answer")
+    };
     let ack = ack_of(&syn, &answer);
     let Answer::Accept(accepted) = listener.on_segment(SECOND, &tuple(1), &ack, 0) else {
         panic!("no connection")
