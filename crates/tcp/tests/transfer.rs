@@ -73,8 +73,8 @@ fn transfer(seed: u64) {
         assert_eq!(end.connection.state(), State::Closed, "{}", what());
         assert_eq!(end.connection.next_timer(), None);
     }
-    let bytes = net.ends[0].plan.send + net.ends[1].plan.send;
-    let most = 4000 + bytes / 10;
+    // A timer sends something, but for some probes and waits.
+    let most = 1000 + net.sent;
     assert!(net.timers < most, "{} timers, {}", net.timers, what());
 }
 
