@@ -262,7 +262,11 @@ impl Connection {
         // A hole that is filled is told of at once, as it is while there is one (RFC 5681, 4.2).
         self.receiver.delay.now |= self.receiver.has_holes();
         let taken = self.receiver.take(extent.start, extent.end, extent.fin);
-        self.schedule_ack(now, header, payload as u64, taken.advanced > 0);
+        let is_early = taken.advanced == 0 && taken.placement.is_some();
+        self.receiver.delay.now |= is_early;
+        if !is_early {
+            self.schedule_ack(now, header, payload as u64, taken.advanced > 0);
+        }
         if taken.advanced > 0 {
             self.events |= Events::READABLE;
         }
