@@ -69,6 +69,8 @@ pub struct Config {
     pub receive_buffer: u64,
     /// Up to where it grows by itself; no growth where it is not larger.
     pub most_receive_buffer: u64,
+    /// TCP_WINDOW_CLAMP: the largest window that is told; `u64::MAX` is none.
+    pub window_clamp: u64,
     /// `net.ipv4.tcp_slow_start_after_idle`.
     pub slow_start_after_idle: bool,
     /// TCP_NODELAY.
@@ -98,6 +100,7 @@ impl Default for Config {
             keepalive: None,
             receive_buffer: 65536,
             most_receive_buffer: 6 << 20,
+            window_clamp: u64::MAX,
             slow_start_after_idle: true,
             nodelay: false,
             report_errors: false,
@@ -122,6 +125,12 @@ fn time_of(retransmissions: u8) -> u64 {
 }
 
 impl Config {
+    /// The window of a SYN, which is never scaled (RFC 7323, 2.2).
+    pub(crate) fn syn_window(&self) -> u16 {
+        let window = self.receive_buffer.min(self.window_clamp);
+        window.min(u64::from(u16::MAX)) as u16
+    }
+
     /// The shift that lets the whole buffer be told of (RFC 7323, 2.2).
     pub fn scale(&self) -> u8 {
         let most = self.receive_buffer.max(self.most_receive_buffer);

@@ -98,3 +98,22 @@ fn short_memory_takes_back_what_came_early() {
     }
     assert_eq!(script.connection.readable(), 6000);
 }
+
+/// TCP_WINDOW_CLAMP bounds what is told, not what is kept.
+#[test]
+fn the_window_is_clamped() {
+    let mut script = Script::open(&Config {
+        window_clamp: 3000,
+        ..plain()
+    });
+    assert_eq!(script.connection.info().receive_window, 3000);
+    for _ in 0..10 {
+        script.data(1000, Flags::default());
+        let window = std::iter::from_fn(|| script.sent()).last();
+        assert!(window.is_none_or(|sent| (1000..=3000).contains(&sent.header.window)));
+    }
+    assert_eq!(script.connection.readable(), 10_000);
+    script.connection.set_window_clamp(u64::MAX);
+    script.connection.read(script.now, 10_000);
+    assert!(script.sends().window > 60_000);
+}

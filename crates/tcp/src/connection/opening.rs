@@ -64,17 +64,13 @@ impl Connection {
         let (start, buffer) = (self.irs + 1, config.receive_buffer);
         let mss = u32::from(config.mss);
         self.receiver = Receiver::new(start, buffer, window, ours, mss, now);
+        self.receiver.clamp = config.window_clamp;
         self.receiver.tuning.most = config.most_receive_buffer;
         self.receiver.recent = agreed.stamp.map(|value| Recent { value, at: now });
         let peer = agreed.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS);
         let options = if self.stamps { STAMP_BYTES } else { 0 };
         self.sender
             .set_full_mss(u32::from(peer.min(config.mss)) - options);
-    }
-
-    /// The window of a SYN, which is never scaled (RFC 7323, 2.2).
-    pub(super) fn syn_window(&self) -> u16 {
-        self.config.receive_buffer.min(u64::from(u16::MAX)) as u16
     }
 
     /// The SYN, alone or with ACK.
@@ -113,7 +109,7 @@ impl Connection {
             } else {
                 Flags::SYN
             },
-            window: self.syn_window(),
+            window: self.config.syn_window(),
             urgent: 0,
             options,
         }
@@ -161,7 +157,7 @@ impl Connection {
             return false;
         }
         let agreed = Agreed::by(&self.config, &header.options);
-        self.agree(now, header.seq, &agreed, self.syn_window());
+        self.agree(now, header.seq, &agreed, self.config.syn_window());
         // Its window is not scaled.
         self.set_window(u64::from(header.window));
         if !has_ack {

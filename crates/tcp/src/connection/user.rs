@@ -232,6 +232,12 @@ impl Connection {
         self.config.user_timeout = timeout;
     }
 
+    /// TCP_WINDOW_CLAMP: no larger window is told from now on; what was told stays.
+    pub fn set_window_clamp(&mut self, bytes: u64) {
+        self.config.window_clamp = bytes;
+        self.receiver.clamp = bytes;
+    }
+
     /// SO_RCVLOWAT: a buffer that may grow holds so much.
     pub fn set_low_water(&mut self, bytes: u64) {
         let receiver = &mut self.receiver;

@@ -272,7 +272,7 @@ impl Listener {
                     identity,
                     peer_isn: header.seq.wrapping_sub(1),
                     agreed,
-                    window: request::window(&self.config),
+                    window: self.config.syn_window(),
                     answered_at: None,
                     retransmissions: 0,
                 })
@@ -308,7 +308,7 @@ impl Listener {
         if has_ack && header.ack != request.identity.isn.wrapping_add(1) {
             return header.reset(payload).map_or(Answer::None, Answer::Send);
         }
-        let is_foreign = ahead > u32::from(request::window(&self.config));
+        let is_foreign = ahead > u32::from(self.config.syn_window());
         if is_old || is_foreign || flags.has(Flags::SYN) && !is_again {
             let answers = request.limiter.allows(now, has_data(header, payload));
             self.requests.insert(key, request);

@@ -52,11 +52,6 @@ pub(super) struct Request {
     pub ticket: Option<Ticket>,
 }
 
-/// The window of a SYN, which is never scaled.
-pub(super) fn window(config: &Config) -> u16 {
-    config.receive_buffer.min(u64::from(u16::MAX)) as u16
-}
-
 impl Request {
     pub fn new(tuple: &Tuple, identity: Identity, peer_isn: u32, agreed: Agreed, now: u64) -> Self {
         Request {
@@ -108,7 +103,7 @@ impl Request {
             seq: self.identity.isn,
             ack: self.peer_isn.wrapping_add(1),
             flags: Flags::SYN | Flags::ACK,
-            window: window(config),
+            window: config.syn_window(),
             urgent: 0,
             options: Options {
                 mss: Some(config.mss),
@@ -145,7 +140,7 @@ impl Request {
             identity: self.identity,
             peer_isn: self.peer_isn,
             agreed: self.agreed,
-            window: window(config),
+            window: config.syn_window(),
             answered_at: Some(self.answered_at),
             retransmissions: self.retransmissions,
         }

@@ -52,6 +52,8 @@ pub(crate) struct Receiver {
     pub came_early: u32,
     /// What may be kept that is not read (payload of SO_RCVBUF).
     pub buffer: u64,
+    /// The largest window that is told.
+    pub clamp: u64,
     scale: u8,
     mss: u64,
     ranges: Ranges,
@@ -76,6 +78,7 @@ impl Receiver {
             edge: start + window,
             came_early: 0,
             buffer: buffer.min(MOST_BUFFER),
+            clamp: u64::MAX,
             scale,
             mss: u64::from(mss),
             ranges: Ranges::new(),
@@ -240,14 +243,15 @@ impl Receiver {
 
     /// Up to where the buffer has room.
     fn open(&self) -> Seq {
-        self.nxt + self.buffer.saturating_sub(self.nxt - self.read)
+        let free = self.buffer.saturating_sub(self.nxt - self.read);
+        self.nxt + free.min(self.clamp)
     }
 
     /// Up to where the window may reach now, without what would make it silly: it opens by a
     /// segment or half the buffer at least (RFC 9293, 3.8.6.2.2).
     fn next_edge(&self) -> Seq {
         let open = self.open();
-        let least = self.mss.min(self.buffer / 2).max(1);
+        let least = self.mss.min(self.buffer.min(self.clamp) / 2).max(1);
         if open >= self.edge + least {
             open
         } else {
