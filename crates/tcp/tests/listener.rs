@@ -527,3 +527,22 @@ fn a_reset_before_the_ack() {
     assert!(reset.flags.has(Flags::RST));
     assert_eq!(reset.seq, answer.seq.wrapping_add(1));
 }
+
+/// What waits for data outlives the retransmissions that it would have without its ACK.
+#[test]
+fn a_deferral_outlives_retransmissions() {
+    let config = Config {
+        defer_accept: 3,
+        synack_retries: 1,
+        ..Config::default()
+    };
+    let secret = Secret(Key([1, 2]));
+    let mut listener = Listener::new(&config, secret, 4, Cookies::Never);
+    let (syn, answer) = half_open(&mut listener, SECOND, 1);
+    listener.on_segment(SECOND, &tuple(1), &ack_of(&syn, &answer), 0);
+    let mut sent = Vec::new();
+    while let Some(due) = listener.next_timer() {
+        sent.extend(listener.due(due).map(|_| due / SECOND));
+    }
+    assert_eq!(sent, [8]);
+}
