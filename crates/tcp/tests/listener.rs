@@ -546,3 +546,42 @@ fn a_deferral_outlives_retransmissions() {
     }
     assert_eq!(sent, [8]);
 }
+
+/// Another CPU's clock is behind, and the program's time is longer than any clock.
+#[test]
+fn odd_times_break_nothing() {
+    let config = Config {
+        user_timeout: u64::MAX,
+        fin_timeout: u64::MAX,
+        receive_buffer: u64::MAX,
+        ..Config::default()
+    };
+    let mut listener = listener(4, true);
+    let (syn, answer) = half_open(&mut listener, SECOND, 1);
+    let ack = ack_of(&syn, &answer);
+    let Answer::Accept(accepted) = listener.on_segment(SECOND / 2, &tuple(1), &ack, 0) else {
+        panic!("no connection")
+    };
+    let mut server = accepted.connection(SECOND / 2, &config);
+    server.on_timer(SECOND / 2 + 1);
+    server.on_segment(SECOND / 2, &ack, 0);
+    assert_eq!(server.state(), State::Established);
+    server.write(10, Default::default()).expect("it is open");
+    server.close(SECOND / 2);
+    while server.transmit(SECOND / 2).is_some() {}
+    for _ in 0..20 {
+        let due = server.next_timer().expect("a timer");
+        server.on_timer(due);
+        while server.transmit(due).is_some() {}
+    }
+    // To connect for ever is to try for as long as there are retries.
+    let identity = accepted.identity;
+    let mut client = Connection::connect(SECOND, &config, identity);
+    while client.state() != State::Closed {
+        while client
+            .transmit(client.next_timer().unwrap_or(SECOND))
+            .is_some()
+        {}
+        client.on_timer(client.next_timer().expect("a timer"));
+    }
+}

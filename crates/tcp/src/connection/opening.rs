@@ -45,7 +45,8 @@ impl Connection {
         connection.agree(now, accepted.peer_isn, &accepted.agreed, accepted.window);
         connection.state = State::SynReceived;
         connection.syn_due = Some(now + INITIAL_RTO);
-        connection.syn_sent_at = accepted.answered_at.unwrap_or(now);
+        // By another CPU's clock, which may be ahead.
+        connection.syn_sent_at = accepted.answered_at.map_or(now, |at| at.min(now));
         connection.syn_tries = accepted.retransmissions;
         connection
     }
@@ -218,7 +219,7 @@ impl Connection {
             .syn_retries
             .saturating_add(self.linear_timeouts());
         let user = self.config.user_timeout;
-        if self.syn_tries >= most || user > 0 && now >= self.syn_sent_at + user {
+        if self.syn_tries >= most || user > 0 && now - self.syn_sent_at >= user {
             self.end(Some(self.soft_error.unwrap_or(Error::TimedOut)));
             return;
         }
