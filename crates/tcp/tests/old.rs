@@ -178,7 +178,12 @@ fn a_syn_of_before_reopens_nothing() {
     assert!(!reopens(&mut script, 100, 999), "PAWS comes first");
     assert!(reopens(&mut script, 100, 1000));
     assert!(reopens(&mut script, -100, 1001));
+    let due = script.connection.next_timer();
+    script.now += SECOND;
     assert!(!reopens(&mut script, -100, 1000));
+    // It may be a new one, for whose sake the wait is not to be longer.
+    assert_eq!(script.connection.next_timer(), due);
+    script.now -= SECOND;
     let waiting = script.connection.waiting().expect("it waits");
     assert!(waiting.next_isn() > script.ack);
     assert!(!waiting.may_be_reused(script.now));
