@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod block;
 mod drivers;
 mod fs;
 mod hash;

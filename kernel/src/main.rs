@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+mod block;
 mod drivers;
 mod fs;
 mod hash;

@@ -17,6 +17,7 @@ pub fn main(archive: Option<mm::Archive>) -> ! {
         // A clock that shows nonsense is none.
         _ = task::clock::set_realtime(now);
     }
+    drivers::init();
     #[cfg(feature = "selftest")]
     if params::get("selftest").is_some() {
         arch::smp::start_others();

@@ -115,6 +115,10 @@ pub const SYSCTLS: &[Sysctl] = &[
     },
     one("net/unix/max_dgram_qlen", Int, 0, INT),
     one("vm/admin_reserve_kbytes", Long, 0, ANY_LONG),
+    one("vm/dirty_background_ratio", Int, 0, 100),
+    one("vm/dirty_expire_centisecs", Int, 0, INT),
+    one("vm/dirty_ratio", Int, 0, 100),
+    one("vm/dirty_writeback_centisecs", Int, 0, INT),
     Sysctl {
         mode: 0o200,
         ..one("vm/drop_caches", Int, 1, 4)

@@ -1,4 +1,24 @@
 //! Devices and their descriptions.
 
 pub mod rtc;
+pub mod virtio_blk;
 pub mod virtio_console;
+
+use crate::arch::irq;
+use crate::fdt;
+use crate::mm::virtio::{Device, DeviceType};
+
+/// Starts the virtio devices of the device tree.
+pub fn init() {
+    for node in fdt::find(fdt::tree(), &["virtio,mmio"]) {
+        if let (Some(interrupt), Some(range)) = (irq::of_node(&node), fdt::regions(node).next())
+            && let Some(device) = Device::find(range.start, range.len())
+        {
+            match device.device_type() {
+                DeviceType::Console => virtio_console::start(device, interrupt),
+                DeviceType::Block => virtio_blk::start(device, interrupt),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,8 +1,7 @@
 //! The virtio console: /dev/hvc0.
 
 use crate::arch::irq;
-use crate::fdt;
-use crate::mm::virtio::{BUFFER, Device, DeviceType, Stream};
+use crate::mm::virtio::{BUFFER, Device, Stream};
 use crate::sync::Mutex;
 use core::fmt::Display;
 
@@ -16,36 +15,17 @@ static INPUT: Mutex<Option<Receiver>> = Mutex::new(None);
 /// The function that receives the bytes that arrive.
 type Receiver = fn(&[u8]);
 
-/// Looks for the device among the virtio devices of the device tree.
-pub fn init() {
-    for node in fdt::find(fdt::tree(), &["virtio,mmio"]) {
-        let (interrupt, registers) = (irq::of_node(&node), fdt::regions(node).next());
-        if let (Some(number), Some(range)) = (interrupt, registers)
-            && probe(range.start, range.len())
-        {
-            irq::register(number, self::interrupt);
-            irq::enable(number);
-        }
-    }
-}
-
-/// Takes the device whose registers are at `base` if it is a console and the first one; whether it
-/// did.
-fn probe(base: usize, len: usize) -> bool {
-    let Some(device) = Device::find(base, len) else {
-        return false;
-    };
-    if device.device_type() != DeviceType::Console || is_present() {
-        return false;
+/// Starts a console, whose interrupt is `number`, if it is the first one.
+pub fn start(device: Device, number: u32) {
+    if is_present() {
+        return;
     }
     match Stream::start(device, RECEIVE, TRANSMIT) {
         Ok(console) => *CONSOLE.lock() = Some(console),
-        Err(error) => {
-            crate::log!("virtio console at {base:#x}: {error}");
-            return false;
-        }
+        Err(error) => return crate::log!("virtio console: {error}"),
     }
-    true
+    irq::register(number, interrupt);
+    irq::enable(number);
 }
 
 /// True when there is one.

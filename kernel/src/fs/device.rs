@@ -6,6 +6,7 @@ use super::io::{Sink, Source};
 use super::path::Path;
 use super::{kmsg, trace, tty};
 use crate::arch;
+use crate::block;
 use crate::errno::{Errno, Result};
 #[cfg(guests)]
 use crate::kvm;
@@ -61,7 +62,7 @@ pub fn has_hypervisor() -> bool {
 /// Opens the device `device`, whose node is at `here`.
 pub fn open(here: &Path, kind: Kind, device: u64, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
     if kind == Kind::Block {
-        return Err(Errno::ENXIO);
+        return block::file::open(device, flags);
     }
     let memory = match split(device) {
         (1, 3) => Memory::Null,

@@ -19,7 +19,7 @@ use super::sigio::Sigio;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
-use crate::mm::{PageSource, ReverseMap};
+use crate::mm::{PAGE_SIZE, PageSource, ReverseMap};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task;
 use crate::task::credentials::Credentials;
@@ -470,6 +470,25 @@ impl PageSource for File {
 
     fn page(&self, index: usize, write: bool) -> Result<FrameRef> {
         self.page_source().ok_or(Errno::ENXIO)?.page(index, write)
+    }
+
+    fn load(&self, index: usize) -> Result<()> {
+        self.page_source().ok_or(Errno::ENXIO)?.load(index)
+    }
+
+    fn sync(&self, pages: Range<usize>) -> Result<()> {
+        let [start, end] = [pages.start, pages.end].map(|page| (page * PAGE_SIZE) as u64);
+        self.ops.sync(self, start..end)
+    }
+
+    fn hears_of_writes(&self) -> bool {
+        self.page_source()
+            .is_some_and(|pages| pages.hears_of_writes())
+    }
+
+    fn write_mapped(&self, index: usize, allow: &mut dyn FnMut(&FrameRef)) -> Result<()> {
+        let pages = self.page_source().ok_or(Errno::EIO)?;
+        pages.write_mapped(index, allow)
     }
 
     fn written(&self) {

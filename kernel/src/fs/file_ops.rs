@@ -9,6 +9,7 @@ use super::seq_file::Text;
 use crate::errno::{Errno, Result};
 use crate::mm::PageSource;
 use core::any::Any;
+use core::ops::Range;
 
 /// Where lseek(2) counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +138,31 @@ pub trait FileOps: Send + Sync + Any {
     fn allocate(&self, _file: &File, _mode: u32, _offset: u64, _len: u64) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
+
+    /// Returns when the bytes of a range that were written are on the medium (fsync(2)).
+    ///
+    /// # Errors
+    /// An error of writing back that this open file was not told yet.
+    fn sync(&self, _file: &File, _range: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns when the device has the bytes of a range, which it may still keep in its cache
+    /// (sync_file_range(2)).
+    ///
+    /// # Errors
+    /// As [`FileOps::sync`].
+    fn write_range(&self, _file: &File, _range: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Reads a range into the page cache (readahead(2), POSIX_FADV_WILLNEED).
+    fn read_ahead(&self, _file: &File, _range: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gives up what the page cache has of a range (POSIX_FADV_DONTNEED).
+    fn forget(&self, _file: &File, _range: Range<u64>) {}
 
     /// Whether O_DIRECT is supported for a file opened by `path`.
     fn has_direct(&self, _path: &Path) -> bool {

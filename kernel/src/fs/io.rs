@@ -64,6 +64,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    fn alignment(&self) -> usize {
+        let join = |all, piece: &IoVec| all | piece.base | piece.len;
+        self.pieces.iter().fold(0, join)
+    }
+
     /// Hands up to `len` bytes, piece by piece, to `copy(address, offset, len)`, which says how
     /// many it did. Fails when none could be done although some were asked for.
     #[inline(always)]
@@ -152,6 +157,14 @@ impl<'a> Sink<'a> {
         match &self.0 {
             Target::User(cursor) => cursor.left,
             Target::Kernel(buffer) => buffer.len(),
+        }
+    }
+
+    /// The addresses and lengths of its pieces, joined by or: what they are multiples of.
+    pub fn alignment(&self) -> usize {
+        match &self.0 {
+            Target::User(cursor) => cursor.alignment(),
+            Target::Kernel(_) => 0,
         }
     }
 
@@ -261,6 +274,14 @@ impl<'a> Source<'a> {
         let (head, tail) = bytes.split_at(len);
         *bytes = tail;
         head
+    }
+
+    /// The addresses and lengths of its pieces, joined by or: what they are multiples of.
+    pub fn alignment(&self) -> usize {
+        match &self.0 {
+            Origin::User(cursor) => cursor.alignment(),
+            Origin::Kernel(_) => 0,
+        }
     }
 
     /// Ends after `len` more bytes at most.

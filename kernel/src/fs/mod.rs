@@ -1,8 +1,8 @@
 //! Files: the tree of names, open files, and the file systems.
 //!
 //! A name is a [`dentry::Dentry`], the object it names an [`inode::Inode`], and open(2) makes a
-//! [`file::File`] of it with its [`file::FileOps`]. All files but devices are in memory: nothing
-//! here waits for a disk.
+//! [`file::File`] of it with its [`file::FileOps`]. What is on a disk goes through the
+//! [`page_cache`]; all other files are in memory.
 
 pub mod aio;
 pub mod anonymous;
@@ -26,6 +26,7 @@ pub mod kmsg;
 pub mod lease;
 pub mod mount;
 mod open_flags;
+pub mod page_cache;
 pub mod path;
 pub mod perm;
 pub mod pipe;

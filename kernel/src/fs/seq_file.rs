@@ -7,7 +7,6 @@ use super::io::{Sink, Source};
 use super::path::Path;
 use super::seq_records;
 use super::set_attr;
-use crate::arch::cpu;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::SleepMutex;
@@ -232,19 +231,43 @@ pub enum Node {
         fn(usize, i128) -> Result<()>,
         &'static Sysctl,
     ),
-    /// The directory of CPUs: these members, and a directory `cpuN` of the others for each CPU.
-    Cpus(
-        &'static [(&'static str, Node)],
-        fn() -> &'static [(&'static str, Node)],
-    ),
-    /// A file about one CPU, in that CPU's directory.
-    OfCpu(fn(usize, &mut Text)),
+    /// A directory with these members, and one for each thing of a family: each CPU, each disk.
+    Each(&'static [(&'static str, Node)], &'static Family),
+    /// A file about one thing, in that thing's directory.
+    Of(fn(usize, &mut Text)),
     /// The same, which can be written too.
-    SettingOfCpu(fn(usize, &mut Text), fn(usize, &[u8]) -> Result<()>),
+    SettingOf(fn(usize, &mut Text), fn(usize, &[u8]) -> Result<()>),
 }
 
-/// The name of a CPU's directory, before its number.
-const CPU: &str = "cpu";
+/// Things with numbers, which have a member each in a directory.
+pub struct Family {
+    /// The lowest number from this on in the directory of the thing that is named first.
+    pub from: fn(usize, usize) -> Option<usize>,
+    /// The name.
+    pub name: fn(usize, &mut Text),
+    /// The member.
+    pub node: fn(usize) -> Node,
+}
+
+impl Family {
+    /// The number and the member of the thing with this name, in the directory of `of`.
+    fn find(&self, of: usize, name: &[u8]) -> Result<(usize, Node)> {
+        let mut from = 0;
+        while let Some(number) = (self.from)(of, from) {
+            if self.name_of(number)? == name {
+                return Ok((number, (self.node)(number)));
+            }
+            from = number + 1;
+        }
+        Err(Errno::ENOENT)
+    }
+
+    fn name_of(&self, number: usize) -> Result<Vec<u8>> {
+        let mut name = Text::default();
+        (self.name)(number, &mut name);
+        name.read_all()
+    }
+}
 
 impl Node {
     /// The setting of a number that may be written.
@@ -265,7 +288,7 @@ impl Node {
 
     /// Whether it is a file that is written whole.
     fn is_setting(&self) -> bool {
-        matches!(self, Node::Setting(..) | Node::SettingOfCpu(..))
+        matches!(self, Node::Setting(..) | Node::SettingOf(..))
     }
 
     /// The type of the file.
@@ -280,9 +303,9 @@ impl Node {
             | Node::Line(..)
             | Node::Number(..)
             | Node::Numbers(..)
-            | Node::OfCpu(_)
-            | Node::SettingOfCpu(..) => Kind::Regular,
-            Node::Directory(_) | Node::Chosen(_) | Node::Settings(_) | Node::Cpus(..) => {
+            | Node::Of(_)
+            | Node::SettingOf(..) => Kind::Regular,
+            Node::Directory(_) | Node::Chosen(_) | Node::Settings(_) | Node::Each(..) => {
                 Kind::Directory
             }
             Node::Link(_) => Kind::Symlink,
@@ -310,14 +333,14 @@ pub enum Tree {
     Sys,
 }
 
-/// A file of a fixed tree, the CPU in whose directory it is, and the tree.
+/// A file of a fixed tree, the number of the thing in whose directory it is, and the tree.
 #[derive(Clone, Copy)]
 struct Leaf(Node, usize, Tree);
 
 impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
         match &self.0 {
-            Node::OfCpu(write) | Node::SettingOfCpu(write, _) => write(self.1, text),
+            Node::Of(write) | Node::SettingOf(write, _) => write(self.1, text),
             Node::File(write)
             | Node::Private(write)
             | Node::Link(write)
@@ -331,7 +354,7 @@ impl Content for Leaf {
             | Node::Directory(_)
             | Node::Chosen(_)
             | Node::Settings(_)
-            | Node::Cpus(..) => {
+            | Node::Each(..) => {
                 return Err(Errno::EISDIR);
             }
         }
@@ -341,7 +364,7 @@ impl Content for Leaf {
     fn accept(&self, bytes: &[u8]) -> Result<()> {
         match self.0 {
             Node::Setting(_, accept) => accept(bytes),
-            Node::SettingOfCpu(_, accept) => accept(self.1, bytes),
+            Node::SettingOf(_, accept) => accept(self.1, bytes),
             _ => Err(Errno::EIO),
         }
     }
@@ -384,13 +407,11 @@ impl Content for Leaf {
 
     fn permissions(&self) -> u32 {
         match self.0 {
-            Node::File(_) | Node::Records(_) | Node::Opened(_) | Node::OfCpu(_) => 0o444,
+            Node::File(_) | Node::Records(_) | Node::Opened(_) | Node::Of(_) => 0o444,
             Node::Private(_) => 0o400,
-            Node::Directory(_) | Node::Chosen(_) | Node::Settings(_) | Node::Cpus(..) => 0o555,
+            Node::Directory(_) | Node::Chosen(_) | Node::Settings(_) | Node::Each(..) => 0o555,
             Node::Link(_) => 0o777,
-            Node::Setting(..) | Node::SettingOfCpu(..) | Node::Together(..) | Node::Line(..) => {
-                0o644
-            }
+            Node::Setting(..) | Node::SettingOf(..) | Node::Together(..) | Node::Line(..) => 0o644,
             Node::Number(_, rule) | Node::Numbers(_, _, rule) => rule.mode,
         }
     }
@@ -476,13 +497,13 @@ impl Fixed {
         self.device
     }
 
-    /// Names and nodes of the members that every machine has, and those of each CPU's directory;
+    /// Names and nodes of the members that every machine has, and the family that has some there;
     /// ENOTDIR.
-    fn members(&self) -> Result<(Members, Option<Members>)> {
+    fn members(&self) -> Result<(Members, Option<&'static Family>)> {
         match self.leaf.0 {
             Node::Directory(members) | Node::Settings(members) => Ok((members, None)),
             Node::Chosen(members) => Ok((members(), None)),
-            Node::Cpus(members, each) => Ok((members, Some(each()))),
+            Node::Each(members, family) => Ok((members, Some(family))),
             _ => Err(Errno::ENOTDIR),
         }
     }
@@ -564,11 +585,11 @@ impl Inode for Fixed {
     }
 
     fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
-        let (members, each) = self.members()?;
+        let (members, family) = self.members()?;
         let known = members.iter().find(|(known, _)| known.as_bytes() == name);
-        let (node, cpu) = match (known, each) {
-            (Some((_, node)), _) => (*node, self.leaf.1),
-            (None, Some(each)) => (Node::Directory(each), cpu_called(name)?),
+        let (of, node) = match (known, family) {
+            (Some((_, node)), _) => (self.leaf.1, *node),
+            (None, Some(family)) => family.find(self.leaf.1, name)?,
             _ => return Err(Errno::ENOENT),
         };
         let settings = matches!(node, Node::Settings(_));
@@ -578,7 +599,7 @@ impl Inode for Fixed {
             self.leaf.2
         };
         let member = Fixed {
-            leaf: Leaf(node, cpu, tree),
+            leaf: Leaf(node, of, tree),
             device: self.device,
             number: number(self.number, name),
         };
@@ -593,7 +614,7 @@ impl FileOps for Fixed {
         position: u64,
         emit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<()> {
-        let (members, each) = self.members()?;
+        let (members, family) = self.members()?;
         if !dots(file.dentry(), position, emit) {
             return Ok(());
         }
@@ -612,35 +633,25 @@ impl FileOps for Fixed {
                 return Ok(());
             }
         }
-        let cpus = each.map_or(0, |_| cpu::possible());
-        let first = (position as usize).saturating_sub(members.len() + 2);
-        for cpu in (first..cpus).filter(|&cpu| cpu::get(cpu).is_some()) {
-            let mut name = Text::default();
-            put!(name, "{CPU}{cpu}");
-            let name = name.read_all()?;
-            let inode = number(self.number, &name);
-            if !emit(Record {
-                inode,
-                kind: Kind::Directory,
+        let Some(family) = family else {
+            return Ok(());
+        };
+        let mut from = (position as usize).saturating_sub(members.len() + 2);
+        while let Some(of) = (family.from)(self.leaf.1, from) {
+            let name = family.name_of(of)?;
+            let taken = emit(Record {
+                inode: number(self.number, &name),
+                kind: (family.node)(of).kind(),
                 name: &name,
-                next: (members.len() + cpu) as u64 + 3,
-            }) {
+                next: (members.len() + of) as u64 + 3,
+            });
+            if !taken {
                 break;
             }
+            from = of + 1;
         }
         Ok(())
     }
-}
-
-/// The CPU whose directory has this name; ENOENT.
-fn cpu_called(name: &[u8]) -> Result<usize> {
-    let digits = name.strip_prefix(CPU.as_bytes()).unwrap_or_default();
-    let cpu = core::str::from_utf8(digits)
-        .ok()
-        .filter(|digits| *digits == "0" || !digits.starts_with(['0', '+']))
-        .and_then(|digits| digits.parse().ok());
-    cpu.filter(|&cpu| cpu::get(cpu).is_some())
-        .ok_or(Errno::ENOENT)
 }
 
 /// A new dentry called `name` in directory `here`.

@@ -1,12 +1,13 @@
 //! sysfs, as far as C libraries, language runtimes and udev look.
 
+mod block;
 mod devices;
 
 use super::dentry::Dentry;
 use super::proc::memory::list_bits;
 use super::proc::{system, zones};
-use super::seq_file::Node::{Cpus, Directory, File, Link, OfCpu, Setting, SettingOfCpu};
-use super::seq_file::{self, Fixed, Node, Text, Tree};
+use super::seq_file::Node::{Directory, Each, File, Link, Of, Setting, SettingOf};
+use super::seq_file::{self, Family, Fixed, Node, Text, Tree};
 use crate::errno::{Errno, Result};
 use crate::mm::huge_page;
 use crate::net::interface;
@@ -14,13 +15,13 @@ use crate::{arch, put};
 use alloc::sync::Arc;
 
 const ROOT: &[(&str, Node)] = &[
-    ("block", Directory(&[])),
+    ("block", Each(&[], &block::DISKS)),
     ("bus", Directory(&[])),
     ("class", Directory(devices::CLASSES)),
     (
         "dev",
         Directory(&[
-            ("block", Directory(&[])),
+            ("block", Each(&[], &block::BY_NUMBER)),
             ("char", Directory(devices::BY_NUMBER)),
         ]),
     ),
@@ -34,7 +35,7 @@ const ROOT: &[(&str, Node)] = &[
                         "clocksource",
                         Directory(&[("clocksource0", Directory(CLOCKSOURCE))]),
                     ),
-                    ("cpu", Cpus(CPU, each_cpu)),
+                    ("cpu", Each(CPU, &CPUS)),
                     ("node", Directory(NODES)),
                 ]),
             ),
@@ -134,7 +135,7 @@ const CPU: &[(&str, Node)] = &[
 const EACH_CPU: &[(&str, Node)] = &[
     (
         "mte_tcf_preferred",
-        SettingOfCpu(
+        SettingOf(
             |cpu, text| put!(text, "{}\n", arch::preferred_checks(cpu)),
             arch::set_preferred_checks,
         ),
@@ -143,22 +144,24 @@ const EACH_CPU: &[(&str, Node)] = &[
     ("topology", Directory(TOPOLOGY)),
 ];
 
-/// Those of them that this machine has.
-fn each_cpu() -> &'static [(&'static str, Node)] {
-    &EACH_CPU[usize::from(!arch::has_tags())..]
-}
+/// The CPUs that are online, each with those of the files that this machine has.
+const CPUS: Family = Family {
+    from: |_, first| (first..arch::cpu::possible()).find(|&cpu| arch::cpu::get(cpu).is_some()),
+    name: |cpu, text| put!(text, "cpu{cpu}"),
+    node: |_| Directory(&EACH_CPU[usize::from(!arch::has_tags())..]),
+};
 
 const TOPOLOGY: &[(&str, Node)] = &[
-    ("core_cpus", OfCpu(mask)),
-    ("core_cpus_list", OfCpu(number)),
-    ("core_id", OfCpu(number)),
+    ("core_cpus", Of(mask)),
+    ("core_cpus_list", Of(number)),
+    ("core_id", Of(number)),
     ("core_siblings", File(all)),
     ("core_siblings_list", File(cpus)),
     ("package_cpus", File(all)),
     ("package_cpus_list", File(cpus)),
     ("physical_package_id", File(zero)),
-    ("thread_siblings", OfCpu(mask)),
-    ("thread_siblings_list", OfCpu(number)),
+    ("thread_siblings", Of(mask)),
+    ("thread_siblings_list", Of(number)),
 ];
 
 fn number(cpu: usize, text: &mut Text) {

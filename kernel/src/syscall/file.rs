@@ -7,13 +7,14 @@ use crate::fs::file::Whence;
 use crate::fs::inode::{Kind, Link, New};
 use crate::fs::io::{IoVec, Sink, Source};
 use crate::fs::walk::{Scope, Walk};
-use crate::fs::{File, OpenFlags, Path, inotify, lease, perm, protected};
+use crate::fs::{File, OpenFlags, Path, inotify, lease, page_cache, perm, protected};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::{UserPtr, access_ok};
 use crate::task::current;
 use crate::task::io_accounting::Direction;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use linux_raw_sys::general::*;
 
 /// openat(2)
@@ -501,15 +502,16 @@ pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
     Ok(0)
 }
 
-/// fsync(2), fdatasync(2): files are in memory.
+/// fsync(2), fdatasync(2)
 pub fn fsync(fd: i32) -> Result<usize> {
-    match opened(fd)?.dentry().kind() {
+    let file = opened(fd)?;
+    match file.dentry().kind() {
         Kind::Fifo | Kind::Socket | Kind::Character => Err(Errno::EINVAL),
-        _ => Ok(0),
+        _ => file.ops().sync(&file, 0..u64::MAX).map(|()| 0),
     }
 }
 
-/// syncfs(2)
+/// syncfs(2): no file system that there is has anything to write.
 pub fn syncfs(fd: i32) -> Result<usize> {
     opened(fd)?;
     Ok(0)
@@ -517,6 +519,7 @@ pub fn syncfs(fd: i32) -> Result<usize> {
 
 /// sync(2)
 pub fn sync() -> Result<usize> {
+    page_cache::sync_all();
     Ok(0)
 }
 
@@ -528,29 +531,52 @@ pub fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> Result<usi
         return Err(Errno::EINVAL);
     }
     match file.dentry().kind() {
-        Kind::Regular | Kind::Block | Kind::Directory | Kind::Symlink => Ok(0),
+        Kind::Regular | Kind::Block | Kind::Directory | Kind::Symlink => {
+            file.ops().write_range(&file, byte_range(offset, len))?;
+            Ok(0)
+        }
         _ => Err(Errno::ESPIPE),
     }
 }
 
 /// fadvise64(2)
-pub fn fadvise64(fd: i32, _offset: i64, len: i64, advice: u32) -> Result<usize> {
-    if opened(fd)?.dentry().kind() == Kind::Fifo {
+pub fn fadvise64(fd: i32, offset: i64, len: i64, advice: u32) -> Result<usize> {
+    let file = opened(fd)?;
+    if file.dentry().kind() == Kind::Fifo {
         return Err(Errno::ESPIPE);
     }
-    if abi::options::FADVISE.has(advice.into()) && len >= 0 {
-        Ok(0)
-    } else {
-        Err(Errno::EINVAL)
+    if !abi::options::FADVISE.has(advice.into()) || len < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let range = byte_range(offset.max(0), len);
+    match advice {
+        POSIX_FADV_WILLNEED => file.ops().read_ahead(&file, range)?,
+        POSIX_FADV_DONTNEED => file.ops().forget(&file, range),
+        _ => {}
+    }
+    Ok(0)
+}
+
+/// The bytes from `offset` on: `len` of them, or all where that is 0.
+fn byte_range(offset: i64, len: i64) -> Range<u64> {
+    let start = offset as u64;
+    match len {
+        0 => start..u64::MAX,
+        len => start..start.saturating_add(len as u64),
     }
 }
 
 /// readahead(2)
-pub fn readahead(fd: i32, _offset: i64, _count: usize) -> Result<usize> {
+pub fn readahead(fd: i32, offset: i64, count: usize) -> Result<usize> {
     let file = file(fd)?;
     file.check_readable()?;
     match file.dentry().kind() {
-        Kind::Regular | Kind::Block => Ok(0),
+        Kind::Regular | Kind::Block => {
+            let start = offset.max(0) as u64;
+            let end = start.saturating_add(count as u64);
+            file.ops().read_ahead(&file, start..end)?;
+            Ok(0)
+        }
         _ => Err(Errno::EINVAL),
     }
 }

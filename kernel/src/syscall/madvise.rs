@@ -134,7 +134,7 @@ pub fn process_madvise<L: Layout>(
 /// MADV_POPULATE_READ and MADV_POPULATE_WRITE, where all VMAs have the right.
 fn touch(range: Range<usize>, right: Rights) -> Result<()> {
     let space = own_space()?;
-    if vmas_of(&space, &range).any(|vma| !vma.rights.has(right)) {
+    if vmas_of(&space, &range).any(|vma| !vma.rights.asked().has(right)) {
         return Err(Errno::EINVAL);
     }
     match task::fault::populate(&space, range, right == Rights::WRITE) {

@@ -11,7 +11,7 @@ use crate::arch::{self, uaccess, user_end};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::mm::user::{UserPtr, UserSlice};
-use crate::mm::vma::{Flags, Protection, Rights, Vma};
+use crate::mm::vma::{Flags, Protection, Rights, Source, Vma};
 use crate::mm::{AddressSpace, PAGE_SIZE, Removed, active, page_up};
 use crate::task::limits::INFINITY;
 use crate::task::process::Mode;
@@ -295,7 +295,7 @@ pub fn mincore(addr: usize, len: usize, vector: usize) -> Result<usize> {
     Ok(0)
 }
 
-/// msync(2): files are memory, so there is nothing to write back.
+/// msync(2)
 pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
     check_flags(flags, abi::options::MSYNC.mask() as u32)?;
     if flags & MS_ASYNC != 0 && flags & MS_SYNC != 0 {
@@ -307,6 +307,19 @@ pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
     if flags & MS_INVALIDATE != 0 && !space.all_vmas(range.clone(), free) {
         return Err(Errno::EBUSY);
     }
-    covered(&space, range)?;
+    covered(&space, range.clone())?;
+    if flags & MS_SYNC != 0 {
+        for vma in vmas_of(&space, &range) {
+            if let Source::File { mapping, offset } = &vma.source
+                && vma.is_shared()
+            {
+                let start = vma.start.max(range.start);
+                let end = vma.end.min(range.end);
+                let first = (offset + start - vma.start) / PAGE_SIZE;
+                mapping.sync(first..first + (end - start) / PAGE_SIZE)?;
+            }
+            task::sched::cond_resched_killable()?;
+        }
+    }
     Ok(0)
 }

@@ -148,7 +148,12 @@ fn map<const DROPPABLE: bool>(
         None => None,
     };
     let source = match mapping {
-        Some(mapping) => Source::File { mapping, offset },
+        Some(mapping) => {
+            if shared && mapping.hears_of_writes() {
+                rights = rights.notified();
+            }
+            Source::File { mapping, offset }
+        }
         None if shared => {
             let reserve = !behaviour.has(Flags::NO_RESERVE);
             let mapping = SharedPages::new(page_up(len.min(user_end())) / PAGE_SIZE, reserve)?;

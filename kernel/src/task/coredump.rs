@@ -434,7 +434,7 @@ fn flags_of(rights: Rights) -> u32 {
         (Rights::EXECUTE, PF_X),
     ]
     .into_iter()
-    .filter(|(right, _)| rights.has(*right))
+    .filter(|(right, _)| rights.asked().has(*right))
     .fold(0, |flags, (_, flag)| flags | flag)
 }
 

@@ -34,6 +34,9 @@ fn handle_failure(
     access: Access,
 ) -> core::result::Result<(), Signal> {
     let (signo, code) = loop {
+        if let Some(Err(failure @ (Failure::Absent | Failure::Denied))) = done {
+            done = Some(page_in(address, access, failure));
+        }
         match done.unwrap_or(Err(Failure::Unmapped)) {
             Ok(()) => {
                 current().count_fault();
@@ -41,7 +44,7 @@ fn handle_failure(
             }
             Err(Failure::Unmapped) => break (SIGSEGV, SEGV_MAPERR),
             Err(Failure::Denied) => break (SIGSEGV, SEGV_ACCERR),
-            Err(Failure::BeyondEnd) => break (SIGBUS, BUS_ADRERR),
+            Err(Failure::BeyondEnd | Failure::Absent) => break (SIGBUS, BUS_ADRERR),
             Err(Failure::Paused) if wait_for_access(address, access) => {}
             // The thread dies before its next try.
             Err(Failure::Paused) => break (SIGKILL, 0),
@@ -57,6 +60,16 @@ fn handle_failure(
     };
     cpu::this().crossings().add(Kind::FaultRefused);
     Err(Signal { signo, code })
+}
+
+/// Resolves a fault of the current program for which a file has to be asked; else it fails as
+/// before.
+fn page_in(address: usize, access: Access, before: Failure) -> core::result::Result<(), Failure> {
+    if before == Failure::Denied && access != Access::Write {
+        return Err(before);
+    }
+    let space = current().space().ok_or(before)?;
+    space.fault_paged(address, access)
 }
 
 /// Waits until a fork or a move lets the current program use its memory there; false if the current
@@ -80,8 +93,18 @@ fn may_be_lost(address: usize) -> bool {
 pub fn populate(space: &AddressSpace, range: Range<usize>, write: bool) -> Result<()> {
     for page in range.step_by(PAGE_SIZE) {
         while let Err(failure) = space.populate_page(page, write)? {
-            if failure == Failure::NoMemory && !oom::make_room() {
-                return Err(Errno::ENOMEM);
+            match failure {
+                Failure::NoMemory if !oom::make_room() => return Err(Errno::ENOMEM),
+                Failure::Absent | Failure::Denied => {
+                    let access = if write { Access::Write } else { Access::Read };
+                    match space.fault_paged(page, access) {
+                        Ok(()) => break,
+                        Err(Failure::NoMemory) if oom::make_room() => {}
+                        Err(Failure::Paused) => {}
+                        Err(failure) => return Err(failure.errno()),
+                    }
+                }
+                _ => {}
             }
         }
         current().count_fault();

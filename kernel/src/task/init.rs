@@ -16,6 +16,7 @@ use super::{
     clock, coredump, credentials::Credentials, current, oom_reaper, pid_table, sched, work_queue,
 };
 use crate::arch::{self, ThreadState, cpu};
+use crate::block;
 use crate::errno::Result;
 use crate::fs::{self, fs_context::FsShare};
 use crate::mm::heap::try_arc;
@@ -58,6 +59,7 @@ pub fn init() {
     start_cpu();
     work_queue::init().expect("memory for the first thread");
     oom_reaper::init().expect("memory for a thread");
+    fs::page_cache::flusher::init().expect("memory for a thread");
 }
 
 /// Turns the code that this CPU ran until now into its idle thread.
@@ -161,6 +163,7 @@ fn make_init() -> Result<()> {
 
 /// Tries one program after another.
 fn run_init(_: usize) -> ! {
+    block::init();
     let chosen = params::get("rdinit").or_else(|| params::get("init"));
     let paths = [
         chosen.unwrap_or("/init"),

@@ -11,6 +11,7 @@ use linux_raw_sys::general::SIGKILL;
 use super::{Process, Thread, clock, current, droppable, oom_reaper, pid_table, wait_queue};
 use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
 use crate::errno::Errno;
+use crate::fs::page_cache;
 use crate::mm::{AddressSpace, PAGE_SIZE, frame};
 use crate::net::unix::inflight;
 use crate::sync::Mutex;
@@ -118,7 +119,7 @@ pub fn make_room() -> bool {
 /// process, unless one dies already. `more`: also where some is free, but not enough. True if some
 /// may come.
 fn free_some(more: bool) -> bool {
-    if current().must_die() || inflight::collect_for_memory() {
+    if current().must_die() || page_cache::relieve() || inflight::collect_for_memory() {
         return true;
     }
     // Others that want memory just now find the victim of this one dying.

@@ -34,6 +34,7 @@ mod corked;
 mod counts;
 mod cut;
 mod devpts;
+mod disk;
 mod doing;
 mod droppable;
 mod families;
@@ -158,6 +159,7 @@ fn main() {
         Some("probe") => probe::run(),
         Some("processes") => processes::run(),
         Some("protect") => protect::run(),
+        Some("disk") => disk::run(),
         Some("files") => files::run(),
         Some("frames") => frames::run(),
         Some("frames-overflow") => frames::overflow(),

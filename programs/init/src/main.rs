@@ -13,6 +13,7 @@ mod sys;
 
 use std::fs;
 use std::io;
+use std::process::Command;
 
 use channel::Channel;
 
@@ -21,10 +22,27 @@ const CHANNEL_PATH: &str = "/stile/channel";
 
 fn main() {
     mounts::mount_all();
+    load_modules();
     if let Err(error) = run_jobs() {
         eprintln!("init: {error}");
     }
     sys::power_off();
+}
+
+/// Loads the modules that a stock kernel needs for the machine's devices, in the order of their
+/// names.
+fn load_modules() {
+    let Ok(folder) = fs::read_dir("/stile/modules") else {
+        return;
+    };
+    let mut modules: Vec<_> = folder.flatten().map(|module| module.path()).collect();
+    modules.sort();
+    for module in modules {
+        match Command::new("/bin/insmod").arg(&module).status() {
+            Ok(status) if status.success() => {}
+            failed => eprintln!("init: {}: {failed:?}", module.display()),
+        }
+    }
 }
 
 fn run_jobs() -> io::Result<()> {

@@ -208,6 +208,7 @@ fn configure(
         as_shipped: false,
         accel: Accel::Auto,
         debugger: None,
+        disks: Vec::new(),
         append: Vec::new(),
         options: Vec::new(),
     };

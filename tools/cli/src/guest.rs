@@ -8,6 +8,7 @@ use anyhow::Result;
 use wire::Job;
 
 use crate::arch::Arch;
+use crate::disk;
 use crate::initramfs::Initramfs;
 use crate::project::Project;
 use crate::qemu::{Files, Machine, Qemu};
@@ -75,9 +76,17 @@ pub fn boot(
         image: &image,
         initramfs: &initramfs,
         log: &log,
+        folder: folder.path(),
     };
+    disk::create(&machine.disks, folder.path())?;
     let command = [qemu.command, machine.arguments(&files, link.guest())].concat();
-    Session::start(&command, link, folder, log)
+    Session::start(
+        &command,
+        link,
+        folder,
+        log,
+        disk::most_bytes(&machine.disks),
+    )
 }
 
 /// The command that [`boot`] would start, as far as it can be known without building or downloading
@@ -96,6 +105,7 @@ pub fn command_line(project: &Project, machine: &Machine) -> Vec<OsString> {
                 image: &image,
                 initramfs: &initramfs,
                 log: &log,
+                folder: &folder,
             },
             3,
         ),

@@ -23,6 +23,7 @@ mod configure;
 mod console;
 mod counts;
 mod debian;
+mod disk;
 mod doctor;
 mod elf;
 mod guest;

@@ -104,6 +104,10 @@ pub struct RunOptions {
     /// Put a Debian package and all that it needs into the guest; NAME:armhf is that of 32-bit Arm
     #[arg(long, value_name = "NAME")]
     pub package: Vec<String>,
+    /// Give the machine a disk: a raw image, or QEMU's own format where its name ends in .qcow2;
+    /// with ,ro the machine cannot write it
+    #[arg(long, value_name = "FILE[,ro]")]
+    pub disk: Vec<String>,
     /// After the program, print the crossings it made on stderr
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     pub count: Option<CountFormat>,

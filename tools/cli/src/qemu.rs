@@ -10,6 +10,7 @@ use clap::ValueEnum;
 
 use crate::arch::Arch;
 use crate::debian::Debian;
+use crate::disk::{self, Disk};
 use crate::kernel_image::Kernel;
 use crate::packages;
 use crate::project::{Project, find_program, output};
@@ -181,6 +182,8 @@ pub struct Machine<'a> {
     pub debugger: Option<u16>,
     /// Parameters of the kernel beside those that the machine needs.
     pub append: Vec<String>,
+    /// Its disks, of which the first is /dev/vda.
+    pub disks: Vec<Disk>,
     /// More words for QEMU.
     pub options: Vec<String>,
 }
@@ -193,6 +196,8 @@ pub struct Files<'a> {
     pub initramfs: &'a Path,
     /// Where the kernel's log goes.
     pub log: &'a Path,
+    /// Where files are that go with the machine.
+    pub folder: &'a Path,
 }
 
 impl Machine<'_> {
@@ -261,6 +266,10 @@ impl Machine<'_> {
             }
             (_, Arch::Arm64) => option("-serial", "chardev:channel"),
             (_, Arch::Riscv64) => option("-device", "pci-serial,chardev=channel"),
+        }
+        for (node, device) in disk::options(&self.disks, self.arch, files.folder) {
+            option("-blockdev", &node);
+            option("-device", &device);
         }
         option("-append", &self.parameters());
         words.push("-kernel".into());

@@ -12,6 +12,7 @@ use wire::Input;
 
 use crate::arch::Arch;
 use crate::console::Console;
+use crate::disk::Disk;
 use crate::elf;
 use crate::guest::{self, HOST_FOLDER};
 use crate::initramfs::Initramfs;
@@ -239,6 +240,11 @@ pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> R
         as_shipped: false,
         accel: options.accel,
         debugger: options.gdb.then(debugger_port).transpose()?,
+        disks: options
+            .disk
+            .iter()
+            .map(|text| Disk::parse(text))
+            .collect::<Result<_>>()?,
         append: options.set.iter().chain(&options.append).cloned().collect(),
         options: words,
     })

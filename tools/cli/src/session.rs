@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
@@ -70,6 +70,11 @@ impl Folder {
         Ok(Self { path })
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
@@ -123,8 +128,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts QEMU by its command line. The kernel's log is in the file `log`.
-    pub fn start(command: &[OsString], link: Link, folder: Folder, log: PathBuf) -> Result<Self> {
+    /// Starts QEMU by its command line. The kernel's log is in the file `log`; no file that QEMU
+    /// writes grows beyond `most` bytes.
+    pub fn start(
+        command: &[OsString],
+        link: Link,
+        folder: Folder,
+        log: PathBuf,
+        most: u64,
+    ) -> Result<Self> {
         let said = File::create(folder.file("qemu"))?;
         let child = Command::new(&command[0])
             .args(&command[1..])
@@ -136,7 +148,7 @@ impl Session {
             .with_context(|| format!("{} cannot be run", command[0].display()))?;
         drop(link.guest);
         #[cfg(target_os = "linux")]
-        limit_files(&child)?;
+        limit_files(&child, most)?;
         let (sender, events) = mpsc::sync_channel(EVENTS);
         let (stream, to) = (link.host.try_clone()?, sender.clone());
         std::thread::spawn(move || read_frames(stream, &to));
@@ -268,12 +280,11 @@ pub fn end_of(log: &str) -> String {
 
 /// A machine that writes more into a file, its log for one, ends: no kernel fills the user's disk.
 #[cfg(target_os = "linux")]
-fn limit_files(child: &Child) -> Result<()> {
+fn limit_files(child: &Child, most: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, prlimit};
-    const MOST: Option<u64> = Some(1 << 30);
     let limit = Rlimit {
-        current: MOST,
-        maximum: MOST,
+        current: Some(most),
+        maximum: Some(most),
     };
     prlimit(Some(Pid::from_child(child)), Resource::Fsize, limit)?;
     Ok(())

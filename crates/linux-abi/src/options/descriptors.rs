@@ -161,6 +161,35 @@ pub const IOCTL_RANDOM: Group = Group {
     },
 };
 
+/// Requests of ioctl(2) on block devices.
+pub const IOCTL_BLOCK: Group = Group {
+    title: "ioctl: requests of block devices",
+    refused: "ENOTTY. Nothing compares this list with the kernel",
+    choices: choices! {
+        0x125d BLKROSET Absent;
+        0x125e BLKROGET Whole;
+        0x125f BLKRRPART Whole;
+        0x1260 BLKGETSIZE Whole;
+        0x1261 BLKFLSBUF Whole;
+        0x1262 BLKRASET Absent;
+        0x1263 BLKRAGET Whole;
+        0x1267 BLKSECTGET Whole;
+        0x1268 BLKSSZGET Whole;
+        0x1269 BLKPG Absent;
+        0x1277 BLKDISCARD Absent;
+        0x1278 BLKIOMIN Whole;
+        0x1279 BLKIOOPT Whole;
+        0x127a BLKALIGNOFF Whole;
+        0x127b BLKPBSZGET Whole;
+        0x127d BLKSECDISCARD Absent;
+        0x127e BLKROTATIONAL Whole;
+        0x127f BLKZEROOUT Absent;
+        0x8008_1270 BLKBSZGET Whole;
+        0x4008_1271 BLKBSZSET Absent;
+        0x8008_1272 BLKGETSIZE64 Whole;
+    },
+};
+
 /// Requests of ioctl(2) on terminals.
 pub const IOCTL_TERMINAL: Group = Group {
     title: "ioctl: requests of terminals",

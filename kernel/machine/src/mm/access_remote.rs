@@ -64,6 +64,11 @@ impl AddressSpace {
             let mut space = self.lock_range(&(at..at + part), Access::Write)?;
             match space.poke_page(&self.context, at, &source[done..done + part]) {
                 Ok(()) => done += part,
+                Err(Errno::EAGAIN) => {
+                    let page = space.file_page(at);
+                    drop(space);
+                    page.ok_or(Errno::EFAULT)?.load()?;
+                }
                 Err(Errno::ENOMEM) => return Err(Errno::ENOMEM),
                 Err(_) => break,
             }
@@ -129,11 +134,16 @@ impl AddressSpace {
         if address >= user_end() {
             return Err(Errno::EFAULT);
         }
-        let mut space = self.lock_range(&(address..address + 1), access)?;
-        space
-            .resolve_alone(&self.context, address, access)
-            .map_err(|failure| failure.errno())?;
-        space.frame_at(address, access).ok_or(Errno::EFAULT)
+        loop {
+            let mut space = self.lock_range(&(address..address + 1), access)?;
+            let page = match space.resolve_paged(&self.context, address, access) {
+                Err(Failure::Absent) => space.file_page(address),
+                Err(failure) => return Err(failure.errno()),
+                Ok(()) => return space.frame_at(address, access).ok_or(Errno::EFAULT),
+            };
+            drop(space);
+            page.ok_or(Errno::EFAULT)?.load()?;
+        }
     }
 
     /// Returns the huge page that contains `address`, if there is one and it is writable.
@@ -159,7 +169,7 @@ impl AddressSpace {
         for address in range.step_by(PAGE_SIZE).filter(|at| *at < user_end()) {
             let there = space.frame_at(address, access);
             let frame = there.or_else(|| {
-                let made = space.resolve_alone(&self.context, address, access);
+                let made = space.resolve_paged(&self.context, address, access);
                 made.ok().and_then(|()| space.frame_at(address, access))
             });
             if !frame.is_some_and(|frame| visit(address, frame)) {
@@ -184,9 +194,17 @@ impl AddressSpace {
             }
             let mut space = self.lock_range(&(at..at + part), access)?;
             if space.frame_at(at, access).is_none() {
-                match space.resolve_alone(&self.context, at, access) {
+                match space.resolve_paged(&self.context, at, access) {
                     Ok(()) => {}
                     Err(Failure::NoMemory) => return Err(Errno::ENOMEM),
+                    Err(Failure::Absent) => {
+                        let page = space.file_page(at);
+                        drop(space);
+                        match page.map(|page| page.load()) {
+                            Some(Ok(())) => continue,
+                            _ => break,
+                        }
+                    }
                     Err(_) => break,
                 }
             }
@@ -206,7 +224,7 @@ impl Space {
         let page = address & !(PAGE_SIZE - 1);
         let vma = self.vmas.find(page).ok_or(Errno::EFAULT)?;
         let (rights, shared) = (vma.rights, vma.is_shared());
-        let forced = !rights.has(Rights::WRITE);
+        let forced = !rights.asked().has(Rights::WRITE);
         if forced && shared {
             return Err(Errno::EFAULT);
         }
@@ -215,8 +233,11 @@ impl Space {
             self.force(context, range.clone(), rights.with(Rights::WRITE))?;
         }
         let written = self
-            .resolve_alone(context, address, Access::Write)
-            .map_err(|failure| failure.errno())
+            .resolve_paged(context, address, Access::Write)
+            .map_err(|failure| match failure {
+                Failure::Absent => Errno::EAGAIN,
+                failure => failure.errno(),
+            })
             .and_then(|()| {
                 let frame = self.frame_at(address, Access::Write).ok_or(Errno::EFAULT)?;
                 frame.write(address % PAGE_SIZE, source);

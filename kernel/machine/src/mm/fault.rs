@@ -51,6 +51,8 @@ pub enum Failure {
     BeyondEnd,
     /// No memory.
     NoMemory,
+    /// The file has to load the page first ([`AddressSpace::fault_paged`]).
+    Absent,
     /// A fork or a move has paused between two of its parts: [`AddressSpace::wait_for_access`].
     Paused,
 }
@@ -67,10 +69,11 @@ impl Failure {
     /// The reason why a page source failed. Out of line, to keep the test off the successful path.
     #[cold]
     #[inline(never)]
-    fn of(error: Errno) -> Failure {
+    pub(super) fn of(error: Errno) -> Failure {
         match error {
-            // The file ends before this page.
-            Errno::ENXIO | Errno::ENOSPC => Failure::BeyondEnd,
+            // The file ends before this page, has no room for it, or could not read it.
+            Errno::ENXIO | Errno::ENOSPC | Errno::EIO => Failure::BeyondEnd,
+            Errno::EAGAIN => Failure::Absent,
             _ => Failure::NoMemory,
         }
     }

@@ -140,8 +140,9 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Faults one page in. The inner error is [`Failure::NoMemory`], or [`Failure::Paused`] if this
-    /// has waited and must be called again.
+    /// Faults one page in. The inner error is [`Failure::NoMemory`], [`Failure::Paused`] if this
+    /// has waited and must be called again, or [`Failure::Absent`] and [`Failure::Denied`], with
+    /// which [`AddressSpace::fault_paged`] may help.
     pub fn populate_page(
         &self,
         page: usize,
@@ -165,7 +166,7 @@ impl AddressSpace {
             space.resolve::<false>(&self.context, space.slot(), page, access)
         };
         match made {
-            Err(failure) if failure != Failure::NoMemory => Err(failure.errno()),
+            Err(failure @ (Failure::Unmapped | Failure::BeyondEnd)) => Err(failure.errno()),
             made => Ok(made),
         }
     }

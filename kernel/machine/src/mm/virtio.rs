@@ -54,6 +54,10 @@ impl Device {
     pub fn device_type(&self) -> DeviceType {
         self.0.device_type()
     }
+
+    pub(super) fn into_transport(self) -> Ordered {
+        self.0
+    }
 }
 
 /// A device that sends and receives bytes.

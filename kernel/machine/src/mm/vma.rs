@@ -13,15 +13,48 @@ use super::rmap::ReverseMap;
 use super::space::AddressSpace;
 use crate::errno::{Errno, Result};
 
-/// The source of the pages of a mapped file or shared object: in memory, so that it never sleeps.
-/// Called under the address space's lock.
+/// The source of the pages of a mapped file or shared object. Called under the address space's
+/// lock, and does not sleep except where it says so.
 pub trait PageSource: Any + Send + Sync {
     /// Returns the frame of page `index`, allocating it if it is a hole. `write`: a program is
     /// about to write it through a shared mapping, and the file counts as modified from now on.
     ///
     /// # Errors
-    /// ENOMEM; ENXIO beyond the end (the program gets SIGBUS).
+    /// ENOMEM; ENXIO beyond the end (the program gets SIGBUS); EAGAIN if it must be loaded first.
     fn page(&self, index: usize, write: bool) -> Result<FrameRef>;
+
+    /// Waits until page `index` is there, for which `page` returned EAGAIN. Sleeps: called without
+    /// locks.
+    ///
+    /// # Errors
+    /// EIO, ENOMEM; ENXIO beyond the end.
+    fn load(&self, _index: usize) -> Result<()> {
+        Err(Errno::ENXIO)
+    }
+
+    /// Whether it must hear of the first write to each page ([`PageSource::write_mapped`]): its
+    /// shared mappings have [`Rights::NOTIFY`] in place of [`Rights::WRITE`].
+    fn hears_of_writes(&self) -> bool {
+        false
+    }
+
+    /// Counts page `index` as modified, and calls `allow` with its frame while it cannot become
+    /// unmodified again: `allow` lets a program write it.
+    ///
+    /// # Errors
+    /// EAGAIN if it is not there, ENOMEM, EIO.
+    fn write_mapped(&self, _index: usize, _allow: &mut dyn FnMut(&FrameRef)) -> Result<()> {
+        Err(Errno::EIO)
+    }
+
+    /// Returns when the pages of a range are on the medium (msync). May sleep: called without
+    /// locks.
+    ///
+    /// # Errors
+    /// EIO, ENOSPC.
+    fn sync(&self, _pages: Range<usize>) -> Result<()> {
+        Ok(())
+    }
 
     /// As `page` with `write`, for a page that is already mapped read-only.
     fn written(&self) {}
@@ -93,6 +126,9 @@ impl Rights {
     pub const EXECUTE: Rights = Rights(4);
     /// Execute, with indirect branches restricted to landing pads (PROT_BTI). Never set alone.
     pub const GUARDED: Rights = Rights(16);
+    /// Write, where the file hears of it first: a write fails in the usual way of a fault, and
+    /// [`AddressSpace::fault_paged`] allows it for one page.
+    pub const NOTIFY: Rights = Rights(32);
     /// Not a right: the memory has tags (PROT_MTE). mprotect does not remove it.
     pub const TAGGED: Rights = Rights(8);
 
@@ -114,6 +150,23 @@ impl Rights {
     /// Whether no access is allowed, with or without tags.
     pub const fn is_none(self) -> bool {
         self.0 & 7 == 0
+    }
+
+    /// The rights as the program asked for them.
+    pub const fn asked(self) -> Rights {
+        match self.has(Rights::NOTIFY) {
+            true => Rights(self.0 & !Rights::NOTIFY.0 | Rights::WRITE.0),
+            false => self,
+        }
+    }
+
+    /// The rights of a shared mapping whose file hears of writes. Every architecture can read what
+    /// it can write.
+    pub const fn notified(self) -> Rights {
+        match self.has(Rights::WRITE) {
+            true => Rights(self.0 & !Rights::WRITE.0 | Rights::NOTIFY.0 | Rights::READ.0),
+            false => self,
+        }
     }
 
     /// The intersection.
@@ -149,6 +202,17 @@ impl Protection {
     /// The resulting rights to a VMA.
     #[inline]
     pub(super) fn of(self, vma: &Vma) -> Rights {
+        let rights = self.granted(vma);
+        match &vma.source {
+            Source::File { mapping, .. } if vma.is_shared() && mapping.hears_of_writes() => {
+                rights.notified()
+            }
+            _ => rights,
+        }
+    }
+
+    #[inline]
+    fn granted(self, vma: &Vma) -> Rights {
         if self.implies_execute && !vma.flags.has(Flags::NEVER_EXECUTE) {
             self.rights.with(Rights::EXECUTE)
         } else {

@@ -266,6 +266,28 @@ impl Drop for Super {
     }
 }
 
+/// Adds the node of a device to the one devtmpfs.
+///
+/// # Errors
+/// EEXIST.
+pub fn add_device(name: &[u8], mode: u32, number: u64, owner: (u32, u32)) -> Result<()> {
+    let fs = dev()?;
+    let node = tmpfs::node_of(&fs.root).ok_or(Errno::EINVAL)?;
+    let child = node.new_node(mode, number, owner)?;
+    node.add(&fs.root, name, child).map(drop)
+}
+
+/// Removes the node of a device that is gone.
+///
+/// # Errors
+/// ENOENT: somebody did before.
+pub fn remove_device(name: &[u8]) -> Result<()> {
+    let fs = dev()?;
+    let inode = fs.root.inode();
+    let victim = inode.lookup(&fs.root, name)?;
+    inode.remove(&fs.root, &victim)
+}
+
 /// The one devtmpfs.
 fn dev() -> Result<Arc<Super>> {
     static DEV: Mutex<Option<Arc<Super>>> = Mutex::new(None);

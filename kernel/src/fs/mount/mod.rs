@@ -8,7 +8,7 @@ mod kinds;
 mod list;
 pub mod options;
 
-pub use kinds::{FLAGS, KINDS, Super};
+pub use kinds::{FLAGS, KINDS, Super, add_device, remove_device};
 pub use list::{list, list_devices, list_info};
 
 use super::dentry::Dentry;

@@ -152,7 +152,8 @@ pub fn list_bits(bits: u64, text: &mut Text) {
 const NAMES: usize = 73;
 
 fn line(vma: &Vma, text: &mut Text) {
-    let flag = |right, letter| if vma.rights.has(right) { letter } else { '-' };
+    let rights = vma.rights.asked();
+    let flag = |right, letter| if rights.has(right) { letter } else { '-' };
     let (read, write, execute) = (
         flag(Rights::READ, 'r'),
         flag(Rights::WRITE, 'w'),
@@ -307,7 +308,7 @@ pub fn smaps(space: &AddressSpace, vma: &Vma, text: &mut Text) {
     let locked = locked_bytes(vma, &usage);
     usage_lines(Some(vma.end - vma.start), &usage, locked, text);
     put!(text, "THPeligible:           0\nVmFlags:");
-    let has_right = |right, name| (vma.rights.has(right), name);
+    let has_right = |right, name| (vma.rights.asked().has(right), name);
     let has_flag = |flag, name| (vma.flags.has(flag), name);
     for (has, name) in [
         has_right(Rights::READ, "rd"),

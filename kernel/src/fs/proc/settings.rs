@@ -5,6 +5,7 @@ use super::super::{epoll, fdtable, file_table, inotify, lease, pipe, protected};
 use crate::arch::{self, COMPAT_CALLS, EMULATIONS};
 use crate::errno::{Errno, Result};
 use crate::fs::aio;
+use crate::fs::page_cache::{self, flusher};
 use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
 use crate::mm::{aslr, commit, frame, map, vmas};
 use crate::net::backlog;
@@ -384,14 +385,36 @@ const ALL: &[(&str, Node)] = &[
                 "admin_reserve_kbytes",
                 Number(&commit::ADMIN_RESERVE, sysctl("vm/admin_reserve_kbytes")),
             ),
-            ("dirty_background_ratio", fixed!(10)),
-            ("dirty_ratio", fixed!(20)),
-            // Files are nowhere but in memory, so that there is nothing to drop.
+            (
+                "dirty_background_ratio",
+                Number(
+                    &flusher::BACKGROUND_RATIO,
+                    sysctl("vm/dirty_background_ratio"),
+                ),
+            ),
+            (
+                "dirty_expire_centisecs",
+                Number(&flusher::EXPIRE, sysctl("vm/dirty_expire_centisecs")),
+            ),
+            (
+                "dirty_ratio",
+                Number(&flusher::RATIO, sysctl("vm/dirty_ratio")),
+            ),
+            (
+                "dirty_writeback_centisecs",
+                Number(&flusher::INTERVAL, sysctl("vm/dirty_writeback_centisecs")),
+            ),
             (
                 "drop_caches",
                 Numbers(
                     |text| put!(text, "0\n"),
-                    |_, _| Ok(()),
+                    |_, what| {
+                        // Dentries and inodes (2) are dropped with their last user; 4 is silence.
+                        if what & 1 != 0 {
+                            page_cache::drop_clean();
+                        }
+                        Ok(())
+                    },
                     sysctl("vm/drop_caches"),
                 ),
             ),

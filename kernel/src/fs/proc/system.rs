@@ -1,10 +1,12 @@
 //! The files of procfs about the machine and the kernel.
 
+use super::super::page_cache::Stats;
 use super::super::seq_file::{Node, Text};
-use super::super::{file_lock, mount};
+use super::super::{device, file_lock, mount};
 use super::{memory, zones};
 use crate::arch::cpu::Cpu;
 use crate::arch::time::ticks_to_ns;
+use crate::block::volume;
 use crate::errno::{Errno, Result};
 use crate::keyring;
 use crate::mm::frame::{self, Held};
@@ -42,10 +44,7 @@ pub const ROOT: &[(&str, Node)] = &[
     ("mounts", Link(|text| text.push(b"self/mounts"))),
     ("net", Link(|text| text.push(b"self/net"))),
     ("pagetypeinfo", Private(zones::types)),
-    (
-        "partitions",
-        File(|text| put!(text, "major minor  #blocks  name\n\n")),
-    ),
+    ("partitions", File(partitions)),
     (
         "self",
         Link(|text| put!(text, "{}", current().process_id())),
@@ -105,6 +104,23 @@ fn devices(text: &mut Text) {
         text,
         "Character devices:\n  1 mem\n  4 ttyS\n  5 /dev/tty\n136 pts\n204 ttyAMA\n229 hvc\n\nBlock devices:\n"
     );
+    if !volume::all().is_empty() {
+        put!(text, "{} virtblk\n259 blkext\n", volume::MAJOR);
+    }
+}
+
+/// Disks and partitions, in units of 1024 bytes.
+fn partitions(text: &mut Text) {
+    let all = volume::all();
+    if all.is_empty() {
+        return;
+    }
+    put!(text, "major minor  #blocks  name\n\n");
+    for volume in all.iter().filter(|volume| volume.sectors() > 0) {
+        let (major, minor) = device::split(volume.number());
+        let (blocks, name) = (volume.sectors() / 2, volume.name());
+        put!(text, "{major:4}  {minor:7} {blocks:10} {name}\n");
+    }
 }
 
 fn filesystems(text: &mut Text) {
@@ -182,10 +198,12 @@ fn lockdep(text: &mut Text) {
 fn meminfo(text: &mut Text) {
     let free = frame::free_count();
     let file = frame::held().file;
+    let cache = Stats::now();
+    let available = free + cache.cached.saturating_sub(cache.dirty);
     for (name, frames) in [
         ("MemTotal:", frame::total()),
         ("MemFree:", free),
-        ("MemAvailable:", free),
+        ("MemAvailable:", available),
         ("Buffers:", 0),
         ("Cached:", file),
     ] {
@@ -223,8 +241,8 @@ fn put_frames(text: &mut Text, head: &str, name: &str, frames: usize) {
     );
 }
 
-/// The uses of memory. Files are memory here, so they count as shared memory too; nothing is
-/// swapped or written back.
+/// The uses of memory. Pages of files that are not in the page cache are memory that their files
+/// consist of, and count as shared; nothing is swapped.
 fn put_held(text: &mut Text, head: &str) {
     let Held {
         file,
@@ -235,21 +253,23 @@ fn put_held(text: &mut Text, head: &str) {
         text.fail();
         0
     });
-    let active = (file + anonymous).saturating_sub(locked);
+    let cache = Stats::now();
+    let shared = file.saturating_sub(cache.cached);
+    let active = (shared + anonymous).saturating_sub(locked);
     for (name, frames) in [
         ("SwapCached:", 0),
-        ("Active:", active),
+        ("Active:", active + cache.cached),
         ("Inactive:", 0),
         ("Active(anon):", active),
         ("Inactive(anon):", 0),
-        ("Active(file):", 0),
+        ("Active(file):", cache.cached),
         ("Inactive(file):", 0),
         ("Unevictable:", locked),
         ("Mlocked:", locked),
-        ("Dirty:", 0),
-        ("Writeback:", 0),
+        ("Dirty:", cache.dirty),
+        ("Writeback:", cache.writeback),
         ("AnonPages:", anonymous),
-        ("Shmem:", file),
+        ("Shmem:", shared),
         ("Slab:", slab),
         ("SReclaimable:", 0),
         ("SUnreclaim:", slab),
@@ -316,5 +336,12 @@ fn version(text: &mut Text) {
 
 /// Counts of the memory.
 pub fn vmstat(text: &mut Text) {
-    put!(text, "nr_free_pages {}\n", frame::free_count());
+    let cache = Stats::now();
+    put!(
+        text,
+        "nr_free_pages {}\nnr_dirty {}\nnr_writeback {}\n",
+        frame::free_count(),
+        cache.dirty,
+        cache.writeback,
+    );
 }

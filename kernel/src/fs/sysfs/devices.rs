@@ -2,7 +2,8 @@
 //! and reads these files.
 
 use super::LOOPBACK;
-use crate::fs::seq_file::Node::{self, Directory, File, Link};
+use super::block::ALL;
+use crate::fs::seq_file::Node::{self, Directory, Each, File, Link};
 
 /// Members of a directory.
 type Members = &'static [(&'static str, Node)];
@@ -31,6 +32,7 @@ macro_rules! devices {
                 $name,
                 link!("../../devices/virtual/", $class, "/", $name),
             ),)*])),)*
+            ("block", Each(&[], &ALL)),
             ("net", Directory(&[("lo", link!("../../devices/virtual/net/lo"))])),
         ];
         /// `/sys/devices/virtual`

@@ -25,7 +25,6 @@ pub fn init() -> Result<()> {
     let tty = Tty::new(UART, Line::Port(uart::write, UART_FIFO))?;
     PORTS.lock().push(tty);
     uart::on_input(|bytes| receive(UART, bytes));
-    virtio_console::init();
     if virtio_console::is_present() {
         let tty = Tty::new(HVC, Line::Port(virtio_console::write, PORT_CHUNK))?;
         PORTS.lock().push(tty);

@@ -136,6 +136,7 @@ pub fn machine<'b>(
         as_shipped: true,
         accel: Accel::Tcg,
         debugger: None,
+        disks: Vec::new(),
         append: subject.parameters.clone(),
         options: [&vm::HYPERVISOR.map(String::from), more].concat(),
     }

@@ -13,6 +13,7 @@ use super::patience::Patience;
 use super::result::Failure;
 use super::subject::Subject;
 use crate::arch::Arch;
+use crate::disk;
 use crate::initramfs::Initramfs;
 use crate::qemu::{self, Accel, Files, Machine, Qemu};
 use crate::session::{Event, Folder, Link, Session};
@@ -81,6 +82,7 @@ impl Boot<'_> {
             as_shipped: true,
             accel: Accel::Tcg,
             debugger: None,
+            disks: Vec::new(),
             append: self.subject.parameters.clone(),
             options,
         };
@@ -90,13 +92,15 @@ impl Boot<'_> {
             image: &image,
             initramfs: &initramfs,
             log: &log,
+            folder: initramfs.parent().unwrap_or(Path::new("")),
         };
         let link = Link::new()?;
         let command = [qemu.command, machine.arguments(&files, link.guest())].concat();
         let place = initramfs.parent().unwrap_or(Path::new(""));
         let shown = qemu::shell_line(&command).replace(&place.display().to_string(), "RUN");
         let shown = project.relative(&shown);
-        let mut session = Session::start(&command, link, folder, log.clone())?;
+        let mut session =
+            Session::start(&command, link, folder, log.clone(), disk::most_bytes(&[]))?;
         let timed_out = wait(&mut session, self.limit)?;
         if !timed_out {
             counted::await_end(&mut session)?;

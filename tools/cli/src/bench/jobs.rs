@@ -112,6 +112,7 @@ impl Jobs<'_> {
             as_shipped: true,
             accel: Accel::Tcg,
             debugger: None,
+            disks: Vec::new(),
             append: self.subject.parameters.clone(),
             options,
         }

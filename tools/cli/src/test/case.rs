@@ -21,6 +21,8 @@
 //! - `#: guest`: it runs guests: the VMM `vmm` in `PATH`, and in `/vm` Debian's Linux
 //!   (`kernel`), its file tree (`initrd`) and what belongs on its command line (`parameters`)
 //! - `#: memory SIZE`: its machine has so much, in place of 1G; cases that say the same share one
+//! - `#: disk SIZE`: its machine has an empty disk of so many MiB, /dev/vda; each such case has a
+//!   machine of its own
 //! - `#: minutes N`: it may take so long, and runs on one machine of each architecture
 //! - `#: long`: it is slow, and runs only with `--long`
 
@@ -68,6 +70,8 @@ pub struct Case {
     pub guest: bool,
     /// The memory of its machine, where it differs from that of others.
     pub memory: Option<String>,
+    /// The size of the disk of its machine, in MiB, if it has one.
+    pub disk: Option<u64>,
     /// How many minutes it may take, if that is more than others; then one machine of each
     /// architecture runs it.
     pub minutes: Option<u64>,
@@ -148,6 +152,7 @@ fn read(script: &Path) -> Result<Case> {
             ["hypervisor"] => case.hypervisor = true,
             ["guest"] => case.guest = true,
             ["memory", size] => case.memory = Some(size.to_string()),
+            ["disk", size] => case.disk = Some(size.parse()?),
             ["minutes", number] => case.minutes = Some(number.parse()?),
             ["long"] => case.long = true,
             _ => bail!("{}: what does '#:{line}' mean?", script.display()),

@@ -102,9 +102,9 @@ const RUNS: &[Run] = &[
     },
     Run {
         name: "unknown-option",
-        arguments: &["--disk", "x", "--", "true"],
+        arguments: &["--vcpus", "2", "--", "true"],
         status: 125,
-        stderr: "--disk is an option of 'stile vm'",
+        stderr: "--vcpus is an option of 'stile vm'",
         ..PLAIN
     },
     Run {
@@ -232,6 +232,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
             case(project, arch, &name, report)?;
         }
     }
+    super::disks::test(project, arch, report)?;
     super::semihosting::test(project, arch, report)
 }
 
@@ -396,7 +397,7 @@ fn unread(project: &Project, _arch: Arch, name: &str, report: &mut Report) -> Re
     let (reader, writer) = std::io::pipe()?;
     drop(reader);
     let status = command(project)?
-        .args(["run", "--disk", "x", "--", "true"])
+        .args(["run", "--vcpus", "x", "--", "true"])
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
         .stderr(writer)

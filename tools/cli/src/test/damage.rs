@@ -14,6 +14,7 @@ use super::Report;
 use super::machines::{self, Setting};
 use super::mutation::{self, Random};
 use crate::arch::Arch;
+use crate::disk;
 use crate::guest;
 use crate::kernel_image::Kernel;
 use crate::options::TestOptions;
@@ -145,6 +146,7 @@ impl<'a> Bench<'a> {
             image: &image,
             initramfs: &initramfs,
             log: &log,
+            folder: folder.path(),
         };
         Ok([
             self.qemu.command.clone(),
@@ -176,7 +178,7 @@ impl<'a> Bench<'a> {
             load(&place, at.tree),
         ];
         let command = self.command(&folder, &link, options.to_vec(), archive)?;
-        let mut session = Session::start(&command, link, folder, log)?;
+        let mut session = Session::start(&command, link, folder, log, disk::most_bytes(&[]))?;
         let deadline = Instant::now() + LIMIT;
         let mut ran = false;
         let ended = loop {

@@ -480,6 +480,7 @@ impl Setting {
             as_shipped: false,
             accel: Accel::Tcg,
             debugger: None,
+            disks: Vec::new(),
             append: owned(&[self.append, append].concat()),
             options: owned(self.options),
         }

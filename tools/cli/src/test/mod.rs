@@ -5,6 +5,7 @@ mod bench;
 mod case;
 mod command;
 mod damage;
+mod disks;
 mod host;
 mod kernel;
 mod lint;

@@ -13,6 +13,7 @@ use super::case::Case;
 use super::machines::{self, Setting};
 use super::{Report, lock_order};
 use crate::arch::Arch;
+use crate::disk::{self, Disk};
 use crate::guest;
 use crate::initramfs::Initramfs;
 use crate::kernel_image::Kernel;
@@ -142,7 +143,11 @@ fn run(
 ) -> Result<String> {
     let mut lockdep = String::new();
     let needs = |case: &Case| (case.packages.clone(), case.memory.clone());
-    for alike in cases.chunk_by(|one, other| needs(one) == needs(other)) {
+    // A disk is empty once.
+    let alike = |one: &&Case, other: &&Case| {
+        needs(one) == needs(other) && one.disk.is_none() && other.disk.is_none()
+    };
+    for alike in cases.chunk_by(alike) {
         lockdep += &run_alike(project, kernel, setting, alike, &mut done)?;
     }
     Ok(lockdep)
@@ -245,6 +250,17 @@ pub fn boot(
         machine.memory = memory;
     }
     let mut tree = guest::tree(project, setting.arch)?;
+    if let Some(size) = cases.first().and_then(|case| case.disk) {
+        machine.disks.push(Disk::empty(size << 20));
+        if let Kernel::Linux(version) = kernel {
+            let modules = &disk::LINUX_MODULES;
+            let files = packages::linux_modules(project, setting.arch, version, modules)?;
+            for (at, file) in files.iter().enumerate() {
+                let name = file.file_name().unwrap_or_default().to_string_lossy();
+                tree.file(&format!("stile/modules/{at}-{name}"), file)?;
+            }
+        }
+    }
     if let Some(case) = cases.first().filter(|case| !case.packages.is_empty()) {
         packages::install(project, setting.arch, &case.packages, &mut tree)?;
     }

@@ -153,6 +153,7 @@ pub fn vm(project: &Project, options: &VmOptions) -> Result<u8> {
         as_shipped: false,
         accel: Accel::Tcg,
         debugger: None,
+        disks: Vec::new(),
         append: options.set.iter().chain(&options.append).cloned().collect(),
         options: machine_options,
     };

@@ -1,0 +1,116 @@
+//! Files whose pages may not be in memory yet, and that hear of a first write to each page, since
+//! they must bring it to a device. The usual way of a fault has no code for them: it fails, and
+//! comes here.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+
+use translation::owed::{Owed, Widen};
+
+use super::asid::Context;
+use super::fault::{Access, Failure};
+use super::space::{AddressSpace, Space};
+use super::vma::{PageSource, Rights, Source, Vma};
+use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr, page_down};
+use crate::arch::mmu::Pte;
+use crate::errno::{Errno, Result};
+
+/// A page of a file.
+pub struct FilePage {
+    mapping: Arc<dyn PageSource>,
+    index: usize,
+}
+
+impl FilePage {
+    /// Waits until the file has it.
+    ///
+    /// # Errors
+    /// Those of [`PageSource::load`].
+    pub fn load(&self) -> Result<()> {
+        self.mapping.load(self.index)
+    }
+}
+
+impl AddressSpace {
+    /// Resolves a fault that [`AddressSpace::fault`] could not, for want of the page or of the
+    /// right to write it ([`Failure::Absent`], [`Failure::Denied`]). May sleep.
+    pub fn fault_paged(&self, address: usize, access: Access) -> core::result::Result<(), Failure> {
+        loop {
+            let page = {
+                let mut space = self.lock();
+                if space.must_wait(&(address..address + 1), access) {
+                    return Err(Failure::Paused);
+                }
+                match space.resolve_paged(self.context(), address, access) {
+                    Err(Failure::Absent) => space.file_page(address),
+                    done => return done,
+                }
+            };
+            page.ok_or(Failure::Unmapped)?.load().map_err(Failure::of)?;
+        }
+    }
+}
+
+impl Space {
+    /// The page of a file that is mapped at an address.
+    pub(super) fn file_page(&self, address: usize) -> Option<FilePage> {
+        let vma = self.vmas.find(page_down(address))?;
+        let Source::File { mapping, .. } = &vma.source else {
+            return None;
+        };
+        Some(FilePage {
+            index: index(vma, address),
+            mapping: mapping.clone(),
+        })
+    }
+
+    /// As [`Space::resolve_alone`], also where the file must hear of the write.
+    pub(super) fn resolve_paged(
+        &mut self,
+        context: &Context,
+        address: usize,
+        access: Access,
+    ) -> core::result::Result<(), Failure> {
+        let page = page_down(address);
+        let notified = |vma: &Vma| vma.rights.has(Rights::NOTIFY);
+        if access != Access::Write || !self.vmas.find(page).is_some_and(notified) {
+            return self.resolve_alone(context, address, access);
+        }
+        self.resolve_alone(context, address, Access::Read)?;
+        self.notify_write(context, page).map_err(Failure::of)
+    }
+
+    /// Lets a page, which is mapped, be written, after the file has heard of it.
+    fn notify_write(&self, context: &Context, page: usize) -> Result<()> {
+        let vma = self.vmas.find(page).ok_or(Errno::EFAULT)?;
+        let Source::File { mapping, .. } = &vma.source else {
+            return Ok(());
+        };
+        let Some(leaf) = self.table.leaf(page) else {
+            return Ok(());
+        };
+        let (entry, mut owed) = (leaf.entry(page), None);
+        mapping.write_mapped(index(vma, page), &mut |frame| {
+            let old = entry.load();
+            // Only of the page that the file has now; the entry of another goes.
+            if old != Pte::EMPTY && PhysAddr(old.phys()) == frame.phys() {
+                let new = old.with_writable(true).with_young(true);
+                owed = entry.replace::<Widen>(old, new).ok();
+            }
+        })?;
+        let range = page..page + PAGE_SIZE;
+        context.pay(owed.unwrap_or_else(Owed::<Widen>::new), range);
+        context.recover(page);
+        Ok(())
+    }
+}
+
+/// The index of the page that `vma` maps at an address.
+fn index(vma: &Vma, address: usize) -> usize {
+    let offset = match &vma.source {
+        Source::File { offset, .. } => *offset,
+        Source::Anonymous => 0,
+    };
+    (offset + page_down(address) - vma.start) >> PAGE_SHIFT
+}

@@ -1,0 +1,340 @@
+//! Virtio block devices (virtio 1.2, 5.2): requests whose data are parts of frames. A request owns
+//! its frames until the device has answered it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hint::spin_loop;
+
+use virtio_drivers::device::common::Feature;
+use virtio_drivers::queue::VirtQueue;
+use virtio_drivers::transport::{DeviceStatus, Transport};
+use virtio_drivers::{Error, Result};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+use super::PAGE_SIZE;
+use super::dma::KernelHal;
+use super::frame::FrameRef;
+use super::ordered::Ordered;
+use super::virtio::Device;
+
+/// The queue of requests; devices may have more.
+const QUEUE: u16 = 0;
+/// Descriptors of the queue: no more than the stack has room for, on which a queue begins.
+const DESCRIPTORS: usize = 64;
+/// Descriptors of a request without data: its header and its status.
+const FRAMING: usize = 2;
+/// Requests that may be in flight.
+const REQUESTS: usize = DESCRIPTORS / FRAMING;
+/// Parts that a request has at most.
+const MOST_PARTS: usize = 16;
+
+/// The unit in which devices count.
+pub const SECTOR: usize = 512;
+/// Length of the answer to [`Operation::Id`].
+pub const ID: usize = 20;
+
+/// Features (VIRTIO_BLK_F_): the device says how many parts a request may have, it cannot be
+/// written, it names the size of its blocks, it has a cache that must be flushed, it tells its
+/// physical blocks.
+const SEG_MAX: u64 = 1 << 2;
+const READ_ONLY: u64 = 1 << 5;
+const BLK_SIZE: u64 = 1 << 6;
+const FLUSH: u64 = 1 << 9;
+const TOPOLOGY: u64 = 1 << 10;
+
+/// Places in the configuration space.
+const CAPACITY: usize = 0;
+const CONFIG_SEG_MAX: usize = 12;
+const CONFIG_BLK_SIZE: usize = 20;
+const PHYSICAL_EXPONENT: usize = 24;
+
+/// What a request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Read sectors.
+    Read = 0,
+    /// Write sectors.
+    Write = 1,
+    /// Put all that was written before onto the medium.
+    Flush = 4,
+    /// The device's serial number, of [`ID`] bytes at most.
+    Id = 8,
+}
+
+/// Part of a frame.
+#[derive(Clone)]
+pub struct Part {
+    /// The frame.
+    pub frame: FrameRef,
+    /// The first byte in it.
+    pub offset: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// What the device says about itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Properties {
+    /// Its size in sectors of [`SECTOR`] bytes.
+    pub sectors: u64,
+    /// Whether it refuses writes.
+    pub read_only: bool,
+    /// Whether what was written must be flushed.
+    pub has_cache: bool,
+    /// Bytes of a logical block.
+    pub block_size: usize,
+    /// Bytes of a physical block.
+    pub physical_block_size: usize,
+    /// Parts that a request may have.
+    pub parts: usize,
+}
+
+/// A request that is done: its token, whether it succeeded, and its data.
+pub struct Done {
+    /// What [`Disk::submit`] returned.
+    pub token: u16,
+    /// Whether the device did what was asked for.
+    pub succeeded: bool,
+    /// The parts of the request.
+    pub parts: Vec<Part>,
+}
+
+/// The header of a request, which the device reads.
+#[derive(FromZeros, IntoBytes, Immutable)]
+#[repr(C)]
+struct Header {
+    operation: u32,
+    reserved: u32,
+    sector: u64,
+}
+
+/// What a request shares with the device beside its data.
+#[derive(FromZeros)]
+struct Framing {
+    header: Header,
+    status: u8,
+}
+
+struct InFlight {
+    operation: Operation,
+    parts: Vec<Part>,
+    /// The place of its framing.
+    place: u8,
+}
+
+/// A started device.
+pub struct Disk {
+    transport: Ordered,
+    queue: Box<VirtQueue<KernelHal, DESCRIPTORS>>,
+    framings: Box<[Framing; REQUESTS]>,
+    /// The places of framings that no request uses.
+    free: Vec<u8>,
+    /// By tokens.
+    in_flight: Vec<Option<InFlight>>,
+    /// The device answered what nobody asked: it is not listened to any more.
+    broken: bool,
+}
+
+impl Disk {
+    /// Starts a device.
+    ///
+    /// # Errors
+    /// Those of its queue; `Unsupported` for a device whose blocks are larger than pages.
+    pub fn start(device: Device) -> Result<(Self, Properties)> {
+        let mut transport = device.into_transport();
+        let wanted = SEG_MAX | READ_ONLY | BLK_SIZE | FLUSH | TOPOLOGY;
+        let wanted = Feature::from_bits_retain(wanted | Feature::VERSION_1.bits());
+        // `begin_init` knows only the bits of `Feature`.
+        let offered = transport.read_device_features() & wanted.bits();
+        transport.begin_init(Feature::VERSION_1);
+        transport.write_driver_features(offered);
+        let properties = properties(&transport, offered)?;
+        let mut disk = Disk {
+            queue: new_queue(&mut transport)?,
+            transport,
+            framings: <[Framing; REQUESTS]>::new_box_zeroed().map_err(|_| Error::DmaError)?,
+            free: (0..REQUESTS as u8).collect(),
+            in_flight: (0..DESCRIPTORS).map(|_| None).collect(),
+            broken: false,
+        };
+        disk.transport.finish_init();
+        Ok((disk, properties))
+    }
+
+    /// Hands a request to the device. Returns its token, or the parts where the queue is full.
+    ///
+    /// # Panics
+    /// If there are more parts than a request may have, or one leaves its frame.
+    pub fn submit(
+        &mut self,
+        operation: Operation,
+        sector: u64,
+        parts: Vec<Part>,
+    ) -> core::result::Result<u16, Vec<Part>> {
+        assert!(parts.len() <= MOST_PARTS, "too many parts");
+        if self.queue.available_desc() < parts.len() + FRAMING {
+            return Err(parts);
+        }
+        let Some(place) = self.free.pop() else {
+            return Err(parts);
+        };
+        let framing = &mut self.framings[usize::from(place)];
+        framing.header = Header {
+            operation: operation as u32,
+            reserved: 0,
+            sector,
+        };
+        // An answer that the device does not write is none.
+        framing.status = u8::MAX;
+        let mut buffers = Buffers::new(operation, framing, &parts);
+        let (reads, writes) = (buffers.reads, buffers.writes);
+        // SAFETY: framing and frames belong to `in_flight`, where nothing refers to them, until
+        // `pop_used` has returned this token. Programs that map a frame may see it change, as they
+        // may write it meanwhile.
+        let added = unsafe {
+            self.queue
+                .add(&buffers.inputs[..reads], &mut buffers.outputs[..writes])
+        };
+        let Ok(token) = added else {
+            self.free.push(place);
+            return Err(parts);
+        };
+        self.in_flight[usize::from(token)] = Some(InFlight {
+            operation,
+            parts,
+            place,
+        });
+        if self.queue.should_notify() {
+            self.transport.notify(QUEUE);
+        }
+        Ok(token)
+    }
+
+    /// Takes a request that the device has answered.
+    pub fn complete(&mut self) -> Option<Done> {
+        if self.broken {
+            return None;
+        }
+        let token = self.queue.peek_used()?;
+        let place = self.in_flight.get_mut(usize::from(token));
+        let Some(request) = place.and_then(Option::take) else {
+            self.broken = true;
+            crate::log!("virtio-blk: the device answered what nobody asked");
+            return None;
+        };
+        let framing = &mut self.framings[usize::from(request.place)];
+        let (operation, parts) = (request.operation, request.parts);
+        let mut buffers = Buffers::new(operation, framing, &parts);
+        let (inputs, outputs) = (&buffers.inputs[..buffers.reads], &mut buffers.outputs);
+        // SAFETY: the same buffers that were added under this token.
+        let popped = unsafe {
+            self.queue
+                .pop_used(token, inputs, &mut outputs[..buffers.writes])
+        };
+        self.free.push(request.place);
+        if operation == Operation::Read {
+            parts.iter().for_each(|part| part.frame.written());
+        }
+        Some(Done {
+            token,
+            succeeded: popped.is_ok() && framing.status == 0,
+            parts,
+        })
+    }
+
+    /// Acknowledges the device's interrupt.
+    pub fn acknowledge(&mut self) {
+        self.transport.ack_interrupt();
+    }
+}
+
+impl Drop for Disk {
+    /// Resets the device and waits until it is done: then it no longer uses its queue and the
+    /// frames of its requests, which are freed next (virtio 1.2, 2.4.2).
+    fn drop(&mut self) {
+        self.transport.set_status(DeviceStatus::empty());
+        while !self.transport.get_status().is_empty() {
+            spin_loop();
+        }
+    }
+}
+
+/// The queue. Boxed and out of line, as it takes more than the boot stack has for each function
+/// that passes it on.
+#[inline(never)]
+fn new_queue(transport: &mut Ordered) -> Result<Box<VirtQueue<KernelHal, DESCRIPTORS>>> {
+    Ok(Box::new(VirtQueue::new(transport, QUEUE, false, false)?))
+}
+
+fn properties(transport: &Ordered, features: u64) -> Result<Properties> {
+    let has = |feature| features & feature != 0;
+    let sectors = transport.read_consistent(|| {
+        let low: u32 = transport.read_config_space(CAPACITY)?;
+        let high: u32 = transport.read_config_space(CAPACITY + 4)?;
+        Ok(u64::from(high) << 32 | u64::from(low))
+    })?;
+    let mut block_size = SECTOR;
+    if has(BLK_SIZE) {
+        block_size = transport.read_config_space::<u32>(CONFIG_BLK_SIZE)? as usize;
+    }
+    if !block_size.is_power_of_two() || !(SECTOR..=PAGE_SIZE).contains(&block_size) {
+        return Err(Error::Unsupported);
+    }
+    let mut physical_block_size = block_size;
+    if has(TOPOLOGY) {
+        let exponent: u8 = transport.read_config_space(PHYSICAL_EXPONENT)?;
+        physical_block_size = block_size << exponent.min(16);
+    }
+    // A device that does not say how many parts it takes takes one.
+    let mut parts = 1;
+    if has(SEG_MAX) {
+        parts = transport.read_config_space::<u32>(CONFIG_SEG_MAX)? as usize;
+    }
+    Ok(Properties {
+        sectors,
+        read_only: has(READ_ONLY),
+        has_cache: has(FLUSH),
+        block_size,
+        physical_block_size,
+        parts: parts.clamp(1, MOST_PARTS),
+    })
+}
+
+/// The buffers of a request, for the queue: those that the device reads, and those that it writes.
+struct Buffers<'a> {
+    inputs: [&'a [u8]; MOST_PARTS + 1],
+    outputs: [&'a mut [u8]; MOST_PARTS + 1],
+    reads: usize,
+    writes: usize,
+}
+
+impl<'a> Buffers<'a> {
+    fn new(operation: Operation, framing: &'a mut Framing, parts: &'a [Part]) -> Self {
+        let mut buffers = Buffers {
+            inputs: [&[]; MOST_PARTS + 1],
+            outputs: core::array::from_fn(|_| &mut [][..]),
+            reads: 1,
+            writes: 0,
+        };
+        buffers.inputs[0] = framing.header.as_bytes();
+        for part in parts {
+            let start = part.frame.range(part.offset, part.len);
+            if operation == Operation::Write {
+                // SAFETY: `range` has checked that this is memory of the frame, which the caller
+                // holds. The slice is an address and a length for the queue, which does not read
+                // it.
+                let input = unsafe { core::slice::from_raw_parts(start, part.len) };
+                buffers.inputs[buffers.reads] = input;
+                buffers.reads += 1;
+            } else {
+                // SAFETY: as above; the queue does not write it either.
+                let output = unsafe { core::slice::from_raw_parts_mut(start, part.len) };
+                buffers.outputs[buffers.writes] = output;
+                buffers.writes += 1;
+            }
+        }
+        buffers.outputs[buffers.writes] = core::slice::from_mut(&mut framing.status);
+        buffers.writes += 1;
+        buffers
+    }
+}

@@ -1,0 +1,55 @@
+//! ioctl(2) of block devices.
+
+use super::partitions;
+use super::volume::Volume;
+use crate::errno::{Errno, Result};
+use crate::fs::File;
+use crate::mm::PAGE_SIZE;
+use crate::mm::user::UserPtr;
+use crate::mm::virtio_blk::SECTOR;
+use alloc::sync::Arc;
+use linux_raw_sys::general::CAP_SYS_ADMIN;
+use linux_raw_sys::ioctl::{
+    BLKALIGNOFF, BLKBSZGET, BLKFLSBUF, BLKGETSIZE, BLKGETSIZE64, BLKIOMIN, BLKIOOPT, BLKPBSZGET,
+    BLKRAGET, BLKROGET, BLKROTATIONAL, BLKRRPART, BLKSECTGET, BLKSSZGET,
+};
+
+/// The most sectors of a request.
+const MOST_SECTORS: u16 = (32 * PAGE_SIZE / SECTOR) as u16;
+
+/// Does a request of ioctl(2).
+pub fn handle(volume: &Arc<Volume>, _file: &File, request: u32, argument: usize) -> Result<usize> {
+    let properties = volume.device().properties();
+    let int = |value: usize| UserPtr::<i32>::new(argument).write(&(value as i32));
+    match request {
+        BLKGETSIZE64 => UserPtr::<u64>::new(argument).write(&volume.size())?,
+        BLKGETSIZE => UserPtr::<usize>::new(argument).write(&(volume.sectors() as usize))?,
+        BLKSSZGET => int(properties.block_size)?,
+        BLKPBSZGET | BLKIOMIN => int(properties.physical_block_size)?,
+        BLKIOOPT | BLKALIGNOFF => int(0)?,
+        BLKBSZGET => int(PAGE_SIZE)?,
+        BLKROGET => int(usize::from(volume.is_read_only()))?,
+        BLKRAGET => UserPtr::<usize>::new(argument).write(&256)?,
+        BLKROTATIONAL => UserPtr::<u16>::new(argument).write(&1)?,
+        BLKSECTGET => UserPtr::<u16>::new(argument).write(&MOST_SECTORS)?,
+        BLKFLSBUF => {
+            if !crate::task::can(CAP_SYS_ADMIN) {
+                return Err(Errno::EACCES);
+            }
+            volume.mapping().sync();
+            volume.mapping().forget(0..usize::MAX);
+        }
+        BLKRRPART => {
+            if !crate::task::can(CAP_SYS_ADMIN) {
+                return Err(Errno::EACCES);
+            }
+            if volume.partition().is_some() {
+                return Err(Errno::EINVAL);
+            }
+            volume.mapping().write_back(0..usize::MAX);
+            partitions::scan(volume)?;
+        }
+        _ => return Err(Errno::ENOTTY),
+    }
+    Ok(0)
+}

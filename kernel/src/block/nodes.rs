@@ -1,0 +1,23 @@
+//! Nodes of disks and partitions in devtmpfs: only root and the group `disk` may open them.
+
+use super::volume::Volume;
+use crate::errno::{Errno, Result};
+use crate::fs::mount;
+use linux_raw_sys::general::S_IFBLK;
+
+/// The group `disk` of Debian.
+const DISK: u32 = 6;
+
+/// Makes the node, if it is not there.
+pub fn add(volume: &Volume) -> Result<()> {
+    let name = volume.name().as_bytes();
+    match mount::add_device(name, S_IFBLK | 0o660, volume.number(), (0, DISK)) {
+        Err(Errno::EEXIST) => Ok(()),
+        done => done,
+    }
+}
+
+/// Takes the node away, if nobody did before.
+pub fn remove(volume: &Volume) {
+    _ = mount::remove_device(volume.name().as_bytes());
+}

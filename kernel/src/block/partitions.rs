@@ -1,0 +1,48 @@
+//! The partitions of a disk, as its table names them.
+
+use super::nodes;
+use super::volume::{self, Volume};
+use crate::errno::{Errno, Result};
+use crate::fs::io::Sink;
+use crate::fs::page_cache::Ahead;
+use crate::mm::virtio_blk::SECTOR;
+use crate::sync::SleepMutex;
+use alloc::sync::Arc;
+
+/// Held while a table is read.
+static SCANNING: SleepMutex<()> = SleepMutex::new(());
+
+/// Reads the table of a disk anew, in place of what was read before. May sleep.
+///
+/// # Errors
+/// EBUSY: a partition is in use. EIO, ENOMEM.
+pub fn scan(disk: &Arc<Volume>) -> Result<()> {
+    let _alone = SCANNING.lock_killable()?;
+    let old = volume::partitions_of(disk);
+    if old.iter().any(|volume| volume.is_used()) {
+        return Err(Errno::EBUSY);
+    }
+    for volume in &old {
+        nodes::remove(volume);
+        volume::remove(volume);
+    }
+    let block = disk.device().properties().block_size;
+    let ahead = Ahead::default();
+    let found = partitions::read(disk.sectors(), block, |sector, bytes| {
+        let position = sector * SECTOR as u64;
+        match disk
+            .mapping()
+            .read(&mut Sink::kernel(bytes), position, &ahead)
+        {
+            Ok(count) if count == bytes.len() => Ok(()),
+            Ok(_) => Err(Errno::EIO),
+            Err(error) => Err(error),
+        }
+    })?;
+    nodes::add(disk)?;
+    for partition in &found {
+        let volume = volume::add_partition(disk, partition)?;
+        nodes::add(&volume)?;
+    }
+    Ok(())
+}

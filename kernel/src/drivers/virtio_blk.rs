@@ -1,0 +1,247 @@
+//! Virtio disks: /dev/vda and so on.
+
+use crate::arch::irq;
+use crate::block::{self, BlockDevice, Piece};
+use crate::errno::{Errno, Result};
+use crate::mm::frame;
+use crate::mm::heap::{try_arc, try_box};
+use crate::mm::virtio::Device;
+use crate::mm::virtio_blk::{Disk, Done, ID, Operation, Part, Properties};
+use crate::sync::{Mutex, Once};
+use crate::task::wait_queue::WaitQueue;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+
+/// Disks that are driven.
+const MOST: usize = 16;
+
+static DISKS: [Once<Arc<VirtioBlk>>; MOST] = [const { Once::new() }; MOST];
+static FOUND: AtomicUsize = AtomicUsize::new(0);
+
+/// The handlers of their interrupts.
+const HANDLERS: [fn(); MOST] = [
+    interrupt::<0>,
+    interrupt::<1>,
+    interrupt::<2>,
+    interrupt::<3>,
+    interrupt::<4>,
+    interrupt::<5>,
+    interrupt::<6>,
+    interrupt::<7>,
+    interrupt::<8>,
+    interrupt::<9>,
+    interrupt::<10>,
+    interrupt::<11>,
+    interrupt::<12>,
+    interrupt::<13>,
+    interrupt::<14>,
+    interrupt::<15>,
+];
+
+/// A disk.
+struct VirtioBlk {
+    queue: Mutex<Queue>,
+    /// Those who found the queue full.
+    room: WaitQueue,
+    properties: Properties,
+    serial: Once<Vec<u8>>,
+}
+
+struct Queue {
+    disk: Box<Disk>,
+    /// Whose requests are in flight, by their tokens.
+    batches: Vec<Option<Arc<Batch>>>,
+}
+
+/// Requests that are waited for together.
+struct Batch {
+    /// Those that are not done, and one more while there may come more.
+    left: AtomicUsize,
+    failed: AtomicBool,
+    done: WaitQueue,
+}
+
+impl Batch {
+    /// One of the requests is done.
+    fn end(&self, succeeded: bool) {
+        if !succeeded {
+            self.failed.store(true, Relaxed);
+        }
+        if self.left.fetch_sub(1, AcqRel) == 1 {
+            self.done.wake_all();
+        }
+    }
+}
+
+/// Starts a disk, whose interrupt is `number`.
+pub fn start(device: Device, number: u32) {
+    let index = FOUND.load(Relaxed);
+    if index == MOST {
+        return crate::log!("virtio-blk: no more than {MOST} disks");
+    }
+    match new_disk(device) {
+        Ok(disk) => {
+            DISKS[index].call_once(|| disk.clone());
+            FOUND.store(index + 1, Relaxed);
+            irq::register(number, HANDLERS[index]);
+            irq::enable(number);
+            if let Err(error) = block::add_disk(index, disk) {
+                crate::log!("virtio-blk: {error:?}");
+            }
+        }
+        Err(reason) => crate::log!("virtio-blk: {reason}"),
+    }
+}
+
+/// Asks all disks for their serial numbers. May sleep.
+pub fn identify() {
+    for disk in DISKS.iter().filter_map(Once::get) {
+        let serial = disk.read_serial().unwrap_or_default();
+        disk.serial.call_once(|| serial);
+    }
+}
+
+fn new_disk(device: Device) -> core::result::Result<Arc<VirtioBlk>, &'static str> {
+    let (disk, properties) = Disk::start(device).map_err(|_| "the device does not start")?;
+    const SHORT: &str = "no memory";
+    let disk = try_box(disk).map_err(|_| SHORT)?;
+    let queue = Queue {
+        disk,
+        batches: Vec::new(),
+    };
+    try_arc(VirtioBlk {
+        queue: Mutex::new(queue),
+        room: WaitQueue::new(),
+        properties,
+        serial: Once::new(),
+    })
+    .map_err(|_| SHORT)
+}
+
+fn interrupt<const INDEX: usize>() {
+    if let Some(disk) = DISKS[INDEX].get() {
+        disk.queue.lock().disk.acknowledge();
+        disk.complete();
+    }
+}
+
+impl VirtioBlk {
+    /// Ends the requests that the device has answered, each without the lock.
+    fn complete(&self) {
+        while let Some((done, batch)) = self.take_done() {
+            if let Some(batch) = batch {
+                batch.end(done.succeeded);
+            }
+            drop(done.parts);
+            self.room.wake_all();
+        }
+    }
+
+    fn take_done(&self) -> Option<(Done, Option<Arc<Batch>>)> {
+        let mut queue = self.queue.lock();
+        let done = queue.disk.complete()?;
+        let batch = queue.batches.get_mut(usize::from(done.token));
+        Some((done, batch.and_then(Option::take)))
+    }
+
+    /// Hands a request to the device, for which `batch` waits. Waits for room in its queue.
+    fn submit(&self, batch: &Arc<Batch>, operation: Operation, sector: u64, parts: Vec<Part>) {
+        batch.left.fetch_add(1, Relaxed);
+        let mut request = Some(parts);
+        self.room.wait(|| {
+            let Some(parts) = request.take() else {
+                return true;
+            };
+            let mut queue = self.queue.lock();
+            match queue.disk.submit(operation, sector, parts) {
+                Ok(token) => queue.keep(token, batch.clone()),
+                Err(parts) => request = Some(parts),
+            }
+            request.is_none()
+        });
+    }
+
+    /// Waits for requests that `submit` hands over.
+    fn run(&self, submit: impl FnOnce(&Arc<Batch>) -> Result<()>) -> Result<()> {
+        // From the kernel's reserve: pages must be written also where memory is short.
+        let batch = Arc::new(Batch {
+            left: AtomicUsize::new(1),
+            failed: AtomicBool::new(false),
+            done: WaitQueue::new(),
+        });
+        let submitted = submit(&batch);
+        batch.end(true);
+        batch.done.wait(|| batch.left.load(Acquire) == 0);
+        submitted?;
+        match batch.failed.load(Relaxed) {
+            true => Err(Errno::EIO),
+            false => Ok(()),
+        }
+    }
+
+    fn read_serial(&self) -> Result<Vec<u8>> {
+        let frame = frame::alloc_zeroed()?;
+        let mut serial = alloc::vec![0; ID];
+        let mut parts = Vec::new();
+        parts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        parts.push(Part {
+            frame: frame.clone(),
+            offset: 0,
+            len: ID,
+        });
+        self.run(|batch| Ok(self.submit(batch, Operation::Id, 0, parts)))?;
+        frame.read(0, &mut serial);
+        let len = serial.iter().position(|&byte| byte == 0).unwrap_or(ID);
+        serial.truncate(len);
+        Ok(serial)
+    }
+}
+
+impl Queue {
+    /// Notes whose request has this token.
+    fn keep(&mut self, token: u16, batch: Arc<Batch>) {
+        let token = usize::from(token);
+        if self.batches.len() <= token {
+            self.batches.resize(token + 1, None);
+        }
+        self.batches[token] = Some(batch);
+    }
+}
+
+impl BlockDevice for VirtioBlk {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn serial(&self) -> &[u8] {
+        self.serial.get().map_or(&[], Vec::as_slice)
+    }
+
+    fn transfer(&self, write: bool, pieces: &[Piece]) -> Result<()> {
+        let operation = match write {
+            true => Operation::Write,
+            false => Operation::Read,
+        };
+        self.run(|batch| {
+            for run in pieces.chunk_by(|one, next| one.end() == next.sector) {
+                for request in run.chunks(self.properties.parts) {
+                    let mut parts = Vec::new();
+                    let room = parts.try_reserve_exact(request.len());
+                    room.map_err(|_| Errno::ENOMEM)?;
+                    parts.extend(request.iter().map(|piece| piece.part.clone()));
+                    self.submit(batch, operation, request[0].sector, parts);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> Result<()> {
+        if !self.properties.has_cache || self.properties.read_only {
+            return Ok(());
+        }
+        self.run(|batch| Ok(self.submit(batch, Operation::Flush, 0, Vec::new())))
+    }
+}

@@ -1,0 +1,130 @@
+//! Reading: pages that are there, and those that must come from the disk.
+
+use super::super::io::Sink;
+use super::reclaim;
+use super::{FILLERS, Mapping, WINDOW, pages_of, split};
+use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
+use crate::mm::frame::{self, FrameRef};
+use crate::task::oom;
+use crate::task::sched::cond_resched_killable;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Where an open file's last read ended: one that begins there reads ahead.
+#[derive(Default)]
+pub struct Ahead(AtomicU64);
+
+impl Ahead {
+    /// How many pages to read from `position` on for `len` bytes.
+    fn pages(&self, position: u64, len: usize) -> usize {
+        let (first, offset) = split(position);
+        let wanted = pages_of((offset + len) as u64);
+        match self.0.load(Relaxed) == position {
+            true => WINDOW - first % WINDOW,
+            false => wanted.min(WINDOW),
+        }
+    }
+}
+
+impl Mapping {
+    /// Reads from `position` up to the end of the file.
+    pub fn read(&self, to: &mut Sink, position: u64, ahead: &Ahead) -> Result<usize> {
+        let want = ahead.pages(position, to.left());
+        let mut total = 0;
+        while to.left() > 0 {
+            let at = position + total as u64;
+            let rest = self.size().saturating_sub(at);
+            if rest == 0 {
+                break;
+            }
+            let (index, offset) = split(at);
+            let len = (PAGE_SIZE - offset)
+                .min(to.left())
+                .min(rest.min(PAGE_SIZE as u64) as usize);
+            let copied = self
+                .filled(index, want)
+                .and_then(|page| to.put_frame(&page, offset, len));
+            match copied {
+                Ok(count) => total += count,
+                Err(error) if total == 0 => return Err(error),
+                Err(Errno::ENOMEM) if oom::make_room() => continue,
+                Err(_) => break,
+            }
+            if copied != Ok(len) || to.left() > 0 && cond_resched_killable().is_err() {
+                break;
+            }
+        }
+        ahead.0.store(position + total as u64, Relaxed);
+        Ok(total)
+    }
+
+    /// The page `index`, read from the disk where it is not there, with up to `want` pages from it
+    /// on.
+    pub(super) fn filled(&self, index: usize, want: usize) -> Result<FrameRef> {
+        loop {
+            if let Some(page) = self.page(index) {
+                return Ok(page);
+            }
+            self.fill(index, want)?;
+        }
+    }
+
+    /// Reads ahead, as far as that can be done: nobody waits for these pages.
+    pub fn read_ahead(&self, first: usize, count: usize) -> Result<()> {
+        let end = first.saturating_add(count).min(pages_of(self.size()));
+        let mut at = first;
+        while at < end {
+            if self.page(at).is_none() {
+                self.fill(at, end - at)?;
+            }
+            at += 1;
+            cond_resched_killable()?;
+        }
+        Ok(())
+    }
+
+    /// Reads the page `index` and those after it that are not there, all of one window.
+    fn fill(&self, index: usize, want: usize) -> Result<()> {
+        let _alone = self.filling[index / WINDOW % FILLERS].lock_killable()?;
+        let end = pages_of(self.size()).min(index - index % WINDOW + WINDOW);
+        if index >= end {
+            return Err(Errno::ENXIO);
+        }
+        let mut fresh = Vec::new();
+        for index in index..end.min(index.saturating_add(want.max(1))) {
+            if self.page(index).is_some() {
+                break;
+            }
+            let page = new_page();
+            match page.map(|page| (page, fresh.try_reserve(1))) {
+                Ok((page, Ok(()))) => fresh.push((index, page)),
+                _ if !fresh.is_empty() => break,
+                Ok(_) => return Err(Errno::ENOMEM),
+                Err(error) => return Err(error),
+            }
+        }
+        if fresh.len() > 1 && self.backing.read_pages(&fresh).is_err() {
+            // One that nobody asked for may be the one that cannot be read.
+            fresh.truncate(1);
+            self.backing.read_pages(&fresh)?;
+        } else if fresh.len() == 1 {
+            self.backing.read_pages(&fresh)?;
+        }
+        for (index, page) in fresh {
+            // A truncation sets the size before it takes pages away.
+            if index < pages_of(self.size()) {
+                self.insert(index, page)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Memory for a page, after clean pages were given up where there is little.
+pub(super) fn new_page() -> Result<FrameRef> {
+    if frame::is_scarce() {
+        reclaim::reclaim(2 * WINDOW);
+    }
+    frame::alloc()
+}

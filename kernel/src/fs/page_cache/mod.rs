@@ -1,0 +1,188 @@
+//! The page cache: the pages of files and block devices that are on a disk. A [`Mapping`] holds
+//! those of one file (Linux's address_space), and its [`Backing`] brings them from the disk and
+//! back.
+//!
+//! Locks, in this order: `writing`, by those who change the content by a call; a lock of `filling`,
+//! while a page is read; `cleaning`, while pages are written or taken away; the address spaces';
+//! `pages`.
+
+mod errseq;
+mod fill;
+pub mod flusher;
+mod reclaim;
+mod source;
+mod stats;
+mod write;
+mod writeback;
+
+pub use errseq::ErrSeq;
+pub use fill::Ahead;
+pub use reclaim::{drop_clean, relieve};
+pub use stats::Stats;
+pub use writeback::sync_all;
+
+use crate::errno::{Errno, Result};
+use crate::mm::frame::FrameRef;
+use crate::mm::heap::try_arc;
+use crate::mm::number::Number;
+use crate::mm::{PAGE_SIZE, ReverseMap};
+use crate::sync::{Mutex, SleepMutex};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use radix::Radix;
+
+/// Pages that are read at once at most, and what one lock of `filling` covers.
+const WINDOW: usize = 32;
+/// Pages that are written at once at most.
+const BATCH: usize = 64;
+/// Locks under which pages are read: those of different windows are read side by side.
+const FILLERS: usize = 4;
+
+/// What a mapping's pages come from and go to. May sleep.
+pub trait Backing: Send + Sync {
+    /// Fills pages with their content; what lies behind its end are zeroes.
+    ///
+    /// # Errors
+    /// EIO, ENOMEM.
+    fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()>;
+
+    /// Writes pages, and waits until the device has them.
+    ///
+    /// # Errors
+    /// EIO, ENOSPC, ENOMEM.
+    fn write_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()>;
+
+    /// Returns when the device has all that was written on its medium.
+    ///
+    /// # Errors
+    /// EIO.
+    fn flush(&self) -> Result<()>;
+}
+
+/// The pages of a file that are in memory.
+pub struct Mapping {
+    backing: Arc<dyn Backing>,
+    /// Bytes.
+    size: AtomicU64,
+    writing: SleepMutex<()>,
+    filling: [SleepMutex<()>; FILLERS],
+    cleaning: SleepMutex<()>,
+    pages: Mutex<Pages>,
+    errors: ErrSeq,
+    reverse_map: ReverseMap,
+    number: Number,
+}
+
+#[derive(Default)]
+struct Pages {
+    all: Radix<FrameRef>,
+    /// Those that the disk does not have like this.
+    dirty: Radix<()>,
+    /// When the first of them became so, in ticks.
+    since: u64,
+    /// Where reclaim goes on.
+    hand: usize,
+}
+
+/// All mappings, for those who write or take away pages of any.
+static ALL: Mutex<Vec<Weak<Mapping>>> = Mutex::new(Vec::new());
+
+/// The number of pages that hold this many bytes.
+pub fn pages_of(bytes: u64) -> usize {
+    bytes.div_ceil(PAGE_SIZE as u64) as usize
+}
+
+/// The page of a byte, and where in it the byte lies.
+fn split(position: u64) -> (usize, usize) {
+    let size = PAGE_SIZE as u64;
+    ((position / size) as usize, (position % size) as usize)
+}
+
+impl Mapping {
+    /// The cache of a file of `size` bytes.
+    pub fn new(backing: Arc<dyn Backing>, size: u64) -> Result<Arc<Self>> {
+        let mapping = try_arc(Mapping {
+            backing,
+            size: AtomicU64::new(size),
+            writing: SleepMutex::new(()),
+            filling: [const { SleepMutex::new(()) }; FILLERS],
+            cleaning: SleepMutex::new(()),
+            pages: Mutex::new(Pages::default()),
+            errors: ErrSeq::new(),
+            reverse_map: ReverseMap::new(),
+            number: Number::new(),
+        })?;
+        let mut all = ALL.lock();
+        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        all.push(Arc::downgrade(&mapping));
+        Ok(mapping)
+    }
+
+    /// The length in bytes.
+    pub fn size(&self) -> u64 {
+        self.size.load(Acquire)
+    }
+
+    /// The errors of writing it back.
+    pub fn errors(&self) -> &ErrSeq {
+        &self.errors
+    }
+
+    fn page(&self, index: usize) -> Option<FrameRef> {
+        self.pages.lock().all.get(index).cloned()
+    }
+
+    /// Puts a page where there is none, and returns the one that is there now.
+    fn insert(&self, index: usize, fresh: FrameRef) -> Result<FrameRef> {
+        let mut pages = self.pages.lock();
+        if let Some(page) = pages.all.get(index) {
+            return Ok(page.clone());
+        }
+        let inserted = pages.all.insert(index, fresh.clone());
+        inserted.map_err(|_| Errno::ENOMEM)?;
+        stats::cached(1);
+        Ok(fresh)
+    }
+
+    /// Whether there are changes that the disk does not have.
+    pub fn is_dirty(&self) -> bool {
+        !self.pages.lock().dirty.is_empty()
+    }
+}
+
+impl Pages {
+    /// Counts a page that is there as changed.
+    fn set_dirty(&mut self, index: usize) -> Result<()> {
+        if self.dirty.is_empty() {
+            self.since = crate::arch::time::now_ticks();
+        }
+        let before = self.dirty.insert(index, ());
+        if before.map_err(|_| Errno::ENOMEM)?.is_none() {
+            stats::dirtied(1);
+        }
+        Ok(())
+    }
+
+    /// Takes pages away, changed ones too.
+    fn remove(&mut self, first: usize, last: usize) {
+        let (mut pages, mut dirty) = (0, 0);
+        self.all.remove_range(first, last, &mut |page| {
+            pages += 1;
+            drop(page);
+        });
+        self.dirty.remove_range(first, last, &mut |()| dirty += 1);
+        stats::cached(-pages);
+        stats::dirtied(-dirty);
+    }
+}
+
+impl Drop for Mapping {
+    /// Its file is closed, and so was written back before, or is gone.
+    fn drop(&mut self) {
+        self.pages.get_mut().remove(0, usize::MAX);
+        let me: *const Mapping = self;
+        ALL.lock()
+            .retain(|other| !core::ptr::eq(other.as_ptr(), me));
+    }
+}

@@ -1,0 +1,60 @@
+//! A mapping as the source of a program's pages.
+
+use super::{Mapping, WINDOW, pages_of};
+use crate::errno::{Errno, Result};
+use crate::mm::frame::FrameRef;
+use crate::mm::{PageSource, ReverseMap};
+
+/// Pages that a fault reads.
+const AROUND: usize = 16;
+const _: () = assert!(WINDOW.is_multiple_of(AROUND));
+
+impl PageSource for Mapping {
+    fn object(&self) -> usize {
+        self.number.get()
+    }
+
+    fn page(&self, index: usize, _write: bool) -> Result<FrameRef> {
+        if index >= self.len_pages() {
+            return Err(Errno::ENXIO);
+        }
+        self.page(index).ok_or(Errno::EAGAIN)
+    }
+
+    fn load(&self, index: usize) -> Result<()> {
+        self.filled(index, AROUND - index % AROUND).map(drop)
+    }
+
+    fn hears_of_writes(&self) -> bool {
+        true
+    }
+
+    fn write_mapped(&self, index: usize, allow: &mut dyn FnMut(&FrameRef)) -> Result<()> {
+        let mut pages = self.pages.lock();
+        let page = pages.all.get(index).cloned().ok_or(Errno::EAGAIN)?;
+        pages.set_dirty(index)?;
+        // Under the lock: whoever writes the page back takes the right away after that.
+        allow(&page);
+        Ok(())
+    }
+
+    fn present(&self, first: usize, frames: &mut [Option<FrameRef>]) {
+        let len = self.len_pages().saturating_sub(first).min(frames.len());
+        let pages = self.pages.lock();
+        pages
+            .all
+            .copy_to(first, &mut frames[..len], FrameRef::clone);
+    }
+
+    fn next_present(&self, first: usize) -> Option<usize> {
+        self.pages.lock().all.next_item(first)
+    }
+
+    fn len_pages(&self) -> usize {
+        pages_of(self.size())
+    }
+
+    fn reverse_map(&self) -> Option<&ReverseMap> {
+        Some(&self.reverse_map)
+    }
+}

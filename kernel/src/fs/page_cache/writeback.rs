@@ -1,0 +1,132 @@
+//! Writing pages back to the disk.
+
+use super::{ALL, BATCH, Mapping, Pages, stats};
+use crate::arch::time;
+use crate::errno::{Errno, Result};
+use crate::mm::frame::FrameRef;
+use crate::task::sched::cond_resched;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+impl Mapping {
+    /// Writes the changed pages of a range, and waits for those that are on their way. Errors are
+    /// kept in [`Mapping::errors`], and the pages count as written, as on Linux: else they would
+    /// stay for ever.
+    pub fn write_back(&self, range: Range<usize>) {
+        let _alone = self.cleaning.lock();
+        let mut next = range.start;
+        while let Some(batch) = self.take_dirty(next..range.end) {
+            match batch {
+                Ok(batch) => {
+                    next = batch.last().map_or(range.end, |&(index, _)| index + 1);
+                    if !self.write_batch(&batch) {
+                        return;
+                    }
+                }
+                Err(error) => return self.errors.record(error),
+            }
+            cond_resched();
+        }
+    }
+
+    /// As [`Mapping::write_back`] of everything, and waits until it is on the medium.
+    pub fn sync(&self) {
+        self.write_back(0..usize::MAX);
+        if let Err(error) = self.backing.flush() {
+            self.errors.record(error);
+        }
+    }
+
+    /// Takes the next changed pages of a range, which count as unchanged from now on.
+    fn take_dirty(&self, range: Range<usize>) -> Option<Result<Vec<(usize, FrameRef)>>> {
+        let mut batch = Vec::new();
+        if batch.try_reserve_exact(BATCH).is_err() {
+            return Some(Err(Errno::ENOMEM));
+        }
+        let mut pages = self.pages.lock();
+        let mut next = range.start;
+        while batch.len() < BATCH
+            && let Some(index) = pages.dirty.next_item(next).filter(|&at| at < range.end)
+        {
+            if let Some(page) = pages.all.get(index) {
+                batch.push((index, page.clone()));
+            }
+            next = index + 1;
+        }
+        let (&(first, _), &(last, _)) = (batch.first()?, batch.last()?);
+        pages.clear_dirty(first, last);
+        // Those that stay became dirty at some time after this.
+        pages.since = time::now_ticks();
+        Some(Ok(batch))
+    }
+
+    /// Writes pages; false where memory for that is short, and they stay changed.
+    fn write_batch(&self, batch: &[(usize, FrameRef)]) -> bool {
+        stats::writing(batch.len() as isize);
+        // The cache has one handle, and `batch` another: more are those of programs that map it.
+        // They fault anew, so that the file hears of their next write.
+        let is_mapped = |page: &FrameRef| page.meta().refs() > 2;
+        if batch.iter().any(|(_, page)| is_mapped(page)) {
+            for run in batch.chunk_by(|(one, _), (next, _)| one + 1 == *next) {
+                self.reverse_map
+                    .unmap(run[0].0..run[run.len() - 1].0 + 1, false);
+            }
+        }
+        let written = self.backing.write_pages(batch);
+        stats::writing(-(batch.len() as isize));
+        match written {
+            Err(Errno::ENOMEM) => {
+                let mut pages = self.pages.lock();
+                let dirtied = batch
+                    .iter()
+                    .try_for_each(|&(index, _)| pages.set_dirty(index));
+                drop(pages);
+                dirtied.unwrap_or_else(|error| self.errors.record(error));
+                false
+            }
+            written => {
+                written.unwrap_or_else(|error| self.errors.record(error));
+                true
+            }
+        }
+    }
+
+    /// When the first of its changed pages became so, in ticks; none without any.
+    pub(super) fn dirty_since(&self) -> Option<u64> {
+        let pages = self.pages.lock();
+        (!pages.dirty.is_empty()).then_some(pages.since)
+    }
+}
+
+impl Pages {
+    fn clear_dirty(&mut self, first: usize, last: usize) {
+        let mut cleared = 0;
+        self.dirty.remove_range(first, last, &mut |()| cleared += 1);
+        stats::dirtied(-cleared);
+    }
+}
+
+/// Calls `visit` with every mapping, without locks.
+pub(super) fn each_mapping(mut visit: impl FnMut(&Arc<Mapping>)) {
+    let mut at = 0;
+    loop {
+        let mapping = match ALL.lock().get(at) {
+            Some(mapping) => mapping.upgrade(),
+            None => return,
+        };
+        if let Some(mapping) = mapping {
+            visit(&mapping);
+        }
+        at += 1;
+    }
+}
+
+/// Writes everything back (sync(2)).
+pub fn sync_all() {
+    each_mapping(|mapping| {
+        if mapping.is_dirty() {
+            mapping.sync();
+        }
+    });
+}

@@ -1,0 +1,3 @@
+#: program abi
+#: disk 64
+abi disk

@@ -1,0 +1,139 @@
+//! Disks of `stile run`: their names and rights, what is there after the machine was cut off, and
+//! errors of a device.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use anyhow::Result;
+
+use super::Report;
+use super::command::command;
+use crate::arch::Arch;
+use crate::project::Project;
+
+/// Bytes of the images.
+const SIZE: u64 = 8 << 20;
+
+/// Writes, waits until that is on the disk, says so, and goes on for longer than it may.
+const CUT: &str = "echo kept | dd of=/dev/vda bs=4k seek=3 conv=notrunc,fsync 2>/dev/null
+    echo mapped | dd of=/dev/vda bs=1M seek=5 conv=notrunc 2>/dev/null
+    sync
+    echo told
+    sleep 1000";
+
+/// The second disk cannot be written, nor its node be opened by others than root.
+const NAMES: &str = "head -n 1 /dev/vda; head -n 1 /dev/vdb
+    blockdev --getro /dev/vda; blockdev --getro /dev/vdb
+    echo x | dd of=/dev/vdb 2>&1 | grep -o 'not permitted'
+    echo x >/dev/vda; echo $?
+    su nobody -s /bin/sh -c 'cat /dev/vda' 2>&1 | grep -o 'Permission denied'";
+const NAMED: &str = "first\nsecond\n0\n1\nnot permitted\n0\nPermission denied\n";
+
+/// Sector 2048 cannot be read, sector 4096 not be written. Each error is told once.
+const RULES: &str = "[inject-error]
+event = \"read_aio\"
+iotype = \"read\"
+sector = \"2048\"
+errno = \"5\"
+
+[inject-error]
+event = \"write_aio\"
+iotype = \"write\"
+sector = \"4096\"
+errno = \"5\"
+";
+const BROKEN: &str = "dd if=/dev/vda of=/dev/null bs=4k count=256 2>/dev/null; echo $?
+    dd if=/dev/vda of=/dev/null bs=4k skip=256 count=1 2>&1 | grep -o 'output error'
+    dd if=/dev/vda of=/dev/null bs=4k skip=257 count=8 2>/dev/null; echo $?
+    dd if=/dev/zero of=/dev/vda bs=4k seek=512 count=1 conv=notrunc,fsync 2>&1 | grep -o 'output error'
+    dd if=/dev/zero of=/dev/vda bs=4k seek=600 count=1 conv=notrunc,fsync 2>/dev/null; echo $?
+    sync; echo $?";
+const ERRORS: &str = "0\noutput error\n0\noutput error\n0\n0\n";
+
+/// Runs these tests.
+pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
+    for (name, case) in [
+        (
+            "disk-cut",
+            cut as fn(&Project, Arch, &Path) -> Result<Option<String>>,
+        ),
+        ("disk-names", names),
+        ("disk-errors", errors),
+    ] {
+        let name = format!("command/{}/{name}", arch.debian());
+        if !report.wants(&name) {
+            continue;
+        }
+        let folder = project
+            .target
+            .join(format!("tmp/{}", name.replace('/', "-")));
+        fs::create_dir_all(&folder)?;
+        match case(project, arch, &folder)? {
+            None => report.passed(1),
+            Some(how) => report.failed(&name, &how),
+        }
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(())
+}
+
+/// An image that begins with these bytes.
+fn image(folder: &Path, name: &str, start: &[u8]) -> Result<PathBuf> {
+    let path = folder.join(name);
+    fs::write(&path, start)?;
+    File::options().write(true).open(&path)?.set_len(SIZE)?;
+    Ok(path)
+}
+
+fn run(project: &Project, arch: Arch, options: &[String], script: &str) -> Result<Output> {
+    let output = command(project)?
+        .args(["run", "--arch", arch.debian()])
+        .args(options)
+        .args(["--", "sh", "-c", script])
+        .stdin(Stdio::null())
+        .output()?;
+    Ok(output)
+}
+
+/// How a run differs from what it should have said.
+fn differs(output: &Output, expected: &str) -> Option<String> {
+    let (said, errors) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(said);
+    (said != expected).then(|| format!("{}: {said}\n{errors}", output.status))
+}
+
+/// What was said to be on the disk is there after the machine was killed.
+fn cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
+    let image = image(folder, "disk", b"")?;
+    let disk = format!("--disk={}", image.display());
+    let options = [disk, "--timeout=40".into()];
+    let output = run(project, arch, &options, CUT)?;
+    let bytes = fs::read(&image)?;
+    let there =
+        bytes[3 * 4096..].starts_with(b"kept\n") && bytes[5 << 20..].starts_with(b"mapped\n");
+    Ok(differs(&output, "told\n").or_else(|| (!there).then(|| "not on the disk".into())))
+}
+
+fn names(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
+    let first = image(folder, "first", b"first\n")?;
+    let second = image(folder, "second", b"second\n")?;
+    let options = [
+        format!("--disk={}", first.display()),
+        format!("--disk={},ro", second.display()),
+    ];
+    Ok(differs(&run(project, arch, &options, NAMES)?, NAMED))
+}
+
+fn errors(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
+    let image = image(folder, "disk", b"")?;
+    let rules = folder.join("rules");
+    fs::write(&rules, RULES)?;
+    let node = format!(
+        "--qemu-opts=-blockdev driver=raw,node-name=bad,file.driver=blkdebug,file.config={},\
+         file.image.driver=file,file.image.filename={} -device virtio-blk-device,drive=bad",
+        rules.display(),
+        image.display()
+    );
+    Ok(differs(&run(project, arch, &[node], BROKEN)?, ERRORS))
+}
