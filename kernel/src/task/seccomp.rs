@@ -95,6 +95,12 @@ impl State {
         self.filter.lock().clone()
     }
 
+    /// Whether `wanted` holds for the newest filter. In place: another thread may drop all other
+    /// counts meanwhile, and where locks are held no filter may end.
+    fn newest_is(&self, wanted: impl FnOnce(&Arc<Filter>) -> bool) -> bool {
+        self.filter.lock().as_ref().is_some_and(wanted)
+    }
+
     fn set(&self, mode: u32, filter: Option<Arc<Filter>>) {
         let old = core::mem::replace(&mut *self.filter.lock(), filter);
         self.mode.store(mode, Relaxed);
@@ -245,7 +251,7 @@ fn find_unsynced_thread(process: &Process, own: Option<&Arc<Filter>>) -> Result<
     let is_among = |filter: &Arc<Filter>| known.binary_search(&Arc::as_ptr(filter)).is_ok();
     let found = process.find_thread(|other| match other.seccomp.mode() {
         SECCOMP_MODE_DISABLED => false,
-        SECCOMP_MODE_FILTER => !other.seccomp.filter().as_ref().is_some_and(is_among),
+        SECCOMP_MODE_FILTER => !other.seccomp.newest_is(is_among),
         _ => true,
     });
     Ok(found.map(|thread| thread.tid()))
