@@ -232,11 +232,16 @@ impl Segment {
     /// # Errors
     /// EIDRM: it is no more. ENOMEM.
     pub fn attach(self: &Arc<Self>) -> Result<Arc<Attachment>> {
-        let mut state = self.state.lock();
-        let pages = match &state.pages {
+        // Before the guard of what follows: this may be the last count of the pages.
+        let pages = match &self.state.lock().pages {
             Pages::Kept(pages) => pages.clone(),
             Pages::Removed(pages) => pages.upgrade().ok_or(Errno::EIDRM)?,
         };
+        let attachment = try_arc(Attachment {
+            segment: self.clone(),
+            pages,
+        })?;
+        let mut state = self.state.lock();
         let attachments = &mut state.attachments;
         if attachments.len() == attachments.capacity() {
             attachments.retain(|one| one.strong_count() > 0);
@@ -244,10 +249,6 @@ impl Segment {
                 .try_reserve(attachments.len() + 1)
                 .map_err(|_| Errno::ENOMEM)?;
         }
-        let attachment = try_arc(Attachment {
-            segment: self.clone(),
-            pages,
-        })?;
         attachments.push(Arc::downgrade(&attachment));
         Ok(attachment)
     }
