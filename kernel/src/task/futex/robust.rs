@@ -35,6 +35,8 @@ pub fn release_robust(head: usize, tid: i32, compat: bool) {
     };
     let mut entry = first;
     for _ in 0..MOST {
+        // Each may be in another bucket, with waiters, or on a page that is not there yet.
+        sched::cond_resched();
         if entry & !1 == head {
             break;
         }
