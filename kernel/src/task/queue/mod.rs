@@ -23,6 +23,9 @@ pub const SLICE_NS: u64 = 3_000_000;
 /// How far a woken thread must be behind to interrupt the running one, in ns.
 const GRANULARITY_NS: u64 = 1_000_000;
 
+/// How many of another CPU's threads an idle one looks at (Linux's `sched_nr_migrate`).
+const TRIED: usize = 32;
+
 /// One CPU's runnable threads.
 #[repr(align(128))]
 pub struct RunQueue {
@@ -334,13 +337,14 @@ impl RunQueue {
         }
     }
 
-    /// Takes a thread that waits and that may run on CPU `other`, to which it goes.
+    /// Takes a thread that waits and that may run on CPU `other`, to which it goes; one of the
+    /// first, since the CPU whose queue this is waits for the lock.
     pub(super) fn take(&self, other: usize) -> Option<Arc<Thread>> {
         let mut queue = self.lock();
         let movable = |thread: &Arc<Thread>| {
             thread.sched.allowed() & 1 << other != 0 && !thread.arch.is_running()
         };
-        let at = queue.ready.iter().position(movable)?;
+        let at = queue.ready.iter().take(TRIED).position(movable)?;
         let thread = queue.ready.remove(at)?;
         thread.sched.sleeper.set_cpu(other);
         self.waiting.store(queue.ready.len(), Release);
