@@ -189,6 +189,12 @@ impl AddressSpace {
         self.lock().vmas.first_after(address).cloned()
     }
 
+    /// Whether a VMA ends above `address`. Unlike [`Self::vma_after`] it gives out no count of a
+    /// file, which may be the last one when it is dropped.
+    pub fn has_vma_after(&self, address: usize) -> bool {
+        self.read_lock().vmas.first_after(address).is_some()
+    }
+
     /// The VMAs that end above `address`, in order; concurrent changes may or may not be seen. Lets
     /// others run before all but the first.
     pub fn vmas_from(&self, address: usize) -> impl Iterator<Item = Vma> {

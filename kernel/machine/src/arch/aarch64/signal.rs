@@ -253,6 +253,6 @@ fn pop_records(base: usize) -> Result<()> {
 /// (`arm64_notify_segfault`).
 pub fn bad_frame(frame: &Frame) -> (u32, usize) {
     let at = frame.sp();
-    let mapped = with_active(|space| space.vmas_from(at).next().is_some()) == Some(true);
+    let mapped = with_active(|space| space.has_vma_after(at)) == Some(true);
     (if mapped { SEGV_ACCERR } else { SEGV_MAPERR }, at)
 }
