@@ -47,6 +47,9 @@ pub fn exit_thread() -> ! {
     let space = thread.replace_space(None);
     thread.drop_files();
     thread.seccomp.leave();
+    // Not with its last count, which may go in an interrupt.
+    let ring = thread.keyring.lock().take();
+    drop(ring);
     let last = process.remove_thread(thread, space.as_deref().map(|space| &**space));
     // The record is written when the memory is given back, for which others may wait.
     let record = (last && acct::is_on())
@@ -100,6 +103,8 @@ fn end_of_init(process: &Process) -> ! {
 fn end_process(process: &Process) {
     process.timers.clear();
     process.leave_program();
+    let ring = process.keyring.lock().take();
+    drop(ring);
     ptrace::end_of_tracer(process);
     if process.session() == process.pid() {
         fs::tty::session_ended(process.session());
