@@ -86,9 +86,10 @@ fn reap(process: &Process, space: &AddressSpace) {
     }
     // First: threads that end meanwhile are no users of others.
     let users = space.users();
-    let own = process.threads();
-    let own = own.iter().filter(|thread| thread.sched.has_space(space));
-    let own = own.count();
+    // In one expression: a guard with a name would be held over the taking, which sleeps.
+    let own = (process.threads().iter())
+        .filter(|thread| thread.sched.has_space(space))
+        .count();
     if !process.is_exiting() || own == 0 || users > own {
         return;
     }

@@ -23,6 +23,7 @@ pub fn run() {
     // SAFETY: children do what is written here, and nothing else.
     unsafe {
         on_its_way();
+        stopped();
         beside();
         files_beside();
         whole_beside();
@@ -137,6 +138,45 @@ unsafe fn on_its_way() {
         println!("the other ends with {:#x}", wait(other));
         ptrace(CONT, ends, 0, 0);
         println!("it ends with {:#x}", wait(ends));
+    }
+}
+
+/// The process that is killed stands still before its memory is given back, and is looked at
+/// without a pause, on all CPUs: the memory is taken from it.
+unsafe fn stopped() {
+    unsafe {
+        let share = hundredth();
+        let ends = child(|| {
+            ptrace(libc::PTRACE_TRACEME as u32, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
+            take(55 * share);
+            libc::raise(libc::SIGSTOP);
+        });
+        wait(ends);
+        let options = libc::PTRACE_O_TRACEEXIT as usize;
+        ptrace(libc::PTRACE_SETOPTIONS as u32, ends, 0, options);
+        ptrace(CONT, ends, 0, 0);
+        wait(ends);
+        let lookers: [pid_t; 4] = std::array::from_fn(|_| child(|| look_at(ends)));
+        let other = child(|| take(50 * share));
+        println!("who wants its memory ends with {:#x}", wait(other));
+        for looker in lookers {
+            libc::kill(looker, libc::SIGKILL);
+            wait(looker);
+        }
+        tell_ok("killed", wait(ends) >> 16 == libc::PTRACE_EVENT_EXIT);
+        ptrace(CONT, ends, 0, 0);
+        println!("who stood still ends with {:#x}", wait(ends));
+    }
+}
+
+/// Looks at a process and its threads until killed.
+fn look_at(process: pid_t) {
+    let path = format!("/proc/{process}/status");
+    loop {
+        _ = fs::read(&path);
+        // SAFETY: no signal is sent.
+        unsafe { libc::kill(process, 0) };
     }
 }
 
