@@ -12,6 +12,8 @@ use proptest::prelude::*;
 const IPC_PRIVATE: u32 = 0;
 const IPC_CREAT: u32 = 0o1000;
 const IPC_NOWAIT: u32 = 0o4000;
+const IPC_RMID: u32 = 0;
+const IPC_STAT: u32 = 2;
 const SETALL: u32 = 17;
 const GETALL: u32 = 13;
 const SEM_UNDO: u16 = 0x1000;
@@ -112,6 +114,46 @@ fn semaphores_are_as_their_model() {
         let found = held().map(|value| (value as u32).to_ne_bytes()).concat();
         assert_eq!(found, peek(left, 12));
         sys!(semctl, set, 0, 0, 0).unwrap();
+    });
+}
+
+#[test]
+fn attachments_are_counted() {
+    run(|| {
+        let segment = sys!(shmget, IPC_PRIVATE, 1, 0o600).unwrap();
+        let status = reserve(112);
+        let attached = move || {
+            sys!(shmctl, segment, IPC_STAT, status).unwrap();
+            usize::from_ne_bytes(peek(status + 88, 8).try_into().unwrap())
+        };
+        let attach = move || sys!(shmat, segment, 0, 0).unwrap();
+        let mut at: Vec<usize> = (0..600).map(|_| attach()).collect();
+        assert_eq!(attached(), 600);
+        // Every third goes, in either order, and others come to where they were.
+        let gone = |at: &mut Vec<usize>| {
+            at.reverse();
+            let (mut count, before) = (0, at.len());
+            at.retain(|&at| {
+                count += 1;
+                count % 3 != 0 || sys!(shmdt, at).is_err()
+            });
+            assert_eq!((at.len(), attached()), (before - before / 3, at.len()));
+        };
+        gone(&mut at);
+        gone(&mut at);
+        at.extend((0..400).map(|_| attach()));
+        assert_eq!(attached(), at.len());
+        let all = at.len();
+        let child = fork(move || {
+            assert_eq!(attached(), 2 * all);
+            sys!(exit_group, 7).unwrap();
+        });
+        sys!(wait4, child.unwrap(), status, 0, 0).unwrap();
+        assert_eq!((peek(status, 2), attached()), (vec![0, 7], all));
+        sys!(shmctl, segment, IPC_RMID, 0).unwrap();
+        assert_eq!(attached(), all);
+        at.into_iter().for_each(|at| _ = sys!(shmdt, at).unwrap());
+        assert!(sys!(shmctl, segment, IPC_STAT, status).is_err());
     });
 }
 

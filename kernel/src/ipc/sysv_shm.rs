@@ -19,6 +19,7 @@ use crate::mm::shared::SharedPages;
 use crate::mm::vma::PageSource;
 use crate::mm::{PAGE_SIZE, commit, page_down, page_up};
 use crate::sync::Mutex;
+use crate::task::sched::cond_resched;
 use crate::task::{can, current, rlimit, user};
 
 /// The most segments (SHMMNI).
@@ -91,7 +92,7 @@ struct State {
     pages: Pages,
     times: Times,
     last_user: i32,
-    attachments: Vec<Weak<Attachment>>,
+    attachments: Attachments,
     /// Counted while the segment is locked.
     locked: Option<user::Charge>,
 }
@@ -105,11 +106,82 @@ impl State {
     }
 }
 
+/// The attachments of a segment, each in a place that it keeps until it goes: so they can be
+/// counted in portions. There may be as many as all processes have VMAs.
+struct Attachments {
+    places: Vec<Place>,
+    /// The free place that is taken next; [`NOWHERE`] where there is none.
+    free: usize,
+}
+
+enum Place {
+    Taken(Weak<Attachment>),
+    /// With the free place that comes after it.
+    Free(usize),
+}
+
+/// No place.
+const NOWHERE: usize = usize::MAX;
+/// How many attachments are counted with the segment locked.
+const PORTION: usize = 256;
+
+impl Attachments {
+    const fn new() -> Self {
+        Attachments {
+            places: Vec::new(),
+            free: NOWHERE,
+        }
+    }
+
+    /// Puts one into a place, which it learns. ENOMEM.
+    fn add(&mut self, attachment: &mut Arc<Attachment>) -> Result<()> {
+        if self.free == NOWHERE {
+            self.places.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            self.places.push(Place::Free(NOWHERE));
+            self.free = self.places.len() - 1;
+        }
+        let place = self.free;
+        Arc::get_mut(attachment).expect("nobody else has it").place = place;
+        if let Place::Free(next) = self.places[place] {
+            self.free = next;
+        }
+        self.places[place] = Place::Taken(Arc::downgrade(attachment));
+        Ok(())
+    }
+
+    /// Frees a place; returns what was in it.
+    fn leave(&mut self, place: usize) -> Place {
+        let free = Place::Free(mem::replace(&mut self.free, place));
+        mem::replace(&mut self.places[place], free)
+    }
+
+    /// How many VMAs have those in a portion, if there is such a portion.
+    fn count(&self, portion: usize) -> Option<usize> {
+        let vmas = |place: &Place| match place {
+            Place::Taken(attachment) => attachment.strong_count(),
+            Place::Free(_) => 0,
+        };
+        let portion = self.places.chunks(PORTION).nth(portion)?;
+        Some(portion.iter().map(vmas).sum())
+    }
+}
+
 /// The mapping of one shmat(2): the VMAs that it was cut into or that fork(2) copied have the same
 /// one, by which shmdt(2) knows them.
 pub struct Attachment {
     segment: Arc<Segment>,
     pages: Arc<SharedPages>,
+    /// Where it is among the segment's.
+    place: usize,
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if self.place != NOWHERE {
+            let left = self.segment.state.lock().attachments.leave(self.place);
+            drop(left);
+        }
+    }
 }
 
 impl PageSource for Attachment {
@@ -198,7 +270,7 @@ pub fn get(key: i32, size: usize, flags: u32) -> Result<usize> {
                     ..Times::default()
                 },
                 last_user: 0,
-                attachments: Vec::new(),
+                attachments: Attachments::new(),
                 locked: None,
             }),
         })
@@ -237,19 +309,12 @@ impl Segment {
             Pages::Kept(pages) => pages.clone(),
             Pages::Removed(pages) => pages.upgrade().ok_or(Errno::EIDRM)?,
         };
-        let attachment = try_arc(Attachment {
+        let mut attachment = try_arc(Attachment {
             segment: self.clone(),
             pages,
+            place: NOWHERE,
         })?;
-        let mut state = self.state.lock();
-        let attachments = &mut state.attachments;
-        if attachments.len() == attachments.capacity() {
-            attachments.retain(|one| one.strong_count() > 0);
-            attachments
-                .try_reserve(attachments.len() + 1)
-                .map_err(|_| Errno::ENOMEM)?;
-        }
-        attachments.push(Arc::downgrade(&attachment));
+        self.state.lock().attachments.add(&mut attachment)?;
         Ok(attachment)
     }
 
@@ -258,10 +323,13 @@ impl Segment {
         matches!(self.state.lock().pages, Pages::Removed(_))
     }
 
-    /// How many VMAs it is attached in.
+    /// How many VMAs it is attached in. Others run meanwhile.
     pub fn attached(&self) -> usize {
-        let state = self.state.lock();
-        state.attachments.iter().map(Weak::strong_count).sum()
+        let count = |portion| {
+            cond_resched();
+            self.state.lock().attachments.count(portion)
+        };
+        (0..).map_while(count).sum()
     }
 
     /// The caller attached it, or (`false`) detached it.
