@@ -85,6 +85,39 @@ fn a_handler_runs_and_the_call_goes_on() {
 }
 
 #[test]
+fn a_timer_of_cpu_time_rests_with_its_process() {
+    run(|| {
+        let looks = || {
+            let list = sys!(openat, AT_FDCWD, "/proc/timer_list", O_RDONLY).unwrap();
+            let text = reserve(65536);
+            let len = sys!(read, list, text, 65536).unwrap();
+            sys!(close, list).unwrap();
+            String::from_utf8_lossy(&peek(text, len))
+                .matches("SignalTimer")
+                .count()
+        };
+        // Process 1 has one.
+        let before = looks();
+        let long = put(&[1u64, 0].map(u64::to_ne_bytes).concat());
+        let child = fork(move || {
+            // A tick and a half.
+            let soon = put(&[0u64, 0, 0, 6000].map(u64::to_ne_bytes).concat());
+            sys!(setitimer, ITIMER_PROF, soon, 0).unwrap();
+            sys!(nanosleep, long, 0).unwrap();
+            loop {
+                sys!(getpid).unwrap();
+            }
+        });
+        let part = put(&[0u64, 500_000_000].map(u64::to_ne_bytes).concat());
+        sys!(nanosleep, part, 0).unwrap();
+        assert_eq!(looks(), before);
+        let status = reserve(4);
+        sys!(wait4, child.unwrap(), status, 0, 0).unwrap();
+        assert_eq!(peek(status, 2), [SIGPROF as u8, 0]);
+    });
+}
+
+#[test]
 fn pages_come_as_they_are_touched() {
     run(|| {
         let prot = PROT_READ | PROT_WRITE;

@@ -5,6 +5,7 @@ extern crate alloc;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::hint::spin_loop;
+use core::sync::atomic::{AtomicBool, Ordering::*, fence};
 
 use linux_raw_sys::general::{
     RLIMIT_CPU, RLIMIT_SIGPENDING, SI_TIMER, SIGALRM, SIGKILL, SIGPROF, SIGVTALRM, SIGXCPU,
@@ -12,12 +13,14 @@ use linux_raw_sys::general::{
 
 use super::clock::{Follow, Following, Wall};
 use super::limits::INFINITY;
+use super::rusage::Usage;
 use super::sched::cond_resched;
 use super::signal::{self, Info, Turn};
 use super::timer::{Expire, Timer};
 use super::user::Charge;
 use super::{Process, Thread, clock, current};
-use crate::arch::time;
+use crate::arch::work::CPU_TIMERS;
+use crate::arch::{smp, time};
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
@@ -25,8 +28,6 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// The time between ticks of Linux's clock (at 250 Hz), in ns.
 const TICK: u64 = 4_000_000;
-/// The least time between checks of CPU time, in ns.
-const SHORTEST: u64 = 100_000;
 /// `delaytimer_max`: the highest overrun count.
 const MOST_OVERRUNS: u64 = i32::MAX as u64;
 
@@ -91,6 +92,10 @@ struct State {
     /// there is one signal.
     queued: bool,
     armed: Option<Timer>,
+    /// The time of its base when it was looked at last.
+    seen: u64,
+    /// Nothing ran since then: it is not looked at before a thread returns to its program.
+    rests: bool,
     /// Looks under way whether it is due. Nobody sets it meanwhile: the time that a look goes by
     /// may be that of another clock, and no signal comes once it is set.
     looks: u32,
@@ -120,6 +125,8 @@ pub struct SignalTimer {
     notice: Notice,
     state: Mutex<State>,
     turn: Turn,
+    /// Whether it is in the list of those that rest; it may have been set again since.
+    is_listed: AtomicBool,
     /// Registered while the timer has to learn that the time of day was set.
     following: Following,
     /// The request that made a POSIX timer, and the charge to its maker's user: a signal may wait
@@ -152,6 +159,7 @@ impl SignalTimer {
             notice,
             state,
             turn: Turn::default(),
+            is_listed: AtomicBool::new(false),
             following: Following::new(),
             made,
         })
@@ -164,31 +172,70 @@ impl SignalTimer {
 
     /// The time of the timer's base, in ns.
     fn now(&self, wall: Wall) -> u64 {
+        self.now_by(wall, Process::usage)
+    }
+
+    /// The same for a look: of many threads, as of the last tick.
+    fn recent(&self, wall: Wall) -> u64 {
+        self.now_by(wall, Process::recent_usage)
+    }
+
+    fn now_by(&self, wall: Wall, usage: fn(&Process) -> Usage) -> u64 {
         let ticks = match &self.base {
             Base::Wall(_) => return wall.now(),
-            Base::Process(process) => process.upgrade().map_or(0, |process| process.usage().ticks),
-            Base::User => self
-                .process
-                .upgrade()
-                .map_or(0, |process| process.times().user),
+            Base::Process(process) => process.upgrade().map_or(0, |process| usage(&process).ticks),
+            Base::User => {
+                let process = self.process.upgrade();
+                process.map_or(0, |process| process.times_of(&usage(&process)).user)
+            }
             Base::Thread(thread) => thread.upgrade().map_or(0, |thread| thread.cpu_time()),
         };
         time::ticks_to_ns(ticks)
     }
 
-    /// When to look next, in ticks of the counter, for the timer to be where it expires: time that
-    /// passes is never less than CPU time of a single thread, and an early look does no harm.
-    fn look_at(&self, state: &State) -> u64 {
+    /// When to look next, in ticks of the counter, for the timer to be where it expires; `now` is
+    /// the time of its base. Time that passes is never less than CPU time of a single thread, and
+    /// an early look does no harm. CPU time is looked at no more often than Linux's clock ticks.
+    fn look_at(&self, state: &State, now: u64) -> u64 {
         let process = match &self.base {
             Base::Wall(_) => return state.wall.deadline(state.next),
             Base::Process(process) => process,
             _ => &self.process,
         };
-        let left = state.next.saturating_sub(self.now(state.wall));
+        let left = state.next.saturating_sub(now);
         let threads = process
             .upgrade()
             .map_or(1, |process| process.threads().len().max(1));
-        clock::deadline_in((left / threads as u64).max(SHORTEST))
+        clock::deadline_in((left / threads as u64).max(TICK))
+    }
+
+    /// Where nothing ran since the last look, nobody looks until a thread goes on that could make
+    /// it expire; false if somebody must.
+    fn rest(self: &Arc<Self>, state: &mut State, now: u64) -> bool {
+        let seen = core::mem::replace(&mut state.seen, now);
+        if seen != now || matches!(self.base, Base::Wall(_)) {
+            return false;
+        }
+        let (process, thread) = match &self.base {
+            Base::Process(process) => (process.upgrade(), None),
+            Base::Thread(thread) => {
+                let thread = thread.upgrade();
+                let process = thread.as_ref().map(|thread| thread.process().clone());
+                (process, thread)
+            }
+            _ => (self.process.upgrade(), None),
+        };
+        // Of one that has ended, the time stays.
+        let Some(process) = process else { return true };
+        if !process.timers.list_resting(self) {
+            return false;
+        }
+        state.rests = true;
+        match thread {
+            Some(thread) => ask_to_resume(&thread),
+            None => process.threads().iter().for_each(|one| ask_to_resume(one)),
+        }
+        true
     }
 
     fn left(&self, state: &State) -> Setting {
@@ -238,10 +285,11 @@ impl SignalTimer {
         }
         let old = self.left(&state);
         if new.left != 0 {
-            let start = if absolute { 0 } else { self.now(wall) };
+            let now = self.now(wall);
+            let start = if absolute { 0 } else { now };
             next.next = start.saturating_add(new.left);
             if !matches!(self.notice, Notice::None) {
-                next.armed = Some(Timer::call(self.look_at(&next), self.clone())?);
+                next.armed = Some(Timer::call(self.look_at(&next, now), self.clone())?);
             }
         }
         let stale = core::mem::replace(&mut *state, next);
@@ -280,10 +328,11 @@ impl SignalTimer {
         self.state.lock().reported.min(MOST_OVERRUNS) as i32
     }
 
-    /// Looks again when the timer expires, but not before `earliest`; not while a signal waits.
-    fn arm(self: &Arc<Self>, state: &mut State, earliest: u64) {
+    /// Looks again when the timer expires, as it seems at `now`, but not before `earliest`; not
+    /// while a signal waits.
+    fn arm(self: &Arc<Self>, state: &mut State, now: u64, earliest: u64) {
         if state.next != 0 && !state.queued && self.process.strong_count() > 0 {
-            let at = self.look_at(state).max(earliest);
+            let at = self.look_at(state, now).max(earliest);
             // Without memory the timer stops.
             state.armed = Timer::call(at, self.clone()).ok();
         }
@@ -342,9 +391,10 @@ impl SignalTimer {
     fn rearm(self: &Arc<Self>, state: &mut State) {
         state.reported = 0;
         if core::mem::take(&mut state.queued) && state.interval > 0 {
-            let times = state.advance(self.now(state.wall));
+            let now = self.now(state.wall);
+            let times = state.advance(now);
             state.reported = core::mem::take(&mut state.ignored) + times - 1;
-            self.arm(state, 0);
+            self.arm(state, now, 0);
         }
     }
 }
@@ -374,17 +424,17 @@ impl SignalTimer {
     fn look(self: &Arc<Self>, wall: Wall) {
         // One reading of the clock decides both whether the timer is due and the report: a limit
         // that is reached in between is no mere warning.
-        let now = self.now(wall);
+        let now = self.recent(wall);
         let message = self.message(now);
         let mut state = self.state.lock();
         let stale = state.armed.take();
         let due = state.next != 0 && !state.queued && now >= state.next;
-        let earliest = if due {
-            self.pass(&mut state, now, message.is_some())
-        } else {
-            0
-        };
-        self.arm(&mut state, earliest);
+        if due {
+            let earliest = self.pass(&mut state, now, message.is_some());
+            self.arm(&mut state, now, earliest);
+        } else if !self.rest(&mut state, now) {
+            self.arm(&mut state, now, 0);
+        }
         drop(state);
         drop(stale);
         let Some((process, thread, info)) = message.filter(|_| due) else {
@@ -405,8 +455,39 @@ impl SignalTimer {
             let mut state = self.state.lock();
             if core::mem::take(&mut state.queued) {
                 state.ignored += state.advance(now);
-                self.arm(&mut state, clock::deadline_in(TICK));
+                self.arm(&mut state, now, clock::deadline_in(TICK));
             }
+        }
+    }
+}
+
+/// A thread that goes on to its program resumes the timers of its process that rest.
+fn ask_to_resume(thread: &Thread) {
+    thread.arch.work.fetch_or(CPU_TIMERS, Relaxed);
+    // It may have looked at its work before, and run its program.
+    fence(SeqCst);
+    if thread.arch.is_running() {
+        smp::kick(thread.sched.cpu());
+    }
+}
+
+/// The current thread goes on to its program: what was not looked at while its process rested is
+/// again.
+#[cold]
+pub(super) fn resume() {
+    let thread = current();
+    thread.arch.work.fetch_and(!CPU_TIMERS, SeqCst);
+    thread.process().timers.resume();
+}
+
+impl SignalTimer {
+    /// It is looked at again, if it rests.
+    fn resume(self: &Arc<Self>) {
+        let now = self.recent(Wall::Monotonic);
+        let mut state = self.state.lock();
+        self.is_listed.store(false, Relaxed);
+        if core::mem::take(&mut state.rests) {
+            self.arm(&mut state, now, 0);
         }
     }
 }
@@ -416,7 +497,8 @@ impl Follow for SignalTimer {
         let mut state = self.state.lock();
         if state.wall != Wall::Monotonic && state.armed.is_some() {
             let stale = state.armed.take();
-            self.arm(&mut state, 0);
+            // Of a clock of the wall, its own times say when.
+            self.arm(&mut state, 0, 0);
             drop(state);
             drop(stale);
         }
@@ -449,6 +531,8 @@ pub struct Timers {
     interval: Mutex<[Option<Arc<SignalTimer>>; 3]>,
     posix: Mutex<Posix>,
     cpu_limit: Mutex<Option<Arc<SignalTimer>>>,
+    /// Timers of any process that wait for this one's CPU time, or a thread's, and rest.
+    resting: Mutex<Vec<Weak<SignalTimer>>>,
 }
 
 impl Timers {
@@ -461,6 +545,38 @@ impl Timers {
                 next: 0,
             }),
             cpu_limit: Mutex::new(None),
+            resting: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Adds one that rests; false where there is no memory for it.
+    fn list_resting(&self, timer: &Arc<SignalTimer>) -> bool {
+        if timer.is_listed.load(Relaxed) {
+            return true;
+        }
+        let mut resting = self.resting.lock();
+        if resting.len() == resting.capacity() {
+            resting.retain(|timer| timer.strong_count() > 0);
+            // As many again, so that it is seldom gone through.
+            let more = resting.len() + 1;
+            if resting.try_reserve(more).is_err() {
+                return false;
+            }
+        }
+        timer.is_listed.store(true, Relaxed);
+        resting.push(Arc::downgrade(timer));
+        true
+    }
+
+    /// Those that rest are looked at again.
+    fn resume(&self) {
+        loop {
+            let timer = self.resting.lock().pop();
+            let Some(timer) = timer else { return };
+            if let Some(timer) = timer.upgrade() {
+                timer.resume();
+            }
+            cond_resched();
         }
     }
 

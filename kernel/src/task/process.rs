@@ -20,7 +20,8 @@ use super::signal::{self, Actions, Pending, Stop};
 use super::signal_groups::Several;
 use super::thread::Thread;
 use super::wait_queue::WaitQueue;
-use super::{clock, coredump};
+use super::{clock, coredump, tick};
+use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::poll::WaitSource;
@@ -28,6 +29,9 @@ use crate::keyring::Key;
 use crate::mm::AddressSpace;
 use crate::sync::{Mutex, MutexGuard, Once};
 use linux_raw_sys::general::SIGCHLD;
+
+/// So many threads are asked for their usage by each timer that looks.
+const FEW: usize = 32;
 
 /// The signal state of a process.
 pub struct SharedSignals {
@@ -182,6 +186,8 @@ pub struct Process {
     /// Keeps others from inspecting it while it begins another program.
     pub exec: ExecLock,
     usage: Mutex<[Usage; 2]>,
+    /// The usage that timers saw last, and when, in ticks.
+    recent_usage: Mutex<(u64, Usage)>,
     /// The bytes that ended threads, and children that were waited for, read and wrote; under the
     /// lock of `usage`.
     transfers: Transfers,
@@ -281,6 +287,7 @@ impl Process {
             parent_exec_id: parts.parent_exec_id,
             exec: ExecLock::new(),
             usage: Mutex::new([Usage::default(); 2]),
+            recent_usage: Mutex::new((0, Usage::default())),
             transfers: Transfers::new(),
             prev_cputime: [PrevCputime::new(), PrevCputime::new()],
             started: clock::monotonic_ns(),
@@ -553,6 +560,22 @@ impl Process {
         self.usage.lock()[0].plus(living)
     }
 
+    /// Its usage for timers to look at, of which there may be thousands: where many threads would
+    /// have to be asked, what they were asked for another within a tick.
+    pub(super) fn recent_usage(&self) -> Usage {
+        if self.threads().len() <= FEW {
+            return self.usage();
+        }
+        let now = time::now_ticks();
+        let (then, recent) = *self.recent_usage.lock();
+        if now.saturating_sub(then) < time::ns_to_ticks(tick::PERIOD_NS) {
+            return recent;
+        }
+        let usage = self.usage();
+        *self.recent_usage.lock() = (now, usage);
+        usage
+    }
+
     /// The transfers of its threads, and of children that were waited for.
     pub fn transfers(&self) -> Sums {
         let threads = self.threads();
@@ -581,7 +604,12 @@ impl Process {
 
     /// Its CPU time.
     pub fn times(&self) -> Times {
-        self.prev_cputime[0].adjust(&self.usage())
+        self.times_of(&self.usage())
+    }
+
+    /// The same where its usage is known.
+    pub(super) fn times_of(&self, usage: &Usage) -> Times {
+        self.prev_cputime[0].adjust(usage)
     }
 
     /// Its children's CPU time.

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::{current, oom, rseq, sched, signal};
-use crate::arch::work::{MEMORY, NEED_RESCHED, RSEQ, SIGNAL, TRACE};
+use super::{current, itimer, oom, rseq, sched, signal};
+use crate::arch::work::{CPU_TIMERS, MEMORY, NEED_RESCHED, RSEQ, SIGNAL, TRACE};
 #[cfg(guests)]
 use crate::errno::{Errno, Result};
 
@@ -24,6 +24,9 @@ pub fn exit_work() {
 fn other_work(work: u32) {
     if work & MEMORY != 0 {
         return oom::wait_for_memory();
+    }
+    if work & CPU_TIMERS != 0 {
+        itimer::resume();
     }
     if work & SIGNAL != 0 {
         signal::deliver();
@@ -51,6 +54,8 @@ pub fn guest_work() -> Result<()> {
             return Err(Errno::EINTR);
         } else if work & MEMORY != 0 {
             oom::wait_in_guest();
+        } else if work & CPU_TIMERS != 0 {
+            itimer::resume();
         } else if work & RSEQ != 0 {
             rseq::store_cpu();
         } else {
