@@ -13,7 +13,8 @@ use super::process::{self, Image, Process};
 use super::signal::{Actions, Altstack};
 use super::thread::{self, Resources, Thread};
 use super::{
-    clock, coredump, credentials::Credentials, current, oom_reaper, pid_table, sched, work_queue,
+    clock, coredump, credentials::Credentials, current, futex, oom_reaper, pid_table, sched,
+    work_queue,
 };
 use crate::arch::{self, ThreadState, cpu};
 use crate::block;
@@ -57,6 +58,7 @@ pub fn init() {
     arch::vdso::init(clock::boot_ticks()).expect("memory for the vDSO");
     KERNEL.call_once(|| Arc::new(new_process(0).expect("memory for the first process")));
     start_cpu();
+    futex::init();
     work_queue::init().expect("memory for the first thread");
     oom_reaper::init().expect("memory for a thread");
     fs::page_cache::flusher::init().expect("memory for a thread");

@@ -78,6 +78,8 @@ pub struct State {
     /// and that priority.
     heir: AtomicUsize,
     given: AtomicU8,
+    /// Whether anybody ever waited for a lock of the thread.
+    lender: AtomicBool,
     /// Ticks since it slept last, and how often it had slept then.
     awake: AtomicU32,
     sleeps: AtomicU64,
@@ -92,6 +94,7 @@ impl State {
             inherited: AtomicU8::new(0),
             heir: AtomicUsize::new(0),
             given: AtomicU8::new(0),
+            lender: AtomicBool::new(false),
             awake: AtomicU32::new(0),
             sleeps: AtomicU64::new(0),
         }
@@ -117,6 +120,17 @@ impl State {
     pub fn set_given(&self, (heir, priority): (usize, u32)) {
         self.heir.store(heir, Relaxed);
         self.given.store(priority as u8, Relaxed);
+    }
+
+    /// Whether anybody ever waited for a lock of the thread.
+    pub fn is_lender(&self) -> bool {
+        self.lender.load(Relaxed)
+    }
+
+    /// Somebody begins to. A fence comes between this and a look whether the thread still lives, so
+    /// that a thread which ends knows.
+    pub fn set_lender(&self) {
+        self.lender.store(true, Relaxed);
     }
 
     /// Lets the next of its priority run.

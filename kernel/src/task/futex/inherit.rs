@@ -200,9 +200,9 @@ pub fn handed_over(key: Key, next: &Arc<Thread>) {
     let mut donors = CHAINS.lock();
     place(&mut donors, next);
     {
-        let mut waiters = TABLE[key.bucket()].waiters.lock();
-        pi::wait_for(&mut waiters, key, next);
-        let waiting = waiters.iter().filter(|waiter| waiter.key == key);
+        let waiters = TABLE[key.bucket()].waiters.lock();
+        pi::wait_for(&waiters, key, next);
+        let waiting = waiters.at(key);
         waiting.for_each(|waiter| place(&mut donors, &waiter.thread));
     }
     if current().sched.real_time.inherited() != 0 {

@@ -8,16 +8,17 @@ extern crate alloc;
 mod inherit;
 mod pi;
 mod robust;
+mod waiters;
 
 pub use inherit::{Owner, reclassify};
 pub use pi::{lock, release_locks, requeue_to_lock, unlock, wait_then_lock};
 pub use robust::release_robust;
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::cmp::Ordering;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use super::clock::Deadline;
 use super::sched::{self, state};
@@ -29,7 +30,9 @@ use crate::mm::active;
 use crate::mm::fault::Access;
 use crate::mm::heap::try_arc;
 use crate::mm::user;
+use crate::random;
 use crate::sync::{Mutex, MutexGuard};
+use waiters::{Queue, after, first_of};
 use wakeup::Waiters;
 
 /// All bits: FUTEX_BITSET_MATCH_ANY.
@@ -42,7 +45,7 @@ const OWNER_DIED: u32 = 1 << 30;
 const TID: u32 = OWNER_DIED - 1;
 
 /// The identity of a word, the same for all processes that share it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key {
     /// Address of the waiter's address space, or number of the shared object in any space.
     of: usize,
@@ -90,10 +93,26 @@ impl Key {
     }
 
     fn bucket(self) -> usize {
-        let mixed = (self.of >> 6)
-            .wrapping_add(self.at >> 2)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let [of, at] = [&MIX[0], &MIX[1]].map(|factor| factor.load(Relaxed));
+        let mixed = self
+            .of
+            .wrapping_mul(of)
+            .wrapping_add(self.at.wrapping_mul(at));
         mixed >> (usize::BITS - BUCKETS.ilog2())
+    }
+}
+
+/// What the parts of a key are multiplied by: random, so that programs cannot choose words of one
+/// bucket. Never changed once there is a program.
+static MIX: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Chooses the buckets of words.
+pub fn init() {
+    for factor in &MIX {
+        let mut bytes = [0; size_of::<usize>()];
+        random::fill(&mut bytes);
+        // Odd, so that no bit of a key is lost.
+        factor.store(usize::from_ne_bytes(bytes) | 1, Relaxed);
     }
 }
 
@@ -104,8 +123,31 @@ struct Waiter {
     thread: Arc<Thread>,
     /// The index of this word among those that the thread waits for.
     index: u32,
-    kind: Kind,
+    /// It may change while the waiter stays.
+    kind: Cell<Kind>,
     slot: Arc<AtomicU32>,
+}
+
+impl Waiter {
+    fn priority(&self) -> u32 {
+        self.thread.sched.priority()
+    }
+
+    /// Whether it is one of those that wait with any of `bits`.
+    fn has(&self, bits: u32) -> bool {
+        self.bits & bits != 0
+    }
+
+    /// Whether it waits to be woken.
+    ///
+    /// # Errors
+    /// EINVAL.
+    fn check(&self) -> Result<()> {
+        match self.kind.get() {
+            Kind::Wake => Ok(()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
 }
 
 /// The kind of a wait at a word.
@@ -127,14 +169,13 @@ const BUCKETS: usize = 256;
 /// A bucket, alone in its cache lines: others' threads have the next one.
 #[repr(align(128))]
 struct Bucket {
-    /// In the order in which they are woken: many may go from the front, one by one.
-    waiters: Mutex<VecDeque<Waiter>>,
+    waiters: Mutex<Queue>,
     count: Waiters,
 }
 
 static TABLE: [Bucket; BUCKETS] = [const {
     Bucket {
-        waiters: Mutex::new(VecDeque::new()),
+        waiters: Mutex::new(Queue::new()),
         count: Waiters::new(),
     }
 }; BUCKETS];
@@ -143,31 +184,13 @@ impl Bucket {
     /// Takes the waiter with that slot out; returns the kind of its wait, if it was there.
     fn remove(&self, slot: &Arc<AtomicU32>) -> Option<Kind> {
         let mut waiters = self.waiters.lock();
-        let at = waiters
-            .iter()
-            .position(|waiter| Arc::ptr_eq(&waiter.slot, slot));
-        let gone = at.and_then(|at| waiters.remove(at));
+        let gone = waiters.remove(slot);
         self.count.set(waiters.len());
-        let kind = gone.as_ref().map(|waiter| waiter.kind);
+        let kind = gone.as_ref().map(|waiter| waiter.kind.get());
         if let (Some(Kind::Lock(_)), Some(waiter)) = (kind, &gone) {
             waiter.thread.waits_for(None);
         }
         kind
-    }
-}
-
-/// Brings the waiter that came last to its place: threads of the real-time policies are woken
-/// first, by priority.
-#[cold]
-#[inline(never)]
-fn bring_forward(waiters: &mut VecDeque<Waiter>) {
-    let priority = |waiter: &Waiter| waiter.thread.sched.priority();
-    let own = waiters.back().map_or(0, priority);
-    if own > 0
-        && let Some(at) = waiters.iter().position(|other| priority(other) < own)
-        && let Some(last) = waiters.pop_back()
-    {
-        waiters.insert(at, last);
     }
 }
 
@@ -238,20 +261,25 @@ fn enter_and_wait(
     for (index, (word, &key)) in words.iter().zip(keys).enumerate() {
         let bucket = &TABLE[key.bucket()];
         let mut waiters = bucket.waiters.lock();
-        waiters.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let (thread, index) = (current_arc(), index as u32);
-        waiters.push_back(Waiter {
+        // Made where it stays: no place on the stack is written first.
+        let waiter = || Waiter {
             key,
             bits: word.bits,
-            thread,
-            index,
-            kind: Kind::Wake,
+            thread: current_arc(),
+            index: index as u32,
+            kind: Cell::new(Kind::Wake),
             slot: slot.clone(),
-        });
-        if current().sched.is_real_time() {
-            bring_forward(&mut waiters);
+        };
+        if waiters.is_full() {
+            waiters.push_among(waiter)?;
+            bucket.count.set(waiters.len());
+        } else {
+            waiters.row.push_back(waiter());
+            bucket.count.set(waiters.row.len());
         }
-        bucket.count.set(waiters.len());
+        if current().sched.is_real_time() {
+            waiters.bring_forward();
+        }
         drop(waiters);
         *entered += 1;
         bucket.count.entered();
@@ -323,27 +351,27 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
         return Ok(0);
     }
     let (mut woken, mut most) = (0, most);
+    let waits = |waiter: &Waiter| waiter.key == key && waiter.has(bits);
     if most > 1 {
         // A thread that is woken and waits again before the next is looked for is not woken twice.
         let waiters = bucket.waiters.lock();
-        let waits = |waiter: &&Waiter| waiter.key == key && waiter.bits & bits != 0;
-        most = most.min(waiters.iter().filter(waits).count());
-        if most > MANY || waiters.len() > LONG {
-            drop(waiters);
-            return wake_many(bucket, key, most, bits);
+        if waiters.many.is_empty() {
+            most = most.min(waiters.row.iter().filter(|&waiter| waits(waiter)).count());
         }
     }
     while woken < most {
         let waiter = {
             let mut waiters = bucket.waiters.lock();
-            let at = waiters
-                .iter()
-                .position(|waiter| waiter.key == key && waiter.bits & bits != 0);
-            if at.is_some_and(|at| waiters[at].kind != Kind::Wake) {
-                return Err(Errno::EINVAL);
-            }
-            let waiter = at.and_then(|at| waiters.remove(at));
-            bucket.count.set(waiters.len());
+            let Some(at) = waiters.row.iter().position(waits) else {
+                if waiters.many.is_empty() {
+                    break;
+                }
+                drop(waiters);
+                return Ok(woken + wake_of_many(bucket, key, most - woken, bits)?);
+            };
+            waiters.row[at].check()?;
+            let waiter = waiters.row.remove(at);
+            bucket.count.set(waiters.row.len());
             waiter
         };
         let Some(waiter) = waiter else { break };
@@ -359,37 +387,36 @@ fn wake_key(key: Key, most: usize, bits: u32) -> Result<usize> {
     Ok(woken)
 }
 
-/// More waiters, or those in a bucket with more, are woken with pauses.
-const MANY: usize = 64;
-const LONG: usize = 1024;
-
-/// Wakes `most`. Others run in between; waiters for other words, which may be as many, are skipped
-/// once.
+/// Wakes `most` where there are many. Others run in between: those that come meanwhile, perhaps to
+/// wait again, are not woken.
 #[cold]
 #[inline(never)]
-fn wake_many(bucket: &Bucket, key: Key, most: usize, bits: u32) -> Result<usize> {
-    let (mut count, mut from) = (0, 0);
+fn wake_of_many(bucket: &Bucket, key: Key, most: usize, bits: u32) -> Result<usize> {
+    let (mut count, mut from) = (0, first_of(key));
+    let end = bucket.waiters.lock().many.next();
     while count < most {
         let waiter = {
             let mut waiters = bucket.waiters.lock();
-            let waits = |waiter: &Waiter| waiter.key == key && waiter.bits & bits != 0;
-            from = from.min(waiters.len());
-            let next = waiters.range(from..).position(waits).map(|at| from + at);
-            // Some may have gone that stood before them.
-            let at = next.or_else(|| waiters.range(..from).position(waits));
-            from = at.unwrap_or(0);
-            if at.is_some_and(|at| waiters[at].kind != Kind::Wake) {
-                return Err(Errno::EINVAL);
+            let Some((order, waiter)) = waiters.many.from(from) else {
+                break;
+            };
+            from = after(order);
+            let (_, _, number) = order;
+            if number < end && waiter.has(bits) {
+                waiter.check()?;
+                let waiter = waiters.many.take(order);
+                bucket.count.set(waiters.len());
+                waiter
+            } else {
+                None
             }
-            let waiter = at.and_then(|at| waiters.remove(at));
-            bucket.count.set(waiters.len());
-            waiter
         };
-        let Some(waiter) = waiter else { break };
-        let settled = (waiter.slot).compare_exchange(WAITING, waiter.index, AcqRel, Relaxed);
-        if settled.is_ok() {
-            count += 1;
-            sched::wake(waiter.thread);
+        if let Some(waiter) = waiter {
+            let settled = (waiter.slot).compare_exchange(WAITING, waiter.index, AcqRel, Relaxed);
+            if settled.is_ok() {
+                count += 1;
+                sched::wake(waiter.thread);
+            }
         }
         sched::cond_resched();
     }
@@ -443,48 +470,41 @@ fn transfer(
     wakes: usize,
     moves: usize,
 ) -> Result<(Vec<Waiter>, usize)> {
-    let waits = |waiter: &&Waiter| waiter.key == source;
-    let mut first = own.iter().filter(waits).take(wakes.saturating_add(moves));
-    if first.any(|waiter| waiter.kind != Kind::Wake) {
-        return Err(Errno::EINVAL);
+    let most = wakes.saturating_add(moves);
+    let mut count = 0;
+    for waiter in own.at(source).take(most) {
+        waiter.check()?;
+        count += 1;
     }
-    let count = own.iter().filter(waits).count();
-    let (mut woken, mut moved, mut stay) = (Vec::new(), Vec::new(), 0);
-    woken
-        .try_reserve_exact(count.min(wakes))
-        .and_then(|()| moved.try_reserve_exact(count.min(moves)))
-        .map_err(|_| Errno::ENOMEM)?;
+    let mut woken = Vec::new();
+    let room = woken.try_reserve_exact(count.min(wakes));
+    room.map_err(|_| Errno::ENOMEM)?;
     if let Some(others) = others {
-        let room = others.try_reserve(count.min(moves));
-        room.map_err(|_| Errno::ENOMEM)?;
+        others.reserve(count.min(moves))?;
     }
-    for _ in 0..own.len() {
-        match own.pop_front() {
-            Some(waiter) if waits(&&waiter) && woken.len() < wakes => {
-                let slot = &waiter.slot;
-                let settled = slot.compare_exchange(WAITING, waiter.index, AcqRel, Relaxed);
-                // A waiter that was woken through another word meanwhile is about to leave.
-                if settled.is_ok() {
-                    woken.push(waiter);
-                }
-            }
-            Some(waiter) if waits(&&waiter) && moved.len() + stay < moves => {
-                if source == target {
-                    stay += 1;
-                    own.push_back(waiter);
-                } else {
-                    moved.push(waiter);
-                }
-            }
-            other => own.extend(other),
+    while woken.len() < wakes
+        && let Some(waiter) = own.take_first(source)
+    {
+        let slot = &waiter.slot;
+        let settled = slot.compare_exchange(WAITING, waiter.index, AcqRel, Relaxed);
+        // A waiter that was woken through another word meanwhile is about to leave.
+        if settled.is_ok() {
+            woken.push(waiter);
         }
     }
-    let done = moved.len() + stay;
-    let to = others.as_deref_mut().unwrap_or(own);
-    for mut waiter in moved {
-        waiter.key = target;
-        to.push_back(waiter);
-        bring_forward(to);
+    let mut done = 0;
+    if source == target {
+        done = own.at(source).take(moves).count();
+    } else {
+        while done < moves
+            && let Some(mut waiter) = own.take_first(source)
+        {
+            waiter.key = target;
+            let to = others.as_deref_mut().unwrap_or(own);
+            to.push(waiter)?;
+            to.bring_forward();
+            done += 1;
+        }
     }
     let [from, to] = [source, target].map(|key| &TABLE[key.bucket()].count);
     match others {
@@ -494,7 +514,7 @@ fn transfer(
     Ok((woken, done))
 }
 
-type Locked = MutexGuard<'static, VecDeque<Waiter>>;
+type Locked = MutexGuard<'static, Queue>;
 
 /// Locks the waiters of both keys, in the order of their buckets; those of the second come with the
 /// first where it is one bucket.

@@ -5,16 +5,15 @@
 //! thread that gives the lock up finds it there, or it finds the word changed. Code that removes a
 //! waiter from its bucket sets the waiter's slot.
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
 
 use super::inherit::{self, Owner};
+use super::waiters::Queue;
 use super::{
-    Bucket, Key, Kind, Locked, OWNER_DIED, TABLE, TID, WAITERS, WAITING, Waiter, bring_forward,
-    lock_both, sleep,
+    Bucket, Key, Kind, Locked, OWNER_DIED, TABLE, TID, WAITERS, WAITING, Waiter, lock_both, sleep,
 };
 use crate::arch::current_arc;
 use crate::errno::{Errno, Result};
@@ -34,7 +33,7 @@ const INHERITED: u32 = 1 << 31;
 /// The time that it takes to settle the state of requeued waiters, about, in nanoseconds.
 const SETTLES: u64 = 100_000;
 
-/// How many wait for locks: a thread that ends looks at the buckets only if any does.
+/// How many wait for locks.
 static WAITING_FOR_LOCKS: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether anybody waits for a lock.
@@ -126,19 +125,19 @@ impl Place {
         let slot = try_arc(AtomicU32::new(WAITING))?;
         let bucket = &TABLE[key.bucket()];
         let mut waiters = bucket.waiters.lock();
-        waiters.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        waiters.reserve(1)?;
         if let Kind::Lock(owner) = kind {
             current().waits_for(Some(owner));
         }
-        waiters.push_back(Waiter {
+        waiters.push(Waiter {
             key,
             bits: super::ANY,
             thread: current_arc(),
             index: OWNED,
-            kind,
+            kind: Cell::new(kind),
             slot: slot.clone(),
-        });
-        bring_forward(&mut waiters);
+        })?;
+        waiters.bring_forward();
         bucket.count.set(waiters.len());
         drop(waiters);
         WAITING_FOR_LOCKS.fetch_add(1, SeqCst);
@@ -191,6 +190,7 @@ fn wait_for_lock(
         if inherit::closes_circle(owner) {
             return Err(Errno::EDEADLK);
         }
+        owner.sched.real_time.set_lender();
         Place::enter(key, Kind::Lock(Owner::new(owner)))?
     };
     inherit::waits(&current());
@@ -237,32 +237,45 @@ fn inherit(address: usize, dead: u32) -> Result<bool> {
 }
 
 impl Bucket {
-    /// Takes out the waiter of the highest priority that waited longest for a lock that `is_it`,
-    /// whose other waiters wait for that thread from now on.
-    fn next_owner(&self, is_it: impl Fn(&Waiter) -> bool) -> Option<Waiter> {
+    /// Takes out the waiter of the highest priority that waited longest for the lock `key`, whose
+    /// owner is `of` if that is given; the others wait for that thread from now on.
+    fn next_owner(&self, key: Key, of: Option<Owner>) -> Option<Waiter> {
         let mut waiters = self.waiters.lock();
-        let wants = |waiter: &Waiter| matches!(waiter.kind, Kind::Lock(_)) && is_it(waiter);
-        let candidates = waiters
-            .iter()
-            .enumerate()
-            .filter(|(_, waiter)| wants(waiter));
-        // The first of several with the least key.
-        let (at, _) =
-            candidates.min_by_key(|(_, waiter)| Reverse(waiter.thread.sched.priority()))?;
-        let next = waiters.remove(at)?;
+        let wants = |waiter: &&Waiter| match waiter.kind.get() {
+            Kind::Lock(owner) => of.is_none_or(|of| owner == of),
+            _ => false,
+        };
+        let mut next: Option<&Waiter> = None;
+        for waiter in waiters.at(key).filter(wants) {
+            // The first of several.
+            if next.is_none_or(|next| next.priority() < waiter.priority()) {
+                next = Some(waiter);
+            }
+        }
+        let slot = next?.slot.clone();
+        let next = waiters.remove(&slot)?;
         next.thread.waits_for(None);
-        wait_for(&mut waiters, next.key, &next.thread);
+        wait_for(&waiters, key, &next.thread);
         self.count.set(waiters.len());
         Some(next)
+    }
+
+    /// A lock of `owner` that somebody waits for.
+    fn lock_of(&self, owner: Owner) -> Option<Key> {
+        let waiters = self.waiters.lock();
+        let is_it = |waiter: &&Waiter| waiter.kind.get() == Kind::Lock(owner);
+        waiters.all().find(is_it).map(|waiter| waiter.key)
     }
 }
 
 /// The `waiters` for the lock `key` wait for `owner` from now on.
-pub fn wait_for(waiters: &mut VecDeque<Waiter>, key: Key, owner: &Thread) {
-    for waiter in waiters.iter_mut().filter(|waiter| waiter.key == key) {
-        if let Kind::Lock(of) = &mut waiter.kind {
-            *of = Owner::new(owner);
-            waiter.thread.waits_for(Some(*of));
+pub fn wait_for(waiters: &Queue, key: Key, owner: &Thread) {
+    owner.sched.real_time.set_lender();
+    for waiter in waiters.at(key) {
+        if let Kind::Lock(_) = waiter.kind.get() {
+            let owner = Owner::new(owner);
+            waiter.kind.set(Kind::Lock(owner));
+            waiter.thread.waits_for(Some(owner));
         }
     }
 }
@@ -281,7 +294,7 @@ pub fn unlock(address: usize, shared: bool) -> Result<()> {
             return Err(Errno::EPERM);
         }
         fence(SeqCst);
-        let Some(next) = TABLE[key.bucket()].next_owner(|waiter| waiter.key == key) else {
+        let Some(next) = TABLE[key.bucket()].next_owner(key, None) else {
             if user::cmpxchg_u32(address, old, 0)? == old {
                 return Ok(());
             }
@@ -318,15 +331,18 @@ fn hand_over(address: usize, next: Waiter) -> Result<()> {
 /// theirs.
 pub fn release_locks() {
     fence(SeqCst);
-    if WAITING_FOR_LOCKS.load(Relaxed) == 0 {
+    if !current().sched.real_time.is_lender() {
         return;
     }
     let own = Owner::new(&current());
     for bucket in &TABLE {
-        while let Some(next) = bucket.next_owner(|waiter| waiter.kind == Kind::Lock(own)) {
-            let tid = current().tid() as u32;
-            inherit::handed_over(next.key, &next.thread);
-            next.wake_with(INHERITED | tid);
+        sched::cond_resched();
+        while let Some(key) = bucket.lock_of(own) {
+            if let Some(next) = bucket.next_owner(key, Some(own)) {
+                let tid = current().tid() as u32;
+                inherit::handed_over(next.key, &next.thread);
+                next.wake_with(INHERITED | tid);
+            }
             sched::cond_resched();
         }
     }
@@ -368,9 +384,8 @@ pub fn wait_then_lock(
 impl Bucket {
     fn holds(&self, slot: &Arc<AtomicU32>) -> bool {
         let waiters = self.waiters.lock();
-        waiters.iter().any(|waiter| {
-            Arc::ptr_eq(&waiter.slot, slot) && matches!(waiter.kind, Kind::LockLater(_))
-        })
+        let found = waiters.get(slot);
+        found.is_some_and(|waiter| matches!(waiter.kind.get(), Kind::LockLater(_)))
     }
 }
 
@@ -458,27 +473,28 @@ impl Requeue {
             Some(found) if found != self.expected => return Err(Errno::EAGAIN),
             Some(_) => {}
         }
-        let Some(first) = own.iter().position(|waiter| waiter.key == self.source) else {
+        let Some(first) = own.at(self.source).next() else {
             return Ok(Attempt::Done(moved));
         };
-        if own[first].kind != Kind::LockLater(self.target) {
+        if first.kind.get() != Kind::LockLater(self.target) {
             return Err(Errno::EINVAL);
         }
+        let first = first.thread.clone();
         // Memory first: nothing fails once the word has changed.
-        let waiting = own.iter().filter(|waiter| waiter.key == self.source);
-        let most = waiting.count().min(self.moves.saturating_add(1));
+        let most = self.moves.saturating_add(1);
+        let most = own.at(self.source).take(most).count();
         let room = moved.others.try_reserve_exact(most);
-        let room = room.and_then(|()| others.as_mut().map_or(Ok(()), |to| to.try_reserve(most)));
         room.map_err(|_| Errno::ENOMEM)?;
+        others.as_mut().map_or(Ok(()), |to| to.reserve(most))?;
         let Some(word) = user::load_present_u32(self.to) else {
             return Ok(Attempt::Absent);
         };
-        let tid = own[first].thread.tid() as u32;
+        let tid = first.tid() as u32;
         if word & TID == tid {
             return Err(Errno::EDEADLK);
         }
         moved.owner = match word & TID {
-            0 => Some(own[first].thread.clone()),
+            0 => Some(first),
             held => pid_table::thread(held as i32),
         };
         let Some(owner) = &moved.owner else {
@@ -499,10 +515,11 @@ impl Requeue {
         }
         moved.last = inherit::last_of(owner);
         if is_free {
-            moved.first = own.remove(first);
+            moved.first = own.take_first(self.source);
         }
+        owner.sched.real_time.set_lender();
         let owner = Owner::new(owner);
-        self.transfer((&mut own, others.as_mut()), owner, &mut moved);
+        self.transfer((&mut own, others.as_mut()), owner, &mut moved)?;
         Ok(Attempt::Done(moved))
     }
 
@@ -512,28 +529,30 @@ impl Requeue {
         (own, mut others): (&mut Locked, Option<&mut Locked>),
         owner: Owner,
         moved: &mut Moved,
-    ) {
-        let most = self.moves + usize::from(moved.first.is_none());
-        for _ in 0..own.len() {
-            let Some(mut waiter) = own.pop_front() else {
+    ) -> Result<()> {
+        let most = self
+            .moves
+            .saturating_add(usize::from(moved.first.is_none()));
+        while moved.others.len() < most {
+            let Some(next) = own.at(self.source).next() else {
                 break;
             };
-            let is_next =
-                waiter.key == self.source && moved.others.len() < most && moved.error.is_none();
-            if is_next {
-                moved.error = self.refuse(&waiter, moved.last.as_ref());
+            moved.error = self.refuse(next, moved.last.as_ref());
+            if moved.error.is_some() {
+                break;
             }
-            if !is_next || moved.error.is_some() {
-                own.push_back(waiter);
-                continue;
-            }
-            (waiter.key, waiter.kind) = (self.target, Kind::Lock(owner));
+            let Some(mut waiter) = own.take_first(self.source) else {
+                break;
+            };
+            waiter.key = self.target;
+            waiter.kind.set(Kind::Lock(owner));
             waiter.thread.waits_for(Some(owner));
             let (slot, thread) = (waiter.slot.clone(), waiter.thread.clone());
             moved.others.push((slot, thread));
+            // There is room.
             match &mut others {
-                Some(others) => others.push_back(waiter),
-                None => own.push_back(waiter),
+                Some(others) => others.push(waiter)?,
+                None => own.push(waiter)?,
             }
         }
         let [from, to] = [self.source, self.target].map(|key| &TABLE[key.bucket()].count);
@@ -541,11 +560,12 @@ impl Requeue {
             Some(others) => from.moved(own.len(), to, others.len()),
             None => from.set(own.len()),
         }
+        Ok(())
     }
 
     /// Why a waiter cannot wait for the lock, whose owner waits for `last` in the end.
     fn refuse(&self, waiter: &Waiter, last: Option<&Arc<Thread>>) -> Option<Errno> {
-        if waiter.kind != Kind::LockLater(self.target) {
+        if waiter.kind.get() != Kind::LockLater(self.target) {
             return Some(Errno::EINVAL);
         }
         let circle = last.is_none_or(|last| Arc::ptr_eq(last, &waiter.thread));

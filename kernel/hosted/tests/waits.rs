@@ -1,0 +1,144 @@
+//! Futexes with more waiters than the row of a bucket holds.
+
+use hosted::*;
+use linux_raw_sys::general::*;
+
+/// Twice as many, and some more.
+const MANY: usize = 160;
+
+/// Words that a process shares with its children.
+fn words() -> usize {
+    let (rights, flags) = (PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
+    sys!(mmap, 0, 4096, rights, flags, -1, 0).unwrap()
+}
+
+/// Lets the others run until they sleep.
+fn doze() {
+    let time = put(&[0u64, 1_000_000].map(u64::to_ne_bytes).concat());
+    sys!(nanosleep, time, 0).unwrap();
+}
+
+fn wake(word: usize, most: usize) -> usize {
+    doze();
+    sys!(futex, word, FUTEX_WAKE, most, 0, 0, 0).unwrap()
+}
+
+/// The number with which a child ends.
+fn end_of(child: usize) -> [u8; 2] {
+    let status = reserve(4);
+    assert_eq!(sys!(wait4, child, status, 0, 0), Ok(child));
+    peek(status, 2).try_into().unwrap()
+}
+
+#[test]
+fn many_wait_at_a_word() {
+    run(|| {
+        let words = words();
+        let pair = reserve(8);
+        sys!(pipe2, pair, 0).unwrap();
+        let [from, to] = [0, 4].map(|at| peek(pair + at, 1)[0] as usize);
+        let begin = |number: usize| {
+            let child = fork(move || {
+                let word = words + 4 * (number % 2);
+                assert_eq!(sys!(futex, word, FUTEX_WAIT, 0, 0, 0, 0), Ok(0));
+                sys!(write, to, &[number as u8][..], 1).unwrap();
+                sys!(exit_group, 7).unwrap();
+            });
+            doze();
+            child.unwrap()
+        };
+        let children: Vec<usize> = (0..MANY).map(begin).collect();
+        let came = |count: usize| {
+            let buffer = reserve(MANY);
+            let mut numbers = Vec::new();
+            while numbers.len() < count {
+                let len = sys!(read, from, buffer, count - numbers.len()).unwrap();
+                numbers.extend(peek(buffer, len));
+            }
+            numbers.sort_unstable();
+            numbers
+        };
+        let even = |range: std::ops::Range<u8>| range.step_by(2).collect::<Vec<u8>>();
+        assert_eq!(wake(words, 10), 10);
+        assert_eq!(came(10), even(0..20));
+        // One in the middle goes by itself, and others are moved behind nobody.
+        sys!(kill, children[40], SIGKILL).unwrap();
+        assert_eq!(end_of(children[40]), [9, 0]);
+        let moved = sys!(futex, words, FUTEX_REQUEUE, 5, 20, words + 8, 0);
+        assert_eq!(moved, Ok(25));
+        assert_eq!(came(5), even(20..30));
+        assert_eq!(wake(words + 8, 3), 3);
+        assert_eq!(came(3), even(30..36));
+        assert_eq!(wake(words + 8, 100), 17);
+        assert_eq!(came(17), [even(36..40), even(42..72)].concat());
+        assert_eq!(wake(words, 1), 1);
+        assert_eq!(came(1), [72]);
+        assert_eq!(wake(words, 100), 43);
+        assert_eq!(came(43), even(74..160));
+        assert_eq!(wake(words + 4, 1000), 80);
+        assert_eq!(came(80), (1..160).step_by(2).collect::<Vec<u8>>());
+        for word in 0..3 {
+            assert_eq!(wake(words + 4 * word, 1), 0);
+        }
+        for (number, &child) in children.iter().enumerate() {
+            assert!(number == 40 || end_of(child) == [0, 7], "{number}");
+        }
+    });
+}
+
+#[test]
+fn one_waits_at_a_word_many_times() {
+    run(|| {
+        let words = words();
+        let at = |word: usize| {
+            let two = [0, word as u64].map(u64::to_ne_bytes).concat();
+            [two, [2u32, 0].map(u32::to_ne_bytes).concat()].concat()
+        };
+        let child = fork(move || {
+            let mut all = vec![at(words); 100];
+            all.resize(128, at(words + 4));
+            let all = all.concat();
+            for expected in [0, 100, 0] {
+                let woken = sys!(futex_waitv, put(&all), 128, 0, 0, 0);
+                assert_eq!(woken, Ok(expected));
+            }
+            sys!(exit_group, 7).unwrap();
+        });
+        doze();
+        for word in [words, words + 4, words] {
+            assert_eq!(wake(word, 1), 1);
+        }
+        assert_eq!(wake(words + 4, 1), 0);
+        assert_eq!(end_of(child.unwrap()), [0, 7]);
+    });
+}
+
+#[test]
+fn many_wait_for_a_lock() {
+    run(|| {
+        let word = words();
+        let call = move |operation: u32| sys!(futex, word, operation, 0, 0, 0, 0);
+        assert_eq!(call(FUTEX_LOCK_PI), Ok(0));
+        let begin = |number: usize| {
+            let child = fork(move || {
+                assert_eq!(call(FUTEX_LOCK_PI), Ok(0));
+                doze();
+                // Some end with the lock.
+                if number % 9 != 0 {
+                    assert_eq!(call(FUTEX_UNLOCK_PI), Ok(0));
+                }
+                sys!(exit_group, 7).unwrap();
+            });
+            doze();
+            child.unwrap()
+        };
+        let children: Vec<usize> = (0..MANY).map(begin).collect();
+        sys!(kill, children[50], SIGKILL).unwrap();
+        assert_eq!(end_of(children[50]), [9, 0]);
+        assert_eq!(call(FUTEX_UNLOCK_PI), Ok(0));
+        for (number, &child) in children.iter().enumerate() {
+            assert!(number == 50 || end_of(child) == [0, 7], "{number}");
+        }
+        assert_eq!(call(FUTEX_TRYLOCK_PI), Ok(0));
+    });
+}

@@ -1,0 +1,283 @@
+//! The waiters of a bucket: a few in a row, many by their words.
+//!
+//! A program can have thousands of threads, each of which waits at 128 words, and all of them may
+//! be one: then each is found by its word or by its slot without going through the others.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::cmp::Reverse;
+use core::mem;
+use core::sync::atomic::AtomicU32;
+
+use tree::{Member, Tree};
+
+use super::{Key, Waiter};
+use crate::errno::{Errno, Result};
+
+/// So many are a row, in which a search takes less time than in a tree.
+const ROW: usize = 64;
+
+/// The waiters of a bucket.
+pub struct Queue {
+    /// In the order in which they are woken. Empty and without room while there are many.
+    pub row: VecDeque<Waiter>,
+    /// Empty unless there are many.
+    pub many: Many,
+}
+
+impl Queue {
+    /// None.
+    pub const fn new() -> Self {
+        Queue {
+            row: VecDeque::new(),
+            many: Many {
+                by_key: Tree::new(),
+                by_slot: Tree::new(),
+                next: 0,
+            },
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.row.len() + self.many.by_key.len()
+    }
+
+    /// Whether there is no room in the row, or there are many.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.row.len() == self.row.capacity()
+    }
+
+    /// Adds one as the last. ENOMEM.
+    pub fn push(&mut self, waiter: Waiter) -> Result<()> {
+        if self.is_full() {
+            return self.push_among(|| waiter);
+        }
+        self.row.push_back(waiter);
+        Ok(())
+    }
+
+    /// The same where the row is full.
+    #[cold]
+    #[inline(never)]
+    pub fn push_among(&mut self, waiter: impl FnOnce() -> Waiter) -> Result<()> {
+        self.reserve(1)?;
+        if self.many.is_empty() {
+            self.row.push_back(waiter());
+            Ok(())
+        } else {
+            self.many.add(waiter())
+        }
+    }
+
+    /// Makes room for others: none of so many fails to be pushed. ENOMEM.
+    #[inline(never)]
+    pub fn reserve(&mut self, more: usize) -> Result<()> {
+        if self.many.is_empty() && self.row.len() + more <= ROW {
+            return self.row.try_reserve(more).map_err(|_| Errno::ENOMEM);
+        }
+        self.many.reserve(self.row.len() + more)?;
+        for waiter in mem::take(&mut self.row) {
+            self.many.add(waiter)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the waiter that came last to its place: threads of the real-time policies are woken
+    /// first, by priority.
+    #[cold]
+    #[inline(never)]
+    pub fn bring_forward(&mut self) {
+        let row = &mut self.row;
+        let own = row.back().map_or(0, Waiter::priority);
+        if own > 0
+            && let Some(at) = row.iter().position(|other| other.priority() < own)
+            && let Some(last) = row.pop_back()
+        {
+            row.insert(at, last);
+        }
+    }
+
+    /// Takes one with that slot out.
+    #[inline]
+    pub fn remove(&mut self, slot: &Arc<AtomicU32>) -> Option<Waiter> {
+        let is_it = |waiter: &Waiter| Arc::ptr_eq(&waiter.slot, slot);
+        match self.row.iter().position(is_it) {
+            Some(at) => self.row.remove(at),
+            None => self.many.remove(slot),
+        }
+    }
+
+    /// One with that slot.
+    pub fn get(&self, slot: &Arc<AtomicU32>) -> Option<&Waiter> {
+        let is_it = |waiter: &&Waiter| Arc::ptr_eq(&waiter.slot, slot);
+        let in_row = self.row.iter().find(is_it);
+        in_row.or_else(|| {
+            self.many
+                .by_key
+                .get(&self.many.order_of(slot)?)
+                .map(Entry::waiter)
+        })
+    }
+
+    /// Those that wait at a word, in the order in which they are woken.
+    pub fn at(&self, key: Key) -> impl Iterator<Item = &Waiter> {
+        let row = self.row.iter().filter(move |waiter| waiter.key == key);
+        let mut from = first_of(key);
+        let many = core::iter::from_fn(move || {
+            let (order, waiter) = self.many.from(from)?;
+            from = after(order);
+            Some(waiter)
+        });
+        row.chain(many)
+    }
+
+    /// All, in no order.
+    pub fn all(&self) -> impl Iterator<Item = &Waiter> {
+        self.row
+            .iter()
+            .chain(self.many.by_key.iter().map(Entry::waiter))
+    }
+
+    /// Takes out the first that waits at a word.
+    pub fn take_first(&mut self, key: Key) -> Option<Waiter> {
+        match self.row.iter().position(|waiter| waiter.key == key) {
+            Some(at) => self.row.remove(at),
+            None => {
+                let (order, _) = self.many.from(first_of(key))?;
+                self.many.take(order)
+            }
+        }
+    }
+}
+
+/// The place of a waiter among many: by word, those of the highest priority first, of several that
+/// which came first.
+pub type Order = (Key, Reverse<u32>, u64);
+
+/// Before all of a word.
+pub fn first_of(key: Key) -> Order {
+    (key, Reverse(u32::MAX), 0)
+}
+
+/// Before all that come after that place.
+pub fn after((key, rank, number): Order) -> Order {
+    (key, rank, number + 1)
+}
+
+/// Many waiters.
+pub struct Many {
+    by_key: Tree<Entry>,
+    by_slot: Tree<Place>,
+    /// The number of the next that comes.
+    next: u64,
+}
+
+struct Entry {
+    rank: u32,
+    number: u64,
+    waiter: Waiter,
+}
+
+impl Entry {
+    fn waiter(&self) -> &Waiter {
+        &self.waiter
+    }
+}
+
+impl Member for Entry {
+    type Key = Order;
+    type Sum = ();
+
+    fn key(&self) -> Order {
+        (self.waiter.key, Reverse(self.rank), self.number)
+    }
+
+    fn sum(&self) {}
+
+    fn join((): (), (): ()) {}
+}
+
+/// The place of the waiter with a slot: of several, where one thread waits for many words.
+struct Place {
+    /// Its address.
+    slot: usize,
+    order: Order,
+}
+
+impl Member for Place {
+    type Key = (usize, Order);
+    type Sum = ();
+
+    fn key(&self) -> Self::Key {
+        (self.slot, self.order)
+    }
+
+    fn sum(&self) {}
+
+    fn join((): (), (): ()) {}
+}
+
+fn address(slot: &Arc<AtomicU32>) -> usize {
+    Arc::as_ptr(slot).addr()
+}
+
+impl Many {
+    /// Whether there is none: those in the row are all.
+    pub fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    /// The number of the next that comes.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    fn reserve(&mut self, more: usize) -> Result<()> {
+        let room = self.by_key.reserve(more);
+        let room = room.and_then(|()| self.by_slot.reserve(more));
+        room.map_err(|_| Errno::ENOMEM)
+    }
+
+    /// Adds one, for which there is room.
+    fn add(&mut self, waiter: Waiter) -> Result<()> {
+        let entry = Entry {
+            rank: waiter.priority(),
+            number: self.next,
+            waiter,
+        };
+        self.next += 1;
+        let place = Place {
+            slot: address(&entry.waiter.slot),
+            order: entry.key(),
+        };
+        let added = self.by_slot.insert(place);
+        let added = added.and_then(|()| self.by_key.insert(entry));
+        added.map_err(|_| Errno::ENOMEM)
+    }
+
+    /// The first at a place or after it that waits at the same word.
+    pub fn from(&self, from: Order) -> Option<(Order, &Waiter)> {
+        let entry = self.by_key.from(&from)?;
+        (entry.waiter.key == from.0).then(|| (entry.key(), &entry.waiter))
+    }
+
+    /// Takes out the one at a place.
+    pub fn take(&mut self, order: Order) -> Option<Waiter> {
+        let waiter = self.by_key.remove(&order)?.waiter;
+        self.by_slot.remove(&(address(&waiter.slot), order));
+        Some(waiter)
+    }
+
+    fn order_of(&self, slot: &Arc<AtomicU32>) -> Option<Order> {
+        let least = (Key { of: 0, at: 0 }, Reverse(u32::MAX), 0);
+        let place = self.by_slot.from(&(address(slot), least))?;
+        (place.slot == address(slot)).then_some(place.order)
+    }
+
+    #[inline(never)]
+    fn remove(&mut self, slot: &Arc<AtomicU32>) -> Option<Waiter> {
+        self.take(self.order_of(slot)?)
+    }
+}
