@@ -165,6 +165,8 @@ fn inherit(donors: &mut Donors, mut owner: Arc<Thread>) {
 pub fn reclassify(thread: &Thread) {
     let mut donors = CHAINS.lock();
     classify(thread);
+    // See `passes_on`.
+    fence(SeqCst);
     if pi::others_wait()
         && let Some(owner) = lock_owner(thread)
     {
@@ -197,6 +199,9 @@ pub fn left(thread: &Thread, owner: Owner) {
 
 /// The current thread gave the lock `key` to `next`: its waiters wait for that now.
 pub fn handed_over(key: Key, next: &Arc<Thread>) {
+    if !passes_on(key, next) {
+        return;
+    }
     let mut donors = CHAINS.lock();
     place(&mut donors, next);
     {
@@ -209,4 +214,18 @@ pub fn handed_over(key: Key, next: &Arc<Thread>) {
         inherit(&mut donors, next.clone());
         inherit(&mut donors, current_arc());
     }
+}
+
+/// Lets the waiters for the lock `key` wait for `next`; whether any priority may have to pass from
+/// one to another. [`CHAINS`] is all threads', and thousands may wait for the one lock: where none
+/// is of a real-time policy they do not hold up others'.
+fn passes_on(key: Key, next: &Thread) -> bool {
+    let gives =
+        |thread: &Thread| thread.sched.is_real_time() || thread.sched.real_time.given() != (0, 0);
+    let waiters = TABLE[key.bucket()].waiters.lock();
+    pi::wait_for(&waiters, key, next);
+    // A thread whose policy changes is either seen here to give, or finds the new owner.
+    fence(SeqCst);
+    let inherits = current().sched.real_time.inherited() != 0;
+    inherits || gives(next) || waiters.at(key).any(|waiter| gives(&waiter.thread))
 }
