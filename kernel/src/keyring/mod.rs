@@ -330,8 +330,12 @@ impl Key {
             links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
             links.push(rings[0].clone());
         }
-        let mut users = USERS.lock();
-        Ok(users.entry(uid).or_insert(rings)[which].clone())
+        // Where another thread was quicker, these go without the lock.
+        let known = {
+            let mut users = USERS.lock();
+            users.entry(uid).or_insert_with(|| rings.clone())[which].clone()
+        };
+        Ok(known)
     }
 
     /// The key of a number.

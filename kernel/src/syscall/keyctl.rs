@@ -54,8 +54,9 @@ fn key(number: i32, create: bool) -> Result<Arc<Key>> {
             return Err(Errno::ENOKEY);
         }
         let ring = Key::ring(name, 0)?;
-        let one = place.lock().get_or_insert_with(|| ring.clone()).clone();
-        Ok(one)
+        // Where another thread was quicker, this one goes without the lock.
+        let known = place.lock().get_or_insert_with(|| ring.clone()).clone();
+        Ok(known)
     };
     match number {
         THREAD => install(&thread.keyring, b"_tid"),
