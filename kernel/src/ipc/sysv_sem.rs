@@ -70,6 +70,10 @@ struct Undo {
     _charge: Charge,
 }
 
+/// What a list's adjustments of a set take besides themselves: their places in the set's table and
+/// in the list, which may both have grown to twice what they need, and the smallest allocation.
+const UNDO_BYTES: usize = 2 * (size_of::<(usize, Undo)>() + size_of::<Weak<Set>>());
+
 /// The value to add to a semaphore, unless that was set since.
 #[derive(Clone, Copy, Default)]
 struct Change {
@@ -492,7 +496,8 @@ impl State {
             return Ok(of_list);
         }
         let count = self.semaphores.len();
-        let charge = registry::charge(count * size_of::<Change>()).ok_or(Errno::ENOMEM)?;
+        let bytes = count * size_of::<Change>() + UNDO_BYTES;
+        let charge = registry::charge(bytes).ok_or(Errno::ENOMEM)?;
         let mut changes = Vec::new();
         changes
             .try_reserve_exact(count)
