@@ -3,7 +3,8 @@
 use super::super::device;
 use super::{Tty, pty, serial};
 use crate::errno::{Errno, Result};
-use crate::task::{can, current, job, signal};
+use crate::task::sched::cond_resched;
+use crate::task::{Process, can, current, job, signal};
 use alloc::sync::Arc;
 use linux_raw_sys::general::*;
 
@@ -41,17 +42,18 @@ pub fn session_ended(session: i32) {
     }
 }
 
-/// Notifies a process group of a session, if any, that its terminal is gone.
+/// Notifies a process group of a session, if any, that its terminal is gone. Others run meanwhile.
 fn hang_up(session: i32, group: i32) {
-    send_group(session, group, SIGHUP);
-    send_group(session, group, SIGCONT);
+    send_group(session, group, SIGHUP, cond_resched);
+    send_group(session, group, SIGCONT, cond_resched);
 }
 
 /// Sends a signal to a process group, if any, as far as it is in the session: its members may have
 /// ended, and their number be that of another session's group by now.
-fn send_group(session: i32, group: i32, number: u32) {
+fn send_group(session: i32, group: i32, number: u32, pause: fn()) {
     if group > 0 {
-        _ = signal::send_group_where(group, number, |member| member.session() == session);
+        let wanted = |member: &Process| member.session() == session;
+        _ = signal::send_group_where(group, number, wanted, pause);
     }
 }
 
@@ -62,7 +64,9 @@ impl Tty {
             let state = self.state.lock();
             (state.session, state.foreground)
         };
-        send_group(session, group, number);
+        // The bytes of a serial line come in an interrupt.
+        let pause: fn() = if self.is_pty() { cond_resched } else { || {} };
+        send_group(session, group, number, pause);
     }
 
     /// TIOCSIG: the master sends a signal to the foreground.

@@ -294,24 +294,31 @@ pub fn send(process: &Process, number: u32) -> Result<()> {
     send_info(process, None, &Info::kernel(number))
 }
 
-/// Sends signal `number` from the kernel to every process of group `group`.
+/// Sends signal `number` from the kernel to every process of group `group`. Others run meanwhile.
 ///
 /// # Errors
 /// ESRCH: no such group.
 pub fn send_group(group: i32, number: u32) -> Result<()> {
-    send_group_where(group, number, |_| true)
+    send_group_where(group, number, |_| true, sched::cond_resched)
 }
 
-/// Sends a signal to the members of a group that are `wanted`.
+/// Sends a signal to the members of a group that are `wanted`; calls `pause` after each, of which
+/// there may be thousands.
 ///
 /// # Errors
 /// ESRCH: there is none.
-pub fn send_group_where(group: i32, number: u32, wanted: impl Fn(&Process) -> bool) -> Result<()> {
+pub fn send_group_where(
+    group: i32,
+    number: u32,
+    wanted: impl Fn(&Process) -> bool,
+    pause: fn(),
+) -> Result<()> {
     let mut found = Err(Errno::ESRCH);
     pid_table::send_each(Several::Group(group), number, wanted, |process| {
         found = Ok(());
         // Ordinary signals need no room.
         _ = send(process, number);
+        pause();
     })?;
     found
 }
