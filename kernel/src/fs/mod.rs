@@ -11,7 +11,6 @@ pub mod device;
 pub mod dnotify;
 pub mod epoll;
 pub mod eventfd;
-pub mod ext4;
 mod fd_bitmap;
 pub mod fdtable;
 pub mod file;
