@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::attribute::{BLOCK_HEADER, ENTRY, INODE_HEADER, MAGIC, parse, seal, split_name};
 use crate::bytes::{copy, push, put, put16, put32, u32_at, zeroes};
 use crate::inode::{Inode, Stamp};
+use crate::superblock::{has_attributes, set_attributes};
 use crate::{Device, Error, Fs, Result};
 
 /// Where a block of attributes says how many inodes have it.
@@ -85,6 +86,9 @@ impl<D: Device> Fs<D> {
                 None => {}
             }
             this.store_attributes(&mut inode, list)?;
+            if !this.read_superblock(has_attributes)? {
+                this.change_superblock(set_attributes)?;
+            }
             inode.set_time(Stamp::Change, this.now);
             this.set_inode(&mut inode)
         })

@@ -10,6 +10,8 @@ bitflags! {
     pub struct Compatible: u32 {
         /// There is a journal.
         const JOURNAL = 0x4;
+        /// Inodes have attributes.
+        const ATTRIBUTES = 0x8;
         /// Directories may have an index.
         const DIR_INDEX = 0x20;
         /// Copies of the superblock are in the two groups that it names.

@@ -15,6 +15,7 @@ const CHECKSUM: usize = 0x3fc;
 const STATE: usize = 0x3a;
 const HAS_ERRORS: u16 = 2;
 const LAST_ORPHAN: usize = 0xe8;
+const COMPATIBLE: usize = 0x5c;
 const INCOMPATIBLE: usize = 0x60;
 const READ_ONLY: usize = 0x64;
 
@@ -83,7 +84,7 @@ impl Geometry {
             return Err(Error::Corrupt("magic number of the superblock"));
         }
         let features = Features {
-            compatible: Compatible::from_bits_retain(u32_at(block, 0x5c)),
+            compatible: Compatible::from_bits_retain(u32_at(block, COMPATIBLE)),
             incompatible: Incompatible::from_bits_retain(u32_at(block, INCOMPATIBLE)),
             read_only: ReadOnly::from_bits_retain(u32_at(block, READ_ONLY)),
         };
@@ -347,6 +348,17 @@ pub fn clear_orphan_present(block: &mut [u8]) {
 pub fn set_large_file(block: &mut [u8]) {
     let with = u32_at(block, READ_ONLY) | ReadOnly::LARGE_FILE.bits();
     put32(block, READ_ONLY, with);
+}
+
+/// Whether it says that inodes have attributes.
+pub fn has_attributes(block: &[u8]) -> bool {
+    u32_at(block, COMPATIBLE) & Compatible::ATTRIBUTES.bits() != 0
+}
+
+/// Says that inodes have attributes.
+pub fn set_attributes(block: &mut [u8]) {
+    let with = u32_at(block, COMPATIBLE) | Compatible::ATTRIBUTES.bits();
+    put32(block, COMPATIBLE, with);
 }
 
 /// Counts a mount at `time`, in seconds since 1970.
