@@ -124,7 +124,7 @@ fn many_wait_for_a_lock() {
                 assert_eq!(call(FUTEX_LOCK_PI), Ok(0));
                 doze();
                 // Some end with the lock.
-                if number % 9 != 0 {
+                if !number.is_multiple_of(9) {
                     assert_eq!(call(FUTEX_UNLOCK_PI), Ok(0));
                 }
                 sys!(exit_group, 7).unwrap();

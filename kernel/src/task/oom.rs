@@ -84,7 +84,9 @@ pub fn wait_for_memory() {
     let thread = current();
     thread.arch.work.fetch_and(!MEMORY, Relaxed);
     let failed = thread.arch.with_frame(|frame| {
-        frame.syscall_nr().is_some() && frame.result() == Errno::ENOMEM.result()
+        // Sockets say ENOBUFS.
+        let lacked = [Errno::ENOMEM, Errno::ENOBUFS].map(Errno::result);
+        frame.syscall_nr().is_some() && lacked.contains(&frame.result())
     });
     // A call that fails again may want more than there is before any process ends, and had given
     // back the memory that it got.

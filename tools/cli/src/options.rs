@@ -191,8 +191,8 @@ mod tests {
 
     #[test]
     fn an_unknown_option_is_no_program() {
-        let error = refused("stile run --disk x -- sh");
-        assert!(error.to_string().contains("unexpected argument '--disk'"));
+        let error = refused("stile run --drive x -- sh");
+        assert!(error.to_string().contains("unexpected argument '--drive'"));
         let error = refused("stile run --memroy 1G -- sh");
         assert!(error.to_string().contains("'--memory'"), "{error}");
         let error = refused("stile run --guest-kernel x -- sh");
