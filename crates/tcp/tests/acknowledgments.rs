@@ -2,7 +2,7 @@
 
 mod script;
 
-use script::{ISN, MS, SECOND, Script, plain};
+use script::{ISN, MS, SECOND, Script, plain, sent};
 use tcp::options::{Options, Timestamps};
 use tcp::{Config, Congested, Flags};
 
@@ -37,14 +37,6 @@ fn acks(script: &mut Script, ack: u32, blocks: &[(u32, u32)]) {
     }
     script.ack = ISN + 1 + ack;
     script.gets(Flags::ACK, options, 0);
-}
-
-/// Which bytes of the stream go out now.
-fn sent(script: &mut Script) -> Vec<(u64, u64)> {
-    let transmits = std::iter::from_fn(|| script.sent());
-    transmits
-        .map(|sent| (sent.payload.start, sent.payload.end))
-        .collect()
 }
 
 /// Karn's algorithm: an acknowledgment of what was sent twice is no sample, and only a sample says

@@ -2,17 +2,9 @@
 
 mod script;
 
-use script::{ISN, MS, SECOND, Script, plain};
+use script::{ISN, MS, SECOND, Script, plain, sent};
 use tcp::options::Options;
 use tcp::{Config, Error, Events, Flags, Unreachable};
-
-/// Which bytes of the stream go out now.
-fn sent(script: &mut Script) -> Vec<(u64, u64)> {
-    let transmits = std::iter::from_fn(|| script.sent());
-    transmits
-        .map(|sent| (sent.payload.start, sent.payload.end))
-        .collect()
-}
 
 /// Whoever forges ICMP cannot make segments tiny, nor larger.
 #[test]

@@ -2,16 +2,8 @@
 
 mod script;
 
-use script::{ISN, Script, plain};
+use script::{ISN, Script, plain, sent};
 use tcp::{Config, Events, Flags, Header, Write};
-
-/// Which bytes of the stream go out now.
-fn sent(script: &mut Script) -> Vec<(u64, u64)> {
-    let transmits = std::iter::from_fn(|| script.sent());
-    transmits
-        .map(|sent| (sent.payload.start, sent.payload.end))
-        .collect()
-}
 
 /// Without TCP_NODELAY, what a cork held waits for Nagle too.
 #[test]

@@ -125,3 +125,11 @@ impl Script {
         assert_eq!(self.connection.next_timer(), None);
     }
 }
+
+/// Which bytes of the stream go out now.
+pub fn sent(script: &mut Script) -> Vec<(u64, u64)> {
+    let transmits = std::iter::from_fn(|| script.sent());
+    transmits
+        .map(|sent| (sent.payload.start, sent.payload.end))
+        .collect()
+}
