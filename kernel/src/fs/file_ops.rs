@@ -195,7 +195,6 @@ pub fn seek_in(size: u64, position: u64, offset: i64, whence: Whence) -> Result<
     };
     match base.checked_add_signed(offset) {
         Some(position) if position <= i64::MAX as u64 => Ok(position),
-        Some(_) => Err(Errno::EOVERFLOW),
-        None => Err(Errno::EINVAL),
+        _ => Err(Errno::EINVAL),
     }
 }

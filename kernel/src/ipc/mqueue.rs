@@ -7,16 +7,21 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::{
     CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_RESOURCE, O_ACCMODE, O_CREAT, O_EXCL, O_NONBLOCK,
-    O_RDONLY, O_RDWR, O_WRONLY, RLIMIT_MSGQUEUE, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD,
+    O_RDONLY, O_RDWR, O_WRONLY, RLIMIT_MSGQUEUE, S_IFREG, SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD,
 };
 
 use super::registry::{READ, WRITE};
 use crate::errno::{Errno, Result};
+use crate::fs::dentry::Dentry;
 use crate::fs::file::FileOps;
+use crate::fs::inode::{Attr, Inode, Kind, SetAttr};
 use crate::fs::io::Sink;
+use crate::fs::path::Path;
 use crate::fs::poll::{Events, PollTable, WaitSource};
-use crate::fs::{File, OpenFlags, anonymous};
-use crate::mm::heap::{try_arc, try_format};
+use crate::fs::simple_attr::SimpleAttr;
+use crate::fs::{self, File, OpenFlags};
+use crate::hash::{self, HashMap};
+use crate::mm::heap::{try_arc, try_format, try_vec};
 use crate::net::netlink;
 use crate::sync::Mutex;
 use crate::task::clock::Deadline;
@@ -113,8 +118,7 @@ impl Notice {
 pub struct Queue {
     attributes: Attributes,
     _charge: Charge,
-    owner: (u32, u32),
-    mode: u32,
+    attr: SimpleAttr,
     state: Mutex<State>,
     readable: Arc<WaitSource>,
     writable: Arc<WaitSource>,
@@ -128,12 +132,8 @@ struct State {
     receivers: usize,
 }
 
-struct Named {
-    name: Vec<u8>,
-    queue: Arc<Queue>,
-}
-
-static QUEUES: Mutex<Vec<Named>> = Mutex::new(Vec::new());
+/// By name.
+static QUEUES: Mutex<HashMap<Vec<u8>, Arc<Queue>>> = Mutex::new(hash::new());
 
 fn check_name(name: &[u8]) -> Result<()> {
     match name {
@@ -146,11 +146,7 @@ fn check_name(name: &[u8]) -> Result<()> {
 }
 
 fn find(name: &[u8]) -> Option<Arc<Queue>> {
-    let queues = QUEUES.lock();
-    queues
-        .iter()
-        .find(|named| named.name == name)
-        .map(|named| named.queue.clone())
+    QUEUES.lock().get(name).cloned()
 }
 
 /// Opens the queue `name`; its permissions must allow the access that `flags` ask for.
@@ -170,7 +166,7 @@ pub fn open(name: &[u8], flags: u32) -> Result<Arc<File>> {
         _ => return Err(Errno::EINVAL),
     };
     queue.check(wanted)?;
-    file(queue, flags)
+    file(name, queue, flags)
 }
 
 /// Makes the queue `name` and opens it.
@@ -199,17 +195,24 @@ pub fn create(
     {
         return Err(Errno::EINVAL);
     }
-    let is_full = |queues: &[Named]| queues.len() >= MOST.load(Relaxed) && !privileged;
-    if is_full(&QUEUES.lock()) {
+    let is_full = |count| count >= MOST.load(Relaxed) && !privileged;
+    if is_full(QUEUES.lock().len()) {
         return Err(Errno::ENOSPC);
     }
     let most = crate::task::rlimit(RLIMIT_MSGQUEUE);
     let charge = Charge::new(|user| &user.queue_bytes, attributes.charge(), most);
+    let (uid, gid) = current().with_credentials(|who| (who.fsuid, who.fsgid));
     let queue = try_arc(Queue {
         attributes,
         _charge: charge.ok_or(Errno::EMFILE)?,
-        owner: current().with_credentials(|who| (who.fsuid, who.fsgid)),
-        mode: mode & !current().fs().umask() & 0o777,
+        attr: SimpleAttr::new(Attr {
+            device: fs::ANONYMOUS_DEVICE,
+            inode: fs::new_anonymous_number(),
+            mode: S_IFREG | mode & !current().fs().umask() & 0o777,
+            uid,
+            gid,
+            ..Attr::default()
+        }),
         state: Mutex::new(State {
             messages: VecDeque::new(),
             notice: None,
@@ -218,20 +221,20 @@ pub fn create(
         readable: WaitSource::new()?,
         writable: WaitSource::new()?,
     })?;
-    let file = file(queue.clone(), flags)?;
+    let file = file(name, queue.clone(), flags)?;
     let mut own = Vec::new();
     own.try_reserve_exact(name.len())
         .map_err(|_| Errno::ENOMEM)?;
     own.extend_from_slice(name);
     let mut queues = QUEUES.lock();
-    if queues.iter().any(|named| named.name == name) {
+    if queues.contains_key(name) {
         return Err(Errno::EEXIST);
     }
-    if is_full(&queues) {
+    if is_full(queues.len()) {
         return Err(Errno::ENOSPC);
     }
     queues.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    queues.push(Named { name: own, queue });
+    queues.insert(own, queue);
     Ok(file)
 }
 
@@ -242,37 +245,37 @@ pub fn create(
 pub fn unlink(name: &[u8]) -> Result<()> {
     check_name(name)?;
     let queue = find(name).ok_or(Errno::ENOENT)?;
-    let owns = current().with_credentials(|who| who.fsuid == queue.owner.0 || who.can(CAP_FOWNER));
-    if !owns {
+    let owner = queue.attr.get().uid;
+    if !current().with_credentials(|who| who.fsuid == owner || who.can(CAP_FOWNER)) {
         // The folder of queues is sticky.
         return Err(Errno::EPERM);
     }
     let mut queues = QUEUES.lock();
-    let at = queues
-        .iter()
-        .position(|named| Arc::ptr_eq(&named.queue, &queue));
-    let gone = at.map(|at| queues.swap_remove(at));
+    let is_named = queues
+        .get(name)
+        .is_some_and(|named| Arc::ptr_eq(named, &queue));
+    let gone = if is_named { queues.remove(name) } else { None };
     drop(queues);
-    gone.map(|_| ()).ok_or(Errno::ENOENT)
+    gone.map(drop).ok_or(Errno::ENOENT)
 }
 
-fn file(queue: Arc<Queue>, flags: u32) -> Result<Arc<File>> {
-    anonymous::file(
-        "[mqueue]",
-        queue,
-        OpenFlags(flags & (O_ACCMODE | O_NONBLOCK)),
-    )
+fn file(name: &[u8], queue: Arc<Queue>, flags: u32) -> Result<Arc<File>> {
+    let mut shown = try_vec(b"/")?;
+    shown.extend_from_slice(name);
+    let dentry = Dentry::named(queue.clone(), None, &shown)?;
+    File::with_ops(dentry, queue, OpenFlags(flags & (O_ACCMODE | O_NONBLOCK)))
 }
 
 impl Queue {
     fn check(&self, wanted: u32) -> Result<()> {
+        let Attr { uid, gid, mode, .. } = self.attr.get();
         let allowed = current().with_credentials(|who| {
-            let granted = if who.fsuid == self.owner.0 {
-                self.mode >> 6
-            } else if who.in_group(self.owner.1) {
-                self.mode >> 3
+            let granted = if who.fsuid == uid {
+                mode >> 6
+            } else if who.in_group(gid) {
+                mode >> 3
             } else {
-                self.mode
+                mode
             };
             wanted & !granted == 0 || who.can(CAP_DAC_OVERRIDE)
         });
@@ -399,6 +402,25 @@ impl Queue {
         if let Some(gone) = gone {
             gone.notify(REMOVED);
         }
+    }
+}
+
+impl Inode for Queue {
+    fn kind(&self) -> Kind {
+        Kind::Regular
+    }
+
+    fn attr(&self) -> Attr {
+        self.attr.get()
+    }
+
+    fn set_attr(&self, change: &SetAttr) -> Result<()> {
+        self.attr.set(change);
+        Ok(())
+    }
+
+    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+        Ok(self)
     }
 }
 

@@ -109,21 +109,21 @@ pub(super) fn check_depth(ring: &Key) -> Result<()> {
     depth(ring, *number, 0).map(drop)
 }
 
-/// How many keyrings lie in each other below `ring`, which lies in `above`: together fewer than
+/// How many keyrings lie in each other below `ring`, which lies in `above`: together no more than
 /// may.
 fn depth(ring: &Key, walk: u64, above: usize) -> Result<usize> {
     pause()?;
     let mut deepest = 0;
     if ring.mark.walk.load(Relaxed) == walk {
         deepest = ring.mark.depth.load(Relaxed);
-    } else if above < DEEPEST {
+    } else if above <= DEEPEST {
         for below in ring.links()? {
             if below.kind == Kind::Keyring {
                 deepest = deepest.max(1 + depth(&below, walk, above + 1)?);
             }
         }
     }
-    if above + deepest >= DEEPEST {
+    if above + deepest > DEEPEST {
         return Err(Errno::ELOOP);
     }
     ring.mark.depth.store(deepest, Relaxed);

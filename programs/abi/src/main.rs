@@ -37,6 +37,7 @@ mod devpts;
 mod disk;
 mod doing;
 mod droppable;
+mod edges;
 mod families;
 mod fatal;
 mod fault;
@@ -212,6 +213,7 @@ fn main() {
         Some("doing") if std::env::args().nth(2).is_some() => doing::run_stopped(),
         Some("doing") => doing::run(),
         Some("droppable") => droppable::run(),
+        Some("edges") => edges::run(),
         Some("accounting") => accounting::run(),
         #[cfg(target_arch = "aarch64")]
         Some("tags") if std::env::args().nth(2).is_some() => tags::after_exec(),

@@ -1,0 +1,108 @@
+//! Pipes' pages, and what eventfd, timerfd, signalfd and epoll refuse and tell once.
+
+use std::{fs, mem, ptr};
+
+use libc::{EPOLLET, EPOLLIN, EPOLLONESHOT, c_int};
+
+use super::{USER, become_user};
+use crate::tell;
+
+/// A user's pipes have no more pages than the hard limit, and none grows beyond it.
+pub unsafe fn pages_of_pipes() {
+    let setting = "/proc/sys/fs/pipe-user-pages-hard";
+    fs::write(setting, "64").expect("a setting of root's");
+    let status = crate::in_child(|| unsafe {
+        become_user(USER);
+        let mut ends = [0; 2];
+        let mut made = 0;
+        while made < 100 && libc::pipe(ends.as_mut_ptr()) == 0 {
+            made += 1;
+        }
+        tell("the next", libc::pipe(ends.as_mut_ptr()));
+        println!("pipes: {made}");
+        tell(
+            "larger",
+            libc::fcntl(ends[0], libc::F_SETPIPE_SZ, 128 * 1024),
+        );
+        tell("smaller", libc::fcntl(ends[0], libc::F_SETPIPE_SZ, 4096));
+    });
+    crate::tell_end("user", status);
+    fs::write(setting, "0").expect("a setting of root's");
+}
+
+unsafe fn write_number(what: &str, file: c_int, value: u64) {
+    tell(what, unsafe {
+        libc::write(file, (&raw const value).cast(), 8) as i64
+    });
+}
+
+/// The ends of a counter, a timer far off, and room for less than a record.
+pub unsafe fn descriptors() {
+    unsafe {
+        let event = libc::eventfd(0, libc::EFD_NONBLOCK);
+        write_number("nothing", event, 0);
+        write_number("all ones", event, u64::MAX);
+        write_number("the most", event, u64::MAX - 1);
+        write_number("one more", event, 1);
+        write_number("nothing more", event, 0);
+
+        let timer = libc::timerfd_create(libc::CLOCK_MONOTONIC, 0);
+        let mut setting: libc::itimerspec = mem::zeroed();
+        setting.it_value.tv_sec = 1000;
+        tell(
+            "armed",
+            libc::timerfd_settime(timer, 0, &setting, ptr::null_mut()),
+        );
+        let mut left: libc::itimerspec = mem::zeroed();
+        libc::timerfd_gettime(timer, &mut left);
+        println!("far off: {}", (900..=1000).contains(&left.it_value.tv_sec));
+
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigaddset(&mut set, libc::SIGUSR1);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+        let signals = libc::signalfd(-1, &set, libc::SFD_NONBLOCK);
+        libc::raise(libc::SIGUSR1);
+        for len in [0, 1, 127, 128] {
+            let mut record = [0u8; 128];
+            let got = libc::read(signals, record.as_mut_ptr().cast(), len) as i64;
+            tell(&format!("room for {len}"), got);
+        }
+    }
+}
+
+/// How often each kind of interest tells of the same readiness; a set is no member of itself.
+pub unsafe fn epoll() {
+    unsafe {
+        let set = libc::epoll_create1(0);
+        let event = libc::eventfd(1, libc::EFD_NONBLOCK);
+        let control = |what: &str, action, file, events: c_int| {
+            let mut wanted = libc::epoll_event {
+                events: events as u32,
+                u64: 7,
+            };
+            tell(what, libc::epoll_ctl(set, action, file, &mut wanted));
+        };
+        let wait = |what: &str| {
+            let mut got: libc::epoll_event = mem::zeroed();
+            let first = libc::epoll_wait(set, &mut got, 1, 0);
+            let second = libc::epoll_wait(set, &mut got, 1, 0);
+            println!("{what}: {first}, then {second}");
+        };
+        control("itself", libc::EPOLL_CTL_ADD, set, EPOLLIN);
+        control("added", libc::EPOLL_CTL_ADD, event, EPOLLIN);
+        wait("level");
+        control("edge", libc::EPOLL_CTL_MOD, event, EPOLLIN | EPOLLET);
+        wait("edge");
+        write_number("another edge", event, 1);
+        wait("edge again");
+        control("once", libc::EPOLL_CTL_MOD, event, EPOLLIN | EPOLLONESHOT);
+        wait("once");
+        control(
+            "rearmed",
+            libc::EPOLL_CTL_MOD,
+            event,
+            EPOLLIN | EPOLLONESHOT,
+        );
+        wait("rearmed");
+    }
+}

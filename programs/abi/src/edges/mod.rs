@@ -1,0 +1,46 @@
+//! Refusals, limits and exact ends that no other part looks at: each kills a mutant.
+
+mod events;
+mod files;
+mod ipc;
+mod keys;
+
+use crate::{in_child, tell_end};
+
+/// A user that nobody else is.
+const USER: u32 = 1239;
+
+/// Runs this part.
+pub fn run() {
+    let parts: [(&str, unsafe fn()); 16] = [
+        ("sticky", files::sticky),
+        ("executed by root", files::executed_by_root),
+        ("leases", files::leases),
+        ("links", files::links),
+        ("size limit", files::size_limit),
+        ("seals", files::seals),
+        ("holes", files::holes),
+        ("owner of signals", files::owner_of_signals),
+        ("positions", files::positions),
+        ("pages of pipes", events::pages_of_pipes),
+        ("descriptors", events::descriptors),
+        ("epoll", events::epoll),
+        ("messages", ipc::messages),
+        ("segments and rights", ipc::segments_and_rights),
+        ("queues", ipc::queues),
+        ("keys", keys::run),
+    ];
+    for (what, part) in parts {
+        // SAFETY: every pointer that a part passes is that of a live value of the right kind.
+        tell_end(what, in_child(|| unsafe { part() }));
+    }
+}
+
+/// Becomes the user `id`, with its group, and without capabilities.
+unsafe fn become_user(id: u32) {
+    unsafe {
+        libc::setgroups(0, std::ptr::null());
+        libc::setresgid(id, id, id);
+        libc::setresuid(id, id, id);
+    }
+}

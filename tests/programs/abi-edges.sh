@@ -1,0 +1,3 @@
+# Refusals, limits and exact ends.
+#: program abi
+abi edges
