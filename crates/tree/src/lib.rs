@@ -109,7 +109,35 @@ impl<T: Member> Tree<T> {
     /// The first member whose sum matches, where `seeks` is true of a subtree's sum if and only if
     /// it is true of that of a member in it.
     pub fn first(&self, seeks: impl Fn(&T::Sum) -> bool) -> Option<&T> {
-        let mut node = self.node(self.root).filter(|node| seeks(&node.sum))?;
+        self.first_in(self.root, &seeks)
+    }
+
+    /// The first of those whose key is `key` or greater; `seeks` as with [`first`](Self::first).
+    pub fn first_from(&self, key: &T::Key, seeks: impl Fn(&T::Sum) -> bool) -> Option<&T> {
+        // The way to the key, as far as what is on it comes after that.
+        let mut after = [NONE; MOST_HEIGHT];
+        let (mut count, mut at) = (0, self.root);
+        while let Some(node) = self.node(at) {
+            let side = if node.member.key() >= *key {
+                after[count] = at;
+                count += 1;
+                LEFT
+            } else {
+                RIGHT
+            };
+            at = node.below[side];
+        }
+        after[..count].iter().rev().find_map(|&at| {
+            let node = self.node(at)?;
+            match seeks(&node.member.sum()) {
+                true => Some(&node.member),
+                false => self.first_in(node.below[RIGHT], &seeks),
+            }
+        })
+    }
+
+    fn first_in(&self, at: u32, seeks: &impl Fn(&T::Sum) -> bool) -> Option<&T> {
+        let mut node = self.node(at).filter(|node| seeks(&node.sum))?;
         loop {
             let left = self.node(node.below[LEFT]);
             if let Some(left) = left.filter(|left| seeks(&left.sum)) {
@@ -216,13 +244,19 @@ impl<T: Member> Tree<T> {
 
     /// Takes out the member with that key.
     pub fn remove(&mut self, key: &T::Key) -> Option<T> {
+        let member = self.take(key)?;
+        self.shrink();
+        Some(member)
+    }
+
+    /// As [`remove`](Self::remove), and keeps the room: what [`reserve`](Self::reserve) made is
+    /// there for the next.
+    pub fn take(&mut self, key: &T::Key) -> Option<T> {
         let (root, gone) = self.cut(self.root, key);
         self.root = root;
         let gone = (gone != NONE).then_some(gone)?;
         self.relink_last(gone);
-        let member = self.nodes.swap_remove(gone as usize).member;
-        self.shrink();
-        Some(member)
+        Some(self.nodes.swap_remove(gone as usize).member)
     }
 
     /// Gives back room of removed members, if there is memory for a smaller copy.

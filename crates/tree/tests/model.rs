@@ -114,6 +114,9 @@ fn it_finds_what_a_map_finds() {
             let first = map.iter().find(|one| *one.1 >= heavy);
             let found = tree.first(|&sum| sum >= heavy);
             assert_eq!(found.map(|one| one.0), first.map(|one| *one.0));
+            let first = map.range(asked..).find(|one| *one.1 >= heavy);
+            let found = tree.first_from(&asked, |&sum| sum >= heavy);
+            assert_eq!(found.map(|one| one.0), first.map(|one| *one.0));
         }
     }
 }
