@@ -1,6 +1,7 @@
 //! System V IPC: shared memory, message queues and sets of semaphores, found by key; POSIX message
 //! queues; keys; results of asynchronous I/O.
 
+mod handover;
 pub mod mqueue;
 pub mod registry;
 pub mod sysv_msg;

@@ -15,7 +15,7 @@ use crate::mm::{PAGE_SIZE, frame};
 use crate::sync::Mutex;
 use crate::task::sched::cond_resched;
 use crate::task::user::Charge;
-use crate::task::{can, clock, current};
+use crate::task::{Thread, can, clock, current};
 
 /// IPC_PRIVATE: a new object that no key finds.
 const PRIVATE: __kernel_key_t = 0;
@@ -92,8 +92,13 @@ impl Header {
     /// EACCES unless the caller has the access in `wanted`: permission bits, of any of the three
     /// classes.
     pub fn check(&self, wanted: u32) -> Result<()> {
+        self.check_for(&current(), wanted)
+    }
+
+    /// EACCES unless `thread` has that access.
+    pub fn check_for(&self, thread: &Thread, wanted: u32) -> Result<()> {
         let wanted = (wanted >> 6 | wanted >> 3 | wanted) & 7;
-        let allowed = current().with_credentials(|who| {
+        let allowed = thread.with_credentials(|who| {
             let granted = if who.euid == self.uid || who.euid == self.cuid {
                 self.mode >> 6
             } else if [self.gid, self.cgid]

@@ -419,7 +419,7 @@ pub fn semtimedop<L: Layout>(
         return Err(Errno::E2BIG);
     }
     let operations = UserPtr::<Operation>::new(operations).read_vec(count as usize)?;
-    SETS.by_number(number)?.operate(&operations, deadline)?;
+    SETS.by_number(number)?.operate(operations, deadline)?;
     Ok(0)
 }
 

@@ -23,7 +23,7 @@ pub fn run() {
 }
 
 /// A child that waits in `wait`, and ends with its result; within half a minute.
-unsafe fn waiter(wait: impl FnOnce() -> c_int) -> pid_t {
+pub unsafe fn waiter(wait: impl FnOnce() -> c_int) -> pid_t {
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -35,7 +35,7 @@ unsafe fn waiter(wait: impl FnOnce() -> c_int) -> pid_t {
     }
 }
 
-unsafe fn end(what: &str, child: pid_t) {
+pub unsafe fn end(what: &str, child: pid_t) {
     unsafe {
         let mut status = 0;
         libc::waitpid(child, &mut status, 0);
@@ -189,7 +189,7 @@ fn switches(pid: pid_t) -> String {
 }
 
 /// Three that wait for the same, and what happens to them when `act` gives it to `some` of them.
-unsafe fn crowd(what: &str, some: usize, wait: impl Fn() -> c_int, act: impl FnOnce()) {
+pub unsafe fn crowd(what: &str, some: usize, wait: impl Fn() -> c_int, act: impl FnOnce()) {
     unsafe {
         let children = [(); 3].map(|()| waiter(&wait));
         let before = children.map(switches);

@@ -48,6 +48,7 @@ mod gap;
 #[cfg(target_arch = "aarch64")]
 mod guard;
 mod handlers;
+mod handover;
 mod held;
 mod hostile;
 mod huge;
@@ -270,6 +271,7 @@ fn main() {
         Some("mount-options") => mount_options::run(),
         Some("accepted") => accepted::run(),
         Some("awaited") => awaited::run(),
+        Some("handover") => handover::run(),
         Some("bands") => bands::run(),
         Some("beside") => beside::run(),
         Some("modes") if std::env::args().nth(2).is_some() => modes::after_exec(),

@@ -1,18 +1,22 @@
 //! System V semaphores: sets whose members change together or not at all, and the adjustments
 //! (SEM_UNDO) at a process's end.
 
+mod operations;
+mod pending;
+
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
+use super::handover::Settled;
 use super::registry::{self, Header, Object, Owner, Registry};
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc_cyclic;
 use crate::sync::Mutex;
 use crate::task::user::Charge;
-use crate::task::wait_queue::{WaitError, WaitQueue};
 use crate::task::{current, sched};
+use pending::Pending;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// The most sets (SEMMNI).
@@ -99,6 +103,7 @@ struct State {
     semaphores: Vec<Semaphore>,
     /// By the addresses of lists, which are no others' while these are here.
     undo: HashMap<usize, Undo>,
+    pending: Pending,
     times: [u64; 2],
     removed: bool,
 }
@@ -108,8 +113,6 @@ pub struct Set {
     state: Mutex<State>,
     _charge: Charge,
     _counted: Counted,
-    /// Notified of every change.
-    changed: WaitQueue,
 }
 
 impl Object for Set {
@@ -187,12 +190,12 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
                 set: set.clone(),
                 semaphores,
                 undo: hash::new(),
+                pending: Pending::new(),
                 times: [0, registry::now()],
                 removed: false,
             }),
             _charge: charge,
             _counted: counted,
-            changed: WaitQueue::new(),
         })
     };
     let fits = |set: &Set| match set.len() {
@@ -206,7 +209,21 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
 pub fn remove(number: i32, set: &Arc<Set>) {
     SETS.remove(number, set);
     set.state.lock().removed = true;
-    set.changed.wake_all();
+    let mut settled = Settled::default();
+    loop {
+        let mut state = set.state.lock();
+        while !settled.is_full()
+            && let Some(waiter) = state.pending.take_any()
+        {
+            settled.add(waiter.handover.settle(Err(Errno::EIDRM)));
+        }
+        drop(state);
+        if !settled.is_full() {
+            return settled.wake();
+        }
+        settled.wake();
+        sched::cond_resched();
+    }
 }
 
 impl UndoList {
@@ -239,24 +256,17 @@ pub fn leave(list: Arc<UndoList>) {
         let mut state = set.state.lock();
         let undo = state.undo.remove(&of_list);
         let changes = undo.iter().flat_map(|undo| &undo.changes);
-        for (semaphore, change) in state.semaphores.iter_mut().zip(changes) {
+        for (at, change) in changes.enumerate() {
+            let semaphore = &mut state.semaphores[at];
             if change.by != 0 && change.times_set == semaphore.times_set {
                 semaphore.value = (semaphore.value + change.by).clamp(0, HIGHEST);
                 semaphore.user = current().process_id();
+                state.look(at);
             }
         }
-        drop(state);
+        set.go_on(state);
         drop(undo);
-        set.changed.wake_all();
     }
-}
-
-/// Why a group of operations cannot be done now.
-enum Blocked {
-    /// Semaphore `at` must change first: grow, or become 0 (`true`).
-    Waits { at: usize, zero: bool },
-    /// The operations can never be done, or not without waiting.
-    Fails(Errno),
 }
 
 impl Set {
@@ -323,172 +333,20 @@ impl Set {
             return Err(Errno::EINVAL);
         }
         let user = current().process_id();
-        for (semaphore, &value) in state.semaphores[at..].iter_mut().zip(values) {
+        for (at, &value) in (at..).zip(values) {
+            let semaphore = &mut state.semaphores[at];
             semaphore.value = value;
             semaphore.user = user;
             semaphore.times_set = semaphore.times_set.wrapping_add(1);
+            state.look(at);
         }
         state.times[1] = registry::now();
-        drop(state);
-        self.changed.wake_all();
+        self.go_on(state);
         Ok(())
-    }
-
-    /// Does all `operations` at once, as soon as that is possible. `deadline` in ticks.
-    ///
-    /// # Errors
-    /// EACCES, EFBIG (no such semaphore), EAGAIN (would wait, or the deadline passed), ERANGE,
-    /// EIDRM, ENOMEM, ERESTARTNOHAND.
-    pub fn operate(&self, operations: &[Operation], deadline: Option<u64>) -> Result<()> {
-        let undoes = operations.iter().any(|one| one.flags & UNDO != 0);
-        let list = undoes.then(|| current().undo_list()).transpose()?;
-        let mut waiting = None;
-        let mut result = Ok(());
-        let ready = || match self.attempt(operations, list.as_ref(), &mut waiting) {
-            Ok(()) => true,
-            Err(Blocked::Waits { .. }) => false,
-            Err(Blocked::Fails(error)) => {
-                result = Err(error);
-                true
-            }
-        };
-        let slack = deadline.map_or(0, |_| current().slack_ticks());
-        let waited = self.changed.wait_with_slack(ready, deadline, slack);
-        self.state.lock().count_waiter(&mut waiting, None);
-        match waited {
-            Ok(()) => result,
-            Err(WaitError::TimedOut) => Err(Errno::EAGAIN),
-            Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
-        }
-    }
-
-    fn attempt(
-        &self,
-        operations: &[Operation],
-        list: Option<&Arc<UndoList>>,
-        waiting: &mut Option<(usize, bool)>,
-    ) -> core::result::Result<(), Blocked> {
-        let mut state = self.state.lock();
-        let result = state.operate(operations, list);
-        let wakes = match &result {
-            Ok(()) => operations.iter().any(|one| state.concerns_waiters(one)),
-            Err(Blocked::Waits { at, zero }) => {
-                state.count_waiter(waiting, Some((*at, *zero)));
-                false
-            }
-            Err(Blocked::Fails(_)) => false,
-        };
-        drop(state);
-        if wakes {
-            self.changed.wake_all();
-        }
-        result
     }
 }
 
 impl State {
-    /// Counts this thread where it waits now instead of where it did. With the attempt that found
-    /// where, in one: a change in between would wake nobody.
-    fn count_waiter(&mut self, counted: &mut Option<(usize, bool)>, now: Option<(usize, bool)>) {
-        if let Some((at, zero)) = counted.take() {
-            self.semaphores[at].waiting[zero as usize] -= 1;
-        }
-        if let Some((at, zero)) = now {
-            self.semaphores[at].waiting[zero as usize] += 1;
-        }
-        *counted = now;
-    }
-
-    /// Whether somebody waits for what an operation did to its semaphore: thousands may wait for
-    /// another.
-    fn concerns_waiters(&self, done: &Operation) -> bool {
-        let semaphore = &self.semaphores[done.at as usize];
-        let [to_grow, to_be_zero] = semaphore.waiting.map(|count| count != 0);
-        done.change > 0 && to_grow || done.change != 0 && semaphore.value == 0 && to_be_zero
-    }
-
-    fn operate(
-        &mut self,
-        operations: &[Operation],
-        list: Option<&Arc<UndoList>>,
-    ) -> core::result::Result<(), Blocked> {
-        if self.removed {
-            return Err(Blocked::Fails(Errno::EIDRM));
-        }
-        if operations
-            .iter()
-            .any(|one| one.at as usize >= self.semaphores.len())
-        {
-            return Err(Blocked::Fails(Errno::EFBIG));
-        }
-        let changes = operations.iter().any(|one| one.change != 0);
-        let wanted = if changes {
-            registry::WRITE
-        } else {
-            registry::READ
-        };
-        self.header.check(wanted).map_err(Blocked::Fails)?;
-        let undo = list.map(|list| self.undo_of(list)).transpose();
-        let undo = undo.map_err(Blocked::Fails)?;
-        for (done, one) in operations.iter().enumerate() {
-            if let Err(why) = self.step(one, undo) {
-                operations[..done]
-                    .iter()
-                    .rev()
-                    .for_each(|one| self.step_back(one, undo));
-                return Err(match why {
-                    Blocked::Waits { .. } if one.flags & NOWAIT != 0 => {
-                        Blocked::Fails(Errno::EAGAIN)
-                    }
-                    why => why,
-                });
-            }
-        }
-        let pid = current().process_id();
-        for one in operations {
-            self.semaphores[one.at as usize].user = pid;
-        }
-        self.times[0] = registry::now();
-        Ok(())
-    }
-
-    fn step(&mut self, one: &Operation, undo: Option<usize>) -> core::result::Result<(), Blocked> {
-        let at = one.at as usize;
-        let Semaphore {
-            value, times_set, ..
-        } = self.semaphores[at];
-        let new = value + one.change as i32;
-        if one.change == 0 && value != 0 || new < 0 {
-            let zero = one.change == 0;
-            return Err(Blocked::Waits { at, zero });
-        }
-        if new > HIGHEST {
-            return Err(Blocked::Fails(Errno::ERANGE));
-        }
-        if let Some(undo) = undo.filter(|_| one.flags & UNDO != 0)
-            && let Some(undo) = self.undo.get_mut(&undo)
-        {
-            let back = undo.of(at, times_set);
-            let changed = *back - one.change as i32;
-            if !(-HIGHEST - 1..=HIGHEST).contains(&changed) {
-                return Err(Blocked::Fails(Errno::ERANGE));
-            }
-            *back = changed;
-        }
-        self.semaphores[at].value = new;
-        Ok(())
-    }
-
-    fn step_back(&mut self, one: &Operation, undo: Option<usize>) {
-        let at = one.at as usize;
-        self.semaphores[at].value -= one.change as i32;
-        if let Some(undo) = undo.filter(|_| one.flags & UNDO != 0)
-            && let Some(undo) = self.undo.get_mut(&undo)
-        {
-            *undo.of(at, self.semaphores[at].times_set) += one.change as i32;
-        }
-    }
-
     /// The key of the changes that the end of a list undoes.
     fn undo_of(&mut self, list: &Arc<UndoList>) -> Result<usize> {
         let of_list = Arc::as_ptr(list).addr();

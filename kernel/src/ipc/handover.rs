@@ -1,0 +1,85 @@
+//! A thread that waits until another has done its operation for it, as Linux's semop(2) and
+//! msgrcv(2) do: who changes an object does what waits for that and can be done now, and wakes only
+//! those whose operations are done. With thousands of waiters that costs what it costs with one.
+
+use alloc::sync::Arc;
+
+use crate::arch::current_arc;
+use crate::sync::Mutex;
+use crate::task::wait_queue::{WaitError, WaitQueue};
+use crate::task::{Thread, current, sched};
+
+/// A thread that waits, and how its operation ended.
+pub struct Handover<T> {
+    thread: Arc<Thread>,
+    outcome: Mutex<Option<T>>,
+}
+
+impl<T> Handover<T> {
+    /// For the current thread, which is about to wait.
+    pub fn new() -> Self {
+        Handover {
+            thread: current_arc(),
+            outcome: Mutex::new(None),
+        }
+    }
+
+    /// The thread.
+    pub fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    /// Waits for the outcome, at most until `deadline` (in ticks). An outcome that comes later is
+    /// still to be taken.
+    pub fn wait(&self, deadline: Option<u64>) -> Result<(), WaitError> {
+        let slack = deadline.map_or(0, |_| current().slack_ticks());
+        let is_settled = || self.outcome.lock().is_some();
+        WaitQueue::new().wait_with_slack(is_settled, deadline, slack)
+    }
+
+    /// Tells how the operation ended; returns whom to wake.
+    pub fn settle(&self, outcome: T) -> Arc<Thread> {
+        *self.outcome.lock() = Some(outcome);
+        self.thread.clone()
+    }
+
+    /// How the operation ended, if it did.
+    pub fn take(&self) -> Option<T> {
+        self.outcome.lock().take()
+    }
+}
+
+/// Threads that are to be woken once no lock is held.
+#[derive(Default)]
+pub struct Settled {
+    threads: [Option<Arc<Thread>>; Settled::ROOM],
+    count: usize,
+}
+
+impl Settled {
+    /// So many are settled at most before an object's lock is released, and they are woken.
+    pub const ROOM: usize = 16;
+
+    /// Whether there is no room for two more.
+    pub fn is_full(&self) -> bool {
+        self.count + 2 > Self::ROOM
+    }
+
+    /// Adds one, for which there is room.
+    pub fn add(&mut self, thread: Arc<Thread>) {
+        self.threads[self.count] = Some(thread);
+        self.count += 1;
+    }
+
+    /// Wakes them.
+    pub fn wake(&mut self) {
+        let threads = &mut self.threads[..self.count];
+        threads
+            .iter_mut()
+            .filter_map(Option::take)
+            .for_each(|thread| {
+                sched::wake(thread);
+            });
+        self.count = 0;
+    }
+}

@@ -1,0 +1,434 @@
+//! System V message queues. Who sends gives the message to a receiver that waits for it, and who
+//! makes room lets those send who wait for that, so that each is woken when its call is done.
+
+mod waiting;
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::handover::{Handover, Settled};
+use super::registry::{self, Header, Object, Owner, Registry};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::sync::{Mutex, MutexGuard};
+use crate::task::sched::cond_resched;
+use crate::task::user::Charge;
+use crate::task::{Thread, current};
+use waiting::{Receivers, Senders, Sending};
+
+/// The most queues (MSGMNI).
+const MOST: usize = 32000;
+/// Bytes of the longest message (`msgmax`).
+pub static LONGEST: AtomicUsize = AtomicUsize::new(8192);
+/// Bytes that a queue holds at first (`msgmnb`).
+pub static CAPACITY: AtomicUsize = AtomicUsize::new(16384);
+
+/// All queues.
+pub static QUEUES: Registry<Queue> = Registry::new(MOST);
+
+/// A message.
+pub struct Message {
+    /// Its type, above 0.
+    pub kind: i64,
+    /// Its bytes.
+    pub data: Vec<u8>,
+    _charge: Option<Charge>,
+}
+
+impl Message {
+    /// A message of the caller's.
+    ///
+    /// # Errors
+    /// ENOMEM: its user has too many.
+    pub fn new(kind: i64, data: Vec<u8>) -> Result<Self> {
+        let charge = registry::charge(size_of::<Self>() + data.len()).ok_or(Errno::ENOMEM)?;
+        Ok(Message {
+            kind,
+            data,
+            _charge: Some(charge),
+        })
+    }
+}
+
+/// The message that a receiver wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// The first.
+    Any,
+    /// The first of a type.
+    Kind(i64),
+    /// The first of another type.
+    Except(i64),
+    /// The first of the lowest type up to this.
+    Lowest(i64),
+    /// The one at a place, which stays.
+    CopyOf(usize),
+}
+
+impl Wanted {
+    /// Whether a new message of a type is what is wanted.
+    fn takes(self, kind: i64) -> bool {
+        match self {
+            Wanted::Kind(wanted) => kind == wanted,
+            Wanted::Except(other) => kind != other,
+            Wanted::Lowest(highest) => kind <= highest,
+            Wanted::Any | Wanted::CopyOf(_) => true,
+        }
+    }
+}
+
+/// A queue.
+pub struct Queue {
+    state: Mutex<State>,
+    _charge: Charge,
+}
+
+struct State {
+    header: Header,
+    messages: VecDeque<Message>,
+    status: Status,
+    removed: bool,
+    receivers: Receivers,
+    senders: Senders,
+}
+
+/// The result of msgctl(IPC_STAT) for a queue.
+#[derive(Clone, Copy, Default)]
+pub struct Status {
+    /// When something was sent, received, and changed last, in seconds since 1970.
+    pub times: [u64; 3],
+    /// Bytes in all messages.
+    pub bytes: usize,
+    /// Messages.
+    pub count: usize,
+    /// Bytes that it may hold.
+    pub capacity: usize,
+    /// The last sender and the last receiver.
+    pub users: [i32; 2],
+}
+
+impl Object for Queue {
+    fn with_header<T>(&self, f: impl FnOnce(&mut Header) -> T) -> T {
+        f(&mut self.state.lock().header)
+    }
+}
+
+/// The number of the queue with `key`; see [`Registry::get`].
+pub fn get(key: i32, flags: u32) -> Result<usize> {
+    let make = |header| {
+        let charge = registry::charge(size_of::<Queue>()).ok_or(Errno::ENOSPC)?;
+        try_arc(Queue {
+            _charge: charge,
+            state: Mutex::new(State {
+                header,
+                messages: VecDeque::new(),
+                status: Status {
+                    times: [0, 0, registry::now()],
+                    capacity: CAPACITY.load(Relaxed),
+                    ..Status::default()
+                },
+                removed: false,
+                receivers: Receivers::new(),
+                senders: Senders::new(),
+            }),
+        })
+    };
+    QUEUES.get(key, flags, make, |_| Ok(()))
+}
+
+/// Removes a queue and all that it holds; waiters get EIDRM.
+pub fn remove(number: i32, queue: &Arc<Queue>) {
+    QUEUES.remove(number, queue);
+    let mut state = queue.state.lock();
+    state.removed = true;
+    let gone = core::mem::take(&mut state.messages);
+    drop(state);
+    for message in gone {
+        drop(message);
+        cond_resched();
+    }
+    let mut settled = Settled::default();
+    loop {
+        let mut state = queue.state.lock();
+        while !settled.is_full()
+            && let Some(thread) = state.turn_away(Errno::EIDRM)
+        {
+            settled.add(thread);
+        }
+        drop(state);
+        if !settled.is_full() {
+            return settled.wake();
+        }
+        settled.wake();
+        cond_resched();
+    }
+}
+
+impl Queue {
+    /// Owner and permissions, and the rest of what msgctl(2) returns.
+    pub fn status(&self) -> (Header, Status) {
+        let state = self.state.lock();
+        (state.header, state.status)
+    }
+
+    /// Changes owner, permissions and how many bytes it may hold. EINVAL.
+    pub fn change(&self, to: &Owner, capacity: usize) -> Result<()> {
+        let mut state = self.state.lock();
+        state.header.change(to)?;
+        state.status.capacity = capacity;
+        state.status.times[2] = registry::now();
+        self.go_on(state);
+        self.shut_out();
+        Ok(())
+    }
+
+    /// Ends the waits of those who may not receive any more.
+    fn shut_out(&self) {
+        let mut settled = Settled::default();
+        let mut from = Some(waiting::FIRST);
+        while from.is_some() {
+            let mut state = self.state.lock();
+            for _ in 0..Settled::ROOM {
+                let Some((key, after)) = from.and_then(|from| state.receivers.from(from)) else {
+                    from = None;
+                    break;
+                };
+                from = Some(after);
+                if let Some(thread) = state.shut_out(key) {
+                    settled.add(thread);
+                }
+            }
+            drop(state);
+            settled.wake();
+            cond_resched();
+        }
+    }
+
+    /// Lets those send who wait and for whom there is room now.
+    fn go_on<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        let mut settled = Settled::default();
+        while !state.let_send(&mut settled) {
+            drop(state);
+            settled.wake();
+            cond_resched();
+            state = self.state.lock();
+        }
+        drop(state);
+        settled.wake();
+    }
+
+    /// Adds a message, and waits until there is room if `waits`.
+    ///
+    /// # Errors
+    /// EACCES, EAGAIN, EIDRM, ENOMEM, ERESTARTNOHAND.
+    pub fn send(&self, message: Message, waits: bool) -> Result<()> {
+        let mut settled = Settled::default();
+        loop {
+            let mut state = self.state.lock();
+            if state.removed {
+                return Err(Errno::EIDRM);
+            }
+            state.header.check(registry::WRITE)?;
+            if !state.fits(message.data.len()) {
+                if !waits {
+                    return Err(Errno::EAGAIN);
+                }
+                let (turn, handover) = state.senders.add(message)?;
+                drop(state);
+                return self.await_room(turn, &handover);
+            }
+            state.messages.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            if refuse_long(&mut state.receivers, &message, &mut settled) {
+                state.deliver(message, &current(), &mut settled);
+                drop(state);
+                settled.wake();
+                return Ok(());
+            }
+            drop(state);
+            settled.wake();
+            cond_resched();
+        }
+    }
+
+    fn await_room(&self, turn: u64, handover: &Handover<Sending>) -> Result<()> {
+        let waited = handover.wait(None);
+        if waited.is_err() {
+            let gone = self.state.lock().senders.remove(turn);
+            drop(gone);
+        }
+        match handover.take() {
+            Some((outcome, _)) => outcome,
+            None => Err(Errno::ERESTARTNOHAND),
+        }
+    }
+
+    /// Takes a message, at most `most` bytes of it if `cuts`, and waits until there is one if
+    /// `waits`.
+    ///
+    /// # Errors
+    /// EACCES, ENOMSG, E2BIG (longer than `most`), EIDRM, ENOMEM, ERESTARTNOHAND.
+    pub fn receive(&self, wanted: Wanted, most: usize, cuts: bool, waits: bool) -> Result<Message> {
+        let mut state = self.state.lock();
+        match state.take(wanted, most, cuts) {
+            Err(Errno::ENOMSG) if waits => {}
+            Ok(message) => {
+                self.go_on(state);
+                return Ok(message);
+            }
+            Err(error) => return Err(error),
+        }
+        let longest = if cuts { usize::MAX } else { most };
+        let (key, handover) = state.receivers.add(wanted, longest)?;
+        drop(state);
+        if handover.wait(None).is_err() {
+            let gone = self.state.lock().receivers.remove(&key);
+            drop(gone);
+        }
+        handover.take().unwrap_or(Err(Errno::ERESTARTNOHAND))
+    }
+}
+
+impl State {
+    /// Whether there is room for a message of `len` bytes.
+    fn fits(&self, len: usize) -> bool {
+        let status = &self.status;
+        status.bytes + len <= status.capacity && status.count < status.capacity
+    }
+
+    /// Gives a message of `sender` to the first receiver who waits for it, for whom it is not too
+    /// long, or puts it where there is room for it.
+    fn deliver(&mut self, message: Message, sender: &Thread, settled: &mut Settled) {
+        let status = &mut self.status;
+        status.times[0] = registry::now();
+        status.users[0] = sender.process_id();
+        if let Some(handover) = self.receivers.take_for(message.kind) {
+            status.times[1] = registry::now();
+            status.users[1] = handover.thread().process_id();
+            settled.add(handover.settle(Ok(message)));
+        } else {
+            status.bytes += message.data.len();
+            status.count += 1;
+            self.messages.push_back(message);
+        }
+    }
+
+    /// Lets those send for whom there is room; false if there may be more of them.
+    fn let_send(&mut self, settled: &mut Settled) -> bool {
+        while let Some(turn) = self.next_sender() {
+            let is_ready = self
+                .senders
+                .get(turn)
+                .is_none_or(|message| refuse_long(&mut self.receivers, message, settled));
+            if !is_ready {
+                return false;
+            }
+            let Some((message, handover)) = self.senders.remove(turn) else {
+                return true;
+            };
+            let allowed = self.header.check_for(handover.thread(), registry::WRITE);
+            let room = self.messages.try_reserve(1).map_err(|_| Errno::ENOMEM);
+            match allowed.and(room) {
+                Ok(()) => {
+                    self.deliver(message, handover.thread(), settled);
+                    settled.add(handover.settle((Ok(()), None)));
+                }
+                Err(error) => settled.add(handover.settle((Err(error), Some(message)))),
+            }
+        }
+        true
+    }
+
+    /// The turn of the first for whose message there is room.
+    fn next_sender(&self) -> Option<u64> {
+        let status = &self.status;
+        let room = status.capacity.checked_sub(status.bytes)?;
+        let fits = status.count < status.capacity;
+        fits.then(|| self.senders.first(room)).flatten()
+    }
+
+    fn take(&mut self, wanted: Wanted, most: usize, cuts: bool) -> Result<Message> {
+        if self.removed {
+            return Err(Errno::EIDRM);
+        }
+        self.header.check(registry::READ)?;
+        let at = place_of(&self.messages, wanted).ok_or(Errno::ENOMSG)?;
+        let len = self.messages[at].data.len();
+        if len > most && !cuts {
+            return Err(Errno::E2BIG);
+        }
+        if let Wanted::CopyOf(_) = wanted {
+            return copy(&self.messages[at]);
+        }
+        let message = self.messages.remove(at).ok_or(Errno::ENOMSG)?;
+        let status = &mut self.status;
+        status.bytes -= len;
+        status.count -= 1;
+        status.times[1] = registry::now();
+        status.users[1] = current().process_id();
+        Ok(message)
+    }
+
+    /// Ends the wait of a receiver who has no right to it any more.
+    fn shut_out(&mut self, key: waiting::Key) -> Option<Arc<Thread>> {
+        let handover = self.receivers.get(&key)?;
+        let error = self
+            .header
+            .check_for(handover.thread(), registry::READ)
+            .err()?;
+        let handover = self.receivers.remove(&key)?;
+        Some(handover.settle(Err(error)))
+    }
+
+    /// Ends the wait of one, whoever it is.
+    fn turn_away(&mut self, error: Errno) -> Option<Arc<Thread>> {
+        if let Some((key, _)) = self.receivers.from(waiting::FIRST) {
+            return Some(self.receivers.remove(&key)?.settle(Err(error)));
+        }
+        let turn = self.senders.first(usize::MAX)?;
+        let (message, handover) = self.senders.remove(turn)?;
+        Some(handover.settle((Err(error), Some(message))))
+    }
+}
+
+/// Ends the waits of receivers who want such a message, but not so long a one; false if there may
+/// be more of them.
+fn refuse_long(receivers: &mut Receivers, message: &Message, settled: &mut Settled) -> bool {
+    while !settled.is_full() {
+        let Some(key) = receivers.too_small(message.kind, message.data.len()) else {
+            return true;
+        };
+        if let Some(handover) = receivers.remove(&key) {
+            settled.add(handover.settle(Err(Errno::E2BIG)));
+        }
+    }
+    false
+}
+
+fn place_of(messages: &VecDeque<Message>, wanted: Wanted) -> Option<usize> {
+    let first =
+        |is_it: &dyn Fn(i64) -> bool| messages.iter().position(|message| is_it(message.kind));
+    match wanted {
+        Wanted::Any => first(&|_| true),
+        Wanted::Kind(kind) => first(&|other| other == kind),
+        Wanted::Except(kind) => first(&|other| other != kind),
+        Wanted::Lowest(highest) => {
+            let lowest = messages.iter().map(|message| message.kind).min()?;
+            first(&|other| other == lowest && lowest <= highest)
+        }
+        Wanted::CopyOf(at) => (at < messages.len()).then_some(at),
+    }
+}
+
+fn copy(message: &Message) -> Result<Message> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(message.data.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    data.extend_from_slice(&message.data);
+    Ok(Message {
+        kind: message.kind,
+        data,
+        _charge: None,
+    })
+}
