@@ -8,9 +8,7 @@
 //! twentieth.
 
 use crate::task::CpuParts;
-use core::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
-};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use linux_raw_sys::general::{RLIMIT_RTTIME, SCHED_RR, SIGKILL, SIGXCPU};
 
@@ -74,10 +72,6 @@ pub struct State {
     over: AtomicBool,
     /// The priority that it inherits from those who wait for its locks, 0 for none.
     inherited: AtomicU8,
-    /// The thread that inherits its priority while it waits for a lock, by address (0 for none),
-    /// and that priority.
-    heir: AtomicUsize,
-    given: AtomicU8,
     /// Whether anybody ever waited for a lock of the thread.
     lender: AtomicBool,
     /// Ticks since it slept last, and how often it had slept then.
@@ -92,8 +86,6 @@ impl State {
             turn: AtomicU32::new(0),
             over: AtomicBool::new(false),
             inherited: AtomicU8::new(0),
-            heir: AtomicUsize::new(0),
-            given: AtomicU8::new(0),
             lender: AtomicBool::new(false),
             awake: AtomicU32::new(0),
             sleeps: AtomicU64::new(0),
@@ -108,18 +100,6 @@ impl State {
     /// Sets that.
     pub fn set_inherited(&self, priority: u32) {
         self.inherited.store(priority as u8, Relaxed);
-    }
-
-    /// The thread that inherits its priority while it waits for a lock, by address (0 for none),
-    /// and that priority.
-    pub fn given(&self) -> (usize, u32) {
-        (self.heir.load(Relaxed), self.given.load(Relaxed).into())
-    }
-
-    /// Sets that.
-    pub fn set_given(&self, (heir, priority): (usize, u32)) {
-        self.heir.store(heir, Relaxed);
-        self.given.store(priority as u8, Relaxed);
     }
 
     /// Whether anybody ever waited for a lock of the thread.

@@ -1,9 +1,8 @@
 //! Priority inheritance: the owner of a lock that real-time threads wait for runs at the highest of
 //! their priorities, and so does the owner of a lock that it waits for in turn.
 //!
-//! Each waiter of a real-time policy stands in a tree, by whose lock it waits for and by its
-//! priority. Code that changes the lock that a waiter waits for repositions the waiter after the
-//! change.
+//! The first waiter of each lock, if it is of a real-time policy, stands in a tree, by whose lock it
+//! is and by its priority (Linux's `pi_waiters`).
 
 use alloc::sync::Arc;
 use core::cmp::Reverse;
@@ -11,19 +10,21 @@ use core::sync::atomic::{Ordering::*, fence};
 
 use tree::{Member, Tree};
 
-use super::{Key, TABLE, pi};
+use super::pi;
+use super::pi_state::{Owner, PiState};
 use crate::arch::current_arc;
 use crate::sync::Mutex;
 use crate::task::sched::{self, Class};
-use crate::task::{self, Thread, current};
+use crate::task::{Thread, current};
 
-/// A thread of a real-time policy that waits for another's lock.
+/// A lock that a thread of a real-time policy waits for.
 pub struct Donor {
     /// The thread that has the lock, by address.
     heir: usize,
+    /// The highest priority of those who wait for it.
     priority: u32,
-    /// Its own address.
-    thread: usize,
+    /// The lock, by address.
+    lock: usize,
 }
 
 impl Member for Donor {
@@ -31,7 +32,7 @@ impl Member for Donor {
     type Sum = ();
 
     fn key(&self) -> Self::Key {
-        (self.heir, Reverse(self.priority), self.thread)
+        (self.heir, Reverse(self.priority), self.lock)
     }
 
     fn sum(&self) {}
@@ -39,7 +40,7 @@ impl Member for Donor {
     fn join((): (), (): ()) {}
 }
 
-/// The waiters. Guards inherited priorities and the scheduling that follows from them, and keeps
+/// The locks. Guards inherited priorities and the scheduling that follows from them, and keeps
 /// circles of waits from forming.
 pub static CHAINS: Mutex<Donors> = Mutex::new(Tree::new());
 
@@ -49,31 +50,9 @@ pub type Donors = Tree<Donor>;
 /// A chain of waits that is longer is taken for a circle, as on Linux.
 const LONGEST: usize = 1024;
 
-/// The owner of a lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Owner {
-    tid: i32,
-    /// Its address: another thread may have the number later.
-    address: usize,
-}
-
-impl Owner {
-    /// `thread`, as an owner.
-    pub fn new(thread: &Thread) -> Self {
-        Owner {
-            tid: thread.tid(),
-            address: core::ptr::from_ref(thread).addr(),
-        }
-    }
-
-    fn thread(self) -> Option<Arc<Thread>> {
-        task::pid_table::thread(self.tid).filter(|thread| Owner::new(thread) == self)
-    }
-}
-
 /// The owner of the lock that `thread` waits for.
 fn lock_owner(thread: &Thread) -> Option<Arc<Thread>> {
-    thread.awaited_owner()?.thread()
+    thread.awaited()?.lock.owner().thread()
 }
 
 fn address(thread: &Thread) -> usize {
@@ -90,30 +69,35 @@ fn highest_waiting(donors: &Donors, thread: &Thread) -> u32 {
         .map_or(0, |donor| donor.priority)
 }
 
-/// Puts `thread` in its place by the lock that it waits for and its priority now. Without memory it
-/// inherits nothing.
-pub fn place(donors: &mut Donors, thread: &Thread) {
-    let state = &thread.sched.real_time;
-    let heir = thread.awaited_owner().map_or(0, |owner| owner.address);
-    let now = match thread.sched.priority() {
-        0 => (0, 0),
-        priority if heir != 0 => (heir, priority),
-        _ => (0, 0),
-    };
-    let before = state.given();
-    if now == before {
-        return;
-    }
-    let donor = |(heir, priority)| Donor {
-        heir,
+/// Puts a lock in its place by its owner and its first waiter now; returns the owner that inherited
+/// from it, and the one that does now. Without memory nobody inherits.
+fn place(donors: &mut Donors, lock: &Arc<PiState>) -> [Option<Owner>; 2] {
+    let donor = |(heir, priority): (Owner, u32)| Donor {
+        heir: heir.address,
         priority,
-        thread: address(thread),
+        lock: Arc::as_ptr(lock).addr(),
     };
-    if before.0 != 0 {
-        donors.remove(&donor(before).key());
+    lock.give(|given, now| {
+        let before = *given;
+        if before != now {
+            if let Some(before) = before {
+                donors.remove(&donor(before).key());
+            }
+            *given = now.filter(|now| donors.insert(donor(*now)).is_ok());
+        }
+        [before, *given].map(|given| given.map(|(owner, _)| owner))
+    })
+}
+
+/// The owner or the first waiter of a lock is another: who inherits from it, and what.
+fn update(donors: &mut Donors, lock: &Arc<PiState>) {
+    let [before, now] = place(donors, lock);
+    let before = before.filter(|before| Some(*before) != now);
+    for owner in [before, now].into_iter().flatten() {
+        if let Some(owner) = owner.thread() {
+            inherit(donors, owner);
+        }
     }
-    let placed = now.0 == 0 || donors.insert(donor(now)).is_ok();
-    state.set_given(if placed { now } else { (0, 0) });
 }
 
 /// Whether the current thread would wait for itself if it waited for `owner`. [`CHAINS`] is held
@@ -153,8 +137,13 @@ fn inherit(donors: &mut Donors, mut owner: Arc<Thread>) {
         classify(&owner);
         // A waiter is in its bucket before it looks at its own priority.
         fence(SeqCst);
-        place(donors, &owner);
-        match lock_owner(&owner) {
+        let Some(awaited) = owner.awaited() else {
+            return;
+        };
+        awaited.reposition();
+        let [before, now] = place(donors, &awaited.lock);
+        // Whoever gives the lock up just now looks for itself.
+        match now.or(before).and_then(Owner::thread) {
             Some(next) => owner = next,
             None => return,
         }
@@ -165,13 +154,13 @@ fn inherit(donors: &mut Donors, mut owner: Arc<Thread>) {
 pub fn reclassify(thread: &Thread) {
     let mut donors = CHAINS.lock();
     classify(thread);
-    // See `passes_on`.
+    // A waiter is in its bucket before it looks at its own priority.
     fence(SeqCst);
     if pi::others_wait()
-        && let Some(owner) = lock_owner(thread)
+        && let Some(awaited) = thread.awaited()
     {
-        place(&mut donors, thread);
-        inherit(&mut donors, owner);
+        awaited.reposition();
+        update(&mut donors, &awaited.lock);
     }
 }
 
@@ -179,53 +168,32 @@ pub fn reclassify(thread: &Thread) {
 pub fn waits(thread: &Thread) {
     if thread.sched.is_real_time() {
         let mut donors = CHAINS.lock();
-        if let Some(owner) = lock_owner(thread) {
-            place(&mut donors, thread);
-            inherit(&mut donors, owner);
+        if let Some(awaited) = thread.awaited() {
+            awaited.reposition();
+            update(&mut donors, &awaited.lock);
         }
     }
 }
 
-/// `thread` waits no longer for a lock of `owner`.
-pub fn left(thread: &Thread, owner: Owner) {
-    let mut donors = CHAINS.lock();
-    place(&mut donors, thread);
-    if let Some(owner) = owner.thread()
-        && owner.sched.real_time.inherited() != 0
-    {
-        inherit(&mut donors, owner);
+/// A thread waits for `lock` no longer.
+pub fn left(lock: &Arc<PiState>) {
+    // With the bucket locked the thread was not its first waiter, or is here.
+    if lock.given().is_some() {
+        update(&mut CHAINS.lock(), lock);
     }
 }
 
-/// The current thread gave the lock `key` to `next`: its waiters wait for that now.
-pub fn handed_over(key: Key, next: &Arc<Thread>) {
-    if !passes_on(key, next) {
+/// The current thread gave `lock` to `next`: its waiters wait for that now. [`CHAINS`] is all
+/// threads', who are not held up where no priority passes from one to another.
+pub fn handed_over(lock: &Arc<PiState>, next: &Arc<Thread>) {
+    let inherits = current().sched.real_time.inherited() != 0;
+    if !inherits && lock.give(|given, now| given.is_none() && now.is_none()) {
         return;
     }
     let mut donors = CHAINS.lock();
-    place(&mut donors, next);
-    {
-        let waiters = TABLE[key.bucket()].waiters.lock();
-        pi::wait_for(&waiters, key, next);
-        let waiting = waiters.at(key);
-        waiting.for_each(|waiter| place(&mut donors, &waiter.thread));
-    }
-    if current().sched.real_time.inherited() != 0 {
+    update(&mut donors, lock);
+    if inherits {
         inherit(&mut donors, next.clone());
         inherit(&mut donors, current_arc());
     }
-}
-
-/// Lets the waiters for the lock `key` wait for `next`; whether any priority may have to pass from
-/// one to another. [`CHAINS`] is all threads', and thousands may wait for the one lock: where none
-/// is of a real-time policy they do not hold up others'.
-fn passes_on(key: Key, next: &Thread) -> bool {
-    let gives =
-        |thread: &Thread| thread.sched.is_real_time() || thread.sched.real_time.given() != (0, 0);
-    let waiters = TABLE[key.bucket()].waiters.lock();
-    pi::wait_for(&waiters, key, next);
-    // A thread whose policy changes is either seen here to give, or finds the new owner.
-    fence(SeqCst);
-    let inherits = current().sched.real_time.inherited() != 0;
-    inherits || gives(next) || waiters.at(key).any(|waiter| gives(&waiter.thread))
 }

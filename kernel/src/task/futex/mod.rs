@@ -7,16 +7,17 @@ extern crate alloc;
 
 mod inherit;
 mod pi;
+mod pi_state;
 mod robust;
 mod waiters;
 
-pub use inherit::{Owner, reclassify};
+pub use inherit::reclassify;
 pub use pi::{lock, release_locks, requeue_to_lock, unlock, wait_then_lock};
+pub use pi_state::Awaited;
 pub use robust::release_robust;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::Cell;
 use core::cmp::Ordering;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
@@ -32,6 +33,7 @@ use crate::mm::heap::try_arc;
 use crate::mm::user;
 use crate::random;
 use crate::sync::{Mutex, MutexGuard};
+use pi_state::PiState;
 use waiters::{Queue, after, first_of};
 use wakeup::Waiters;
 
@@ -123,14 +125,26 @@ struct Waiter {
     thread: Arc<Thread>,
     /// The index of this word among those that the thread waits for.
     index: u32,
-    /// It may change while the waiter stays.
-    kind: Cell<Kind>,
+    kind: Kind,
     slot: Arc<AtomicU32>,
 }
 
 impl Waiter {
     fn priority(&self) -> u32 {
         self.thread.sched.priority()
+    }
+
+    /// The lock that it waits for.
+    fn lock(&self) -> Option<&Arc<PiState>> {
+        match &self.kind {
+            Kind::Lock(lock) => Some(lock),
+            _ => None,
+        }
+    }
+
+    /// Whether it waits for that lock.
+    fn awaits(&self, lock: &Arc<PiState>) -> bool {
+        self.lock().is_some_and(|own| Arc::ptr_eq(own, lock))
     }
 
     /// Whether it is one of those that wait with any of `bits`.
@@ -143,7 +157,7 @@ impl Waiter {
     /// # Errors
     /// EINVAL.
     fn check(&self) -> Result<()> {
-        match self.kind.get() {
+        match self.kind {
             Kind::Wake => Ok(()),
             _ => Err(Errno::EINVAL),
         }
@@ -151,12 +165,11 @@ impl Waiter {
 }
 
 /// The kind of a wait at a word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     /// To be woken.
     Wake,
-    /// To be given the lock that the word is, and that the owner has.
-    Lock(Owner),
+    /// To be given the lock that the word is.
+    Lock(Arc<PiState>),
     /// To be requeued to that word, and to be given the lock that it is.
     LockLater(Key),
 }
@@ -186,11 +199,11 @@ impl Bucket {
         let mut waiters = self.waiters.lock();
         let gone = waiters.remove(slot);
         self.count.set(waiters.len());
-        let kind = gone.as_ref().map(|waiter| waiter.kind.get());
-        if let (Some(Kind::Lock(_)), Some(waiter)) = (kind, &gone) {
+        if let Some(waiter) = gone.as_ref().filter(|waiter| waiter.lock().is_some()) {
             waiter.thread.waits_for(None);
         }
-        kind
+        drop(waiters);
+        gone.map(|waiter| waiter.kind)
     }
 }
 
@@ -267,7 +280,7 @@ fn enter_and_wait(
             bits: word.bits,
             thread: current_arc(),
             index: index as u32,
-            kind: Cell::new(Kind::Wake),
+            kind: Kind::Wake,
             slot: slot.clone(),
         };
         if waiters.is_full() {

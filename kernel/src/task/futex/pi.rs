@@ -7,10 +7,10 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
 
-use super::inherit::{self, Owner};
+use super::inherit;
+use super::pi_state::{Awaited, Owner, PiState};
 use super::waiters::Queue;
 use super::{
     Bucket, Key, Kind, Locked, OWNER_DIED, TABLE, TID, WAITERS, WAITING, Waiter, lock_both, sleep,
@@ -120,21 +120,37 @@ struct Place {
     slot: Arc<AtomicU32>,
 }
 
+/// What a thread enters a bucket for.
+enum Wants {
+    /// The lock that the word is, which this thread has, unless others wait who know better.
+    Lock(Owner),
+    /// To be moved to that word.
+    LockLater(Key),
+}
+
 impl Place {
-    fn enter(key: Key, kind: Kind) -> Result<Self> {
+    fn enter(key: Key, wants: Wants) -> Result<Self> {
         let slot = try_arc(AtomicU32::new(WAITING))?;
         let bucket = &TABLE[key.bucket()];
         let mut waiters = bucket.waiters.lock();
         waiters.reserve(1)?;
-        if let Kind::Lock(owner) = kind {
-            current().waits_for(Some(owner));
-        }
+        let kind = match wants {
+            Wants::LockLater(target) => Kind::LockLater(target),
+            Wants::Lock(owner) => {
+                let lock = lock_at(&waiters, key, owner)?;
+                current().waits_for(Some(Awaited {
+                    lock: lock.clone(),
+                    slot: slot.clone(),
+                }));
+                Kind::Lock(lock)
+            }
+        };
         waiters.push(Waiter {
             key,
             bits: super::ANY,
             thread: current_arc(),
             index: OWNED,
-            kind: Cell::new(kind),
+            kind,
             slot: slot.clone(),
         })?;
         waiters.bring_forward();
@@ -151,8 +167,8 @@ impl Place {
         let mut found = TABLE[key.bucket()].remove(&self.slot);
         loop {
             if let Some(kind) = found {
-                if let Kind::Lock(owner) = kind {
-                    inherit::left(&current(), owner);
+                if let Kind::Lock(lock) = kind {
+                    inherit::left(&lock);
                 }
                 return WAITING;
             }
@@ -191,7 +207,7 @@ fn wait_for_lock(
             return Err(Errno::EDEADLK);
         }
         owner.sched.real_time.set_lender();
-        Place::enter(key, Kind::Lock(Owner::new(owner)))?
+        Place::enter(key, Wants::Lock(Owner::new(owner)))?
     };
     inherit::waits(&current());
     sched::prepare(state::INTERRUPTIBLE);
@@ -237,46 +253,48 @@ fn inherit(address: usize, dead: u32) -> Result<bool> {
 }
 
 impl Bucket {
-    /// Takes out the waiter of the highest priority that waited longest for the lock `key`, whose
-    /// owner is `of` if that is given; the others wait for that thread from now on.
-    fn next_owner(&self, key: Key, of: Option<Owner>) -> Option<Waiter> {
+    /// Takes out the waiter of the highest priority that waited longest for the lock `key`, or for
+    /// one of `owner`; the others wait for that thread from now on.
+    fn next_owner(&self, wanted: Wanted) -> Option<(Waiter, Arc<PiState>)> {
         let mut waiters = self.waiters.lock();
-        let wants = |waiter: &&Waiter| match waiter.kind.get() {
-            Kind::Lock(owner) => of.is_none_or(|of| owner == of),
-            _ => false,
-        };
-        let mut next: Option<&Waiter> = None;
-        for waiter in waiters.at(key).filter(wants) {
-            // The first of several.
-            if next.is_none_or(|next| next.priority() < waiter.priority()) {
-                next = Some(waiter);
+        let (slot, lock) = match wanted {
+            Wanted::At(key) => {
+                let top = waiters.top(key)?;
+                (top.slot.clone(), top.lock()?.clone())
             }
-        }
-        let slot = next?.slot.clone();
+            Wanted::Of(owner) => {
+                let is_it = |waiter: &&Waiter| {
+                    let lock = waiter.lock();
+                    lock.is_some_and(|lock| lock.owner() == owner)
+                };
+                let any = waiters.all().find(is_it)?;
+                let lock = any.lock()?.clone();
+                let top = waiters.top(lock.key).filter(|top| top.awaits(&lock));
+                (top.unwrap_or(any).slot.clone(), lock)
+            }
+        };
         let next = waiters.remove(&slot)?;
         next.thread.waits_for(None);
-        wait_for(&waiters, key, &next.thread);
+        next.thread.sched.real_time.set_lender();
+        lock.set_owner(Owner::new(&next.thread));
         self.count.set(waiters.len());
-        Some(next)
-    }
-
-    /// A lock of `owner` that somebody waits for.
-    fn lock_of(&self, owner: Owner) -> Option<Key> {
-        let waiters = self.waiters.lock();
-        let is_it = |waiter: &&Waiter| waiter.kind.get() == Kind::Lock(owner);
-        waiters.all().find(is_it).map(|waiter| waiter.key)
+        Some((next, lock))
     }
 }
 
-/// The `waiters` for the lock `key` wait for `owner` from now on.
-pub fn wait_for(waiters: &Queue, key: Key, owner: &Thread) {
-    owner.sched.real_time.set_lender();
-    for waiter in waiters.at(key) {
-        if let Kind::Lock(_) = waiter.kind.get() {
-            let owner = Owner::new(owner);
-            waiter.kind.set(Kind::Lock(owner));
-            waiter.thread.waits_for(Some(owner));
-        }
+/// The lock that is handed on.
+enum Wanted {
+    /// The one that the word is.
+    At(Key),
+    /// Any of a thread.
+    Of(Owner),
+}
+
+/// The lock that others at `key` wait for, or else one of `owner`. ENOMEM.
+fn lock_at(waiters: &Queue, key: Key, owner: Owner) -> Result<Arc<PiState>> {
+    match waiters.top(key).and_then(Waiter::lock) {
+        Some(lock) => Ok(lock.clone()),
+        None => try_arc(PiState::new(key, owner)),
     }
 }
 
@@ -294,19 +312,19 @@ pub fn unlock(address: usize, shared: bool) -> Result<()> {
             return Err(Errno::EPERM);
         }
         fence(SeqCst);
-        let Some(next) = TABLE[key.bucket()].next_owner(key, None) else {
+        let Some(next) = TABLE[key.bucket()].next_owner(Wanted::At(key)) else {
             if user::cmpxchg_u32(address, old, 0)? == old {
                 return Ok(());
             }
             pause()?;
             continue;
         };
-        return hand_over(address, next);
+        return hand_over(address, next.0, &next.1);
     }
 }
 
 /// Writes `next` into the word as the owner, and wakes it; where that fails it tries for itself.
-fn hand_over(address: usize, next: Waiter) -> Result<()> {
+fn hand_over(address: usize, next: Waiter, lock: &Arc<PiState>) -> Result<()> {
     let own = current().tid() as u32;
     let new = next.thread.tid() as u32 | WAITERS;
     let written = loop {
@@ -322,7 +340,7 @@ fn hand_over(address: usize, next: Waiter) -> Result<()> {
         }
     };
     // Waiters that came meanwhile found the old owner in the word.
-    inherit::handed_over(next.key, &next.thread);
+    inherit::handed_over(lock, &next.thread);
     next.wake_with(if written.is_ok() { OWNED } else { RETRY });
     written
 }
@@ -337,12 +355,10 @@ pub fn release_locks() {
     let own = Owner::new(&current());
     for bucket in &TABLE {
         sched::cond_resched();
-        while let Some(key) = bucket.lock_of(own) {
-            if let Some(next) = bucket.next_owner(key, Some(own)) {
-                let tid = current().tid() as u32;
-                inherit::handed_over(next.key, &next.thread);
-                next.wake_with(INHERITED | tid);
-            }
+        while let Some((next, lock)) = bucket.next_owner(Wanted::Of(own)) {
+            let tid = current().tid() as u32;
+            inherit::handed_over(&lock, &next.thread);
+            next.wake_with(INHERITED | tid);
             sched::cond_resched();
         }
     }
@@ -364,7 +380,7 @@ pub fn wait_then_lock(
     if key == target {
         return Err(Errno::EINVAL);
     }
-    let place = Place::enter(key, Kind::LockLater(target))?;
+    let place = Place::enter(key, Wants::LockLater(target))?;
     sched::prepare(state::INTERRUPTIBLE);
     let result = match user::load_u32(address) {
         Ok(word) if word == value => sleep(&place.slot, deadline),
@@ -385,7 +401,7 @@ impl Bucket {
     fn holds(&self, slot: &Arc<AtomicU32>) -> bool {
         let waiters = self.waiters.lock();
         let found = waiters.get(slot);
-        found.is_some_and(|waiter| matches!(waiter.kind.get(), Kind::LockLater(_)))
+        found.is_some_and(|waiter| matches!(waiter.kind, Kind::LockLater(_)))
     }
 }
 
@@ -476,7 +492,7 @@ impl Requeue {
         let Some(first) = own.at(self.source).next() else {
             return Ok(Attempt::Done(moved));
         };
-        if first.kind.get() != Kind::LockLater(self.target) {
+        if !self.is_for(first) {
             return Err(Errno::EINVAL);
         }
         let first = first.thread.clone();
@@ -503,6 +519,8 @@ impl Requeue {
                 _ => Ok(Attempt::Changed),
             };
         };
+        let waiters = others.as_deref().unwrap_or(&own);
+        let lock = lock_at(waiters, self.target, Owner::new(owner))?;
         let is_free = word & TID == 0;
         let new = match is_free {
             true => word & OWNER_DIED | tid | WAITERS,
@@ -518,16 +536,15 @@ impl Requeue {
             moved.first = own.take_first(self.source);
         }
         owner.sched.real_time.set_lender();
-        let owner = Owner::new(owner);
-        self.transfer((&mut own, others.as_mut()), owner, &mut moved)?;
+        self.transfer((&mut own, others.as_mut()), &lock, &mut moved)?;
         Ok(Attempt::Done(moved))
     }
 
-    /// Lets waiters wait for the lock that `owner` has, as many as are still to be moved.
+    /// Lets waiters wait for the lock, as many as are still to be moved.
     fn transfer(
         &self,
         (own, mut others): (&mut Locked, Option<&mut Locked>),
-        owner: Owner,
+        lock: &Arc<PiState>,
         moved: &mut Moved,
     ) -> Result<()> {
         let most = self
@@ -545,8 +562,11 @@ impl Requeue {
                 break;
             };
             waiter.key = self.target;
-            waiter.kind.set(Kind::Lock(owner));
-            waiter.thread.waits_for(Some(owner));
+            waiter.kind = Kind::Lock(lock.clone());
+            waiter.thread.waits_for(Some(Awaited {
+                lock: lock.clone(),
+                slot: waiter.slot.clone(),
+            }));
             let (slot, thread) = (waiter.slot.clone(), waiter.thread.clone());
             moved.others.push((slot, thread));
             // There is room.
@@ -563,9 +583,14 @@ impl Requeue {
         Ok(())
     }
 
+    /// Whether a waiter wants to be moved to the lock.
+    fn is_for(&self, waiter: &Waiter) -> bool {
+        matches!(waiter.kind, Kind::LockLater(target) if target == self.target)
+    }
+
     /// Why a waiter cannot wait for the lock, whose owner waits for `last` in the end.
     fn refuse(&self, waiter: &Waiter, last: Option<&Arc<Thread>>) -> Option<Errno> {
-        if waiter.kind.get() != Kind::LockLater(self.target) {
+        if !self.is_for(waiter) {
             return Some(Errno::EINVAL);
         }
         let circle = last.is_none_or(|last| Arc::ptr_eq(last, &waiter.thread));
@@ -586,8 +611,8 @@ impl Moved {
                 .is_some_and(|owner| has_lock(owner, address));
             if !is_held && let Some(kind) = TABLE[target.bucket()].remove(&slot) {
                 // The thread is to try for itself.
-                if let Kind::Lock(owner) = kind {
-                    inherit::left(&thread, owner);
+                if let Kind::Lock(lock) = kind {
+                    inherit::left(&lock);
                 }
                 slot.store(RETRY, Release);
                 sched::wake(thread);

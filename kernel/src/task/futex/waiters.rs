@@ -140,6 +140,26 @@ impl Queue {
             .chain(self.many.by_key.iter().map(Entry::waiter))
     }
 
+    /// The waiter for the lock at a word whose turn it is: of the highest priority that which came
+    /// first.
+    pub fn top(&self, key: Key) -> Option<&Waiter> {
+        let awaits = |waiter: &&Waiter| waiter.key == key && waiter.lock().is_some();
+        let row = self.row.iter().filter(awaits);
+        let top = row.reduce(|top, next| match next.priority() > top.priority() {
+            true => next,
+            false => top,
+        });
+        // Others than those who wait for the lock are there by mistake.
+        let mut first = self.at(key).take(ROW);
+        top.or_else(|| first.find(awaits))
+    }
+
+    /// Brings one with that slot to its place by its priority, which has changed. In a row they are
+    /// looked through.
+    pub fn reposition(&mut self, slot: &Arc<AtomicU32>) {
+        self.many.reposition(slot);
+    }
+
     /// Takes out the first that waits at a word.
     pub fn take_first(&mut self, key: Key) -> Option<Waiter> {
         match self.row.iter().position(|waiter| waiter.key == key) {
@@ -242,12 +262,17 @@ impl Many {
 
     /// Adds one, for which there is room.
     fn add(&mut self, waiter: Waiter) -> Result<()> {
+        let number = self.next;
+        self.next += 1;
+        self.add_as(number, waiter)
+    }
+
+    fn add_as(&mut self, number: u64, waiter: Waiter) -> Result<()> {
         let entry = Entry {
             rank: waiter.priority(),
-            number: self.next,
+            number,
             waiter,
         };
-        self.next += 1;
         let place = Place {
             slot: address(&entry.waiter.slot),
             order: entry.key(),
@@ -268,6 +293,17 @@ impl Many {
         let waiter = self.by_key.remove(&order)?.waiter;
         self.by_slot.remove(&(address(&waiter.slot), order));
         Some(waiter)
+    }
+
+    fn reposition(&mut self, slot: &Arc<AtomicU32>) {
+        let Some(order) = self.order_of(slot) else {
+            return;
+        };
+        let (_, _, number) = order;
+        if let Some(waiter) = self.take(order) {
+            // There is the room that it had.
+            _ = self.add_as(number, waiter);
+        }
     }
 
     fn order_of(&self, slot: &Arc<AtomicU32>) -> Option<Order> {

@@ -139,7 +139,7 @@ pub struct Thread {
     /// Head of the list of robust futexes; 0 for none.
     robust_list: AtomicUsize,
     /// The owner of the lock that it waits for; changed with its place among the waiters.
-    awaited: Mutex<Option<futex::Owner>>,
+    awaited: Mutex<Option<futex::Awaited>>,
     /// Its context of input and output, once it has one.
     io: Once<Arc<IoContext>>,
     /// Its CPU time as last reported.
@@ -440,14 +440,14 @@ impl Thread {
         self.death_signal.load(Relaxed)
     }
 
-    /// The owner of the lock that it waits for (PI futexes).
-    pub(super) fn awaited_owner(&self) -> Option<futex::Owner> {
-        *self.awaited.lock()
+    /// The lock that it waits for (PI futexes).
+    pub(super) fn awaited(&self) -> Option<futex::Awaited> {
+        self.awaited.lock().clone()
     }
 
-    /// Notes the owner of the lock that the thread waits for, or none any more.
-    pub(super) fn waits_for(&self, owner: Option<futex::Owner>) {
-        *self.awaited.lock() = owner;
+    /// Notes the lock that the thread waits for, or none any more.
+    pub(super) fn waits_for(&self, awaited: Option<futex::Awaited>) {
+        *self.awaited.lock() = awaited;
     }
 
     /// Sets the signal for when the parent ends.
