@@ -155,6 +155,15 @@ impl<O: Ord + Copy> Locks<O> {
         (found.owner == owner).then_some(found)
     }
 
+    /// Takes all locks out at once, if they are all `owner`'s.
+    pub fn take_if_all_of(&mut self, owner: O) -> Option<Self> {
+        let of = |owned: Option<&Owned<O>>| owned.is_some_and(|owned| owned.0.owner == owner);
+        let is_its = of(self.by_owner.nth(0)) && of(self.by_owner.nth(self.len() - 1));
+        // A promise stands among them, and is not taken back so.
+        let is_all = is_its && self.by_place.len() == self.len();
+        is_all.then(|| core::mem::take(self))
+    }
+
     fn insert(&mut self, lock: Lock<O>) -> Result<(), NoMemory> {
         self.by_owner.insert(Owned(lock))?;
         self.by_place.insert(Placed { lock, promise: 0 })

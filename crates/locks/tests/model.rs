@@ -159,3 +159,29 @@ fn a_promise_keeps_others_out_while_many_are_replaced() {
     locks.cut(&whole, usize::MAX).unwrap();
     assert_eq!(locks.conflict(&lock(2, 0, 2 * COUNT)), None);
 }
+
+#[test]
+fn all_of_an_owner_go_at_once_where_nobody_else_has_any() {
+    let mut locks = Locks::default();
+    let lock = |owner: u32, first: u64| Lock {
+        owner,
+        process: 0,
+        exclusive: true,
+        first,
+        last: first,
+    };
+    assert!(locks.take_if_all_of(1).is_none());
+    for byte in 0..100 {
+        locks.set(lock(2, 2 * byte), 2).unwrap();
+    }
+    for other in [1, 3] {
+        locks.set(lock(other, 1), 2).unwrap();
+        assert!(locks.take_if_all_of(2).is_none() && locks.take_if_all_of(other).is_none());
+        locks.cut(&lock(other, 1), 2).unwrap();
+    }
+    let promise = locks.promise(lock(2, 5)).unwrap();
+    assert!(locks.take_if_all_of(2).is_none());
+    locks.end(promise);
+    assert_eq!(locks.take_if_all_of(2).map(|all| all.len()), Some(100));
+    assert!(locks.is_empty() && locks.conflict(&lock(1, 0)).is_none());
+}

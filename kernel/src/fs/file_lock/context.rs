@@ -8,6 +8,7 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use locks::{Locks, NoMemory, Promise};
+use tree::{Member, Tree};
 
 use super::super::poll::WaitSource;
 use super::{Lock, Owner};
@@ -48,10 +49,48 @@ pub struct Context {
     /// The inode.
     pub key: Key,
     held: Mutex<Held>,
-    /// The locks that are waited for, by the numbers of those who wait.
-    waits: Mutex<BTreeMap<u64, Lock>>,
+    waits: Mutex<Waits>,
     /// Notified when a lock is given up, or becomes shared.
     pub changed: Arc<WaitSource>,
+}
+
+/// The locks that are waited for.
+#[derive(Default)]
+struct Waits {
+    /// By the numbers of those who wait.
+    by_number: BTreeMap<u64, Lock>,
+    by_place: Tree<Wait>,
+}
+
+struct Wait {
+    number: u64,
+    wanted: Lock,
+}
+
+impl Member for Wait {
+    type Key = (u64, u64);
+    /// The last byte of all.
+    type Sum = u64;
+
+    fn key(&self) -> (u64, u64) {
+        (self.wanted.first, self.number)
+    }
+
+    fn sum(&self) -> u64 {
+        self.wanted.last
+    }
+
+    fn join(one: u64, other: u64) -> u64 {
+        one.max(other)
+    }
+}
+
+impl Waits {
+    /// Whether any has bytes of that range.
+    fn any_in(&self, range: &Lock) -> bool {
+        let first = self.by_place.first(|last| *last >= range.first);
+        first.is_some_and(|wait| wait.wanted.first <= range.last)
+    }
 }
 
 const SHARDS: usize = 64;
@@ -94,7 +133,7 @@ impl Context {
         let fresh = try_arc(Context {
             key,
             held: Mutex::new(Held::default()),
-            waits: Mutex::new(BTreeMap::new()),
+            waits: Mutex::new(Waits::default()),
             changed: WaitSource::new().map_err(|_| Errno::ENOLCK)?,
         });
         let fresh = fresh.map_err(|_| Errno::ENOLCK)?;
@@ -186,10 +225,21 @@ impl Context {
         }
     }
 
+    /// Gives all locks of an owner up: at once, where nobody else has any.
+    pub fn release_all(&self, owner: Owner) {
+        let all = self.held.lock().of(owner).take_if_all_of(owner);
+        if let Some(all) = all {
+            drop(all);
+            self.wake_waiters(&owner.everything());
+        } else {
+            // Cutting whole locks out makes none: it does not fail.
+            _ = self.release(&owner.everything());
+        }
+    }
+
     /// Wakes all waiters if the range of `changed` concerns one: thousands may wait for another.
     fn wake_waiters(&self, changed: &Lock) {
-        let concerns = |wanted: &Lock| wanted.first <= changed.last && changed.first <= wanted.last;
-        if self.waits.lock().values().any(concerns) {
+        if self.waits.lock().any_in(changed) {
             self.changed.notify();
         }
     }
@@ -202,19 +252,29 @@ impl Context {
     }
 
     /// Records a waiter for the lock `wanted`, under a number of its own.
-    pub fn begin_wait(&self, number: u64, wanted: Lock) {
-        self.waits.lock().insert(number, wanted);
+    ///
+    /// # Errors
+    /// ENOLCK.
+    pub fn begin_wait(&self, number: u64, wanted: Lock) -> Result<()> {
+        let mut waits = self.waits.lock();
+        let placed = waits.by_place.insert(Wait { number, wanted });
+        placed.map_err(no_locks)?;
+        waits.by_number.insert(number, wanted);
+        Ok(())
     }
 
     /// Removes a waiter.
     pub fn end_wait(&self, number: u64) {
-        self.waits.lock().remove(&number);
+        let mut waits = self.waits.lock();
+        if let Some(wanted) = waits.by_number.remove(&number) {
+            waits.by_place.remove(&(wanted.first, number));
+        }
     }
 
     /// The first waiter with this number or a higher one, and the lock that it waits for.
     pub fn next_wait(&self, from: u64) -> Option<(u64, Lock)> {
         let waits = self.waits.lock();
-        let (number, wanted) = waits.range(from..).next()?;
+        let (number, wanted) = waits.by_number.range(from..).next()?;
         Some((*number, *wanted))
     }
 

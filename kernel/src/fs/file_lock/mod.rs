@@ -101,8 +101,7 @@ pub fn release_process(file: &File, descriptors: usize) {
 fn release_found(file: &File, owners: &[Owner]) {
     if let Some(context) = Context::find(key(file)) {
         for owner in owners {
-            // Cutting whole locks out makes none: it does not fail.
-            _ = context.release(&owner.everything());
+            context.release_all(*owner);
         }
     }
 }

@@ -49,9 +49,9 @@ pub fn wait(context: &Used, wanted: Lock) -> Result<()> {
     let Some((number, blocker)) = enter(context, wanted)? else {
         return Ok(());
     };
-    context.begin_wait(number, wanted);
     let is_over = || !is_blocked(context, &wanted, blocker);
-    let waited = context.changed.wait(is_over);
+    let begun = context.begin_wait(number, wanted);
+    let waited = begun.and_then(|()| context.changed.wait(is_over));
     context.end_wait(number);
     WAITING
         .lock()
