@@ -1,4 +1,5 @@
-//! dnotify (F_NOTIFY): the holder of an open directory gets a signal when something happens in it.
+//! dnotify (F_NOTIFY): the holder of an open directory gets a signal when something happens in it,
+//! until the process that asked for it closes a descriptor of that, whoever else has one.
 
 use super::file::File;
 use super::inode::Kind;
@@ -7,6 +8,7 @@ use super::sigio;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::check_room;
 use crate::sync::Mutex;
+use crate::task::current;
 use crate::task::sched::cond_resched;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -15,15 +17,22 @@ use linux_raw_sys::general::*;
 
 struct Watch {
     file: Weak<File>,
+    /// The descriptor that it was asked for by.
+    descriptor: i32,
     /// DN_* bits.
     wanted: u32,
 }
 
-/// A directory, and the address of an open file, which is no other's while that is watched.
-type Place = (Key, usize);
+/// A directory, the address of an open file, which is no other's while that is watched, and that of
+/// the descriptors of who watches.
+type Place = (Key, usize, usize);
 
-fn place(file: &File) -> Place {
-    (inotify::key(file.dentry()), file.address())
+fn place(file: &File, descriptors: usize) -> Place {
+    (inotify::key(file.dentry()), file.address(), descriptors)
+}
+
+fn own_descriptors() -> usize {
+    Arc::as_ptr(&current().files()).addr()
 }
 
 /// All watches, ordered so that those of a directory are neighbours.
@@ -52,30 +61,39 @@ const KINDS: [(u32, u32); 5] = [
 /// ENOTDIR, ENOMEM.
 pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
     if wanted & !DN_MULTISHOT == 0 {
-        remove_file(file);
+        flush(file, own_descriptors());
         return Ok(());
     }
     if file.dentry().kind() != Kind::Directory {
         return Err(Errno::ENOTDIR);
     }
     check_room()?;
-    sigio::own(file, fd)?;
-    let place = place(file);
+    sigio::own(file)?;
+    let descriptors = own_descriptors();
+    let place = place(file, descriptors);
     let mut watches = WATCHES.lock();
     let watch = watches.entry(place).or_insert_with(|| Watch {
         file: Arc::downgrade(file),
+        descriptor: fd,
         wanted: 0,
     });
+    watch.descriptor = fd;
     watch.wanted |= wanted;
     COUNT.store(watches.len(), Relaxed);
+    drop(watches);
+    // Another thread may have closed it meanwhile.
+    if !current().file(fd).is_ok_and(|now| Arc::ptr_eq(&now, file)) {
+        flush(file, descriptors);
+    }
     Ok(())
 }
 
-/// The open file is closed, or wants no more signals.
-pub fn remove_file(file: &File) {
+/// A process (by the address of its descriptors) closed a descriptor of the file, or wants no more
+/// signals of it.
+pub fn flush(file: &File, descriptors: usize) {
     if is_active() && file.dentry().kind() == Kind::Directory {
         // A file that was moved says under a sleeping lock where it was.
-        let place = place(file);
+        let place = place(file, descriptors);
         let gone = take(&mut WATCHES.lock(), &place);
         drop(gone);
     }
@@ -105,27 +123,28 @@ pub fn notify_rename(directory: Key) {
 }
 
 fn notify_kinds(directory: Key, kinds: u32) {
-    let mut from = Some(0);
-    while let Some(first) = from {
-        let (file, _gone) = {
+    let mut from = (directory, 0, 0);
+    loop {
+        let (file, descriptor, _gone) = {
             let mut watches = WATCHES.lock();
-            let mut rest = watches.range((directory, first)..=(directory, usize::MAX));
+            let mut rest = watches.range(from..=(directory, usize::MAX, usize::MAX));
             let Some((&place, watch)) = rest.next() else {
                 return;
             };
-            from = place.1.checked_add(1);
+            // No table of descriptors is at the last address.
+            from = (directory, place.1, place.2 + 1);
             if watch.wanted & kinds == 0 {
                 drop(watches);
                 cond_resched();
                 continue;
             }
             let once = watch.wanted & DN_MULTISHOT == 0;
-            let file = watch.file.clone();
-            (file, once.then(|| take(&mut watches, &place)))
+            let (file, descriptor) = (watch.file.clone(), watch.descriptor);
+            (file, descriptor, once.then(|| take(&mut watches, &place)))
         };
         file.upgrade()
             .iter()
-            .for_each(|file| sigio::notify_message(file));
+            .for_each(|file| sigio::notify_message_of(file, descriptor));
         cond_resched();
     }
 }

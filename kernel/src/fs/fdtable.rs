@@ -1,5 +1,6 @@
 //! File descriptors.
 
+use super::dnotify;
 use super::fd_bitmap::FdBitmap;
 use super::file::File;
 use super::file_lock;
@@ -464,11 +465,13 @@ impl FdTable {
         }
     }
 
-    /// A descriptor of `file` was closed: the process's record locks go, whatever other descriptors
-    /// it has.
+    /// A descriptor of `file` was closed: the process's record locks and its watch of the directory
+    /// go, whatever other descriptors it has.
     fn closed(&self, file: &File) {
         file.ops().flush();
-        file_lock::release_process(file, core::ptr::from_ref(self) as usize);
+        let descriptors = core::ptr::from_ref(self).addr();
+        dnotify::flush(file, descriptors);
+        file_lock::release_process(file, descriptors);
     }
 
     /// The lowest descriptor in use from `from` on.

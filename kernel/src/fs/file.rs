@@ -1,7 +1,6 @@
 //! Open files: Linux's open file descriptions.
 
 use super::dentry::Dentry;
-use super::dnotify;
 use super::epoll::Holders;
 use super::file_lock;
 pub use super::file_ops::{FileOps, Memory, Record, Whence, seek_in};
@@ -440,7 +439,6 @@ impl Drop for File {
     fn drop(&mut self) {
         file_lock::release_file(self);
         lease::remove(self);
-        dnotify::remove_file(self);
         if let (Some(claim), Some(writers)) = (self.flags().claim(), self.path.inode().writers()) {
             writers.release(claim);
         }

@@ -184,7 +184,8 @@ pub fn set(file: &Arc<File>, fd: i32, kind: u32) -> Result<()> {
         F_RDLCK | F_WRLCK => check_alone(file, kind)?,
         _ => return Err(Errno::EINVAL),
     }
-    sigio::own(file, fd)?;
+    sigio::own(file)?;
+    sigio::set_descriptor(file, fd)?;
     let changed = WaitSource::new()?;
     check_room()?;
     let address = file.address();

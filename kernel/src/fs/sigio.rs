@@ -156,11 +156,16 @@ pub fn set_signal(file: &File, signal: usize) -> Result<()> {
     with(file, |state| state.owner.signal = signal as u32)
 }
 
-/// Makes the current process get them, unless somebody does, of descriptor `fd`.
-pub fn own(file: &File, fd: i32) -> Result<()> {
-    if owner(file)?.id.is_none() {
-        set_owner(file, F_OWNER_PID, current().process_id())?;
+/// Makes the current process get them, unless somebody does.
+pub fn own(file: &File) -> Result<()> {
+    match owner(file)?.id {
+        Some(_) => Ok(()),
+        None => set_owner(file, F_OWNER_PID, current().process_id()),
     }
+}
+
+/// Makes them report descriptor `fd`.
+pub fn set_descriptor(file: &File, fd: i32) -> Result<()> {
     with(file, |state| state.owner.descriptor = fd)
 }
 
@@ -204,21 +209,31 @@ fn notify_ready(file: &File) -> bool {
         _ if ready.contains(Events::HANG_UP) => HANG_UP,
         _ => return false,
     };
-    notify(file, code, ready.with_normal().bits());
+    notify(file, code, ready.with_normal().bits(), None);
     true
 }
 
-/// Notifies the file's owner of an event: another open conflicts with its lease, or the directory
-/// changed.
+/// Notifies the file's owner that another open conflicts with its lease.
 pub fn notify_message(file: &File) {
-    let band = Events::IN.with_normal().bits() | MESSAGE_BIT;
-    notify(file, MESSAGE, band);
+    notify(file, MESSAGE, message(), None);
 }
 
-fn notify(file: &File, code: i32, band: u32) {
+/// Notifies the file's owner that the directory changed that it watches by a descriptor.
+pub fn notify_message_of(file: &File, descriptor: i32) {
+    notify(file, MESSAGE, message(), Some(descriptor));
+}
+
+fn message() -> u32 {
+    Events::IN.with_normal().bits() | MESSAGE_BIT
+}
+
+fn notify(file: &File, code: i32, band: u32, descriptor: Option<i32>) {
     send(file, |owner| match owner.signal {
         0 => Info::kernel(SIGIO),
-        signal => Info::ready(signal, code, band, owner.descriptor),
+        signal => {
+            let descriptor = descriptor.unwrap_or(owner.descriptor);
+            Info::ready(signal, code, band, descriptor)
+        }
     });
 }
 

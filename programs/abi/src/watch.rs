@@ -229,6 +229,27 @@ unsafe fn signals() {
         tell("no more", libc::fcntl(directory, libc::F_NOTIFY, 0));
         libc::unlink(path(c"folder/three"));
         so_far("deleted", directory);
+        // A watch ends with any descriptor of who began it, whoever else has the file open.
+        let made = |what: &str| {
+            libc::close(touch(c"folder/again"));
+            libc::unlink(path(c"folder/again"));
+            so_far(what, directory);
+        };
+        let wanted = DN_CREATE | DN_MULTISHOT;
+        libc::fcntl(directory, libc::F_NOTIFY, wanted);
+        let other = libc::dup(directory);
+        made("by one of two");
+        libc::close(other);
+        made("the other is closed");
+        libc::fcntl(directory, libc::F_NOTIFY, wanted);
+        in_child(|| _ = libc::close(directory));
+        made("a child closed it");
+        in_child(|| {
+            libc::fcntl(directory, libc::F_NOTIFY, wanted);
+        });
+        made("a child watched, too");
+        libc::dup2(file, directory);
+        made("another in its place");
         libc::close(directory);
         libc::close(file);
     }
