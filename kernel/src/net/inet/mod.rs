@@ -14,6 +14,7 @@ mod mailbox;
 mod options;
 mod packet;
 pub mod ping;
+mod port_set;
 pub mod ports;
 pub mod raw;
 pub mod tcp;

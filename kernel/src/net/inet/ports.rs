@@ -1,11 +1,12 @@
 //! Ports, and which sockets have them.
 
 use super::connections;
+use super::port_set::{self, PortSet};
 use crate::errno::{Errno, Result};
 use crate::hash::{Keyed, Lists};
 use crate::net::socket::Socket;
 use crate::random;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use crate::task::current;
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::{Arc, Weak};
@@ -313,17 +314,35 @@ fn overlapping(held: &Held, holder: &Holder, is: impl Fn(&Holder, usize) -> bool
     }
 }
 
+/// So many buckets has each protocol: users of different ports do not wait for each other.
+const BUCKETS: usize = 64;
+
+/// The ports whose numbers have one remainder, by the quotient. Alone in its cache lines.
+#[repr(align(128))]
+struct Bucket(Mutex<Radix<Held>>);
+
 /// The ports of a protocol.
-pub struct Ports(Mutex<Radix<Held>>);
+pub struct Ports {
+    buckets: [Bucket; BUCKETS],
+    /// The ports that anybody holds, and those that bind(2) gave. Each changes with its bucket
+    /// locked.
+    held: PortSet,
+    bound: PortSet,
+}
 
 /// TCP's ports.
-pub static TCP: Ports = Ports(Mutex::new(Radix::new()));
+pub static TCP: Ports = Ports::new();
 /// UDP's ports.
-pub static UDP: Ports = Ports(Mutex::new(Radix::new()));
+pub static UDP: Ports = Ports::new();
 /// UDP-Lite's ports.
-pub static UDP_LITE: Ports = Ports(Mutex::new(Radix::new()));
+pub static UDP_LITE: Ports = Ports::new();
 /// The identifiers of ping sockets.
-pub static PING: Ports = Ports(Mutex::new(Radix::new()));
+pub static PING: Ports = Ports::new();
+
+/// The place of a port in its bucket.
+fn place(port: u16) -> usize {
+    usize::from(port) / BUCKETS
+}
 
 /// The number of the next socket that gets a port.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -390,6 +409,18 @@ fn spread(from: SocketAddr) -> usize {
 }
 
 impl Ports {
+    const fn new() -> Self {
+        Ports {
+            buckets: [const { Bucket(Mutex::new(Radix::new())) }; BUCKETS],
+            held: PortSet::new(),
+            bound: PortSet::new(),
+        }
+    }
+
+    fn lock(&self, port: u16) -> MutexGuard<'_, Radix<Held>> {
+        self.buckets[usize::from(port) % BUCKETS].0.lock()
+    }
+
     /// Gives `holder` the port, or for port 0 any free one of `range`; ends of `range` count if
     /// they are within the system's. EADDRINUSE, EACCES.
     pub fn claim(
@@ -415,13 +446,10 @@ impl Ports {
             // As on Linux, where TCP chooses among pairs of an odd and an even port.
             count &= !1;
         }
-        let start = random_below(count);
-        for step in 0..count {
+        let last = first + (count - 1) as u16;
+        let start = first + random_below(count) as u16;
+        for port in self.held.outside([first, last], start, port_set::ALL) {
             cond_resched_killable()?;
-            let port = first + ((start + step) % count) as u16;
-            if self.0.lock().get(port.into()).is_some() {
-                continue;
-            }
             match self.take(port, holder, socket, For::Bind) {
                 Err(Errno::EADDRINUSE) => {}
                 done => return done,
@@ -463,17 +491,17 @@ impl Ports {
         connect: impl Fn(u16) -> Result<T>,
     ) -> Result<(Claim, T)> {
         let (first, count) = self.choice(range);
-        let start = random_below(count) & !1;
+        let last = first + (count - 1) as u16;
+        let start = first + (random_below(count) & !1) as u16;
         // Every second one first: bind(2) finds the others free.
-        for step in (0..count).step_by(2).chain((1..count).step_by(2)) {
+        let even = match first % 2 {
+            0 => port_set::EVEN,
+            _ => !port_set::EVEN,
+        };
+        let of = |kind| self.bound.outside([first, last], start, kind);
+        for port in of(even).chain(of(!even)) {
             cond_resched_killable()?;
-            let port = first + ((start + step) % count) as u16;
-            let bound = self
-                .0
-                .lock()
-                .get(port.into())
-                .is_some_and(|held| held.bound);
-            if bound || !is_free(port) {
+            if !is_free(port) {
                 continue;
             }
             let claimed = self.take(port, holder, socket, For::Connect);
@@ -517,31 +545,35 @@ impl Ports {
 
     /// Removes a holder of a port.
     fn give(&self, port: u16, leave: impl FnOnce(&mut Held) -> Option<Member>) {
-        let mut ports = self.0.lock();
-        let Some(held) = ports.get_mut(port.into()) else {
+        let mut ports = self.lock(port);
+        let Some(held) = ports.get_mut(place(port)) else {
             return;
         };
         let gone = leave(held);
         if held.groups.len() == 0 {
-            ports.remove_range(port.into(), port.into(), &mut drop);
+            ports.remove_range(place(port), place(port), &mut drop);
+            self.held.set(port, false);
+            self.bound.set(port, false);
         }
         drop(ports);
         drop(gone);
     }
 
     fn enter(&self, port: u16, holder: Holder, entrant: Entrant, what: For) -> Result<()> {
-        let mut ports = self.0.lock();
-        let Some(held) = ports.get_mut(port.into()) else {
+        let mut ports = self.lock(port);
+        let Some(held) = ports.get_mut(place(port)) else {
             let mut fresh = Held {
                 groups: Lists::new(),
                 kinds: Vec::new(),
                 bound: what == For::Bind,
             };
             enter(&mut fresh, holder, entrant)?;
-            return match ports.insert(port.into(), fresh) {
-                Ok(_) => Ok(()),
-                Err(_) => Err(Errno::ENOMEM),
-            };
+            ports
+                .insert(place(port), fresh)
+                .map_err(|_| Errno::ENOMEM)?;
+            self.held.set(port, true);
+            self.bound.set(port, what == For::Bind);
+            return Ok(());
         };
         let refused = match what {
             For::Bind => overlapping(held, &holder, |other, _| holder.conflicts(other)),
@@ -553,13 +585,14 @@ impl Ports {
         }
         enter(held, holder, entrant)?;
         held.bound |= what == For::Bind;
+        self.bound.set(port, held.bound);
         Ok(())
     }
 
     /// Lets the socket that has `claim` take connections. EADDRINUSE when another does already.
     pub fn listen(&self, claim: &Claim) -> Result<()> {
-        let mut ports = self.0.lock();
-        let held = ports.get_mut(claim.port.into()).ok_or(Errno::EINVAL)?;
+        let mut ports = self.lock(claim.port);
+        let held = ports.get_mut(place(claim.port)).ok_or(Errno::EINVAL)?;
         let own = held.groups.of(&claim.ip).iter().find_map(|group| {
             let member = group.members.get(&claim.number)?;
             Some((group.holder, member.socket.clone()))
@@ -588,8 +621,8 @@ impl Ports {
     /// Keeps the port of `claim` for the end at `ip` of its socket's connection that waits.
     pub fn keep_waiting(&'static self, claim: &Claim, ip: IpAddr) -> Result<Kept> {
         let own = {
-            let ports = self.0.lock();
-            let held = ports.get(claim.port.into()).ok_or(Errno::EINVAL)?;
+            let ports = self.lock(claim.port);
+            let held = ports.get(place(claim.port)).ok_or(Errno::EINVAL)?;
             holder(held, claim.ip, claim.number).ok_or(Errno::EINVAL)?
         };
         let waits = true;
@@ -599,8 +632,8 @@ impl Ports {
     /// Ends hashing among the sockets that share a port with that of `claim`: they are no longer
     /// alike to every sender.
     pub fn disable_hashing(&self, claim: &Claim) {
-        let mut ports = self.0.lock();
-        if let Some(held) = ports.get_mut(claim.port.into()) {
+        let mut ports = self.lock(claim.port);
+        if let Some(held) = ports.get_mut(place(claim.port)) {
             let mut groups = held.groups.of_mut(&claim.ip).iter_mut();
             if let Some(own) = groups.find(|group| group.members.get(&claim.number).is_some()) {
                 own.hashing_disabled = true;
@@ -613,8 +646,8 @@ impl Ports {
     pub fn holders(&self, to: SocketAddr) -> impl Iterator<Item = Weak<dyn Socket>> {
         let (mut first, end) = (0, NEXT.load(Relaxed));
         iter::from_fn(move || {
-            let ports = self.0.lock();
-            let held = ports.get(to.port().into())?;
+            let ports = self.lock(to.port());
+            let held = ports.get(place(to.port()))?;
             let groups = covering(held, to.ip());
             let members = groups.filter_map(|group| group.members.from(&first));
             let next = members.min_by_key(|member| member.number)?;
@@ -628,8 +661,8 @@ impl Ports {
     /// # Errors
     /// ENOMEM: the claim stays where it is.
     pub fn move_claim(&self, claim: &mut Claim, ip: IpAddr) -> Result<()> {
-        let mut ports = self.0.lock();
-        let held = ports.get_mut(claim.port.into()).ok_or(Errno::EINVAL)?;
+        let mut ports = self.lock(claim.port);
+        let held = ports.get_mut(place(claim.port)).ok_or(Errno::EINVAL)?;
         let own = holder(held, claim.ip, claim.number).ok_or(Errno::EINVAL)?;
         let groups = held.groups.of(&claim.ip).iter();
         let found = groups
@@ -664,8 +697,8 @@ impl Ports {
             // Where not all are looked up yet: the first that is not.
             let mut rest = None;
             {
-                let ports = self.0.lock();
-                let Some(held) = ports.get(to.port().into()) else {
+                let ports = self.lock(to.port());
+                let Some(held) = ports.get(place(to.port())) else {
                     break;
                 };
                 for group in covering(held, to.ip()).filter(|group| fits(&group.holder)) {
