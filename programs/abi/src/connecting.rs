@@ -1,6 +1,7 @@
 //! How connections of TCP come about, or do not: the ports that they take and give back, and two
 //! calls that connect one socket.
 
+use std::sync::mpsc;
 use std::time::Duration;
 use std::{fs, ptr, thread};
 
@@ -9,6 +10,7 @@ use libc::{
     SOL_SOCKET, c_int,
 };
 
+use crate::doing::await_state;
 use crate::inet::{self, name, own_port};
 use crate::pipes::ready;
 use crate::tell;
@@ -131,7 +133,7 @@ unsafe fn late() {
             }
             child
         });
-        pause(300);
+        children.iter().for_each(|&child| await_state(child, "S"));
         libc::close(listener);
         for child in children {
             let mut status = 0;
@@ -166,10 +168,25 @@ unsafe fn late_unix() {
             tell("the second", libc::connect(socket(), at, len));
             libc::_exit(0);
         }
-        pause(300);
+        await_state(child, "S");
         libc::close(listener);
         libc::waitpid(child, ptr::null_mut(), 0);
     }
+}
+
+/// The result of a thread's call that connects, once it waits in that.
+unsafe fn connect_waiting<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    file: c_int,
+    port: u16,
+) -> thread::ScopedJoinHandle<'scope, c_int> {
+    let (tell_id, id) = mpsc::channel();
+    let begun = scope.spawn(move || unsafe {
+        _ = tell_id.send(libc::gettid());
+        connect(file, port)
+    });
+    await_state(id.recv().unwrap_or(0), "S");
+    begun
 }
 
 /// A second call waits for what the first began.
@@ -181,21 +198,19 @@ unsafe fn twice(may_wait: bool) {
         tell("the first", connect(first, port));
         let file = socket();
         thread::scope(|scope| {
-            let begun = scope.spawn(move || connect(file, port));
-            pause(200);
+            let begun = connect_waiting(scope, file, port);
             let own = own_port(file);
             println!("has a port: {}", own != 0);
             tell("bind", bind(file, 0));
             tell("listen", libc::listen(file, 1));
             let other = socket();
             tell("bind to its port", bind(other, own));
-            let second = may_wait.then(|| scope.spawn(move || connect(file, port)));
+            let second = may_wait.then(|| connect_waiting(scope, file, port));
             if !may_wait {
                 libc::fcntl(file, F_SETFL, O_NONBLOCK);
                 tell("again", connect(file, port));
                 tell("again, elsewhere", connect(file, NOBODY));
             }
-            pause(100);
             println!("the same port: {}", own_port(file) == own);
             libc::close(accept(listener));
             tell("begun", begun.join().unwrap_or(-1));

@@ -19,7 +19,14 @@ pub unsafe fn run() {
         with("kernel/sem", "3 5 2 10", semaphores);
         with("net/core/somaxconn", "1", waiting);
         // Others may still have a port that was chosen before.
-        with("net/ipv4/ip_local_port_range", "20000 20001", ports);
+        let first = free_pair();
+        let range = format!("{first} {}", first + 1);
+        with_as(
+            "net/ipv4/ip_local_port_range",
+            &range,
+            "20000 20001",
+            || ports(first),
+        );
         with("net/ipv4/ip_unprivileged_port_start", "80", || {
             tell_end("a user's ports", in_child(|| low_ports()));
         });
@@ -38,8 +45,13 @@ pub unsafe fn run() {
 
 /// Runs `f` with another value.
 fn with(path: &str, value: &str, f: impl FnOnce()) {
+    with_as(path, value, value, f);
+}
+
+/// The same with one that differs from run to run.
+fn with_as(path: &str, value: &str, shown: &str, f: impl FnOnce()) {
     let before = content(path);
-    println!("{path} {value}: {}", write(path, value));
+    println!("{path} {shown}: {}", write(path, value));
     f();
     write(path, &before);
 }
@@ -150,8 +162,13 @@ fn datagrams() {
     }
 }
 
-/// A TCP socket bound to a port, and which that is.
+/// The port that a TCP socket is bound to.
 unsafe fn bound(port: u16) -> Result<u16, &'static str> {
+    unsafe { bound_file(port) }.map(|(_, port)| port)
+}
+
+/// A TCP socket bound to a port, and which that is.
+unsafe fn bound_file(port: u16) -> Result<(c_int, u16), &'static str> {
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
         let mut address: libc::sockaddr_in = std::mem::zeroed();
@@ -162,16 +179,32 @@ unsafe fn bound(port: u16) -> Result<u16, &'static str> {
             return Err(error());
         }
         libc::getsockname(socket, (&raw mut address).cast(), &mut len);
-        Ok(u16::from_be(address.sin_port))
+        Ok((socket, u16::from_be(address.sin_port)))
     }
 }
 
-fn ports() {
+/// The first of two ports that nobody has.
+unsafe fn free_pair() -> u16 {
+    let is_free = |first: &u16| {
+        let pair = [*first, first + 1].map(|port| unsafe { bound_file(port) });
+        let files = pair.iter().filter_map(|one| one.as_ref().ok());
+        files.for_each(|(file, _)| _ = unsafe { libc::close(*file) });
+        pair.iter().all(Result::is_ok)
+    };
+    (20_000..30_000).step_by(2).find(is_free).unwrap_or(20_000)
+}
+
+/// Three sockets and two ports, which are shown as 20000 and the next.
+fn ports(first: u16) {
     tell_end(
         "ports",
         in_child(|| {
             // SAFETY: as for any socket.
             let mut ports = [(); 3].map(|()| unsafe { bound(0) });
+            ports
+                .iter_mut()
+                .flatten()
+                .for_each(|port| *port = *port - first + 20_000);
             ports.sort();
             println!("{ports:?}");
         }),
