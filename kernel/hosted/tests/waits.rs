@@ -142,3 +142,43 @@ fn many_wait_for_a_lock() {
         assert_eq!(call(FUTEX_TRYLOCK_PI), Ok(0));
     });
 }
+
+#[test]
+fn a_lock_goes_to_the_highest_priority_that_a_waiter_has_now() {
+    run(|| {
+        let word = words();
+        let pair = reserve(8);
+        sys!(pipe2, pair, 0).unwrap();
+        let [from, to] = [0, 4].map(|at| peek(pair + at, 1)[0] as usize);
+        let call = move |operation: u32| sys!(futex, word, operation, 0, 0, 0, 0);
+        assert_eq!(call(FUTEX_LOCK_PI), Ok(0));
+        let begin = |number: usize| {
+            let child = fork(move || {
+                assert_eq!(call(FUTEX_LOCK_PI), Ok(0));
+                sys!(write, to, &[number as u8][..], 1).unwrap();
+                assert_eq!(call(FUTEX_UNLOCK_PI), Ok(0));
+                sys!(exit_group, 7).unwrap();
+            });
+            doze();
+            child.unwrap()
+        };
+        let children: Vec<usize> = (0..MANY).map(begin).collect();
+        let priority = |number: usize, policy: u32, priority: u32| {
+            let parameters = put(&priority.to_ne_bytes());
+            sys!(sched_setscheduler, children[number], policy, parameters).unwrap();
+        };
+        priority(70, SCHED_FIFO, 5);
+        priority(90, SCHED_FIFO, 9);
+        priority(110, SCHED_FIFO, 7);
+        priority(110, SCHED_NORMAL, 0);
+        assert_eq!(call(FUTEX_UNLOCK_PI), Ok(0));
+        for &child in &children {
+            assert_eq!(end_of(child), [0, 7]);
+        }
+        let buffer = reserve(MANY);
+        assert_eq!(sys!(read, from, buffer, MANY), Ok(MANY));
+        let others = (0..MANY as u8).filter(|number| ![70, 90].contains(number));
+        let order: Vec<u8> = [90, 70].into_iter().chain(others).collect();
+        assert_eq!(peek(buffer, MANY), order);
+    });
+}
