@@ -1,8 +1,7 @@
 //! The thread that writes changed pages back after a while, and what slows down those who change
 //! pages faster than that.
 
-use super::writeback::each_mapping;
-use super::{Mapping, Stats};
+use super::{Mapping, Stats, mappings};
 use crate::arch::time;
 use crate::errno::Result;
 use crate::mm::frame;
@@ -62,7 +61,7 @@ fn run(_: usize) -> ! {
         _ = WAKE.wait_interruptible(|| WANTED.load(Acquire), until);
         let all = WANTED.swap(false, AcqRel) || exceeds(&BACKGROUND_RATIO);
         let age = time::ns_to_ticks(EXPIRE.load(Relaxed) as u64 * CENTISECOND);
-        each_mapping(|mapping| {
+        mappings::each(|mapping| {
             let is_due = |since| all || time::now_ticks().saturating_sub(since) >= age;
             if mapping.dirty_since().is_some_and(is_due) {
                 mapping.write_back(0..usize::MAX);

@@ -9,7 +9,10 @@
 mod errseq;
 mod fill;
 pub mod flusher;
+mod mappings;
 mod reclaim;
+#[cfg(feature = "selftest")]
+mod selftests;
 mod source;
 mod stats;
 mod write;
@@ -27,8 +30,9 @@ use crate::mm::heap::try_arc;
 use crate::mm::number::Number;
 use crate::mm::{PAGE_SIZE, ReverseMap};
 use crate::sync::{Mutex, SleepMutex};
-use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
+use crate::task::sched::cond_resched;
+use alloc::sync::Arc;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use radix::Radix;
 
@@ -36,6 +40,8 @@ use radix::Radix;
 const WINDOW: usize = 32;
 /// Pages that are written at once at most.
 const BATCH: usize = 64;
+/// Indices whose pages are taken away under the lock.
+const REMOVED: usize = 512;
 /// Locks under which pages are read: those of different windows are read side by side.
 const FILLERS: usize = 4;
 
@@ -85,9 +91,6 @@ struct Pages {
     hand: usize,
 }
 
-/// All mappings, for those who write or take away pages of any.
-static ALL: Mutex<Vec<Weak<Mapping>>> = Mutex::new(Vec::new());
-
 /// The number of pages that hold this many bytes.
 pub fn pages_of(bytes: u64) -> usize {
     bytes.div_ceil(PAGE_SIZE as u64) as usize
@@ -113,9 +116,7 @@ impl Mapping {
             reverse_map: ReverseMap::new(),
             number: Number::new(),
         })?;
-        let mut all = ALL.lock();
-        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        all.push(Arc::downgrade(&mapping));
+        mappings::add(&mapping)?;
         Ok(mapping)
     }
 
@@ -145,6 +146,15 @@ impl Mapping {
         Ok(fresh)
     }
 
+    /// Takes pages away, changed ones too. May sleep.
+    fn remove(&self, range: Range<usize>) {
+        let mut at = range.start;
+        while at < range.end {
+            at = self.pages.lock().remove_some(at..range.end);
+            cond_resched();
+        }
+    }
+
     /// Whether there are changes that the disk does not have.
     pub fn is_dirty(&self) -> bool {
         !self.pages.lock().dirty.is_empty()
@@ -164,6 +174,17 @@ impl Pages {
         Ok(())
     }
 
+    /// Takes away some pages of the start of a range; returns where to go on.
+    fn remove_some(&mut self, range: Range<usize>) -> usize {
+        let next = self.all.next_item(range.start);
+        let Some(first) = next.filter(|&next| next < range.end) else {
+            return range.end;
+        };
+        let end = first.saturating_add(REMOVED).min(range.end);
+        self.remove(first, end - 1);
+        end
+    }
+
     /// Takes pages away, changed ones too.
     fn remove(&mut self, first: usize, last: usize) {
         let (mut pages, mut dirty) = (0, 0);
@@ -178,11 +199,9 @@ impl Pages {
 }
 
 impl Drop for Mapping {
-    /// Its file is closed, and so was written back before, or is gone.
+    /// Its file is closed, and so was written back before, or is gone. May sleep.
     fn drop(&mut self) {
-        self.pages.get_mut().remove(0, usize::MAX);
-        let me: *const Mapping = self;
-        ALL.lock()
-            .retain(|other| !core::ptr::eq(other.as_ptr(), me));
+        self.remove(0..usize::MAX);
+        mappings::remove(self.number.get());
     }
 }

@@ -1,7 +1,6 @@
 //! Giving up pages that can be read again, when memory is wanted for something else.
 
-use super::writeback::each_mapping;
-use super::{ALL, Mapping, Stats, flusher};
+use super::{Mapping, Stats, flusher, mappings};
 use crate::mm::frame;
 use crate::task::sched::cond_resched;
 use core::ops::Range;
@@ -14,7 +13,7 @@ const AT_ONCE: usize = 64;
 const PATIENCE: usize = 1000;
 static FRUITLESS: AtomicUsize = AtomicUsize::new(0);
 
-/// The mapping that gives up pages next.
+/// The number of the mapping that gave up pages last.
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
 /// Gives up about so many unchanged pages; returns how many there were. First those that no program
@@ -47,10 +46,11 @@ pub fn relieve() -> bool {
 
 /// Goes around the mappings once.
 fn sweep(wanted: usize, mapped: bool) -> usize {
-    let (count, mut freed) = (ALL.lock().len(), 0);
-    for _ in 0..count {
-        let at = HAND.fetch_add(1, Relaxed) % count;
-        let mapping = ALL.lock().get(at).and_then(|mapping| mapping.upgrade());
+    let mut freed = 0;
+    for _ in 0..mappings::count() {
+        let next = mappings::next(HAND.load(Relaxed)).or_else(|| mappings::next(0));
+        let Some((number, mapping)) = next else { break };
+        HAND.store(number, Relaxed);
         if let Some(mapping) = mapping {
             freed += mapping.shrink(wanted - freed, mapped);
         }
@@ -63,7 +63,7 @@ fn sweep(wanted: usize, mapped: bool) -> usize {
 
 /// Gives up all unchanged pages of all files (`vm.drop_caches`). May sleep.
 pub fn drop_clean() {
-    each_mapping(|mapping| _ = mapping.shrink(usize::MAX, false));
+    mappings::each(|mapping| _ = mapping.shrink(usize::MAX, false));
 }
 
 impl Mapping {

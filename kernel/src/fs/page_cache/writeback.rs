@@ -1,11 +1,10 @@
 //! Writing pages back to the disk.
 
-use super::{ALL, BATCH, Mapping, Pages, stats};
+use super::{BATCH, Mapping, Pages, mappings, stats};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
 use crate::task::sched::cond_resched;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -107,24 +106,9 @@ impl Pages {
     }
 }
 
-/// Calls `visit` with every mapping, without locks.
-pub(super) fn each_mapping(mut visit: impl FnMut(&Arc<Mapping>)) {
-    let mut at = 0;
-    loop {
-        let mapping = match ALL.lock().get(at) {
-            Some(mapping) => mapping.upgrade(),
-            None => return,
-        };
-        if let Some(mapping) = mapping {
-            visit(&mapping);
-        }
-        at += 1;
-    }
-}
-
 /// Writes everything back (sync(2)).
 pub fn sync_all() {
-    each_mapping(|mapping| {
+    mappings::each(|mapping| {
         if mapping.is_dirty() {
             mapping.sync();
         }

@@ -1,0 +1,73 @@
+//! The page cache above a disk of zeroes.
+
+use super::{Backing, Mapping, Stats, mappings};
+use crate::arch::irq;
+use crate::arch::time;
+use crate::errno::Result;
+use crate::mm::PAGE_SIZE;
+use crate::mm::frame::FrameRef;
+use crate::selftest;
+use crate::task::timer::{Expire, Timer};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering::*};
+
+struct Zeroes;
+
+impl Backing for Zeroes {
+    fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
+        pages.iter().for_each(|(_, page)| page.zero());
+        Ok(())
+    }
+
+    fn write_pages(&self, _pages: &[(usize, FrameRef)]) -> Result<()> {
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn new_mapping(pages: usize) -> Arc<Mapping> {
+    Mapping::new(Arc::new(Zeroes), (pages * PAGE_SIZE) as u64).unwrap()
+}
+
+/// Notes that an interrupt was taken.
+struct Struck(AtomicBool);
+
+impl Expire for Struck {
+    fn expire(self: Arc<Self>) {
+        self.0.store(true, Release);
+    }
+}
+
+selftest! {
+    fn others_have_their_turn_while_a_large_file_is_dropped() {
+        const PAGES: usize = 2000;
+        let before = Stats::now().cached;
+        let mapping = new_mapping(PAGES);
+        mapping.read_ahead(0, PAGES).unwrap();
+        assert_eq!(Stats::now().cached, before + PAGES);
+        let struck = Arc::new(Struck(AtomicBool::new(false)));
+        let timer = Timer::call(time::now_ticks(), struck.clone()).unwrap();
+        while !irq::pending() {}
+        drop(mapping);
+        assert!(struck.0.load(Acquire), "no interrupt was taken");
+        assert_eq!(Stats::now().cached, before);
+        drop(timer);
+    }
+
+    fn all_mappings_are_visited_though_one_ends_meanwhile() {
+        let mut first = Some(new_mapping(1));
+        let second = new_mapping(1);
+        let mut visited = 0;
+        mappings::each(|mapping| {
+            if first.as_ref().is_some_and(|first| Arc::ptr_eq(first, mapping)) {
+                first = None;
+            }
+            visited += usize::from(Arc::ptr_eq(&second, mapping));
+        });
+        assert!(first.is_none());
+        assert_eq!(visited, 1);
+    }
+}
