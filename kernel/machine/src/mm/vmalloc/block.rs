@@ -1,16 +1,25 @@
 //! Blocks of the heap for which there are not enough adjacent frames: of single ones, mapped in a
 //! row.
 
-use super::{Area, with};
+extern crate alloc;
+
+use super::{Area, UNMAPPED_STACKS, with};
+use crate::arch::KERNEL_STACK_SIZE;
 use crate::arch::mmu::{self, Memory, Prot, Pte};
 use crate::errno::Result;
 use crate::mm::frame::{self, FrameRef, Owner};
+use crate::mm::table::{Entry, HUGE_PAGE_SIZE};
 use crate::mm::{PAGE_SIZE, PhysAddr, page_up};
+use alloc::vec::Vec;
 use core::ops::Range;
-use translation::owed::{FillKernel, Owed};
+use translation::owed::{Clear, FillKernel, Owed};
 
-/// The largest block, in bytes: it is mapped, and freed, without a pause.
+/// The largest block, in bytes.
 pub(in crate::mm) const LARGEST: usize = 64 << 20;
+
+/// Bytes that are mapped, or unmapped, before others may have the area. Interrupts wait for the
+/// whole block, since the allocator may be called under a spin lock.
+const PART: usize = UNMAPPED_STACKS * KERNEL_STACK_SIZE;
 
 /// Allocates a block of `len` bytes that begins on a page, with arbitrary content; none if there is
 /// no memory, or none to spare.
@@ -19,7 +28,15 @@ pub(in crate::mm) fn take(len: usize) -> Option<usize> {
     if !mmu::MAPS_VMALLOC || len > LARGEST || !frame::has_ample(len / PAGE_SIZE) {
         return None;
     }
-    with(|area| area.take_block(len))
+    // A page more, which stays unmapped.
+    let start = with(|area| area.take(len + PAGE_SIZE, PAGE_SIZE)).ok()?;
+    for part in parts(start..start + len) {
+        if with(|area| area.map_frames(part.clone())).is_err() {
+            release(start..part.end, start..start + len + PAGE_SIZE);
+            return None;
+        }
+    }
+    Some(start)
 }
 
 /// Whether a block of the heap is one of these.
@@ -32,64 +49,83 @@ pub(in crate::mm) fn contains(block: usize) -> bool {
 /// # Safety
 /// `block` came from `take(len)`, is freed once, and nobody uses it any more.
 pub(in crate::mm) unsafe fn give(block: usize, len: usize) {
-    with(|area| area.give_block(block..block + page_up(len)));
+    let end = block + page_up(len);
+    release(block..end, block..end + PAGE_SIZE);
+}
+
+/// Frees the frames of what is `mapped`, and then all of the `addresses`.
+fn release(mapped: Range<usize>, addresses: Range<usize>) {
+    for part in parts(mapped) {
+        with(|area| area.unmap_frames(part));
+    }
+    with(|area| area.give(addresses));
+}
+
+/// The parts of a range, each in one table.
+fn parts(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let mut next = range.start;
+    core::iter::from_fn(move || {
+        let start = next;
+        let table = start - start % HUGE_PAGE_SIZE;
+        next = (start + PART).min(table + HUGE_PAGE_SIZE).min(range.end);
+        (start < next).then_some(start..next)
+    })
+}
+
+/// The PTE of a new frame of the kernel's, which holds its handle.
+fn new_page() -> Result<Pte> {
+    let frame = FrameRef::new(Owner::Kernel)?.into_phys();
+    Ok(Pte::leaf(frame.0, Prot::KERNEL_DATA, Memory::Normal))
+}
+
+/// Empties an entry, and puts its frame, if it has one, to those that are freed later.
+fn take_page(entry: &Entry, frames: &mut Vec<FrameRef>) -> Owed<Clear> {
+    let (pte, owed) = entry.take();
+    if pte.valid() {
+        // SAFETY: `new_page` left this frame's handle in the PTE, which is gone now.
+        frames.push(unsafe { FrameRef::from_phys(PhysAddr(pte.phys())) });
+    }
+    owed
 }
 
 impl Area {
-    /// Takes addresses, and a page more that stays unmapped, and maps frames there.
-    fn take_block(&mut self, len: usize) -> Option<usize> {
-        let start = self.take(len + PAGE_SIZE, PAGE_SIZE).ok()?;
+    /// Maps new frames in a part, or in the beginning of it where memory ends.
+    fn map_frames(&mut self, part: Range<usize>) -> Result<()> {
+        let leaf = self.table.make(part.start, &mut mmu::publish_table)?;
         let mut owed = Owed::new();
-        for address in (start..start + len).step_by(PAGE_SIZE) {
-            let Ok(also) = self.map_frame(address) else {
-                owed.held_by_nobody();
-                self.unmap_frames(start..address);
-                self.give(start..start + len + PAGE_SIZE);
-                return None;
-            };
-            owed.join(also);
-        }
-        mmu::publish_kernel(owed, start..start + len);
-        Some(start)
+        let mut entries = leaf.from(part.start)[..part.len() / PAGE_SIZE].iter();
+        let mapped = entries.try_for_each(|entry| {
+            owed.join(entry.fill(new_page()?));
+            Ok(())
+        });
+        mmu::publish_kernel(owed, part);
+        mapped
     }
 
-    fn give_block(&mut self, block: Range<usize>) {
-        self.unmap_frames(block.clone());
-        self.give(block.start..block.end + PAGE_SIZE);
+    /// Unmaps a part, and frees its frames once no CPU can use them.
+    fn unmap_frames(&mut self, part: Range<usize>) {
+        let (frames, mut owed) = (&mut self.frames, Owed::new());
+        self.table.visit(part.clone(), &mut |_, entries| {
+            for entry in entries {
+                owed.join(take_page(entry, frames));
+            }
+        });
+        mmu::flush_kernel(owed, part);
+        self.frames.clear();
     }
 
     /// Maps a new frame of the kernel's; not yet published to other CPUs.
     pub(super) fn map_frame(&mut self, address: usize) -> Result<Owed<FillKernel>> {
-        let frame = FrameRef::new(Owner::Kernel)?;
-        let pte = Pte::leaf(frame.phys().0, Prot::KERNEL_DATA, Memory::Normal);
-        let owed = self.map(address, pte)?;
-        frame.into_phys();
-        Ok(owed)
-    }
-
-    /// Unmaps what `map_frame` mapped in `range`, and frees the frames once no CPU can use them.
-    fn unmap_frames(&mut self, range: Range<usize>) {
-        let at_once = self.frames.capacity() * PAGE_SIZE;
-        for start in range.clone().step_by(at_once) {
-            let part = start..range.end.min(start + at_once);
-            let mut owed = Owed::new();
-            for address in part.clone().step_by(PAGE_SIZE) {
-                owed.join(self.take_frame(address));
-            }
-            mmu::flush_kernel(owed, part);
-            self.frames.clear();
-        }
+        let leaf = self.table.make(address, &mut mmu::publish_table)?;
+        Ok(leaf.entry(address).fill(new_page()?))
     }
 
     /// Unmaps a page, and keeps its frame, if it has one, until all CPUs forgot it.
-    pub(super) fn take_frame(&mut self, address: usize) -> Owed<translation::owed::Clear> {
-        let (pte, owed) = self.unmap(address);
-        if pte.valid() {
-            // SAFETY: `map_frame` left this frame's handle in the PTE, which is gone now.
-            self.frames
-                .push(unsafe { FrameRef::from_phys(PhysAddr(pte.phys())) });
+    pub(super) fn take_frame(&mut self, address: usize) -> Owed<Clear> {
+        match self.table.find(address) {
+            Some(entry) => take_page(entry, &mut self.frames),
+            None => Owed::new(),
         }
-        owed
     }
 }
 
@@ -98,7 +134,7 @@ crate::selftest! {
     fn a_block_beyond_the_buddy_allocator_is_memory_and_comes_back() {
         const WORDS: usize = 9 << 20 >> 3;
         let allocate = || {
-            let mut words: alloc::vec::Vec<usize> = alloc::vec::Vec::new();
+            let mut words: Vec<usize> = Vec::new();
             words.try_reserve_exact(WORDS).unwrap();
             words
         };
