@@ -52,7 +52,7 @@ impl FileOps for BlockFile {
     }
 
     fn write(&self, file: &File, from: &mut Source, position: u64) -> Result<usize> {
-        if self.volume.is_read_only() {
+        if self.is_read_only() {
             return Err(Errno::EPERM);
         }
         if from.left() == 0 {
@@ -95,6 +95,10 @@ impl FileOps for BlockFile {
 
     fn has_direct(&self, _path: &Path) -> bool {
         true
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.volume.is_read_only()
     }
 
     fn memory(&self) -> Memory<'_> {

@@ -11,11 +11,19 @@ use alloc::sync::Arc;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 use linux_raw_sys::ioctl::{
     BLKALIGNOFF, BLKBSZGET, BLKFLSBUF, BLKGETSIZE, BLKGETSIZE64, BLKIOMIN, BLKIOOPT, BLKPBSZGET,
-    BLKRAGET, BLKROGET, BLKROTATIONAL, BLKRRPART, BLKSECTGET, BLKSSZGET,
+    BLKRAGET, BLKROGET, BLKROSET, BLKROTATIONAL, BLKRRPART, BLKSECTGET, BLKSSZGET,
 };
 
 /// The most sectors of a request.
 const MOST_SECTORS: u16 = (32 * PAGE_SIZE / SECTOR) as u16;
+
+/// EACCES for a program that may not administer the system.
+fn check_admin() -> Result<()> {
+    match crate::task::can(CAP_SYS_ADMIN) {
+        true => Ok(()),
+        false => Err(Errno::EACCES),
+    }
+}
 
 /// Does a request of ioctl(2).
 pub fn handle(volume: &Arc<Volume>, _file: &File, request: u32, argument: usize) -> Result<usize> {
@@ -28,21 +36,21 @@ pub fn handle(volume: &Arc<Volume>, _file: &File, request: u32, argument: usize)
         BLKPBSZGET | BLKIOMIN => int(properties.physical_block_size)?,
         BLKIOOPT | BLKALIGNOFF => int(0)?,
         BLKBSZGET => int(PAGE_SIZE)?,
+        BLKROSET => {
+            check_admin()?;
+            volume.set_read_only(UserPtr::<i32>::new(argument).read()? != 0);
+        }
         BLKROGET => int(usize::from(volume.is_read_only()))?,
         BLKRAGET => UserPtr::<usize>::new(argument).write(&256)?,
         BLKROTATIONAL => UserPtr::<u16>::new(argument).write(&1)?,
         BLKSECTGET => UserPtr::<u16>::new(argument).write(&MOST_SECTORS)?,
         BLKFLSBUF => {
-            if !crate::task::can(CAP_SYS_ADMIN) {
-                return Err(Errno::EACCES);
-            }
+            check_admin()?;
             volume.mapping().sync();
             volume.mapping().forget(0..usize::MAX);
         }
         BLKRRPART => {
-            if !crate::task::can(CAP_SYS_ADMIN) {
-                return Err(Errno::EACCES);
-            }
+            check_admin()?;
             if volume.partition().is_some() {
                 return Err(Errno::EINVAL);
             }

@@ -12,7 +12,7 @@ use crate::sync::Mutex;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
 /// The major number of virtio disks: the first that Linux gives away.
 pub const MAJOR: u32 = 254;
@@ -33,6 +33,8 @@ pub struct Volume {
     users: AtomicUsize,
     /// Who uses it alone: a mount, or files opened with O_EXCL.
     claims: AtomicUsize,
+    /// BLKROSET.
+    read_only: AtomicBool,
 }
 
 /// Part of a device.
@@ -107,6 +109,7 @@ impl Volume {
             partition,
             users: AtomicUsize::new(0),
             claims: AtomicUsize::new(0),
+            read_only: AtomicBool::new(false),
         })
     }
 
@@ -130,9 +133,16 @@ impl Volume {
         &self.place.device
     }
 
-    /// Whether the device refuses writes.
+    /// Whether it refuses writes: as the device does, or because it or its disk was told to.
     pub fn is_read_only(&self) -> bool {
-        self.device().properties().read_only
+        let told = |volume: &Volume| volume.read_only.load(Relaxed);
+        let disk = self.partition.as_ref().is_some_and(|(_, disk)| told(disk));
+        self.device().properties().read_only || disk || told(self)
+    }
+
+    /// Lets it refuse writes, or not any more. What is mapped already stays as it is.
+    pub fn set_read_only(&self, on: bool) {
+        self.read_only.store(on, Relaxed);
     }
 
     /// Its first sector on the device.

@@ -169,6 +169,12 @@ pub trait FileOps: Send + Sync + Any {
         false
     }
 
+    /// Whether all writes fail although it was opened for writing. Then it is not mapped either
+    /// where that could write it.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
     /// Called when the file is mapped, which counts as reading it.
     fn mapped(&self, _file: &File) {}
 

@@ -12,7 +12,7 @@ use super::path::opened;
 use crate::arch;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
-use crate::fs::{File, tmpfs};
+use crate::fs::File;
 use crate::ipc::sysv_shm;
 use crate::mm::active::NewLock;
 use crate::mm::shared::SharedPages;
@@ -212,7 +212,7 @@ fn behaviour_of(flags: u32, shared: bool) -> Flags {
 ///
 /// # Errors
 /// EACCES, EPERM: the file, its mount or its seals do not allow it. EINVAL: a mapping of a file
-/// does not grow. ENODEV.
+/// does not grow, and no shared one of a disk that is read-only may write, now or later. ENODEV.
 #[inline(always)]
 fn file_mapping(
     file: &Arc<File>,
@@ -232,7 +232,11 @@ fn file_mapping(
     if behaviour.has(Flags::GROWS_DOWN) {
         return Err(Errno::EINVAL);
     }
-    let sealed = shared && writable && tmpfs::is_sealed(file);
+    let may_write = shared && writable;
+    if may_write && file.ops().is_read_only() {
+        return Err(Errno::EINVAL);
+    }
+    let sealed = may_write && file.is_sealed();
     if sealed && rights.has(Rights::WRITE) {
         return Err(Errno::EPERM);
     }

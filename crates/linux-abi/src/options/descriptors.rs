@@ -166,7 +166,7 @@ pub const IOCTL_BLOCK: Group = Group {
     title: "ioctl: requests of block devices",
     refused: "ENOTTY. Nothing compares this list with the kernel",
     choices: choices! {
-        0x125d BLKROSET Absent;
+        0x125d BLKROSET Whole;
         0x125e BLKROGET Whole;
         0x125f BLKRRPART Whole;
         0x1260 BLKGETSIZE Whole;

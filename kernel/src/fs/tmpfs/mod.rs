@@ -27,7 +27,7 @@ use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use linux_raw_sys::general::{F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, O_LARGEFILE, O_RDWR, S_IFDIR};
+use linux_raw_sys::general::{O_LARGEFILE, O_RDWR, S_IFDIR};
 
 /// The magic number of tmpfs in statfs(2).
 const MAGIC: u64 = 0x0102_1994;
@@ -142,13 +142,6 @@ pub fn memory_file(name: &[u8], permissions: u32, seals: u32) -> Result<Arc<File
 pub fn node_of(dentry: &Dentry) -> Option<Arc<Node>> {
     let inode: Arc<dyn Any + Send + Sync> = dentry.inode().clone();
     inode.downcast().ok()
-}
-
-/// Whether seals keep an open file from being mapped to write, with all that is written going to
-/// the file.
-pub fn is_sealed(file: &File) -> bool {
-    let seals = node_of(file.dentry()).and_then(|node| Some(node.data().ok()?.seals()));
-    seals.unwrap_or(0) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0
 }
 
 impl fmt::Display for Tmpfs {
