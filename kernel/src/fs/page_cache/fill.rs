@@ -42,9 +42,13 @@ impl Mapping {
             let len = (PAGE_SIZE - offset)
                 .min(to.left())
                 .min(rest.min(PAGE_SIZE as u64) as usize);
-            let copied = self
-                .filled(index, want)
-                .and_then(|page| to.put_frame(&page, offset, len));
+            let copied = self.filled(index, want).and_then(|page| {
+                // Small reads in a row use a page once.
+                if total > 0 || offset == 0 || ahead.0.load(Relaxed) != position {
+                    page.mark_accessed();
+                }
+                to.put_frame(&page, offset, len)
+            });
             match copied {
                 Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),

@@ -1,7 +1,9 @@
-//! Giving up pages that can be read again, when memory is wanted for something else.
+//! Giving up pages that can be read again, when memory is wanted for something else: a clock, whose
+//! hand goes around all of them and spares those that were used again since it came by.
 
 use super::{Mapping, Stats, flusher, mappings};
-use crate::mm::frame;
+use crate::errno::Result;
+use crate::mm::frame::{self, FrameRef};
 use crate::task::sched::cond_resched;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -16,17 +18,26 @@ static FRUITLESS: AtomicUsize = AtomicUsize::new(0);
 /// The number of the mapping that gave up pages last.
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
+/// Which unchanged pages are given up.
+#[derive(Clone, Copy, PartialEq)]
+enum Which {
+    /// Those that no program maps, unless they were used again since the last time.
+    Idle,
+    /// As `Idle`, but those that programs map are unmapped first.
+    Mapped,
+    /// All that no program maps.
+    All,
+}
+
 /// Gives up about so many unchanged pages; returns how many there were. First those that no program
-/// maps.
+/// maps. Nothing is spared twice in a row unless it is used meanwhile.
 pub fn reclaim(wanted: usize) -> usize {
     if Stats::now().cached == 0 {
         return 0;
     }
-    let mut freed = sweep(wanted, false);
-    if freed == 0 {
-        freed = sweep(wanted, true);
-    }
-    freed
+    let rounds = [Which::Idle, Which::Idle, Which::Mapped, Which::Mapped];
+    let mut freed = rounds.iter().map(|&which| sweep(wanted, which));
+    freed.find(|&freed| freed > 0).unwrap_or(0)
 }
 
 /// Gives up pages where memory is short. Without any it lets changed pages be written, which can be
@@ -45,14 +56,14 @@ pub fn relieve() -> bool {
 }
 
 /// Goes around the mappings once.
-fn sweep(wanted: usize, mapped: bool) -> usize {
+fn sweep(wanted: usize, which: Which) -> usize {
     let mut freed = 0;
     for _ in 0..mappings::count() {
         let next = mappings::next(HAND.load(Relaxed)).or_else(|| mappings::next(0));
         let Some((number, mapping)) = next else { break };
         HAND.store(number, Relaxed);
         if let Some(mapping) = mapping {
-            freed += mapping.shrink(wanted - freed, mapped);
+            freed += mapping.shrink(wanted - freed, which);
         }
         if freed >= wanted {
             break;
@@ -63,7 +74,7 @@ fn sweep(wanted: usize, mapped: bool) -> usize {
 
 /// Gives up all unchanged pages of all files (`vm.drop_caches`). May sleep.
 pub fn drop_clean() {
-    mappings::each(|mapping| _ = mapping.shrink(usize::MAX, false));
+    mappings::each(|mapping| _ = mapping.shrink(usize::MAX, Which::All));
 }
 
 impl Mapping {
@@ -71,7 +82,7 @@ impl Mapping {
     pub fn forget(&self, range: Range<usize>) {
         let mut at = range.start;
         while at < range.end {
-            at = self.evict(at..range.end, &mut usize::MAX.clone()).1;
+            at = self.evict(at..range.end, &mut usize::MAX.clone(), Which::All);
             cond_resched();
         }
     }
@@ -87,8 +98,23 @@ impl Mapping {
         self.forget(range);
     }
 
-    /// Gives up so many pages; `mapped`: also such that programs map.
-    fn shrink(&self, wanted: usize, mapped: bool) -> usize {
+    /// Lets `act` change what the disk has of a range, of which nothing is kept here. Calls that
+    /// write wait meanwhile. May sleep.
+    ///
+    /// # Errors
+    /// Those of `act`; EINTR if the thread must die.
+    pub fn bypass(&self, range: Range<usize>, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        let _alone = self.writing.lock_killable()?;
+        self.invalidate(range.clone());
+        let done = act();
+        // Somebody may have read pages meanwhile.
+        self.invalidate(range);
+        done
+    }
+
+    /// Gives up so many pages; returns how many there were.
+    fn shrink(&self, wanted: usize, which: Which) -> usize {
+        let mapped = which == Which::Mapped;
         // Only the holder takes entries away, and waits for nobody.
         let alone = self.cleaning.try_lock();
         if mapped && alone.is_none() {
@@ -101,7 +127,7 @@ impl Mapping {
                     self.reverse_map
                         .unmap(at..at.saturating_add(AT_ONCE), false);
                 }
-                at = self.evict(at..end, &mut left).1;
+                at = self.evict(at..end, &mut left, which);
                 self.pages.lock().hand = at;
                 cond_resched();
             }
@@ -109,26 +135,60 @@ impl Mapping {
         wanted - left
     }
 
-    /// Takes away pages of the start of a range, at most `left`; returns how many, and where to go
-    /// on.
-    fn evict(&self, range: Range<usize>, left: &mut usize) -> (usize, usize) {
+    /// Takes away pages of the start of a range, at most `left`; returns where to go on.
+    fn evict(&self, range: Range<usize>, left: &mut usize, which: Which) -> usize {
         let mut pages = self.pages.lock();
-        let (mut at, mut freed) = (range.start, 0);
+        let mut at = range.start;
         for _ in 0..AT_ONCE {
             if *left == 0 {
                 break;
             }
             let Some(index) = pages.all.next_item(at).filter(|&index| index < range.end) else {
-                return (freed, range.end);
+                return range.end;
             };
-            let unused = pages.all.get(index).is_some_and(|page| page.is_unique());
-            if unused && pages.dirty.get(index).is_none() {
+            let goes =
+                |page: &FrameRef| page.is_unique() && (which == Which::All || !page.take_active());
+            if pages.dirty.get(index).is_none() && pages.all.get(index).is_some_and(goes) {
                 pages.remove(index, index);
-                freed += 1;
                 *left -= 1;
             }
             at = index + 1;
         }
-        (freed, at)
+        at
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn pages_that_were_read_again_outlive_those_read_once() {
+        use super::fill::Ahead;
+        use super::selftests::new_mapping;
+        use crate::fs::io::Sink;
+        use crate::mm::PAGE_SIZE;
+
+        const PAGES: usize = 64;
+        const AGAIN: Range<usize> = 0..8;
+        let mapping = new_mapping(PAGES);
+        let read = |ahead: &Ahead, at: usize, len: usize| {
+            let mut room = [0; 1024];
+            let mut to = Sink::kernel(&mut room[..len]);
+            assert_eq!(mapping.read(&mut to, at as u64, ahead), Ok(len));
+        };
+        let there = || (0..PAGES).filter(|&index| mapping.page(index).is_some()).count();
+        let ahead = Ahead::default();
+        for at in (0..PAGES * PAGE_SIZE).step_by(1024) {
+            read(&ahead, at, 1024);
+        }
+        for index in AGAIN {
+            read(&Ahead::default(), index * PAGE_SIZE + 5, 1);
+        }
+        assert_eq!(mapping.shrink(1, Which::Idle), 1);
+        assert!(AGAIN.chain([AGAIN.end + 1]).all(|index| mapping.page(index).is_some()));
+        let once = PAGES - AGAIN.len() - 1;
+        assert_eq!(mapping.shrink(once, Which::Idle), once);
+        assert_eq!(there(), AGAIN.len());
+        read(&Ahead::default(), 0, 1);
+        assert_eq!(mapping.shrink(PAGES, Which::Idle), AGAIN.len() - 1);
+        assert_eq!(mapping.shrink(PAGES, Which::All), 1);
     }
 }

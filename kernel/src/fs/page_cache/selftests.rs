@@ -28,7 +28,7 @@ impl Backing for Zeroes {
     }
 }
 
-fn new_mapping(pages: usize) -> Arc<Mapping> {
+pub(super) fn new_mapping(pages: usize) -> Arc<Mapping> {
     Mapping::new(Arc::new(Zeroes), (pages * PAGE_SIZE) as u64).unwrap()
 }
 

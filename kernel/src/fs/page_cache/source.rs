@@ -18,7 +18,9 @@ impl PageSource for Mapping {
         if index >= self.len_pages() {
             return Err(Errno::ENXIO);
         }
-        self.page(index).ok_or(Errno::EAGAIN)
+        let page = self.page(index).ok_or(Errno::EAGAIN)?;
+        page.mark_accessed();
+        Ok(page)
     }
 
     fn load(&self, index: usize) -> Result<()> {

@@ -80,6 +80,7 @@ impl Mapping {
         };
         // It stays where it is, as long as there is a handle of it.
         self.pages.lock().set_dirty(index)?;
+        page.mark_accessed();
         drop(page);
         Ok(count)
     }

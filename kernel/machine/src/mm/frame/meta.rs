@@ -105,6 +105,12 @@ impl Meta {
         self.spare.fetch_or(set, AcqRel)
     }
 
+    /// Clears bits of the owner's number; true.
+    pub(super) fn clear_spare_bits(&self, clear: u16) -> bool {
+        self.spare.fetch_and(!clear, Relaxed);
+        true
+    }
+
     /// The owner's number, with acquire ordering.
     pub(super) fn spare_acquire(&self) -> u16 {
         self.spare.load(Acquire)

@@ -32,6 +32,9 @@ const FETCHED: u16 = 1;
 const TAGGED: u16 = 2;
 /// Bit of `spare`: the tags are being cleared.
 const TAGS_COME: u16 = 4;
+/// Bits of `spare` of a file's page: it was used; it was used again since reclaim looked at it.
+const REFERENCED: u16 = 8;
+const ACTIVE: u16 = 16;
 
 /// The number of bytes that share a tag.
 pub const TAG_GRANULE: usize = 16;
@@ -132,6 +135,23 @@ impl FrameRef {
             "outside the frame"
         );
         self.bytes().wrapping_add(offset)
+    }
+
+    /// Notes that a file's page is used (Linux's mark_page_accessed). Writes nothing if it was used
+    /// twice already.
+    #[inline]
+    pub fn mark_accessed(&self) {
+        let meta = self.meta();
+        let used = meta.spare() & (REFERENCED | ACTIVE);
+        if used & ACTIVE == 0 {
+            meta.spare_bits(if used == 0 { REFERENCED } else { ACTIVE });
+        }
+    }
+
+    /// Whether a file's page was used again since this was asked last, or was used twice.
+    pub fn take_active(&self) -> bool {
+        let meta = self.meta();
+        meta.spare() & ACTIVE != 0 && meta.clear_spare_bits(ACTIVE)
     }
 
     /// Makes sure that instruction fetches see the frame's content.
