@@ -1,7 +1,7 @@
 //! Open block devices.
 
 use super::volume::{self, Volume};
-use super::{direct, ioctl};
+use super::{direct, extent, ioctl};
 use crate::errno::{Errno, Result};
 use crate::fs::file::{File, FileOps, Memory, OpenFlags, Whence, seek_in};
 use crate::fs::io::{Sink, Source};
@@ -103,6 +103,10 @@ impl FileOps for BlockFile {
 
     fn memory(&self) -> Memory<'_> {
         Memory::Pages(&**self.volume.mapping())
+    }
+
+    fn allocate(&self, _file: &File, mode: u32, offset: u64, len: u64) -> Result<()> {
+        extent::allocate(&self.volume, mode, offset, len)
     }
 
     fn sync(&self, _file: &File, range: Range<u64>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! ioctl(2) of block devices.
 
-use super::partitions;
 use super::volume::Volume;
+use super::{extent, partitions};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::mm::PAGE_SIZE;
@@ -10,8 +10,9 @@ use crate::mm::virtio_blk::SECTOR;
 use alloc::sync::Arc;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 use linux_raw_sys::ioctl::{
-    BLKALIGNOFF, BLKBSZGET, BLKFLSBUF, BLKGETSIZE, BLKGETSIZE64, BLKIOMIN, BLKIOOPT, BLKPBSZGET,
-    BLKRAGET, BLKROGET, BLKROSET, BLKROTATIONAL, BLKRRPART, BLKSECTGET, BLKSSZGET,
+    BLKALIGNOFF, BLKBSZGET, BLKDISCARD, BLKFLSBUF, BLKGETSIZE, BLKGETSIZE64, BLKIOMIN, BLKIOOPT,
+    BLKPBSZGET, BLKRAGET, BLKROGET, BLKROSET, BLKROTATIONAL, BLKRRPART, BLKSECTGET, BLKSSZGET,
+    BLKZEROOUT,
 };
 
 /// The most sectors of a request.
@@ -26,7 +27,7 @@ fn check_admin() -> Result<()> {
 }
 
 /// Does a request of ioctl(2).
-pub fn handle(volume: &Arc<Volume>, _file: &File, request: u32, argument: usize) -> Result<usize> {
+pub fn handle(volume: &Arc<Volume>, file: &File, request: u32, argument: usize) -> Result<usize> {
     let properties = volume.device().properties();
     let int = |value: usize| UserPtr::<i32>::new(argument).write(&(value as i32));
     match request {
@@ -36,6 +37,8 @@ pub fn handle(volume: &Arc<Volume>, _file: &File, request: u32, argument: usize)
         BLKPBSZGET | BLKIOMIN => int(properties.physical_block_size)?,
         BLKIOOPT | BLKALIGNOFF => int(0)?,
         BLKBSZGET => int(PAGE_SIZE)?,
+        BLKDISCARD => extent::discard(volume, file, UserPtr::new(argument))?,
+        BLKZEROOUT => extent::zero_out(volume, file, UserPtr::new(argument))?,
         BLKROSET => {
             check_admin()?;
             volume.set_read_only(UserPtr::<i32>::new(argument).read()? != 0);

@@ -4,6 +4,7 @@
 //! what open(2) of one of them leads to.
 
 mod direct;
+mod extent;
 pub mod file;
 mod ioctl;
 mod nodes;
@@ -15,6 +16,7 @@ pub use volume::add_disk;
 use crate::drivers::virtio_blk;
 use crate::errno::Result;
 use crate::mm::virtio_blk::{Part, Properties, SECTOR};
+use core::ops::Range;
 
 /// Data of a transfer: part of a frame, and where it is on the device.
 pub struct Piece {
@@ -44,6 +46,19 @@ pub trait BlockDevice: Send + Sync {
     /// # Errors
     /// EIO: one of them failed, and then nothing is known of the others. ENOMEM.
     fn transfer(&self, write: bool, pieces: &[Piece]) -> Result<()>;
+
+    /// Forgets sectors, a multiple of blocks: what they hold from now on is the device's to choose.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: the device does not do that. EIO; EINTR: the thread must die.
+    fn discard(&self, sectors: Range<u64>) -> Result<()>;
+
+    /// Fills sectors, a multiple of blocks, with zeroes; `unmap`: the device may give up their
+    /// place on the medium.
+    ///
+    /// # Errors
+    /// Those of `discard`.
+    fn write_zeroes(&self, sectors: Range<u64>, unmap: bool) -> Result<()>;
 
     /// Returns when all writes that returned before are on the medium.
     ///

@@ -219,7 +219,6 @@ pub fn partitions_of(disk: &Arc<Volume>) -> Vec<Arc<Volume>> {
 
 /// Adds the disk number `index`, from 0.
 pub fn add_disk(index: usize, device: Arc<dyn BlockDevice>) -> Result<()> {
-    let letter = char::from(b'a' + index as u8);
     let len = device.properties().sectors;
     let number = device::number(MAJOR, index as u32 * MINORS);
     let place = Place {
@@ -227,12 +226,20 @@ pub fn add_disk(index: usize, device: Arc<dyn BlockDevice>) -> Result<()> {
         start: 0,
         len,
     };
-    add(Volume::new(
-        try_format(format_args!("vd{letter}"))?,
-        number,
-        place,
-        None,
-    )?)
+    add(Volume::new(name_of(index)?, number, place, None)?)
+}
+
+/// The name of a disk: vda to vdz, vdaa and so on.
+fn name_of(index: usize) -> Result<String> {
+    let mut letters = [0; 8];
+    let (mut at, mut left) = (letters.len(), index + 1);
+    while left > 0 && at > 0 {
+        (at, left) = (at - 1, left - 1);
+        letters[at] = b'a' + (left % 26) as u8;
+        left /= 26;
+    }
+    let letters = str::from_utf8(&letters[at..]).unwrap_or_default();
+    try_format(format_args!("vd{letters}"))
 }
 
 /// Adds a partition: its number, first sector and length.
@@ -275,4 +282,12 @@ pub(super) fn remove(volume: &Arc<Volume>) {
     }
     drop(all);
     drop(gone);
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn disks_beyond_the_alphabet_have_names() {
+        let names = [0, 25, 26, 51, 52, 701, 702].map(|index| name_of(index).unwrap());
+        assert_eq!(names, ["vda", "vdz", "vdaa", "vdaz", "vdba", "vdzz", "vdaaa"]);
+    }
 }

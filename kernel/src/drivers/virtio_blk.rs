@@ -6,39 +6,30 @@ use crate::errno::{Errno, Result};
 use crate::mm::frame;
 use crate::mm::heap::{try_arc, try_box};
 use crate::mm::virtio::Device;
-use crate::mm::virtio_blk::{Disk, Done, ID, Operation, Part, Properties};
+use crate::mm::virtio_blk::{Disk, Done, ID, Operation, Part, Properties, Request};
 use crate::sync::{Mutex, Once};
+use crate::task::sched::cond_resched_killable;
 use crate::task::wait_queue::WaitQueue;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-/// Disks that are driven.
-const MOST: usize = 16;
+/// Disks that are driven: as many as QEMU's machines have places for.
+const MOST: usize = 32;
 
 static DISKS: [Once<Arc<VirtioBlk>>; MOST] = [const { Once::new() }; MOST];
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
+macro_rules! handlers {
+    ($($index:literal)*) => { [$(interrupt::<$index>),*] };
+}
+
 /// The handlers of their interrupts.
-const HANDLERS: [fn(); MOST] = [
-    interrupt::<0>,
-    interrupt::<1>,
-    interrupt::<2>,
-    interrupt::<3>,
-    interrupt::<4>,
-    interrupt::<5>,
-    interrupt::<6>,
-    interrupt::<7>,
-    interrupt::<8>,
-    interrupt::<9>,
-    interrupt::<10>,
-    interrupt::<11>,
-    interrupt::<12>,
-    interrupt::<13>,
-    interrupt::<14>,
-    interrupt::<15>,
-];
+const HANDLERS: [fn(); MOST] = handlers!(
+    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+);
 
 /// A disk.
 struct VirtioBlk {
@@ -147,20 +138,47 @@ impl VirtioBlk {
     }
 
     /// Hands a request to the device, for which `batch` waits. Waits for room in its queue.
-    fn submit(&self, batch: &Arc<Batch>, operation: Operation, sector: u64, parts: Vec<Part>) {
+    fn submit(&self, batch: &Arc<Batch>, request: Request) {
         batch.left.fetch_add(1, Relaxed);
-        let mut request = Some(parts);
+        let mut request = Some(request);
         self.room.wait(|| {
-            let Some(parts) = request.take() else {
+            let Some(handed) = request.take() else {
                 return true;
             };
             let mut queue = self.queue.lock();
-            match queue.disk.submit(operation, sector, parts) {
+            match queue.disk.submit(handed) {
                 Ok(token) => queue.keep(token, batch.clone()),
-                Err(parts) => request = Some(parts),
+                Err(back) => request = Some(back),
             }
             request.is_none()
         });
+    }
+
+    /// Hands over requests for an extent, each of `most` sectors at most, one after the other.
+    fn run_extent(
+        &self,
+        operation: Operation,
+        sectors: Range<u64>,
+        most: u32,
+        unmap: bool,
+    ) -> Result<()> {
+        if most == 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let mut sector = sectors.start;
+        while sector < sectors.end {
+            let count = (sectors.end - sector).min(most.into()) as u32;
+            let request = Request {
+                sector,
+                count,
+                unmap,
+                ..Request::new(operation)
+            };
+            self.run(|batch| Ok(self.submit(batch, request)))?;
+            sector += u64::from(count);
+            cond_resched_killable()?;
+        }
+        Ok(())
     }
 
     /// Waits for requests that `submit` hands over.
@@ -191,7 +209,11 @@ impl VirtioBlk {
             offset: 0,
             len: ID,
         });
-        self.run(|batch| Ok(self.submit(batch, Operation::Id, 0, parts)))?;
+        let request = Request {
+            parts,
+            ..Request::new(Operation::Id)
+        };
+        self.run(|batch| Ok(self.submit(batch, request)))?;
         frame.read(0, &mut serial);
         let len = serial.iter().position(|&byte| byte == 0).unwrap_or(ID);
         serial.truncate(len);
@@ -231,7 +253,12 @@ impl BlockDevice for VirtioBlk {
                     let room = parts.try_reserve_exact(request.len());
                     room.map_err(|_| Errno::ENOMEM)?;
                     parts.extend(request.iter().map(|piece| piece.part.clone()));
-                    self.submit(batch, operation, request[0].sector, parts);
+                    let request = Request {
+                        sector: request[0].sector,
+                        parts,
+                        ..Request::new(operation)
+                    };
+                    self.submit(batch, request);
                 }
             }
             Ok(())
@@ -242,6 +269,16 @@ impl BlockDevice for VirtioBlk {
         if !self.properties.has_cache || self.properties.read_only {
             return Ok(());
         }
-        self.run(|batch| Ok(self.submit(batch, Operation::Flush, 0, Vec::new())))
+        self.run(|batch| Ok(self.submit(batch, Request::new(Operation::Flush))))
+    }
+
+    fn discard(&self, sectors: Range<u64>) -> Result<()> {
+        let most = self.properties.most_discarded;
+        self.run_extent(Operation::Discard, sectors, most, false)
+    }
+
+    fn write_zeroes(&self, sectors: Range<u64>, unmap: bool) -> Result<()> {
+        let most = self.properties.most_zeroed;
+        self.run_extent(Operation::WriteZeroes, sectors, most, unmap)
     }
 }

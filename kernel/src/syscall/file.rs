@@ -494,7 +494,7 @@ pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
     match file.dentry().kind() {
         Kind::Fifo => return Err(Errno::ESPIPE),
         Kind::Directory => return Err(Errno::EISDIR),
-        Kind::Regular => {}
+        Kind::Regular | Kind::Block => {}
         _ => return Err(Errno::ENODEV),
     }
     file.ops()

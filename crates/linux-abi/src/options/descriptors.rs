@@ -176,14 +176,14 @@ pub const IOCTL_BLOCK: Group = Group {
         0x1267 BLKSECTGET Whole;
         0x1268 BLKSSZGET Whole;
         0x1269 BLKPG Absent;
-        0x1277 BLKDISCARD Absent;
+        0x1277 BLKDISCARD Whole;
         0x1278 BLKIOMIN Whole;
         0x1279 BLKIOOPT Whole;
         0x127a BLKALIGNOFF Whole;
         0x127b BLKPBSZGET Whole;
         0x127d BLKSECDISCARD Absent;
         0x127e BLKROTATIONAL Whole;
-        0x127f BLKZEROOUT Absent;
+        0x127f BLKZEROOUT Whole;
         0x8008_1270 BLKBSZGET Whole;
         0x4008_1271 BLKBSZSET Absent;
         0x8008_1272 BLKGETSIZE64 Whole;

@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::spin_loop;
+use core::sync::atomic::{Ordering, fence};
 
 use virtio_drivers::device::common::Feature;
 use virtio_drivers::queue::VirtQueue;
@@ -21,8 +22,8 @@ use super::virtio::Device;
 const QUEUE: u16 = 0;
 /// Descriptors of the queue: no more than the stack has room for, on which a queue begins.
 const DESCRIPTORS: usize = 64;
-/// Descriptors of a request without data: its header and its status.
-const FRAMING: usize = 2;
+/// Descriptors of a request without data: its header, what it concerns, and its status.
+const FRAMING: usize = 3;
 /// Requests that may be in flight.
 const REQUESTS: usize = DESCRIPTORS / FRAMING;
 /// Parts that a request has at most.
@@ -35,18 +36,24 @@ pub const ID: usize = 20;
 
 /// Features (VIRTIO_BLK_F_): the device says how many parts a request may have, it cannot be
 /// written, it names the size of its blocks, it has a cache that must be flushed, it tells its
-/// physical blocks.
+/// physical blocks, it discards and zeroes sectors. Both sides say from which request on they want
+/// to be told of requests and answers (VIRTIO_F_EVENT_IDX).
 const SEG_MAX: u64 = 1 << 2;
 const READ_ONLY: u64 = 1 << 5;
 const BLK_SIZE: u64 = 1 << 6;
 const FLUSH: u64 = 1 << 9;
 const TOPOLOGY: u64 = 1 << 10;
+const DISCARD: u64 = 1 << 13;
+const WRITE_ZEROES: u64 = 1 << 14;
+const EVENT_IDX: u64 = 1 << 29;
 
 /// Places in the configuration space.
 const CAPACITY: usize = 0;
 const CONFIG_SEG_MAX: usize = 12;
 const CONFIG_BLK_SIZE: usize = 20;
 const PHYSICAL_EXPONENT: usize = 24;
+const MOST_DISCARDED: usize = 36;
+const MOST_ZEROED: usize = 48;
 
 /// What a request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +66,31 @@ pub enum Operation {
     Flush = 4,
     /// The device's serial number, of [`ID`] bytes at most.
     Id = 8,
+    /// Forget sectors: what they hold from now on is the device's to choose.
+    Discard = 11,
+    /// Fill sectors with zeroes.
+    WriteZeroes = 13,
+}
+
+impl Operation {
+    /// Whether it concerns an extent, in place of data.
+    fn has_extent(self) -> bool {
+        matches!(self, Operation::Discard | Operation::WriteZeroes)
+    }
+}
+
+/// What the device shall do.
+pub struct Request {
+    /// The kind of request.
+    pub operation: Operation,
+    /// The first sector.
+    pub sector: u64,
+    /// The data.
+    pub parts: Vec<Part>,
+    /// Of [`Operation::Discard`] and [`Operation::WriteZeroes`]: how many sectors.
+    pub count: u32,
+    /// Of [`Operation::WriteZeroes`]: the device may give up the sectors' place on the medium.
+    pub unmap: bool,
 }
 
 /// Part of a frame.
@@ -70,6 +102,19 @@ pub struct Part {
     pub offset: usize,
     /// Bytes.
     pub len: usize,
+}
+
+impl Request {
+    /// One without data, from sector 0 on.
+    pub fn new(operation: Operation) -> Self {
+        Request {
+            operation,
+            sector: 0,
+            parts: Vec::new(),
+            count: 0,
+            unmap: false,
+        }
+    }
 }
 
 /// What the device says about itself.
@@ -87,6 +132,10 @@ pub struct Properties {
     pub physical_block_size: usize,
     /// Parts that a request may have.
     pub parts: usize,
+    /// Sectors that a request may discard, a multiple of blocks; 0 where none may.
+    pub most_discarded: u32,
+    /// Sectors that a request may zero, a multiple of blocks; 0 where none may.
+    pub most_zeroed: u32,
 }
 
 /// A request that is done: its token, whether it succeeded, and its data.
@@ -108,10 +157,21 @@ struct Header {
     sector: u64,
 }
 
+/// Sectors that a request concerns (virtio_blk_discard_write_zeroes).
+#[derive(FromZeros, IntoBytes, Immutable)]
+#[repr(C)]
+struct Extent {
+    sector: u64,
+    count: u32,
+    /// 1: unmap.
+    flags: u32,
+}
+
 /// What a request shares with the device beside its data.
 #[derive(FromZeros)]
 struct Framing {
     header: Header,
+    extent: Extent,
     status: u8,
 }
 
@@ -142,7 +202,8 @@ impl Disk {
     /// Those of its queue; `Unsupported` for a device whose blocks are larger than pages.
     pub fn start(device: Device) -> Result<(Self, Properties)> {
         let mut transport = device.into_transport();
-        let wanted = SEG_MAX | READ_ONLY | BLK_SIZE | FLUSH | TOPOLOGY;
+        let wanted = SEG_MAX | READ_ONLY | BLK_SIZE | FLUSH | TOPOLOGY | DISCARD | WRITE_ZEROES;
+        let wanted = wanted | EVENT_IDX;
         let wanted = Feature::from_bits_retain(wanted | Feature::VERSION_1.bits());
         // `begin_init` knows only the bits of `Feature`.
         let offered = transport.read_device_features() & wanted.bits();
@@ -150,7 +211,7 @@ impl Disk {
         transport.write_driver_features(offered);
         let properties = properties(&transport, offered)?;
         let mut disk = Disk {
-            queue: new_queue(&mut transport)?,
+            queue: new_queue(&mut transport, offered & EVENT_IDX != 0)?,
             transport,
             framings: <[Framing; REQUESTS]>::new_box_zeroed().map_err(|_| Error::DmaError)?,
             free: (0..REQUESTS as u8).collect(),
@@ -161,32 +222,33 @@ impl Disk {
         Ok((disk, properties))
     }
 
-    /// Hands a request to the device. Returns its token, or the parts where the queue is full.
+    /// Hands a request to the device. Returns its token, or the request where the queue is full.
     ///
     /// # Panics
     /// If there are more parts than a request may have, or one leaves its frame.
-    pub fn submit(
-        &mut self,
-        operation: Operation,
-        sector: u64,
-        parts: Vec<Part>,
-    ) -> core::result::Result<u16, Vec<Part>> {
-        assert!(parts.len() <= MOST_PARTS, "too many parts");
-        if self.queue.available_desc() < parts.len() + FRAMING {
-            return Err(parts);
+    pub fn submit(&mut self, request: Request) -> core::result::Result<u16, Request> {
+        assert!(request.parts.len() <= MOST_PARTS, "too many parts");
+        if self.queue.available_desc() < request.parts.len() + FRAMING {
+            return Err(request);
         }
         let Some(place) = self.free.pop() else {
-            return Err(parts);
+            return Err(request);
         };
+        let operation = request.operation;
         let framing = &mut self.framings[usize::from(place)];
         framing.header = Header {
             operation: operation as u32,
             reserved: 0,
-            sector,
+            sector: request.sector,
+        };
+        framing.extent = Extent {
+            sector: request.sector,
+            count: request.count,
+            flags: request.unmap.into(),
         };
         // An answer that the device does not write is none.
         framing.status = u8::MAX;
-        let mut buffers = Buffers::new(operation, framing, &parts);
+        let mut buffers = Buffers::new(operation, framing, &request.parts);
         let (reads, writes) = (buffers.reads, buffers.writes);
         // SAFETY: framing and frames belong to `in_flight`, where nothing refers to them, until
         // `pop_used` has returned this token. Programs that map a frame may see it change, as they
@@ -197,11 +259,11 @@ impl Disk {
         };
         let Ok(token) = added else {
             self.free.push(place);
-            return Err(parts);
+            return Err(request);
         };
         self.in_flight[usize::from(token)] = Some(InFlight {
             operation,
-            parts,
+            parts: request.parts,
             place,
         });
         if self.queue.should_notify() {
@@ -215,7 +277,11 @@ impl Disk {
         if self.broken {
             return None;
         }
-        let token = self.queue.peek_used()?;
+        let token = self.queue.peek_used().or_else(|| {
+            // Since the last look the device may have read that it need not interrupt yet.
+            fence(Ordering::SeqCst);
+            self.queue.peek_used()
+        })?;
         let place = self.in_flight.get_mut(usize::from(token));
         let Some(request) = place.and_then(Option::take) else {
             self.broken = true;
@@ -262,8 +328,13 @@ impl Drop for Disk {
 /// The queue. Boxed and out of line, as it takes more than the boot stack has for each function
 /// that passes it on.
 #[inline(never)]
-fn new_queue(transport: &mut Ordered) -> Result<Box<VirtQueue<KernelHal, DESCRIPTORS>>> {
-    Ok(Box::new(VirtQueue::new(transport, QUEUE, false, false)?))
+fn new_queue(
+    transport: &mut Ordered,
+    event_idx: bool,
+) -> Result<Box<VirtQueue<KernelHal, DESCRIPTORS>>> {
+    Ok(Box::new(VirtQueue::new(
+        transport, QUEUE, false, event_idx,
+    )?))
 }
 
 fn properties(transport: &Ordered, features: u64) -> Result<Properties> {
@@ -290,6 +361,14 @@ fn properties(transport: &Ordered, features: u64) -> Result<Properties> {
     if has(SEG_MAX) {
         parts = transport.read_config_space::<u32>(CONFIG_SEG_MAX)? as usize;
     }
+    let blocks = (block_size / SECTOR) as u32;
+    let most = |feature, place| -> Result<u32> {
+        if !has(feature) {
+            return Ok(0);
+        }
+        let most: u32 = transport.read_config_space(place)?;
+        Ok(most.max(blocks) / blocks * blocks)
+    };
     Ok(Properties {
         sectors,
         read_only: has(READ_ONLY),
@@ -297,12 +376,14 @@ fn properties(transport: &Ordered, features: u64) -> Result<Properties> {
         block_size,
         physical_block_size,
         parts: parts.clamp(1, MOST_PARTS),
+        most_discarded: most(DISCARD, MOST_DISCARDED)?,
+        most_zeroed: most(WRITE_ZEROES, MOST_ZEROED)?,
     })
 }
 
 /// The buffers of a request, for the queue: those that the device reads, and those that it writes.
 struct Buffers<'a> {
-    inputs: [&'a [u8]; MOST_PARTS + 1],
+    inputs: [&'a [u8]; MOST_PARTS + 2],
     outputs: [&'a mut [u8]; MOST_PARTS + 1],
     reads: usize,
     writes: usize,
@@ -311,12 +392,16 @@ struct Buffers<'a> {
 impl<'a> Buffers<'a> {
     fn new(operation: Operation, framing: &'a mut Framing, parts: &'a [Part]) -> Self {
         let mut buffers = Buffers {
-            inputs: [&[]; MOST_PARTS + 1],
+            inputs: [&[]; MOST_PARTS + 2],
             outputs: core::array::from_fn(|_| &mut [][..]),
             reads: 1,
             writes: 0,
         };
         buffers.inputs[0] = framing.header.as_bytes();
+        if operation.has_extent() {
+            buffers.inputs[1] = framing.extent.as_bytes();
+            buffers.reads = 2;
+        }
         for part in parts {
             let start = part.frame.range(part.offset, part.len);
             if operation == Operation::Write {

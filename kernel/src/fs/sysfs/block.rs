@@ -4,6 +4,7 @@ use super::super::device;
 use super::super::seq_file::Node::{self, Directory, Each, Link, Of};
 use super::super::seq_file::{Family, Text};
 use crate::block::volume::{self, Volume};
+use crate::mm::virtio_blk::SECTOR;
 use crate::put;
 use alloc::sync::Arc;
 
@@ -83,7 +84,18 @@ const PARTITION: Members = &[
 ];
 
 const QUEUE: Members = &[
-    ("discard_max_bytes", Of(|_, text| text.push(b"0\n"))),
+    (
+        "discard_granularity",
+        Of(|number, text| {
+            of(number, |volume| {
+                let properties = volume.device().properties();
+                let discards = usize::from(properties.most_discarded > 0);
+                put!(text, "{}\n", discards * properties.block_size)
+            })
+        }),
+    ),
+    ("discard_max_bytes", Of(discard_max_bytes)),
+    ("discard_max_hw_bytes", Of(discard_max_bytes)),
     (
         "hw_sector_size",
         Of(|number, text| {
@@ -124,7 +136,23 @@ const QUEUE: Members = &[
             })
         }),
     ),
+    (
+        "write_zeroes_max_bytes",
+        Of(|number, text| {
+            of(number, |volume| {
+                let most = volume.device().properties().most_zeroed;
+                put!(text, "{}\n", u64::from(most) * SECTOR as u64)
+            })
+        }),
+    ),
 ];
+
+fn discard_max_bytes(number: usize, text: &mut Text) {
+    of(number, |volume| {
+        let most = volume.device().properties().most_discarded;
+        put!(text, "{}\n", u64::from(most) * SECTOR as u64)
+    })
+}
 
 /// The lowest device number from `first` on of those that are `wanted`.
 fn from(first: usize, wanted: impl Fn(&Arc<Volume>) -> bool) -> Option<usize> {
