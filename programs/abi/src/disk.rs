@@ -26,6 +26,10 @@ const REQUESTS: [(&str, u32, usize); 8] = [
 ];
 const BLKFLSBUF: u32 = 0x1261;
 const BLKRRPART: u32 = 0x125f;
+const BLKROSET: u32 = 0x125d;
+const BLKROGET: u32 = 0x125e;
+const BLKDISCARD: u32 = 0x1277;
+const BLKZEROOUT: u32 = 0x127f;
 
 fn open(flags: c_int) -> c_int {
     // SAFETY: the name is NUL-terminated.
@@ -52,9 +56,11 @@ pub fn run() {
         mapped(file);
         beside(file);
         direct(file);
+        extents(file);
         synced(file);
         alone();
-        second_user();
+        read_only(file);
+        second_user(file);
     }
 }
 
@@ -306,6 +312,70 @@ unsafe fn direct(file: c_int) {
     }
 }
 
+unsafe fn extent(file: c_int, request: u32, start: i64, len: i64) -> c_int {
+    unsafe { libc::ioctl(file, request as _, [start, len].as_ptr()) }
+}
+
+/// Sectors that are zeroed and forgotten.
+unsafe fn extents(file: c_int) {
+    const AT: i64 = 8 << 20;
+    const LEN: i64 = PAGE as i64;
+    unsafe {
+        let reader = open(O_RDONLY);
+        let bytes = [6u8; 4 * PAGE];
+        write_at(file, bytes.as_ptr(), bytes.len(), AT);
+        let shared = map(file, MAP_SHARED, 4 * PAGE, AT);
+        write_volatile(shared.add(3 * PAGE), 7);
+        for (name, request) in [("BLKZEROOUT", BLKZEROOUT), ("BLKDISCARD", BLKDISCARD)] {
+            println!("{name}");
+            for (name, file, start, len) in [
+                ("part of a sector", file, AT, 100),
+                ("inside a sector", file, AT + 8, 512),
+                ("nothing", file, AT, 0),
+                ("over the end", file, SIZE - 512, 1024),
+                ("behind the end", file, SIZE, 512),
+                ("far behind it", file, i64::MAX - 511, 512),
+                ("around the end of numbers", file, -512, 1024),
+                ("of a reader", reader, AT, 512),
+            ] {
+                tell(name, extent(file, request, start, len));
+            }
+            tell("from nowhere", libc::ioctl(file, request as _, 0));
+        }
+        tell("zeroes", extent(file, BLKZEROOUT, AT + 512, 1024));
+        tell("forget", extent(file, BLKDISCARD, 16 << 20, 1 << 20));
+        let keep = libc::FALLOC_FL_KEEP_SIZE;
+        let (zero, punch) = (libc::FALLOC_FL_ZERO_RANGE, libc::FALLOC_FL_PUNCH_HOLE);
+        for (name, mode, start, len) in [
+            ("allocate", 0, AT, LEN),
+            ("allocate and keep", keep, AT, LEN),
+            ("zero", zero, AT + 2048, 512),
+            ("zero and keep", zero | keep, AT + LEN, LEN),
+            ("punch", punch | keep, AT + 2 * LEN, 512),
+            ("punch and grow", punch, AT, LEN),
+            ("collapse", libc::FALLOC_FL_COLLAPSE_RANGE, AT, LEN),
+            ("part of a sector", zero, AT, 100),
+            ("over the end", zero, SIZE - 512, 1024),
+            ("over the end and keep", zero | keep, SIZE - 512, 1024),
+            ("over the end, punched", punch | keep, SIZE - 512, 1024),
+            ("at the end", zero | keep, SIZE, 512),
+        ] {
+            tell(name, libc::fallocate(file, mode, start, len));
+        }
+        tell("of a reader", libc::fallocate(reader, zero, AT, LEN));
+        let mut room = [0u8; 4 * PAGE];
+        read_at(reader, room.as_mut_ptr(), room.len(), AT);
+        for (sector, bytes) in room.chunks(512).enumerate() {
+            let same = bytes[1..].iter().all(|byte| *byte == bytes[1]);
+            let mapped = read_volatile(shared.add(512 * sector));
+            print!("{}{}{mapped} ", bytes[0], if same { "=" } else { "?" });
+        }
+        println!();
+        libc::munmap(shared.cast(), 4 * PAGE);
+        libc::close(reader);
+    }
+}
+
 unsafe fn synced(file: c_int) {
     unsafe {
         let bytes = [5u8; PAGE];
@@ -341,10 +411,68 @@ unsafe fn alone() {
     }
 }
 
-unsafe fn second_user() {
+unsafe fn set_read_only(file: c_int, on: c_int) -> c_int {
+    unsafe { libc::ioctl(file, BLKROSET as _, &raw const on) }
+}
+
+/// Tells whether a page of the disk can be mapped, and what becomes of it.
+unsafe fn try_map(name: &str, file: c_int, rights: c_int, kind: c_int) {
+    unsafe {
+        let at = libc::mmap(null_mut(), PAGE, rights, kind, file, 0);
+        tell(name, if at == MAP_FAILED { -1 } else { 0 });
+        if at == MAP_FAILED {
+            return;
+        }
+        let memory = libc::open(c"/proc/self/mem".as_ptr(), O_RDWR);
+        let byte = write_at(memory, [1].as_ptr(), 1, at as i64);
+        tell("a debugger's write", byte);
+        let rights = PROT_READ | PROT_WRITE;
+        tell("mprotect", libc::mprotect(at, PAGE, rights));
+        libc::close(memory);
+        libc::munmap(at, PAGE);
+    }
+}
+
+/// Writes to a disk that is read-only, and mappings that are.
+unsafe fn read_only(file: c_int) {
+    unsafe {
+        let reader = open(O_RDONLY);
+        try_map("shared, of a writer", file, PROT_READ, MAP_SHARED);
+        try_map("shared, of a reader", reader, PROT_READ, MAP_SHARED);
+        try_map("private, of a reader", reader, PROT_READ, MAP_PRIVATE);
+        tell("BLKROSET", set_read_only(file, 1));
+        let mut answer = 0;
+        libc::ioctl(file, BLKROGET as _, &raw mut answer);
+        println!("{answer}");
+        let before = write_at(file, [1].as_ptr(), 1, 0);
+        tell("write of an earlier writer", before);
+        tell("write of nothing", write_at(file, [1].as_ptr(), 0, 0));
+        let writer = open(O_RDWR);
+        tell_ok("a writer", writer >= 0);
+        tell("its write", write_at(writer, [1].as_ptr(), 1, 0));
+        tell("its zeroes", extent(writer, BLKZEROOUT, 0, 512));
+        tell("its discard", extent(writer, BLKDISCARD, 0, 512));
+        let zero = libc::FALLOC_FL_ZERO_RANGE;
+        tell("its fallocate", libc::fallocate(writer, zero, 0, 512));
+        let rights = PROT_READ | PROT_WRITE;
+        try_map("shared, to write", writer, rights, MAP_SHARED);
+        try_map("shared, to read", writer, PROT_READ, MAP_SHARED);
+        try_map("private, to write", writer, rights, MAP_PRIVATE);
+        try_map("shared, of a reader", reader, PROT_READ, MAP_SHARED);
+        tell("BLKROSET from nowhere", libc::ioctl(file, BLKROSET as _, 0));
+        tell("BLKROSET back", set_read_only(reader, 0));
+        tell("write", write_at(file, [1].as_ptr(), 1, 0));
+        try_map("shared, to write", writer, rights, MAP_SHARED);
+        libc::close(writer);
+        libc::close(reader);
+    }
+}
+
+unsafe fn second_user(file: c_int) {
     unsafe {
         libc::setgid(1000);
         libc::setuid(1000);
         tell("a second user", open(O_RDONLY));
+        tell("its BLKROSET", set_read_only(file, 1));
     }
 }
