@@ -30,6 +30,19 @@ use crate::selftest;
 use crate::sync::{Mutex, SleepMutex};
 use linux_raw_sys::general::{O_APPEND, O_WRONLY};
 
+/// Deliberate failures, by the values of the parameter `selftest` that select them.
+pub(crate) const ENDS: &[selftest::End] = &[("sleeping-deadlock", sleeping_deadlock)];
+
+struct Guarded;
+
+/// Takes a lock that it holds, and for which it would sleep.
+#[inline(never)]
+fn sleeping_deadlock() {
+    static LOCK: SleepMutex<Guarded> = SleepMutex::new(Guarded);
+    let _first = LOCK.lock();
+    let _second = LOCK.lock();
+}
+
 static DONE: AtomicUsize = AtomicUsize::new(0);
 static WORK: Mutex<Option<fn(usize)>> = Mutex::new(None);
 

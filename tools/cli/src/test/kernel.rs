@@ -88,7 +88,7 @@ fn boot_all(
 }
 
 /// Bad ends that the kernel is asked for, and the lines that its log must then have.
-const ENDS: [(&str, &[&str]); 3] = [
+const ENDS: [(&str, &[&str]); 6] = [
     (
         "panic",
         &[
@@ -116,6 +116,31 @@ const ENDS: [(&str, &[&str]); 3] = [
             "in doomed",
             "kernel stack overflow",
             "selftest::endless+",
+        ],
+    ),
+    (
+        "self-deadlock",
+        &[
+            "in doomed",
+            "self-deadlock: holds the lock of a machine::selftest::Guarded that it takes",
+            "selftest::self_deadlock+",
+        ],
+    ),
+    (
+        "read-in-write",
+        &[
+            "in doomed",
+            "self-deadlock: a CPU reads while it writes",
+            "selftest::read_in_write+",
+        ],
+    ),
+    (
+        "sleeping-deadlock",
+        &[
+            "in doomed",
+            "self-deadlock: holds the lock of a ",
+            "selftests::Guarded that it takes",
+            "selftests::sleeping_deadlock+",
         ],
     ),
 ];
