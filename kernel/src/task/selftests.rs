@@ -31,7 +31,32 @@ use crate::sync::{Mutex, SleepMutex};
 use linux_raw_sys::general::{O_APPEND, O_WRONLY};
 
 /// Deliberate failures, by the values of the parameter `selftest` that select them.
-pub(crate) const ENDS: &[selftest::End] = &[("sleeping-deadlock", sleeping_deadlock)];
+pub(crate) const ENDS: &[selftest::End] = &[
+    ("sleeping-deadlock", sleeping_deadlock),
+    ("soft-lockup", soft_lockup),
+    ("hard-lockup", hard_lockup),
+];
+
+/// Takes interrupts for ever, and never schedules.
+#[inline(never)]
+fn soft_lockup() {
+    loop {
+        irq::service(Interrupted::Kernel);
+    }
+}
+
+/// Takes no interrupt, once another CPU is there to notice.
+#[inline(never)]
+fn hard_lockup() {
+    while cpu::count() == 1 {
+        sched::cond_resched();
+    }
+    // Its CPU idles meanwhile, and tells the other that it is busy.
+    _ = sleep_until(clock::deadline_in(50_000_000));
+    loop {
+        core::hint::spin_loop();
+    }
+}
 
 struct Guarded;
 

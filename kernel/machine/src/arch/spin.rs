@@ -11,6 +11,7 @@ use lock_word::{LockWord, Seen};
 
 use super::cpu::lock_holder;
 use super::{LOCK_HOLDER_SIZE, text, time};
+use crate::backtrace;
 
 /// The lock without what it guards. Whoever holds a spin lock stays on its CPU: its thread is its
 /// CPU, too.
@@ -36,6 +37,7 @@ impl Word {
                 }
                 core::hint::spin_loop();
             }
+            backtrace::answer();
             if time::now_ticks() >= end && !SAID.swap(true, Relaxed) {
                 crate::log!("the lock of a {} was not to be had for {LONG} s", of());
                 text::log_callers_here();

@@ -69,9 +69,13 @@ fn boot_all(
             let booted = boot(project, &setting.machine(&kernel, &parameters))?;
             late_cpu(report, &name, &booted);
         }
-        for (end, sayings) in ENDS {
+        let alone = setting.smp == 1;
+        for (end, sayings) in ENDS
+            .into_iter()
+            .filter(|(end, _)| !(alone && *end == "hard-lockup"))
+        {
             let parameter = format!("selftest={end}");
-            let booted = boot(project, &setting.machine(&kernel, &[&parameter]))?;
+            let booted = boot(project, &setting.machine(&kernel, &[&parameter, WATCHED]))?;
             bad_end(report, &format!("{name}/{end}"), sayings, &booted);
         }
         // The stacks on which the boot CPU, whose are part of the image, and another one idle.
@@ -88,7 +92,7 @@ fn boot_all(
 }
 
 /// Bad ends that the kernel is asked for, and the lines that its log must then have.
-const ENDS: [(&str, &[&str]); 6] = [
+const ENDS: [(&str, &[&str]); 8] = [
     (
         "panic",
         &[
@@ -143,7 +147,28 @@ const ENDS: [(&str, &[&str]); 6] = [
             "selftests::sleeping_deadlock+",
         ],
     ),
+    (
+        "soft-lockup",
+        &[
+            "PANIC",
+            "watchdog: BUG: soft lockup - CPU#",
+            "s! [doomed:0]",
+            "selftests::soft_lockup+",
+        ],
+    ),
+    (
+        "hard-lockup",
+        &[
+            "PANIC",
+            "watchdog: Watchdog detected hard LOCKUP on cpu ",
+            "does not answer",
+            "selftests::hard_lockup+",
+        ],
+    ),
 ];
+
+/// The watchdog's parameter: lockups are noticed after one and two seconds.
+const WATCHED: &str = "watchdog_thresh=1";
 
 /// How QEMU ended, if it did, and the kernel's log.
 struct Booted {
