@@ -134,8 +134,8 @@ impl<const SIZE: usize> LockWord<SIZE> {
     /// Releases the lock.
     #[inline(always)]
     pub fn release(&self) {
-        // loom lets exchanges that came before it overwrite a store, which the memory model excludes:
-        // each stands next to what it replaced, and the store stands after the first of them.
+        // loom lets exchanges that came before a store overwrite it, which the memory model
+        // excludes: each stands next to what it replaced, and the store after the first of them.
         #[cfg(loom)]
         self.0.swap(0, Release);
         #[cfg(not(loom))]
