@@ -79,10 +79,22 @@ fn told(what: &str) -> String {
     }
 }
 
+/// What is told of a thread once it is in call `number`, or after a minute.
+fn told_in_call(what: &str, number: c_long) -> String {
+    let begins = format!("{number} ");
+    for _ in 0..60_000 {
+        if told(what).starts_with(&begins) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    told(what)
+}
+
 /// Whether a thread is in call `number` with these first arguments, and has a stack and a next
 /// instruction.
 fn tell_call(name: &str, what: &str, number: c_long, arguments: &[usize]) {
-    let text = told(what);
+    let text = told_in_call(what, number);
     let fields: Vec<_> = text.split(' ').collect();
     let (Some(call), 9) = (fields.first(), fields.len()) else {
         println!("{name}: {} fields: {text}", fields.len());
