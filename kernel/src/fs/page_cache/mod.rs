@@ -10,6 +10,7 @@ mod errseq;
 mod fill;
 pub mod flusher;
 mod reclaim;
+mod resize;
 mod source;
 mod stats;
 mod write;
@@ -52,6 +53,17 @@ pub trait Backing: Send + Sync {
     /// # Errors
     /// EIO, ENOSPC, ENOMEM.
     fn write_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()>;
+
+    /// Finds place for bytes that are about to be written; returns up to where.
+    ///
+    /// # Errors
+    /// ENOSPC: for none of them. EFBIG, EIO.
+    fn prepare(&self, _start: u64, end: u64) -> Result<u64> {
+        Ok(end)
+    }
+
+    /// The file has another length now.
+    fn resized(&self, _size: u64) {}
 
     /// Returns when the device has all that was written on its medium.
     ///
@@ -113,6 +125,7 @@ impl Mapping {
             reverse_map: ReverseMap::new(),
             number: Number::new(),
         })?;
+        mapping.backing.resized(size);
         let mut all = ALL.lock();
         all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         all.push(Arc::downgrade(&mapping));
