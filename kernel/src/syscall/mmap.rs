@@ -12,7 +12,7 @@ use super::path::opened;
 use crate::arch;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
-use crate::fs::{File, tmpfs};
+use crate::fs::{File, perm, tmpfs};
 use crate::ipc::sysv_shm;
 use crate::mm::active::NewLock;
 use crate::mm::shared::SharedPages;
@@ -231,6 +231,9 @@ fn file_mapping(
     let mapping = file.mapping()?;
     if behaviour.has(Flags::GROWS_DOWN) {
         return Err(Errno::EINVAL);
+    }
+    if shared && writable && perm::check_flags(file.path(), file.dentry(), FS_APPEND_FL).is_err() {
+        return Err(Errno::EACCES);
     }
     let sealed = shared && writable && tmpfs::is_sealed(file);
     if sealed && rights.has(Rights::WRITE) {

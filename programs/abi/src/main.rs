@@ -37,6 +37,7 @@ mod devpts;
 mod disk;
 mod doing;
 mod droppable;
+mod ext4;
 mod families;
 mod fatal;
 mod fault;
@@ -160,6 +161,7 @@ fn main() {
         Some("processes") => processes::run(),
         Some("protect") => protect::run(),
         Some("disk") => disk::run(),
+        Some("ext4") => ext4::run(),
         Some("files") => files::run(),
         Some("frames") => frames::run(),
         Some("frames-overflow") => frames::overflow(),
