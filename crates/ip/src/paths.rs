@@ -1,0 +1,123 @@
+//! What packets a path takes (RFC 1191, RFC 8201).
+
+use crate::{NoMemory, SECOND, v4, v6};
+use core::hash::BuildHasher;
+use core::net::IpAddr;
+use deadlines::{Deadlines, Ticket};
+use hash_table::HashMap;
+
+/// The most paths that are remembered; the oldest make room.
+pub const MOST: usize = 2048;
+/// For how long (`net.ipv4.route.mtu_expires`).
+const PATIENCE: u64 = 600 * SECOND;
+/// What the smallest report over IPv4 is taken for (`net.ipv4.route.min_pmtu`): whoever lies about
+/// the path shall not make every segment tiny.
+pub const LEAST_V4: u32 = 552;
+
+/// The paths.
+pub struct Paths<S> {
+    all: HashMap<IpAddr, (u32, Ticket), S>,
+    due: Deadlines<IpAddr>,
+}
+
+impl<S: BuildHasher> Paths<S> {
+    /// None.
+    pub const fn new(hasher: S) -> Self {
+        Paths {
+            all: HashMap::with_hasher(hasher),
+            due: Deadlines::new(),
+        }
+    }
+
+    /// What packets to an address have at most, if that is remembered.
+    pub fn mtu(&self, to: IpAddr) -> Option<u32> {
+        self.all.get(&to).map(|path| path.0)
+    }
+
+    /// A packet to an address, which had `sent` bytes, was too big: `told` is what the path takes,
+    /// 0 from an old router. Returns what packets shall have from now on, if that changed.
+    pub fn learn(&mut self, now: u64, to: IpAddr, told: u32, sent: u32) -> Option<u32> {
+        self.expire(now);
+        let least = match to {
+            IpAddr::V4(_) => LEAST_V4.max(v4::LEAST_MTU as u32),
+            IpAddr::V6(_) => v6::LEAST_MTU as u32,
+        };
+        let told = match told {
+            0 => plateau(sent),
+            told => told,
+        };
+        let mtu = told.max(least);
+        let known = self.mtu(to).unwrap_or(u32::MAX);
+        if mtu >= known || mtu >= sent {
+            return None;
+        }
+        self.note(now, to, mtu).ok().map(|()| mtu)
+    }
+
+    fn note(&mut self, now: u64, to: IpAddr, mtu: u32) -> Result<(), NoMemory> {
+        if let Some((_, ticket)) = self.all.remove(&to) {
+            self.due.remove(ticket);
+        }
+        while self.all.len() >= MOST {
+            let oldest = self.due.take_due(u64::MAX).ok_or(NoMemory)?;
+            self.all.remove(&oldest);
+        }
+        self.all.try_reserve(1).map_err(|_| NoMemory)?;
+        let ticket = self.due.add(now + PATIENCE, to).map_err(|_| NoMemory)?;
+        self.all.insert(to, (mtu, ticket));
+        Ok(())
+    }
+
+    /// Forgets the paths that were learnt too long ago: they may take more again.
+    pub fn expire(&mut self, now: u64) {
+        while let Some(gone) = self.due.take_due(now) {
+            self.all.remove(&gone);
+        }
+    }
+}
+
+/// The next usual MTU below so many bytes (RFC 1191, 7).
+fn plateau(sent: u32) -> u32 {
+    let usual = [32000, 17914, 8166, 4352, 2002, 1492, 576, 296, 216, 128, 68];
+    usual.into_iter().find(|&mtu| mtu < sent).unwrap_or(68)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::hash::BuildHasherDefault;
+    use core::net::Ipv4Addr;
+
+    extern crate std;
+    type Hasher = BuildHasherDefault<std::hash::DefaultHasher>;
+
+    fn ip(number: u32) -> IpAddr {
+        Ipv4Addr::from(number).into()
+    }
+
+    #[test]
+    fn learns_and_forgets() {
+        let mut paths = Paths::new(Hasher::default());
+        assert_eq!(paths.learn(0, ip(1), 1400, 1500), Some(1400));
+        assert_eq!(paths.mtu(ip(1)), Some(1400));
+        // It never grows by a report, nor by one of a packet that fits.
+        assert_eq!(paths.learn(1, ip(1), 1450, 1500), None);
+        assert_eq!(paths.learn(1, ip(1), 1300, 1300), None);
+        assert_eq!(paths.learn(1, ip(1), 20, 1400), Some(LEAST_V4));
+        assert_eq!(paths.learn(1, ip(2), 0, 1500), Some(1492));
+        let v6: IpAddr = "fec0::1".parse().unwrap();
+        assert_eq!(paths.learn(1, v6, 600, 1500), Some(1280));
+        paths.expire(1 + PATIENCE);
+        assert_eq!((paths.mtu(ip(1)), paths.mtu(v6)), (None, None));
+    }
+
+    #[test]
+    fn floods() {
+        let mut paths = Paths::new(Hasher::default());
+        for number in 0..10_000 {
+            paths.learn(number.into(), ip(number), 1400, 1500);
+        }
+        assert_eq!(paths.all.len(), MOST);
+        assert_eq!((paths.mtu(ip(0)), paths.mtu(ip(9_999))), (None, Some(1400)));
+    }
+}

@@ -1,0 +1,321 @@
+//! Routes: for each destination the one of the longest prefix, and of these the one of the least
+//! metric.
+
+use crate::NoMemory;
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use hash_table::HashMap;
+
+/// The most routes: all of them can be told at once.
+pub const MOST: usize = 2048;
+/// The most that share a prefix, with different metrics.
+pub const MOST_ALIKE: usize = 64;
+
+/// Addresses that begin alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix {
+    /// The first of them.
+    pub ip: IpAddr,
+    /// The bits in which they are alike.
+    pub bits: u8,
+}
+
+impl Prefix {
+    /// The prefix of so many bits that an address has; `None` for more bits than it has.
+    pub fn of(ip: IpAddr, bits: u8) -> Option<Self> {
+        let ip = match ip {
+            IpAddr::V4(ip) if bits <= 32 => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+                Ipv4Addr::from(u32::from(ip) & mask).into()
+            }
+            IpAddr::V6(ip) if bits <= 128 => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+                Ipv6Addr::from(u128::from(ip) & mask).into()
+            }
+            _ => return None,
+        };
+        Some(Prefix { ip, bits })
+    }
+
+    /// Whether an address is among them.
+    pub fn has(&self, ip: IpAddr) -> bool {
+        ip.is_ipv4() == self.ip.is_ipv4() && Prefix::of(ip, self.bits) == Some(*self)
+    }
+}
+
+/// What becomes of packets, with Linux's numbers (`RTN_`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// They go to a neighbour.
+    Unicast = 1,
+    /// They are for this machine.
+    Local = 2,
+    /// They are for all of a link.
+    Broadcast = 3,
+    /// They are lost without a word.
+    Blackhole = 6,
+    /// Their sender learns that there is no way.
+    Unreachable = 7,
+    /// Their sender learns that it is forbidden.
+    Prohibit = 8,
+}
+
+/// A route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// For which packets.
+    pub to: Prefix,
+    /// What becomes of them.
+    pub kind: Kind,
+    /// The neighbour that takes them on; the destination itself, where there is none.
+    pub via: Option<IpAddr>,
+    /// The interface.
+    pub interface: u32,
+    /// The address that they come from, if their sender has none.
+    pub source: Option<IpAddr>,
+    /// The least is taken.
+    pub metric: u32,
+    /// Who made it (`RTPROT_`), and how far it goes (`RT_SCOPE_`).
+    pub origin: u8,
+    /// See above.
+    pub scope: u8,
+    /// What packets have at most, if that is less than the interface takes.
+    pub mtu: Option<u32>,
+}
+
+/// Why a route cannot be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is such a route.
+    Exists,
+    /// There is no memory, or there are too many.
+    NoMemory,
+}
+
+/// A table of routes.
+pub struct Routes<S> {
+    all: HashMap<Prefix, Vec<Route>, S>,
+    /// How many prefixes there are of each length.
+    lengths_v4: [u32; 33],
+    lengths_v6: [u32; 129],
+    count: usize,
+}
+
+impl<S: BuildHasher> Routes<S> {
+    /// None.
+    pub const fn new(hasher: S) -> Self {
+        Routes {
+            all: HashMap::with_hasher(hasher),
+            lengths_v4: [0; 33],
+            lengths_v6: [0; 129],
+            count: 0,
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn lengths(&mut self, v4: bool) -> &mut [u32] {
+        match v4 {
+            true => &mut self.lengths_v4,
+            false => &mut self.lengths_v6,
+        }
+    }
+
+    /// The route to an address, among those that `fits` accepts. As many steps as there are lengths
+    /// of prefixes.
+    pub fn find_by(&self, to: IpAddr, fits: impl Fn(&Route) -> bool) -> Option<&Route> {
+        let lengths: &[u32] = match to {
+            IpAddr::V4(_) => &self.lengths_v4,
+            IpAddr::V6(_) => &self.lengths_v6,
+        };
+        let used = lengths
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, count)| **count > 0);
+        used.filter_map(|(bits, _)| self.all.get(&Prefix::of(to, bits as u8)?))
+            .find_map(|alike| alike.iter().find(|route| fits(route)))
+    }
+
+    /// The route to an address.
+    pub fn find(&self, to: IpAddr) -> Option<&Route> {
+        self.find_by(to, |_| true)
+    }
+
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// There is one to the prefix with this metric: it is replaced with `replace`. No memory.
+    pub fn add(&mut self, route: Route, replace: bool) -> Result<(), Refused> {
+        if self.count >= MOST {
+            return Err(Refused::NoMemory);
+        }
+        let no_memory = |_| Refused::NoMemory;
+        if let Some(alike) = self.all.get_mut(&route.to) {
+            let at = alike.partition_point(|other| other.metric < route.metric);
+            if let Some(same) = alike.get_mut(at)
+                && same.metric == route.metric
+            {
+                if !replace {
+                    return Err(Refused::Exists);
+                }
+                *same = route;
+                return Ok(());
+            }
+            if alike.len() >= MOST_ALIKE {
+                return Err(Refused::NoMemory);
+            }
+            alike.try_reserve(1).map_err(|_| Refused::NoMemory)?;
+            alike.insert(at, route);
+        } else {
+            self.all.try_reserve(1).map_err(no_memory)?;
+            let mut alike = Vec::new();
+            alike.try_reserve(1).map_err(|_| Refused::NoMemory)?;
+            alike.push(route);
+            self.all.insert(route.to, alike);
+            self.lengths(route.to.ip.is_ipv4())[usize::from(route.to.bits)] += 1;
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Takes out the first route to a prefix for which `is_it`.
+    pub fn remove(&mut self, to: Prefix, is_it: impl Fn(&Route) -> bool) -> Option<Route> {
+        let alike = self.all.get_mut(&to)?;
+        let at = alike.iter().position(is_it)?;
+        let gone = alike.remove(at);
+        self.count -= 1;
+        if alike.is_empty() {
+            self.all.remove(&to);
+            self.lengths(to.ip.is_ipv4())[usize::from(to.bits)] -= 1;
+        }
+        Some(gone)
+    }
+
+    /// All routes, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Route> {
+        self.all.values().flatten()
+    }
+
+    /// A copy of all, ordered as Linux tells them.
+    pub fn sorted(&self) -> Result<Vec<Route>, NoMemory> {
+        let mut all: Vec<Route> = Vec::new();
+        all.try_reserve_exact(self.count).map_err(|_| NoMemory)?;
+        all.extend(self.iter());
+        all.sort_unstable_by_key(|route| (route.to.ip, route.to.bits, route.metric));
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::hash::BuildHasherDefault;
+    use proptest::prelude::*;
+
+    extern crate std;
+    type Hasher = BuildHasherDefault<std::hash::DefaultHasher>;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn route(to: &str, bits: u8, metric: u32) -> Route {
+        Route {
+            to: Prefix::of(ip(to), bits).unwrap(),
+            kind: Kind::Unicast,
+            via: None,
+            interface: 2,
+            source: None,
+            metric,
+            origin: 3,
+            scope: 0,
+            mtu: None,
+        }
+    }
+
+    #[test]
+    fn prefixes() {
+        assert_eq!(Prefix::of(ip("10.1.2.3"), 8).unwrap().ip, ip("10.0.0.0"));
+        assert_eq!(Prefix::of(ip("10.1.2.3"), 0).unwrap().ip, ip("0.0.0.0"));
+        assert_eq!(Prefix::of(ip("10.1.2.3"), 32).unwrap().ip, ip("10.1.2.3"));
+        assert_eq!(Prefix::of(ip("10.1.2.3"), 33), None);
+        assert_eq!(Prefix::of(ip("fe80::1:2"), 10).unwrap().ip, ip("fe80::"));
+        assert!(!Prefix::of(ip("::"), 0).unwrap().has(ip("1.2.3.4")));
+        assert!(Prefix::of(ip("0.0.0.0"), 0).unwrap().has(ip("1.2.3.4")));
+    }
+
+    #[test]
+    fn longest_and_least() {
+        let mut routes = Routes::new(Hasher::default());
+        for one in [
+            route("0.0.0.0", 0, 100),
+            route("10.0.0.0", 8, 0),
+            route("10.0.2.0", 24, 5),
+        ] {
+            routes.add(one, false).unwrap();
+        }
+        assert_eq!(routes.find(ip("10.0.2.2")), Some(&route("10.0.2.0", 24, 5)));
+        assert_eq!(routes.find(ip("10.9.2.2")), Some(&route("10.0.0.0", 8, 0)));
+        assert_eq!(routes.find(ip("1.1.1.1")), Some(&route("0.0.0.0", 0, 100)));
+        assert_eq!(routes.find(ip("fe80::1")), None);
+        routes.add(route("0.0.0.0", 0, 50), false).unwrap();
+        assert_eq!(routes.find(ip("1.1.1.1")).unwrap().metric, 50);
+        assert_eq!(
+            routes.add(route("0.0.0.0", 0, 50), false),
+            Err(Refused::Exists)
+        );
+        let other = Route {
+            interface: 3,
+            ..route("0.0.0.0", 0, 50)
+        };
+        routes.add(other, true).unwrap();
+        assert_eq!(routes.find(ip("1.1.1.1")), Some(&other));
+        assert_eq!((routes.len(), routes.sorted().unwrap().len()), (4, 4));
+        let gone = routes.remove(other.to, |route| route.interface == 3);
+        assert_eq!(gone, Some(other));
+        assert_eq!(routes.find(ip("1.1.1.1")).unwrap().metric, 100);
+    }
+
+    proptest! {
+        /// As a walk over all routes finds it.
+        #[test]
+        fn as_a_walk(
+            steps in proptest::collection::vec((0u32..8, 0u8..=32, 0u32..3, any::<bool>()), 0..60),
+            asked in proptest::collection::vec(0u32..8, 1..10),
+        ) {
+            let spread = |bits: u32| Ipv4Addr::from(bits << 29 | bits << 3 | bits);
+            let mut routes = Routes::new(Hasher::default());
+            let mut all: Vec<Route> = Vec::new();
+            for (bits, length, metric, adds) in steps {
+                let to = Prefix::of(spread(bits).into(), length).unwrap();
+                let one = Route { to, metric, ..route("0.0.0.0", 0, 0) };
+                let at = all.iter().position(|other| *other == one);
+                if adds {
+                    prop_assert_eq!(routes.add(one, false).is_err(), at.is_some());
+                    if at.is_none() { all.push(one); }
+                } else {
+                    let gone = routes.remove(to, |route| route.metric == metric);
+                    prop_assert_eq!(gone.is_some(), at.is_some());
+                    at.map(|at| all.remove(at));
+                }
+            }
+            prop_assert_eq!(routes.len(), all.len());
+            for bits in asked {
+                let to = IpAddr::from(spread(bits));
+                let fitting = all.iter().filter(|route| route.to.has(to));
+                let best = fitting.min_by_key(|route| (core::cmp::Reverse(route.to.bits), route.metric));
+                prop_assert_eq!(routes.find(to), best);
+            }
+        }
+    }
+}
