@@ -8,6 +8,7 @@ mod channel;
 mod job;
 mod mark;
 mod mounts;
+mod network;
 mod program;
 mod sys;
 
@@ -23,6 +24,7 @@ const CHANNEL_PATH: &str = "/stile/channel";
 fn main() {
     mounts::mount_all();
     load_modules();
+    network::set_up();
     if let Err(error) = run_jobs() {
         eprintln!("init: {error}");
     }
