@@ -102,7 +102,8 @@ impl Policy {
                 | Change::Replace
                 | Change::Protect
                 | Change::UnlinkTable
-                | Change::Resize,
+                | Change::Resize
+                | Change::Unfold,
                 _,
             ) => Reach::Everywhere,
         }

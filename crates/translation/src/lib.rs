@@ -38,11 +38,14 @@ pub enum Change {
     UnlinkTable,
     /// Pages become a block, or a block pages: the frames may be the same.
     Resize,
+    /// The entries of a run of contiguous pages become entries of their own, with the same frames
+    /// and rights. Every change of one page of a run but its Access flag comes after it.
+    Unfold,
 }
 
 impl Change {
     /// All of them.
-    pub const ALL: [Change; 11] = [
+    pub const ALL: [Change; 12] = [
         Change::FillUser,
         Change::FillKernel,
         Change::Clear,
@@ -54,6 +57,7 @@ impl Change {
         Change::LinkTable,
         Change::UnlinkTable,
         Change::Resize,
+        Change::Unfold,
     ];
 }
 
@@ -64,6 +68,8 @@ pub enum Invalidation {
     Nothing,
     /// The last-level entry of the page.
     Page,
+    /// The last-level entries of all pages of the run.
+    Run,
     /// All of the address space, intermediate levels included.
     Space,
 }
@@ -127,6 +133,13 @@ pub const fn arm64(change: Change) -> Debt {
         Change::Resize => Debt {
             break_first: true,
             invalidate: Invalidation::Space,
+            ..Debt::NONE
+        },
+        // R_WHZWS again: a change of the Contiguous bit. A CPU may hold the run as one entry, and
+        // entries of its pages beside that.
+        Change::Unfold => Debt {
+            break_first: true,
+            invalidate: Invalidation::Run,
             ..Debt::NONE
         },
     }

@@ -11,6 +11,9 @@ use alloc::vec::Vec;
 
 use crate::{Change, Debt, Invalidation};
 
+/// Pages of a run.
+pub const RUN: usize = 2;
+
 /// The content of a last-level entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -22,6 +25,25 @@ pub struct Entry {
     pub young: bool,
     /// Whether the entry is a block's, which then all pages of the table are.
     pub block: bool,
+    /// Whether the entry is one of a run of contiguous pages (arm64's Contiguous bit, RISC-V's
+    /// Svnapot), which then all entries of the run are. It tells what the others say.
+    pub contiguous: bool,
+}
+
+impl Entry {
+    /// What a CPU that reads this entry for `page` may cache for `other`, a page of the same run.
+    fn tells(self, page: usize, other: usize) -> Entry {
+        Entry {
+            frame: self.frame + other % RUN - page % RUN,
+            ..self
+        }
+    }
+}
+
+/// The pages of the run around a page.
+fn run_of(page: usize) -> core::ops::Range<usize> {
+    let start = page - page % RUN;
+    start..start + RUN
 }
 
 /// How a machine caches.
@@ -29,7 +51,8 @@ pub struct Entry {
 pub struct Hardware {
     /// Invalid entries too may be cached (RISC-V without Svvptc).
     pub caches_invalid: bool,
-    /// Two different cached frames for a page, or sizes, are a disaster (arm64's TLB conflict).
+    /// Two different cached frames for a page, or sizes, are a disaster (arm64's TLB conflict). A
+    /// run has a size of its own.
     pub conflicts: bool,
 }
 
@@ -40,6 +63,8 @@ pub enum Violation {
     Stale,
     /// A CPU holds two frames for a page at once, or a page and a block.
     Conflict,
+    /// The entries of a run do not tell the same.
+    Torn,
     /// A CPU still knows a table that was freed.
     FreedTable,
     /// An access that the table grants keeps faulting.
@@ -109,19 +134,33 @@ impl Machine {
             Some(entry) => entry.young,
             None => self.hardware.caches_invalid,
         };
-        let cpu = &mut self.cpus[cpu];
-        cpu.table = Some(cpu.table.unwrap_or(self.table));
-        let held = &mut cpu.pages[page];
-        if cacheable && !held.contains(&found) {
-            held.push(found);
-            let mut frames = held
-                .iter()
-                .flatten()
-                .map(|entry| (entry.frame, entry.block));
-            let first = frames.next();
-            if self.hardware.conflicts && frames.any(|frame| Some(frame) != first) {
-                self.fail(Violation::Conflict);
+        let table = self.cpus[cpu].table.unwrap_or(self.table);
+        self.cpus[cpu].table = Some(table);
+        if !cacheable {
+            return;
+        }
+        match found {
+            Some(entry) if entry.contiguous => {
+                run_of(page).for_each(|other| self.hold(cpu, other, Some(entry.tells(page, other))))
             }
+            found => self.hold(cpu, page, found),
+        }
+    }
+
+    /// A CPU caches what it found for a page.
+    fn hold(&mut self, cpu: usize, page: usize, found: Option<Entry>) {
+        let held = &mut self.cpus[cpu].pages[page];
+        if held.contains(&found) {
+            return;
+        }
+        held.push(found);
+        let mut frames = held
+            .iter()
+            .flatten()
+            .map(|entry| (entry.frame, entry.block, entry.contiguous));
+        let first = frames.next();
+        if self.hardware.conflicts && frames.any(|frame| Some(frame) != first) {
+            self.fail(Violation::Conflict);
         }
     }
 
@@ -144,6 +183,7 @@ impl Machine {
         for cpu in &mut self.cpus {
             match what {
                 Invalidation::Page => cpu.pages[page].clear(),
+                Invalidation::Run => run_of(page).for_each(|page| cpu.pages[page].clear()),
                 _ => {
                     cpu.pages.iter_mut().for_each(Vec::clear);
                     cpu.table = None;
@@ -161,6 +201,7 @@ impl Machine {
                 write: true,
                 young: true,
                 block,
+                contiguous: false,
             })
         };
         let pages = self.stored.len();
@@ -178,6 +219,71 @@ impl Machine {
             self.invalidate(debt.invalidate, 0);
         }
         (0..pages).for_each(|page| self.check_paid(page));
+    }
+
+    /// Fills a run whose pages have no entries, their frames consecutive from `frame` on, while
+    /// other CPUs see some of the entries and not yet others.
+    pub fn fill_run(
+        &mut self,
+        page: usize,
+        frame: usize,
+        write: bool,
+        meanwhile: &mut dyn FnMut(&mut Self),
+    ) {
+        for page in run_of(page) {
+            let entry = Entry {
+                frame: frame + page % RUN,
+                write,
+                // As where the hardware sets the flag: one entry of the run may have it alone.
+                young: page % RUN == 0,
+                block: false,
+                contiguous: true,
+            };
+            self.store(page, Some(entry));
+            meanwhile(self);
+        }
+        run_of(page).for_each(|page| self.check_paid(page));
+    }
+
+    /// Makes entries of their own of those of the run around a page.
+    pub fn unfold(&mut self, page: usize, meanwhile: &mut dyn FnMut(&mut Self)) {
+        let debt = (self.owes)(Change::Unfold);
+        let old = run_of(page).map(|page| self.stored[page]);
+        let old: Vec<_> = old.map(|entry| entry.expect("a run is whole")).collect();
+        let young = old.iter().any(|entry| entry.young);
+        if debt.break_first {
+            for page in run_of(page) {
+                self.store(page, None);
+                meanwhile(self);
+            }
+            self.invalidate(debt.invalidate, page);
+            meanwhile(self);
+        }
+        for (page, entry) in run_of(page).zip(old) {
+            let alone = Entry {
+                young,
+                contiguous: false,
+                ..entry
+            };
+            self.store(page, Some(alone));
+            meanwhile(self);
+        }
+        if !debt.break_first {
+            self.invalidate(debt.invalidate, page);
+        }
+        run_of(page).for_each(|page| self.check_paid(page));
+    }
+
+    /// Empties all entries of the run around a page: no unfolding is needed, and one payment is for
+    /// all of them.
+    pub fn clear_run(&mut self, page: usize, meanwhile: &mut dyn FnMut(&mut Self)) {
+        let debt = (self.owes)(Change::Clear);
+        for page in run_of(page) {
+            self.store(page, None);
+            meanwhile(self);
+        }
+        run_of(page).for_each(|page| self.invalidate(debt.invalidate, page));
+        run_of(page).for_each(|page| self.check_paid(page));
     }
 
     /// Makes a change as the kernel does, with `meanwhile` (the actions of other CPUs) between any
@@ -211,20 +317,35 @@ impl Machine {
         self.check_paid(page);
     }
 
+    /// Whether the table grants what a CPU holds for a page.
+    fn grants(&self, page: usize, held: Entry) -> bool {
+        self.stored[page]
+            .is_some_and(|entry| entry.frame == held.frame && (entry.write || !held.write))
+    }
+
+    /// Whether an entry of the run tells of a page, at any time from now on, what the table does
+    /// not grant.
+    fn is_torn(&self, page: usize) -> bool {
+        run_of(page).any(|other| {
+            self.walked[other].is_some_and(|entry| {
+                entry.contiguous && !self.grants(page, entry.tells(other, page))
+            })
+        })
+    }
+
     /// Checks the conditions that must hold once the debt of a change is paid.
     fn check_paid(&mut self, page: usize) {
-        let granted = self.stored[page];
-        let within = |held: Entry| {
-            granted.is_some_and(|entry| entry.frame == held.frame && (entry.write || !held.write))
-        };
         let held = self
             .cpus
             .iter()
             .flat_map(|cpu| cpu.pages[page].iter().flatten());
         // Walks in flight may still complete, and their result be cached.
         let seen = self.walked[page];
-        if held.chain(&seen).any(|&entry| !within(entry)) {
+        if held.chain(&seen).any(|&entry| !self.grants(page, entry)) {
             self.fail(Violation::Stale);
+        }
+        if run_of(page).any(|page| self.is_torn(page)) {
+            self.fail(Violation::Torn);
         }
         let current = self.table;
         if self

@@ -41,7 +41,8 @@ macro_rules! kinds {
     };
 }
 
-kinds!(FillUser FillKernel Clear Replace Protect Widen Touch Age LinkTable UnlinkTable Resize);
+kinds!(FillUser FillKernel Clear Replace Protect Widen Touch Age LinkTable UnlinkTable);
+kinds!(Resize Unfold);
 
 impl Resolvable for FillUser {}
 impl Resolvable for Touch {}

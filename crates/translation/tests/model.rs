@@ -2,11 +2,11 @@
 //! something does.
 
 use proptest::prelude::*;
-use translation::model::{Entry, Hardware, Machine, Violation};
+use translation::model::{Entry, Hardware, Machine, RUN, Violation};
 use translation::{Change, Debt, Invalidation, arm64};
 
 const CPUS: usize = 3;
-const PAGES: usize = 2;
+const PAGES: usize = 4;
 const ARM64: Hardware = Hardware {
     caches_invalid: false,
     conflicts: true,
@@ -43,6 +43,7 @@ fn target(change: Change, old: Option<Entry>, write: bool, fresh: usize) -> Opti
             write,
             young: true,
             block: false,
+            contiguous: false,
         })),
         (Change::Clear, Some(_)) => Some(None),
         (Change::Replace, Some(_)) => Some(Some(Entry {
@@ -50,6 +51,7 @@ fn target(change: Change, old: Option<Entry>, write: bool, fresh: usize) -> Opti
             write,
             young: true,
             block: false,
+            contiguous: false,
         })),
         (Change::Protect, Some(entry)) if entry.write => Some(Some(Entry {
             write: false,
@@ -72,11 +74,27 @@ fn target(change: Change, old: Option<Entry>, write: bool, fresh: usize) -> Opti
     }
 }
 
+/// Whether a change of one page of a run may leave the run as it is.
+fn of_the_run(change: Change) -> bool {
+    matches!(change, Change::Touch | Change::Age)
+}
+
 /// Runs the events; `recover` is what a spurious fault forgets on its CPU.
 fn run(
     hardware: Hardware,
     owes: fn(Change) -> Debt,
     recover: Invalidation,
+    events: &[Event],
+) -> Result<(), Violation> {
+    run_with(hardware, owes, recover, of_the_run, events)
+}
+
+/// As [`run`], with a driver of its own opinion which changes may leave a run as it is.
+fn run_with(
+    hardware: Hardware,
+    owes: fn(Change) -> Debt,
+    recover: Invalidation,
+    of_the_run: fn(Change) -> bool,
     events: &[Event],
 ) -> Result<(), Violation> {
     let mut machine = Machine::new(hardware, owes, CPUS, PAGES);
@@ -98,10 +116,16 @@ fn run(
             }
         };
         meanwhile(&mut machine);
+        let is_run = |machine: &Machine, page| {
+            let entry: Option<Entry> = machine.entry(page);
+            entry.is_some_and(|entry| entry.contiguous)
+        };
         // Only an empty table is unlinked.
         if change == Change::UnlinkTable {
             for page in 0..PAGES {
-                if machine.entry(page).is_some() {
+                if is_run(&machine, page) {
+                    machine.clear_run(page, &mut meanwhile);
+                } else if machine.entry(page).is_some() {
                     machine.change(Change::Clear, page, None, &mut meanwhile);
                 }
             }
@@ -118,6 +142,24 @@ fn run(
             machine.access(cpu, page, write, recover);
             machine.check()?;
             continue;
+        }
+        let run = page - page % RUN..page - page % RUN + RUN;
+        if change == Change::FillUser
+            && event.walks >> 60 & 1 == 0
+            && run.clone().all(|page| machine.entry(page).is_none())
+        {
+            machine.fill_run(page, 1000 * (fresh + 1), write, &mut meanwhile);
+        }
+        if is_run(&machine, page) {
+            if change == Change::Clear && write {
+                machine.clear_run(page, &mut meanwhile);
+            } else if change == Change::Unfold
+                || target(change, machine.entry(page), write, fresh).is_some()
+                    && !of_the_run(change)
+            {
+                machine.unfold(page, &mut meanwhile);
+            }
+            machine.check()?;
         }
         if let Some(new) = target(change, machine.entry(page), write, fresh) {
             machine.change(change, page, new, &mut meanwhile);
@@ -189,7 +231,33 @@ needed! {
     unlink_must_invalidate_all: UnlinkTable without invalidate = Invalidation::Page => FreedTable;
     resize_must_break_first: Resize without break_first = false => Conflict;
     resize_must_invalidate_all: Resize without invalidate = Invalidation::Page => FreedTable;
+    unfold_must_break_first: Unfold without break_first = false => Conflict;
+    unfold_must_invalidate: Unfold without invalidate = Invalidation::Nothing => Conflict;
+    unfold_must_invalidate_the_run: Unfold without invalidate = Invalidation::Page => Conflict;
     kernel_fill_must_publish: FillKernel without publish = false => KernelFault;
+}
+
+/// A page of a run that changes alone is a disaster, or the CPU goes on by what the others say.
+macro_rules! unfolds_first {
+    ($($name:ident: $change:ident, $conflicts:literal => $violation:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            let hardware = Hardware { conflicts: $conflicts, ..ARM64 };
+            let of_the_run = |change| of_the_run(change) || change == Change::$change;
+            let found = (1..2000).find_map(|seed| {
+                run_with(hardware, arm64, Invalidation::Nothing, of_the_run, &events(seed)).err()
+            });
+            assert_eq!(found, Some(Violation::$violation));
+        }
+    )*};
+}
+
+unfolds_first! {
+    clear_of_a_page_unfolds_first: Clear, true => Torn;
+    replace_of_a_page_unfolds_first: Replace, true => Torn;
+    replace_of_a_page_unfolds_first_without_conflicts: Replace, false => Torn;
+    protect_of_a_page_unfolds_first: Protect, true => Torn;
+    widen_of_a_page_unfolds_first: Widen, true => Torn;
 }
 
 /// The same decisions on a machine that caches invalid entries: a new mapping is never seen.

@@ -122,7 +122,7 @@ fn is_change(called: Change, old: Pte, new: Pte) -> bool {
         Change::Protect => old.phys() == new.phys(),
         Change::Widen => old.phys() == new.phys(),
         Change::Touch | Change::Age => old.with_young(true) == new.with_young(true),
-        Change::Resize => false,
+        Change::Resize | Change::Unfold => false,
     }
 }
 

@@ -147,7 +147,7 @@ pub fn pay<C: owed::Kind>(
     // Before the ASID is read, which may change; and before the TLBI.
     barrier!("dsb ishst");
     match (debt.invalidate, asid()) {
-        (Invalidation::Page, Some(asid)) => flush_pages(asid, range),
+        (Invalidation::Page | Invalidation::Run, Some(asid)) => flush_pages(asid, range),
         (Invalidation::Space, Some(asid)) => flush_asid(asid),
         _ => {}
     }
