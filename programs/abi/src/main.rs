@@ -99,6 +99,7 @@ mod records;
 mod refused;
 mod rights;
 mod rseq;
+mod runs;
 mod same_cpus;
 mod sched;
 mod sealed;
@@ -169,6 +170,7 @@ fn main() {
         Some("identity") if std::env::args().nth(2).is_some() => identity::after_exec(),
         Some("identity") => identity::run(),
         Some("rseq") => rseq::run(),
+        Some("runs") => runs::run(),
         Some("inherit") => inherit::run(),
         Some("ipc") => ipc::run(),
         Some("ptrace") => ptrace::run(),

@@ -55,7 +55,7 @@ enum Outcome {
     Unfit,
 }
 
-/// Quick to build: for tests that count no instructions.
+/// Quick to build: nothing is measured.
 const PROFILE: [(&str, &str); 4] = [
     ("CARGO_INCREMENTAL", "1"),
     ("CARGO_PROFILE_KERNEL_CODEGEN_UNITS", "16"),
@@ -81,15 +81,9 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     all.retain(|mutant| options.files.is_empty() || wanted(&mutant.file));
     let copy = copy(project)?;
     let tests: BTreeSet<_> = all.iter().flat_map(|mutant| &mutant.tests).collect();
-    let (counted, others): (Vec<_>, Vec<_>) = tests.into_iter().partition(|name| is_counted(name));
-    for tests in [others, counted]
-        .into_iter()
-        .filter(|tests| !tests.is_empty())
-    {
-        let (passed, said) = test(project, &copy, tests, options.case_limit, None)?;
-        if !passed {
-            bail!("the tests fail before anything is changed\n{said}");
-        }
+    let (passed, said) = test(project, &copy, tests, options.case_limit, None)?;
+    if !passed {
+        bail!("the tests fail before anything is changed\n{said}");
     }
     let mut folders: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
     for mutant in &all {
@@ -146,11 +140,6 @@ fn copy(project: &Project) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Whether a test counts instructions, so that it needs the kernel as it is shipped.
-fn is_counted(test: &str) -> bool {
-    test.starts_with("bench/")
-}
-
 /// Runs tests in the copy, for so many seconds at most: whether all passed, and their output.
 fn test<'a>(
     project: &Project,
@@ -159,19 +148,12 @@ fn test<'a>(
     case_limit: u32,
     limit: Option<u32>,
 ) -> Result<(bool, String)> {
-    let names: Vec<_> = names.into_iter().collect();
     let mut stile = Command::new("timeout");
     // 0 is no limit.
     stile.arg(limit.unwrap_or(0).to_string());
     stile.arg(copy.join("stile"));
-    stile
-        .arg("test")
-        .args(&names)
-        .env_remove("CARGO_TARGET_DIR");
-    if !names.iter().any(|name| is_counted(name)) {
-        stile.envs(PROFILE);
-    }
-    stile.env("STILE_CACHE", &project.cache);
+    stile.arg("test").args(names).env_remove("CARGO_TARGET_DIR");
+    stile.env("STILE_CACHE", &project.cache).envs(PROFILE);
     stile.env(LIMIT_VARIABLE, case_limit.to_string());
     let output = stile.output().context("the copy cannot be tested")?;
     let said = [&*output.stdout, &*output.stderr].concat();

@@ -324,10 +324,26 @@ impl Space {
         filled
     }
 
-    /// Splits all huge pages that overlap `range`, with the space locked exclusively.
+    /// Splits all huge pages that overlap `range` and unfolds all runs there, with the space locked
+    /// exclusively.
     #[inline]
     pub(super) fn split(&self, context: &Context, range: Range<usize>) {
-        if self.table.has_huge_pages() {
+        if self.table.has_larger() {
+            self.split_all(context, range);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn split_all(&self, context: &Context, range: Range<usize>) {
+        self.unfold(context, range.clone());
+        self.split_each(context, range);
+    }
+
+    /// Splits all huge pages that overlap `range`. Runs stay: for fork, which copies none of them.
+    #[inline]
+    pub(super) fn split_huge_pages(&self, context: &Context, range: Range<usize>) {
+        if self.table.has_larger() {
             self.split_each(context, range);
         }
     }
@@ -344,34 +360,38 @@ impl Space {
         }
     }
 
-    /// Splits the huge pages that only partly lie in `range`.
+    /// Splits the huge pages, and unfolds the runs, that only partly lie in `range`.
     #[inline]
     pub(super) fn split_ends(&self, context: &Context, range: &Range<usize>) {
-        if self.table.has_huge_pages() {
-            self.split_edge(context, range.start);
-            self.split_edge(context, range.end);
+        if self.table.has_larger() {
+            self.split_both_ends(context, range);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn split_edge(&self, context: &Context, edge: usize) {
-        if !edge.is_multiple_of(SIZE) {
-            self.split_each(context, edge..edge + 1);
+    fn split_both_ends(&self, context: &Context, range: &Range<usize>) {
+        for edge in [range.start, range.end] {
+            if !edge.is_multiple_of(SIZE) {
+                self.split_each(context, edge..edge + 1);
+            }
         }
+        self.unfold_ends(context, range);
     }
 
-    /// Removes all huge pages that overlap `range`.
+    /// Removes all huge pages that overlap `range`, and makes the pages of runs there pages by
+    /// themselves.
     #[inline]
-    pub(super) fn gather_huge_pages(&self, gather: &mut Gather, range: &Range<usize>) {
-        if self.table.has_huge_pages() {
-            self.gather_each_huge_page(gather, range.clone());
+    pub(super) fn gather_larger(&self, gather: &mut Gather, range: &Range<usize>) {
+        if self.table.has_larger() {
+            self.gather_each_larger(gather, range.clone());
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn gather_each_huge_page(&self, gather: &mut Gather, range: Range<usize>) {
+    fn gather_each_larger(&self, gather: &mut Gather, range: Range<usize>) {
+        self.gather_runs(gather, &range);
         while let Some((start, _, pte, owed)) = self.table.take_huge_page(range.clone()) {
             // SAFETY: the entry held it, and is empty now.
             unsafe { gather.take_huge_page(start, PhysAddr(pte.phys()), owed) };

@@ -5,7 +5,7 @@ use super::reclaim;
 use super::{FILLERS, Mapping, WINDOW, pages_of, split};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
-use crate::mm::frame::{self, FrameRef};
+use crate::mm::frame::{self, FrameRef, FrameRun};
 use crate::task::oom;
 use crate::task::sched::cond_resched_killable;
 use alloc::vec::Vec;
@@ -91,12 +91,13 @@ impl Mapping {
         if index >= end {
             return Err(Errno::ENXIO);
         }
-        let mut fresh = Vec::new();
-        for index in index..end.min(index.saturating_add(want.max(1))) {
+        let (mut fresh, mut run) = (Vec::new(), FrameRun::default());
+        let end = end.min(index.saturating_add(want.max(1)));
+        for index in index..end {
             if self.page(index).is_some() {
                 break;
             }
-            let page = new_page();
+            let page = new_page(&mut run, index, end - index);
             match page.map(|page| (page, fresh.try_reserve(1))) {
                 Ok((page, Ok(()))) => fresh.push((index, page)),
                 _ if !fresh.is_empty() => break,
@@ -121,10 +122,11 @@ impl Mapping {
     }
 }
 
-/// Memory for a page, after clean pages were given up where there is little.
-pub(super) fn new_page() -> Result<FrameRef> {
+/// Memory for a page, as [`FrameRun::frame`] has it, after clean pages were given up where there is
+/// little.
+pub(super) fn new_page(run: &mut FrameRun, index: usize, count: usize) -> Result<FrameRef> {
     if frame::is_scarce() {
         reclaim::reclaim(2 * WINDOW);
     }
-    frame::alloc()
+    run.frame(index, count)
 }

@@ -5,7 +5,7 @@ use super::fill::new_page;
 use super::{Mapping, flusher, split};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
-use crate::mm::frame::FrameRef;
+use crate::mm::frame::{FrameRef, FrameRun};
 use crate::task::oom;
 use crate::task::sched::cond_resched_killable;
 
@@ -58,7 +58,7 @@ impl Mapping {
         let present = self.page(index);
         let (page, count) = match present {
             None if whole => {
-                let fresh = new_page()?;
+                let fresh = new_page(&mut FrameRun::default(), index, 1)?;
                 if len < PAGE_SIZE {
                     fresh.fill(len..PAGE_SIZE, 0);
                 }
@@ -86,7 +86,7 @@ impl Mapping {
 
     /// Gives a page of which only the first `count` bytes came the rest from the disk.
     fn keep_part(&self, index: usize, fresh: &FrameRef, count: usize) -> Result<()> {
-        let old = new_page()?;
+        let old = new_page(&mut FrameRun::default(), index, 1)?;
         self.backing.read_pages(&[(index, old.clone())])?;
         let mut bytes = [0; 512];
         for at in (0..PAGE_SIZE).step_by(bytes.len()) {

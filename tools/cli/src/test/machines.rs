@@ -56,7 +56,7 @@ const RISCV64: Setting = Setting {
 
 /// One machine over and over, each time with other entries kept unseen.
 const INJECTED: Setting = Setting {
-    cpu: "rv64,svvptc=on",
+    cpu: "rv64,svvptc=on,svnapot=on",
     smp: 4,
     long: true,
     ..RISCV64
@@ -168,7 +168,7 @@ const SETTINGS: &[Setting] = &[
         name: "cortex-a72-befores",
         cpu: "cortex-a72",
         smp: 2,
-        append: &["entry=switch", "idreg=locked", "hwaf=reread"],
+        append: &["entry=switch", "idreg=locked", "hwaf=reread", "contpte=off"],
         cases: POLICIES,
         ..ARM64
     },
@@ -296,7 +296,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "rv64-checked",
-        cpu: "rv64,svvptc=off",
+        cpu: "rv64,svvptc=off,svnapot=on",
         checked: true,
         ..RISCV64
     },

@@ -1,0 +1,200 @@
+//! Contiguous entries. Sixteen pages of a file that lie in memory one after the other, aligned as
+//! their addresses are, get entries that say so, and a CPU may hold them as one (arm64's Contiguous
+//! bit, RISC-V's Svnapot). They are a *run*.
+//!
+//! All entries of a run are valid and allow the same, namely what their VMA allows, so that no
+//! fault changes them; none maps private memory. The hardware may set the Access flag in any of
+//! them: it is of the run. Whoever changes one page unfolds the run first, under the space's
+//! exclusive lock.
+
+use core::ops::Range;
+
+use super::asid::Context;
+use super::fault::{count, count_mapped, leaf, memory, prot};
+use super::frame::FrameRef;
+use super::mmu_gather::Gather;
+use super::space::Space;
+use super::space_lock::Slot;
+use super::table::{Entry, Leaf, PageTable, hidden, shown};
+use super::vma::{PageSource, Rights, Vma};
+use super::{PAGE_SIZE, age};
+use crate::arch::branch::{self, Key};
+use crate::arch::mmu::{self, Pte};
+use crate::{arch, params};
+use crossings::Kind;
+use translation::owed::{Clear, FillUser, Owed, Unfold};
+
+/// Pages of a run.
+pub const PAGES: usize = 16;
+/// Bytes of a run.
+pub const SIZE: usize = PAGES * PAGE_SIZE;
+
+/// Reads the policy from the command line.
+pub(super) fn init() {
+    let on = params::choice("contpte", &[("on", true), ("off", false)]);
+    if on && mmu::has_contiguous() {
+        branch::take(Key::Contiguous);
+    }
+}
+
+/// Whether there are runs.
+#[inline(always)]
+pub(super) fn is_on() -> bool {
+    arch::is_taken::<{ Key::Contiguous as u32 }>()
+}
+
+/// The place of an address's page in its run.
+fn place(address: usize) -> usize {
+    address / PAGE_SIZE % PAGES
+}
+
+/// The PTE that a page of a run would have by itself.
+#[cold]
+pub(super) fn alone(leaf: Leaf, address: usize) -> Pte {
+    let run = leaf.run(address);
+    let young = run.iter().any(|entry| entry.load().young());
+    let place = place(address);
+    run[place].load().alone(place).with_young(young)
+}
+
+/// A page of a file that is about to be mapped.
+pub(super) struct FilePage<'a> {
+    pub(super) vma: &'a Vma,
+    pub(super) mapping: &'a dyn PageSource,
+    /// Its index in the file.
+    pub(super) index: usize,
+    pub(super) address: usize,
+    pub(super) frame: &'a FrameRef,
+}
+
+impl FilePage<'_> {
+    /// The frames of the run around the page, if the file has them, and the VMA maps all of it.
+    fn frames(&self) -> Option<[FrameRef; PAGES]> {
+        let (vma, place) = (self.vma, place(self.address));
+        let first = self.frame.phys().0.checked_sub(place * PAGE_SIZE)?;
+        let start = self.address - place * PAGE_SIZE;
+        let fits = first.is_multiple_of(SIZE) && vma.start <= start && start + SIZE <= vma.end;
+        // What a program is going to copy is not worth it.
+        if !fits || vma.rights.has(Rights::WRITE) && !vma.is_shared() {
+            return None;
+        }
+        let mut frames = [const { None }; PAGES];
+        self.mapping
+            .present(self.index.checked_sub(place)?, &mut frames);
+        let at = |number: usize| first + number * PAGE_SIZE;
+        let contiguous = |(number, frame): (usize, &Option<FrameRef>)| {
+            frame
+                .as_ref()
+                .is_some_and(|frame| frame.phys().0 == at(number))
+        };
+        frames
+            .iter()
+            .enumerate()
+            .all(contiguous)
+            .then(|| frames.map(|frame| frame.expect("looked at")))
+    }
+
+    /// Maps the run around the page for a read, if there is one, and none of its pages is mapped
+    /// yet. Runs concurrently with other CPUs' faults.
+    #[inline(never)]
+    pub(super) fn fill_run(
+        &self,
+        table: &PageTable,
+        leaf_table: Leaf,
+        own: &Slot,
+    ) -> Option<Owed<FillUser>> {
+        let frames = self.frames()?;
+        let run = leaf_table.run(self.address);
+        // Another CPU may be about to map one of them, or a copy of it.
+        let claimed = run.iter().take_while(|entry| entry.claim()).count();
+        if claimed < PAGES {
+            run[..claimed].iter().for_each(Entry::give_up);
+            return None;
+        }
+        table.set_runs();
+        let writable = self.vma.is_shared() && self.vma.rights.has(Rights::WRITE);
+        let (prot, memory) = (prot(self.vma, writable), memory::<false>(self.vma));
+        // All of them before the first entry: it lets a CPU use the others.
+        let ptes = frames.each_ref().map(|frame| leaf(frame, prot, memory));
+        for (number, ((entry, pte), frame)) in run.iter().zip(ptes).zip(frames).enumerate() {
+            let young = number == place(self.address) || !age::ahead_is_old();
+            entry
+                .fill::<FillUser>(pte.contiguous().with_young(young))
+                .leave_to_fault();
+            frame.into_phys();
+        }
+        own.data.add(PAGES);
+        count(Kind::FaultFileRead);
+        count_mapped(PAGES as u64 - 1);
+        count(Kind::MappedRuns);
+        // Of the page that faulted.
+        Some(Owed::new())
+    }
+}
+
+impl Space {
+    /// Makes the pages of all runs that overlap `range` pages by themselves, with the space locked
+    /// exclusively.
+    pub(super) fn unfold(&self, context: &Context, range: Range<usize>) {
+        if self.table.has_runs() {
+            self.each_run(range, |start, run| unfold(context, start, run));
+        }
+    }
+
+    /// Unfolds the runs that only partly lie in `range`.
+    pub(super) fn unfold_ends(&self, context: &Context, range: &Range<usize>) {
+        for edge in [range.start, range.end] {
+            if !edge.is_multiple_of(SIZE) {
+                self.unfold(context, edge..edge + 1);
+            }
+        }
+    }
+
+    /// Makes the pages of all runs that overlap `range` invalid pages by themselves, which are
+    /// about to be taken away.
+    pub(super) fn gather_runs(&self, gather: &mut Gather, range: &Range<usize>) {
+        if self.table.has_runs() {
+            self.each_run(range.clone(), |start, run| gather.hide_run(start, run));
+        }
+    }
+
+    fn each_run(&self, range: Range<usize>, mut visit: impl FnMut(usize, &[Entry])) {
+        if range.is_empty() {
+            return;
+        }
+        let whole = range.start & !(SIZE - 1)..range.end.next_multiple_of(SIZE);
+        self.table.visit(whole, &mut |start, entries| {
+            // The pages of a huge page come one at a time.
+            for (number, run) in entries.chunks_exact(PAGES).enumerate() {
+                if run[0].load().is_contiguous() {
+                    visit(start + number * SIZE, run);
+                }
+            }
+        });
+    }
+}
+
+/// Makes pages by themselves of a run: break before make, of all of it.
+#[cold]
+fn unfold(context: &Context, start: usize, run: &[Entry]) {
+    let (mut owed, mut young) = (Owed::<Unfold>::new(), false);
+    for entry in run {
+        let (old, also) = entry.update(|pte| hidden(pte.revealed()));
+        young |= old.young();
+        owed.join(also);
+    }
+    context.pay(owed, start..start + SIZE);
+    for (place, entry) in run.iter().enumerate() {
+        let pte = entry.load().alone(place).with_young(young);
+        entry.fill::<FillUser>(shown(pte)).leave_to_fault();
+    }
+}
+
+/// Makes invalid pages by themselves of a run; they keep their frames.
+pub(super) fn hide(run: &[Entry]) -> Owed<Clear> {
+    let mut owed = Owed::new();
+    for (place, entry) in run.iter().enumerate() {
+        owed.join(entry.update(|pte| hidden(pte.alone(place))).1);
+    }
+    owed
+}
