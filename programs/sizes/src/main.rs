@@ -7,10 +7,10 @@
 //!
 //! `--raise` raises the kernel's limits, once and for all, on a machine that is there for this.
 //!
-//! One line a row and size: `ROW SIZE least median COPIES about`, where the figures are those of
-//! one operation, in nanoseconds of the counter that programs can read: under QEMU's `-icount
-//! shift=0` instructions. COPIES says how often each byte is copied, at least; 0 where the size is
-//! no number of bytes. A row that cannot be measured says `ROW SIZE - REASON COPIES about`.
+//! One line a row and size: `ROW SIZE least median objects|bytes COPIES about`, where the figures
+//! are those of one operation, in nanoseconds of the counter that programs can read: under QEMU's
+//! `-icount shift=0` instructions. COPIES says how often each byte is copied, at least. A row that
+//! cannot be measured says `-` and the reason in place of figures.
 //!
 //! Each size of a row has a process and a folder of its own, so that nothing is left of another.
 
@@ -107,7 +107,7 @@ fn measure_apart(row: &Row, size: usize, quick: bool) {
         // SAFETY: sets a timer.
         unsafe { libc::alarm(SECONDS) };
         let line = measure(row, size, quick);
-        println!("{line} {} {}", row.sizes.copies(), row.about);
+        println!("{line} {} {}", row.sizes, row.about);
     });
     let status = pid.and_then(|pid| {
         let mut status = 0i32;
@@ -124,12 +124,7 @@ fn measure_apart(row: &Row, size: usize, quick: bool) {
         Err(error) => Some(reason(&error)),
     };
     if let Some(reason) = reason {
-        println!(
-            "{} {size} - {reason} {} {}",
-            row.name,
-            row.sizes.copies(),
-            row.about
-        );
+        println!("{} {size} - {reason} {} {}", row.name, row.sizes, row.about);
     }
     while sys::wait(-1).is_ok() {}
     let _ = fs::remove_dir_all(FOLDER);

@@ -12,6 +12,8 @@ mod threads;
 mod timers;
 mod transfers;
 
+use std::fmt;
+
 use crate::meter::{Done, Meter};
 
 /// Operations in a batch, where one alone is too short for the counter.
@@ -56,12 +58,13 @@ impl Sizes {
         };
         sizes.iter().copied().filter(move |size| *size <= most)
     }
+}
 
-    /// How often each byte is copied, at least.
-    pub fn copies(self) -> usize {
+impl fmt::Display for Sizes {
+    fn fmt(&self, to: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Self::Objects(_) => 0,
-            Self::Bytes { copies, .. } => copies,
+            Self::Objects(_) => write!(to, "objects 0"),
+            Self::Bytes { copies, .. } => write!(to, "bytes {copies}"),
         }
     }
 }

@@ -224,6 +224,7 @@ fn column(operation: &Operation, subject: &Subject, guests: &[GuestOutput]) -> C
         ratios: true,
         mean: false,
         detail: !operation.shown,
+        ..Head::default()
     };
     Column {
         commands: guests

@@ -26,7 +26,7 @@ pub fn measure(bench: &Bench, subject: &Subject) -> Column {
                 .into(),
         ratios: true,
         mean: false,
-        detail: false,
+        ..Head::default()
     };
     Column::measured(head, &subject.label, |column| run(bench, subject, column))
 }

@@ -66,7 +66,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Column> {
             .into(),
         ratios: false,
         mean: false,
-        detail: false,
+        ..Head::default()
     };
     let booted = boot.run(bench)?;
     let counts = ROWS

@@ -33,11 +33,13 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
         .iter()
         .try_for_each(|setting| policies::check(setting))?;
     interrupt::prepare()?;
+    let rows = options.rows()?;
     let bench = Bench {
         project,
         quick: options.quick,
         full: options.full,
         cpu: options.cpu.as_deref(),
+        rows: &rows,
     };
     let folder = options.out.join("results");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -45,7 +47,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     let mut left = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         interrupt::check()?;
-        let file = step.file(&folder, options.quick);
+        let file = step.file(&folder, &bench);
         let key = step.key(&bench)?;
         let place = format!("{}/{} {}", number + 1, steps.len(), step.name());
         if Results::read(&file).is_some_and(|known| known.key.as_ref() == Some(&key)) {
@@ -67,7 +69,7 @@ pub fn bench(project: &Project, options: &BenchOptions) -> Result<u8> {
     measure_all(&bench, &left, jobs)?;
     let files: Vec<_> = steps
         .iter()
-        .map(|step| step.file(&folder, options.quick))
+        .map(|step| step.file(&folder, &bench))
         .collect();
     let status = publish(&options.out, &files, options.json)?;
     if options.results {

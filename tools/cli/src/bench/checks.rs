@@ -72,6 +72,7 @@ fn bench(project: &Project) -> Bench<'_> {
         quick: true,
         full: false,
         cpu: None,
+        rows: &[],
     }
 }
 

@@ -95,6 +95,7 @@ pub fn compare(project: &Project, options: &CompareOptions) -> Result<u8> {
         quick: true,
         full: false,
         cpu: options.cpu.as_deref(),
+        rows: &[],
     };
     let (mut columns, mut first) = (Vec::new(), None);
     for subject in subject::subjects(&options.kernel, &options.set, &options.append, arch)? {
@@ -188,7 +189,7 @@ fn measure(
         note: "PID 1, which passes its output on, is counted too.".into(),
         ratios: true,
         mean: false,
-        detail: false,
+        ..Head::default()
     };
     let mut column = Column::new(head, &subject.label);
     let (outputs, counted) = jobs.run_counted(bench, &mut tree, vec![job], "", &mut column)?;

@@ -119,6 +119,7 @@ impl Measured<'_> {
             ratios: id.is_empty(),
             mean: id.is_empty() && self.system.rows.is_empty(),
             detail: !id.is_empty() && !self.system.shown.contains(&id),
+            ..Head::default()
         }
     }
 

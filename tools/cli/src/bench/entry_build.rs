@@ -30,7 +30,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
         note: "A shell starts Debian's tcc seventeen times; dynamically linked, as it is.".into(),
         ratios: true,
         mean: false,
-        detail: false,
+        ..Head::default()
     };
     Column::measured(head, &subject.label, |column| {
         run(bench, arch, subject, column)

@@ -25,7 +25,7 @@ pub fn measure(bench: &Bench, subject: &Subject) -> Column {
         note: "A static AArch32 program in EL0, by its own clock.".into(),
         ratios: true,
         mean: false,
-        detail: false,
+        ..Head::default()
     };
     Column::measured(head, &subject.label, |column| {
         run(bench, subject, &[], "", column).map(drop)
@@ -43,7 +43,7 @@ pub fn undefined(bench: &Bench, subject: &Subject) -> Column {
             .into(),
         ratios: true,
         mean: false,
-        detail: false,
+        ..Head::default()
     };
     Column::measured(head, &subject.label, |column| {
         run(bench, subject, &["undefined"], "", column).map(drop)

@@ -53,7 +53,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
             .into(),
         ratios: false,
         mean: false,
-        detail: false,
+        ..Head::default()
     };
     Column::measured(head, &subject.label, |column| {
         run(bench, arch, subject, column)

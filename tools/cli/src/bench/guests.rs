@@ -111,7 +111,7 @@ fn head(id: &str, title: &str, note: &str) -> Head {
         ),
         ratios: false,
         mean: false,
-        detail: false,
+        ..Head::default()
     }
 }
 

@@ -139,7 +139,7 @@ fn grid(table: &Table) -> Markup {
             tbody {
                 @for (name, window) in &table.rows {
                     tr {
-                        th scope="row" { (name) @if !window.is_empty() { small { (window) } } }
+                        th scope="row" { (table.marked_name(name)) @if !window.is_empty() { small { (window) } } }
                         @for (place, column) in table.columns.iter().enumerate() { td { (cell(table, name, place, column)) } }
                     }
                 }

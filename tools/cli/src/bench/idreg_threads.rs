@@ -150,7 +150,7 @@ fn head(figure: &Figure, arch: Arch, limits: &Limits) -> Head {
         ),
         ratios: figure.ratios,
         mean: false,
-        detail: false,
+        ..Head::default()
     }
 }
 

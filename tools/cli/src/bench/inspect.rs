@@ -54,6 +54,7 @@ pub fn inspect(project: &Project, options: &InspectOptions) -> Result<u8> {
         quick: true,
         full: false,
         cpu: options.cpu.as_deref(),
+        rows: &[],
     };
     match options.what {
         What::Entry => inspect_entry::show(&bench, options),

@@ -135,7 +135,7 @@ impl Crossing<'_> {
             note: "As executed. The function is what the last indirect call goes to, or without one the first call behind the dispatch.".into(),
             ratios: false,
             mean: false,
-            detail: false,
+            ..Head::default()
         }
     }
 }

@@ -61,7 +61,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
             .into(),
         ratios: true,
         mean: true,
-        detail: false,
+        ..Head::default()
     };
     Column::measured(head, &subject.label, |column| {
         for ((name, command), output) in ROWS.iter().zip(run(bench, arch, subject, column)?) {

@@ -76,7 +76,7 @@ fn render_table(table: &Table) -> String {
         let _ = writeln!(
             text,
             "| {} | {} |",
-            escape(name),
+            escape(&table.marked_name(name)),
             cells.collect::<Vec<_>>().join(" | ")
         );
     }

@@ -38,6 +38,7 @@ mod plot;
 mod report;
 mod result;
 mod scale;
+mod sizes;
 mod slowed;
 mod step;
 pub mod subject;
@@ -62,4 +63,6 @@ pub struct Bench<'a> {
     pub full: bool,
     /// The CPU model, unless it is the architecture's default.
     pub cpu: Option<&'a str>,
+    /// The rows of `sizes` that are measured; all where empty.
+    pub rows: &'a [String],
 }

@@ -1,8 +1,11 @@
 //! The command line of `bench`, and what it can measure.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::{Result, bail};
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::{Arg, Args, Command, Subcommand, ValueEnum};
 
 use super::systems::{self, System};
 use crate::arch::Arch;
@@ -28,6 +31,9 @@ pub enum Suite {
     Guests,
     /// Operations in processes of 1 to 64 threads, each on a CPU of its own
     Scale,
+    /// Operations among 1 to 10,000 objects, and transfers of 1 byte to 64 MiB; its rows can be
+    /// named after it (not one of `all`)
+    Sizes,
     /// lmbench's own programs: the second opinion
     Lmbench,
     /// From power-on to the first program
@@ -59,7 +65,9 @@ impl Suite {
             Self::Hwaf => Some(&systems::HWAF),
             Self::Fence => Some(&systems::FENCE),
             Self::Affinity => Some(&systems::AFFINITY),
-            Self::Guests | Self::Scale | Self::Lmbench | Self::Boot | Self::All => None,
+            Self::Guests | Self::Scale | Self::Sizes | Self::Lmbench | Self::Boot | Self::All => {
+                None
+            }
         }
     }
 
@@ -74,10 +82,71 @@ impl Suite {
             Self::Affinity => "affinity",
             Self::Guests => "guests",
             Self::Scale => "scale",
+            Self::Sizes => "sizes",
             Self::Lmbench => "lmbench",
             Self::Boot => "boot",
             Self::All => "all",
         }
+    }
+}
+
+/// A suite, or a row of `sizes`.
+#[derive(Clone, Debug)]
+pub enum Word {
+    Suite(Suite),
+    Row(String),
+}
+
+/// Takes suites, which it lists, and other words.
+#[derive(Clone)]
+struct WordParser;
+
+impl TypedValueParser for WordParser {
+    type Value = Word;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Word, clap::Error> {
+        let suites = EnumValueParser::<Suite>::new();
+        let suite = suites.parse_ref(command, argument, value);
+        match value.to_str() {
+            Some(text) if suite.is_err() => Ok(Word::Row(text.into())),
+            _ => suite.map(Word::Suite),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let values = Suite::value_variants().iter();
+        Some(Box::new(values.filter_map(Suite::to_possible_value)))
+    }
+}
+
+impl BenchOptions {
+    /// The suites that are named.
+    pub fn suites(&self) -> Vec<Suite> {
+        let suite = |word: &Word| match word {
+            Word::Suite(suite) => Some(*suite),
+            Word::Row(_) => None,
+        };
+        self.words.iter().filter_map(suite).collect()
+    }
+
+    /// The rows of `sizes` that are named; none means all.
+    pub fn rows(&self) -> Result<Vec<String>> {
+        let row = |word: &Word| match word {
+            Word::Suite(_) => None,
+            Word::Row(row) => Some(row.clone()),
+        };
+        let rows: Vec<_> = self.words.iter().filter_map(row).collect();
+        if let [word, ..] = &rows[..]
+            && self.suites() != [Suite::Sizes]
+        {
+            bail!("{word}: no suite; rows are named after the suite `sizes`");
+        }
+        Ok(rows)
     }
 }
 
@@ -88,9 +157,9 @@ pub struct BenchOptions {
     /// Something other than measuring
     #[command(subcommand)]
     pub action: Option<Action>,
-    /// What to measure
-    #[arg(value_enum, default_value = "crossings")]
-    pub suites: Vec<Suite>,
+    /// What to measure: suites, or `sizes` and some of its rows
+    #[arg(value_name = "SUITE", default_value = "crossings", value_parser = WordParser)]
+    pub words: Vec<Word>,
     /// Architecture of the machine
     #[arg(long, value_enum, default_value = "arm64")]
     pub arch: Vec<Arch>,

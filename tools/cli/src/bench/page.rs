@@ -152,7 +152,7 @@ fn sample() -> Report {
         note: "A note.".into(),
         ratios: true,
         mean: true,
-        detail: false,
+        ..Head::default()
     };
     let column = |label: &str, values: [Option<f64>; 3]| Column {
         head: head.clone(),

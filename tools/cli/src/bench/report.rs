@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::origin::Origin;
-use super::result::{Column, Head, Results, Row};
+use super::result::{Column, Head, Mark, Results, Row};
 use super::unequal;
 
 /// A report.
@@ -16,6 +16,10 @@ pub struct Report {
     pub not_equal: &'static str,
     pub tables: Vec<Table>,
 }
+
+/// By how much an exponent must be higher to be marked: less is a cost that does not grow, beside
+/// which the other kernel's is larger.
+const STEEPER: f64 = 0.1;
 
 /// A table: kernels side by side.
 #[derive(Serialize)]
@@ -109,6 +113,33 @@ impl Table {
         (first > 0.0).then_some(self.value(name, column)? / first)
     }
 
+    /// Whether the row is marked, as the table's head says.
+    pub fn is_marked(&self, name: &str) -> bool {
+        let Some((first, others)) = self.columns.split_first() else {
+            return false;
+        };
+        let Some(own) = self.value(name, first) else {
+            return false;
+        };
+        let lean = |column: &&Column| column.label.ends_with(" lean");
+        let any_lean = others.iter().any(|column| lean(&column));
+        let mut theirs = others
+            .iter()
+            .filter(|column| !any_lean || lean(column))
+            .filter_map(|column| self.value(name, column));
+        match self.head.mark {
+            Mark::None => false,
+            Mark::AboveHalf => theirs.any(|value| own > value / 2.0),
+            Mark::Steeper => theirs.any(|value| own > value + STEEPER),
+        }
+    }
+
+    /// A row's name with its mark, if it has one.
+    pub fn marked_name(&self, name: &str) -> String {
+        let mark = if self.is_marked(name) { "! " } else { "" };
+        format!("{mark}{name}")
+    }
+
     /// The geometric mean of a column's ratios, over the rows that it and the first column both
     /// have.
     pub fn mean(&self, column: &Column) -> Option<f64> {
@@ -136,6 +167,7 @@ pub fn figure(value: f64) -> String {
         groups.join(",")
     };
     match value {
+        _ if value < 0.0 => format!("-{}", figure(-value)),
         _ if value >= 100.0 => whole(value),
         _ if value == value.trunc() => format!("{value}"),
         _ if value >= 1.0 => format!("{value:.1}"),
@@ -156,7 +188,7 @@ mod tests {
             note: String::new(),
             ratios: true,
             mean: true,
-            detail: false,
+            ..Head::default()
         };
         let rows = values
             .iter()
@@ -199,6 +231,24 @@ mod tests {
             report.tables[0].value("null", &report.tables[0].columns[0]),
             Some(2.0)
         );
+    }
+
+    #[test]
+    fn rows_are_marked_beside_lean_kernels() {
+        let rows: &[(&str, f64)] = &[("a", 100.0), ("b", 49.0)];
+        let mut report = Report::new(vec![
+            column("stile", rows),
+            column("linux", &[("a", 100.0), ("b", 90.0)]),
+            column("linux lean", &[("a", 199.0), ("b", 99.0)]),
+        ]);
+        let marked = |report: &Report| ["a", "b"].map(|row| report.tables[0].is_marked(row));
+        assert_eq!(marked(&report), [false, false]);
+        report.tables[0].head.mark = Mark::AboveHalf;
+        assert_eq!(marked(&report), [true, false]);
+        report.tables[0].head.mark = Mark::Steeper;
+        assert_eq!(marked(&report), [false, false]);
+        report.tables[0].columns[2].rows[1].value = Some(48.0);
+        assert_eq!(marked(&report), [false, true]);
     }
 
     #[test]

@@ -48,6 +48,21 @@ pub struct Head {
     pub mean: bool,
     /// Whether the table is left out in the terminal.
     pub detail: bool,
+    /// Which rows are marked.
+    #[serde(default)]
+    pub mark: Mark,
+}
+
+/// Which rows of a table are marked, by the first column beside lean kernels, or all others where
+/// none is.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mark {
+    #[default]
+    None,
+    /// Those of which the first column has more than half.
+    AboveHalf,
+    /// Those of which the first column's exponent is higher.
+    Steeper,
 }
 
 /// One kernel in one table.

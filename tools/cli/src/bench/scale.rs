@@ -102,7 +102,7 @@ fn by_threads(
             .into(),
         ratios,
         mean: false,
-        detail: false,
+        ..Head::default()
     }
     };
     let unit = "instructions of all CPUs an operation, mean of the turns' least batches";

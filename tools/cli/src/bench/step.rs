@@ -9,7 +9,7 @@ use super::result::{Column, Head};
 use super::subject::{self, Subject};
 use super::{
     Bench, affinity, boot, crossings, entry_build, entry_compat, fence_programs, guests,
-    idreg_threads, inspect_entry, interrupt, lmbench, scale, unequal,
+    idreg_threads, inspect_entry, interrupt, lmbench, scale, sizes, unequal,
 };
 use crate::arch::Arch;
 use crate::kernel_image::Kernel;
@@ -26,9 +26,10 @@ pub struct Step {
 impl Step {
     /// All steps of a campaign, or the steps of one part.
     pub fn all(options: &BenchOptions) -> Result<Vec<Self>> {
-        let suites = match options.suites.contains(&Suite::All) {
+        let named = options.suites();
+        let suites = match named.contains(&Suite::All) {
             true => &Suite::EACH[..],
-            false => &options.suites,
+            false => &named,
         };
         let mut steps = Vec::new();
         for &suite in suites {
@@ -65,8 +66,8 @@ impl Step {
         format!("{} on {} ({})", suite.name(), subject.label, arch.debian())
     }
 
-    /// The file of its results; quick ones do not take the place of others.
-    pub fn file(&self, out: &Path, quick: bool) -> PathBuf {
+    /// The file of its results; those of less do not take the place of others.
+    pub fn file(&self, out: &Path, bench: &Bench) -> PathBuf {
         let plain = |letter: char| match letter {
             '.' => letter,
             _ if letter.is_ascii_alphanumeric() => letter,
@@ -74,8 +75,9 @@ impl Step {
         };
         let label: String = self.subject.label.chars().map(plain).collect();
         let (suite, arch) = (self.suite.name(), self.arch.debian());
-        let quick = if quick { "-quick" } else { "" };
-        out.join(format!("{suite}-{arch}-{label}{quick}.json"))
+        let quick = if bench.quick { "-quick" } else { "" };
+        let rows: String = bench.rows.iter().map(|row| format!("-{row}")).collect();
+        out.join(format!("{suite}-{arch}-{label}{quick}{rows}.json"))
     }
 
     /// A key over all that goes into its figures.
@@ -84,6 +86,7 @@ impl Step {
             Suite::Affinity | Suite::Guests => &["init", "vmm"],
             Suite::Fence => &["init", "mmap-loop", "mmapstress"],
             Suite::Entry | Suite::Idreg | Suite::Lmbench => &["init"],
+            Suite::Sizes => &["init", "sizes"],
             _ => &[],
         };
         let mut files = Vec::new();
@@ -98,8 +101,10 @@ impl Step {
             }
             _ => {}
         }
-        self.subject
-            .key(bench, self.arch, self.suite.name(), &files)
+        let suite = [&[self.suite.name().to_owned()], bench.rows]
+            .concat()
+            .join(" ");
+        self.subject.key(bench, self.arch, &suite, &files)
     }
 
     /// Measures. The columns name the kernel; where nothing could be measured, they have the
@@ -135,6 +140,7 @@ impl Step {
             (Suite::Affinity, _) => affinity::measure(bench, subject)?,
             (Suite::Guests, _) => guests::measure(bench, subject)?,
             (Suite::Scale, _) => scale::measure(bench, arch, subject)?,
+            (Suite::Sizes, _) => sizes::measure(bench, arch, subject)?,
             (_, Some(system)) => crossings::measure(bench, system, arch, subject)?,
             _ => Vec::new(),
         };
@@ -170,7 +176,7 @@ impl Step {
             note: "The same command tries again.".into(),
             ratios: false,
             mean: false,
-            detail: false,
+            ..Head::default()
         }
     }
 }

@@ -33,7 +33,7 @@ fn table(table: &Table) -> String {
                 (None, _) => "-".into(),
             }
         });
-        grid.add_row(std::iter::once(name.clone()).chain(cells));
+        grid.add_row(std::iter::once(table.marked_name(name)).chain(cells));
     }
     if table.head.mean && table.columns.len() > 1 {
         let means =

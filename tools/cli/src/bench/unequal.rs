@@ -30,7 +30,7 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Column {
         note: "And the parameters that it was given.".into(),
         ratios: false,
         mean: false,
-        detail: false,
+        ..Head::default()
     };
     Column::measured(head, &subject.label, |column| {
         let parameters = subject.parameters.join(" ");
