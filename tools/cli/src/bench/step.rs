@@ -45,6 +45,8 @@ impl Step {
                 };
                 // The host's mitigations are a small part of a guest's exits.
                 subjects.retain(|subject| suite != Suite::Guests || !subject.is_lean());
+                // The size of a thing concerns mitigations little, and takes long.
+                subjects.retain(|subject| suite != Suite::Sizes || !subject.is_as_shipped());
                 steps.extend(subjects.into_iter().map(|subject| Self {
                     suite,
                     arch,

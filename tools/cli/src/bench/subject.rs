@@ -94,6 +94,11 @@ impl Subject {
         matches!(self.kernel, Kernel::Linux(_)) && !self.parameters.is_empty()
     }
 
+    /// Whether the subject is a stock kernel with all that it does against speculation.
+    pub fn is_as_shipped(&self) -> bool {
+        matches!(self.kernel, Kernel::Linux(_)) && self.parameters.is_empty()
+    }
+
     /// A key over all that goes into a measurement, `programs` beside programs/crossings: the same
     /// key, the same figures.
     pub fn key(
