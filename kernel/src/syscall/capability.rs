@@ -2,6 +2,7 @@
 
 use crate::errno::{Errno, Result};
 use crate::mm::user::UserPtr;
+use crate::task::credentials::ALL_CAPABILITIES;
 use crate::task::{current, pid_table};
 
 /// _LINUX_CAPABILITY_VERSION_1, whose sets have 32 bits.
@@ -29,6 +30,9 @@ pub fn capget(head: usize, data: usize) -> Result<usize> {
     let Some((words, pid)) = header(head, data == 0)? else {
         return Ok(0);
     };
+    if data == 0 {
+        return Ok(0);
+    }
     if pid < 0 {
         return Err(Errno::EINVAL);
     }
@@ -59,10 +63,11 @@ pub fn capset(head: usize, data: usize) -> Result<usize> {
             .zip(part)
             .for_each(|(set, part)| *set |= (part as u64) << (32 * word));
     }
-    let [effective, permitted, inheritable] = sets;
+    // Bits of capabilities that there are not count for nothing.
+    let [effective, permitted, inheritable] = sets.map(|set| set & ALL_CAPABILITIES);
     current().change_credentials(|who| {
         let raises = permitted & !who.permitted != 0 || effective & !permitted != 0;
-        if raises || inheritable & !(who.inheritable | who.permitted) != 0 {
+        if raises || inheritable & !who.most_inheritable() != 0 {
             return Err(Errno::EPERM);
         }
         (who.effective, who.permitted, who.inheritable) = (effective, permitted, inheritable);

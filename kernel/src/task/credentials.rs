@@ -142,6 +142,16 @@ impl Credentials {
         (self.secure_bits & SECBIT_KEEP_CAPS_LOCKED == 0).then_some(())
     }
 
+    /// The capabilities that may become inheritable: what is bounded away comes back by no file.
+    pub fn most_inheritable(&self) -> u64 {
+        let gained = if self.can(CAP_SETPCAP) {
+            self.bounding
+        } else {
+            self.bounding & self.permitted
+        };
+        self.inheritable | gained
+    }
+
     /// Whether the capabilities `set` may become ambient.
     pub fn may_raise_ambient(&self, set: u64) -> bool {
         set & self.permitted & self.inheritable == set
