@@ -78,7 +78,7 @@ dispatch! {
         Ok(0)
     },
     PR_GET_SECCOMP => |_| Ok(current().seccomp.mode() as usize),
-    PR_SET_SECCOMP => |[mode, program, ..]| set_seccomp(mode as u32, program),
+    PR_SET_SECCOMP => |[mode, program, ..]| set_seccomp(narrow(mode)?, program),
     PR_GET_TIMING => |_| Ok(PR_TIMING_STATISTICAL as usize),
     PR_SET_TIMING => |[kind, ..]| {
         expect(kind == PR_TIMING_STATISTICAL as usize)?;
@@ -106,7 +106,9 @@ dispatch! {
         let kept = current().inherited() >> inherited::MEMORY_FAILURE_SHIFT & 3;
         Ok((u32::from(kept) ^ PR_MCE_KILL_DEFAULT) as usize)
     },
-    PR_CAP_AMBIENT => |[operation, capability, c, d]| ambient(operation as u32, capability, c, d),
+    PR_CAP_AMBIENT => |[operation, capability, c, d]| {
+        ambient(narrow(operation)?, capability, c, d)
+    },
     PR_GET_AUXV => |[to, room, rest @ ..]| {
         expect_zeros(&rest)?;
         auxiliary(to, room)
@@ -181,6 +183,11 @@ fn expect(fits: bool) -> Result<()> {
     if fits { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
+/// A choice, of which there are none with as many bits; EINVAL.
+fn narrow(choice: usize) -> Result<u32> {
+    choice.try_into().map_err(|_| Errno::EINVAL)
+}
+
 fn expect_zeros(arguments: &[usize]) -> Result<()> {
     expect(arguments.iter().all(|argument| *argument == 0))
 }
@@ -220,9 +227,9 @@ fn set_keeps_capabilities([keeps, ..]: Arguments) -> Result<usize> {
 }
 
 fn drop_from_bounding([capability, ..]: Arguments) -> Result<usize> {
-    expect(capability < CAPABILITIES)?;
     current().change_credentials(|who| {
         check_may_set(who)?;
+        expect(capability < CAPABILITIES)?;
         who.bounding &= !(1 << capability);
         Ok(())
     })?;
@@ -351,7 +358,7 @@ fn set_memory_map([part, _, more, last]: Arguments) -> Result<usize> {
 /// PR_MCE_KILL: the stored value is the difference from the default.
 fn set_memory_failure([operation, policy, rest @ ..]: Arguments) -> Result<usize> {
     expect_zeros(&rest)?;
-    let policy = match (operation as u32, policy as u32) {
+    let policy = match (narrow(operation)?, narrow(policy)?) {
         (PR_MCE_KILL_CLEAR, 0) => PR_MCE_KILL_DEFAULT,
         (PR_MCE_KILL_SET, policy @ ..=PR_MCE_KILL_DEFAULT) => policy,
         _ => return Err(Errno::EINVAL),
