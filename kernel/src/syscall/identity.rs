@@ -145,13 +145,29 @@ pub fn setregid(real: u32, effective: u32) -> Result<usize> {
     change_group(|old, privileged| set_two(old, [real, effective], privileged))
 }
 
+/// Whether a call that sets all three identities would change none, that for files included; then
+/// it leaves them as they are.
+fn is_idle(old: [u32; 3], for_files: u32, [real, effective, saved]: [u32; 3]) -> bool {
+    let stays = |new: u32, old: u32| new == SAME || new == old;
+    let acts = effective == SAME || [old[1], for_files] == [effective; 2];
+    acts && stays(real, old[0]) && stays(saved, old[2])
+}
+
 /// setresuid(2)
 pub fn setresuid(real: u32, effective: u32, saved: u32) -> Result<usize> {
+    let for_files = current().with_credentials(|who| who.fsuid);
+    if is_idle(user_ids(), for_files, [real, effective, saved]) {
+        return Ok(0);
+    }
     change_user(|old, privileged| set_three(old, [real, effective, saved], privileged))
 }
 
 /// setresgid(2)
 pub fn setresgid(real: u32, effective: u32, saved: u32) -> Result<usize> {
+    let for_files = current().with_credentials(|who| who.fsgid);
+    if is_idle(group_ids(), for_files, [real, effective, saved]) {
+        return Ok(0);
+    }
     change_group(|old, privileged| set_three(old, [real, effective, saved], privileged))
 }
 
