@@ -33,7 +33,9 @@ impl Thread {
         f(&mut new)?;
         if new.uid != old.uid {
             new.user = user::of(new.uid)?;
-            self.over_limit.store(self.exceeds_limit(&new), Relaxed);
+            // Nobody counts root's.
+            let exceeds = new.uid != 0 && self.exceeds_limit(&new);
+            self.over_limit.store(exceeds, Relaxed);
         }
         new.adjust_capabilities(&old);
         if new.has_foreign_ids(&old) {
