@@ -328,24 +328,35 @@ fn change_owner(place: &Path, uid: u32, gid: u32) -> Result<usize> {
     perm::writable(place)?;
     let attr = place.inode().attr();
     let given = |id: u32| (id != u32::MAX).then_some(id);
-    current().with_credentials(|who| {
-        let keeps_uid = given(uid).is_none_or(|uid| uid == attr.uid);
-        let own_group = given(gid).is_none_or(|gid| gid == attr.gid || who.in_group(gid));
-        if who.can(CAP_CHOWN) || who.fsuid == attr.uid && keeps_uid && own_group {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
+    // What is not a folder loses its set-id bits.
+    let mode = attr.mode & 0o7777;
+    let permissions = current().with_credentials(|who| {
+        let owns = who.fsuid == attr.uid;
+        let uid_fits = given(uid).is_none_or(|uid| owns && uid == attr.uid);
+        let gid_fits = given(gid).is_none_or(|gid| owns && (gid == attr.gid || who.in_group(gid)));
+        if !who.can(CAP_CHOWN) && !(uid_fits && gid_fits) {
+            return Err(Errno::EPERM);
         }
+        let left = match place.kind() {
+            Kind::Directory => mode,
+            _ => without_set_id(mode, attr.gid, who),
+        };
+        if left == mode {
+            return Ok(None);
+        }
+        // Which is a change of the mode as any other.
+        if !owns && !who.can(CAP_FOWNER) {
+            return Err(Errno::EPERM);
+        }
+        let keeps = who.keeps_set_group(given(gid).unwrap_or(attr.gid));
+        Ok(Some(if keeps { left } else { left & !S_ISGID }))
     })?;
-    // A program loses its set-id bits with its owner.
-    let mut change = SetAttr {
+    let change = SetAttr {
+        permissions,
         uid: given(uid),
         gid: given(gid),
         ..SetAttr::default()
     };
-    if place.kind() != Kind::Directory && attr.mode & (S_ISUID | S_ISGID) != 0 {
-        change.permissions = Some(without_set_id(attr.mode & 0o7777));
-    }
     place.inode().set_attr(&change)?;
     inotify::about(place, IN_ATTRIB);
     Ok(0)

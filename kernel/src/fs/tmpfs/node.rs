@@ -17,7 +17,8 @@ use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::{try_arc, try_format};
 use crate::sync::{Mutex, MutexGuard};
-use crate::task::{file_capabilities, signal};
+use crate::task::credentials::Credentials;
+use crate::task::{current, file_capabilities, signal};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -174,7 +175,7 @@ impl Node {
     /// An inode of memfd_create: a regular file in no directory.
     pub fn anonymous_file(fs: Arc<Tmpfs>, permissions: u32, seals: u32) -> Result<Arc<Self>> {
         let data = Data::new(seals, fs.pages.clone());
-        let owner = crate::task::current().with_credentials(|who| (who.fsuid, who.fsgid));
+        let owner = current().with_credentials(|who| (who.fsuid, who.fsgid));
         let node = Self::with_content(fs, S_IFREG | permissions, Content::File(data), owner)?;
         node.meta().links = 0;
         Ok(node)
@@ -251,10 +252,12 @@ impl Node {
         meta.modified = Time::now();
         meta.changed = meta.modified;
         if meta.mode & (S_ISUID | S_ISGID | CAPABLE) != 0 && self.kind == Kind::Regular {
-            let keeps = crate::task::can(CAP_FSETID);
-            if !keeps {
-                meta.mode = without_set_id(meta.mode);
-            }
+            let group = meta.gid;
+            current().with_credentials(|who| {
+                if !who.can(CAP_FSETID) {
+                    meta.mode = without_set_id(meta.mode, group, who);
+                }
+            });
             self.lose_capabilities(&mut meta);
         }
     }
@@ -273,7 +276,7 @@ impl Node {
 
 /// The mode and the owner of an inode that the calling thread makes in a directory.
 fn inherit(directory: &Meta, mode: u32) -> (u32, (u32, u32)) {
-    crate::task::current().with_credentials(|who| {
+    current().with_credentials(|who| {
         if directory.mode & S_ISGID == 0 {
             return (mode, (who.fsuid, who.fsgid));
         }
@@ -289,9 +292,14 @@ fn inherit(directory: &Meta, mode: u32) -> (u32, (u32, u32)) {
     })
 }
 
-/// A program's mode without the bits that make it act as its owner or its group.
-pub fn without_set_id(mode: u32) -> u32 {
-    let group = if mode & S_IXGRP != 0 { S_ISGID } else { 0 };
+/// The mode of a file of `group` without the bits that make a program act as its owner or its
+/// group, as `who` leaves it by writing to it (setattr_should_drop_sgid).
+pub fn without_set_id(mode: u32, group: u32, who: &Credentials) -> u32 {
+    let group = if mode & S_IXGRP != 0 || !who.keeps_set_group(group) {
+        S_ISGID
+    } else {
+        0
+    };
     mode & !(S_ISUID | group)
 }
 
