@@ -56,12 +56,15 @@ pub fn check_follow(directory: &Dentry, link: &Dentry) -> Result<()> {
 }
 
 /// EACCES unless the calling thread may open `dentry`, which is in `directory` already, with
-/// O_CREAT.
+/// O_CREAT (may_create_in_sticky).
 pub fn check_create(directory: &Dentry, dentry: &Dentry) -> Result<()> {
     let level = match dentry.kind() {
         Kind::Regular => FILES.load(Relaxed),
         Kind::Fifo => PIPES.load(Relaxed),
-        _ => 0,
+        // Which is refused as such.
+        Kind::Directory => 0,
+        // No setting says otherwise.
+        _ => 1,
     };
     let above = directory.inode().attr();
     if level == 0 || above.mode & S_ISVTX == 0 {
