@@ -69,9 +69,9 @@ impl Inode for Directory {
 
     fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         let fd = parse(name).ok_or(Errno::ENOENT)?;
-        self.subject()?
-            .files()?
-            .get(fd)
+        let files = self.subject()?.files();
+        files
+            .and_then(|files| files.get(fd))
             .map_err(|_| Errno::ENOENT)?;
         let descriptor = Descriptor {
             own: self.own.member(name),

@@ -45,6 +45,8 @@ pub struct Opened {
     environment: Range<usize>,
     auxiliary: Range<usize>,
     show: ShowSpace,
+    /// What is read when the memory is gone.
+    gone: Result<()>,
 }
 
 /// Writes what such a file shows.
@@ -52,23 +54,25 @@ pub type ShowSpace = fn(&Opened, &AddressSpace, &mut Text) -> Result<()>;
 
 impl Opened {
     /// A file with the text that `show` writes of `space`, the memory of `subject`.
-    pub fn new(subject: &Subject, space: Weak<AddressSpace>, show: ShowSpace) -> Self {
+    /// When that is gone, reading it fails where `ends` and yields nothing elsewhere.
+    pub fn new(subject: &Subject, space: Weak<AddressSpace>, show: ShowSpace, ends: bool) -> Self {
         let image = subject.process.image();
         Opened {
             space,
             environment: image.environment,
             auxiliary: image.auxiliary,
             show,
+            gone: if ends { Err(Errno::ESRCH) } else { Ok(()) },
         }
     }
 }
 
 impl Content for Opened {
     fn write(&self, text: &mut Text) -> Result<()> {
-        if let Some(space) = self.space.upgrade() {
-            (self.show)(self, &space, text)?;
+        match self.space.upgrade() {
+            Some(space) => (self.show)(self, &space, text),
+            None => self.gone,
         }
-        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ mod status;
 mod subject;
 pub mod system;
 mod sysvipc;
+mod task_net;
 mod timer_list;
 mod wchan;
 pub mod zones;

@@ -133,10 +133,13 @@ impl Inode for Directory {
     fn lookup(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         self.0.who.find().map_err(|_| Errno::ENOENT)?;
         let found = MEMBERS.iter().find(|(known, _)| known.as_bytes() == name);
-        let (_, namespace) = found.ok_or(Errno::ENOENT)?;
-        let own = self.0.member(name);
-        let link = Member { own, namespace };
-        seq_file::dentry(here, name, link)
+        let &(name, namespace) = found.ok_or(Errno::ENOENT)?;
+        let link = Member {
+            own: self.0.member(name.as_bytes()),
+            name,
+            namespace,
+        };
+        seq_file::dentry(here, name.as_bytes(), link)
     }
 }
 
@@ -165,6 +168,7 @@ impl FileOps for Directory {
 /// A link to a namespace.
 struct Member {
     own: ProcInode,
+    name: &'static str,
     namespace: &'static Namespace,
 }
 
@@ -187,8 +191,10 @@ impl Inode for Member {
 
     fn link(&self) -> Result<Link> {
         let subject = self.own.who.find_open()?;
-        // A process that has ended is in none.
-        subject.thread.ok_or(Errno::ENOENT)?;
+        // A process that has ended is in none but those of its number and its user.
+        if subject.thread.is_none() && !matches!(self.name, "pid" | "user") {
+            return Err(Errno::ENOENT);
+        }
         Ok(Link::Jump(self.namespace.path()?))
     }
 }

@@ -5,18 +5,20 @@ use super::super::file::{File, FileOps, OpenFlags, Record};
 use super::super::inode::{Attr, Inode, Kind, Link, SetAttr, XattrChange};
 use super::super::mount;
 use super::super::path::Path;
-use super::super::seq_file::{self, Content, Fixed, Node, Text, Tree};
+use super::super::seq_file::{self, Content, Text};
 use super::super::seq_records;
 use super::subject::{self, ProcInode, Subject, Task};
 use super::{
-    Options, control, fds, map_files, mem, memory, namespaces, pagemap, parse, status, wchan,
+    Options, control, fds, map_files, mem, memory, namespaces, pagemap, parse, status, task_net,
+    wchan,
 };
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_format;
 use crate::put;
-use crate::task::{Process, count_groups, oom};
+use crate::task::{Process, can, count_groups, oom};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use linux_raw_sys::general::CAP_SYS_ADMIN;
 
 /// A member of the directory.
 #[derive(Clone, Copy)]
@@ -45,6 +47,13 @@ enum Member {
         fn(&Subject, &mut Text) -> Result<()>,
         fn(&Subject, &[u8]) -> Result<()>,
     ),
+    /// A setting that only the privileged open to write.
+    PrivilegedSetting(
+        fn(&Subject, &mut Text) -> Result<()>,
+        fn(&Subject, &[u8]) -> Result<()>,
+    ),
+    /// About the mounts that it sees, with these permissions.
+    Mounts(fn(&Path, &mut Text) -> Result<()>, u32),
     /// Only to be written.
     Command(fn(&Subject, &[u8]) -> Result<()>),
     Link(fn(&Subject) -> Result<Path>),
@@ -59,8 +68,8 @@ enum Member {
 }
 
 use Member::{
-    Areas, Command, File as Text_, Link as Link_, Number, OfMemory, OpenSetting, Private, Setting,
-    Traced,
+    Areas, Command, File as Text_, Link as Link_, Mounts, Number, OfMemory, OpenSetting, Private,
+    PrivilegedSetting, Setting, Traced,
 };
 
 const MEMBERS: &[(&str, Member)] = &[
@@ -103,18 +112,9 @@ const MEMBERS: &[(&str, Member)] = &[
     ("map_files", Member::MappedFiles),
     ("maps", Areas(memory::maps)),
     ("mem", Member::Memory),
-    (
-        "mountinfo",
-        Text_(|subject, text| mount::list_info(&subject.fs()?.root(), text)),
-    ),
-    (
-        "mounts",
-        Text_(|subject, text| mount::list(&subject.fs()?.root(), text)),
-    ),
-    (
-        "mountstats",
-        Private(|subject, text| mount::list_devices(&subject.fs()?.root(), text)),
-    ),
+    ("mountinfo", Mounts(mount::list_info, 0o444)),
+    ("mounts", Mounts(mount::list, 0o444)),
+    ("mountstats", Mounts(mount::list_devices, 0o400)),
     ("net", Member::Net),
     ("ns", Member::Namespaces),
     (
@@ -136,7 +136,7 @@ const MEMBERS: &[(&str, Member)] = &[
     ("sessionid", Text_(|_, text| Ok(text.push(b"4294967295")))),
     (
         "setgroups",
-        Setting(|_, text| Ok(text.push(b"allow\n")), control::set_setgroups),
+        PrivilegedSetting(|_, text| Ok(text.push(b"allow\n")), control::set_setgroups),
     ),
     ("smaps", Areas(memory::smaps)),
     ("smaps_rollup", OfMemory(memory::rollup, 0o444)),
@@ -159,9 +159,6 @@ const MEMBERS: &[(&str, Member)] = &[
     ("wchan", Text_(wchan::channel)),
 ];
 
-/// The files of the one network, whoever asks.
-const NET: Node = Node::Directory(crate::net::proc_net::FILES);
-
 /// Members that a thread's directory has not.
 const OF_PROCESSES: [&str; 6] = [
     "coredump_filter",
@@ -183,6 +180,8 @@ impl Member {
             | Number(..)
             | Setting(..)
             | OpenSetting(..)
+            | PrivilegedSetting(..)
+            | Mounts(..)
             | Member::Stack
             | Command(_)
             | Member::Memory
@@ -195,8 +194,8 @@ impl Member {
     fn permissions(self) -> u32 {
         match self {
             Text_(_) | Areas(_) => 0o444,
-            OfMemory(_, permissions) => permissions,
-            Number(..) | Setting(..) => 0o644,
+            OfMemory(_, permissions) | Mounts(_, permissions) => permissions,
+            Number(..) | Setting(..) | PrivilegedSetting(..) => 0o644,
             OpenSetting(..) => 0o666,
             Command(_) => 0o200,
             Link_(_) => 0o777,
@@ -286,10 +285,7 @@ impl Inode for Directory {
             Member::DescriptorInfos => seq_file::dentry(here, name, fds::Directory::new(own, true)),
             Member::MappedFiles => seq_file::dentry(here, name, map_files::Directory(own)),
             Member::Namespaces => seq_file::dentry(here, name, namespaces::Directory(own)),
-            Member::Net => {
-                let net = Fixed::branch(NET, Tree::Proc, own.device, own.number);
-                seq_file::dentry(here, name, net)
-            }
+            Member::Net => seq_file::dentry(here, name, task_net::Directory::new(own)),
             Member::Threads => {
                 let options = self.options.clone();
                 seq_file::dentry(here, name, Threads { own, options })
@@ -334,9 +330,12 @@ struct Leaf {
 impl Content for Leaf {
     fn write(&self, text: &mut Text) -> Result<()> {
         match self.member {
-            Text_(write) | Number(write, _) | Setting(write, _) | OpenSetting(write, _) => {
-                write(&self.own.who.find()?, text)
-            }
+            Text_(write)
+            | Number(write, _)
+            | Setting(write, _)
+            | OpenSetting(write, _)
+            | PrivilegedSetting(write, _) => write(&self.own.who.find()?, text),
+            Mounts(write, _) => write(&self.own.who.find()?.fs()?.root(), text),
             Traced(write) => self.own.who.find()?.look(|subject| write(subject, text)),
             // By now it may be another's program.
             Private(write) => {
@@ -353,9 +352,11 @@ impl Content for Leaf {
 
     fn accept(&self, bytes: &[u8]) -> Result<()> {
         match self.member {
-            Number(_, accept) | Setting(_, accept) | OpenSetting(_, accept) | Command(accept) => {
-                accept(&self.own.who.find()?, bytes)
-            }
+            Number(_, accept)
+            | Setting(_, accept)
+            | OpenSetting(_, accept)
+            | PrivilegedSetting(_, accept)
+            | Command(accept) => accept(&self.own.who.find()?, bytes),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -383,18 +384,22 @@ impl Inode for Leaf {
         Ok(())
     }
 
-    fn open(self: Arc<Self>, _here: &Path, _flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, _here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         let subject = self.own.who.find()?;
         match self.member {
             Private(_) if !subject.may_look() => Err(Errno::EACCES),
+            PrivilegedSetting(..) if flags.writable() && !can(CAP_SYS_ADMIN) => Err(Errno::EACCES),
+            // A process that has ended sees none.
+            Mounts(..) if subject.thread.is_none() => Err(Errno::EINVAL),
             OfMemory(show, permissions) => {
                 let space = subject.open_memory()?;
-                // A file that anybody may read is empty when the process has ended.
-                if space.is_none() && permissions & 0o004 == 0 {
+                // Of a process that has ended, what anybody may read can be opened.
+                let all = permissions & 0o004 != 0;
+                if space.is_none() && !all {
                     return Err(Errno::ESRCH);
                 }
                 let space = space.unwrap_or_default();
-                seq_file::open(memory::Opened::new(&subject, space, show))
+                seq_file::open(memory::Opened::new(&subject, space, show, all))
             }
             Areas(show) => {
                 let space = subject.open_memory()?.unwrap_or_default();
@@ -431,7 +436,8 @@ impl Inode for Threads {
     }
 
     fn attr(&self) -> Attr {
-        let threads = |subject: Subject| subject.process.threads().len() as u32;
+        // The first counts until somebody has waited for the process.
+        let threads = |subject: Subject| subject.process.threads().len().max(1) as u32;
         let links = 2 + self.own.who.find().map_or(0, threads);
         let attr = self.own.attr(Kind::Directory, 0o555);
         Attr { links, ..attr }
@@ -471,9 +477,12 @@ impl FileOps for Threads {
         let mut tids = Vec::new();
         {
             let threads = process.threads();
-            let room = tids.try_reserve_exact(threads.len());
+            let room = tids.try_reserve_exact(threads.len() + 1);
             room.map_err(|_| Errno::ENOMEM)?;
             let all = threads.iter().map(|thread| thread.tid());
+            // The first stays until somebody has waited for the process.
+            let first = threads.iter().all(|thread| thread.tid() != process.pid());
+            let all = all.chain(first.then_some(process.pid()));
             tids.extend(all.filter(|&tid| tid as u64 + 2 >= position));
         }
         tids.sort_unstable();

@@ -51,11 +51,15 @@ impl Task {
             pid_table::process(self.pid).filter(|process| process.started() == self.began);
         let process = process.ok_or(Errno::ESRCH)?;
         let thread = match self.tid {
-            Some(tid) => Some(
-                pid_table::thread(tid)
-                    .filter(|thread| thread.process_id() == self.pid)
-                    .ok_or(Errno::ESRCH)?,
-            ),
+            Some(tid) => {
+                let thread = pid_table::thread(tid);
+                let thread = thread.filter(|thread| thread.process_id() == self.pid);
+                // The first stays, as a zombie, until somebody has waited for the process.
+                if thread.is_none() && tid != self.pid {
+                    return Err(Errno::ESRCH);
+                }
+                thread
+            }
             None => process.find_thread(|_| true),
         };
         Ok(Subject {
