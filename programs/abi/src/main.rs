@@ -86,6 +86,7 @@ mod pidfd;
 mod pipes;
 #[cfg(target_arch = "aarch64")]
 mod points;
+mod privileges;
 #[cfg(target_arch = "riscv64")]
 mod probe;
 mod processes;
@@ -157,6 +158,8 @@ fn main() {
         Some("signals") => signals::run(),
         #[cfg(target_arch = "riscv64")]
         Some("probe") => probe::run(),
+        Some("privileges") if std::env::args().nth(2).is_some() => privileges::after_exec(),
+        Some("privileges") => privileges::run(),
         Some("processes") => processes::run(),
         Some("protect") => protect::run(),
         Some("disk") => disk::run(),
