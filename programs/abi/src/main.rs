@@ -6,6 +6,7 @@
 #[cfg(target_arch = "aarch64")]
 mod absent;
 mod accepted;
+mod access;
 mod accounting;
 #[cfg(target_arch = "riscv64")]
 mod addresses;
@@ -270,6 +271,7 @@ fn main() {
         Some("listening") => listening::run(),
         Some("mount-options") => mount_options::run(),
         Some("accepted") => accepted::run(),
+        Some("access") => access::run(),
         Some("awaited") => awaited::run(),
         Some("bands") => bands::run(),
         Some("beside") => beside::run(),
