@@ -1,0 +1,5 @@
+#: program ranges
+#: minutes 30
+#: long
+ranges pairs
+ranges root

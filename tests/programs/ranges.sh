@@ -1,0 +1,2 @@
+#: program ranges
+ranges alone
