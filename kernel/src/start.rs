@@ -21,7 +21,7 @@ pub fn main(archive: Option<mm::Archive>) -> ! {
     #[cfg(feature = "selftest")]
     if params::get("selftest").is_some() {
         arch::smp::start_others();
-        selftest::run(task::spawn_and_wait_for_panic)
+        selftest::run(task::spawn_and_wait_for_panic, task::selftests::ENDS)
     }
     if let Err(error) = fs::init(archive.as_ref().map(mm::Archive::bytes)) {
         panic!("no root file system: {error:?}");

@@ -1,6 +1,6 @@
 //! The functions of the kernel that the machine calls.
 
-use crate::arch::cpu::Cpu;
+use crate::arch::cpu::{self, Cpu};
 use crate::arch::irq::Interrupted;
 use crate::arch::task::Current;
 use crate::arch::task::Previous;
@@ -114,6 +114,15 @@ impl Functions for Stile {
     fn describe_current() -> Option<([u8; 16], i32)> {
         let thread: Current<Thread> = arch::try_current()?;
         Some((thread.try_name().unwrap_or_default(), thread.tid()))
+    }
+
+    fn program_registers() -> Option<[usize; 2]> {
+        let thread: Current<Thread> = arch::try_current()?;
+        let runs_program = thread.tid() != 0 && cpu::this().sched().active_space() != 0;
+        runs_program.then(|| {
+            let frame = thread.arch.saved_frame();
+            [frame.pc(), frame.sp()]
+        })
     }
 }
 

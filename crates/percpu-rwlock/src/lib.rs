@@ -80,14 +80,16 @@ impl<T, const WORDS: usize> Handshake<T, WORDS> {
         &self.slots
     }
 
-    /// CPU `cpu`, which calls this, reads until it [releases](Slot::release) its slot.
+    /// CPU `cpu`, which calls this, reads until it [releases](Slot::release) its slot. If it must
+    /// wait for a writer, it calls `blocked` first: the writer may be itself.
     ///
     /// # Panics
     /// If it reads already: the first release would let writers in beside the other read.
     #[inline(always)]
-    pub fn read(&self, cpu: usize) -> &Slot<T> {
+    pub fn read(&self, cpu: usize, blocked: impl FnOnce()) -> &Slot<T> {
         let slot = self.slot(cpu);
         if !self.enter(slot) {
+            blocked();
             self.wait(slot);
         }
         slot

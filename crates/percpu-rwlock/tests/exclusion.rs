@@ -26,7 +26,7 @@ mod races {
 
     impl Lock {
         fn read(&self, cpu: usize) {
-            self.use_by(self.handshake.read(cpu), cpu);
+            self.use_by(self.handshake.read(cpu, || ()), cpu);
         }
 
         fn try_read(&self, cpu: usize) {
@@ -118,11 +118,11 @@ mod races {
 fn a_writer_waits_for_the_cpus_that_read() {
     let handshake = handshake(100);
     for cpu in [0, 63, 64, 99] {
-        handshake.read(cpu).release();
+        handshake.read(cpu, || ()).release();
         handshake.exclude(cpu);
         handshake.admit();
     }
-    let slot = handshake.read(99);
+    let slot = handshake.read(99, || ());
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| handshake.exclude(0));
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -139,7 +139,7 @@ fn a_writer_waits_for_the_cpus_that_read() {
 #[should_panic(expected = "a CPU reads twice")]
 fn a_nested_read_is_refused() {
     let handshake = handshake(1);
-    handshake.read(0);
+    handshake.read(0, || ());
     handshake.try_read(0);
 }
 
@@ -148,7 +148,7 @@ fn a_nested_read_is_refused() {
 #[should_panic(expected = "a CPU writes while it reads")]
 fn a_write_within_a_read_is_refused() {
     let handshake = handshake(2);
-    handshake.read(1);
+    handshake.read(1, || ());
     handshake.exclude(1);
 }
 
@@ -157,7 +157,7 @@ fn a_write_within_a_read_is_refused() {
 fn it_is_held_while_one_reads_or_writes() {
     let handshake = handshake(2);
     assert!(!handshake.is_held());
-    let slot = handshake.read(1);
+    let slot = handshake.read(1, || ());
     assert!(handshake.is_held());
     slot.release();
     assert!(!handshake.is_held());

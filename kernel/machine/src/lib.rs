@@ -6,6 +6,7 @@
 extern crate alloc;
 
 pub mod arch;
+pub mod backtrace;
 pub mod errno;
 pub mod fdt;
 pub mod kallsyms;

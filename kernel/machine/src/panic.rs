@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::arch::{self, cpu, text};
 #[cfg(target_os = "none")]
 use crate::kallsyms::Code;
-use crate::upcall;
+use crate::{backtrace, upcall};
 
 /// Logs a panic, and turns the machine off.
 #[inline(always)]
@@ -23,6 +23,16 @@ pub fn panic(info: &PanicInfo) -> ! {
         None => log_head(format_args!("{}", info.message())),
     }
     text::log_callers_here();
+    arch::power::off()
+}
+
+/// Ends the machine because a CPU is stuck: logs `what`, and the backtraces of all CPUs. `kick`
+/// interrupts a CPU, which calls [`backtrace::answer`].
+pub fn lockup(what: fmt::Arguments, kick: impl Fn(&'static cpu::Cpu)) -> ! {
+    begin();
+    log_head(what);
+    text::log_callers_here();
+    backtrace::log_others(kick);
     arch::power::off()
 }
 

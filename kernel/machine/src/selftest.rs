@@ -44,11 +44,27 @@ static RUNNING: crate::sync::Mutex<Option<&'static str>> = crate::sync::Mutex::n
 /// Deliberate failures, by the values of the parameter `selftest` that select them; they happen in
 /// a kernel thread.
 #[cfg(feature = "selftest")]
-const ENDS: [(&str, fn()); 3] = [
+const ENDS: [End; 5] = [
     ("panic", asked_panic),
     ("wild-access", wild_access),
     ("overflow", overflow),
+    ("self-deadlock", self_deadlock),
+    ("read-in-write", read_in_write),
 ];
+
+/// A deliberate failure, and its name.
+#[cfg(feature = "selftest")]
+pub type End = (&'static str, fn());
+
+/// Those of the upper kernel.
+#[cfg(feature = "selftest")]
+static MORE_ENDS: crate::sync::Once<&'static [End]> = crate::sync::Once::new();
+
+#[cfg(feature = "selftest")]
+fn ends() -> impl Iterator<Item = &'static End> {
+    let more = MORE_ENDS.get().copied().unwrap_or_default();
+    ENDS.iter().chain(more)
+}
 
 #[cfg(feature = "selftest")]
 #[inline(never)]
@@ -66,6 +82,32 @@ fn wild_access() {
             .sub(1)
             .read_volatile()
     };
+}
+
+/// Takes a lock that it holds.
+#[cfg(feature = "selftest")]
+#[inline(never)]
+fn self_deadlock() {
+    static LOCK: crate::sync::Mutex<Guarded> = crate::sync::Mutex::new(Guarded);
+    let _first = LOCK.lock();
+    let _second = LOCK.lock();
+}
+
+/// Reads an address space that it writes.
+#[cfg(feature = "selftest")]
+#[inline(never)]
+fn read_in_write() {
+    let lock = crate::mm::space_lock::SpaceLock::new(Guarded).expect("memory for a lock");
+    let _writer = lock.write();
+    let _reader = lock.read();
+}
+
+#[cfg(feature = "selftest")]
+struct Guarded;
+
+#[cfg(feature = "selftest")]
+impl crate::mm::space_lock::OnUnlock for Guarded {
+    fn on_unlock(&mut self, _counted: impl FnOnce() -> usize) {}
 }
 
 #[cfg(feature = "selftest")]
@@ -101,18 +143,19 @@ pub fn on_idle_stack() {
 }
 
 /// Runs all tests and turns the machine off. The first failure ends it by a panic. `doom` calls a
-/// function, which does not return, in a thread of its own.
+/// function, which does not return, in a thread of its own; `more` are deliberate failures.
 #[cfg(feature = "selftest")]
-pub fn run(doom: fn(fn(usize) -> !, usize) -> !) -> ! {
+pub fn run(doom: fn(fn(usize) -> !, usize) -> !, more: &'static [End]) -> ! {
+    MORE_ENDS.call_once(|| more);
     on_idle_stack();
     while overflowing_cpu().is_some() {
         core::hint::spin_loop();
     }
     let asked = crate::params::get("selftest");
-    if let Some(end) = ENDS.iter().position(|(name, _)| asked == Some(name)) {
+    if let Some(end) = ends().position(|(name, _)| asked == Some(name)) {
         doom(
             |end| {
-                ENDS[end].1();
+                ends().nth(end).expect("found before").1();
                 unreachable!("a good end")
             },
             end,

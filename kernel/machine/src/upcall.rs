@@ -156,4 +156,6 @@ functions! { $
     fn logged() -> ();
     /// Name and ID of the current thread, for the log; `None` before the first.
     fn describe_current() -> Option<([u8; 16], i32)>;
+    /// pc and sp of the current thread's program, for the log; `None` if it has none.
+    fn program_registers() -> Option<[usize; 2]>;
 }

@@ -13,10 +13,14 @@ use super::process::{self, Image, Process};
 use super::signal::{Actions, Altstack};
 use super::thread::{self, Resources, Thread};
 use super::{
-    clock, coredump, credentials::Credentials, current, futex, oom_reaper, pid_table, sched,
-    work_queue,
+    clock, coredump, credentials::Credentials, current, futex, hung_task, oom_reaper, pid_table, sched,
+    watchdog, work_queue,
 };
+#[cfg(feature = "selftest")]
+use super::tick;
 use crate::arch::{self, ThreadState, cpu};
+#[cfg(feature = "selftest")]
+use crate::arch::irq::{self, Interrupted};
 use crate::block;
 use crate::errno::Result;
 use crate::fs::{self, fs_context::FsShare};
@@ -62,6 +66,8 @@ pub fn init() {
     work_queue::init().expect("memory for the first thread");
     oom_reaper::init().expect("memory for a thread");
     fs::page_cache::flusher::init().expect("memory for a thread");
+    watchdog::init();
+    hung_task::init().expect("memory for a thread");
 }
 
 /// Turns the code that this CPU ran until now into its idle thread.
@@ -105,7 +111,9 @@ pub fn spawn_kernel(name: &str, entry: fn(usize) -> !, argument: usize) -> Resul
 pub fn spawn_and_wait_for_panic(entry: fn(usize) -> !, argument: usize) -> ! {
     spawn_kernel("doomed", entry, argument).expect("memory for a thread");
     loop {
+        tick::restart(cpu::this());
         sched::schedule();
+        irq::service(Interrupted::Kernel);
     }
 }
 

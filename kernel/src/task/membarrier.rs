@@ -7,7 +7,7 @@
 use crate::task::CpuParts;
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
-use super::{count_groups, current, sched};
+use super::{count_groups, current, sched, watchdog};
 use crate::arch::{cpu, emulation, smp};
 
 /// The threads that a barrier is for.
@@ -73,7 +73,15 @@ pub fn interrupt() {
         count_groups::apply_current();
         emulation::apply_modes();
         seen.set_barrier_seen(last);
+        watchdog::interrupt();
     }
+}
+
+/// Makes a CPU pass a barrier soon, and so come to [`watchdog::interrupt`]: an interrupt that wants
+/// nothing rare has no test for it.
+pub fn kick(other: &cpu::Cpu) {
+    LAST.fetch_add(1, SeqCst);
+    smp::kick(other.index());
 }
 
 #[cfg(feature = "selftest")]

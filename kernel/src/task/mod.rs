@@ -20,6 +20,7 @@ pub mod file_capabilities;
 pub mod filter_program;
 mod fork;
 pub mod futex;
+pub mod hung_task;
 mod init;
 pub mod initial_stack;
 pub mod io_accounting;
@@ -61,6 +62,7 @@ pub mod user;
 pub mod uts;
 pub mod wait_child;
 pub mod wait_queue;
+pub mod watchdog;
 pub mod work;
 pub mod work_queue;
 

@@ -30,6 +30,44 @@ use crate::selftest;
 use crate::sync::{Mutex, SleepMutex};
 use linux_raw_sys::general::{O_APPEND, O_WRONLY};
 
+/// Deliberate failures, by the values of the parameter `selftest` that select them.
+pub(crate) const ENDS: &[selftest::End] = &[
+    ("sleeping-deadlock", sleeping_deadlock),
+    ("soft-lockup", soft_lockup),
+    ("hard-lockup", hard_lockup),
+];
+
+/// Takes interrupts for ever, and never schedules.
+#[inline(never)]
+fn soft_lockup() {
+    loop {
+        irq::service(Interrupted::Kernel);
+    }
+}
+
+/// Takes no interrupt, once another CPU is there to notice.
+#[inline(never)]
+fn hard_lockup() {
+    while cpu::count() == 1 {
+        sched::cond_resched();
+    }
+    // Its CPU idles meanwhile, and tells the other that it is busy.
+    _ = sleep_until(clock::deadline_in(50_000_000));
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+struct Guarded;
+
+/// Takes a lock that it holds, and for which it would sleep.
+#[inline(never)]
+fn sleeping_deadlock() {
+    static LOCK: SleepMutex<Guarded> = SleepMutex::new(Guarded);
+    let _first = LOCK.lock();
+    let _second = LOCK.lock();
+}
+
 static DONE: AtomicUsize = AtomicUsize::new(0);
 static WORK: Mutex<Option<fn(usize)>> = Mutex::new(None);
 

@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use crate::arch::spin::{SpinMutex, SpinMutexGuard};
+use crate::arch::spin::{SpinMutex, SpinMutexGuard, Waiter};
 use crate::errno::{Errno, Result};
 use crate::sync::lockdep::{Class, Held};
 use crate::task::wait_queue::WaitQueue;
@@ -11,7 +11,7 @@ use crate::task::wait_queue::WaitQueue;
 pub struct SleepMutex<T: ?Sized> {
     class: Class,
     waiters: WaitQueue,
-    /// Only ever tried.
+    /// Nobody spins for it.
     value: SpinMutex<T>,
 }
 
@@ -38,10 +38,13 @@ impl<T> SleepMutex<T> {
 impl<T: ?Sized> SleepMutex<T> {
     /// Takes the lock, asleep until it is free. Not from a system call where its holder may touch a
     /// program's memory: that waits for memory, perhaps for the end of the caller's process.
+    ///
+    /// # Panics
+    /// If the thread holds it.
     #[inline]
     pub fn lock(&self) -> SleepMutexGuard<'_, T> {
         let held = self.class.sleep();
-        let value = self.value.try_lock().or_else(|| self.wait());
+        let value = self.value.take().unwrap_or_else(|waiter| self.wait(waiter));
         self.lend(value, held)
     }
 
@@ -54,12 +57,15 @@ impl<T: ?Sized> SleepMutex<T> {
     ///
     /// # Errors
     /// EINTR: a signal kills the process.
+    ///
+    /// # Panics
+    /// If the thread holds it.
     #[inline]
     pub fn lock_killable(&self) -> Result<SleepMutexGuard<'_, T>> {
         let held = self.class.sleep();
-        let value = match self.value.try_lock() {
-            None => Some(self.wait_killable()?),
-            free => free,
+        let value = match self.value.take() {
+            Err(waiter) => self.wait_killable(waiter)?,
+            Ok(value) => value,
         };
         Ok(self.lend(value, held))
     }
@@ -67,41 +73,44 @@ impl<T: ?Sized> SleepMutex<T> {
     /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
         let value = self.value.try_lock()?;
-        Some(self.lend(Some(value), self.class.slept()))
+        Some(self.lend(value, self.class.slept()))
     }
 
     #[inline]
     fn lend<'a>(
         &'a self,
-        value: Option<SpinMutexGuard<'a, T>>,
+        value: SpinMutexGuard<'a, T>,
         held: Held,
     ) -> SleepMutexGuard<'a, T> {
         SleepMutexGuard {
             waiters: &self.waiters,
-            value,
+            value: Some(value),
             _held: held,
         }
     }
 
     #[cold]
-    fn wait(&self) -> Option<SpinMutexGuard<'_, T>> {
+    fn wait(&self, mut waiter: Waiter) -> SpinMutexGuard<'_, T> {
         let mut value = None;
         self.waiters.wait(|| {
-            value = self.value.try_lock();
+            value = self.value.take_again(&mut waiter);
             value.is_some()
         });
-        value
+        value.expect("nothing else ends the wait")
     }
 
     #[cold]
-    fn wait_killable(&self) -> Result<SpinMutexGuard<'_, T>> {
+    fn wait_killable(&self, mut waiter: Waiter) -> Result<SpinMutexGuard<'_, T>> {
         let mut value = None;
         let waited = self.waiters.wait_killable(|| {
-            value = self.value.try_lock();
+            value = self.value.take_again(&mut waiter);
             value.is_some()
         });
-        // The killed waiter may have taken a wake-up that another waiter needs.
-        _ = waited.inspect_err(|_| _ = self.waiters.wake_one());
+        if waited.is_err() {
+            value = self.value.give_up(waiter);
+            // The killed waiter may have taken a wake-up that another waiter needs.
+            self.waiters.wake_one();
+        }
         value.ok_or(Errno::EINTR)
     }
 }

@@ -13,7 +13,7 @@
 use crate::task::CpuParts;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Thread, current, real_time, timer};
+use super::{Thread, current, real_time, timer, watchdog};
 use crate::arch::cpu::Cpu;
 use crate::arch::irq::Interrupted;
 use crate::arch::time;
@@ -53,6 +53,11 @@ impl Tick {
     /// When it looks next, in ticks; MAX for not at all.
     pub(super) fn due(&self) -> u64 {
         self.due.load(Relaxed)
+    }
+
+    /// Whether the CPU runs a thread or a guest.
+    pub(super) fn is_busy(&self) -> bool {
+        self.due() != u64::MAX || self.inside.load(Relaxed) != 0
     }
 
     /// How often it found a program, and how often the kernel.
@@ -133,4 +138,5 @@ fn begin(cpu: &Cpu) {
     }
     cpu.tick().due.store(now + period(), Relaxed);
     timer::arm(cpu, now + period());
+    watchdog::start(cpu);
 }

@@ -116,11 +116,26 @@ impl Timer {
 
     fn add(deadline: u64, action: Action) -> Result<Timer> {
         let cpu = cpu::this();
-        let added = cpu.timers().due.lock().add(deadline, action);
-        let ticket = added.map_err(|_| Errno::ENOMEM)?;
-        arm(cpu, deadline);
+        let ticket = add(cpu, deadline, action)?;
         Ok(Timer { cpu, ticket })
     }
+}
+
+/// As [`Timer::call`], on this CPU, but nothing takes it back.
+///
+/// # Errors
+/// ENOMEM.
+pub(super) fn call(deadline: u64, target: Arc<dyn Expire>) -> Result<()> {
+    add(cpu::this(), deadline, Action::Call(target)).map(drop)
+}
+
+/// Adds a deadline to those of `cpu`, which is this one.
+#[inline(always)]
+fn add(cpu: &Cpu, deadline: u64, action: Action) -> Result<Ticket> {
+    let added = cpu.timers().due.lock().add(deadline, action);
+    let ticket = added.map_err(|_| Errno::ENOMEM)?;
+    arm(cpu, deadline);
+    Ok(ticket)
 }
 
 impl Drop for Timer {

@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use super::mmu::VMALLOC;
+use super::cpu::Cpu;
 use super::{KERNEL_STACK_SIZE, ThreadState, boot_stack, ends_in_call};
 use crate::kallsyms::Return;
 
@@ -98,6 +99,26 @@ impl ThreadState {
             filled.map(|(to, at)| *to = at).count()
         })
     }
+}
+
+/// Logs the return addresses on the stack of the thread that another CPU runs: the outermost, with
+/// some of calls that have returned.
+///
+/// # Safety
+/// The CPU does not go on.
+pub(crate) unsafe fn log_stack_of(cpu: &Cpu) {
+    // SAFETY: the CPU does not write the cell, and its thread lives as long as it runs.
+    let Some(thread) = (unsafe { cpu.current.as_ptr().read_volatile().as_ref() }) else {
+        return;
+    };
+    // SAFETY: the CPU does not switch, so the context stays as it is.
+    let (_, Range { end: top, .. }) = unsafe { thread.place_in_kernel() };
+    let stack = top & !(KERNEL_STACK_SIZE - 1)..top;
+    // SAFETY: the CPU does not write its stack.
+    let words = || unsafe { callers(stack.clone()) };
+    words()
+        .skip(words().count().saturating_sub(DEPTH))
+        .for_each(|address| crate::log!("  called by {}", Return(address)));
 }
 
 /// The words of a stack that point behind a call.

@@ -32,7 +32,7 @@ pub mod shared;
 pub mod shmem_account;
 mod smaps;
 pub mod space;
-mod space_lock;
+pub(crate) mod space_lock;
 pub(crate) mod table;
 pub mod totals;
 mod unmap;

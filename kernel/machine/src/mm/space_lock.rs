@@ -53,13 +53,16 @@ pub trait OnUnlock {
     fn on_unlock(&mut self, counted: impl FnOnce() -> usize);
 }
 
+/// What the writers' lock guards: the right to write.
+struct Writer;
+
 /// A value that CPUs read concurrently, each writing only to its own slot, and that a writer
 /// changes exclusively.
 ///
 /// Kernel code is neither interrupted nor preempted, so a CPU holds a read lock only briefly. It
-/// holds at most one: a second one, or a write lock within a read lock, panics.
+/// holds at most one: a second one, a write lock within a read lock or the reverse, panics.
 pub struct SpaceLock<T: OnUnlock> {
-    writer: Mutex<()>,
+    writer: Mutex<Writer>,
     handshake: Handshake<Own, { MAX_CPUS.div_ceil(64) }>,
     value: UnsafeCell<T>,
     class: Class,
@@ -79,7 +82,7 @@ impl<T: OnUnlock> SpaceLock<T> {
             .map_err(|_| Errno::ENOMEM)?;
         slots.extend((0..arch::cpu::possible()).map(|_| Slot::new(Own::new())));
         Ok(SpaceLock {
-            writer: Mutex::new(()),
+            writer: Mutex::new(Writer),
             handshake: Handshake::new(slots.into_boxed_slice()),
             value: UnsafeCell::new(value),
             class: Class::of_caller(),
@@ -92,7 +95,7 @@ impl<T: OnUnlock> SpaceLock<T> {
         let held = self.class.spin();
         ReadGuard {
             lock: self,
-            slot: self.handshake.read(arch::cpu::this().index()),
+            slot: self.handshake.read(arch::cpu::this().index(), || self.blocked()),
             _held: held,
         }
     }
@@ -108,6 +111,13 @@ impl<T: OnUnlock> SpaceLock<T> {
             _writer: guard,
             _held: held,
         }
+    }
+
+    /// A reader will wait for the writer.
+    #[cold]
+    #[inline(never)]
+    fn blocked(&self) {
+        assert!(!self.writer.is_own(), "self-deadlock: a CPU reads while it writes");
     }
 
     fn counted(&self) -> usize {
@@ -164,7 +174,7 @@ impl<T: OnUnlock> Drop for ReadGuard<'_, T> {
 /// Holds the lock exclusively.
 pub struct WriteGuard<'a, T: OnUnlock> {
     lock: &'a SpaceLock<T>,
-    _writer: MutexGuard<'a, ()>,
+    _writer: MutexGuard<'a, Writer>,
     _held: Held,
 }
 

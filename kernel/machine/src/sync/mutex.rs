@@ -3,19 +3,19 @@
 use core::ops::{Deref, DerefMut};
 
 use super::lockdep::{Class, Held};
-use crate::arch::spin::Word;
+use crate::arch::spin::{SpinMutex, SpinMutexGuard};
 
 /// A spin lock: never held across a sleep, a context switch or the return to a program. Builds with
 /// debug assertions check that, and the order in which locks are taken
 /// ([`lockdep`](super::lockdep)).
 pub struct Mutex<T: ?Sized> {
     class: Class,
-    inner: lock_api::Mutex<Word, T>,
+    inner: SpinMutex<T>,
 }
 
 /// Holds the lock until dropped.
 pub struct MutexGuard<'a, T: ?Sized> {
-    inner: lock_api::MutexGuard<'a, Word, T>,
+    inner: SpinMutexGuard<'a, T>,
     _held: Held,
 }
 
@@ -25,13 +25,16 @@ impl<T> Mutex<T> {
     pub const fn new(value: T) -> Self {
         Mutex {
             class: Class::of_caller(),
-            inner: lock_api::Mutex::new(value),
+            inner: SpinMutex::new(value),
         }
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
     /// Takes the lock, spinning until it is free.
+    ///
+    /// # Panics
+    /// If this CPU holds it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let _held = self.class.spin();
@@ -49,6 +52,11 @@ impl<T: ?Sized> Mutex<T> {
             inner,
             _held: self.class.tried(),
         })
+    }
+
+    /// Whether this CPU is known to hold the lock.
+    pub fn is_own(&self) -> bool {
+        self.inner.is_own()
     }
 
     /// The value, through an exclusive reference to the lock.

@@ -16,7 +16,8 @@ use crate::sync::Once;
 use crate::syscall::syslog;
 use crate::task::thread::TAGS_DISABLED;
 use crate::task::{
-    acct, core_name, coredump, membarrier, pid_table, real_time, require, sched, uts,
+    acct, core_name, coredump, hung_task, membarrier, pid_table, real_time, require, sched, uts,
+    watchdog,
 };
 use crate::{log, put, random};
 use Node::{Chosen, Directory, File, Line, Number, Numbers, Together};
@@ -250,6 +251,22 @@ const ALL: &[(&str, Node)] = &[
                 ),
             ),
             (
+                "hung_task_timeout_secs",
+                Numbers(
+                    |text| put!(text, "{}\n", hung_task::timeout()),
+                    |_, seconds| Ok(hung_task::set_timeout(seconds as usize)),
+                    sysctl("kernel/hung_task_timeout_secs"),
+                ),
+            ),
+            (
+                "hung_task_warnings",
+                Numbers(
+                    |text| put!(text, "{}\n", hung_task::WARNINGS.load(Relaxed)),
+                    |_, count| Ok(hung_task::WARNINGS.store(count as isize, Relaxed)),
+                    sysctl("kernel/hung_task_warnings"),
+                ),
+            ),
+            (
                 "msgmax",
                 Number(&sysv_msg::LONGEST, sysctl("kernel/msgmax")),
             ),
@@ -353,6 +370,10 @@ const ALL: &[(&str, Node)] = &[
                 Directory(&[("actions_avail", File(|text| text.push(ACTIONS)))]),
             ),
             (
+                "softlockup_panic",
+                Number(&watchdog::SOFT_ENDS, sysctl("kernel/softlockup_panic")),
+            ),
+            (
                 "threads-max",
                 Numbers(
                     |text| put!(text, "{}\n", sched::most_threads()),
@@ -361,6 +382,14 @@ const ALL: &[(&str, Node)] = &[
                 ),
             ),
             ("version", File(|text| put!(text, "{}\n", uts::VERSION))),
+            (
+                "watchdog",
+                Number(&watchdog::ENABLED, sysctl("kernel/watchdog")),
+            ),
+            (
+                "watchdog_thresh",
+                Number(&watchdog::THRESHOLD, sysctl("kernel/watchdog_thresh")),
+            ),
         ]),
     ),
     (

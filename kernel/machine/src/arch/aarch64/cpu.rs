@@ -110,6 +110,15 @@ pub use crate::arch::above::{Above, assert_fits};
 pub use crate::arch::cpus::{count, get, online, online_mask, possible};
 pub(super) use crate::arch::cpus::{expect, publish};
 
+/// Names the current thread as the holder of a lock: a place on its stack.
+#[inline(always)]
+pub fn lock_holder() -> usize {
+    let sp: usize;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, sp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
+    sp
+}
+
 /// This CPU.
 #[inline(always)]
 pub fn this() -> &'static Cpu {

@@ -87,6 +87,8 @@ pub const USER_END: usize = 1 << 48;
 pub const MAP_WINDOW: usize = USER_END;
 /// Size of a kernel stack in bytes, including the data at its top.
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
+/// Numbers of [`lock_holder`](cpu::lock_holder) that name one thread differ only below this.
+pub const LOCK_HOLDER_SIZE: usize = 2 * KERNEL_STACK_SIZE;
 /// The maximum number of CPUs.
 pub const MAX_CPUS: usize = 64;
 /// Linux's name of the clock source.

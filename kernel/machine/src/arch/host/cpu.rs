@@ -78,6 +78,14 @@ pub use crate::arch::above::{Above, assert_fits};
 pub(super) use crate::arch::cpus::publish;
 pub use crate::arch::cpus::{count, get, online, online_mask, possible};
 
+/// Names the current thread as the holder of a lock; the CPU, before the first thread.
+pub fn lock_holder() -> usize {
+    match BOOT.current.get().addr() {
+        0 => (&raw const BOOT).addr(),
+        thread => thread,
+    }
+}
+
 /// This CPU.
 #[inline(always)]
 pub fn this() -> &'static Cpu {

@@ -51,6 +51,8 @@ pub const USER_END: usize = 1 << 47;
 pub const MAP_WINDOW: usize = USER_END;
 /// Size of a kernel stack in bytes, for accounting: threads run on the host's stacks.
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
+/// Numbers of [`lock_holder`](cpu::lock_holder) that name one thread differ only below this.
+pub const LOCK_HOLDER_SIZE: usize = align_of::<ThreadState>();
 /// The maximum number of CPUs.
 pub const MAX_CPUS: usize = 64;
 /// `e_machine` of programs: not assigned in the ELF specification.

@@ -83,6 +83,8 @@ pub const USER_END: usize = mmu::Mode::Sv57.half();
 pub const MAP_WINDOW: usize = mmu::Mode::Sv48.half();
 /// Size of a kernel stack in bytes, including the data at its top.
 pub const KERNEL_STACK_SIZE: usize = 16 << 10;
+/// Numbers of [`lock_holder`](cpu::lock_holder) that name one thread differ only below this.
+pub const LOCK_HOLDER_SIZE: usize = 2 * KERNEL_STACK_SIZE;
 /// The maximum number of CPUs.
 pub const MAX_CPUS: usize = 64;
 /// The program ABIs of this architecture.

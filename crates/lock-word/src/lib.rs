@@ -1,0 +1,145 @@
+//! The word of a lock that names its holder: who waits for a lock that it holds itself learns it,
+//! and taking a free lock is one exchange, as where the word names nobody.
+//!
+//! An exchange that finds the lock held has written a name that is not the holder's. Who made it
+//! puts back what it found, as long as the word is still its own. Meanwhile another may have found
+//! that name, and may put it back later; the former puts back again what it had found when it sees
+//! its name in the word. No exchange and no putting back is lost: each needs the word as the one
+//! before left it, and a release is a store of 0, after which none succeeds.
+//!
+//! So a name that its owner put away once comes back for one reason only: it is the holder. A name
+//! that its owner tried with, or gave up with, is marked, and nobody puts it back.
+#![no_std]
+#![forbid(unsafe_code)]
+
+use atomics::{AtomicUsize, Ordering::*, const_fn};
+
+/// In a name: who wrote it took the lock, or tried to, and does not wait.
+const TRIED: usize = 1;
+/// In a name: it says nothing of who wrote it. The holder is unknown until the lock is released.
+const UNKNOWN: usize = 2;
+/// What a name's low bits may not be.
+pub const RESERVED: usize = TRIED | UNKNOWN;
+
+/// A lock's word: 0 while it is free. A name is a number of which the bits [`RESERVED`] are clear;
+/// numbers that differ only below `SIZE`, a power of two, name the same.
+#[derive(Debug)]
+pub struct LockWord<const SIZE: usize>(AtomicUsize);
+
+/// One that found the lock held, and waits.
+#[derive(Debug)]
+pub struct Waiter {
+    found: usize,
+    /// Whether the word does not have the waiter's name for its waiting any more.
+    put_away: bool,
+}
+
+/// What a waiter sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// The lock was free, and is the waiter's.
+    Taken,
+    /// Another holds it.
+    Held,
+    /// The waiter itself holds it: it would wait for ever.
+    Own,
+}
+
+impl<const SIZE: usize> LockWord<SIZE> {
+    const_fn! {
+        /// A free lock's.
+        pub fn new() -> Self {
+            LockWord(AtomicUsize::new(0))
+        }
+    }
+
+    fn names(word: usize, own: usize) -> bool {
+        (word ^ own) & !(SIZE - 1) == 0
+    }
+
+    /// Takes the lock for `own`.
+    ///
+    /// # Errors
+    /// The lock is held, by `own` or another, and `own` waits: it [looks](Self::look) until it has
+    /// the lock, or [gives up](Self::give_up).
+    #[inline(always)]
+    pub fn take(&self, own: usize) -> Result<(), Waiter> {
+        match self.0.swap(own, Acquire) {
+            0 => Ok(()),
+            found => Err(Waiter {
+                found,
+                put_away: false,
+            }),
+        }
+    }
+
+    /// Takes the lock for `own` if it is free.
+    #[inline(always)]
+    pub fn try_take(&self, own: usize) -> bool {
+        let found = self.0.swap(own | TRIED, Acquire);
+        if found != 0 {
+            self.put_back(own | TRIED, found);
+        }
+        found == 0
+    }
+
+    /// Replaces the caller's `name` by what it `found`, if the word still is this name.
+    #[cold]
+    #[inline(never)]
+    fn put_back(&self, name: usize, found: usize) -> bool {
+        let back = match found & RESERVED {
+            0 => found,
+            _ => name & !TRIED | UNKNOWN,
+        };
+        self.0
+            .compare_exchange(name, back, Relaxed, Relaxed)
+            .is_ok()
+    }
+
+    /// Looks once whether `own`, which waits, can have the lock.
+    #[inline]
+    pub fn look(&self, own: usize, waiter: &mut Waiter) -> Seen {
+        if waiter.found & UNKNOWN == 0 && Self::names(waiter.found, own) {
+            return Seen::Own;
+        }
+        let mut word = self.0.load(Relaxed);
+        if word == 0 {
+            match self.take(own) {
+                Ok(()) => return Seen::Taken,
+                Err(again) => *waiter = again,
+            }
+            word = own;
+        }
+        if word & UNKNOWN == 0 && Self::names(word, own) {
+            if waiter.put_away {
+                return Seen::Own;
+            }
+            waiter.put_away = self.put_back(word, waiter.found);
+        }
+        Seen::Held
+    }
+
+    /// `own` waits no more; true if it has the lock by now.
+    pub fn give_up(&self, own: usize, waiter: Waiter) -> bool {
+        // Another may put the name back otherwise.
+        !waiter.put_away && self.0.swap(own | UNKNOWN, Acquire) == 0
+    }
+
+    /// Whether `own`, which does not wait for the lock, is known to hold it.
+    pub fn is_held_by(&self, own: usize) -> bool {
+        let word = self.0.load(Relaxed);
+        word != 0 && word & UNKNOWN == 0 && Self::names(word, own)
+    }
+
+    /// Releases the lock.
+    #[inline(always)]
+    pub fn release(&self) {
+        self.0.store(0, Release);
+    }
+}
+
+impl<const SIZE: usize> Default for LockWord<SIZE> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
