@@ -134,6 +134,11 @@ impl<const SIZE: usize> LockWord<SIZE> {
     /// Releases the lock.
     #[inline(always)]
     pub fn release(&self) {
+        // loom lets exchanges that came before it overwrite a store, which the memory model excludes:
+        // each stands next to what it replaced, and the store stands after the first of them.
+        #[cfg(loom)]
+        self.0.swap(0, Release);
+        #[cfg(not(loom))]
         self.0.store(0, Release);
     }
 }

@@ -49,7 +49,11 @@ pub fn answer() {
     match upcall::describe_current() {
         Some((name, tid)) => {
             let name = core::str::from_utf8(&name).unwrap_or("?");
-            crate::log!("CPU {} in {} ({tid}):", cpu.index(), name.trim_end_matches('\0'));
+            crate::log!(
+                "CPU {} in {} ({tid}):",
+                cpu.index(),
+                name.trim_end_matches('\0')
+            );
         }
         None => crate::log!("CPU {}:", cpu.index()),
     }

@@ -82,7 +82,10 @@ fn look(before: &[(i32, u64)], seconds: usize) -> Vec<(i32, u64)> {
         sched::cond_resched();
     }
     asleep.sort_unstable();
-    for entry in asleep.iter().filter(|entry| before.binary_search(entry).is_ok()) {
+    for entry in asleep
+        .iter()
+        .filter(|entry| before.binary_search(entry).is_ok())
+    {
         let left = WARNINGS.load(Relaxed);
         if left == 0 {
             break;
@@ -98,11 +101,18 @@ fn look(before: &[(i32, u64)], seconds: usize) -> Vec<(i32, u64)> {
 
 fn tell(thread: &Thread, seconds: usize) {
     let name = thread.name();
-    let name = core::str::from_utf8(&name).unwrap_or("?").trim_end_matches('\0');
-    log!("INFO: task {name}:{} blocked for more than {seconds} seconds.", thread.tid());
+    let name = core::str::from_utf8(&name)
+        .unwrap_or("?")
+        .trim_end_matches('\0');
+    log!(
+        "INFO: task {name}:{} blocked for more than {seconds} seconds.",
+        thread.tid()
+    );
     let mut callers = [0; DEPTH];
     let count = thread.callers(&mut callers);
-    callers[..count].iter().for_each(|caller| log!("  called by {}", Return(*caller)));
+    callers[..count]
+        .iter()
+        .for_each(|caller| log!("  called by {}", Return(*caller)));
 }
 
 #[cfg(feature = "selftest")]

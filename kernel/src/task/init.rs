@@ -12,15 +12,15 @@ use super::oom_adjust::OomAdjust;
 use super::process::{self, Image, Process};
 use super::signal::{Actions, Altstack};
 use super::thread::{self, Resources, Thread};
-use super::{
-    clock, coredump, credentials::Credentials, current, futex, hung_task, oom_reaper, pid_table, sched,
-    watchdog, work_queue,
-};
 #[cfg(feature = "selftest")]
 use super::tick;
-use crate::arch::{self, ThreadState, cpu};
+use super::{
+    clock, coredump, credentials::Credentials, current, futex, hung_task, oom_reaper, pid_table,
+    sched, watchdog, work_queue,
+};
 #[cfg(feature = "selftest")]
 use crate::arch::irq::{self, Interrupted};
+use crate::arch::{self, ThreadState, cpu};
 use crate::block;
 use crate::errno::Result;
 use crate::fs::{self, fs_context::FsShare};

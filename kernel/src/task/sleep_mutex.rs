@@ -77,11 +77,7 @@ impl<T: ?Sized> SleepMutex<T> {
     }
 
     #[inline]
-    fn lend<'a>(
-        &'a self,
-        value: SpinMutexGuard<'a, T>,
-        held: Held,
-    ) -> SleepMutexGuard<'a, T> {
+    fn lend<'a>(&'a self, value: SpinMutexGuard<'a, T>, held: Held) -> SleepMutexGuard<'a, T> {
         SleepMutexGuard {
             waiters: &self.waiters,
             value: Some(value),

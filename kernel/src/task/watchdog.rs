@@ -25,8 +25,8 @@ use crate::arch::cpu::{self, Cpu};
 use crate::arch::work::NEED_RESCHED;
 use crate::arch::{MAX_CPUS, time};
 use crate::mm::heap::try_arc;
-use crate::sync::Once;
 use crate::params;
+use crate::sync::Once;
 use machine::{backtrace, panic};
 
 /// The time of a hard lockup, in seconds; a soft one takes twice as long. 0 switches both off
@@ -187,7 +187,9 @@ impl Expire for Strike {
     fn expire(self: Arc<Self>) {
         let cpu = cpu::this();
         let watch = Watch::of(cpu);
-        watch.strikes.store(watch.strikes.load(Relaxed) + 1, Relaxed);
+        watch
+            .strikes
+            .store(watch.strikes.load(Relaxed) + 1, Relaxed);
         watch.armed.store(false, Relaxed);
         let Some(threshold) = threshold() else {
             return;
@@ -220,7 +222,9 @@ impl Expire for Strike {
 
 fn soft_lockup(cpu: &Cpu, seconds: u64) {
     let (name, tid) = (current().name(), current().tid());
-    let name = core::str::from_utf8(&name).unwrap_or("?").trim_end_matches('\0');
+    let name = core::str::from_utf8(&name)
+        .unwrap_or("?")
+        .trim_end_matches('\0');
     let what = format_args!(
         "watchdog: BUG: soft lockup - CPU#{} stuck for {seconds}s! [{name}:{tid}]",
         cpu.index()

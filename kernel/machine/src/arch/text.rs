@@ -2,8 +2,8 @@
 
 use core::ops::Range;
 
-use super::mmu::VMALLOC;
 use super::cpu::Cpu;
+use super::mmu::VMALLOC;
 use super::{KERNEL_STACK_SIZE, ThreadState, boot_stack, ends_in_call};
 use crate::kallsyms::Return;
 

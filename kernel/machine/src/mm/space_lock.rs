@@ -95,7 +95,9 @@ impl<T: OnUnlock> SpaceLock<T> {
         let held = self.class.spin();
         ReadGuard {
             lock: self,
-            slot: self.handshake.read(arch::cpu::this().index(), || self.blocked()),
+            slot: self
+                .handshake
+                .read(arch::cpu::this().index(), || self.blocked()),
             _held: held,
         }
     }
@@ -117,7 +119,10 @@ impl<T: OnUnlock> SpaceLock<T> {
     #[cold]
     #[inline(never)]
     fn blocked(&self) {
-        assert!(!self.writer.is_own(), "self-deadlock: a CPU reads while it writes");
+        assert!(
+            !self.writer.is_own(),
+            "self-deadlock: a CPU reads while it writes"
+        );
     }
 
     fn counted(&self) -> usize {

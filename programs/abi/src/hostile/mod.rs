@@ -5,6 +5,7 @@
 //! same on Linux.
 
 mod areas;
+mod chains;
 mod commit;
 mod crowd;
 mod datagrams;
@@ -45,6 +46,7 @@ pub const USER: u32 = 1000;
 /// The parts, by name.
 const PARTS: &[(&str, fn())] = &[
     ("areas", areas::run),
+    ("chains", chains::run),
     ("commit", commit::run),
     ("crowd", crowd::run),
     ("datagrams", datagrams::run),

@@ -44,7 +44,7 @@ fn become_user() {
 }
 
 /// Sends a byte and descriptors.
-fn send(file: c_int, files: &[c_int]) -> isize {
+pub fn send(file: c_int, files: &[c_int]) -> isize {
     let mut control = [0u64; (16 + MOST * 4).div_ceil(8)];
     let mut byte = b'x';
     let mut piece = libc::iovec {

@@ -167,6 +167,14 @@ unsafe fn ranges() {
         ("fs/protected_regular", &["0", "2", "3"]),
         ("fs/protected_symlinks", &["0", "1", "2"]),
         ("kernel/dmesg_restrict", &["-1", "0", "1", "2"]),
+        (
+            "kernel/hung_task_timeout_secs",
+            &["-1", "0", "36893488147419103", "36893488147419104"],
+        ),
+        (
+            "kernel/hung_task_warnings",
+            &["-2", "-1", "2147483647", "2147483648"],
+        ),
         ("kernel/msgmax", &int),
         ("kernel/msgmnb", &int),
         ("kernel/msgmni", &["-1", "0", "32768", "32769"]),
@@ -182,7 +190,10 @@ unsafe fn ranges() {
         ("kernel/shmall", &long),
         ("kernel/shmmax", &long),
         ("kernel/shmmni", &["-1", "0", "32768", "32769"]),
+        ("kernel/softlockup_panic", &["0", "-1", "1", "2"]),
         ("kernel/threads-max", &["0", "1073741824"]),
+        ("kernel/watchdog", &["-1", "0", "1", "2"]),
+        ("kernel/watchdog_thresh", &["-1", "0", "60", "61"]),
         ("net/core/somaxconn", &int),
         (
             "net/ipv4/ip_unprivileged_port_start",

@@ -70,7 +70,10 @@ fn boot_all(
             late_cpu(report, &name, &booted);
         }
         let alone = setting.smp == 1;
-        for (end, sayings) in ENDS.into_iter().filter(|(end, _)| !(alone && *end == "hard-lockup")) {
+        for (end, sayings) in ENDS
+            .into_iter()
+            .filter(|(end, _)| !(alone && *end == "hard-lockup"))
+        {
             let parameter = format!("selftest={end}");
             let booted = boot(project, &setting.machine(&kernel, &[&parameter, WATCHED]))?;
             bad_end(report, &format!("{name}/{end}"), sayings, &booted);

@@ -1,0 +1,4 @@
+#: program abi
+mount -t tmpfs none /tmp
+cd /tmp
+abi hostile chains
