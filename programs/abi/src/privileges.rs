@@ -305,7 +305,7 @@ unsafe fn same_ids() {
             ("users", libc::SYS_setresuid, libc::SYS_setfsuid),
             ("groups", libc::SYS_setresgid, libc::SYS_setfsgid),
         ] {
-            let set = three(set as i64);
+            let set = three(set);
             for [a, b, c] in [
                 [SAME, SAME, SAME],
                 [0, SAME, SAME],
@@ -320,7 +320,7 @@ unsafe fn same_ids() {
                         libc::syscall(file, USER);
                         let name = format!(" {} {} {}", a as i32, b as i32, c as i32);
                         tell(&name, set(a, b, c));
-                        tell("  for files", for_files(file as i64));
+                        tell("  for files", for_files(file));
                     }),
                 );
             }
