@@ -334,7 +334,7 @@ fn change_owner(place: &Path, uid: u32, gid: u32) -> Result<usize> {
         let owns = who.fsuid == attr.uid;
         let uid_fits = given(uid).is_none_or(|uid| owns && uid == attr.uid);
         let gid_fits = given(gid).is_none_or(|gid| owns && (gid == attr.gid || who.in_group(gid)));
-        if !who.can(CAP_CHOWN) && !(uid_fits && gid_fits) {
+        if !(who.can(CAP_CHOWN) || uid_fits && gid_fits) {
             return Err(Errno::EPERM);
         }
         let left = match place.kind() {

@@ -249,13 +249,13 @@ fn lock(file: &File, kind: i32, start: usize) -> Done {
 fn record_lock(meter: &mut Meter) -> Done {
     let file = File::create("file")?;
     for index in 0..meter.size() {
-        lock(&file, libc::F_WRLCK as i32, 4 * index)?;
+        lock(&file, libc::F_WRLCK, 4 * index)?;
     }
     // Touching no other lock, in the midst of them.
     let place = 4 * (meter.size() / 2) + 2;
     meter.repeat(EACH, |_| {
-        lock(&file, libc::F_WRLCK as i32, place)?;
-        lock(&file, libc::F_UNLCK as i32, place)
+        lock(&file, libc::F_WRLCK, place)?;
+        lock(&file, libc::F_UNLCK, place)
     })
 }
 
@@ -281,12 +281,12 @@ fn lease(meter: &mut Meter) -> Done {
     };
     let _held = many(meter.size(), |_| {
         let file = File::open("file")?;
-        set(&file, libc::F_RDLCK as i32)?;
+        set(&file, libc::F_RDLCK)?;
         Ok(file)
     })?;
     let one = File::open("file")?;
     meter.repeat(EACH, |_| {
-        set(&one, libc::F_RDLCK as i32)?;
-        set(&one, libc::F_UNLCK as i32)
+        set(&one, libc::F_RDLCK)?;
+        set(&one, libc::F_UNLCK)
     })
 }
