@@ -50,7 +50,13 @@ pub fn measure(bench: &Bench, arch: Arch, subject: &Subject) -> Result<Vec<Colum
     let nothing = Column::new(Head::default(), &subject.label);
     let mut column = nothing.clone();
     let list = guest::job(["sizes", "--list"]);
-    let known = jobs.run(bench, &mut tree, &list, &[list.clone()], &mut column)?;
+    let known = jobs.run(
+        bench,
+        &mut tree,
+        &list,
+        std::slice::from_ref(&list),
+        &mut column,
+    )?;
     let names = names(bench, &known)?;
     let quick = if bench.quick { "--quick" } else { "" };
     let job = |name: &String| guest::job(["sh", "-c", &format!("exec sizes {quick} {name}")]);
