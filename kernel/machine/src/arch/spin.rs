@@ -55,7 +55,7 @@ impl Word {
     }
 }
 
-// SAFETY: the one that replaces 0 by anything else holds the lock exclusively until 0 is stored;
+// SAFETY: whoever replaces 0 by another value holds the lock exclusively until 0 is stored;
 // the acquire sees everything before the release.
 unsafe impl RawMutex for Word {
     const INIT: Self = Word(LockWord::new());
