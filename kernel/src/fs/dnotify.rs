@@ -90,8 +90,16 @@ pub fn watch(file: &Arc<File>, fd: i32, wanted: u32) -> Result<()> {
 
 /// A process (by the address of its descriptors) closed a descriptor of the file, or wants no more
 /// signals of it.
+#[inline]
 pub fn flush(file: &File, descriptors: usize) {
-    if is_active() && file.dentry().kind() == Kind::Directory {
+    if is_active() {
+        end_watch(file, descriptors);
+    }
+}
+
+#[cold]
+fn end_watch(file: &File, descriptors: usize) {
+    if file.dentry().kind() == Kind::Directory {
         // A file that was moved says under a sleeping lock where it was.
         let place = place(file, descriptors);
         let gone = take(&mut WATCHES.lock(), &place);

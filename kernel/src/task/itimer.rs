@@ -685,10 +685,7 @@ impl Timers {
         }
         let gone = core::mem::replace(&mut posix.timers, hash::new());
         drop(posix);
-        for timer in gone.into_values() {
-            timer.end();
-            cond_resched();
-        }
+        end_all(gone);
     }
 
     /// The process ends: all timers go.
@@ -698,6 +695,14 @@ impl Timers {
         gone.into_iter().flatten().for_each(|timer| timer.end());
         let limit = self.cpu_limit.lock().take();
         limit.iter().for_each(|timer| timer.end());
+    }
+}
+
+#[cold]
+fn end_all(timers: HashMap<i32, Arc<SignalTimer>>) {
+    for timer in timers.into_values() {
+        timer.end();
+        cond_resched();
     }
 }
 

@@ -89,10 +89,14 @@ impl Usage {
     /// Its CPU time, divided as the samples are; without any, all is the program's.
     pub fn times(&self) -> Times {
         let [user, system] = self.samples.map(u128::from);
-        let system = u128::from(self.ticks) * system / (user + system).max(1);
+        // Most processes are gone before a tick.
+        let system = match system {
+            0 => 0,
+            _ => (u128::from(self.ticks) * system / (user + system)) as u64,
+        };
         Times {
-            user: self.ticks - system as u64,
-            system: system as u64,
+            user: self.ticks - system,
+            system,
         }
     }
 }

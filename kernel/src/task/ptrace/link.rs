@@ -184,11 +184,16 @@ pub(super) fn unlink(thread: &Arc<Thread>) {
 
 /// The current thread is gone: its tracer is told its `status`, unless it is notified as a parent
 /// anyway.
+#[inline]
 pub fn end_of_thread(status: u32, last: bool) {
-    let thread = crate::arch::current_arc::<Thread>();
-    if !thread.is_traced() {
-        return;
+    if current().is_traced() {
+        tell_tracer_of_end(status, last);
     }
+}
+
+#[cold]
+fn tell_tracer_of_end(status: u32, last: bool) {
+    let thread = crate::arch::current_arc::<Thread>();
     let process = thread.process();
     let mut slot = thread.ptrace.tracee.lock();
     let Some(tracee) = slot.as_mut() else { return };
