@@ -49,6 +49,12 @@ const SGI: u64 = 3 << 20 | 12 << 10 | 11 << 1;
 const SGI_MASK: u64 = 3 << 20 | 7 << 14 | 0xf << 10 | 0xf << 1 | 1;
 const OP2: u32 = 17;
 
+/// OSDTRRX_EL1, OSDTRTX_EL1 and OSECCR_EL1.
+const EXTERNAL: [u16; 3] = [
+    encoding(2, 0, 0, 0, 2),
+    encoding(2, 0, 0, 3, 2),
+    encoding(2, 0, 0, 6, 2),
+];
 /// MDSCR_EL1.
 const DEBUG_CONTROL: u16 = encoding(2, 0, 0, 2, 2);
 /// Breakpoints and watchpoints: op0 2, op1 0, CRn 0, op2 4 to 7.
@@ -58,6 +64,14 @@ const POINTS: u16 = encoding(2, 0, 0, 0, 4);
 /// LORegions (CRn 10, CRm 4), of which there are none.
 const ERROR_RECORDS: core::ops::Range<u16> = encoding(3, 0, 5, 3, 0)..encoding(3, 0, 5, 6, 0);
 const REGIONS: core::ops::Range<u16> = encoding(3, 0, 10, 4, 0)..encoding(3, 0, 10, 5, 0);
+
+/// Whether it is a debug register that reads as zero and ignores writes: nothing can be set up with
+/// it. OSDTRRX_EL1, OSDTRTX_EL1 and OSECCR_EL1 are for an external debugger, of which guests have
+/// none. Of op0 2 some implementations trap what does not exist, as implementation-defined.
+fn is_debug_register(encoding: u16) -> bool {
+    let exists = encoding >> 14 == 2 && encoding >> 7 & 0xf <= 7;
+    exists && !EXTERNAL.contains(&encoding)
+}
 
 /// Whether a trap is the access of a register that guests are given when they first want it, or of
 /// the OS lock.
@@ -143,8 +157,7 @@ pub fn access(context: &mut Context, registers: &mut Registers) -> bool {
             value
         }
         none if ERROR_RECORDS.contains(&none) || REGIONS.contains(&none) => 0,
-        // Debug registers: nothing can be set up with them.
-        debug if debug >> 14 == 2 => 0,
+        debug if is_debug_register(debug) => 0,
         _ => return false,
     };
     if trapped.read && trapped.register < 31 {

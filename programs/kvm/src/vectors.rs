@@ -83,7 +83,7 @@ fn plain(kvm: &Kvm) {
     println!("others than the first: {}", init(&vm, &second, PSCI | SVE));
     println!("finalize: {}", pass(&vcpu, FINALIZE, &mut 4u32));
     registers(&vcpu);
-    run(&mut vcpu, MEMORY, 12);
+    run(&mut vcpu, MEMORY, 17);
 }
 
 /// What this program's keys make of an address, and of another value.
@@ -280,6 +280,10 @@ global_asm!(
     "   tries mrs x3, s3_0_c2_c1_0",
     "   tries rdvl x3, #1",
     "   tries pacga x3, x20, x20",
+    // OSDTRRX_EL1, one that does not exist, and MDCCINT_EL1.
+    "   tries mrs x3, s2_0_c0_c0_2",
+    "   tries mrs x3, s2_0_c15_c0_0",
+    "   tries mrs x3, s2_0_c0_c2_0",
     "   b .",
     ".balign 0x400",
     "   mov x0, #15",
