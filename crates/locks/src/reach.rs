@@ -7,7 +7,7 @@ use crate::Lock;
 type Farthest<O> = [Option<(u64, O)>; 2];
 
 /// How far a set of locks reaches.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Reaches<O> {
     all: Farthest<O>,
     exclusive: Farthest<O>,
@@ -42,8 +42,14 @@ impl<O: Ord + Copy> Reaches<O> {
 }
 
 fn farther<O: Ord + Copy>(one: Farthest<O>, other: Farthest<O>) -> Farthest<O> {
-    let all = || one.into_iter().chain(other).flatten();
-    let first = all().max();
-    let others = all().filter(|far| first.is_some_and(|first| first.1 != far.1));
-    [first, others.max()]
+    let (high, low) = if one[0] >= other[0] {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    let (Some((_, first)), Some((_, second))) = (high[0], low[0]) else {
+        return high;
+    };
+    let rival = if second == first { low[1] } else { low[0] };
+    [high[0], high[1].max(rival)]
 }

@@ -46,7 +46,7 @@ impl Sent {
 }
 
 /// What is looked for among records.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Sum {
     any_lost: bool,
     /// What was sent first of those in flight: when, and its end.

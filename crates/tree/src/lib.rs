@@ -14,7 +14,7 @@ pub trait Member {
     /// The type of its place in the order; no two members have the same place.
     type Key: Ord;
     /// The type of the sum over a subtree's members.
-    type Sum: Copy;
+    type Sum: Copy + PartialEq;
 
     /// Its place in the order.
     fn key(&self) -> Self::Key;
@@ -40,6 +40,30 @@ struct Node<T: Member> {
     sum: T::Sum,
     height: u8,
     below: [u32; 2],
+}
+
+/// The way from the root to a node.
+struct Path {
+    nodes: [u32; MOST_HEIGHT],
+    length: usize,
+}
+
+impl Path {
+    fn new() -> Self {
+        Path {
+            nodes: [NONE; MOST_HEIGHT],
+            length: 0,
+        }
+    }
+
+    fn push(&mut self, at: u32) {
+        self.nodes[self.length] = at;
+        self.length += 1;
+    }
+
+    fn last(&self) -> Option<u32> {
+        self.nodes[..self.length].last().copied()
+    }
 }
 
 /// Members by ascending key.
@@ -212,6 +236,13 @@ impl<T: Member> Tree<T> {
     pub fn insert(&mut self, member: T) -> Result<(), NoMemory> {
         self.reserve(1)?;
         let (key, sum) = (member.key(), member.sum());
+        let mut path = Path::new();
+        let (mut at, mut side) = (self.root, LEFT);
+        while let Some(node) = self.node(at) {
+            path.push(at);
+            side = usize::from(key > node.member.key());
+            at = node.below[side];
+        }
         let new = self.nodes.len() as u32;
         self.nodes.push(Node {
             member,
@@ -219,27 +250,24 @@ impl<T: Member> Tree<T> {
             height: 1,
             below: [NONE; 2],
         });
-        self.root = self.place(self.root, new, &key);
+        match path.last() {
+            Some(parent) => self.nodes[parent as usize].below[side] = new,
+            None => self.root = new,
+        }
+        self.balance(&path, path.length);
         Ok(())
     }
 
     /// Changes the member with that key, which keeps its place in the order; returns whether there
     /// is one.
     pub fn change(&mut self, key: &T::Key, change: impl FnOnce(&mut T)) -> bool {
-        let mut path = [NONE; MOST_HEIGHT];
-        let (mut length, mut at) = (0, self.root);
-        while let Some(node) = self.node(at) {
-            path[length] = at;
-            length += 1;
-            let own = node.member.key();
-            if *key == own {
-                change(&mut self.nodes[at as usize].member);
-                path[..length].iter().rev().for_each(|at| self.sum_up(*at));
-                return true;
-            }
-            at = node.below[usize::from(*key > own)];
-        }
-        false
+        let Some((mut path, at)) = self.path_to(key) else {
+            return false;
+        };
+        change(&mut self.nodes[at as usize].member);
+        path.push(at);
+        self.balance(&path, path.length);
+        true
     }
 
     /// Takes out the member with that key.
@@ -252,11 +280,44 @@ impl<T: Member> Tree<T> {
     /// As [`remove`](Self::remove), and keeps the room: what [`reserve`](Self::reserve) made is
     /// there for the next.
     pub fn take(&mut self, key: &T::Key) -> Option<T> {
-        let (root, gone) = self.cut(self.root, key);
-        self.root = root;
-        let gone = (gone != NONE).then_some(gone)?;
+        let (mut path, gone) = self.path_to(key)?;
+        let (parent, depth) = (path.last(), path.length);
+        let [left, right] = self.nodes[gone as usize].below;
+        let heir = match right {
+            NONE => left,
+            _ => self.take_least(gone, right, &mut path),
+        };
+        self.relink(parent, gone, heir);
+        self.balance(&path, depth);
         self.relink_last(gone);
         Some(self.nodes.swap_remove(gone as usize).member)
+    }
+
+    /// Puts the first node of the subtree at `right` in the place of the node above that, and adds
+    /// to the path to the latter what changes with it.
+    fn take_least(&mut self, above: u32, right: u32, path: &mut Path) -> u32 {
+        let place = path.length;
+        path.push(above);
+        let mut least = right;
+        while let [left, _] = self.nodes[least as usize].below
+            && left != NONE
+        {
+            path.push(least);
+            least = left;
+        }
+        path.nodes[place] = least;
+        let Node { below, sum, height, .. } = self.nodes[above as usize];
+        let rest = self.nodes[least as usize].below[RIGHT];
+        let mut heirs = [below[LEFT], rest];
+        if least != right {
+            let parent = path.nodes[path.length - 1];
+            self.nodes[parent as usize].below[LEFT] = rest;
+            heirs[RIGHT] = right;
+        }
+        // What those above know of the subtree is what they knew of its former root.
+        let heir = &mut self.nodes[least as usize];
+        (heir.below, heir.sum, heir.height) = (heirs, sum, height);
+        least
     }
 
     /// Gives back room of removed members, if there is memory for a smaller copy.
@@ -280,63 +341,54 @@ impl<T: Member> Tree<T> {
         self.node(at).map_or(0, |node| node.height)
     }
 
-    /// Puts the node `new` into the subtree at `at`; the subtree's new root.
-    fn place(&mut self, at: u32, new: u32, key: &T::Key) -> u32 {
-        let Some(node) = self.node(at) else {
-            return new;
+    /// The node with that key, and the way to it from the root.
+    fn path_to(&self, key: &T::Key) -> Option<(Path, u32)> {
+        let mut path = Path::new();
+        let mut at = self.root;
+        loop {
+            let node = self.node(at)?;
+            let own = node.member.key();
+            if *key == own {
+                return Some((path, at));
+            }
+            path.push(at);
+            at = node.below[usize::from(*key > own)];
+        }
+    }
+
+    /// Makes the link from `parent`, or the root, to one node lead to another.
+    fn relink(&mut self, parent: Option<u32>, from: u32, to: u32) {
+        let Some(parent) = parent else {
+            self.root = to;
+            return;
         };
-        let side = usize::from(*key > node.member.key());
-        let below = self.place(node.below[side], new, key);
-        self.nodes[at as usize].below[side] = below;
-        self.balance(at)
+        let below = &mut self.nodes[parent as usize].below;
+        let side = usize::from(below[RIGHT] == from);
+        below[side] = to;
     }
 
-    /// Takes the node with that key out of the subtree at `at`; the subtree's new root, and the
-    /// node.
-    fn cut(&mut self, at: u32, key: &T::Key) -> (u32, u32) {
-        let Some(node) = self.node(at) else {
-            return (NONE, NONE);
-        };
-        let [left, right] = node.below;
-        let own = node.member.key();
-        if *key == own {
-            return (self.merge(left, right), at);
+    /// Balances the nodes of a path and sums them up, the lowest first: those from depth `to` on, and
+    /// then until what is above knows all already.
+    fn balance(&mut self, path: &Path, to: usize) {
+        for (depth, &at) in path.nodes[..path.length].iter().enumerate().rev() {
+            let (top, changed) = self.balance_one(at);
+            if !changed && depth <= to {
+                return;
+            }
+            if top != at {
+                let parent = depth.checked_sub(1).map(|above| path.nodes[above]);
+                self.relink(parent, at, top);
+            }
         }
-        let side = usize::from(*key > own);
-        let (below, gone) = self.cut([left, right][side], key);
-        self.nodes[at as usize].below[side] = below;
-        (self.balance(at), gone)
-    }
-
-    /// One tree of two, whose heights differ by at most one.
-    fn merge(&mut self, left: u32, right: u32) -> u32 {
-        if right == NONE {
-            return left;
-        }
-        let (rest, least) = self.cut_least(right);
-        self.nodes[least as usize].below = [left, rest];
-        self.balance(least)
-    }
-
-    /// Takes the first node out of the subtree at `at`; the subtree's new root, and the node.
-    fn cut_least(&mut self, at: u32) -> (u32, u32) {
-        let [left, right] = self.nodes[at as usize].below;
-        if left == NONE {
-            return (right, at);
-        }
-        let (rest, least) = self.cut_least(left);
-        self.nodes[at as usize].below[LEFT] = rest;
-        (self.balance(at), least)
     }
 
     /// Balances the subtree at `at`, whose own subtrees' heights differ by at most two; its new
-    /// root.
-    fn balance(&mut self, at: u32) -> u32 {
+    /// root, and whether its height or sum, or its root, is another than before.
+    fn balance_one(&mut self, at: u32) -> (u32, bool) {
         let [left, right] = self.nodes[at as usize].below;
         let (left_height, right_height) = (self.height(left), self.height(right));
         if left_height.abs_diff(right_height) < 2 {
-            self.sum_up(at);
-            return at;
+            return (at, self.sum_up(at));
         }
         let high = usize::from(right_height > left_height);
         let child = [left, right][high];
@@ -344,7 +396,7 @@ impl<T: Member> Tree<T> {
         if self.height(inner) > self.height(outer) {
             self.nodes[at as usize].below[high] = self.rotate(child, 1 - high);
         }
-        self.rotate(at, high)
+        (self.rotate(at, high), true)
     }
 
     /// Brings the child at `side` above the node at `at`; it is the new root.
@@ -358,16 +410,20 @@ impl<T: Member> Tree<T> {
         child
     }
 
-    fn sum_up(&mut self, at: u32) {
+    /// Sums up the subtree at `at`; whether its height or sum changes.
+    fn sum_up(&mut self, at: u32) -> bool {
         let node = &self.nodes[at as usize];
         let [left, right] = node.below.map(|below| self.node(below));
         let below = left.into_iter().chain(right);
-        let sum = below.fold(node.member.sum(), |sum, below| T::join(sum, below.sum));
-        let height = 1 + self
-            .height(node.below[LEFT])
-            .max(self.height(node.below[RIGHT]));
+        let (mut sum, mut height) = (node.member.sum(), 0);
+        for below in below {
+            sum = T::join(sum, below.sum);
+            height = height.max(below.height);
+        }
         let node = &mut self.nodes[at as usize];
-        (node.sum, node.height) = (sum, height);
+        let (old_sum, old_height) = (node.sum, node.height);
+        (node.sum, node.height) = (sum, height + 1);
+        (old_sum, old_height) != (sum, height + 1)
     }
 
     /// Makes the link to the last node lead to `place`, where that node moves.
@@ -390,6 +446,55 @@ impl<T: Member> Tree<T> {
                 return;
             }
             at = node.below[side];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct One(u32);
+
+    impl Member for One {
+        type Key = u32;
+        type Sum = u32;
+
+        fn key(&self) -> u32 {
+            self.0
+        }
+
+        fn sum(&self) -> u32 {
+            self.0 % 7
+        }
+
+        fn join(one: u32, other: u32) -> u32 {
+            one.max(other)
+        }
+    }
+
+    /// Checks what each node of a subtree knows of it; its height and sum.
+    fn check(tree: &Tree<One>, at: u32) -> (u8, u32) {
+        let Some(node) = tree.node(at) else {
+            return (0, 0);
+        };
+        let [left, right] = node.below.map(|below| check(tree, below));
+        assert!(left.0.abs_diff(right.0) < 2);
+        assert_eq!(node.height, 1 + left.0.max(right.0));
+        assert_eq!(node.sum, node.member.sum().max(left.1).max(right.1));
+        (node.height, node.sum)
+    }
+
+    #[test]
+    fn nodes_know_their_subtrees() {
+        let (mut tree, mut random) = (Tree::new(), 1_u32);
+        for step in 0..4000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let key = (random >> 8) % 300;
+            if tree.remove(&key).is_none() && (step < 2000 || step % 3 == 0) {
+                tree.insert(One(key)).unwrap();
+            }
+            check(&tree, tree.root);
         }
     }
 }

@@ -5,7 +5,8 @@
 //!     sizes --raise
 //!     sizes --list
 //!
-//! `--raise` raises the kernel's limits, once and for all, on a machine that is there for this.
+//! `--raise` raises the kernel's limits and brings the loopback device up, once and for all, on a
+//! machine that is there for this.
 //!
 //! One line a row and size: `ROW SIZE least median objects|bytes COPIES about`, where the figures
 //! are those of one operation, in nanoseconds of the counter that programs can read: under QEMU's
@@ -37,7 +38,13 @@ fn main() {
     match words.first().map(String::as_str) {
         // What the row `exec` executes.
         Some("--nothing") => return,
-        Some("--raise") => return raise_system_limits(),
+        Some("--raise") => {
+            raise_system_limits();
+            if let Err(error) = sys::bring_loopback_up() {
+                eprintln!("lo: {error}");
+            }
+            return;
+        }
         Some("--list") => {
             for row in rows::all() {
                 println!("{}: {}", row.name, row.about);

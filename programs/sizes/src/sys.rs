@@ -33,6 +33,17 @@ pub fn many<T>(number: usize, mut make: impl FnMut(usize) -> io::Result<T>) -> i
     (0..number).map(&mut make).collect()
 }
 
+/// Brings the loopback device up.
+pub fn bring_loopback_up() -> io::Result<()> {
+    let socket = call!(SYS_socket, libc::AF_INET, libc::SOCK_DGRAM, 0).map(owned)?;
+    // struct ifreq: a name, and here flags.
+    let mut request = [0u8; 40];
+    request[..2].copy_from_slice(b"lo");
+    let flags = (libc::IFF_UP | libc::IFF_RUNNING) as u16;
+    request[libc::IFNAMSIZ..][..2].copy_from_slice(&flags.to_ne_bytes());
+    call!(SYS_ioctl, socket.as_raw_fd(), libc::SIOCSIFFLAGS, request.as_ptr()).map(drop)
+}
+
 /// The descriptor that a call has returned.
 pub fn owned(fd: usize) -> OwnedFd {
     // SAFETY: a call has just made it, and nobody else knows it.
