@@ -306,7 +306,9 @@ impl<T: Member> Tree<T> {
             least = left;
         }
         path.nodes[place] = least;
-        let Node { below, sum, height, .. } = self.nodes[above as usize];
+        let Node {
+            below, sum, height, ..
+        } = self.nodes[above as usize];
         let rest = self.nodes[least as usize].below[RIGHT];
         let mut heirs = [below[LEFT], rest];
         if least != right {
@@ -367,8 +369,8 @@ impl<T: Member> Tree<T> {
         below[side] = to;
     }
 
-    /// Balances the nodes of a path and sums them up, the lowest first: those from depth `to` on, and
-    /// then until what is above knows all already.
+    /// Balances the nodes of a path and sums them up, the lowest first: those from depth `to` on,
+    /// and then until what is above knows all already.
     fn balance(&mut self, path: &Path, to: usize) {
         for (depth, &at) in path.nodes[..path.length].iter().enumerate().rev() {
             let (top, changed) = self.balance_one(at);

@@ -41,7 +41,13 @@ pub fn bring_loopback_up() -> io::Result<()> {
     request[..2].copy_from_slice(b"lo");
     let flags = (libc::IFF_UP | libc::IFF_RUNNING) as u16;
     request[libc::IFNAMSIZ..][..2].copy_from_slice(&flags.to_ne_bytes());
-    call!(SYS_ioctl, socket.as_raw_fd(), libc::SIOCSIFFLAGS, request.as_ptr()).map(drop)
+    call!(
+        SYS_ioctl,
+        socket.as_raw_fd(),
+        libc::SIOCSIFFLAGS,
+        request.as_ptr()
+    )
+    .map(drop)
 }
 
 /// The descriptor that a call has returned.

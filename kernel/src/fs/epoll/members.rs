@@ -9,21 +9,19 @@ use alloc::vec::Vec;
 use core::mem::take;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Where an item stands in the queue of its set: a place, or one of the following. It is read and
-/// changed under the lock of the set's members.
+/// The place of an item among the members of its set. It is read and changed under the lock of the
+/// set's members.
 pub(super) struct Standing(AtomicU32);
 
-/// The item is no member.
-const OUT: u32 = u32::MAX;
-/// The item is a member, but not in the queue.
-const IDLE: u32 = u32::MAX - 1;
-/// No place: before the first, and after the last.
+/// No place: that of an item that is no member, before the first of the queue, and after the last.
 const NOWHERE: u32 = u32::MAX;
+/// In place of the neighbour before a member: that is not in the queue.
+const IDLE: u32 = u32::MAX - 1;
 
 impl Standing {
     /// The standing of an item that is not a member yet.
     pub const fn new() -> Self {
-        Standing(AtomicU32::new(OUT))
+        Standing(AtomicU32::new(NOWHERE))
     }
 
     fn get(&self) -> u32 {
@@ -35,18 +33,20 @@ impl Standing {
     }
 }
 
-/// A place in the queue, and its neighbours.
+/// A member, and its neighbours in the queue.
 struct Place {
-    item: Key,
+    item: Arc<Item>,
     before: u32,
     after: u32,
 }
 
 /// See the module.
 pub(super) struct Members {
-    members: BTreeMap<Key, Arc<Item>>,
-    /// In no order, without gaps, with room for all members.
+    /// The places of members.
+    by_key: BTreeMap<Key, u32>,
+    /// In no order, without gaps.
     places: Vec<Place>,
+    queued: usize,
     first: u32,
     last: u32,
     /// Where the next look at members with the same descriptor begins.
@@ -56,8 +56,9 @@ pub(super) struct Members {
 impl Default for Members {
     fn default() -> Self {
         Members {
-            members: BTreeMap::new(),
+            by_key: BTreeMap::new(),
             places: Vec::new(),
+            queued: 0,
             first: NOWHERE,
             last: NOWHERE,
             looked: (0, 0),
@@ -68,27 +69,32 @@ impl Default for Members {
 impl Members {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.members.len()
+        self.places.len()
     }
 
     /// How many are in the queue.
     pub fn queued(&self) -> usize {
-        self.places.len()
+        self.queued
     }
 
     /// Takes all of them out, one by one. The set ends: none enters the queue any more.
     pub fn take_all(&mut self) -> impl Iterator<Item = Arc<Item>> + use<> {
-        take(self).members.into_values()
+        take(self).places.into_iter().map(|place| place.item)
     }
 
     /// The member with this key.
     pub fn get(&self, key: &Key) -> Option<&Arc<Item>> {
-        self.members.get(key)
+        self.at(*self.by_key.get(key)?)
+    }
+
+    fn at(&self, place: u32) -> Option<&Arc<Item>> {
+        self.places.get(place as usize).map(|place| &place.item)
     }
 
     /// The members whose keys are `from` or higher.
     pub fn from(&self, from: Key) -> impl Iterator<Item = &Arc<Item>> {
-        self.members.range(from..).map(|(_, item)| item)
+        let places = self.by_key.range(from..).map(|(_, place)| *place);
+        places.filter_map(|place| self.at(place))
     }
 
     /// The members that were added as the descriptor of `from`, from that one on.
@@ -118,25 +124,41 @@ impl Members {
     /// # Errors
     /// ENOMEM.
     pub fn insert(&mut self, item: Arc<Item>) -> Result<()> {
-        let more = self.members.len() + 1 - self.places.len();
-        self.places.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
-        item.standing.set(IDLE);
-        self.members.insert(item.key, item);
+        self.places.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let place = self.places.len() as u32;
+        item.standing.set(place);
+        self.by_key.insert(item.key, place);
+        self.places.push(Place {
+            item,
+            before: IDLE,
+            after: NOWHERE,
+        });
         Ok(())
     }
 
     /// Takes a member out, of the queue too.
     pub fn remove(&mut self, key: &Key) -> Option<Arc<Item>> {
-        let item = self.members.remove(key)?;
-        self.unqueue(&item);
-        item.standing.set(OUT);
+        let place = self.by_key.remove(key)?;
+        self.unlink(place);
+        let item = self.places.swap_remove(place as usize).item;
+        item.standing.set(NOWHERE);
+        // Where it stood, the last of the places stands now.
+        if let Some(moved) = self.places.get(place as usize) {
+            moved.item.standing.set(place);
+            if let Some(known) = self.by_key.get_mut(&moved.item.key) {
+                *known = place;
+            }
+            if moved.before != IDLE {
+                self.link(place);
+            }
+        }
         self.shrink();
         Some(item)
     }
 
     /// Gives room back that many have left, if there is memory for what stays.
     fn shrink(&mut self) {
-        let room = 2 * self.members.len().max(16);
+        let room = 2 * self.places.len().max(16);
         let mut places = Vec::new();
         if self.places.capacity() > 2 * room && places.try_reserve_exact(room).is_ok() {
             places.append(&mut self.places);
@@ -146,43 +168,39 @@ impl Members {
 
     /// The first of the queue.
     pub fn front(&self) -> Option<&Arc<Item>> {
-        self.get(&self.places.get(self.first as usize)?.item)
+        self.at(self.first)
     }
 
     /// Puts a member at the end of the queue; false if it is in it, or no member.
     pub fn push_back(&mut self, item: &Item) -> bool {
-        // There is room for members alone, of which a set that has ended has none.
-        if item.standing.get() != IDLE || self.places.len() == self.members.len() {
-            return false;
+        let (at, last) = (item.standing.get(), self.last);
+        // A set that has ended has no places.
+        match self.places.get_mut(at as usize) {
+            Some(place) if place.before == IDLE => (place.before, place.after) = (last, NOWHERE),
+            _ => return false,
         }
-        let (place, before) = (self.places.len() as u32, self.last);
-        self.places.push(Place {
-            item: item.key,
-            before,
-            after: NOWHERE,
-        });
-        self.link(place);
-        item.standing.set(place);
+        self.link(at);
+        self.queued += 1;
         true
     }
 
     /// Takes a member out of the queue; false if it was not in it.
     pub fn unqueue(&mut self, item: &Item) -> bool {
-        let at = item.standing.get();
-        let Some(&Place { before, after, .. }) = self.places.get(at as usize) else {
+        self.unlink(item.standing.get())
+    }
+
+    fn unlink(&mut self, at: u32) -> bool {
+        let Some(place) = self.places.get_mut(at as usize) else {
             return false;
         };
-        item.standing.set(IDLE);
+        let (before, after) = (place.before, place.after);
+        if before == IDLE {
+            return false;
+        }
+        place.before = IDLE;
         *self.after(before) = after;
         *self.before(after) = before;
-        self.places.swap_remove(at as usize);
-        // Where it stood, the last of the places stands now.
-        if let Some(moved) = self.places.get(at as usize) {
-            if let Some(item) = self.members.get(&moved.item) {
-                item.standing.set(at);
-            }
-            self.link(at);
-        }
+        self.queued -= 1;
         true
     }
 

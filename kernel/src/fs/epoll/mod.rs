@@ -209,11 +209,12 @@ impl Set {
     /// Puts a member on the queue, and wakes one waiter, which takes ready members and wakes the
     /// next waiter if more are left. True if there was a waiter.
     fn queue(&self, item: &Item) -> bool {
-        if item.queued.swap(true, AcqRel) {
-            return false;
-        }
-        let entered = self.members.lock().push_back(item);
-        entered && self.changed.notify_one(Events::READABLE)
+        self.put_back(item) && self.changed.notify_one(Events::READABLE)
+    }
+
+    /// Puts a member on the queue; true if it was not on it.
+    fn put_back(&self, item: &Item) -> bool {
+        !item.queued.swap(true, AcqRel) && self.members.lock().push_back(item)
     }
 
     fn insert(self: &Arc<Self>, fd: i32, file: &Arc<File>, event: Event) -> Result<()> {
@@ -382,6 +383,8 @@ impl Set {
         emit: &mut dyn FnMut(usize, Event) -> Result<()>,
     ) -> Result<usize> {
         let mut taken = 0;
+        let mut more = false;
+        let mut failed = None;
         // Each member once: those that go back to the end are for the next wait.
         let mut candidates = self.members.lock().queued();
         while taken < max && candidates > 0 {
@@ -399,25 +402,31 @@ impl Set {
                 continue;
             }
             let wanted = item.wanted.load(Acquire);
-            if let Err(error) = emit(
-                taken,
-                Event {
-                    events: events.bits(),
-                    pad: 0,
-                    data: item.data.load(Acquire),
-                },
-            ) {
-                self.queue(&item);
-                return if taken == 0 { Err(error) } else { Ok(taken) };
+            let event = Event {
+                events: events.bits(),
+                pad: 0,
+                data: item.data.load(Acquire),
+            };
+            if let Err(error) = emit(taken, event) {
+                more |= self.put_back(&item);
+                failed = Some(error);
+                break;
             }
             taken += 1;
             if wanted & EPOLLONESHOT != 0 {
                 item.wanted.store(0, Release);
             } else if wanted & EPOLLET == 0 {
-                self.queue(&item);
+                more |= self.put_back(&item);
             }
         }
-        Ok(taken)
+        // The next waiter is woken once, however many are left for it.
+        if more || candidates > 0 {
+            self.changed.notify_one(Events::READABLE);
+        }
+        match failed {
+            Some(error) if taken == 0 => Err(error),
+            _ => Ok(taken),
+        }
     }
 
     /// Waits until the queue is not empty; false when `deadline` (in ticks) passed first, up to
