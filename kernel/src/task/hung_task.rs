@@ -24,6 +24,8 @@ pub static WARNINGS: AtomicIsize = AtomicIsize::new(10);
 /// The time was changed.
 static CHANGED: WaitQueue = WaitQueue::new();
 
+/// Threads of a process that are looked at under its lock.
+const AT_ONCE: usize = 64;
 /// The callers that are printed.
 const DEPTH: usize = 24;
 
@@ -71,11 +73,18 @@ fn look(before: &[(i32, u64)], seconds: usize) -> Vec<(i32, u64)> {
     let mut asleep = Vec::new();
     let mut from = 1;
     while let Some(process) = pid_table::next_process(from) {
-        for thread in &*process.threads() {
-            if let Some(switches) = switches_asleep(thread)
-                && asleep.try_reserve(1).is_ok()
-            {
-                asleep.push((thread.tid(), switches));
+        let mut at = 0;
+        // One that ends lets those after it move up: who is passed over so is seen by another look.
+        while asleep.try_reserve(AT_ONCE).is_ok() {
+            let threads = process.threads();
+            let some = threads.iter().skip(at).take(AT_ONCE);
+            asleep.extend(some.filter_map(|one| Some((one.tid(), switches_asleep(one)?))));
+            at += AT_ONCE;
+            let is_last = at >= threads.len();
+            drop(threads);
+            sched::cond_resched();
+            if is_last {
+                break;
             }
         }
         from = process.pid() + 1;
