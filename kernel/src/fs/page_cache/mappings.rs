@@ -4,6 +4,7 @@ use super::Mapping;
 use crate::errno::Result;
 use crate::mm::heap::check_room;
 use crate::sync::Mutex;
+use crate::task::sched::cond_resched;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::ops::Bound::{Excluded, Unbounded};
@@ -47,5 +48,6 @@ pub(super) fn each(mut visit: impl FnMut(&Arc<Mapping>)) {
             visit(&mapping);
         }
         after = number;
+        cond_resched();
     }
 }
