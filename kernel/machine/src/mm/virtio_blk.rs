@@ -344,6 +344,8 @@ fn properties(transport: &Ordered, features: u64) -> Result<Properties> {
         let high: u32 = transport.read_config_space(CAPACITY + 4)?;
         Ok(u64::from(high) << 32 | u64::from(low))
     })?;
+    // Their bytes are counted, too.
+    let sectors = sectors.min(i64::MAX as u64 / SECTOR as u64);
     let mut block_size = SECTOR;
     if has(BLK_SIZE) {
         block_size = transport.read_config_space::<u32>(CONFIG_BLK_SIZE)? as usize;
