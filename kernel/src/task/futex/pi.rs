@@ -282,6 +282,20 @@ impl Bucket {
     }
 }
 
+impl Bucket {
+    /// Writes into the word, if it still is `old`, that nobody has the lock, unless somebody waits
+    /// for it; whether it did. None where the word's page is absent, or cannot be written yet.
+    fn free(&self, key: Key, address: usize, old: u32) -> Option<bool> {
+        // Who enters after this finds the word changed.
+        let waiters = self.waiters.lock();
+        let is_free = waiters.top(key).is_none();
+        match is_free {
+            true => user::cmpxchg_present_u32(address, old, 0).map(|found| found == old),
+            false => Some(false),
+        }
+    }
+}
+
 /// The lock that is handed on.
 enum Wanted {
     /// The one that the word is.
@@ -311,15 +325,17 @@ pub fn unlock(address: usize, shared: bool) -> Result<()> {
         if old & TID != own {
             return Err(Errno::EPERM);
         }
-        fence(SeqCst);
-        let Some(next) = TABLE[key.bucket()].next_owner(Wanted::At(key)) else {
-            if user::cmpxchg_u32(address, old, 0)? == old {
-                return Ok(());
-            }
-            pause()?;
-            continue;
-        };
-        return hand_over(address, next.0, &next.1);
+        let bucket = &TABLE[key.bucket()];
+        if let Some((next, lock)) = bucket.next_owner(Wanted::At(key)) {
+            return hand_over(address, next, &lock);
+        }
+        match bucket.free(key, address, old) {
+            Some(true) => return Ok(()),
+            Some(false) => {}
+            // No fault can be resolved with a bucket locked.
+            None => _ = user::cmpxchg_u32(address, old, old)?,
+        }
+        pause()?;
     }
 }
 

@@ -56,6 +56,53 @@ pub unsafe fn handed_on() {
     }
 }
 
+/// Nobody who begins to wait meanwhile is forgotten by a thread that gives a lock up, while the page
+/// of the word must be copied first: the word is in a private page of a file.
+pub unsafe fn given_up_at_a_fault() {
+    const ROUNDS: u32 = 400;
+    const PAGE: usize = 1 << 16;
+    unsafe {
+        let file = libc::memfd_create(c"word".as_ptr(), 0);
+        libc::ftruncate(file, PAGE as i64);
+        let own = libc::gettid() as u32 | WAITERS;
+        libc::pwrite(file, (&raw const own).cast(), 4, 0);
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let place = libc::mmap(ptr::null_mut(), PAGE, rights, libc::MAP_PRIVATE, file, 0);
+        let word = &*place.cast::<AtomicU32>();
+        let [round, done] = [const { AtomicU32::new(0) }; 2];
+        let lost = thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let mut lost = 0;
+                for own in 1..=ROUNDS {
+                    while round.load(SeqCst) < own {
+                        hint::spin_loop();
+                    }
+                    let mut until = std::mem::zeroed();
+                    libc::clock_gettime(libc::CLOCK_REALTIME, &mut until);
+                    until.tv_sec += 20;
+                    lost += i32::from(lost == 0 && futex(word, LOCK_PI, 0, &until) != 0);
+                    done.store(own, SeqCst);
+                }
+                lost
+            });
+            for own in 1..=ROUNDS {
+                libc::madvise(place, PAGE, libc::MADV_DONTNEED);
+                word.load(SeqCst);
+                round.store(own, SeqCst);
+                (0..own * 37 % 3000).for_each(|_| hint::spin_loop());
+                futex(word, UNLOCK_PI, 0, ptr::null());
+                while done.load(SeqCst) < own {
+                    thread::yield_now();
+                }
+            }
+            waiter.join().unwrap()
+        });
+        println!("never got a lock that nobody has: {lost}");
+        libc::munmap(place, PAGE);
+        libc::close(file);
+    }
+}
+
 /// A thread ends with a lock that another waits for.
 pub unsafe fn owner_gone() {
     unsafe {

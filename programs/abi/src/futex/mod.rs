@@ -50,6 +50,7 @@ pub fn run() {
         woken_on_the_way();
         woken_before_counted();
         several_under_load();
+        locks::given_up_at_a_fault();
     }
 }
 
