@@ -19,6 +19,7 @@ pub use robust::release_robust;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::mem;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use super::clock::Deadline;
@@ -34,7 +35,7 @@ use crate::mm::user;
 use crate::random;
 use crate::sync::{Mutex, MutexGuard};
 use pi_state::PiState;
-use waiters::{Queue, after, first_of};
+use waiters::{Queue, Those, after, first_of};
 use wakeup::Waiters;
 
 /// All bits: FUTEX_BITSET_MATCH_ANY.
@@ -247,12 +248,25 @@ fn wait_at(words: &[Wanted], keys: &[Key], deadline: Option<Deadline>) -> Result
     if entered == 1 && slot.load(Acquire) != WAITING {
         entered = 0;
     }
+    let mut missing = 0;
     for key in &keys[..entered] {
         sched::cond_resched();
         // Not in its bucket, and not woken, it was moved to another word.
-        while TABLE[key.bucket()].remove(&slot).is_none() && slot.load(Acquire) == WAITING {
+        while TABLE[key.bucket()].remove(&slot).is_none() {
+            if slot.load(Acquire) != WAITING {
+                missing += 1;
+                break;
+            }
             if TABLE.iter().any(|bucket| bucket.remove(&slot).is_some()) {
                 break;
+            }
+        }
+    }
+    // One was taken out to be woken. Others may have been moved before; none is from then on.
+    if missing > 1 {
+        for bucket in &TABLE {
+            while bucket.remove(&slot).is_some() {
+                sched::cond_resched();
             }
         }
     }
@@ -436,9 +450,14 @@ fn wake_of_many(bucket: &Bucket, key: Key, most: usize, bits: u32) -> Result<usi
     Ok(count)
 }
 
+/// Waiters that are woken or moved under the locks of both words: all that are in a row.
+const AT_ONCE: usize = 128;
+const _: () = assert!(AT_ONCE >= waiters::ROW);
+
 /// Wakes up to `wakes` threads that wait for one word, and lets up to `moves` others wait for the
-/// second; returns how many were woken or moved. All at once, under the locks of both, as is the
-/// look at the word: a thread that changes it and wakes, at one and then at the other, finds each.
+/// second; returns how many were woken or moved. The look at the word and the first of them are
+/// under the locks of both words, and so is each of the others: a thread that changes the word and
+/// wakes, at one and then at the other, finds each. Those that come meanwhile are left.
 ///
 /// # Errors
 /// EFAULT, EINVAL, EAGAIN (the word does not hold `expected`), ENOMEM.
@@ -464,67 +483,104 @@ pub fn requeue(
         user::load_u32(from.0)?;
         sched::cond_resched_killable()?;
     };
-    let (woken, moved) = transfer(&mut locked, source, target, wakes, moves)?;
-    drop(locked);
-    let count = woken.len();
-    for waiter in woken {
-        sched::wake(waiter.thread);
+    let mut transfer = Transfer {
+        source,
+        target,
+        rest: locked.0.those_at(source),
+        wakes,
+        moves,
+        woken: Vec::new(),
+    };
+    loop {
+        let is_more = transfer.go_on(&mut locked);
+        drop(locked);
+        for waiter in mem::take(&mut transfer.woken) {
+            sched::wake(waiter.thread);
+            sched::cond_resched();
+        }
+        if !is_more? {
+            return Ok((wakes - transfer.wakes, moves - transfer.moves));
+        }
         sched::cond_resched();
+        locked = lock_both(source, target);
     }
-    Ok((count, moved))
 }
 
-/// Takes out the first `wakes` waiters at `source`, which the caller wakes, and moves the next
-/// `moves` to `target`; returns the former, and how many were moved.
-fn transfer(
-    (own, others): &mut (Locked, Option<Locked>),
+/// Waiters at one word that are woken, or moved to another.
+struct Transfer {
     source: Key,
     target: Key,
+    /// Those that are left.
+    rest: Those,
+    /// How many are still to be woken, and then to be moved.
     wakes: usize,
     moves: usize,
-) -> Result<(Vec<Waiter>, usize)> {
-    let most = wakes.saturating_add(moves);
-    let mut count = 0;
-    for waiter in own.at(source).take(most) {
-        waiter.check()?;
-        count += 1;
-    }
-    let mut woken = Vec::new();
-    let room = woken.try_reserve_exact(count.min(wakes));
-    room.map_err(|_| Errno::ENOMEM)?;
-    if let Some(others) = others {
-        others.reserve(count.min(moves))?;
-    }
-    while woken.len() < wakes
-        && let Some(waiter) = own.take_first(source)
-    {
-        let slot = &waiter.slot;
-        let settled = slot.compare_exchange(WAITING, waiter.index, AcqRel, Relaxed);
-        // A waiter that was woken through another word meanwhile is about to leave.
-        if settled.is_ok() {
-            woken.push(waiter);
-        }
-    }
-    let mut done = 0;
-    if source == target {
-        done = own.at(source).take(moves).count();
-    } else {
-        while done < moves
-            && let Some(mut waiter) = own.take_first(source)
-        {
-            waiter.key = target;
+    /// Taken out, for the caller to wake.
+    woken: Vec<Waiter>,
+}
+
+impl Transfer {
+    /// Takes out some; whether there may be more.
+    fn go_on(&mut self, (own, others): &mut (Locked, Option<Locked>)) -> Result<bool> {
+        let most = own.len().min(AT_ONCE);
+        let room = self.woken.try_reserve_exact(most.min(self.wakes));
+        room.map_err(|_| Errno::ENOMEM)?;
+        if self.source != self.target {
             let to = others.as_deref_mut().unwrap_or(own);
+            to.reserve(most.min(self.moves))?;
+        }
+        if self.rest.in_row {
+            // They may be too many for a row now.
+            self.rest = own.those_at(self.source);
+        }
+        let mut is_more = Ok(true);
+        for _ in 0..AT_ONCE {
+            is_more = self.take_next(own, others.as_deref_mut());
+            if is_more != Ok(true) {
+                break;
+            }
+        }
+        let [from, to] = [self.source, self.target].map(|key| &TABLE[key.bucket()].count);
+        match others {
+            Some(others) => from.moved(own.len(), to, others.len()),
+            None => from.set(own.len()),
+        }
+        is_more
+    }
+
+    /// Wakes or moves the next; whether there was one.
+    fn take_next(&mut self, own: &mut Queue, others: Option<&mut Queue>) -> Result<bool> {
+        if self.wakes == 0 && self.moves == 0 {
+            return Ok(false);
+        }
+        let Some(next) = self.rest.clone().next(own) else {
+            return Ok(false);
+        };
+        next.check()?;
+        if self.wakes == 0 && self.source == self.target {
+            self.moves -= usize::from(self.rest.next(own).is_some());
+            return Ok(true);
+        }
+        let Some(mut waiter) = self.rest.take(own) else {
+            return Ok(false);
+        };
+        // A waiter that was woken through another word meanwhile is about to leave.
+        let slot = &waiter.slot;
+        if self.wakes > 0 {
+            let settled = slot.compare_exchange(WAITING, waiter.index, AcqRel, Relaxed);
+            if settled.is_ok() {
+                self.wakes -= 1;
+                self.woken.push(waiter);
+            }
+        } else if slot.load(Acquire) == WAITING {
+            self.moves -= 1;
+            waiter.key = self.target;
+            let to = others.unwrap_or(own);
             to.push(waiter)?;
             to.bring_forward();
-            done += 1;
         }
+        Ok(true)
     }
-    let [from, to] = [source, target].map(|key| &TABLE[key.bucket()].count);
-    match others {
-        Some(others) => from.moved(own.len(), to, others.len()),
-        None => from.set(own.len()),
-    }
-    Ok((woken, done))
 }
 
 type Locked = MutexGuard<'static, Queue>;

@@ -15,7 +15,7 @@ use super::{Key, Waiter};
 use crate::errno::{Errno, Result};
 
 /// So many are a row, in which a search takes less time than in a tree.
-const ROW: usize = 64;
+pub const ROW: usize = 64;
 
 /// The waiters of a bucket.
 pub struct Queue {
@@ -133,6 +133,17 @@ impl Queue {
         row.chain(many)
     }
 
+    /// Those that wait at a word now, for as long as it takes to go through them.
+    pub fn those_at(&self, key: Key) -> Those {
+        Those {
+            key,
+            in_row: self.many.is_empty(),
+            at: 0,
+            from: first_of(key),
+            end: self.many.next,
+        }
+    }
+
     /// All, in no order.
     pub fn all(&self) -> impl Iterator<Item = &Waiter> {
         self.row
@@ -168,6 +179,61 @@ impl Queue {
                 let (order, _) = self.many.from(first_of(key))?;
                 self.many.take(order)
             }
+        }
+    }
+}
+
+/// Those that wait at a word when this is made, in the order in which they are woken. Those of a row
+/// are gone through under one lock.
+#[derive(Clone)]
+pub struct Those {
+    key: Key,
+    /// Whether they are in a row.
+    pub in_row: bool,
+    /// From where on the next is looked for: in the row, or among many.
+    at: usize,
+    from: Order,
+    /// The number of the first that came later.
+    end: u64,
+}
+
+impl Those {
+    /// The next.
+    pub fn next<'a>(&mut self, queue: &'a Queue) -> Option<&'a Waiter> {
+        if self.in_row {
+            let at = self.find_in(&queue.row)?;
+            self.at = at + 1;
+            return queue.row.get(at);
+        }
+        self.next_of(&queue.many).map(|(_, waiter)| waiter)
+    }
+
+    /// Takes the next out.
+    pub fn take(&mut self, queue: &mut Queue) -> Option<Waiter> {
+        if self.in_row {
+            self.at = self.find_in(&queue.row)?;
+            return queue.row.remove(self.at);
+        }
+        let (order, _) = self.next_of(&queue.many)?;
+        queue.many.take(order)
+    }
+
+    fn find_in(&self, row: &VecDeque<Waiter>) -> Option<usize> {
+        let mut rest = row.iter().skip(self.at);
+        let further = rest.position(|waiter| waiter.key == self.key)?;
+        Some(self.at + further)
+    }
+
+    fn next_of<'a>(&mut self, many: &'a Many) -> Option<(Order, &'a Waiter)> {
+        loop {
+            let (order, waiter) = many.from(self.from)?;
+            let (key, rank, number) = order;
+            if number < self.end {
+                self.from = after(order);
+                return Some((order, waiter));
+            }
+            // So did all behind it that have its priority.
+            self.from = (key, rank, u64::MAX);
         }
     }
 }

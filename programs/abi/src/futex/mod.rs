@@ -2,6 +2,7 @@
 //! futex2's calls.
 
 mod locks;
+mod moved;
 mod requeue;
 
 use std::ptr;
@@ -51,6 +52,8 @@ pub fn run() {
         woken_before_counted();
         several_under_load();
         locks::given_up_at_a_fault();
+        moved::many();
+        moved::and_woken();
     }
 }
 
