@@ -359,6 +359,10 @@ impl State {
             return Err(Errno::E2BIG);
         }
         if let Wanted::CopyOf(_) = wanted {
+            // As on Linux, a copy is never cut.
+            if len > most {
+                return Err(Errno::EINVAL);
+            }
             return copy(&self.messages[at]);
         }
         let message = self.messages.remove(at).ok_or(Errno::ENOMSG)?;
