@@ -52,7 +52,8 @@ fn run(_: usize) -> ! {
     let mut before = Vec::new();
     loop {
         let seconds = timeout();
-        let wait = (seconds != 0).then(|| clock::deadline_in(seconds as u64 * SECOND));
+        let wait =
+            (seconds != 0).then(|| clock::deadline_in((seconds as u64).saturating_mul(SECOND)));
         let changed = CHANGED.wait_interruptible(|| timeout() != seconds, wait);
         before = match changed {
             Ok(()) => Vec::new(),
