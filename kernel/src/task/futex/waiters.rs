@@ -183,8 +183,8 @@ impl Queue {
     }
 }
 
-/// Those that wait at a word when this is made, in the order in which they are woken. Those of a row
-/// are gone through under one lock.
+/// Those that wait at a word when this is made, in the order in which they are woken. Those of a
+/// row are gone through under one lock.
 #[derive(Clone)]
 pub struct Those {
     key: Key,

@@ -56,8 +56,8 @@ pub unsafe fn handed_on() {
     }
 }
 
-/// Nobody who begins to wait meanwhile is forgotten by a thread that gives a lock up, while the page
-/// of the word must be copied first: the word is in a private page of a file.
+/// Nobody who begins to wait meanwhile is forgotten by a thread that gives a lock up, while the
+/// page of the word must be copied first: the word is in a private page of a file.
 pub unsafe fn given_up_at_a_fault() {
     const ROUNDS: u32 = 400;
     const PAGE: usize = 1 << 16;
