@@ -155,10 +155,16 @@ pub enum Link {
 pub struct FsStat {
     /// Its magic number.
     pub magic: u64,
-    /// All its blocks, of a page each.
+    /// Bytes of a block; those of a page if it does not say.
+    pub block_size: Option<u32>,
+    /// All its blocks.
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
+    /// Of these, blocks that only some may take.
+    pub reserved: u64,
+    /// Its own number, if it has one beside its device's.
+    pub id: Option<u64>,
     /// The inodes that there may be, and that there may be more; 0 where nothing limits them.
     pub files: u64,
     /// As above.

@@ -11,6 +11,7 @@ pub mod device;
 pub mod dnotify;
 pub mod epoll;
 pub mod eventfd;
+pub mod ext4;
 mod fd_bitmap;
 pub mod fdtable;
 pub mod file;

@@ -7,7 +7,7 @@ use crate::fs::file::Whence;
 use crate::fs::inode::{Kind, Link, New};
 use crate::fs::io::{IoVec, Sink, Source};
 use crate::fs::walk::{Scope, Walk};
-use crate::fs::{File, OpenFlags, Path, inotify, lease, page_cache, perm, protected};
+use crate::fs::{File, OpenFlags, Path, ext4, inotify, lease, page_cache, perm, protected};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::{UserPtr, access_ok};
 use crate::task::current;
@@ -511,15 +511,19 @@ pub fn fsync(fd: i32) -> Result<usize> {
     }
 }
 
-/// syncfs(2): no file system that there is has anything to write.
+/// syncfs(2)
 pub fn syncfs(fd: i32) -> Result<usize> {
-    opened(fd)?;
+    let file = opened(fd)?;
+    if let Some(mount) = file.path().mount() {
+        mount.fs().sync()?;
+    }
     Ok(0)
 }
 
 /// sync(2)
 pub fn sync() -> Result<usize> {
     page_cache::sync_all();
+    ext4::sync_all();
     Ok(0)
 }
 

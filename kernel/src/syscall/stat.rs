@@ -215,17 +215,19 @@ fn fs_stat(path: &Path) -> FsStat {
 /// The `struct statfs` of the file system of a path.
 pub fn statfs_of(place: &Path) -> StatFs {
     let fs = fs_stat(place);
+    let block_size = fs.block_size.map_or(PAGE_SIZE as u64, u64::from);
+    let id = fs.id.unwrap_or_else(|| place.inode().attr().device);
     StatFs {
         magic: fs.magic,
-        block_size: PAGE_SIZE as u64,
+        block_size,
         blocks: fs.blocks,
         free: fs.free,
-        available: fs.free,
+        available: fs.free.saturating_sub(fs.reserved),
         files: fs.files,
         free_files: fs.free_files,
-        id: [place.inode().attr().device as u32, 0],
+        id: [id as u32, (id >> 32) as u32],
         name_max: crate::fs::walk::NAME_MAX as u64,
-        fragment: PAGE_SIZE as u64,
+        fragment: block_size,
         flags: statfs_flags(place.mount_flags()),
         spare: [0; 4],
     }

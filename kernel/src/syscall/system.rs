@@ -3,12 +3,12 @@
 use linux_raw_sys::general::{CAP_SYS_ADMIN, CAP_SYS_BOOT, GRND_INSECURE, GRND_RANDOM};
 use zerocopy::{Immutable, IntoBytes};
 
+use super::file;
 use super::path::check_flags;
 use crate::arch;
 use crate::drivers::virtio_console;
 use crate::errno::{Errno, Result};
 use crate::fs::io::IoVec;
-use crate::fs::page_cache;
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
 use crate::mm::{PAGE_SIZE, frame};
 use crate::random;
@@ -158,12 +158,12 @@ pub fn reboot(first: u32, second: u32, command: u32, argument: usize) -> Result<
     }
     match command {
         RESTART | RESTART_WITH => {
-            page_cache::sync_all();
+            file::sync()?;
             virtio_console::flush();
             arch::power::reset()
         }
         HALT | POWER_OFF => {
-            page_cache::sync_all();
+            file::sync()?;
             virtio_console::flush();
             arch::power::off()
         }

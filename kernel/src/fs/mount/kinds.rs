@@ -1,7 +1,9 @@
 //! The file systems there are to mount.
 
 use super::super::dentry::Dentry;
+use super::super::ext4;
 use super::super::inode::FsStat;
+use super::super::path::Path;
 use super::super::tmpfs::{self, Options, Tmpfs};
 use super::super::tty::{self, pts_options};
 use super::super::{device, inotify, proc, sysfs};
@@ -10,7 +12,8 @@ use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::acct;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::fmt::{self, Display};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::*;
@@ -34,6 +37,8 @@ enum Own {
     Unlimited(u32),
     Terminals(Arc<pts_options::Instance>),
     Processes(Arc<proc::Options>),
+    /// One on a disk: its device's number, and what unmounts it with the last mount.
+    Disk(u64, ext4::Held),
 }
 
 /// Flags (MS_*) and options that a file system is to get.
@@ -47,6 +52,7 @@ enum OwnChange {
     Files(Options),
     Terminals(pts_options::Options),
     Processes(proc::Change),
+    Disk(u32, ext4::Options),
 }
 
 /// Held while a file system is reconfigured (as Linux's s_umount of that one).
@@ -55,7 +61,10 @@ static CHANGING: SleepMutex<()> = SleepMutex::new(());
 /// The flags that are a file system's, not a mount's.
 pub const FLAGS: u32 = MS_RDONLY | MS_SYNCHRONOUS | MS_MANDLOCK | MS_DIRSYNC | MS_LAZYTIME;
 
-/// The kinds of file system there are, as /proc/filesystems lists them.
+/// The kinds of file system that are on a disk.
+pub const ON_DISK: [&str; 1] = ["ext4"];
+
+/// The other kinds of file system there are, as /proc/filesystems lists them.
 pub const KINDS: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs"];
 
 impl Super {
@@ -127,6 +136,48 @@ impl Super {
         })
     }
 
+    /// The file system on the block device at `source`: that which is mounted already, if it is. It
+    /// has no options but those of all.
+    ///
+    /// # Errors
+    /// EBUSY: it is mounted read-only, and shall not be, or the other way. Those of
+    /// [`ext4::mount`].
+    pub fn on_disk(source: &Path, options: &[u8], flags: u32) -> Result<Arc<Self>> {
+        static MOUNTING: SleepMutex<Vec<Weak<Super>>> = SleepMutex::new(Vec::new());
+        let mut own = ext4::Options::default();
+        let flags = parse(options, flags, |name, value| own.set(name, value))? & FLAGS;
+        let mut mounted = MOUNTING.lock_killable()?;
+        mounted.retain(|fs| fs.strong_count() > 0);
+        let number = source.inode().attr().rdev;
+        let known = mounted.iter().filter_map(Weak::upgrade);
+        let same = |fs: &Arc<Super>| matches!(&fs.own, Own::Disk(own, _) if *own == number);
+        if let Some(fs) = known.into_iter().find(same) {
+            return match (fs.flags() ^ flags) & MS_RDONLY {
+                0 => Ok(fs),
+                _ => Err(Errno::EBUSY),
+            };
+        }
+        let (held, root) = ext4::mount(source, flags, own)?;
+        let fs = try_arc(Super {
+            kind: "ext4",
+            root,
+            flags: AtomicU32::new(flags),
+            writers: AtomicUsize::new(0),
+            own: Own::Disk(number, held),
+        })?;
+        mounted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        mounted.push(Arc::downgrade(&fs));
+        Ok(fs)
+    }
+
+    /// Writes everything to the disk that it is on (syncfs(2)).
+    pub fn sync(&self) -> Result<()> {
+        match &self.own {
+            Own::Disk(_, held) => held.sync(),
+            _ => Ok(()),
+        }
+    }
+
     /// Gives it other flags (MS_*) and options, all or none of them. As on Linux, accounting to a
     /// file system that shall become read-only ends even if that fails then.
     ///
@@ -173,6 +224,11 @@ impl Super {
                 let flags = parse(list, flags, |_, _| Err(Errno::EINVAL))?;
                 (OwnChange::Nothing, flags)
             }
+            Own::Disk(..) => {
+                let mut own = ext4::Options::default();
+                let flags = parse(list, flags, |name, value| own.set(name, value))?;
+                (OwnChange::Disk(flags & FLAGS, own), flags)
+            }
         };
         Ok(Change { flags, own })
     }
@@ -188,6 +244,7 @@ impl Super {
             }
             (Own::Terminals(terminals), OwnChange::Terminals(options)) => terminals.set(options),
             (Own::Processes(processes), OwnChange::Processes(change)) => processes.set(&change),
+            (Own::Disk(_, held), OwnChange::Disk(flags, own)) => held.configure(flags, own)?,
             _ => {}
         }
         Ok(())
@@ -202,6 +259,7 @@ impl Super {
             },
             Own::Terminals(terminals) => terminals.fmt(out),
             Own::Processes(processes) => processes.fmt(out),
+            Own::Disk(_, held) => held.fmt(out),
             Own::Unlimited(0o755) | Own::Nothing => Ok(()),
             Own::Unlimited(mode) => write!(out, ",mode={mode:o}"),
         })

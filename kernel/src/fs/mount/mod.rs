@@ -8,18 +8,19 @@ mod kinds;
 mod list;
 pub mod options;
 
-pub use kinds::{FLAGS, KINDS, Super, add_device, remove_device};
+pub use kinds::{FLAGS, KINDS, ON_DISK, Super, add_device, remove_device};
 pub use list::{list, list_devices, list_info};
 
 use super::dentry::Dentry;
 use super::inode::Kind;
 use super::path::{self, Path};
+use super::walk::Walk;
 use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, SleepMutex};
-use crate::task::acct;
 use crate::task::sched::cond_resched;
+use crate::task::{self, acct};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
@@ -251,7 +252,14 @@ pub fn internal(path: &Path) -> Result<Path> {
 
 /// Mounts a file system of `kind` on a directory, with flags (MS_*) and options such as `size=1m`.
 pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8]) -> Result<()> {
-    let fs = Super::of_kind(kind, options, flags)?;
+    let fs = match ON_DISK.iter().any(|known| known.as_bytes() == kind) {
+        true => {
+            let context = task::current().fs();
+            let device = Walk::new(&context).resolve(None, source, true)?;
+            Super::on_disk(&device, options, flags)?
+        }
+        false => Super::of_kind(kind, options, flags)?,
+    };
     let root = fs.root().clone();
     let mount = Mount::new(fs, root, source, flags)?;
     attach(&mut TREE.lock(), mount, target)

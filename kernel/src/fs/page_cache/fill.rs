@@ -116,6 +116,11 @@ impl Mapping {
             self.backing.read_pages(&fresh)?;
         }
         for (index, page) in fresh {
+            // What the disk has behind the end is nothing of the file's.
+            let rest = self.size().saturating_sub((index * PAGE_SIZE) as u64);
+            if rest < PAGE_SIZE as u64 {
+                page.fill(rest as usize..PAGE_SIZE, 0);
+            }
             // A truncation sets the size before it takes pages away.
             if index < pages_of(self.size()) {
                 self.insert(index, page)?;

@@ -11,6 +11,7 @@ mod fill;
 pub mod flusher;
 mod mappings;
 mod reclaim;
+mod resize;
 #[cfg(feature = "selftest")]
 mod selftests;
 mod source;
@@ -58,6 +59,17 @@ pub trait Backing: Send + Sync {
     /// # Errors
     /// EIO, ENOSPC, ENOMEM.
     fn write_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()>;
+
+    /// Finds place for bytes that are about to be written; returns up to where.
+    ///
+    /// # Errors
+    /// ENOSPC: for none of them. EFBIG, EIO.
+    fn prepare(&self, _start: u64, end: u64) -> Result<u64> {
+        Ok(end)
+    }
+
+    /// The file has another length now.
+    fn resized(&self, _size: u64) {}
 
     /// Returns when the device has all that was written on its medium.
     ///
@@ -116,6 +128,7 @@ impl Mapping {
             reverse_map: ReverseMap::new(),
             number: Number::new(),
         })?;
+        mapping.backing.resized(size);
         mappings::add(&mapping)?;
         Ok(mapping)
     }

@@ -5,7 +5,7 @@ use super::fill::new_page;
 use super::{Mapping, flusher, split};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
-use crate::mm::frame::FrameRef;
+use crate::mm::frame::{self, FrameRef};
 use crate::task::oom;
 use crate::task::sched::cond_resched_killable;
 
@@ -14,27 +14,54 @@ impl Mapping {
     pub fn write(&self, from: &mut Source, position: u64) -> Result<usize> {
         let total = {
             let _alone = self.writing.lock_killable()?;
-            self.copy_in(from, position)?
+            self.copy_in(from, position, false)?
         };
         flusher::throttle(self)?;
         Ok(total)
     }
 
-    fn copy_in(&self, from: &mut Source, position: u64) -> Result<usize> {
+    /// Writes at `position`, or at the end, and lets the file grow. Returns how much, and the
+    /// position after it.
+    pub fn write_growing(&self, from: &mut Source, position: Option<u64>) -> Result<(usize, u64)> {
+        let (total, start) = {
+            let _alone = self.writing.lock_killable()?;
+            let start = position.unwrap_or_else(|| self.size());
+            let end = start.checked_add(from.left() as u64).ok_or(Errno::EFBIG)?;
+            let end = self.backing.prepare(start, end)?;
+            from.truncate((end - start) as usize);
+            (self.copy_in(from, start, true)?, start)
+        };
+        flusher::throttle(self)?;
+        Ok((total, start + total as u64))
+    }
+
+    /// `grows`: the file becomes as long as the bytes need.
+    fn copy_in(&self, from: &mut Source, position: u64, grows: bool) -> Result<usize> {
         let mut total = 0;
         while from.left() > 0 {
             let at = position + total as u64;
             let rest = self.size().saturating_sub(at);
             let (index, offset) = split(at);
-            let len = (PAGE_SIZE - offset)
-                .min(from.left())
-                .min(rest.min(PAGE_SIZE as u64) as usize);
+            let mut len = (PAGE_SIZE - offset).min(from.left());
+            if !grows {
+                len = len.min(rest.min(PAGE_SIZE as u64) as usize);
+            }
             if len == 0 {
                 break;
             }
-            let whole = offset == 0 && (len == PAGE_SIZE || len as u64 == rest);
+            let new = grows && index as u64 * PAGE_SIZE as u64 >= self.size();
+            if new {
+                // All of the page lies behind the end: there is nothing to read.
+                self.insert(index, frame::alloc_zeroed()?)?;
+            }
+            let whole = offset == 0 && (len == PAGE_SIZE || len as u64 >= rest);
             match self.copy_page(from, index, offset, len, whole) {
-                Ok(count) => total += count,
+                Ok(count) => {
+                    total += count;
+                    if grows {
+                        self.extend(at + count as u64);
+                    }
+                }
                 Err(error) if total == 0 => return Err(error),
                 Err(Errno::ENOMEM) if oom::make_room() => continue,
                 Err(_) => break,

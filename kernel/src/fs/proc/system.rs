@@ -127,6 +127,9 @@ fn filesystems(text: &mut Text) {
     for kind in mount::KINDS {
         put!(text, "nodev\t{kind}\n");
     }
+    for kind in mount::ON_DISK {
+        put!(text, "\t{kind}\n");
+    }
 }
 
 /// Interrupts of each kind on each CPU: those of devices are counted together.

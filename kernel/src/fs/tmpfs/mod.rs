@@ -10,7 +10,7 @@ mod quota;
 mod xattr;
 
 pub use data::Data;
-pub use node::{Node, without_set_id};
+pub use node::{Node, check_limit, inherit, limit_size, without_set_id};
 pub use options::Options;
 pub use quota::Quota;
 pub use xattr::Xattrs;
@@ -110,6 +110,7 @@ impl Tmpfs {
             free,
             files: inodes / INODE,
             free_files: inodes.saturating_sub(used) / INODE,
+            ..FsStat::default()
         }
     }
 

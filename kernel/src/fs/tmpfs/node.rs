@@ -165,7 +165,7 @@ impl Node {
         } else {
             S_IFLNK
         };
-        let (mode, owner) = inherit(&self.meta(), mode);
+        let (mode, owner) = self.inherited(mode);
         match new {
             New::Node(_, rdev) => self.new_node(mode, rdev, owner),
             New::Symlink(target) => self.new_symlink(target, owner),
@@ -239,6 +239,14 @@ impl Node {
         meta.links
     }
 
+    fn inherited(&self, mode: u32) -> (u32, (u32, u32)) {
+        let (own, gid) = {
+            let meta = self.meta();
+            (meta.mode, meta.gid)
+        };
+        inherit(own, gid, mode)
+    }
+
     fn accessed(&self, file: &File) {
         let mut meta = self.meta();
         if let Some(now) = file.access_time(meta.accessed, meta.modified) {
@@ -274,21 +282,22 @@ impl Node {
     }
 }
 
-/// The mode and the owner of an inode that the calling thread makes in a directory.
-fn inherit(directory: &Meta, mode: u32) -> (u32, (u32, u32)) {
+/// The mode and the owner of an inode that the calling thread makes in a directory of mode `own`
+/// and group `gid`.
+pub fn inherit(own: u32, gid: u32, mode: u32) -> (u32, (u32, u32)) {
     current().with_credentials(|who| {
-        if directory.mode & S_ISGID == 0 {
+        if own & S_ISGID == 0 {
             return (mode, (who.fsuid, who.fsgid));
         }
         let program = S_ISGID | S_IXGRP;
         let mode = if mode & S_IFMT == S_IFDIR {
             mode | S_ISGID
-        } else if mode & program == program && !who.keeps_set_group(directory.gid) {
+        } else if mode & program == program && !who.keeps_set_group(gid) {
             mode & !S_ISGID
         } else {
             mode
         };
-        (mode, (who.fsuid, directory.gid))
+        (mode, (who.fsuid, gid))
     })
 }
 
@@ -449,7 +458,7 @@ impl Inode for Node {
 
     fn create_unnamed(&self, here: &Arc<Dentry>, mode: u32, linkable: bool) -> Result<Arc<Dentry>> {
         self.directory()?;
-        let (mode, owner) = inherit(&self.meta(), mode);
+        let (mode, owner) = self.inherited(mode);
         let node = self.new_node(mode, 0, owner)?;
         node.meta().links = 0;
         node.linkable.store(linkable, Release);
@@ -503,7 +512,7 @@ const _: () = assert!(
 );
 
 /// SIGXFSZ and EFBIG where RLIMIT_FSIZE does not let a file grow to `size`.
-fn check_limit(size: u64) -> Result<()> {
+pub fn check_limit(size: u64) -> Result<()> {
     if size > crate::task::rlimit(RLIMIT_FSIZE) as u64 {
         signal::raise(SIGXFSZ);
         return Err(Errno::EFBIG);
@@ -513,7 +522,7 @@ fn check_limit(size: u64) -> Result<()> {
 
 /// Shortens a write at `position` to what RLIMIT_FSIZE allows; SIGXFSZ and EFBIG when that is
 /// nothing.
-fn limit_size(from: &mut Source, position: u64) -> Result<()> {
+pub fn limit_size(from: &mut Source, position: u64) -> Result<()> {
     let room = (crate::task::rlimit(RLIMIT_FSIZE) as u64).saturating_sub(position);
     if room == 0 && from.left() > 0 {
         signal::raise(SIGXFSZ);

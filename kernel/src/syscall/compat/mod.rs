@@ -317,7 +317,7 @@ dispatch! {
         name_to_handle_at => syscall::file_handle::name_to_handle_at,
         open_by_handle_at => syscall::file_handle::open_by_handle_at,
         clock_adjtime => time::clock_adjtime,
-        syncfs => syscall::file::fsync,
+        syncfs => syscall::file::syncfs,
         sendmmsg => syscall::sendmsg::sendmmsg::<Compat>,
         setns => syscall::process::setns,
         process_vm_readv => syscall::ptrace::process_vm_readv::<Compat>,

@@ -22,6 +22,33 @@ const CUT: &str = "echo kept | dd of=/dev/vda bs=4k seek=3 conv=notrunc,fsync 2>
     echo told
     sleep 1000";
 
+/// The same with files: what fsync(2) and a rename after it said is there, and what was not asked
+/// for may be.
+const EXT4_CUT: &str = "mkfs.ext4 -q /dev/vda 2>/dev/null
+    mkdir -p /mnt
+    mount -t ext4 /dev/vda /mnt
+    echo kept >/mnt/new
+    /usr/bin/sync /mnt/new
+    mv /mnt/new /mnt/name
+    dd if=/dev/zero of=/mnt/zeroes bs=4k count=100 conv=fsync 2>/dev/null
+    echo told
+    while true; do
+        dd if=/dev/zero of=/mnt/more bs=64k count=20 2>/dev/null
+        mkdir /mnt/folder
+        rm -r /mnt/more /mnt/folder
+        sync
+    done";
+
+/// After the cut: the journal is replayed by the mount.
+const EXT4_AFTER: &str = "mkdir -p /mnt
+    mount -t ext4 /dev/vda /mnt
+    cat /mnt/name
+    md5sum </mnt/zeroes
+    umount /mnt
+    e2fsck -fn /dev/vda >/dev/null 2>&1
+    echo $?";
+const EXT4_KEPT: &str = "kept\na5dc382d75ec46434b313e289c281d8c  -\n0\n";
+
 /// The second disk cannot be written, nor its node be opened by others than root.
 const NAMES: &str = "head -n 1 /dev/vda; head -n 1 /dev/vdb
     blockdev --getro /dev/vda; blockdev --getro /dev/vdb
@@ -60,6 +87,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
         ),
         ("disk-names", names),
         ("disk-errors", errors),
+        ("disk-ext4-cut", ext4_cut),
     ] {
         let name = format!("command/{}/{name}", arch.debian());
         if !report.wants(&name) {
@@ -113,6 +141,24 @@ fn cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
     let there =
         bytes[3 * 4096..].starts_with(b"kept\n") && bytes[5 << 20..].starts_with(b"mapped\n");
     Ok(differs(&output, "told\n").or_else(|| (!there).then(|| "not on the disk".into())))
+}
+
+/// What a file system was told to keep is there after the machine was killed, and it is sound.
+fn ext4_cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
+    let image = image(folder, "disk", b"")?;
+    File::options()
+        .write(true)
+        .open(&image)?
+        .set_len(32 << 20)?;
+    let package = ["--package", "e2fsprogs", "--package", "coreutils"].map(String::from);
+    let disk = [format!("--disk={}", image.display())];
+    let options = [&package[..], &disk, &["--timeout=60".into()]].concat();
+    let cut = run(project, arch, &options, EXT4_CUT)?;
+    if let Some(how) = differs(&cut, "told\n") {
+        return Ok(Some(how));
+    }
+    let after = run(project, arch, &[&package[..], &disk].concat(), EXT4_AFTER)?;
+    Ok(differs(&after, EXT4_KEPT))
 }
 
 fn names(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {

@@ -1,0 +1,94 @@
+//! The disk of a file system, for its metadata. The bytes pass through frames of the kernel's.
+
+use crate::block::Piece;
+use crate::block::volume::Volume;
+use crate::errno::Errno;
+use crate::mm::PAGE_SIZE;
+use crate::mm::frame;
+use crate::mm::virtio_blk::{Part, SECTOR};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use ext4::{Device, Error, Result};
+
+/// Bytes that are in flight at a time.
+const AT_ONCE: usize = 32 * PAGE_SIZE;
+
+/// A disk or partition.
+pub struct Disk(pub Arc<Volume>);
+
+/// An error of the disk, as the file system takes it.
+pub fn error(errno: Errno) -> Error {
+    match errno {
+        Errno::ENOMEM => Error::NoMemory,
+        _ => Error::Io,
+    }
+}
+
+impl Disk {
+    /// Frames for `len` bytes at byte `at`.
+    fn pieces(&self, at: u64, len: usize) -> core::result::Result<Vec<Piece>, Errno> {
+        let mut pieces = Vec::new();
+        let room = pieces.try_reserve_exact(len.div_ceil(PAGE_SIZE));
+        room.map_err(|_| Errno::ENOMEM)?;
+        for done in (0..len).step_by(PAGE_SIZE) {
+            pieces.push(Piece {
+                sector: self.0.start() + (at + done as u64) / SECTOR as u64,
+                part: Part {
+                    frame: frame::alloc()?,
+                    offset: 0,
+                    len: (len - done).min(PAGE_SIZE),
+                },
+            });
+        }
+        Ok(pieces)
+    }
+
+    /// Whether the bytes are on the disk.
+    fn check(&self, at: u64, len: usize) -> Result<()> {
+        match at
+            .checked_add(len as u64)
+            .is_some_and(|end| end <= self.0.size())
+        {
+            true => Ok(()),
+            false => Err(Error::Io),
+        }
+    }
+}
+
+impl Device for Disk {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
+        self.check(at, into.len())?;
+        let mut at = at;
+        for chunk in into.chunks_mut(AT_ONCE) {
+            let pieces = self.pieces(at, chunk.len()).map_err(error)?;
+            self.0.device().transfer(false, &pieces).map_err(error)?;
+            for (part, bytes) in pieces.iter().zip(chunk.chunks_mut(PAGE_SIZE)) {
+                part.part.frame.read(0, bytes);
+            }
+            at += chunk.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, at: u64, from: &[u8]) -> Result<()> {
+        self.check(at, from.len())?;
+        let mut at = at;
+        for chunk in from.chunks(AT_ONCE) {
+            let pieces = self.pieces(at, chunk.len()).map_err(error)?;
+            for (part, bytes) in pieces.iter().zip(chunk.chunks(PAGE_SIZE)) {
+                part.part.frame.write(0, bytes);
+            }
+            self.0.device().transfer(true, &pieces).map_err(error)?;
+            at += chunk.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.0.device().flush().map_err(error)
+    }
+}

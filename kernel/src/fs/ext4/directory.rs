@@ -1,0 +1,226 @@
+//! Names: looking them up, adding, removing and moving them. The lock of the file system is held,
+//! so that each happens at once.
+
+use super::super::dentry::Dentry;
+use super::super::inode::{Inode, Kind, New, Replace, WHITEOUT};
+use super::node::Node;
+use super::{Locked, errno};
+use crate::errno::{Errno, Result};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::*;
+use ext4::Rename;
+
+impl Node {
+    /// The dentry of a name that somebody has.
+    fn known(&self, name: &[u8]) -> Result<Option<Arc<Dentry>>> {
+        let known = self
+            .names()?
+            .lock()
+            .dentries
+            .get(name)
+            .and_then(Weak::upgrade);
+        Ok(known.filter(|dentry| !dentry.is_removed()))
+    }
+
+    /// Notes the dentry of a name.
+    fn note(&self, name: &[u8], dentry: &Arc<Dentry>) -> Result<()> {
+        let mut key = Vec::new();
+        key.try_reserve_exact(name.len())
+            .map_err(|_| Errno::ENOMEM)?;
+        key.extend_from_slice(name);
+        let mut names = self.names()?.lock();
+        let swept = names.swept;
+        names.swept = names
+            .dentries
+            .retain_from(swept, |_, dentry| dentry.strong_count() > 0);
+        names.dentries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        names.dentries.insert(key, Arc::downgrade(dentry));
+        Ok(())
+    }
+
+    /// The dentry of a node under a name of this directory.
+    fn dentry(&self, here: &Arc<Dentry>, name: &[u8], node: Arc<Node>) -> Result<Arc<Dentry>> {
+        let dentry = Dentry::named(node, Some(here.clone()), name)?;
+        self.note(name, &dentry)?;
+        Ok(dentry)
+    }
+
+    /// Finds a name.
+    pub fn find(&self, here: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+        if let Some(known) = self.known(name)? {
+            return Ok(known);
+        }
+        let mut fs = self.fs().lock()?;
+        // Somebody may have looked meanwhile.
+        if let Some(known) = self.known(name)? {
+            return Ok(known);
+        }
+        let directory = fs.inode(self.number()).map_err(errno)?;
+        let inode = fs.lookup_inode(&directory, name).map_err(errno)?;
+        let node = self.fs().node(inode)?;
+        node.refresh(&mut fs)?;
+        self.dentry(here, name, node)
+    }
+
+    /// Makes an inode under a name.
+    pub fn make(&self, here: &Arc<Dentry>, name: &[u8], new: &New) -> Result<Arc<Dentry>> {
+        let new = self.describe(new);
+        let mut fs = self.fs().lock()?;
+        if here.is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        let inode = fs.create(self.number(), name, new).map_err(errno)?;
+        let node = self.fs().node(inode)?;
+        node.refresh(&mut fs)?;
+        self.refresh(&mut fs)?;
+        let dentry = self.dentry(here, name, node)?;
+        self.fs().settle(&mut fs)?;
+        Ok(dentry)
+    }
+
+    /// Makes a file without a name.
+    pub fn make_unnamed(
+        &self,
+        here: &Arc<Dentry>,
+        mode: u32,
+        linkable: bool,
+    ) -> Result<Arc<Dentry>> {
+        self.names()?;
+        let new = self.describe(&New::Node(mode, 0));
+        let mut fs = self.fs().lock()?;
+        let inode = fs.create_unnamed(self.number(), new).map_err(errno)?;
+        let name = crate::mm::heap::try_format(format_args!("#{}", inode.number))?;
+        let node = self.fs().node(inode)?;
+        node.linkable.store(linkable, Relaxed);
+        let dentry = Dentry::named(node, Some(here.clone()), name.as_bytes())?;
+        dentry.remove()?;
+        Ok(dentry)
+    }
+
+    /// Gives an inode one more name.
+    pub fn link_to(&self, here: &Arc<Dentry>, name: &[u8], to: &Arc<dyn Inode>) -> Result<()> {
+        let node = self.sibling(to)?;
+        if node.file_kind() == Kind::Directory {
+            return Err(Errno::EPERM);
+        }
+        let mut fs = self.fs().lock()?;
+        let unnamed = node.with_inode(|inode| inode.links() == 0);
+        if unnamed && !node.linkable.load(Relaxed) || here.is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        fs.link(node.number(), self.number(), name).map_err(errno)?;
+        node.refresh(&mut fs)?;
+        if node.is_dirty() {
+            self.fs().keep(&node)?;
+        }
+        self.refresh(&mut fs)?;
+        self.fs().settle(&mut fs)
+    }
+
+    /// Whether a name of this directory is `dentry` still.
+    fn check_same(&self, name: &[u8], dentry: &Arc<Dentry>) -> Result<()> {
+        let known = self
+            .names()?
+            .lock()
+            .dentries
+            .get(name)
+            .and_then(Weak::upgrade);
+        match known.is_some_and(|known| Arc::ptr_eq(&known, dentry)) && !dentry.is_removed() {
+            true => Ok(()),
+            false => Err(Errno::ESTALE),
+        }
+    }
+
+    /// Removes a name.
+    pub fn remove_name(&self, victim: &Arc<Dentry>) -> Result<()> {
+        let node = self.sibling(victim.inode())?;
+        let name = victim.name();
+        let mut fs = self.fs().lock()?;
+        self.check_same(&name, victim)?;
+        if victim.is_covered() {
+            return Err(Errno::EBUSY);
+        }
+        match node.file_kind() {
+            Kind::Directory => fs.rmdir(self.number(), &name),
+            _ => fs.unlink(self.number(), &name),
+        }
+        .map_err(errno)?;
+        self.forget_name(&name, victim);
+        node.refresh(&mut fs)?;
+        self.fs().release_unnamed(&node);
+        self.refresh(&mut fs)?;
+        self.fs().settle(&mut fs)
+    }
+
+    /// A name is no more.
+    fn forget_name(&self, name: &[u8], dentry: &Dentry) {
+        // What is mounted there by now has lost its place, too.
+        _ = dentry.remove();
+        if let Ok(names) = self.names() {
+            names.lock().dentries.remove(name);
+        }
+    }
+
+    /// Moves `source` from this directory to `name` in `there`, which has `occupant` now.
+    pub fn rename_name(
+        &self,
+        (here, source): (&Arc<Dentry>, &Arc<Dentry>),
+        (there, name): (&Arc<Dentry>, &[u8]),
+        occupant: Option<&Arc<Dentry>>,
+        replace: Replace,
+    ) -> Result<()> {
+        let target = self.sibling(there.inode())?;
+        let how = match (occupant, replace) {
+            (None, Replace::Exchange) => return Err(Errno::ENOENT),
+            (Some(_), Replace::No) => return Err(Errno::EEXIST),
+            (_, Replace::Exchange) => Rename::Exchange,
+            (_, Replace::No) => Rename::NoReplace,
+            _ => Rename::Replace,
+        };
+        let whiteout = (replace == Replace::Whiteout).then(|| self.describe(&WHITEOUT));
+        let mut fs = self.fs().lock()?;
+        let old = source.name();
+        self.check_same(&old, source)?;
+        if let Some(occupant) = occupant {
+            target.check_same(name, occupant)?;
+            if occupant.is_covered() && how != Rename::Exchange {
+                return Err(Errno::EBUSY);
+            }
+            if Arc::ptr_eq(occupant.inode(), source.inode()) {
+                return Ok(());
+            }
+        }
+        let (from, to) = (self.number(), target.number());
+        fs.rename_and_cover(from, &old, to, name, how, whiteout)
+            .map_err(errno)?;
+        let name = crate::mm::heap::try_bytes(name)?;
+        match (occupant, how) {
+            (Some(other), Rename::Exchange) => {
+                other.moved(here, old.clone());
+                self.note(&old, other)?;
+            }
+            (occupant, _) => {
+                if let Some(occupant) = occupant {
+                    target.forget_name(&name, occupant);
+                }
+                self.names()?.lock().dentries.remove(&*old);
+            }
+        }
+        source.moved(there, name.clone());
+        target.note(&name, source)?;
+        self.refresh_all(&mut fs, &[here, there, source])?;
+        if let Some(occupant) = occupant {
+            self.refresh_all(&mut fs, &[occupant])?;
+            self.fs().release_unnamed(&*self.sibling(occupant.inode())?);
+        }
+        self.fs().settle(&mut fs)
+    }
+
+    fn refresh_all(&self, fs: &mut Locked, dentries: &[&Arc<Dentry>]) -> Result<()> {
+        for dentry in dentries {
+            self.sibling(dentry.inode())?.refresh(fs)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! Open files and directories.
+
+use super::super::file::{File, FileOps, Memory, Record, Whence, seek_in};
+use super::super::inode::Kind;
+use super::super::io::{Sink, Source};
+use super::super::page_cache::{Ahead, pages_of};
+use super::super::path::Path;
+use super::super::tmpfs::{check_limit, limit_size};
+use super::errno;
+use super::node::Node;
+use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
+use crate::mm::heap::try_arc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::AtomicU32;
+use linux_raw_sys::general::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MS_SYNCHRONOUS, O_DSYNC};
+
+/// Records of a directory that are read at a time.
+const AT_ONCE: usize = 64;
+
+/// An open file or directory.
+pub struct Open {
+    node: Arc<Node>,
+    ahead: Ahead,
+    /// The errors of writing back that it was told.
+    told: AtomicU32,
+}
+
+impl Open {
+    /// Opens it.
+    pub fn new(node: Arc<Node>) -> Result<Arc<dyn FileOps>> {
+        let told = node.data().map_or(0, |data| data.errors().sample());
+        Ok(try_arc(Open {
+            node,
+            ahead: Ahead::default(),
+            told: AtomicU32::new(told),
+        })?)
+    }
+
+    fn write_to(
+        &self,
+        file: &File,
+        from: &mut Source,
+        position: Option<u64>,
+    ) -> Result<(usize, u64)> {
+        let data = self.node.data()?;
+        limit_size(from, position.unwrap_or_else(|| data.size()))?;
+        let (count, end) = data.write_growing(from, position)?;
+        self.node.modified()?;
+        if file.flags().has(O_DSYNC) || file.path().mount_flags() & MS_SYNCHRONOUS != 0 {
+            self.sync(file, end - count as u64..end)?;
+        }
+        Ok((count, end))
+    }
+}
+
+impl Drop for Open {
+    /// What a program wrote through a mapping must outlive it.
+    fn drop(&mut self) {
+        if self.node.is_dirty() && self.node.fs().keep(&self.node).is_err() {
+            self.node.write_out(0..usize::MAX);
+        }
+    }
+}
+
+/// A record of a directory.
+struct Entry {
+    inode: u32,
+    kind: u8,
+    name: Vec<u8>,
+    next: u64,
+}
+
+/// The type that a directory has noted of an entry.
+fn kind_of(noted: u8) -> Kind {
+    Kind::of_mode(u32::from(noted) << 12).unwrap_or(Kind::Anonymous)
+}
+
+impl FileOps for Open {
+    fn held(&self) -> usize {
+        0
+    }
+
+    fn read(&self, file: &File, to: &mut Sink, position: u64) -> Result<usize> {
+        let count = self.node.data()?.read(to, position, &self.ahead)?;
+        self.node.accessed(file);
+        Ok(count)
+    }
+
+    fn write(&self, file: &File, from: &mut Source, position: u64) -> Result<usize> {
+        Ok(self.write_to(file, from, Some(position))?.0)
+    }
+
+    fn append(&self, file: &File, from: &mut Source) -> Result<(usize, u64)> {
+        self.write_to(file, from, None)
+    }
+
+    fn read_dir(
+        &self,
+        file: &File,
+        position: u64,
+        emit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<()> {
+        self.node.names()?;
+        if file.dentry().is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        let mut position = position;
+        loop {
+            let entries = self.entries(position)?;
+            let Some(last) = entries.last() else {
+                break;
+            };
+            position = last.next;
+            for entry in &entries {
+                let record = Record {
+                    inode: entry.inode.into(),
+                    kind: kind_of(entry.kind),
+                    name: &entry.name,
+                    next: entry.next,
+                };
+                if !emit(record) {
+                    self.node.accessed(file);
+                    return Ok(());
+                }
+            }
+        }
+        self.node.accessed(file);
+        Ok(())
+    }
+
+    fn seek(&self, _file: &File, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        let Ok(data) = self.node.data() else {
+            return seek_in(i64::MAX as u64, position, offset, whence);
+        };
+        let place = seek_in(data.size(), position, offset, whence)?;
+        if !matches!(whence, Whence::Data | Whence::Hole) {
+            return Ok(place);
+        }
+        self.node.write_out(0..usize::MAX);
+        let mut fs = self.node.fs().lock()?;
+        let block_size = self.node.fs().block_size as u64;
+        let block = u32::try_from(offset as u64 / block_size).map_err(|_| Errno::ENXIO)?;
+        let inode = fs.inode(self.node.number()).map_err(errno)?;
+        let found = match whence {
+            Whence::Data => fs.next_data(&inode, block).map_err(errno)?,
+            _ => Some(fs.next_hole(&inode, block).map_err(errno)?),
+        };
+        let start = found.map(|block| (u64::from(block) * block_size).max(offset as u64));
+        match (whence, start) {
+            (Whence::Hole, Some(start)) => Ok(start.min(data.size())),
+            (_, Some(start)) if start < data.size() => Ok(start),
+            _ => Err(Errno::ENXIO),
+        }
+    }
+
+    fn allocate(&self, _file: &File, mode: u32, offset: u64, len: u64) -> Result<()> {
+        let data = self.node.data()?;
+        let keep = mode & FALLOC_FL_KEEP_SIZE != 0;
+        match mode & !FALLOC_FL_KEEP_SIZE {
+            0 => {
+                let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+                if end > data.size() && !keep {
+                    check_limit(end)?;
+                }
+                self.node.preallocate(offset, len, keep)?;
+            }
+            FALLOC_FL_PUNCH_HOLE if keep => self.node.punch(offset, len)?,
+            _ => return Err(Errno::EOPNOTSUPP),
+        }
+        self.node.modified()
+    }
+
+    fn mapped(&self, file: &File) {
+        self.node.accessed(file);
+    }
+
+    fn memory(&self) -> Memory<'_> {
+        match self.node.data() {
+            Ok(data) => Memory::Pages(&**data),
+            Err(_) => Memory::None,
+        }
+    }
+
+    fn has_direct(&self, _path: &Path) -> bool {
+        false
+    }
+
+    fn sync(&self, _file: &File, range: Range<u64>) -> Result<()> {
+        self.node.write_out(pages(&range));
+        let done = {
+            let mut fs = self.node.fs().lock()?;
+            fs.sync_inode(self.node.number(), false).map_err(errno)
+        };
+        let Ok(data) = self.node.data() else {
+            return done;
+        };
+        if let Err(error) = done {
+            data.errors().record(error);
+        }
+        data.errors().check(&self.told)
+    }
+
+    fn write_range(&self, _file: &File, range: Range<u64>) -> Result<()> {
+        let data = self.node.data()?;
+        data.write_back(pages(&range));
+        data.errors().check(&self.told)
+    }
+
+    fn read_ahead(&self, _file: &File, range: Range<u64>) -> Result<()> {
+        let pages = pages(&range);
+        _ = self.node.data()?.read_ahead(pages.start, pages.len());
+        Ok(())
+    }
+
+    fn forget(&self, _file: &File, range: Range<u64>) {
+        if let Ok(data) = self.node.data() {
+            data.write_back(pages(&range));
+            data.forget(pages(&range));
+        }
+    }
+}
+
+impl Open {
+    /// The next records of a directory.
+    fn entries(&self, position: u64) -> Result<Vec<Entry>> {
+        let mut fs = self.node.fs().lock()?;
+        let directory = fs.inode(self.node.number()).map_err(errno)?;
+        let (mut entries, mut short) = (Vec::new(), false);
+        fs.read_directory(&directory, position, |entry| {
+            let mut name = Vec::new();
+            short |= name.try_reserve_exact(entry.name.len()).is_err();
+            short |= entries.try_reserve(1).is_err();
+            if short {
+                return false;
+            }
+            name.extend_from_slice(entry.name);
+            entries.push(Entry {
+                inode: entry.inode,
+                kind: entry.kind,
+                name,
+                next: entry.next,
+            });
+            entries.len() < AT_ONCE
+        })
+        .map_err(errno)?;
+        match short && entries.is_empty() {
+            true => Err(Errno::ENOMEM),
+            false => Ok(entries),
+        }
+    }
+}
+
+/// The pages that a range of bytes touches.
+fn pages(range: &Range<u64>) -> Range<usize> {
+    (range.start / PAGE_SIZE as u64) as usize..pages_of(range.end)
+}

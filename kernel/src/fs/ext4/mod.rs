@@ -1,0 +1,250 @@
+//! ext4: a mounted file system, by crate `ext4`, with the data of its files in the page cache.
+//!
+//! One lock is around the crate's [`Fs`]. It is held while a disk is waited for, and never while a
+//! program's memory is touched: a fault may want a page of this file system. Under it nothing is
+//! locked but spin locks.
+
+mod backing;
+mod device;
+mod directory;
+mod file;
+mod inode;
+mod mounted;
+mod node;
+mod resize;
+mod worker;
+
+pub use mounted::{Held, Options, mount, sync_all};
+
+use crate::block::volume::Volume;
+use crate::errno::{Errno, Result};
+use crate::fs::inode::{FsStat, Time};
+use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
+use crate::task::sched::cond_resched;
+use crate::task::{can, current};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+use device::Disk;
+use ext4::{Error, Fs};
+use linux_raw_sys::general::{CAP_SYS_RESOURCE, MS_DIRSYNC, MS_SYNCHRONOUS};
+use node::Node;
+use radix::Radix;
+
+/// The magic number of statfs(2) (EXT4_SUPER_MAGIC).
+const MAGIC: u64 = 0xef53;
+
+/// A file system.
+pub struct Ext4 {
+    volume: Arc<Volume>,
+    /// None once it is unmounted.
+    fs: SleepMutex<Option<Fs<Disk>>>,
+    /// Bytes of a block.
+    block_size: usize,
+    /// The inodes that somebody has, by number.
+    nodes: Mutex<Radix<Weak<Node>>>,
+    /// Files with something that the disk does not have.
+    dirty: Mutex<Radix<Arc<Node>>>,
+    /// Inodes without a name that nobody has any more.
+    orphans: Mutex<Vec<u32>>,
+    /// How it is mounted (MS_*).
+    flags: AtomicU32,
+    /// Whether mount(2) asked for something else on errors than the superblock says, and what.
+    errors: AtomicU8,
+    /// A weak reference to itself.
+    me: Weak<Ext4>,
+}
+
+/// The crate's file system, locked.
+struct Locked<'a>(SleepMutexGuard<'a, Option<Fs<Disk>>>);
+
+impl Deref for Locked<'_> {
+    type Target = Fs<Disk>;
+
+    fn deref(&self) -> &Fs<Disk> {
+        self.0.as_ref().expect("Ext4::lock has looked")
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Fs<Disk> {
+        self.0.as_mut().expect("Ext4::lock has looked")
+    }
+}
+
+/// An error of the crate, as Linux tells it.
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::Io => Errno::EIO,
+        Error::Corrupt(what) => {
+            crate::log!("ext4: damaged: {what}");
+            Errno::EUCLEAN
+        }
+        Error::Unsupported(_) => Errno::EOPNOTSUPP,
+        Error::NoMemory => Errno::ENOMEM,
+        Error::NoSpace | Error::JournalFull => Errno::ENOSPC,
+        Error::NotFound => Errno::ENOENT,
+        Error::Exists => Errno::EEXIST,
+        Error::NotDirectory => Errno::ENOTDIR,
+        Error::IsDirectory => Errno::EISDIR,
+        Error::NotEmpty => Errno::ENOTEMPTY,
+        Error::TooLong => Errno::ENAMETOOLONG,
+        Error::TooManyLinks => Errno::EMLINK,
+        Error::TooLarge => Errno::EFBIG,
+        Error::ReadOnly => Errno::EROFS,
+        Error::Invalid => Errno::EINVAL,
+    }
+}
+
+fn to_disk(time: Time) -> ext4::Time {
+    ext4::Time {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    }
+}
+
+fn from_disk(time: ext4::Time) -> Time {
+    Time {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    }
+}
+
+impl Ext4 {
+    /// Locks the crate's file system, after the inodes were freed that nobody has any more.
+    ///
+    /// # Errors
+    /// EIO: it is unmounted.
+    fn lock(&self) -> Result<Locked<'_>> {
+        let guard = self.fs.lock();
+        if guard.is_none() {
+            return Err(Errno::EIO);
+        }
+        let mut locked = Locked(guard);
+        locked.set_now(to_disk(Time::now()));
+        while let Some(number) = { self.orphans.lock().pop() } {
+            if let Err(error) = locked.evict(number) {
+                crate::log!("ext4: inode {number}: {error:?}");
+            }
+        }
+        let (uid, gid) = locked.geometry().reserved_owner;
+        let (uid, gid) = (u32::from(uid), u32::from(gid));
+        let owns =
+            current().with_credentials(|who| who.fsuid == uid || gid != 0 && who.in_group(gid));
+        locked.set_privileged(owns || can(CAP_SYS_RESOURCE));
+        Ok(locked)
+    }
+
+    /// The node of an inode.
+    fn node(&self, inode: ext4::Inode) -> Result<Arc<Node>> {
+        let at = inode.number as usize;
+        let known = self.nodes.lock().get(at).and_then(Weak::upgrade);
+        if let Some(node) = known {
+            return Ok(node);
+        }
+        let me = self.me.upgrade().ok_or(Errno::EIO)?;
+        let node = Node::new(me, inode)?;
+        // Only the holder of the lock of `fs` makes nodes.
+        let noted = self.nodes.lock().insert(at, Arc::downgrade(&node));
+        noted.map_err(|_| Errno::ENOMEM)?;
+        Ok(node)
+    }
+
+    /// Keeps a file until what it has is on the disk. One without a name ends with its last user.
+    fn keep(&self, node: &Arc<Node>) -> Result<()> {
+        if node.with_inode(ext4::Inode::links) == 0 {
+            return Ok(());
+        }
+        let at = node.number() as usize;
+        let before = self.dirty.lock().insert(at, node.clone());
+        before.map(drop).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// Keeps a file no more.
+    fn let_go(&self, node: &Node) {
+        let (at, mut gone) = (node.number() as usize, None);
+        let mut dirty = self.dirty.lock();
+        dirty.remove_range(at, at, &mut |node| gone = Some(node));
+        drop(dirty);
+    }
+
+    /// A name was taken away: what the last one had needs not come to the disk.
+    fn release_unnamed(&self, node: &Node) {
+        if node.with_inode(ext4::Inode::links) == 0 {
+            self.let_go(node);
+        }
+    }
+
+    /// Calls `visit` with each file that was kept, without locks.
+    fn each_kept(&self, mut visit: impl FnMut(&Arc<Node>)) {
+        let mut from = 0;
+        loop {
+            let next = {
+                let dirty = self.dirty.lock();
+                let at = dirty.next_item(from);
+                at.and_then(|at| Some((at, dirty.get(at)?.clone())))
+            };
+            let Some((at, node)) = next else { return };
+            visit(&node);
+            drop(node);
+            from = at + 1;
+            cond_resched();
+        }
+    }
+
+    /// Lets files go that have nothing any more that the disk has not. What is left of an inode
+    /// whose data was written goes with the transaction.
+    fn release_clean(&self) {
+        self.each_kept(|node| {
+            if node.has_clean_data() {
+                node.write_out(0..0);
+            }
+            if !node.is_dirty() {
+                self.let_go(node);
+            }
+        });
+    }
+
+    /// Writes everything to the disk.
+    fn sync(&self) -> Result<()> {
+        self.each_kept(|node| node.write_out(0..usize::MAX));
+        self.release_clean();
+        self.lock()?.commit().map_err(errno)
+    }
+
+    /// A name was changed: commits that where the mount is synchronous.
+    fn settle(&self, fs: &mut Locked) -> Result<()> {
+        match self.flags.load(Relaxed) & (MS_SYNCHRONOUS | MS_DIRSYNC) {
+            0 => Ok(()),
+            _ => fs.commit().map_err(errno),
+        }
+    }
+
+    /// Its result of statfs(2).
+    fn stat(&self) -> FsStat {
+        let statistics = self
+            .lock()
+            .and_then(|mut fs| fs.statistics().map_err(errno));
+        let Ok(found) = statistics else {
+            return FsStat {
+                magic: MAGIC,
+                ..FsStat::default()
+            };
+        };
+        let half = |at: usize| {
+            let bytes = found.uuid[at..at + 8].iter().rev();
+            bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))
+        };
+        FsStat {
+            magic: MAGIC,
+            block_size: Some(found.block_size),
+            blocks: found.usable,
+            free: found.free_blocks,
+            reserved: found.free_blocks - found.available,
+            id: Some(half(0) ^ half(8)),
+            files: found.inodes.into(),
+            free_files: found.free_inodes.into(),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Mounting, mounting anew, and the end of a mount.
+
+use super::device::Disk;
+use super::{Ext4, Locked, errno, to_disk};
+use crate::block::volume::{self, Volume};
+use crate::errno::{Errno, Result};
+use crate::fs::dentry::Dentry;
+use crate::fs::inode::{Kind, Time};
+use crate::fs::path::Path;
+use crate::mm::heap::try_arc_cyclic;
+use crate::sync::{Mutex, SleepMutex};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+use ext4::{Errors, Fs, ROOT};
+use linux_raw_sys::general::MS_RDONLY;
+use radix::Radix;
+
+/// All of them.
+static MOUNTED: Mutex<Vec<Weak<Ext4>>> = Mutex::new(Vec::new());
+
+/// A mount of the file system, however many there are: it is unmounted with the last.
+pub struct Held(Arc<Ext4>);
+
+/// What mount(2) says beside its flags.
+#[derive(Clone, Copy, Default)]
+pub struct Options {
+    /// What follows from damage, if not what the superblock says.
+    pub errors: Option<Errors>,
+}
+
+impl Options {
+    /// Takes an option, if there is such a one.
+    ///
+    /// # Errors
+    /// EINVAL.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+        match (name, value) {
+            ("errors", Some("continue")) => self.errors = Some(Errors::Continue),
+            ("errors", Some("remount-ro")) => self.errors = Some(Errors::ReadOnly),
+            // What is done anyway.
+            ("data", Some("ordered")) | ("barrier", None | Some("1")) => {}
+            ("user_xattr" | "block_validity", None) => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(())
+    }
+}
+
+/// Opens what is on the device. Damage does not stop the machine, whatever the superblock says.
+fn open(volume: &Arc<Volume>, flags: u32, errors: Option<Errors>) -> Result<Fs<Disk>> {
+    let options = ext4::Options {
+        read_only: flags & MS_RDONLY != 0,
+        now: to_disk(Time::now()),
+    };
+    let opened = Fs::mount(Disk(volume.clone()), options);
+    let mut fs = opened.map_err(|error| {
+        crate::log!("{}: ext4: {error:?}", volume.name());
+        match error {
+            ext4::Error::Unsupported(_) | ext4::Error::Corrupt(_) => Errno::EINVAL,
+            error => errno(error),
+        }
+    })?;
+    match (errors, fs.errors()) {
+        (Some(errors), _) => fs.set_errors(errors),
+        (None, Errors::Panic) => fs.set_errors(Errors::ReadOnly),
+        _ => {}
+    }
+    Ok(fs)
+}
+
+/// Mounts the file system on the block device at `source`. Returns its root.
+///
+/// # Errors
+/// ENOTBLK, ENXIO; EACCES: the device cannot be written. EBUSY. EINVAL: there is none. EIO.
+pub fn mount(source: &Path, flags: u32, options: Options) -> Result<(Held, Arc<Dentry>)> {
+    if source.kind() != Kind::Block {
+        return Err(Errno::ENOTBLK);
+    }
+    let volume = volume::find(source.inode().attr().rdev).ok_or(Errno::ENXIO)?;
+    if volume.is_read_only() && flags & MS_RDONLY == 0 {
+        return Err(Errno::EACCES);
+    }
+    super::worker::start()?;
+    volume.begin_use(true)?;
+    // What was written to the device itself, and what it had before.
+    volume.mapping().invalidate(0..usize::MAX);
+    begin(&volume, flags, options).inspect_err(|_| volume.end_use(true))
+}
+
+fn begin(volume: &Arc<Volume>, flags: u32, options: Options) -> Result<(Held, Arc<Dentry>)> {
+    let mut fs = open(volume, flags, options.errors)?;
+    let block_size = fs.geometry().block_size as usize;
+    let root = fs.inode(ROOT).map_err(errno)?;
+    let mounted = try_arc_cyclic(|me| Ext4 {
+        volume: volume.clone(),
+        fs: SleepMutex::new(Some(fs)),
+        block_size,
+        nodes: Mutex::new(Radix::default()),
+        dirty: Mutex::new(Radix::default()),
+        orphans: Mutex::new(Vec::new()),
+        flags: AtomicU32::new(flags),
+        errors: AtomicU8::new(0),
+        me: me.clone(),
+    })?;
+    let node = mounted.node(root)?;
+    {
+        let mut fs = mounted.lock()?;
+        node.refresh(&mut fs)?;
+        mounted.note_errors(&fs);
+    }
+    let root = Dentry::named(node, None, b"")?;
+    let mut all = MOUNTED.lock();
+    all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    all.push(Arc::downgrade(&mounted));
+    drop(all);
+    Ok((Held(mounted), root))
+}
+
+impl Ext4 {
+    /// Keeps for /proc/mounts what was asked for.
+    fn note_errors(&self, fs: &Locked) {
+        let shown = match fs.errors() {
+            now if now == fs.geometry().errors => 0,
+            Errors::Continue => 1,
+            _ => 2,
+        };
+        self.errors.store(shown, Relaxed);
+    }
+
+    /// Whether an inode without a name is in use.
+    fn has_unnamed(&self) -> bool {
+        let mut from = 0;
+        loop {
+            let next = {
+                let nodes = self.nodes.lock();
+                let at = nodes.next_item(from);
+                at.map(|at| (at, nodes.get(at).and_then(Weak::upgrade)))
+            };
+            let Some((at, node)) = next else { return false };
+            if node.is_some_and(|node| node.with_inode(ext4::Inode::links) == 0) {
+                return true;
+            }
+            from = at + 1;
+        }
+    }
+}
+
+impl Held {
+    /// Writes everything to the disk.
+    pub fn sync(&self) -> Result<()> {
+        self.0.sync()
+    }
+
+    /// Mounts it anew with other flags and options. Nobody writes by then if it shall be read-only.
+    ///
+    /// # Errors
+    /// EBUSY: files without a name are in use. EACCES: the device cannot be written. EROFS: damage
+    /// was found, so that nothing may be written any more.
+    pub fn configure(&self, flags: u32, options: Options) -> Result<()> {
+        let ext4 = &self.0;
+        ext4.sync().or_else(|error| match error {
+            // What was not written is lost already.
+            Errno::EIO if flags & MS_RDONLY != 0 => Ok(()),
+            error => Err(error),
+        })?;
+        let mut fs = ext4.lock()?;
+        let changes = (ext4.flags.load(Relaxed) ^ flags) & MS_RDONLY != 0;
+        if changes && flags & MS_RDONLY == 0 {
+            if ext4.volume.is_read_only() {
+                return Err(Errno::EACCES);
+            }
+            if fs.is_aborted() {
+                return Err(Errno::EROFS);
+            }
+        }
+        if changes && flags & MS_RDONLY != 0 && ext4.has_unnamed() {
+            return Err(Errno::EBUSY);
+        }
+        if changes && !fs.is_aborted() {
+            let errors = Some(fs.errors());
+            let old = fs.0.take();
+            let ended = old
+                .map_or(Ok(()), |old| old.unmount().map(drop))
+                .map_err(errno);
+            let opened = ended.and_then(|()| open(&ext4.volume, flags, errors));
+            let failed = opened.as_ref().err().copied();
+            let opened = opened.or_else(|_| open(&ext4.volume, flags ^ MS_RDONLY, errors));
+            // Without any, all that is asked for fails.
+            *fs.0 = opened.ok();
+            if let Some(error) = failed {
+                return Err(error);
+            }
+        }
+        if let Some(errors) = options.errors {
+            fs.set_errors(errors);
+            ext4.note_errors(&fs);
+        }
+        ext4.flags.store(flags, Relaxed);
+        Ok(())
+    }
+}
+
+impl fmt::Display for Held {
+    /// As /proc/PID/mounts has its options, each after a comma.
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(match self.0.errors.load(Relaxed) {
+            0 => "",
+            1 => ",errors=continue",
+            _ => ",errors=remount-ro",
+        })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let fs = &self.0;
+        if let Err(error) = fs.sync() {
+            crate::log!("{}: ext4: {error:?}", fs.volume.name());
+        }
+        let gone = fs.fs.lock().take();
+        if let Some(Err(error)) = gone.map(Fs::unmount) {
+            crate::log!("{}: ext4: {error:?}", fs.volume.name());
+        }
+        // Who reads the device itself shall see what was written.
+        fs.volume.mapping().invalidate(0..usize::MAX);
+        fs.volume.end_use(true);
+        let me: *const Ext4 = Arc::as_ptr(fs);
+        MOUNTED
+            .lock()
+            .retain(|other| !core::ptr::eq(other.as_ptr(), me));
+    }
+}
+
+/// Calls `visit` with every file system that is mounted, without locks.
+pub fn each(mut visit: impl FnMut(&Ext4)) {
+    let mut at = 0;
+    loop {
+        let fs = match MOUNTED.lock().get(at) {
+            Some(fs) => fs.upgrade(),
+            None => return,
+        };
+        if let Some(fs) = fs {
+            visit(&fs);
+        }
+        at += 1;
+    }
+}
+
+/// Writes everything of all of them (sync(2)).
+pub fn sync_all() {
+    each(|fs| {
+        if let Err(error) = fs.sync() {
+            crate::log!("{}: ext4: {error:?}", fs.volume.name());
+        }
+    });
+}

@@ -1,0 +1,292 @@
+//! The inodes that somebody has.
+
+use super::super::dentry::Dentry;
+use super::super::file::File;
+use super::super::inode::{Attr, Inode, Kind, New, Time};
+use super::super::page_cache::Mapping;
+use super::super::pipe::Fifo;
+use super::super::writers::Writers;
+use super::super::{device, tmpfs};
+use super::backing::FileData;
+use super::{Ext4, Locked, errno, from_disk, to_disk};
+use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
+use crate::mm::heap::{try_arc, try_arc_cyclic};
+use crate::sync::Mutex;
+use crate::task::current;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use ext4::{Change, Stamp};
+use linux_raw_sys::general::*;
+
+/// Dentries of a directory by their names.
+pub struct Names {
+    pub dentries: HashMap<Vec<u8>, Weak<Dentry>>,
+    /// Where the search for dead ones goes on.
+    pub swept: usize,
+}
+
+/// What an inode is beside its attributes.
+pub enum Content {
+    /// A regular file.
+    File(Arc<Mapping>),
+    /// A directory, with the names that somebody has.
+    Directory(Mutex<Names>),
+    /// A pipe.
+    Fifo(Fifo),
+    /// Nothing.
+    Other,
+}
+
+/// An inode.
+pub struct Node {
+    fs: Arc<Ext4>,
+    number: u32,
+    kind: Kind,
+    pub content: Content,
+    /// As the disk has it.
+    inode: Mutex<ext4::Inode>,
+    /// Units of 512 bytes that it takes.
+    sectors: Arc<AtomicU64>,
+    /// When the content was last changed, where the disk does not have that.
+    modified: Mutex<Option<Time>>,
+    pub writers: Writers,
+    /// Whether it may get a name (O_TMPFILE).
+    pub linkable: AtomicBool,
+    me: Weak<Node>,
+}
+
+impl Node {
+    /// The node of an inode.
+    pub fn new(fs: Arc<Ext4>, inode: ext4::Inode) -> Result<Arc<Self>> {
+        let kind = Kind::of_mode(inode.mode().into()).ok_or(Errno::EUCLEAN)?;
+        let sectors = try_arc(AtomicU64::new(0))?;
+        let content = match kind {
+            Kind::Regular => {
+                let data = FileData::new(fs.clone(), inode.number, sectors.clone())?;
+                Content::File(Mapping::new(data, inode.size())?)
+            }
+            Kind::Directory => Content::Directory(Mutex::new(Names {
+                dentries: hash::new(),
+                swept: 0,
+            })),
+            Kind::Fifo => Content::Fifo(Fifo::new()?),
+            _ => Content::Other,
+        };
+        try_arc_cyclic(|me| Node {
+            fs,
+            number: inode.number,
+            kind,
+            content,
+            inode: Mutex::new(inode),
+            sectors,
+            modified: Mutex::new(None),
+            writers: Writers::new(),
+            linkable: AtomicBool::new(false),
+            me: me.clone(),
+        })
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &Arc<Ext4> {
+        &self.fs
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The type of the file.
+    pub fn file_kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// A counted reference to itself.
+    pub fn arc(&self) -> Result<Arc<Node>> {
+        self.me.upgrade().ok_or(Errno::EIO)
+    }
+
+    /// The content of a regular file.
+    pub fn data(&self) -> Result<&Arc<Mapping>> {
+        match &self.content {
+            Content::File(mapping) => Ok(mapping),
+            Content::Directory(_) => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The names of a directory that somebody has.
+    pub fn names(&self) -> Result<&Mutex<Names>> {
+        match &self.content {
+            Content::Directory(names) => Ok(names),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Looks at the inode as the disk has it.
+    pub fn with_inode<T>(&self, f: impl FnOnce(&ext4::Inode) -> T) -> T {
+        f(&self.inode.lock())
+    }
+
+    /// Takes over what the disk has by now.
+    pub fn refresh(&self, fs: &mut Locked) -> Result<()> {
+        let new = fs.inode(self.number).map_err(errno)?;
+        self.sectors.store(new.sectors(fs.geometry()), Relaxed);
+        let old = core::mem::replace(&mut *self.inode.lock(), new);
+        drop(old);
+        Ok(())
+    }
+
+    /// The node behind `inode`, when it is of the same file system.
+    pub fn sibling(&self, inode: &Arc<dyn Inode>) -> Result<Arc<Node>> {
+        let inode: Arc<dyn Any + Send + Sync> = inode.clone();
+        let node = inode.downcast::<Node>().map_err(|_| Errno::EXDEV)?;
+        match Arc::ptr_eq(&node.fs, &self.fs) {
+            true => Ok(node),
+            false => Err(Errno::EXDEV),
+        }
+    }
+
+    /// Its attributes.
+    pub fn attributes(&self) -> Attr {
+        let inode = self.inode.lock();
+        let (major, minor) = inode.device();
+        let is_device = matches!(self.kind, Kind::Character | Kind::Block);
+        let modified = *self.modified.lock();
+        let time = |stamp| from_disk(inode.time(stamp));
+        Attr {
+            device: self.fs.volume.number(),
+            inode: self.number.into(),
+            mode: inode.mode().into(),
+            links: inode.links().into(),
+            uid: inode.uid(),
+            gid: inode.gid(),
+            rdev: if is_device {
+                device::number(major, minor)
+            } else {
+                0
+            },
+            size: self.data().map_or(inode.size(), |data| data.size()),
+            blocks: self.sectors.load(Relaxed),
+            accessed: time(Stamp::Access),
+            modified: modified.unwrap_or_else(|| time(Stamp::Modify)),
+            changed: modified.unwrap_or_else(|| time(Stamp::Change)),
+            created: time(Stamp::Birth),
+        }
+    }
+
+    /// Changes attributes on the disk.
+    pub fn change(&self, change: Change) -> Result<()> {
+        let mut fs = self.fs.lock()?;
+        fs.change_inode_attributes(self.number, change)
+            .map_err(errno)?;
+        self.refresh(&mut fs)
+    }
+
+    /// Notes when its content was read, which is no change of the inode.
+    pub fn set_accessed(&self, time: Time) -> Result<()> {
+        let mut fs = self.fs.lock()?;
+        let done = fs.set_access_time(self.number, to_disk(time));
+        done.map_err(errno)?;
+        self.refresh(&mut fs)
+    }
+
+    /// Its content was read through `file`.
+    pub fn accessed(&self, file: &File) {
+        let attr = self.attributes();
+        if let Some(now) = file.access_time(attr.accessed, attr.modified) {
+            // A file that cannot be written is read all the same.
+            _ = self.set_accessed(now);
+        }
+    }
+
+    /// Its content changes: the time is kept, and set-user-ID and set-group-ID go.
+    pub fn modified(&self) -> Result<()> {
+        self.fs.keep(&self.arc()?)?;
+        *self.modified.lock() = Some(Time::now());
+        let (mode, group) = self.with_inode(|inode| (u32::from(inode.mode()), inode.gid()));
+        let left = current().with_credentials(|who| match who.can(CAP_FSETID) {
+            true => mode,
+            false => tmpfs::without_set_id(mode, group, who),
+        });
+        if left != mode {
+            self.change(Change {
+                mode: Some(left as u16),
+                ..Change::default()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is something that the disk does not have.
+    pub fn is_dirty(&self) -> bool {
+        !self.has_clean_data() || self.modified.lock().is_some()
+    }
+
+    /// Whether the disk has all of the data.
+    pub fn has_clean_data(&self) -> bool {
+        self.data().map_or(true, |data| !data.is_dirty())
+    }
+
+    /// Writes pages of the data, and what is kept of the inode, to the disk.
+    pub fn write_out(&self, pages: Range<usize>) {
+        let Ok(data) = self.data() else { return };
+        data.write_back(pages);
+        let modified = self.modified.lock().take();
+        let done = match modified {
+            Some(time) => self.change(Change {
+                modify: Some(to_disk(time)),
+                ..Change::default()
+            }),
+            None => self.fs.lock().and_then(|mut fs| self.refresh(&mut fs)),
+        };
+        if let Err(error) = done {
+            data.errors().record(error);
+        }
+    }
+
+    /// What the calling thread makes in this directory: its mode and owner.
+    pub fn inherit(&self, mode: u32) -> (u32, (u32, u32)) {
+        let (own, gid) = self.with_inode(|inode| (inode.mode(), inode.gid()));
+        tmpfs::inherit(own.into(), gid, mode)
+    }
+
+    /// The crate's description of a new inode.
+    pub fn describe<'a>(&self, new: &New<'a>) -> ext4::New<'a> {
+        let (mode, rdev, target) = match *new {
+            New::Node(mode, rdev) => (mode, rdev, &[][..]),
+            New::Symlink(target) => (S_IFLNK | 0o777, 0, target),
+        };
+        let (mode, (uid, gid)) = self.inherit(mode);
+        ext4::New {
+            mode: mode as u16,
+            uid,
+            gid,
+            device: device::split(rdev),
+            target,
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let at = self.number as usize;
+        let mut nodes = self.fs.nodes.lock();
+        // Another node may have the number by now.
+        if nodes.get(at).is_some_and(|node| node.strong_count() == 0) {
+            nodes.remove_range(at, at, &mut drop);
+        }
+        drop(nodes);
+        if self.inode.get_mut().links() == 0 {
+            let mut orphans = self.fs.orphans.lock();
+            // Without memory the next mount frees the inode.
+            if orphans.try_reserve(1).is_ok() {
+                orphans.push(self.number);
+            }
+        }
+    }
+}
