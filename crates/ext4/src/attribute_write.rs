@@ -90,7 +90,7 @@ impl<D: Device> Fs<D> {
                 this.change_superblock(set_attributes)?;
             }
             inode.set_time(Stamp::Change, this.now);
-            this.set_inode(&mut inode)
+            this.set_inode(&inode)
         })
     }
 

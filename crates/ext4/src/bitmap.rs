@@ -1,7 +1,7 @@
 //! Bitmaps of blocks: blocks are allocated and freed
 //! (Documentation/filesystems/ext4/bitmaps.rst).
 
-use crate::bytes::{copy, zeroes};
+use crate::bytes::zeroes;
 use crate::crc::crc32c;
 use crate::group::BLOCK_UNINIT;
 use crate::store::Kind;
@@ -24,9 +24,20 @@ pub(crate) fn set(bitmap: &mut [u8], bit: u32, value: bool) {
 }
 
 /// The first bit from `from` on, before `end`, that is clear in both bitmaps.
-fn first_clear(one: &[u8], other: &[u8], mut from: u32, end: u32) -> Option<u32> {
+pub(crate) fn first_clear(one: &[u8], other: &[u8], mut from: u32, end: u32) -> Option<u32> {
+    let word = |bitmap: &[u8], at: usize| {
+        let bytes = bitmap.get(at..).and_then(|rest| rest.first_chunk());
+        bytes.copied().map(u64::from_le_bytes)
+    };
     while from < end {
         let at = from as usize / 8;
+        if from.is_multiple_of(8)
+            && let Some(full) = word(one, at)
+            && full | word(other, at).unwrap_or(0) == u64::MAX
+        {
+            from += 64;
+            continue;
+        }
         let byte = one.get(at)? | other.get(at).copied().unwrap_or(0);
         let free = !byte >> (from % 8);
         if free != 0 {
@@ -97,6 +108,22 @@ impl<D: Device> Fs<D> {
         }
     }
 
+    /// Makes the checksums of a group's bitmaps, of those that the transaction changed.
+    pub(crate) fn seal_bitmaps(&mut self, group: u32) -> Result<()> {
+        let (mut descriptor, geometry) = (self.descriptor(group)?, self.geometry);
+        let (blocks, inodes) = (descriptor.block_bitmap(), descriptor.inode_bitmap());
+        if let Some(bitmap) = self.store.running_block(blocks) {
+            let bitmap = &bitmap[..geometry.group_blocks as usize / 8];
+            descriptor.set_block_sum(crc32c(geometry.seed, bitmap));
+        }
+        if let Some(bitmap) = self.store.running_block(inodes) {
+            let bitmap = &bitmap[..geometry.group_inodes as usize / 8];
+            descriptor.set_inode_sum(crc32c(geometry.seed, bitmap));
+        }
+        self.reseal_descriptor(group, &descriptor);
+        Ok(())
+    }
+
     /// Blocks at the beginning of a group for the superblock and group descriptors.
     pub(crate) fn base_blocks(&self, group: u32) -> u32 {
         let geometry = &self.geometry;
@@ -128,6 +155,7 @@ impl<D: Device> Fs<D> {
         let (first, from) = self.geometry.group_of(goal).unwrap_or((0, 0));
         // The group of the goal is looked at twice: at last from its beginning.
         for turn in 0..=self.geometry.groups {
+            self.store.device.pause();
             let group = (first + turn) % self.geometry.groups;
             if self.descriptor(group)?.free_blocks() == 0 {
                 continue;
@@ -166,16 +194,15 @@ impl<D: Device> Fs<D> {
     /// Sets or clears bits of a group's bitmap, all of which are otherwise, and counts them.
     fn change_blocks(&mut self, group: u32, start: u32, count: u32, used: bool) -> Result<()> {
         let block = self.block_bitmap(group)?;
-        let bitmap = self.store.change(block)?;
+        self.unsealed.add_group(group)?;
+        let bitmap = self.store.change_as(block, Kind::Bitmap, None)?;
         for bit in start..start + count {
             if is_set(bitmap, bit) == used {
                 return Err(Error::Corrupt("block is free already"));
             }
             set(bitmap, bit, used);
         }
-        let bitmap = copy(bitmap)?;
         let mut descriptor = self.descriptor(group)?;
-        self.seal_block_bitmap(&mut descriptor, &bitmap);
         let change = if used {
             -i64::from(count)
         } else {
@@ -227,5 +254,33 @@ impl<D: Device> Fs<D> {
     pub(crate) fn free_metadata(&mut self, block: u64) -> Result<()> {
         self.free_blocks(block, 1)?;
         self.store.forget(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first_clear, is_set, set};
+
+    #[test]
+    fn the_first_clear_bit_is_that_of_a_search_bit_by_bit() {
+        const END: u32 = 300;
+        let mut one = [0xff; 38];
+        let mut other = [0; 38];
+        for bit in [0, 7, 63, 64, 65, 128, 191, 200, 255, 256, 299] {
+            set(&mut one, bit, false);
+            set(&mut other, bit, bit % 3 == 0);
+            for from in 0..=END {
+                let plain = |second: &[u8]| {
+                    let free = |bit: &u32| {
+                        !is_set(&one, *bit) && (second.is_empty() || !is_set(second, *bit))
+                    };
+                    (from..END).find(free)
+                };
+                for second in [&[][..], &other] {
+                    let found = first_clear(&one, second, from, END);
+                    assert_eq!(found, plain(second), "{bit} {from}");
+                }
+            }
+        }
     }
 }

@@ -72,8 +72,8 @@ impl<D: Device> Fs<D> {
             }
             this.add_entry(&mut directory, name, inode.number, type_of(new.mode))?;
             this.touch(&mut directory);
-            this.set_inode(&mut directory)?;
-            this.set_inode(&mut inode)?;
+            this.set_inode(&directory)?;
+            this.set_inode(&inode)?;
             Ok(inode)
         })
     }
@@ -92,7 +92,7 @@ impl<D: Device> Fs<D> {
             let mut inode = this.new_inode(&directory, &new)?;
             inode.set_links(0);
             this.add_orphan(&mut inode)?;
-            this.set_inode(&mut inode)?;
+            this.set_inode(&inode)?;
             Ok(inode)
         })
     }
@@ -175,13 +175,12 @@ impl<D: Device> Fs<D> {
     }
 
     fn fill_directory(&mut self, inode: &mut Inode, parent: u32) -> Result<()> {
-        let (_, physical) = self.append_block(inode)?;
+        let (first, physical) = self.append_block(inode)?;
         let number = inode.number;
         let end = dirent::usable(&self.geometry);
-        let block = self.store.change(physical)?;
+        let block = self.change_entries(inode, first, physical)?;
         set_entry(block, 0, 12, number, 2, b".");
         set_entry(block, 12, end - 12, parent, 2, b"..");
-        self.seal_entries(inode, physical)?;
         inode.set_links(2);
         Ok(())
     }

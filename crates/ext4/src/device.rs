@@ -19,6 +19,19 @@ pub trait Device {
     /// [`crate::Error::Io`].
     fn write(&mut self, at: u64, from: &[u8]) -> Result<()>;
 
+    /// Writes several parts, each at its byte: in any order, and side by side where it can.
+    ///
+    /// # Errors
+    /// Those of [`Device::write`].
+    fn write_all(&mut self, parts: &[(u64, &[u8])]) -> Result<()> {
+        parts
+            .iter()
+            .try_for_each(|(at, from)| self.write(*at, from))
+    }
+
+    /// Called between operations of a long work, so that others get their turn.
+    fn pause(&mut self) {}
+
     /// Returns when all that was written before is on the medium.
     ///
     /// # Errors

@@ -58,14 +58,22 @@ impl<D: Device> Fs<D> {
     /// The disk block of a block of a directory, checked.
     pub(crate) fn directory_block(&mut self, directory: &Inode, block: u32) -> Result<u64> {
         let physical = self.must_map(directory, block)?;
+        let kind = self.directory_kind(directory, block);
         let geometry = &self.geometry;
-        let seed = directory.seed(geometry);
-        let indexed =
-            directory.has(INDEX) && geometry.features.compatible.contains(Compatible::DIR_INDEX);
-        self.store.checked(physical, Kind::Directory, |content| {
-            dirent::check(content, geometry, seed, block == 0, indexed)
+        self.store.checked(physical, kind, |content| {
+            let seed = directory.seed(geometry);
+            dirent::check(content, geometry, seed, block == 0, kind.is_indexed())
         })?;
         Ok(physical)
+    }
+
+    /// What a block of a directory is.
+    pub(crate) fn directory_kind(&self, directory: &Inode, block: u32) -> Kind {
+        Kind::Directory {
+            inode: directory.number,
+            first: block == 0,
+            indexed: self.is_indexed(directory),
+        }
     }
 
     /// The inode of a name.
@@ -101,6 +109,7 @@ impl<D: Device> Fs<D> {
             return self.find_by_index(directory, name);
         }
         for block in 0..self.directory_blocks(directory)? {
+            self.store.device.pause();
             if let Some(found) = self.find_in(directory, block, name)? {
                 return Ok(Some(found));
             }

@@ -5,6 +5,7 @@ use crate::dirent::{self, Entry, entries, needed, set_entry, set_length, usable}
 use crate::extent::Extent;
 use crate::features::Compatible;
 use crate::inode::Inode;
+use crate::seal::Seal;
 use crate::{Device, Error, Fs, Result};
 
 /// Where an entry with a name of so many bytes finds room: behind an entry, or in its place.
@@ -22,12 +23,17 @@ fn place_for(block: &[u8], usable: usize, needs: usize) -> Option<(Entry<'_>, us
 }
 
 impl<D: Device> Fs<D> {
-    /// Stores the checksum of a block with entries.
-    pub(crate) fn seal_entries(&mut self, directory: &Inode, physical: u64) -> Result<()> {
-        let seed = directory.seed(&self.geometry);
-        let geometry = self.geometry;
-        dirent::seal(self.store.change(physical)?, &geometry, seed);
-        Ok(())
+    /// A block with entries, which is to be changed.
+    pub(crate) fn change_entries(
+        &mut self,
+        directory: &Inode,
+        block: u32,
+        physical: u64,
+    ) -> Result<&mut [u8]> {
+        let kind = self.directory_kind(directory, block);
+        let seal = Seal::Entries(directory.seed(&self.geometry));
+        let seal = self.geometry.checksums().then_some(seal);
+        self.store.change_as(physical, kind, seal)
     }
 
     /// Adds an entry whose name is not there. The caller stores the directory.
@@ -43,6 +49,7 @@ impl<D: Device> Fs<D> {
         }
         let blocks = self.directory_blocks(directory)?;
         for block in 0..blocks {
+            self.store.device.pause();
             if self.add_in(directory, block, name, inode, kind)? {
                 return Ok(());
             }
@@ -78,12 +85,11 @@ impl<D: Device> Fs<D> {
             return Ok(false);
         };
         let (at, length) = (before.at, before.length);
-        let content = self.store.change(physical)?;
+        let content = self.change_entries(directory, block, physical)?;
         if used > 0 {
             set_length(content, at, used);
         }
         set_entry(content, at + used, length - used, inode, kind, name);
-        self.seal_entries(directory, physical)?;
         Ok(true)
     }
 
@@ -106,8 +112,8 @@ impl<D: Device> Fs<D> {
         directory.add_blocks(&self.geometry, 1)?;
         directory.set_size((u64::from(block) + 1) * self.geometry.block_size as u64);
         let end = usable(&self.geometry);
-        set_entry(self.store.change(physical)?, 0, end, 0, 0, &[]);
-        self.seal_entries(directory, physical)?;
+        let content = self.change_entries(directory, block, physical)?;
+        set_entry(content, 0, end, 0, 0, &[]);
         Ok((block, physical))
     }
 
@@ -120,22 +126,19 @@ impl<D: Device> Fs<D> {
         kind: u8,
     ) -> Result<()> {
         let physical = self.directory_block(directory, found.block)?;
-        let content = self.store.change(physical)?;
+        let content = match found.block == 0 && self.is_indexed(directory) {
+            true => self.change_node_of_index(directory, 0, dirent::ROOT_ENTRIES)?,
+            false => self.change_entries(directory, found.block, physical)?,
+        };
         crate::bytes::put32(content, found.at, inode);
         crate::bytes::put(content, found.at + 7, &[kind]);
-        if found.block == 0 && self.is_indexed(directory) {
-            let (seed, geometry) = (directory.seed(&self.geometry), self.geometry);
-            let content = self.store.change(physical)?;
-            dirent::seal_index(content, &geometry, seed, dirent::ROOT_ENTRIES);
-            return Ok(());
-        }
-        self.seal_entries(directory, physical)
+        Ok(())
     }
 
     /// Removes an entry: the one before it takes its place.
     pub(crate) fn remove_entry_at(&mut self, directory: &Inode, found: &Found) -> Result<()> {
         let physical = self.directory_block(directory, found.block)?;
-        let content = self.store.change(physical)?;
+        let content = self.change_entries(directory, found.block, physical)?;
         let gone = dirent::entry(content, found.at).ok_or(Error::Corrupt("directory"))?;
         let length = gone.length;
         let before = entries(content, 0)
@@ -145,7 +148,7 @@ impl<D: Device> Fs<D> {
             Some((at, before)) => set_length(content, at, before + length),
             None => crate::bytes::put32(content, found.at, 0),
         }
-        self.seal_entries(directory, physical)
+        Ok(())
     }
 
     /// Whether a directory has no entries but `.` and `..`.

@@ -206,19 +206,15 @@ pub fn check(
 }
 
 /// Stores the checksum of a block with entries.
-pub fn seal(block: &mut [u8], geometry: &Geometry, seed: u32) {
-    if geometry.checksums() {
-        let at = block.len() - TAIL;
-        set_entry(block, at, TAIL, 0, TAIL_TYPE, &[]);
-        let sum = leaf_sum(block, seed);
-        put32(block, at + 8, sum);
-    }
+pub fn seal(block: &mut [u8], seed: u32) {
+    let at = block.len() - TAIL;
+    set_entry(block, at, TAIL, 0, TAIL_TYPE, &[]);
+    let sum = leaf_sum(block, seed);
+    put32(block, at + 8, sum);
 }
 
 /// Stores the checksum of an index's node whose entries begin at `from`.
-pub fn seal_index(block: &mut [u8], geometry: &Geometry, seed: u32, from: usize) {
-    if geometry.checksums() {
-        let (at, sum) = index_sum(block, from, seed);
-        put32(block, at, sum);
-    }
+pub fn seal_index(block: &mut [u8], seed: u32, from: usize) {
+    let (at, sum) = index_sum(block, from, seed);
+    put32(block, at, sum);
 }

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::bytes::{push, put16, put32, u16_at, u32_at};
-use crate::crc::crc32c;
 use crate::inode::Inode;
+use crate::seal::is_sealed_node;
 use crate::store::Kind;
 use crate::superblock::Geometry;
 use crate::zones::Zones;
@@ -164,10 +164,7 @@ pub(crate) fn checksum_place(node: &[u8]) -> usize {
 /// Whether a node in a block makes sense, with its checksum.
 fn check_block(node: &[u8], geometry: &Geometry, zones: &Zones, seed: u32) -> Result<()> {
     check(node, geometry, zones)?;
-    let at = checksum_place(node);
-    if geometry.checksums()
-        && (at + 4 > node.len() || u32_at(node, at) != crc32c(seed, &node[..at]))
-    {
+    if geometry.checksums() && !is_sealed_node(node, seed) {
         return Err(Error::Corrupt("checksum of an extent tree"));
     }
     Ok(())
@@ -184,7 +181,7 @@ impl<D: Device> Fs<D> {
             Node::Block(block) => {
                 let (geometry, zones) = (&self.geometry, &self.zones);
                 let seed = inode.seed(geometry);
-                self.store.checked(block, Kind::Extents, |node| {
+                self.store.checked(block, Kind::Extents(seed), |node| {
                     check_block(node, geometry, zones, seed)
                 })
             }

@@ -1,12 +1,13 @@
 //! Extent trees, as they are changed.
 
 use crate::bytes::{put16, put32};
-use crate::crc::crc32c;
 use crate::extent::{
-    ENTRY, Extent, LONGEST, LONGEST_UNWRITTEN, MAGIC, MOST_DEPTH, Node, Step, checksum_place,
-    depth, entries, extent, key, room, set_extent,
+    ENTRY, Extent, LONGEST, LONGEST_UNWRITTEN, MAGIC, MOST_DEPTH, Node, Step, depth, entries,
+    extent, key, room, set_extent,
 };
 use crate::inode::{Inode, MAP_SIZE, REGULAR, TYPE};
+use crate::seal::Seal;
+use crate::store::Kind;
 use crate::{Device, Error, Fs, Result};
 
 /// Makes `node` an empty one that is so many levels above the leaves.
@@ -80,13 +81,8 @@ impl<D: Device> Fs<D> {
             Node::Block(block) => {
                 let seed = inode.seed(&self.geometry);
                 self.note_change(inode.number, true)?;
-                let raw = self.store.change(block)?;
-                change(raw);
-                let at = checksum_place(raw);
-                if let Some(covered) = raw.get(..at).filter(|_| self.geometry.checksums()) {
-                    let sum = crc32c(seed, covered);
-                    put32(raw, at, sum);
-                }
+                let (kind, seal) = (Kind::Extents(seed), Seal::Extents(seed));
+                change(self.store.change_as(block, kind, Some(seal))?);
             }
         }
         Ok(())

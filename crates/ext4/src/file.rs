@@ -64,7 +64,7 @@ impl<D: Device> Fs<D> {
             };
             this.insert_extent(&mut inode, new)?;
             inode.add_blocks(&this.geometry, i64::from(length))?;
-            this.set_inode(&mut inode)?;
+            this.set_inode(&inode)?;
             Ok(new)
         })
     }
@@ -103,12 +103,13 @@ impl<D: Device> Fs<D> {
                 let mut inode = this.file(number)?;
                 let done = this.punch(&mut inode, block, to, AT_ONCE)?;
                 this.touch(&mut inode);
-                this.set_inode(&mut inode)?;
+                this.set_inode(&inode)?;
                 Ok(done)
             })?;
             if done {
                 return Ok(());
             }
+            self.store.device.pause();
         }
     }
 
@@ -125,7 +126,7 @@ impl<D: Device> Fs<D> {
             }
             this.touch(&mut inode);
             this.resize(&mut inode, size)?;
-            this.set_inode(&mut inode)
+            this.set_inode(&inode)
         })
     }
 
@@ -146,7 +147,7 @@ impl<D: Device> Fs<D> {
             }
             this.touch(&mut inode);
             this.resize(&mut inode, size)?;
-            this.set_inode(&mut inode)?;
+            this.set_inode(&inode)?;
             Ok(shrinks)
         })?;
         if shrinks {
@@ -182,12 +183,13 @@ impl<D: Device> Fs<D> {
                 if done && inode.links() > 0 {
                     this.remove_orphan(&mut inode)?;
                 }
-                this.set_inode(&mut inode)?;
+                this.set_inode(&inode)?;
                 Ok(done)
             })?;
             if done {
                 return Ok(());
             }
+            self.store.device.pause();
         }
     }
 
@@ -234,7 +236,7 @@ impl<D: Device> Fs<D> {
         self.transact(|this| {
             let mut inode = this.inode(number)?;
             inode.set_time(Stamp::Access, time);
-            this.set_inode(&mut inode)
+            this.set_inode(&inode)
         })
     }
 
@@ -258,7 +260,7 @@ impl<D: Device> Fs<D> {
                 inode.set_time(Stamp::Modify, time);
             }
             inode.set_time(Stamp::Change, this.now);
-            this.set_inode(&mut inode)?;
+            this.set_inode(&inode)?;
             Ok(inode)
         })
     }
@@ -278,7 +280,7 @@ impl<D: Device> Fs<D> {
                 this.check_mapped(&inode)?;
                 let mapped = inode.has(EXTENTS);
                 if mapped && !this.punch(&mut inode, 0, u32::MAX, AT_ONCE)? {
-                    this.set_inode(&mut inode)?;
+                    this.set_inode(&inode)?;
                     return Ok(false);
                 }
                 this.drop_attribute_block(&mut inode)?;
@@ -287,13 +289,14 @@ impl<D: Device> Fs<D> {
                 let now = this.now.seconds as u32;
                 inode.set_deleted(now.max(1));
                 let directory = inode.mode() & TYPE == DIRECTORY;
-                this.set_inode(&mut inode)?;
+                this.set_inode(&inode)?;
                 this.free_inode(number, directory)?;
                 Ok(true)
             })?;
             if done {
                 return Ok(());
             }
+            self.store.device.pause();
         }
     }
 }

@@ -59,7 +59,7 @@ impl<D: Device> Fs<D> {
             let others = inode.flags() & !SETTABLE;
             inode.set_flags(others | flags & SETTABLE);
             inode.set_time(Stamp::Change, this.now);
-            this.set_inode(&mut inode)
+            this.set_inode(&inode)
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::features::ReadOnly;
 use crate::inode::{ROOT, Time};
 use crate::journal::Journal;
 use crate::orphan_list::OrphanList;
+use crate::seal::Unsealed;
 use crate::space::Claim;
 use crate::store::Store;
 use crate::superblock::{self, Geometry};
@@ -44,6 +45,7 @@ pub struct Fs<D> {
     pub(crate) zones: Zones,
     pub(crate) errors: Errors,
     pub(crate) orphans: OrphanList,
+    pub(crate) unsealed: Unsealed,
 }
 
 impl<D: Device> Fs<D> {
@@ -70,6 +72,7 @@ impl<D: Device> Fs<D> {
             zones: Zones::default(),
             errors: geometry.errors,
             orphans: OrphanList::default(),
+            unsealed: Unsealed::default(),
         };
         if this.read_superblock(superblock::needs_recovery)? {
             this.recover()?;
@@ -148,6 +151,18 @@ impl<D: Device> Fs<D> {
         Ok(self.store.device)
     }
 
+    /// Gives memory back: what the journal has goes to its place, and no block is kept.
+    ///
+    /// # Errors
+    /// Those of [`Fs::commit`].
+    pub fn relieve(&mut self) -> Result<()> {
+        if self.journal.is_some() {
+            self.checkpoint()?;
+        }
+        self.store.drop_clean();
+        Ok(())
+    }
+
     /// The geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -175,12 +190,14 @@ impl<D: Device> Fs<D> {
                 Ok(result) => {
                     self.store.keep();
                     self.orphans.keep();
+                    self.unsealed.keep();
                     return Ok(result);
                 }
                 Err(error) => error,
             };
             self.store.undo();
             self.orphans.undo();
+            self.unsealed.undo();
             self.report(error);
             match error {
                 Error::JournalFull if again => self.checkpoint()?,

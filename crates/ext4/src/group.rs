@@ -138,6 +138,17 @@ impl Descriptor {
     }
 }
 
+impl Descriptor {
+    /// Stores it with its checksum.
+    fn store(&self, geometry: &Geometry, group: u32, raw: &mut [u8]) {
+        let known = raw.len().min(LONGEST);
+        raw[..known].copy_from_slice(&self.raw[..known]);
+        if let Some(sum) = checksum(geometry, group, raw) {
+            put16(raw, CHECKSUM, sum);
+        }
+    }
+}
+
 /// The checksum of `raw`, the descriptor of a group.
 fn checksum(geometry: &Geometry, group: u32, raw: &[u8]) -> Option<u16> {
     let (before, after) = (&raw[..CHECKSUM], &raw[CHECKSUM + 2..]);
@@ -183,14 +194,18 @@ impl<D: Device> Fs<D> {
     /// Stores the descriptor of a group with its checksum.
     pub(crate) fn set_descriptor(&mut self, group: u32, descriptor: &Descriptor) -> Result<()> {
         let (block, at) = self.descriptor_place(group);
-        let size = self.geometry.descriptor_size;
-        let raw = &mut self.store.change(block)?[at..at + size];
-        let known = size.min(LONGEST);
-        raw[..known].copy_from_slice(&descriptor.raw[..known]);
-        if let Some(sum) = checksum(&self.geometry, group, raw) {
-            put16(raw, CHECKSUM, sum);
-        }
+        let raw = &mut self.store.change(block)?[at..at + self.geometry.descriptor_size];
+        descriptor.store(&self.geometry, group, raw);
         Ok(())
+    }
+
+    /// The same of one that the running transaction changed, with checksums of bitmaps.
+    pub(crate) fn reseal_descriptor(&mut self, group: u32, descriptor: &Descriptor) {
+        let (block, at) = self.descriptor_place(group);
+        if let Some(block) = self.store.running_block(block) {
+            let raw = &mut block[at..at + self.geometry.descriptor_size];
+            descriptor.store(&self.geometry, group, raw);
+        }
     }
 
     /// Looks at the descriptors of all groups, and learns where their metadata is.
@@ -232,16 +247,14 @@ impl<D: Device> Fs<D> {
         Ok(())
     }
 
-    /// Changes the superblock.
+    /// Changes the superblock, whose checksum the commit makes.
     pub(crate) fn change_superblock<T>(
         &mut self,
         change: impl FnOnce(&mut [u8]) -> T,
     ) -> Result<T> {
         let (block, at) = self.geometry.superblock();
         let raw = &mut self.store.change(block)?[at..at + crate::superblock::SIZE];
-        let result = change(raw);
-        crate::superblock::seal(raw, &self.geometry);
-        Ok(result)
+        Ok(change(raw))
     }
 
     /// Reads the superblock.

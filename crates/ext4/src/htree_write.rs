@@ -4,12 +4,13 @@ use alloc::vec::Vec;
 
 use crate::bytes::{copy, push, put, put16, put32};
 use crate::dirent::{
-    self, NODE_ENTRIES, ROOT_ENTRIES, ROOT_INFORMATION, entries, index_room, needed, set_entry,
-    usable,
+    NODE_ENTRIES, ROOT_ENTRIES, ROOT_INFORMATION, entries, index_room, needed, set_entry, usable,
 };
 use crate::hash::Hasher;
 use crate::htree::{Step, count};
 use crate::inode::{INDEX, Inode};
+use crate::seal::Seal;
+use crate::store::Kind;
 use crate::superblock::Geometry;
 use crate::{Device, Error, Fs, Result};
 
@@ -85,11 +86,15 @@ impl<D: Device> Fs<D> {
         let parent = parent.ok_or(Error::Corrupt("directory without .."))?;
         let list = collect(&content, parent.at + parent.length, &geometry, &hasher)?;
         let (block, leaf) = self.append_block(directory)?;
-        fill(self.store.change(leaf)?, &geometry, &list);
-        self.seal_entries(directory, leaf)?;
-        let number = directory.number;
-        let (seed, size) = (directory.seed(&geometry), geometry.block_size);
-        let raw = self.store.change(root)?;
+        directory.set_flags(directory.flags() | INDEX);
+        fill(
+            self.change_entries(directory, block, leaf)?,
+            &geometry,
+            &list,
+        );
+        let (number, size) = (directory.number, geometry.block_size);
+        let (kind, seal) = self.index_kind(directory, 0, ROOT_ENTRIES);
+        let raw = self.store.change_as(root, kind, seal)?;
         raw.fill(0);
         set_entry(raw, 0, 12, number, 2, b".");
         set_entry(raw, 12, size - 12, parent.inode, 2, b"..");
@@ -98,8 +103,6 @@ impl<D: Device> Fs<D> {
         put16(raw, ROOT_ENTRIES, room as u16);
         put16(raw, ROOT_ENTRIES + 2, 1);
         put32(raw, ROOT_ENTRIES + 4, block);
-        dirent::seal_index(raw, &geometry, seed, ROOT_ENTRIES);
-        directory.set_flags(directory.flags() | INDEX);
         Ok(())
     }
 
@@ -130,7 +133,26 @@ impl<D: Device> Fs<D> {
         Err(Error::NoSpace)
     }
 
-    /// Changes a node of an index and seals it.
+    /// What a node of an index is, and how its checksum is made.
+    fn index_kind(&self, directory: &Inode, block: u32, from: usize) -> (Kind, Option<Seal>) {
+        let seal = Seal::Index(directory.seed(&self.geometry), from);
+        let seal = self.geometry.checksums().then_some(seal);
+        (self.directory_kind(directory, block), seal)
+    }
+
+    /// A node of an index, which is to be changed.
+    pub(crate) fn change_node_of_index(
+        &mut self,
+        directory: &Inode,
+        block: u32,
+        from: usize,
+    ) -> Result<&mut [u8]> {
+        let physical = self.must_map(directory, block)?;
+        let (kind, seal) = self.index_kind(directory, block, from);
+        self.store.change_as(physical, kind, seal)
+    }
+
+    /// Changes a node of an index.
     fn change_index(
         &mut self,
         directory: &Inode,
@@ -138,11 +160,7 @@ impl<D: Device> Fs<D> {
         from: usize,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<()> {
-        let physical = self.must_map(directory, block)?;
-        let (seed, geometry) = (directory.seed(&self.geometry), self.geometry);
-        let raw = self.store.change(physical)?;
-        change(raw);
-        dirent::seal_index(raw, &geometry, seed, from);
+        change(self.change_node_of_index(directory, block, from)?);
         Ok(())
     }
 
@@ -241,10 +259,10 @@ impl<D: Device> Fs<D> {
         }
         let kept = half(&list, geometry.block_size);
         let (block, new) = self.append_block(directory)?;
-        fill(self.store.change(old)?, &geometry, &list[..kept]);
-        self.seal_entries(directory, old)?;
-        fill(self.store.change(new)?, &geometry, &list[kept..]);
-        self.seal_entries(directory, new)?;
+        let content = self.change_entries(directory, leaf, old)?;
+        fill(content, &geometry, &list[..kept]);
+        let content = self.change_entries(directory, block, new)?;
+        fill(content, &geometry, &list[kept..]);
         // The lowest bit says that names of this hash are in the leaf before, too.
         let continued = u32::from(list[kept - 1].hash == list[kept].hash);
         self.insert_index(directory, step, list[kept].hash | continued, block)

@@ -6,6 +6,7 @@ use crate::bytes::{copy, put, put16, put32, split_at, u16_at, u32_at};
 use crate::crc::crc32c;
 use crate::features::{Compatible, ReadOnly};
 use crate::superblock::Geometry;
+use crate::sync::differ_by_times;
 use crate::{Device, Error, Fs, Result};
 
 /// The root directory.
@@ -370,7 +371,10 @@ impl<D: Device> Fs<D> {
     /// encrypted or the like.
     pub fn inode(&mut self, number: u32) -> Result<Inode> {
         let inode = self.raw_inode(number)?;
-        if self.geometry.checksums() && !inode.is_sound(&self.geometry) {
+        if self.geometry.checksums()
+            && !self.unsealed.has_inode(number)
+            && !inode.is_sound(&self.geometry)
+        {
             return Err(Error::Corrupt("checksum of an inode"));
         }
         let extra = inode.extra_end();
@@ -419,13 +423,27 @@ impl<D: Device> Fs<D> {
         Ok(Inode { number, raw })
     }
 
-    /// Stores an inode with its checksum.
-    pub(crate) fn set_inode(&mut self, inode: &mut Inode) -> Result<()> {
-        inode.seal(&self.geometry);
-        let before = self.raw_inode(inode.number)?;
-        self.note_inode(inode, &before.raw)?;
+    /// Stores an inode, whose checksum the commit makes.
+    pub(crate) fn set_inode(&mut self, inode: &Inode) -> Result<()> {
         let (block, at) = self.inode_place(inode.number)?;
+        let more = {
+            let before = &self.store.get(block)?[at..at + inode.raw.len()];
+            inode.mode() & TYPE != REGULAR || !differ_by_times(before, &inode.raw)
+        };
+        self.note_change(inode.number, more)?;
+        self.unsealed.add_inode(inode.number)?;
         put(self.store.change(block)?, at, &inode.raw);
+        Ok(())
+    }
+
+    /// Makes the checksum of an inode.
+    pub(crate) fn seal_inode(&mut self, number: u32) -> Result<()> {
+        let (block, at) = self.inode_place(number)?;
+        let mut inode = self.raw_inode(number)?;
+        if let Some(block) = self.store.running_block(block) {
+            inode.seal(&self.geometry);
+            put(block, at, &inode.raw);
+        }
         Ok(())
     }
 }

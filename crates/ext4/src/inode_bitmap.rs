@@ -1,7 +1,7 @@
 //! Bitmaps of inodes: inodes are allocated and freed.
 
-use crate::bitmap::{is_set, set};
-use crate::bytes::{copy, zeroes};
+use crate::bitmap::{first_clear, is_set, set};
+use crate::bytes::zeroes;
 use crate::crc::crc32c;
 use crate::group::{BLOCK_UNINIT, Descriptor, INODE_UNINIT};
 use crate::store::Kind;
@@ -50,6 +50,7 @@ impl<D: Device> Fs<D> {
     pub(crate) fn allocate_inode(&mut self, near: u32, directory: bool) -> Result<u32> {
         let (first, _) = self.inode_group(near);
         for turn in 0..self.geometry.groups {
+            self.store.device.pause();
             let group = (first + turn) % self.geometry.groups;
             if self.descriptor(group)?.free_inodes() == 0 {
                 continue;
@@ -58,8 +59,8 @@ impl<D: Device> Fs<D> {
             let bitmap = self.store.get(block)?;
             let start = group * self.geometry.group_inodes;
             let reserved = (self.geometry.first_inode - 1).saturating_sub(start);
-            let free = (reserved..self.geometry.group_inodes).find(|bit| !is_set(bitmap, *bit));
-            if let Some(index) = free {
+            let end = self.geometry.group_inodes;
+            if let Some(index) = first_clear(bitmap, &[], reserved, end) {
                 self.change_inode(group, index, directory, true)?;
                 return Ok(start + index + 1);
             }
@@ -85,14 +86,13 @@ impl<D: Device> Fs<D> {
 
     fn change_inode(&mut self, group: u32, index: u32, directory: bool, used: bool) -> Result<()> {
         let block = self.inode_bitmap(group)?;
-        let bitmap = self.store.change(block)?;
+        self.unsealed.add_group(group)?;
+        let bitmap = self.store.change_as(block, Kind::Bitmap, None)?;
         if is_set(bitmap, index) == used {
             return Err(Error::Corrupt("inode is free already"));
         }
         set(bitmap, index, used);
-        let bitmap = copy(bitmap)?;
         let mut descriptor = self.descriptor(group)?;
-        self.seal_inode_bitmap(&mut descriptor, &bitmap);
         let step = |count: u32, up: bool| {
             if up {
                 count.checked_add(1)

@@ -54,6 +54,7 @@ mod orphan;
 mod orphan_list;
 mod preallocate;
 mod rename;
+mod seal;
 mod space;
 mod store;
 mod superblock;

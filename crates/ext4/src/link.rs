@@ -28,8 +28,8 @@ impl<D: Device> Fs<D> {
             inode.set_time(Stamp::Change, this.now);
             this.add_entry(&mut directory, name, number, type_of(inode.mode()))?;
             this.touch(&mut directory);
-            this.set_inode(&mut directory)?;
-            this.set_inode(&mut inode)?;
+            this.set_inode(&directory)?;
+            this.set_inode(&inode)?;
             Ok(inode)
         })
     }
@@ -50,7 +50,7 @@ impl<D: Device> Fs<D> {
             }
             this.remove_entry_at(&directory, &found)?;
             this.touch(&mut directory);
-            this.set_inode(&mut directory)?;
+            this.set_inode(&directory)?;
             this.drop_name(&mut inode)?;
             Ok(inode)
         })
@@ -75,7 +75,7 @@ impl<D: Device> Fs<D> {
             this.remove_entry_at(&directory, &found)?;
             this.touch(&mut directory);
             drop_parent(&mut directory);
-            this.set_inode(&mut directory)?;
+            this.set_inode(&directory)?;
             this.drop_name(&mut inode)?;
             Ok(inode)
         })

@@ -43,7 +43,7 @@ impl<D: Device> Fs<D> {
         } else if let Some(before) = before {
             let mut before = self.inode(before)?;
             before.set_deleted(next);
-            self.set_inode(&mut before)?;
+            self.set_inode(&before)?;
         } else {
             return Ok(());
         }

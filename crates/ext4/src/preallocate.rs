@@ -67,7 +67,7 @@ impl<D: Device> Fs<D> {
                 if !written {
                     this.touch(&mut inode);
                 }
-                this.set_inode(&mut inode)?;
+                this.set_inode(&inode)?;
                 Ok(next)
             })?;
         }

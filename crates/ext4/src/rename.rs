@@ -91,13 +91,13 @@ impl<D: Device> Fs<D> {
                         if other.is_directory() {
                             let mut target = this.inode(to)?;
                             drop_parent(&mut target);
-                            this.set_inode(&mut target)?;
+                            this.set_inode(&target)?;
                         }
                         lost = Some(other);
                     } else {
                         let mut target = target;
                         this.add_entry(&mut target, new, found.inode, kind)?;
-                        this.set_inode(&mut target)?;
+                        this.set_inode(&target)?;
                     }
                     this.leave_name(from, name, cover)?;
                     this.moved(moved, from, to)?;
@@ -117,9 +117,9 @@ impl<D: Device> Fs<D> {
         let Some(cover) = cover else {
             return self.remove_entry_at(&source, &found);
         };
-        let mut inode = self.new_inode(&source, &cover)?;
+        let inode = self.new_inode(&source, &cover)?;
         self.replace_entry(&source, &found, inode.number, type_of(cover.mode))?;
-        self.set_inode(&mut inode)
+        self.set_inode(&inode)
     }
 
     /// Whether a directory can be moved into `parent`: it is not above it.
@@ -156,20 +156,20 @@ impl<D: Device> Fs<D> {
             self.replace_entry(&inode, &up, to, 2)?;
             let mut source = self.inode(from)?;
             drop_parent(&mut source);
-            self.set_inode(&mut source)?;
+            self.set_inode(&source)?;
             let mut target = self.inode(to)?;
             self.add_link(&mut target)?;
-            self.set_inode(&mut target)?;
+            self.set_inode(&target)?;
         }
         inode.set_time(Stamp::Change, self.now);
-        self.set_inode(&mut inode)
+        self.set_inode(&inode)
     }
 
     fn touch_parents(&mut self, from: u32, to: u32) -> Result<()> {
         for number in [from, to] {
             let mut directory = self.inode(number)?;
             self.touch(&mut directory);
-            self.set_inode(&mut directory)?;
+            self.set_inode(&directory)?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use core::mem::take;
 use hashbrown::{HashMap, HashSet};
 
 use crate::bytes::{copy, push, zeroes};
+use crate::seal::Seal;
 use crate::{Device, Error, Result};
 
 /// Clean blocks are dropped when there are so many bytes of blocks, or twice those that stay.
@@ -21,20 +22,37 @@ const KEPT: usize = 4 << 20;
 /// A block of the journal has room for more revocations than so many.
 const REVOKED_IN_BLOCK: usize = 64;
 
-/// As what the content of a block was found to be sound.
+/// So many blocks are given to the device at once.
+const AT_ONCE: usize = 64;
+
+/// As what the content of a block was found to be sound, and for whom.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
     /// As nothing so far.
     #[default]
     Unknown,
-    /// A node of an extent tree.
-    Extents,
+    /// A node of an extent tree, whose checksums have this seed.
+    Extents(u32),
     /// A block of a directory.
-    Directory,
+    Directory {
+        /// Of this one.
+        inode: u32,
+        /// Its first.
+        first: bool,
+        /// It has an index.
+        indexed: bool,
+    },
     /// A block of attributes.
     Attributes,
     /// A bitmap of blocks or inodes.
     Bitmap,
+}
+
+impl Kind {
+    /// Whether it is of a directory with an index.
+    pub fn is_indexed(self) -> bool {
+        matches!(self, Kind::Directory { indexed: true, .. })
+    }
 }
 
 #[derive(Default)]
@@ -42,6 +60,8 @@ struct Buffer {
     /// Empty where the block was freed.
     data: Vec<u8>,
     checked: Kind,
+    /// The checksum is to be made so.
+    unsealed: Option<Seal>,
     running: bool,
     /// Its content is in the journal and not yet in its place.
     committed: bool,
@@ -49,6 +69,14 @@ struct Buffer {
     journalled: bool,
     /// The operation that last changed it.
     changed_by: u64,
+}
+
+impl Buffer {
+    fn seal(&mut self) {
+        if let Some(seal) = self.unsealed.take() {
+            seal.apply(&mut self.data);
+        }
+    }
 }
 
 /// The blocks of one device.
@@ -159,6 +187,7 @@ impl<D: Device> Store<D> {
         self.load(block)?;
         let buffer = self.place(block)?;
         if buffer.checked != kind {
+            buffer.seal();
             check(&buffer.data)?;
             buffer.checked = kind;
         }
@@ -178,6 +207,28 @@ impl<D: Device> Store<D> {
         Ok(&mut buffer.data)
     }
 
+    /// A block to change in the running operation, which is sound as `kind` then. Its checksum is
+    /// made before it is committed, or read as something else.
+    ///
+    /// # Errors
+    /// Those of [`Store::change`].
+    pub fn change_as(&mut self, block: u64, kind: Kind, seal: Option<Seal>) -> Result<&mut [u8]> {
+        self.load(block)?;
+        self.touch(block)?;
+        let buffer = self.place(block)?;
+        buffer.checked = kind;
+        buffer.unsealed = seal;
+        Ok(&mut buffer.data)
+    }
+
+    /// A block that the running transaction changed, to store checksums in it that are right as
+    /// long as it stays so: that is not undone.
+    pub fn running_block(&mut self, block: u64) -> Option<&mut [u8]> {
+        let held = self.buffers.get_mut(&block);
+        held.filter(|buffer| buffer.running)
+            .map(|buffer| &mut *buffer.data)
+    }
+
     /// A block that was just allocated, filled with zeroes.
     ///
     /// # Errors
@@ -195,6 +246,7 @@ impl<D: Device> Store<D> {
         let buffer = self.place(block)?;
         buffer.data = data;
         buffer.checked = Kind::Unknown;
+        buffer.unsealed = None;
         Ok(&mut buffer.data)
     }
 
@@ -303,7 +355,7 @@ impl<D: Device> Store<D> {
         self.used > 0 || !self.revoked.is_empty()
     }
 
-    /// The blocks of the running transaction in order, and those it revokes.
+    /// The blocks of the running transaction in order, with their checksums, and those it revokes.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -321,6 +373,11 @@ impl<D: Device> Store<D> {
         let mut blocks = Vec::new();
         blocks.try_reserve_exact(self.running.len())?;
         blocks.extend_from_slice(&self.running);
+        for block in &blocks {
+            if let Some(buffer) = self.buffers.get_mut(block) {
+                buffer.seal();
+            }
+        }
         // Room for what `committed` does, which cannot fail.
         self.committed.try_reserve(blocks.len())?;
         Ok((blocks, revoked))
@@ -357,19 +414,41 @@ impl<D: Device> Store<D> {
             .retain(|block| buffers.get(block).is_some_and(|held| held.committed));
         self.committed.sort_unstable();
         self.committed.dedup();
-        for block in &self.committed {
-            if let Some(buffer) = self.buffers.get(block) {
-                self.device
-                    .write(block * self.block_size as u64, &buffer.data)?;
-            }
-        }
-        self.device.flush()?;
+        let committed = take(&mut self.committed);
+        let size = self.block_size as u64;
+        let own = committed.iter().map(|block| (block * size, *block));
+        let written = self.write_to(own).and_then(|()| self.device.flush());
+        self.committed = committed;
+        written?;
         self.committed.clear();
         for buffer in self.buffers.values_mut() {
             buffer.committed = false;
             buffer.journalled = false;
         }
         Ok(())
+    }
+
+    /// Writes blocks to the bytes of the device that stand before their numbers, many at a time.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::NoMemory`].
+    pub fn write_to(&mut self, places: impl Iterator<Item = (u64, u64)>) -> Result<()> {
+        let Self {
+            buffers, device, ..
+        } = self;
+        let mut parts: Vec<(u64, &[u8])> = Vec::new();
+        parts.try_reserve_exact(AT_ONCE)?;
+        for (at, block) in places {
+            let Some(buffer) = buffers.get(&block) else {
+                continue;
+            };
+            parts.push((at, &buffer.data));
+            if parts.len() == AT_ONCE {
+                device.write_all(&parts)?;
+                parts.clear();
+            }
+        }
+        device.write_all(&parts)
     }
 
     /// Drops what is read, because the device was written beside this store.

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::inode::{Inode, REGULAR, TYPE, Time};
+use crate::inode::Time;
 use crate::{Device, Fs, Result};
 
 /// A transaction is committed when it is so many seconds old, as with Linux (`commit=`).
@@ -26,7 +26,7 @@ impl Changes {
 }
 
 /// Whether two inodes differ by no more than times and checksums.
-fn differ_by_times(before: &[u8], after: &[u8]) -> bool {
+pub(crate) fn differ_by_times(before: &[u8], after: &[u8]) -> bool {
     // Size and owners; links to the high half of the size; its checksum; creation and attributes.
     [0..0x8, 0x14..0x7c, 0x7e..0x82, 0x90..usize::MAX]
         .into_iter()
@@ -37,12 +37,6 @@ fn differ_by_times(before: &[u8], after: &[u8]) -> bool {
 }
 
 impl<D: Device> Fs<D> {
-    /// An inode, whose content on disk is `before`, is changed.
-    pub(crate) fn note_inode(&mut self, inode: &Inode, before: &[u8]) -> Result<()> {
-        let more = inode.mode() & TYPE != REGULAR || !differ_by_times(before, &inode.raw);
-        self.note_change(inode.number, more)
-    }
-
     /// An inode is changed; `more` says that fdatasync(2) must write it.
     pub(crate) fn note_change(&mut self, number: u32, more: bool) -> Result<()> {
         self.changes.inodes.try_reserve(1)?;

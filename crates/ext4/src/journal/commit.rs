@@ -77,6 +77,7 @@ impl<D: Device> Fs<D> {
             Ok(()) => {
                 self.pending.clear();
                 self.changes.clear();
+                self.unsealed.clear();
             }
             Err(Error::NoMemory) => {}
             Err(_) => self.abort(),
@@ -126,6 +127,7 @@ impl<D: Device> Fs<D> {
         if !self.store.is_dirty() {
             return self.store.device.flush();
         }
+        self.seal_changes()?;
         let (blocks, revoked) = self.store.prepare()?;
         if journal.head == journal.first {
             self.write_journal_superblock(journal, journal.first)?;
@@ -180,22 +182,33 @@ impl<D: Device> Fs<D> {
         for part in blocks.chunks((size - HEADER - TAIL - UUID) / tag) {
             let mut descriptor = journal.new_block(size, DESCRIPTOR)?;
             let (place, mut used) = (*at, HEADER);
+            let mut plain = Vec::new();
+            plain.try_reserve_exact(part.len())?;
             *at += 1;
             for (index, target) in part.iter().enumerate() {
-                let mut data = crate::bytes::copy(self.store.content(*target))?;
+                let data = self.store.content(*target);
                 let mut flags = if index == 0 { 0 } else { SAME_UUID };
                 if index + 1 == part.len() {
                     flags |= LAST;
                 }
-                if be32_at(&data, 0) == MAGIC {
+                if be32_at(data, 0) == MAGIC {
                     // It would be taken for a block of the journal itself.
+                    let mut data = crate::bytes::copy(data)?;
                     put_be32(&mut data, 0, 0);
                     flags |= ESCAPED;
+                    journal.put_tag(&mut descriptor, used, *target, flags, &data);
+                    self.log(journal, at, &data)?;
+                } else {
+                    journal.put_tag(&mut descriptor, used, *target, flags, data);
+                    if *at >= journal.length {
+                        return Err(Error::JournalFull);
+                    }
+                    plain.push((journal.place(*at)? * size as u64, *target));
+                    *at += 1;
                 }
-                journal.put_tag(&mut descriptor, used, *target, flags, &data);
                 used += tag + if index == 0 { UUID } else { 0 };
-                self.log(journal, at, &data)?;
             }
+            self.store.write_to(plain.into_iter())?;
             journal.seal(&mut descriptor);
             let mut place = place;
             self.log(journal, &mut place, &descriptor)?;

@@ -1,0 +1,131 @@
+//! Checksums of changed metadata, which are made when a transaction is committed: a block that is
+//! changed a hundred times is summed up once.
+//!
+//! Until then a block is known to be sound as what it was changed, so nobody compares the old sum
+//! with it, and who takes it for something else has it summed up before.
+
+use hashbrown::HashSet;
+
+use crate::bytes::{put32, u32_at};
+use crate::crc::crc32c;
+use crate::extent::checksum_place;
+use crate::{Device, Fs, Result, dirent, superblock};
+
+/// How the checksum of a block is made that has it in itself.
+#[derive(Clone, Copy)]
+pub enum Seal {
+    /// Entries of a directory, with this seed.
+    Entries(u32),
+    /// A node of a directory's index, with this seed, whose entries begin there.
+    Index(u32, usize),
+    /// A node of an extent tree, with this seed.
+    Extents(u32),
+}
+
+impl Seal {
+    /// Stores the checksum.
+    pub fn apply(self, block: &mut [u8]) {
+        match self {
+            Seal::Entries(seed) => dirent::seal(block, seed),
+            Seal::Index(seed, from) => dirent::seal_index(block, seed, from),
+            Seal::Extents(seed) => {
+                let at = checksum_place(block);
+                if let Some(covered) = block.get(..at) {
+                    let sum = crc32c(seed, covered);
+                    put32(block, at, sum);
+                }
+            }
+        }
+    }
+}
+
+/// What the running transaction changed whose checksum is elsewhere, or is of a part of a block.
+#[derive(Default)]
+pub(crate) struct Unsealed {
+    inodes: HashSet<u32>,
+    /// Inodes that the running operation added.
+    new: alloc::vec::Vec<u32>,
+    /// Groups with a bitmap; one that is named for nothing does no harm.
+    groups: HashSet<u32>,
+}
+
+impl Unsealed {
+    /// Whether the inode on disk has no checksum yet.
+    pub fn has_inode(&self, number: u32) -> bool {
+        self.inodes.contains(&number)
+    }
+
+    /// The inode was changed.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoMemory`].
+    pub fn add_inode(&mut self, number: u32) -> Result<()> {
+        if !self.inodes.contains(&number) {
+            self.inodes.try_reserve(1)?;
+            crate::bytes::push(&mut self.new, number)?;
+            self.inodes.insert(number);
+        }
+        Ok(())
+    }
+
+    /// A bitmap of the group was changed.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoMemory`].
+    pub fn add_group(&mut self, group: u32) -> Result<()> {
+        self.groups.try_reserve(1)?;
+        self.groups.insert(group);
+        Ok(())
+    }
+
+    /// The running operation is done.
+    pub fn keep(&mut self) {
+        self.new.clear();
+    }
+
+    /// The running operation failed.
+    pub fn undo(&mut self) {
+        for number in self.new.drain(..) {
+            self.inodes.remove(&number);
+        }
+    }
+
+    /// The transaction is committed.
+    pub fn clear(&mut self) {
+        self.inodes.clear();
+        self.groups.clear();
+    }
+}
+
+impl<D: Device> Fs<D> {
+    /// Makes the checksums of what the running transaction changed, all of which is part of that
+    /// already. It can be done again.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoMemory`], [`crate::Error::Io`].
+    pub(crate) fn seal_changes(&mut self) -> Result<()> {
+        if !self.geometry.checksums() {
+            return Ok(());
+        }
+        let unsealed = core::mem::take(&mut self.unsealed);
+        let mut groups = unsealed.groups.iter();
+        let sealed = groups
+            .try_for_each(|&group| self.seal_bitmaps(group))
+            .and_then(|()| {
+                let mut inodes = unsealed.inodes.iter();
+                inodes.try_for_each(|&number| self.seal_inode(number))
+            });
+        self.unsealed = unsealed;
+        let (block, at) = self.geometry.superblock();
+        if let Some(block) = self.store.running_block(block) {
+            superblock::seal(&mut block[at..at + superblock::SIZE], &self.geometry);
+        }
+        sealed
+    }
+}
+
+/// Whether the checksum of a node of an extent tree is right.
+pub(crate) fn is_sealed_node(node: &[u8], seed: u32) -> bool {
+    let at = checksum_place(node);
+    at + 4 <= node.len() && u32_at(node, at) == crc32c(seed, &node[..at])
+}
