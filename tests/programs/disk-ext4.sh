@@ -1,6 +1,7 @@
 #: program abi
 #: package e2fsprogs attr coreutils util-linux
 #: disk 64
+#: minutes 2
 # ext4 on a disk: made, mounted, used, and found clean.
 printf '[defaults]\n[fs_types]\next4 = {\n features = has_journal\n}\n' >mke2fs.conf
 export MKE2FS_CONFIG=$PWD/mke2fs.conf
@@ -80,7 +81,7 @@ stat -c '%U %s' open/his
 
 echo "== a program"
 cp /bin/busybox busybox; ./busybox echo "it runs"
-(echo x >>busybox) 2>/dev/null; ./busybox true; echo $?
+(echo x >>busybox) 2>/dev/null; ./busybox true; echo $?; rm busybox
 mkdir abi; cd abi; abi tree >../tree.log 2>&1; echo "tree $?"; cat ../tree.log; cd ..; rm -r abi
 du -a . | sort -k 2
 

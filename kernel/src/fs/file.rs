@@ -470,8 +470,8 @@ impl PageSource for File {
         self.page_source().ok_or(Errno::ENXIO)?.page(index, write)
     }
 
-    fn load(&self, index: usize) -> Result<()> {
-        self.page_source().ok_or(Errno::ENXIO)?.load(index)
+    fn load(&self, index: usize, write: bool) -> Result<()> {
+        self.page_source().ok_or(Errno::ENXIO)?.load(index, write)
     }
 
     fn sync(&self, pages: Range<usize>) -> Result<()> {

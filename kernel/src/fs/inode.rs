@@ -219,6 +219,12 @@ pub trait Inode: Send + Sync + Any {
     /// Its attributes.
     fn attr(&self) -> Attr;
 
+    /// Its flags (FS_*_FL), where its file system's mounts say that there are such
+    /// ([`super::mount::KEEPS_FLAGS`]).
+    fn flags(&self) -> u32 {
+        0
+    }
+
     /// Whether the calling thread may do what the attributes forbid it.
     fn permits(&self) -> bool {
         false

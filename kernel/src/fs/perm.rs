@@ -2,11 +2,12 @@
 
 use super::dentry::Dentry;
 use super::inode::{Attr, Kind};
+use super::mount::KEEPS_FLAGS;
 use super::path::Path;
 use crate::errno::{Errno, Result};
 use crate::task::credentials::Credentials;
 use crate::task::{can, current};
-use linux_raw_sys::general::{CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, MS_RDONLY};
+use linux_raw_sys::general::*;
 
 /// Search a directory, or execute a file.
 pub const EXECUTE: u32 = 1;
@@ -19,10 +20,23 @@ pub const READ: u32 = 4;
 /// write.
 #[inline]
 pub fn check(path: &Path, wanted: u32) -> Result<()> {
-    if wanted & WRITE != 0 {
+    if wanted & WRITE != 0 && path.mount_flags() & (MS_RDONLY | KEEPS_FLAGS) != 0 {
         writable(path)?;
+        check_flags(path, path, FS_IMMUTABLE_FL)?;
     }
     permitted(path, wanted)
+}
+
+/// What changes an inode's attributes or takes a name of it away fails with one of these flags.
+pub const FIXED: u32 = FS_IMMUTABLE_FL | FS_APPEND_FL;
+
+/// EPERM where the inode of `dentry`, which is in the mount of `path`, has one of these flags
+/// (FS_*_FL).
+pub fn check_flags(path: &Path, dentry: &Dentry, flags: u32) -> Result<()> {
+    match path.mount_flags() & KEEPS_FLAGS != 0 && dentry.inode().flags() & flags != 0 {
+        true => Err(Errno::EPERM),
+        false => Ok(()),
+    }
 }
 
 /// EACCES unless the calling thread may do `wanted` to the inode of `dentry`, wherever it is

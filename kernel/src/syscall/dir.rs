@@ -113,6 +113,7 @@ pub fn linkat(from: i32, old: usize, to: i32, new: usize, flags: u32) -> Result<
     }
     protected::check_link_to(&place)?;
     perm::check(&parent, perm::WRITE)?;
+    perm::check_flags(&place, &place, perm::FIXED)?;
     parent.inode().add_link(&parent, name, place.inode())?;
     inotify::linked(&place);
     inotify::in_directory(&parent, name, false, IN_CREATE, 0);
@@ -164,7 +165,9 @@ fn remove(parent: &Path, name: &[u8], last: &Last, rmdir: bool) -> Result<Arc<De
         return Err(Errno::ENOTDIR);
     }
     perm::check(parent, perm::WRITE)?;
+    perm::check_flags(parent, parent, FS_APPEND_FL)?;
     perm::sticky(parent, &victim)?;
+    perm::check_flags(parent, &victim, perm::FIXED)?;
     match (is_directory, rmdir) {
         (true, false) => return Err(Errno::EISDIR),
         (false, true) => return Err(Errno::ENOTDIR),
@@ -278,7 +281,9 @@ fn directory(dentry: &Dentry) -> Result<()> {
 /// directory itself changes.
 fn leave(parent: &Path, dentry: &Arc<Dentry>, changes_parent: bool) -> Result<()> {
     perm::check(parent, perm::WRITE)?;
+    perm::check_flags(parent, parent, FS_APPEND_FL)?;
     perm::sticky(parent, dentry)?;
+    perm::check_flags(parent, dentry, perm::FIXED)?;
     if changes_parent && dentry.kind() == Kind::Directory {
         perm::permitted(dentry, perm::WRITE)?;
     }

@@ -170,6 +170,9 @@ pub fn fcntl(fd: i32, command: u32, argument: usize) -> Result<usize> {
 /// Changes the flags of an open file as F_SETFL does; `fd` is the descriptor that signals report.
 fn set_flags(file: &Arc<File>, fd: i32, flags: u32) -> Result<()> {
     let changed = file.flags().0 ^ flags;
+    if changed & O_APPEND != 0 {
+        perm::check_flags(file.path(), file.dentry(), FS_APPEND_FL)?;
+    }
     if changed & flags & O_NOATIME != 0 {
         perm::owner(file.dentry())?;
     }

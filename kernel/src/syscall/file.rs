@@ -131,6 +131,9 @@ pub(super) fn check_open(place: &Path, flags: OpenFlags) -> Result<()> {
         wanted |= perm::WRITE;
     }
     perm::check(place, wanted)?;
+    if flags.writable() && !flags.has(O_APPEND) || flags.has(O_TRUNC) {
+        perm::check_flags(place, place, FS_APPEND_FL)?;
+    }
     if flags.has(O_NOATIME) {
         perm::owner(place)?;
     }
@@ -463,6 +466,7 @@ pub fn truncate(path: usize, len: i64) -> Result<usize> {
         return Err(Errno::EISDIR);
     }
     perm::check(&place, perm::WRITE)?;
+    perm::check_flags(&place, &place, FS_APPEND_FL)?;
     lease::break_leases(&place, true, true)?;
     place.inode().truncate(len)?;
     inotify::about(&place, IN_MODIFY);
@@ -476,6 +480,7 @@ pub fn ftruncate(fd: i32, len: i64) -> Result<usize> {
     if !file.flags().writable() {
         return Err(Errno::EINVAL);
     }
+    perm::check_flags(file.path(), file.dentry(), FS_APPEND_FL)?;
     file.dentry().inode().truncate(len)?;
     inotify::about(file.dentry(), IN_MODIFY);
     Ok(0)
@@ -497,6 +502,9 @@ pub fn fallocate(fd: i32, mode: u32, offset: i64, len: i64) -> Result<usize> {
         Kind::Regular | Kind::Block => {}
         _ => return Err(Errno::ENODEV),
     }
+    let grows = mode & !FALLOC_FL_KEEP_SIZE == 0;
+    let fixed = if grows { FS_IMMUTABLE_FL } else { perm::FIXED };
+    perm::check_flags(file.path(), file.dentry(), fixed)?;
     file.ops()
         .allocate(&file, mode, offset as u64, len as u64)?;
     Ok(0)
@@ -522,8 +530,9 @@ pub fn syncfs(fd: i32) -> Result<usize> {
 
 /// sync(2)
 pub fn sync() -> Result<usize> {
-    page_cache::sync_all();
+    // All files first, with one commit; then what was written to disks themselves.
     ext4::sync_all();
+    page_cache::sync_all();
     Ok(0)
 }
 

@@ -12,7 +12,7 @@ use super::path::opened;
 use crate::arch;
 use crate::arch::user_end;
 use crate::errno::{Errno, Result};
-use crate::fs::File;
+use crate::fs::{File, perm};
 use crate::ipc::sysv_shm;
 use crate::mm::active::NewLock;
 use crate::mm::shared::SharedPages;
@@ -233,6 +233,9 @@ fn file_mapping(
         return Err(Errno::EINVAL);
     }
     let may_write = shared && writable;
+    if may_write && perm::check_flags(file.path(), file.dentry(), FS_APPEND_FL).is_err() {
+        return Err(Errno::EACCES);
+    }
     if may_write && file.ops().is_read_only() {
         return Err(Errno::EINVAL);
     }

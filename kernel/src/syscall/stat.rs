@@ -5,6 +5,7 @@ use super::path::{self, check_flags, file, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::device;
 use crate::fs::inode::{Attr, FsStat, Kind, SetAttr, Time};
+use crate::fs::mount::KEEPS_FLAGS;
 use crate::fs::tmpfs::without_set_id;
 use crate::fs::{Path, inotify, perm};
 use crate::mm::PAGE_SIZE;
@@ -12,6 +13,18 @@ use crate::mm::user::UserPtr;
 use crate::task::current;
 use linux_raw_sys::general::*;
 use zerocopy::{Immutable, IntoBytes};
+
+/// The attributes that ext4 tells of.
+const ATTRIBUTES: u32 = STATX_ATTR_APPEND
+    | STATX_ATTR_COMPRESSED
+    | STATX_ATTR_ENCRYPTED
+    | STATX_ATTR_IMMUTABLE
+    | STATX_ATTR_NODUMP
+    | STATX_ATTR_VERITY;
+const _: () = assert!(
+    STATX_ATTR_APPEND | STATX_ATTR_IMMUTABLE | STATX_ATTR_NODUMP
+        == FS_APPEND_FL | FS_IMMUTABLE_FL | FS_NODUMP_FL
+);
 
 /// `struct stat` of the generic ABI (asm-generic/stat.h).
 #[repr(C)]
@@ -137,13 +150,17 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
         0 => (STATX_MNT_ID, found.mount_id().into()),
         unique => (unique, found.unique_mount_id()),
     };
+    // These flags of an inode have the same numbers as attributes.
+    let (attributes, known) = match found.mount_flags() & KEEPS_FLAGS {
+        0 => (0, 0),
+        _ => (found.inode().flags() & ATTRIBUTES, ATTRIBUTES),
+    };
     let statx = Statx {
         mask: STATX_BASIC_STATS | mask & STATX_BTIME | mount_kind,
         block_size: PAGE_SIZE as u32,
-        attributes: if found.is_mount_root() {
-            u64::from(STATX_ATTR_MOUNT_ROOT)
-        } else {
-            0
+        attributes: match found.is_mount_root() {
+            true => (attributes | STATX_ATTR_MOUNT_ROOT).into(),
+            false => attributes.into(),
         },
         links: attr.links,
         uid: attr.uid,
@@ -153,7 +170,7 @@ pub fn statx(directory: i32, path: usize, flags: u32, mask: u32, to: usize) -> R
         inode: attr.inode,
         size: attr.size,
         blocks: attr.blocks,
-        attributes_mask: STATX_ATTR_MOUNT_ROOT.into(),
+        attributes_mask: (known | STATX_ATTR_MOUNT_ROOT).into(),
         accessed: attr.accessed.into(),
         created: attr.created.into(),
         changed: attr.changed.into(),
@@ -276,6 +293,7 @@ pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<
     if mode != 0 {
         if mode & perm::WRITE != 0 {
             perm::writable(&place)?;
+            perm::check_flags(&place, &place, FS_IMMUTABLE_FL)?;
         }
         let program = mode & perm::EXECUTE != 0 && place.kind() == Kind::Regular;
         if program && place.mount_flags() & MS_NOEXEC != 0 {
@@ -294,6 +312,7 @@ pub fn faccessat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<
 
 fn change_mode(place: &Path, mode: u32) -> Result<usize> {
     perm::writable(place)?;
+    perm::check_flags(place, place, perm::FIXED)?;
     perm::owner(place)?;
     if place.kind() == Kind::Symlink {
         return Err(Errno::EOPNOTSUPP);
@@ -328,6 +347,7 @@ pub fn fchmodat2(directory: i32, path: usize, mode: u32, flags: u32) -> Result<u
 
 fn change_owner(place: &Path, uid: u32, gid: u32) -> Result<usize> {
     perm::writable(place)?;
+    perm::check_flags(place, place, perm::FIXED)?;
     let attr = place.inode().attr();
     let given = |id: u32| (id != u32::MAX).then_some(id);
     // What is not a folder loses its set-id bits.
@@ -423,6 +443,8 @@ pub fn set_times(
     };
     perm::writable(&place)?;
     let now = given.is_none_or(|times| times.iter().all(|time| time[1] == i64::from(UTIME_NOW)));
+    let fixed = if now { FS_IMMUTABLE_FL } else { perm::FIXED };
+    perm::check_flags(&place, &place, fixed)?;
     if perm::owner(&place).is_err() {
         if !now {
             return Err(Errno::EPERM);

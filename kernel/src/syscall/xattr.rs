@@ -25,6 +25,9 @@ fn name(address: usize) -> Result<alloc::vec::Vec<u8>> {
 /// EOPNOTSUPP, EPERM or ENODATA where the name's namespace does not allow that.
 fn check(entry: &Path, name: &[u8], write: bool) -> Result<()> {
     let wanted = if write { perm::WRITE } else { perm::READ };
+    if write {
+        perm::check_flags(entry, entry, perm::FIXED)?;
+    }
     let privileged = can(CAP_SYS_ADMIN);
     if name.starts_with(b"user.") {
         return match entry.kind() {

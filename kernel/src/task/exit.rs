@@ -94,8 +94,8 @@ pub(super) fn leave_memory(thread: &Thread) {
 fn end_of_init(process: &Process) -> ! {
     let status = process.exit_status().unwrap_or(0);
     crate::log!("process 1 ended with status {status:#x}");
-    fs::page_cache::sync_all();
     fs::ext4::sync_all();
+    fs::page_cache::sync_all();
     crate::drivers::virtio_console::flush();
     arch::power::off()
 }

@@ -38,6 +38,7 @@ mod disk;
 mod doing;
 mod droppable;
 mod edges;
+mod ext4;
 mod families;
 mod fatal;
 mod fault;
@@ -165,6 +166,7 @@ fn main() {
         Some("processes") => processes::run(),
         Some("protect") => protect::run(),
         Some("disk") => disk::run(),
+        Some("ext4") => ext4::run(),
         Some("files") => files::run(),
         Some("frames") => frames::run(),
         Some("frames-overflow") => frames::overflow(),

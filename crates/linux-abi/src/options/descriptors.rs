@@ -121,7 +121,8 @@ pub const PIDFD_SIGNAL: Group = Group {
 pub const IOCTL: Group = Group {
     title: "ioctl: requests of files",
     refused: "ENOTTY; FICLONE, FICLONERANGE, FIDEDUPERANGE, FIFREEZE and FS_IOC_FIEMAP EOPNOTSUPP,\n\
-        FIBMAP and FITHAW EINVAL, as of Linux's tmpfs. Nothing compares this list with the kernel",
+        FIBMAP and FITHAW EINVAL, as of Linux's tmpfs. FS_IOC_GETFLAGS and FS_IOC_SETFLAGS are\n\
+        those of files on ext4. Nothing compares this list with the kernel",
     choices: choices! {
         0x0001 FIBMAP Absent;
         0x0002 FIGETBSZ Whole;
@@ -133,9 +134,9 @@ pub const IOCTL: Group = Group {
         0x5460 FIOQSIZE Whole;
         0x4004_9409 FICLONE Absent;
         0x4008_8a01 EPIOCSPARAMS Whole;
-        0x4008_6602 FS_IOC_SETFLAGS Absent;
+        0x4008_6602 FS_IOC_SETFLAGS Whole;
         0x4020_940d FICLONERANGE Absent;
-        0x8008_6601 FS_IOC_GETFLAGS Absent;
+        0x8008_6601 FS_IOC_GETFLAGS Whole;
         0x8008_8a02 EPIOCGPARAMS Whole;
         0x8011_1500 FS_IOC_GETFSUUID Absent;
         0x801c_581f FS_IOC_FSGETXATTR Absent;

@@ -65,7 +65,7 @@ impl AddressSpace {
             match space.poke_page(&self.context, at, &source[done..done + part]) {
                 Ok(()) => done += part,
                 Err(Errno::EAGAIN) => {
-                    let page = space.file_page(at);
+                    let page = space.file_page(at, Access::Write);
                     drop(space);
                     page.ok_or(Errno::EFAULT)?.load()?;
                 }
@@ -137,7 +137,7 @@ impl AddressSpace {
         loop {
             let mut space = self.lock_range(&(address..address + 1), access)?;
             let page = match space.resolve_paged(&self.context, address, access) {
-                Err(Failure::Absent) => space.file_page(address),
+                Err(Failure::Absent) => space.file_page(address, access),
                 Err(failure) => return Err(failure.errno()),
                 Ok(()) => return space.frame_at(address, access).ok_or(Errno::EFAULT),
             };
@@ -198,7 +198,7 @@ impl AddressSpace {
                     Ok(()) => {}
                     Err(Failure::NoMemory) => return Err(Errno::ENOMEM),
                     Err(Failure::Absent) => {
-                        let page = space.file_page(at);
+                        let page = space.file_page(at, access);
                         drop(space);
                         match page.map(|page| page.load()) {
                             Some(Ok(())) => continue,

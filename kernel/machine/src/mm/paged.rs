@@ -20,15 +20,17 @@ use crate::errno::{Errno, Result};
 pub struct FilePage {
     mapping: Arc<dyn PageSource>,
     index: usize,
+    /// It is to be written through a mapping of which the file hears.
+    write: bool,
 }
 
 impl FilePage {
-    /// Waits until the file has it.
+    /// Waits until the file has it, and is ready for a write to it.
     ///
     /// # Errors
     /// Those of [`PageSource::load`].
     pub fn load(&self) -> Result<()> {
-        self.mapping.load(self.index)
+        self.mapping.load(self.index, self.write)
     }
 }
 
@@ -43,7 +45,7 @@ impl AddressSpace {
                     return Err(Failure::Paused);
                 }
                 match space.resolve_paged(self.context(), address, access) {
-                    Err(Failure::Absent) => space.file_page(address),
+                    Err(Failure::Absent) => space.file_page(address, access),
                     done => return done,
                 }
             };
@@ -53,8 +55,8 @@ impl AddressSpace {
 }
 
 impl Space {
-    /// The page of a file that is mapped at an address.
-    pub(super) fn file_page(&self, address: usize) -> Option<FilePage> {
+    /// The page of a file that is mapped at an address, for an access there.
+    pub(super) fn file_page(&self, address: usize, access: Access) -> Option<FilePage> {
         let vma = self.vmas.find(page_down(address))?;
         let Source::File { mapping, .. } = &vma.source else {
             return None;
@@ -62,6 +64,7 @@ impl Space {
         Some(FilePage {
             index: index(vma, address),
             mapping: mapping.clone(),
+            write: access == Access::Write && vma.rights.has(Rights::NOTIFY),
         })
     }
 

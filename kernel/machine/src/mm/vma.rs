@@ -23,12 +23,12 @@ pub trait PageSource: Any + Send + Sync {
     /// ENOMEM; ENXIO beyond the end (the program gets SIGBUS); EAGAIN if it must be loaded first.
     fn page(&self, index: usize, write: bool) -> Result<FrameRef>;
 
-    /// Waits until page `index` is there, for which `page` returned EAGAIN. Sleeps: called without
-    /// locks.
+    /// Waits until page `index` is there, for which `page` returned EAGAIN; with `write` until it
+    /// may be written, for which `write_mapped` did. Sleeps: called without locks.
     ///
     /// # Errors
-    /// EIO, ENOMEM; ENXIO beyond the end.
-    fn load(&self, _index: usize) -> Result<()> {
+    /// EIO, ENOMEM, ENOSPC; ENXIO beyond the end.
+    fn load(&self, _index: usize, _write: bool) -> Result<()> {
         Err(Errno::ENXIO)
     }
 
@@ -42,7 +42,7 @@ pub trait PageSource: Any + Send + Sync {
     /// unmodified again: `allow` lets a program write it.
     ///
     /// # Errors
-    /// EAGAIN if it is not there, ENOMEM, EIO.
+    /// EAGAIN if it is not there, or the file is not ready for that; ENOMEM, EIO.
     fn write_mapped(&self, _index: usize, _allow: &mut dyn FnMut(&FrameRef)) -> Result<()> {
         Err(Errno::EIO)
     }

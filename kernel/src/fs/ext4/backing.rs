@@ -8,8 +8,9 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
 use crate::mm::virtio_blk::{Part, SECTOR};
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use ext4::Error;
 
@@ -49,7 +50,7 @@ impl FileData {
     }
 
     /// The blocks of a page.
-    fn blocks(&self, index: usize) -> Result<core::ops::Range<u32>> {
+    fn blocks(&self, index: usize) -> Result<Range<u32>> {
         let each = (PAGE_SIZE / self.fs.block_size) as u64;
         let first = u32::try_from(index as u64 * each).map_err(|_| Errno::EFBIG)?;
         Ok(first..first.checked_add(each as u32).ok_or(Errno::EFBIG)?)
@@ -66,38 +67,81 @@ impl FileData {
         self.fs.volume.device().transfer(write, pieces)
     }
 
-    /// Finds place for the blocks of pages, writes them there, and then says that they have
-    /// content.
-    fn write_blocks(&self, fs: &mut Locked, pages: &[(usize, FrameRef)], size: u64) -> Result<()> {
+    /// Finds place for the blocks of pages, as far as the file goes: where they are, and which have
+    /// no content yet. With an error, `found` has those before it.
+    fn place(&self, pages: &[(usize, FrameRef)], size: u64, found: &mut Placed) -> Result<()> {
+        let mut fs = self.fs.lock()?;
         let end = size.div_ceil(self.fs.block_size as u64);
-        let (mut pieces, mut written) = (Vec::new(), Vec::new());
-        for page in pages {
-            let blocks = self.blocks(page.0)?;
-            for block in blocks.filter(|&block| u64::from(block) < end) {
-                let extent = fs.allocate(self.number, block, 1).map_err(errno)?;
-                pieces.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                pieces.push(self.piece(page, block, extent.physical));
-                if !extent.written {
-                    written.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                    written.push(block);
+        let each = (PAGE_SIZE / self.fs.block_size) as u32;
+        let done = pages
+            .chunk_by(|one, next| one.0 + 1 == next.0)
+            .try_for_each(|run| {
+                let first = self.blocks(run[0].0)?.start;
+                let last = self.blocks(run[run.len() - 1].0)?.end;
+                let (mut block, last) = (first, u64::from(last).min(end) as u32);
+                while block < last {
+                    let extent = fs.allocate(self.number, block, last - block);
+                    let extent = extent.map_err(errno)?;
+                    let until = extent.end().clamp(block + 1, last);
+                    let room = found.pieces.try_reserve((until - block) as usize);
+                    room.map_err(|_| Errno::ENOMEM)?;
+                    for at in block..until {
+                        let page = &run[((at - first) / each) as usize];
+                        let physical = extent.physical + u64::from(at - block);
+                        found.pieces.push(self.piece(page, at, physical));
+                    }
+                    if !extent.written {
+                        found.fresh.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                        found.fresh.push(block..until);
+                    }
+                    block = until;
                 }
-            }
-        }
-        self.count_sectors(fs)?;
-        self.transfer(true, &pieces)?;
-        for run in written.chunk_by(|one, next| one + 1 == *next) {
-            let done = fs.mark_written(self.number, run[0], run.len() as u32);
+                Ok(())
+            });
+        self.count_sectors(&mut fs)?;
+        done
+    }
+
+    /// Says that blocks were written, and that the file ends no sooner than `end`.
+    fn settle(&self, fresh: &[Range<u32>], end: u64) -> Result<()> {
+        let mut fs = self.fs.lock()?;
+        for run in fresh {
+            let done = fs.mark_written(self.number, run.start, run.len() as u32);
             done.map_err(errno)?;
+        }
+        if end > fs.inode(self.number).map_err(errno)?.size() {
+            fs.extend(self.number, end).map_err(errno)?;
         }
         Ok(())
     }
+
+    /// A program is about to write the content through a mapping.
+    fn written_mapped(&self) -> Result<()> {
+        let at = self.number as usize;
+        let node = self.fs.nodes.lock().get(at).and_then(Weak::upgrade);
+        let node = node.ok_or(Errno::EIO)?;
+        node.check_mutable()?;
+        node.modified()
+    }
 }
 
+/// Blocks and where they are.
+#[derive(Default)]
+struct Placed {
+    pieces: Vec<Piece>,
+    /// Those without content.
+    fresh: Vec<Range<u32>>,
+}
+
+/// The disk is waited for without the lock of the file system: whoever frees blocks of the file
+/// keeps others from reading and writing its pages meanwhile ([`Mapping::cut`]).
+///
+/// [`Mapping::cut`]: super::super::page_cache::Mapping::cut
 impl Backing for FileData {
     fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
+        let mut pieces = Vec::new();
         let mut fs = self.fs.lock()?;
         let inode = fs.inode(self.number).map_err(errno)?;
-        let mut pieces = Vec::new();
         for page in pages {
             for block in self.blocks(page.0)? {
                 let extent = fs.map(&inode, block).map_err(errno)?;
@@ -113,25 +157,37 @@ impl Backing for FileData {
                 }
             }
         }
+        drop(fs);
         self.transfer(false, &pieces)
     }
 
     fn write_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
-        let mut fs = self.fs.lock()?;
-        let size = self.size.load(Acquire);
-        self.write_blocks(&mut fs, pages, size)?;
+        let (size, mut placed) = (self.size.load(Acquire), Placed::default());
+        let rest = self.place(pages, size, &mut placed);
+        // What has its place is written, even if there is none for the rest.
+        self.transfer(true, &placed.pieces)?;
+        rest?;
         let last = pages.last().map_or(0, |&(index, _)| index as u64 + 1);
-        let end = size.min(last * PAGE_SIZE as u64);
-        if end > fs.inode(self.number).map_err(errno)?.size() {
-            fs.extend(self.number, end).map_err(errno)?;
-        }
-        Ok(())
+        self.settle(&placed.fresh, size.min(last * PAGE_SIZE as u64))
     }
 
-    fn prepare(&self, start: u64, end: u64) -> Result<u64> {
-        let size = self.fs.block_size as u64;
+    fn prepares(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, start: u64, end: u64, mapped: bool) -> Result<u64> {
+        if mapped {
+            self.written_mapped()?;
+        }
+        if start >= end {
+            return Ok(end);
+        }
+        let (size, page) = (self.fs.block_size as u64, PAGE_SIZE as u64);
         let number = |block: u64| u32::try_from(block).map_err(|_| Errno::EFBIG);
-        let (mut block, last) = (number(start / size)?, number(end.div_ceil(size))?);
+        // Pages go to the disk whole, as far as the file goes.
+        let whole = end.max(self.size.load(Acquire).min(end.next_multiple_of(page)));
+        let mut block = number((start - start % page) / size)?;
+        let last = number(whole.div_ceil(size))?;
         let mut fs = self.fs.lock()?;
         while block < last {
             match fs.allocate(self.number, block, last - block) {

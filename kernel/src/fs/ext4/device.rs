@@ -6,6 +6,7 @@ use crate::errno::Errno;
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame;
 use crate::mm::virtio_blk::{Part, SECTOR};
+use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ext4::{Device, Error, Result};
@@ -86,6 +87,27 @@ impl Device for Disk {
             at += chunk.len() as u64;
         }
         Ok(())
+    }
+
+    fn write_all(&mut self, parts: &[(u64, &[u8])]) -> Result<()> {
+        let mut pieces = Vec::new();
+        for (at, bytes) in parts {
+            self.check(*at, bytes.len())?;
+            let mut more = self.pieces(*at, bytes.len()).map_err(error)?;
+            for (piece, bytes) in more.iter().zip(bytes.chunks(PAGE_SIZE)) {
+                piece.part.frame.write(0, bytes);
+            }
+            pieces.try_reserve(more.len())?;
+            pieces.append(&mut more);
+        }
+        match pieces.is_empty() {
+            true => Ok(()),
+            false => self.0.device().transfer(true, &pieces).map_err(error),
+        }
+    }
+
+    fn pause(&mut self) {
+        cond_resched();
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -75,7 +75,7 @@ impl Node {
         node.refresh(&mut fs)?;
         self.refresh(&mut fs)?;
         let dentry = self.dentry(here, name, node)?;
-        self.fs().settle(&mut fs)?;
+        self.settle(&mut fs)?;
         Ok(dentry)
     }
 
@@ -111,11 +111,12 @@ impl Node {
         }
         fs.link(node.number(), self.number(), name).map_err(errno)?;
         node.refresh(&mut fs)?;
+        self.fs().remember(&node);
         if node.is_dirty() {
             self.fs().keep(&node)?;
         }
         self.refresh(&mut fs)?;
-        self.fs().settle(&mut fs)
+        self.settle(&mut fs)
     }
 
     /// Whether a name of this directory is `dentry` still.
@@ -150,7 +151,7 @@ impl Node {
         node.refresh(&mut fs)?;
         self.fs().release_unnamed(&node);
         self.refresh(&mut fs)?;
-        self.fs().settle(&mut fs)
+        self.settle(&mut fs)
     }
 
     /// A name is no more.
@@ -178,6 +179,10 @@ impl Node {
             (_, Replace::No) => Rename::NoReplace,
             _ => Rename::Replace,
         };
+        if let (Some(_), Ok(data)) = (occupant, self.sibling(source.inode())?.data()) {
+            // Whoever replaces a file so has the old content or the new one after a power cut.
+            data.write_back(0..usize::MAX);
+        }
         let whiteout = (replace == Replace::Whiteout).then(|| self.describe(&WHITEOUT));
         let mut fs = self.fs().lock()?;
         let old = source.name();
@@ -214,7 +219,7 @@ impl Node {
             self.refresh_all(&mut fs, &[occupant])?;
             self.fs().release_unnamed(&*self.sibling(occupant.inode())?);
         }
-        self.fs().settle(&mut fs)
+        self.settle(&mut fs)
     }
 
     fn refresh_all(&self, fs: &mut Locked, dentries: &[&Arc<Dentry>]) -> Result<()> {

@@ -1,21 +1,26 @@
 //! Open files and directories.
 
 use super::super::file::{File, FileOps, Memory, Record, Whence, seek_in};
-use super::super::inode::Kind;
+use super::super::inode::{Inode, Kind};
 use super::super::io::{Sink, Source};
 use super::super::page_cache::{Ahead, pages_of};
 use super::super::path::Path;
+use super::super::perm;
 use super::super::tmpfs::{check_limit, limit_size};
 use super::errno;
 use super::node::Node;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
+use crate::mm::user::UserPtr;
+use crate::mm::virtio_blk::SECTOR;
+use crate::task::require;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::sync::atomic::AtomicU32;
-use linux_raw_sys::general::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MS_SYNCHRONOUS, O_DSYNC};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use linux_raw_sys::general::*;
+use linux_raw_sys::ioctl::{FS_IOC_GETFLAGS, FS_IOC_SETFLAGS};
 
 /// Records of a directory that are read at a time.
 const AT_ONCE: usize = 64;
@@ -46,20 +51,73 @@ impl Open {
         position: Option<u64>,
     ) -> Result<(usize, u64)> {
         let data = self.node.data()?;
-        limit_size(from, position.unwrap_or_else(|| data.size()))?;
+        self.node.check_mutable()?;
+        let start = position.unwrap_or_else(|| data.size());
+        limit_size(from, start)?;
+        let direct = file.flags().has(O_DIRECT);
+        if direct {
+            self.check_direct(start, from.left(), from.alignment())?;
+        }
         let (count, end) = data.write_growing(from, position)?;
         self.node.modified()?;
-        if file.flags().has(O_DSYNC) || file.path().mount_flags() & MS_SYNCHRONOUS != 0 {
-            self.sync(file, end - count as u64..end)?;
+        let range = end - count as u64..end;
+        if direct {
+            data.write_back(pages(&range));
+            data.forget(pages(&range));
+            data.errors().check(&self.told)?;
+        }
+        let mounted = file.path().mount_flags() & MS_SYNCHRONOUS != 0;
+        if file.flags().has(O_DSYNC) || mounted || self.node.has(FS_SYNC_FL) {
+            self.sync(file, range)?;
         }
         Ok((count, end))
+    }
+
+    /// EINVAL where a transfer of O_DIRECT does not consist of whole blocks of the disk in aligned
+    /// memory. What it writes passes through the cache to the disk, and does not stay there.
+    fn check_direct(&self, position: u64, len: usize, alignment: usize) -> Result<()> {
+        let block = self.node.fs().volume.device().properties().block_size;
+        let whole = position.is_multiple_of(block as u64) && len.is_multiple_of(block);
+        match whole && alignment.is_multiple_of(SECTOR) {
+            true => Ok(()),
+            false => Err(Errno::EINVAL),
+        }
+    }
+
+    fn read_direct(&self, to: &mut Sink, position: u64) -> Result<usize> {
+        let data = self.node.data()?;
+        if position >= data.size() {
+            return Ok(0);
+        }
+        self.check_direct(position, to.left(), to.alignment())?;
+        let range = pages(&(position..position.saturating_add(to.left() as u64)));
+        data.write_back(range.clone());
+        let count = data.read(to, position, &Ahead::none())?;
+        data.forget(range);
+        Ok(count)
+    }
+
+    /// FS_IOC_SETFLAGS
+    fn set_flags(&self, file: &File, flags: u32) -> Result<()> {
+        perm::writable(file.path())?;
+        perm::owner(file.dentry())?;
+        let node = &self.node;
+        if (node.flags() ^ flags) & perm::FIXED != 0 {
+            require(CAP_LINUX_IMMUTABLE)?;
+        }
+        // A change of attributes, whose time is later than that of what was written before.
+        node.write_out(0..0);
+        let mut fs = node.fs().lock()?;
+        fs.set_user_flags(node.number(), flags).map_err(errno)?;
+        node.refresh(&mut fs)
     }
 }
 
 impl Drop for Open {
     /// What a program wrote through a mapping must outlive it.
     fn drop(&mut self) {
-        if self.node.is_dirty() && self.node.fs().keep(&self.node).is_err() {
+        let emptied = self.node.emptied.swap(false, Relaxed);
+        if emptied || self.node.is_dirty() && self.node.fs().keep(&self.node).is_err() {
             self.node.write_out(0..usize::MAX);
         }
     }
@@ -84,7 +142,10 @@ impl FileOps for Open {
     }
 
     fn read(&self, file: &File, to: &mut Sink, position: u64) -> Result<usize> {
-        let count = self.node.data()?.read(to, position, &self.ahead)?;
+        let count = match file.flags().has(O_DIRECT) {
+            true => self.read_direct(to, position)?,
+            false => self.node.data()?.read(to, position, &self.ahead)?,
+        };
         self.node.accessed(file);
         Ok(count)
     }
@@ -185,7 +246,16 @@ impl FileOps for Open {
     }
 
     fn has_direct(&self, _path: &Path) -> bool {
-        false
+        self.node.data().is_ok()
+    }
+
+    fn ioctl(&self, file: &File, request: u32, argument: usize) -> Result<usize> {
+        match request {
+            FS_IOC_GETFLAGS => UserPtr::new(argument).write(&self.node.flags())?,
+            FS_IOC_SETFLAGS => self.set_flags(file, UserPtr::new(argument).read()?)?,
+            _ => return Err(Errno::ENOTTY),
+        }
+        Ok(0)
     }
 
     fn sync(&self, _file: &File, range: Range<u64>) -> Result<()> {

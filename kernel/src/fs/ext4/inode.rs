@@ -41,6 +41,10 @@ impl Inode for Node {
         self.attributes()
     }
 
+    fn flags(&self) -> u32 {
+        self.with_inode(ext4::Inode::user_flags)
+    }
+
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
         // The times of what was written before are older.
         self.write_out(0..0);

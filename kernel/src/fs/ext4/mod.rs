@@ -11,10 +11,11 @@ mod file;
 mod inode;
 mod mounted;
 mod node;
+mod recent;
 mod resize;
 mod worker;
 
-pub use mounted::{Held, Options, mount, sync_all};
+pub use mounted::{Held, Options, drop_caches, is_mounted, mount, sync_all, wait_ended};
 
 use crate::block::volume::Volume;
 use crate::errno::{Errno, Result};
@@ -28,9 +29,10 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 use device::Disk;
 use ext4::{Error, Fs};
-use linux_raw_sys::general::{CAP_SYS_RESOURCE, MS_DIRSYNC, MS_SYNCHRONOUS};
+use linux_raw_sys::general::CAP_SYS_RESOURCE;
 use node::Node;
 use radix::Radix;
+use recent::Recent;
 
 /// The magic number of statfs(2) (EXT4_SUPER_MAGIC).
 const MAGIC: u64 = 0xef53;
@@ -46,6 +48,8 @@ pub struct Ext4 {
     nodes: Mutex<Radix<Weak<Node>>>,
     /// Files with something that the disk does not have.
     dirty: Mutex<Radix<Arc<Node>>>,
+    /// Inodes that are kept for a while.
+    recent: Mutex<Recent>,
     /// Inodes without a name that nobody has any more.
     orphans: Mutex<Vec<u32>>,
     /// How it is mounted (MS_*).
@@ -141,13 +145,18 @@ impl Ext4 {
         let at = inode.number as usize;
         let known = self.nodes.lock().get(at).and_then(Weak::upgrade);
         if let Some(node) = known {
+            node.wanted.store(true, Relaxed);
             return Ok(node);
         }
+        let is_named = inode.links() > 0;
         let me = self.me.upgrade().ok_or(Errno::EIO)?;
         let node = Node::new(me, inode)?;
         // Only the holder of the lock of `fs` makes nodes.
         let noted = self.nodes.lock().insert(at, Arc::downgrade(&node));
         noted.map_err(|_| Errno::ENOMEM)?;
+        if is_named {
+            self.remember(&node);
+        }
         Ok(node)
     }
 
@@ -173,6 +182,7 @@ impl Ext4 {
     fn release_unnamed(&self, node: &Node) {
         if node.with_inode(ext4::Inode::links) == 0 {
             self.let_go(node);
+            self.forget(node.number());
         }
     }
 
@@ -211,14 +221,6 @@ impl Ext4 {
         self.each_kept(|node| node.write_out(0..usize::MAX));
         self.release_clean();
         self.lock()?.commit().map_err(errno)
-    }
-
-    /// A name was changed: commits that where the mount is synchronous.
-    fn settle(&self, fs: &mut Locked) -> Result<()> {
-        match self.flags.load(Relaxed) & (MS_SYNCHRONOUS | MS_DIRSYNC) {
-            0 => Ok(()),
-            _ => fs.commit().map_err(errno),
-        }
     }
 
     /// Its result of statfs(2).

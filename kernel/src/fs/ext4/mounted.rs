@@ -1,6 +1,7 @@
 //! Mounting, mounting anew, and the end of a mount.
 
 use super::device::Disk;
+use super::recent::Recent;
 use super::{Ext4, Locked, errno, to_disk};
 use crate::block::volume::{self, Volume};
 use crate::errno::{Errno, Result};
@@ -9,16 +10,21 @@ use crate::fs::inode::{Kind, Time};
 use crate::fs::path::Path;
 use crate::mm::heap::try_arc_cyclic;
 use crate::sync::{Mutex, SleepMutex};
+use crate::task::wait_queue::WaitQueue;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
 use ext4::{Errors, Fs, ROOT};
 use linux_raw_sys::general::MS_RDONLY;
 use radix::Radix;
 
-/// All of them.
-static MOUNTED: Mutex<Vec<Weak<Ext4>>> = Mutex::new(Vec::new());
+/// All of them, by the numbers of their devices, until they are unmounted.
+static MOUNTED: Mutex<Vec<(u64, Weak<Ext4>)>> = Mutex::new(Vec::new());
+/// How many were unmounted, and those who wait until one more is.
+static ENDED: AtomicUsize = AtomicUsize::new(0);
+/// See [`ENDED`].
+static WAITING: WaitQueue = WaitQueue::new();
 
 /// A mount of the file system, however many there are: it is unmounted with the last.
 pub struct Held(Arc<Ext4>);
@@ -41,7 +47,7 @@ impl Options {
             ("errors", Some("remount-ro")) => self.errors = Some(Errors::ReadOnly),
             // What is done anyway.
             ("data", Some("ordered")) | ("barrier", None | Some("1")) => {}
-            ("user_xattr" | "block_validity", None) => {}
+            ("user_xattr" | "block_validity" | "noacl" | "auto_da_alloc" | "delalloc", None) => {}
             _ => return Err(Errno::EINVAL),
         }
         Ok(())
@@ -99,6 +105,7 @@ fn begin(volume: &Arc<Volume>, flags: u32, options: Options) -> Result<(Held, Ar
         block_size,
         nodes: Mutex::new(Radix::default()),
         dirty: Mutex::new(Radix::default()),
+        recent: Mutex::new(Recent::default()),
         orphans: Mutex::new(Vec::new()),
         flags: AtomicU32::new(flags),
         errors: AtomicU8::new(0),
@@ -113,7 +120,7 @@ fn begin(volume: &Arc<Volume>, flags: u32, options: Options) -> Result<(Held, Ar
     let root = Dentry::named(node, None, b"")?;
     let mut all = MOUNTED.lock();
     all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    all.push(Arc::downgrade(&mounted));
+    all.push((volume.number(), Arc::downgrade(&mounted)));
     drop(all);
     Ok((Held(mounted), root))
 }
@@ -219,6 +226,9 @@ impl Drop for Held {
         if let Err(error) = fs.sync() {
             crate::log!("{}: ext4: {error:?}", fs.volume.name());
         }
+        fs.shrink(0);
+        // What could not be written is lost.
+        fs.each_kept(|node| fs.let_go(node));
         let gone = fs.fs.lock().take();
         if let Some(Err(error)) = gone.map(Fs::unmount) {
             crate::log!("{}: ext4: {error:?}", fs.volume.name());
@@ -227,10 +237,34 @@ impl Drop for Held {
         fs.volume.mapping().invalidate(0..usize::MAX);
         fs.volume.end_use(true);
         let me: *const Ext4 = Arc::as_ptr(fs);
-        MOUNTED
-            .lock()
-            .retain(|other| !core::ptr::eq(other.as_ptr(), me));
+        let mut all = MOUNTED.lock();
+        all.retain(|(_, other)| !core::ptr::eq(other.as_ptr(), me));
+        ENDED.fetch_add(1, Release);
+        drop(all);
+        WAITING.wake_all();
     }
+}
+
+/// Whether the file system on a block device is mounted, or not unmounted yet; and how many were
+/// unmounted so far.
+pub fn is_mounted(device: u64) -> (bool, usize) {
+    let all = MOUNTED.lock();
+    let ended = ENDED.load(Acquire);
+    (all.iter().any(|(number, _)| *number == device), ended)
+}
+
+/// Waits until more than `so_far` were unmounted.
+///
+/// # Errors
+/// EINTR: a signal kills the process.
+pub fn wait_ended(so_far: usize) -> Result<()> {
+    let ended = WAITING.wait_killable(|| ENDED.load(Acquire) != so_far);
+    ended.map_err(|_| Errno::EINTR)
+}
+
+/// Keeps no inodes that nobody has (`vm.drop_caches`).
+pub fn drop_caches() {
+    each(|fs| fs.shrink(0));
 }
 
 /// Calls `visit` with every file system that is mounted, without locks.
@@ -238,7 +272,7 @@ pub fn each(mut visit: impl FnMut(&Ext4)) {
     let mut at = 0;
     loop {
         let fs = match MOUNTED.lock().get(at) {
-            Some(fs) => fs.upgrade(),
+            Some((_, fs)) => fs.upgrade(),
             None => return,
         };
         if let Some(fs) = fs {

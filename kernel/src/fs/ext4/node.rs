@@ -54,6 +54,11 @@ pub struct Node {
     /// When the content was last changed, where the disk does not have that.
     modified: Mutex<Option<Time>>,
     pub writers: Writers,
+    /// Somebody looked it up since it was last asked.
+    pub wanted: AtomicBool,
+    /// It was emptied: what is written then goes to the disk when it is closed, so that a program
+    /// that replaces a file's content so has the new one after a power cut (`auto_da_alloc`).
+    pub emptied: AtomicBool,
     /// Whether it may get a name (O_TMPFILE).
     pub linkable: AtomicBool,
     me: Weak<Node>,
@@ -85,6 +90,8 @@ impl Node {
             sectors,
             modified: Mutex::new(None),
             writers: Writers::new(),
+            wanted: AtomicBool::new(false),
+            emptied: AtomicBool::new(false),
             linkable: AtomicBool::new(false),
             me: me.clone(),
         })
@@ -132,8 +139,30 @@ impl Node {
         f(&self.inode.lock())
     }
 
+    /// Whether it has one of the flags (FS_*_FL).
+    pub fn has(&self, flags: u32) -> bool {
+        self.with_inode(|inode| inode.flags()) & flags != 0
+    }
+
+    /// EPERM if nothing may change it.
+    pub fn check_mutable(&self) -> Result<()> {
+        match self.has(FS_IMMUTABLE_FL) {
+            true => Err(Errno::EPERM),
+            false => Ok(()),
+        }
+    }
+
+    /// A name in this directory was changed: commits that where names are synchronous.
+    pub(super) fn settle(&self, fs: &mut Locked) -> Result<()> {
+        let mounted = self.fs.flags.load(Relaxed) & (MS_SYNCHRONOUS | MS_DIRSYNC) != 0;
+        match mounted || self.has(FS_SYNC_FL | FS_DIRSYNC_FL) {
+            true => fs.commit().map_err(errno),
+            false => Ok(()),
+        }
+    }
+
     /// Takes over what the disk has by now.
-    pub fn refresh(&self, fs: &mut Locked) -> Result<()> {
+    pub(super) fn refresh(&self, fs: &mut Locked) -> Result<()> {
         let new = fs.inode(self.number).map_err(errno)?;
         self.sectors.store(new.sectors(fs.geometry()), Relaxed);
         let old = core::mem::replace(&mut *self.inode.lock(), new);
@@ -197,6 +226,9 @@ impl Node {
 
     /// Its content was read through `file`.
     pub fn accessed(&self, file: &File) {
+        if self.has(FS_NOATIME_FL) {
+            return;
+        }
         let attr = self.attributes();
         if let Some(now) = file.access_time(attr.accessed, attr.modified) {
             // A file that cannot be written is read all the same.

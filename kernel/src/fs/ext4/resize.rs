@@ -4,23 +4,26 @@ use super::errno;
 use super::node::Node;
 use crate::errno::{Errno, Result};
 use crate::fs::tmpfs::check_limit;
+use core::sync::atomic::Ordering::*;
 
 impl Node {
     /// Changes the size.
     pub fn set_size(&self, size: u64) -> Result<()> {
         let data = self.data()?;
+        self.check_mutable()?;
         if size > data.size() {
             check_limit(size)?;
         }
         let _alone = data.write_lock()?;
-        data.cut(size)?;
-        let done = {
+        if size == 0 && data.size() > 0 {
+            self.emptied.store(true, Relaxed);
+        }
+        data.cut(size, || {
             let mut fs = self.fs().lock()?;
             let done = fs.truncate(self.number(), size).map_err(errno);
             self.refresh(&mut fs)?;
             done
-        };
-        done?;
+        })?;
         self.modified()
     }
 
@@ -50,18 +53,17 @@ impl Node {
         if offset >= end {
             return Ok(());
         }
-        data.zero(offset..end)?;
-        self.write_out(0..usize::MAX);
         let size = self.fs().block_size as u64;
-        let (first, last) = (offset.div_ceil(size), end / size);
-        if first < last {
-            let first = u32::try_from(first).map_err(|_| Errno::EFBIG)?;
-            let count = (last - u64::from(first)) as u32;
+        let number = |block: u64| u32::try_from(block).map_err(|_| Errno::EFBIG);
+        let (first, last) = (number(offset.div_ceil(size))?, number(end / size)?);
+        data.punch(offset..end, || {
+            if first >= last {
+                return Ok(());
+            }
             let mut fs = self.fs().lock()?;
-            let done = fs.punch_hole(self.number(), first, count).map_err(errno);
+            let done = fs.punch_hole(self.number(), first, last - first);
             self.refresh(&mut fs)?;
-            done?;
-        }
-        Ok(())
+            done.map_err(errno)
+        })
     }
 }

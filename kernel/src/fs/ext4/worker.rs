@@ -1,9 +1,10 @@
 //! The thread that commits transactions when they are old enough.
 
 use super::mounted::each;
-use super::{errno, to_disk};
+use super::to_disk;
 use crate::errno::Result;
 use crate::fs::inode::Time;
+use crate::mm::frame;
 use crate::sync::SleepMutex;
 use crate::task::wait_queue::sleep_killable;
 use crate::task::{clock, spawn_kernel};
@@ -28,12 +29,20 @@ pub fn start() -> Result<()> {
 fn run(_: usize) -> ! {
     loop {
         sleep_killable(clock::deadline_in(INTERVAL));
-        each(|fs| {
-            fs.release_clean();
-            let done = fs.lock().and_then(|mut fs| {
-                let now = to_disk(Time::now());
-                fs.commit_if_due(now).map_err(errno)
-            });
+        each(|ext4| {
+            ext4.release_clean();
+            if frame::is_scarce() {
+                ext4.shrink(ext4.remembered() / 2);
+            }
+            // It may be unmounted by now.
+            let Ok(mut fs) = ext4.lock() else { return };
+            if fs.is_aborted() {
+                return;
+            }
+            let done = match frame::is_scarce() {
+                true => fs.relieve(),
+                false => fs.commit_if_due(to_disk(Time::now())),
+            };
             if let Err(error) = done {
                 crate::log!("ext4: commit: {error:?}");
             }

@@ -61,11 +61,29 @@ static CHANGING: SleepMutex<()> = SleepMutex::new(());
 /// The flags that are a file system's, not a mount's.
 pub const FLAGS: u32 = MS_RDONLY | MS_SYNCHRONOUS | MS_MANDLOCK | MS_DIRSYNC | MS_LAZYTIME;
 
+/// Beside these: its inodes have flags (FS_*_FL), such as that nothing changes them.
+pub const KEEPS_FLAGS: u32 = 1 << 31;
+
 /// The kinds of file system that are on a disk.
 pub const ON_DISK: [&str; 1] = ["ext4"];
 
 /// The other kinds of file system there are, as /proc/filesystems lists them.
 pub const KINDS: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs"];
+
+/// A look for the file system on a disk.
+enum Found {
+    Mounted(Arc<Super>),
+    /// It is being unmounted; so many were so far.
+    Ending(usize),
+}
+
+/// EINVAL for flags that none on a disk has: times are not kept for later there.
+fn check_disk(flags: u32) -> Result<()> {
+    match flags & MS_LAZYTIME {
+        0 => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}
 
 impl Super {
     /// The file system of this kind with this root.
@@ -143,9 +161,20 @@ impl Super {
     /// EBUSY: it is mounted read-only, and shall not be, or the other way. Those of
     /// [`ext4::mount`].
     pub fn on_disk(source: &Path, options: &[u8], flags: u32) -> Result<Arc<Self>> {
-        static MOUNTING: SleepMutex<Vec<Weak<Super>>> = SleepMutex::new(Vec::new());
         let mut own = ext4::Options::default();
         let flags = parse(options, flags, |name, value| own.set(name, value))? & FLAGS;
+        check_disk(flags)?;
+        loop {
+            let so_far = match Self::find_or_mount(source, own, flags)? {
+                Found::Mounted(fs) => return Ok(fs),
+                Found::Ending(so_far) => so_far,
+            };
+            ext4::wait_ended(so_far)?;
+        }
+    }
+
+    fn find_or_mount(source: &Path, own: ext4::Options, flags: u32) -> Result<Found> {
+        static MOUNTING: SleepMutex<Vec<Weak<Super>>> = SleepMutex::new(Vec::new());
         let mut mounted = MOUNTING.lock_killable()?;
         mounted.retain(|fs| fs.strong_count() > 0);
         let number = source.inode().attr().rdev;
@@ -153,21 +182,24 @@ impl Super {
         let same = |fs: &Arc<Super>| matches!(&fs.own, Own::Disk(own, _) if *own == number);
         if let Some(fs) = known.into_iter().find(same) {
             return match (fs.flags() ^ flags) & MS_RDONLY {
-                0 => Ok(fs),
+                0 => Ok(Found::Mounted(fs)),
                 _ => Err(Errno::EBUSY),
             };
+        }
+        if let (true, so_far) = ext4::is_mounted(number) {
+            return Ok(Found::Ending(so_far));
         }
         let (held, root) = ext4::mount(source, flags, own)?;
         let fs = try_arc(Super {
             kind: "ext4",
             root,
-            flags: AtomicU32::new(flags),
+            flags: AtomicU32::new(flags | KEEPS_FLAGS),
             writers: AtomicUsize::new(0),
             own: Own::Disk(number, held),
         })?;
         mounted.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         mounted.push(Arc::downgrade(&fs));
-        Ok(fs)
+        Ok(Found::Mounted(fs))
     }
 
     /// Writes everything to the disk that it is on (syncfs(2)).
@@ -193,7 +225,8 @@ impl Super {
         let _alone = CHANGING.lock_killable()?;
         let (old, ends) = (self.flags(), ends());
         // As on Linux, MS_DIRSYNC stays.
-        let new = change.flags & FLAGS & !MS_DIRSYNC | old & MS_DIRSYNC;
+        let stays = MS_DIRSYNC | KEEPS_FLAGS;
+        let new = change.flags & FLAGS & !stays | old & stays;
         // Before the look at the writers: a later one is refused.
         self.flags.store(old | new & MS_RDONLY, SeqCst);
         let done = match ends && self.writers.load(SeqCst) > 0 {
@@ -227,6 +260,7 @@ impl Super {
             Own::Disk(..) => {
                 let mut own = ext4::Options::default();
                 let flags = parse(list, flags, |name, value| own.set(name, value))?;
+                check_disk(flags)?;
                 (OwnChange::Disk(flags & FLAGS, own), flags)
             }
         };

@@ -8,7 +8,7 @@ mod kinds;
 mod list;
 pub mod options;
 
-pub use kinds::{FLAGS, KINDS, ON_DISK, Super, add_device, remove_device};
+pub use kinds::{FLAGS, KEEPS_FLAGS, KINDS, ON_DISK, Super, add_device, remove_device};
 pub use list::{list, list_devices, list_info};
 
 use super::dentry::Dentry;
@@ -262,7 +262,10 @@ pub fn mount(source: &[u8], target: Path, kind: &[u8], flags: u32, options: &[u8
     };
     let root = fs.root().clone();
     let mount = Mount::new(fs, root, source, flags)?;
-    attach(&mut TREE.lock(), mount, target)
+    let attached = attach(&mut TREE.lock(), mount.clone(), target);
+    // What could not be attached is unmounted without the lock.
+    drop(mount);
+    attached
 }
 
 /// Gives the file system mounted at `path`, and this mount of it, other flags and options; EINVAL

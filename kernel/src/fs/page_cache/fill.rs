@@ -16,6 +16,11 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 pub struct Ahead(AtomicU64);
 
 impl Ahead {
+    /// That of a read that does not read ahead.
+    pub fn none() -> Self {
+        Ahead(AtomicU64::new(u64::MAX))
+    }
+
     /// How many pages to read from `position` on for `len` bytes.
     fn pages(&self, position: u64, len: usize) -> usize {
         let (first, offset) = split(position);
@@ -95,6 +100,12 @@ impl Mapping {
         if index >= end {
             return Err(Errno::ENXIO);
         }
+        let taken = self.taken.load(Acquire);
+        if taken % 2 == 1 {
+            // Until the disk has them no more.
+            drop(self.cleaning.lock());
+            return Ok(());
+        }
         let mut fresh = Vec::new();
         for index in index..end.min(index.saturating_add(want.max(1))) {
             if self.page(index).is_some() {
@@ -115,15 +126,22 @@ impl Mapping {
         } else if fresh.len() == 1 {
             self.backing.read_pages(&fresh)?;
         }
+        self.insert_read(fresh, taken)
+    }
+
+    /// Puts pages in that were read when `taken` was so. Where pages were taken away meanwhile they
+    /// may be old, and are read again by who wants them.
+    fn insert_read(&self, fresh: Vec<(usize, FrameRef)>, taken: usize) -> Result<()> {
         for (index, page) in fresh {
             // What the disk has behind the end is nothing of the file's.
             let rest = self.size().saturating_sub((index * PAGE_SIZE) as u64);
             if rest < PAGE_SIZE as u64 {
                 page.fill(rest as usize..PAGE_SIZE, 0);
             }
+            let mut pages = self.pages.lock();
             // A truncation sets the size before it takes pages away.
-            if index < pages_of(self.size()) {
-                self.insert(index, page)?;
+            if self.taken.load(Acquire) == taken && index < pages_of(self.size()) {
+                pages.insert(index, page)?;
             }
         }
         Ok(())

@@ -34,7 +34,7 @@ use crate::sync::{Mutex, SleepMutex};
 use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use radix::Radix;
 
 /// Pages that are read at once at most, and what one lock of `filling` covers.
@@ -60,11 +60,17 @@ pub trait Backing: Send + Sync {
     /// EIO, ENOSPC, ENOMEM.
     fn write_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()>;
 
-    /// Finds place for bytes that are about to be written; returns up to where.
+    /// Whether [`Backing::prepare`] must be called before a page is changed.
+    fn prepares(&self) -> bool {
+        false
+    }
+
+    /// Finds place for bytes that are about to be written, `mapped`: by a program that maps them;
+    /// returns up to where.
     ///
     /// # Errors
     /// ENOSPC: for none of them. EFBIG, EIO.
-    fn prepare(&self, _start: u64, end: u64) -> Result<u64> {
+    fn prepare(&self, _start: u64, end: u64, _mapped: bool) -> Result<u64> {
         Ok(end)
     }
 
@@ -85,6 +91,9 @@ pub struct Mapping {
     size: AtomicU64,
     writing: SleepMutex<()>,
     filling: [SleepMutex<()>; FILLERS],
+    /// Counts the beginnings and ends of what takes pages away that the disk has no more: what was
+    /// read meanwhile is old. Odd in the midst of one.
+    taken: AtomicUsize,
     cleaning: SleepMutex<()>,
     pages: Mutex<Pages>,
     errors: ErrSeq,
@@ -122,6 +131,7 @@ impl Mapping {
             size: AtomicU64::new(size),
             writing: SleepMutex::new(()),
             filling: [const { SleepMutex::new(()) }; FILLERS],
+            taken: AtomicUsize::new(0),
             cleaning: SleepMutex::new(()),
             pages: Mutex::new(Pages::default()),
             errors: ErrSeq::new(),
@@ -149,14 +159,7 @@ impl Mapping {
 
     /// Puts a page where there is none, and returns the one that is there now.
     fn insert(&self, index: usize, fresh: FrameRef) -> Result<FrameRef> {
-        let mut pages = self.pages.lock();
-        if let Some(page) = pages.all.get(index) {
-            return Ok(page.clone());
-        }
-        let inserted = pages.all.insert(index, fresh.clone());
-        inserted.map_err(|_| Errno::ENOMEM)?;
-        stats::cached(1);
-        Ok(fresh)
+        self.pages.lock().insert(index, fresh)
     }
 
     /// Takes pages away, changed ones too. May sleep.
@@ -175,6 +178,16 @@ impl Mapping {
 }
 
 impl Pages {
+    fn insert(&mut self, index: usize, fresh: FrameRef) -> Result<FrameRef> {
+        if let Some(page) = self.all.get(index) {
+            return Ok(page.clone());
+        }
+        let inserted = self.all.insert(index, fresh.clone());
+        inserted.map_err(|_| Errno::ENOMEM)?;
+        stats::cached(1);
+        Ok(fresh)
+    }
+
     /// Counts a page that is there as changed.
     fn set_dirty(&mut self, index: usize) -> Result<()> {
         if self.dirty.is_empty() {

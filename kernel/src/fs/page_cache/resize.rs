@@ -1,8 +1,9 @@
-//! Files whose length changes.
+//! Files whose length changes, and holes in them.
 
-use super::{FILLERS, Mapping, pages_of, split};
+use super::{Mapping, pages_of, split};
 use crate::errno::Result;
 use crate::mm::PAGE_SIZE;
+use crate::mm::frame::FrameRef;
 use crate::sync::SleepMutexGuard;
 use core::ops::Range;
 use core::sync::atomic::Ordering::*;
@@ -19,53 +20,88 @@ impl Mapping {
         self.backing.resized(before.max(size));
     }
 
-    /// Sets the length, and takes away what lies behind it. With [`Mapping::write_lock`].
-    pub fn cut(&self, size: u64) -> Result<()> {
+    /// Sets the length, and takes away what lies behind it; `change` does the same to the file on
+    /// the disk. With [`Mapping::write_lock`].
+    pub fn cut(&self, size: u64, change: impl FnOnce() -> Result<()>) -> Result<()> {
+        let before = self.size();
+        let resize = |size| {
+            self.size.store(size, Release);
+            self.backing.resized(size);
+        };
+        if size >= before {
+            change()?;
+            resize(size);
+            return Ok(());
+        }
         let (index, offset) = split(size);
-        if size < self.size() && offset != 0 {
+        if offset != 0 {
             self.zero(size..((index + 1) * PAGE_SIZE) as u64)?;
         }
-        let before = self.size.swap(size, AcqRel);
-        self.backing.resized(size);
-        if size < before {
-            self.lose(pages_of(size)..usize::MAX, true);
+        resize(size);
+        let done = self.without(pages_of(size)..usize::MAX, true, change);
+        if done.is_err() {
+            // The disk has all of it still.
+            resize(before);
         }
-        Ok(())
+        done
     }
 
-    /// Zeroes a range, and takes the pages away that lie wholly in it. With
-    /// [`Mapping::write_lock`].
-    pub fn zero(&self, range: Range<u64>) -> Result<()> {
+    /// Zeroes a range. `change` makes a hole of the blocks on the disk that lie wholly in it, while
+    /// nobody reads or writes their pages. With [`Mapping::write_lock`].
+    pub fn punch(&self, range: Range<u64>, change: impl FnOnce() -> Result<()>) -> Result<()> {
         let end = range.end.min(self.size());
-        let whole = pages_of(range.start)..(end / PAGE_SIZE as u64) as usize;
-        let mut at = range.start;
-        while at < end {
-            let (index, offset) = split(at);
-            let len = (PAGE_SIZE - offset).min((end - at) as usize);
-            if !whole.contains(&index) {
-                let page = self.filled(index, 1)?;
-                page.fill(offset..offset + len, 0);
-                self.pages.lock().set_dirty(index)?;
-                at += len as u64;
-            } else {
-                at = (whole.end * PAGE_SIZE) as u64;
-            }
+        let (first, last) = (pages_of(range.start), (end / PAGE_SIZE as u64) as usize);
+        let before = (first * PAGE_SIZE) as u64;
+        let behind = (last * PAGE_SIZE) as u64;
+        self.zero(range.start..end.min(before))?;
+        if behind >= before {
+            self.zero(behind..end)?;
         }
-        if whole.start < whole.end {
-            self.lose(whole, false);
+        self.without(first..last.max(first), false, change)
+    }
+
+    /// Zeroes bytes of one page, which goes to the disk if it has others there.
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        if range.start >= range.end {
+            return Ok(());
         }
+        let (index, offset) = split(range.start);
+        let page = self.filled(index, 1)?;
+        let bytes = offset..(offset + (range.end - range.start) as usize).min(PAGE_SIZE);
+        if !is_zero(&page, bytes.clone()) {
+            page.fill(bytes, 0);
+            self.pages.lock().set_dirty(index)?;
+        }
+        self.write_back(index..index + 1);
         Ok(())
     }
 
-    /// Takes pages away that the file has no more, changed ones too; with `copies` also private
-    /// copies of them.
-    fn lose(&self, pages: Range<usize>, copies: bool) {
-        // Whoever is reading such pages puts them in first.
-        for window in 0..FILLERS {
-            drop(self.filling[window].lock());
-        }
+    /// Takes pages away that the file has no more, changed ones too, with `copies` also private
+    /// copies of them, and calls `change` before anybody reads or writes them again.
+    fn without(
+        &self,
+        pages: Range<usize>,
+        copies: bool,
+        change: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let _alone = self.cleaning.lock();
-        self.remove(pages.clone());
-        self.reverse_map.unmap(pages, copies);
+        self.taken.fetch_add(1, AcqRel);
+        if !pages.is_empty() {
+            self.remove(pages.clone());
+            self.reverse_map.unmap(pages, copies);
+        }
+        let done = change();
+        self.taken.fetch_add(1, AcqRel);
+        done
     }
+}
+
+/// Whether bytes of a page are zero.
+fn is_zero(page: &FrameRef, range: Range<usize>) -> bool {
+    let mut bytes = [0; 256];
+    range.clone().step_by(bytes.len()).all(|at| {
+        let part = &mut bytes[..(range.end - at).min(256)];
+        page.read(at, part);
+        part.iter().all(|byte| *byte == 0)
+    })
 }

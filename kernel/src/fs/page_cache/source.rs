@@ -3,11 +3,29 @@
 use super::{Mapping, WINDOW, pages_of};
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
-use crate::mm::{PageSource, ReverseMap};
+use crate::mm::{PAGE_SIZE, PageSource, ReverseMap};
 
 /// Pages that a fault reads.
 const AROUND: usize = 16;
 const _: () = assert!(WINDOW.is_multiple_of(AROUND));
+
+impl Mapping {
+    /// Finds place for a page that a program is about to write (Linux's page_mkwrite). It counts as
+    /// changed from then on: such pages have their place.
+    fn make_writable(&self, index: usize) -> Result<()> {
+        let start = (index * PAGE_SIZE) as u64;
+        let end = self.size().min(start + PAGE_SIZE as u64);
+        if start >= end || self.backing.prepare(start, end, true)? < end {
+            return Err(Errno::ENOSPC);
+        }
+        let mut pages = self.pages.lock();
+        match pages.all.get(index) {
+            Some(_) => pages.set_dirty(index),
+            // It was taken away meanwhile, and is loaded anew.
+            None => Ok(()),
+        }
+    }
+}
 
 impl PageSource for Mapping {
     fn object(&self) -> usize {
@@ -23,8 +41,12 @@ impl PageSource for Mapping {
         Ok(page)
     }
 
-    fn load(&self, index: usize) -> Result<()> {
-        self.filled(index, AROUND - index % AROUND).map(drop)
+    fn load(&self, index: usize, write: bool) -> Result<()> {
+        self.filled(index, AROUND - index % AROUND)?;
+        match write && self.backing.prepares() {
+            true => self.make_writable(index),
+            false => Ok(()),
+        }
     }
 
     fn hears_of_writes(&self) -> bool {
@@ -34,6 +56,9 @@ impl PageSource for Mapping {
     fn write_mapped(&self, index: usize, allow: &mut dyn FnMut(&FrameRef)) -> Result<()> {
         let mut pages = self.pages.lock();
         let page = pages.all.get(index).cloned().ok_or(Errno::EAGAIN)?;
+        if self.backing.prepares() && pages.dirty.get(index).is_none() {
+            return Err(Errno::EAGAIN);
+        }
         pages.set_dirty(index)?;
         // Under the lock: whoever writes the page back takes the right away after that.
         allow(&page);

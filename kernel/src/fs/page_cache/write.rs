@@ -5,7 +5,7 @@ use super::fill::new_page;
 use super::{Mapping, flusher, split};
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
-use crate::mm::frame::{self, FrameRef};
+use crate::mm::frame::FrameRef;
 use crate::task::oom;
 use crate::task::sched::cond_resched_killable;
 
@@ -27,7 +27,7 @@ impl Mapping {
             let _alone = self.writing.lock_killable()?;
             let start = position.unwrap_or_else(|| self.size());
             let end = start.checked_add(from.left() as u64).ok_or(Errno::EFBIG)?;
-            let end = self.backing.prepare(start, end)?;
+            let end = self.backing.prepare(start, end, false)?;
             from.truncate((end - start) as usize);
             (self.copy_in(from, start, true)?, start)
         };
@@ -50,12 +50,14 @@ impl Mapping {
                 break;
             }
             let new = grows && index as u64 * PAGE_SIZE as u64 >= self.size();
-            if new {
-                // All of the page lies behind the end: there is nothing to read.
-                self.insert(index, frame::alloc_zeroed()?)?;
-            }
             let whole = offset == 0 && (len == PAGE_SIZE || len as u64 >= rest);
-            match self.copy_page(from, index, offset, len, whole) {
+            let copied = match new {
+                // All of the page lies behind the end: there is nothing to read.
+                true => self.insert_zeroes(index),
+                false => Ok(()),
+            }
+            .and_then(|()| self.copy_page(from, index, offset, len, whole));
+            match copied {
                 Ok(count) => {
                     total += count;
                     if grows {
@@ -71,6 +73,12 @@ impl Mapping {
             }
         }
         Ok(total)
+    }
+
+    fn insert_zeroes(&self, index: usize) -> Result<()> {
+        let page = new_page()?;
+        page.fill(0..PAGE_SIZE, 0);
+        self.insert(index, page).map(drop)
     }
 
     /// Takes `len` bytes into a page; `whole`: the file has no other bytes in it.

@@ -5,6 +5,7 @@ use super::super::{epoll, fdtable, file_table, inotify, lease, pipe, protected};
 use crate::arch::{self, COMPAT_CALLS, EMULATIONS};
 use crate::errno::{Errno, Result};
 use crate::fs::aio;
+use crate::fs::ext4;
 use crate::fs::page_cache::{self, flusher};
 use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
 use crate::mm::{aslr, commit, frame, map, vmas};
@@ -438,9 +439,12 @@ const ALL: &[(&str, Node)] = &[
                 Numbers(
                     |text| put!(text, "0\n"),
                     |_, what| {
-                        // Dentries and inodes (2) are dropped with their last user; 4 is silence.
+                        // Dentries are dropped with their last user; 4 is silence.
                         if what & 1 != 0 {
                             page_cache::drop_clean();
+                        }
+                        if what & 2 != 0 {
+                            ext4::drop_caches();
                         }
                         Ok(())
                     },
