@@ -23,8 +23,8 @@ impl Node {
         Ok(known.filter(|dentry| !dentry.is_removed()))
     }
 
-    /// Notes the dentry of a name.
-    fn note(&self, name: &[u8], dentry: &Arc<Dentry>) -> Result<()> {
+    /// Room for one name more, until the lock of the file system is released.
+    fn room(&self, name: &[u8]) -> Result<Vec<u8>> {
         let mut key = Vec::new();
         key.try_reserve_exact(name.len())
             .map_err(|_| Errno::ENOMEM)?;
@@ -35,14 +35,21 @@ impl Node {
             .dentries
             .retain_from(swept, |_, dentry| dentry.strong_count() > 0);
         names.dentries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        names.dentries.insert(key, Arc::downgrade(dentry));
-        Ok(())
+        Ok(key)
+    }
+
+    /// Notes the dentry of a name that there is [`Node::room`] for.
+    fn put(&self, key: Vec<u8>, dentry: &Arc<Dentry>) {
+        if let Ok(names) = self.names() {
+            names.lock().dentries.insert(key, Arc::downgrade(dentry));
+        }
     }
 
     /// The dentry of a node under a name of this directory.
     fn dentry(&self, here: &Arc<Dentry>, name: &[u8], node: Arc<Node>) -> Result<Arc<Dentry>> {
+        let key = self.room(name)?;
         let dentry = Dentry::named(node, Some(here.clone()), name)?;
-        self.note(name, &dentry)?;
+        self.put(key, &dentry);
         Ok(dentry)
     }
 
@@ -196,24 +203,26 @@ impl Node {
                 return Ok(());
             }
         }
+        // Before it happens: afterwards there must be no error. In an exchange both names are there.
+        let (old_key, new_key) = (self.room(&old)?, target.room(name)?);
+        let new = crate::mm::heap::try_bytes(name)?;
         let (from, to) = (self.number(), target.number());
         fs.rename_and_cover(from, &old, to, name, how, whiteout)
             .map_err(errno)?;
-        let name = crate::mm::heap::try_bytes(name)?;
         match (occupant, how) {
             (Some(other), Rename::Exchange) => {
                 other.moved(here, old.clone());
-                self.note(&old, other)?;
+                self.put(old_key, other);
             }
             (occupant, _) => {
                 if let Some(occupant) = occupant {
-                    target.forget_name(&name, occupant);
+                    target.forget_name(name, occupant);
                 }
                 self.names()?.lock().dentries.remove(&*old);
             }
         }
-        source.moved(there, name.clone());
-        target.note(&name, source)?;
+        source.moved(there, new);
+        target.put(new_key, source);
         self.refresh_all(&mut fs, &[here, there, source])?;
         if let Some(occupant) = occupant {
             self.refresh_all(&mut fs, &[occupant])?;
