@@ -61,6 +61,7 @@ pub fn run() {
         directories();
         direct();
         mapped();
+        privileges();
         full();
         second_user();
     }
@@ -205,6 +206,52 @@ unsafe fn mapped() {
     }
 }
 
+/// What takes the capabilities away that a file has as a program.
+unsafe fn privileges() {
+    unsafe {
+        println!("== privileges");
+        let name = path(c"program");
+        let file = open(c"program", O_CREAT | O_RDWR);
+        libc::ftruncate(file, PAGE as i64);
+        let memory = map(file, MAP_SHARED, PAGE);
+        // Revision 2, and CAP_NET_RAW permitted.
+        let value: [u32; 5] = [0x0200_0000, 1 << 13, 0, 0, 0];
+        let attribute = c"security.capability".as_ptr();
+        for what in [
+            "nothing",
+            "write",
+            "ftruncate",
+            "fallocate",
+            "chown",
+            "chmod",
+            "mapped",
+        ] {
+            let from = value.as_ptr().cast();
+            let set = libc::setxattr(name, attribute, from, size_of_val(&value), 0);
+            tell("set", set);
+            match what {
+                "write" => tell(what, libc::pwrite(file, b"1".as_ptr().cast(), 1, 0) as i64),
+                "ftruncate" => tell(what, libc::ftruncate(file, PAGE as i64)),
+                "fallocate" => tell(what, libc::fallocate(file, 0, 0, 1)),
+                "chown" => tell(what, libc::fchown(file, 0, 0)),
+                "chmod" => tell(what, libc::fchmod(file, 0o755)),
+                "mapped" => {
+                    write_volatile(memory, 2);
+                    tell(what, libc::msync(memory.cast(), PAGE, MS_SYNC));
+                }
+                _ => {}
+            }
+            tell(
+                "left",
+                libc::getxattr(name, attribute, null_mut(), 0) as i64,
+            );
+        }
+        libc::munmap(memory.cast(), PAGE);
+        libc::close(file);
+        libc::unlink(name);
+    }
+}
+
 /// A mapped hole of a full disk cannot be written: SIGBUS.
 unsafe fn full() {
     unsafe {
@@ -247,11 +294,23 @@ unsafe fn second_user() {
         let file = open(c"own", O_CREAT | O_RDWR);
         libc::fchown(file, 1000, 1000);
         let other = open(c"other", O_CREAT | O_RDWR);
+        libc::fchmod(file, 0o6755);
+        libc::ftruncate(file, PAGE as i64);
+        let memory = map(file, MAP_SHARED, PAGE);
         let before = flags(file);
+        libc::setgroups(0, null_mut());
         libc::setgid(1000);
         libc::setuid(1000);
         tell("no dump", set_flags(file, before | 0x40));
         tell("append only", set_flags(file, before | APPEND));
         tell("of another", set_flags(other, before | 0x40));
+        let mut stat: libc::stat = std::mem::zeroed();
+        write_volatile(memory, 1);
+        libc::msync(memory.cast(), PAGE, MS_SYNC);
+        libc::fstat(file, &mut stat);
+        println!("mapped: {:o}", stat.st_mode);
+        tell("write", libc::write(file, b"1".as_ptr().cast(), 1) as i64);
+        libc::fstat(file, &mut stat);
+        println!("written: {:o}", stat.st_mode);
     }
 }

@@ -58,6 +58,10 @@ impl Open {
         if direct {
             self.check_direct(start, from.left(), from.alignment())?;
         }
+        if from.left() > 0 {
+            // Before others can run what is written.
+            self.node.lose_privileges()?;
+        }
         let (count, end) = data.write_growing(from, position)?;
         self.node.modified()?;
         let range = end - count as u64..end;
@@ -220,6 +224,7 @@ impl FileOps for Open {
     fn allocate(&self, _file: &File, mode: u32, offset: u64, len: u64) -> Result<()> {
         let data = self.node.data()?;
         let keep = mode & FALLOC_FL_KEEP_SIZE != 0;
+        self.node.lose_privileges()?;
         match mode & !FALLOC_FL_KEEP_SIZE {
             0 => {
                 let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;

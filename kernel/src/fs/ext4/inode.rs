@@ -10,8 +10,10 @@ use super::file::Open;
 use super::node::{Content, Node};
 use super::{errno, to_disk};
 use crate::errno::{Errno, Result};
+use crate::task::file_capabilities;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::*;
 use ext4::{Change, Error};
 
 /// The attributes that are kept: others belong to nobody.
@@ -48,6 +50,9 @@ impl Inode for Node {
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
         // The times of what was written before are older.
         self.write_out(0..0);
+        if change.uid.is_some() || change.gid.is_some() {
+            self.lose_capabilities()?;
+        }
         self.change(Change {
             mode: change.permissions.map(|mode| mode as u16),
             uid: change.uid,
@@ -146,6 +151,9 @@ impl Inode for Node {
     fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
         check_family(name)?;
         let mut fs = self.fs().lock()?;
+        if name == file_capabilities::NAME {
+            self.capable.store(true, Release);
+        }
         let inode = fs.inode(self.number()).map_err(errno)?;
         let there = match fs.attribute(&inode, name) {
             Ok(_) => true,

@@ -13,7 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::{try_arc, try_arc_cyclic};
 use crate::sync::Mutex;
-use crate::task::current;
+use crate::task::{current, file_capabilities};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
@@ -61,6 +61,8 @@ pub struct Node {
     pub emptied: AtomicBool,
     /// Whether it may get a name (O_TMPFILE).
     pub linkable: AtomicBool,
+    /// It may have capabilities as a program: false after a look that found none.
+    pub capable: AtomicBool,
     me: Weak<Node>,
 }
 
@@ -93,6 +95,7 @@ impl Node {
             wanted: AtomicBool::new(false),
             emptied: AtomicBool::new(false),
             linkable: AtomicBool::new(false),
+            capable: AtomicBool::new(true),
             me: me.clone(),
         })
     }
@@ -236,10 +239,32 @@ impl Node {
         }
     }
 
-    /// Its content changes: the time is kept, and set-user-ID and set-group-ID go.
+    /// Removes the file's capabilities, as it is given away or written to.
+    pub fn lose_capabilities(&self) -> Result<()> {
+        if self.kind != Kind::Regular || !self.capable.load(Acquire) {
+            return Ok(());
+        }
+        let mut fs = self.fs.lock()?;
+        let done = fs.set_attribute(self.number, file_capabilities::NAME, None);
+        match done {
+            Err(ext4::Error::NotFound) => {}
+            done => done.map_err(errno)?,
+        }
+        // Under the lock, which who sets them has.
+        self.capable.store(false, Release);
+        self.refresh(&mut fs)
+    }
+
+    /// Its content changes: the time is kept.
     pub fn modified(&self) -> Result<()> {
         self.fs.keep(&self.arc()?)?;
         *self.modified.lock() = Some(Time::now());
+        Ok(())
+    }
+
+    /// Takes set-user-ID, set-group-ID and capabilities away from what the calling thread changes by a
+    /// call.
+    pub fn lose_privileges(&self) -> Result<()> {
         let (mode, group) = self.with_inode(|inode| (u32::from(inode.mode()), inode.gid()));
         let left = current().with_credentials(|who| match who.can(CAP_FSETID) {
             true => mode,
@@ -251,7 +276,7 @@ impl Node {
                 ..Change::default()
             })?;
         }
-        Ok(())
+        self.lose_capabilities()
     }
 
     /// Whether there is something that the disk does not have.

@@ -14,6 +14,7 @@ impl Node {
         if size > data.size() {
             check_limit(size)?;
         }
+        self.lose_privileges()?;
         let _alone = data.write_lock()?;
         if size == 0 && data.size() > 0 {
             self.emptied.store(true, Relaxed);
