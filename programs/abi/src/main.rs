@@ -33,6 +33,7 @@ mod cores;
 mod corked;
 mod counts;
 mod cut;
+mod damaged;
 mod devpts;
 mod disk;
 mod doing;
@@ -215,6 +216,7 @@ fn main() {
         Some("connecting") => connecting::run(),
         Some("cores") => cores::run(),
         Some("cut") => cut::run(),
+        Some("damaged") => damaged::run(),
         Some("devpts") => devpts::run(),
         Some("doing") if std::env::args().nth(2).is_some() => doing::run_stopped(),
         Some("doing") => doing::run(),

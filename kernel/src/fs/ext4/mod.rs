@@ -5,6 +5,7 @@
 //! locked but spin locks.
 
 mod backing;
+mod damage;
 mod device;
 mod directory;
 mod file;
@@ -82,7 +83,7 @@ fn errno(error: Error) -> Errno {
     match error {
         Error::Io => Errno::EIO,
         Error::Corrupt(what) => {
-            crate::log!("ext4: damaged: {what}");
+            damage::tell(format_args!("damaged: {what}"));
             Errno::EUCLEAN
         }
         Error::Unsupported(_) => Errno::EOPNOTSUPP,
@@ -129,7 +130,7 @@ impl Ext4 {
         locked.set_now(to_disk(Time::now()));
         while let Some(number) = { self.orphans.lock().pop() } {
             if let Err(error) = locked.evict(number) {
-                crate::log!("ext4: inode {number}: {error:?}");
+                damage::tell(format_args!("inode {number}: {error:?}"));
             }
         }
         let (uid, gid) = locked.geometry().reserved_owner;
