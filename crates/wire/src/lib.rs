@@ -41,3 +41,6 @@ pub fn output_cost(payload: &[u8]) -> usize {
 
 /// Where the jobs stand in the initramfs.
 pub const JOBS_PATH: &str = "/stile/jobs";
+
+/// Says in the initramfs that the root is on the first disk, and how it is mounted: `ro` or `rw`.
+pub const ROOT_PATH: &str = "/stile/root";

@@ -9,6 +9,7 @@ mod job;
 mod mark;
 mod mounts;
 mod program;
+mod root;
 mod sys;
 
 use std::fs;
@@ -50,12 +51,16 @@ fn run_jobs() -> io::Result<()> {
     let jobs = wire::job::decode(&text)
         .map_err(|line| io::Error::other(format!("{}: {line}", wire::JOBS_PATH)))?;
     let device = fs::read_to_string(CHANNEL_PATH)?;
+    let on_disk = root::switch()?;
     let mut channel = Channel::open(device.trim())?;
     let children = sys::child_signals()?;
     for (index, job) in jobs.iter().enumerate() {
         channel.control(wire::Control::Started(index as u16));
         job::run(job, index + 1, &mut channel, &children)?;
         sys::kill_all();
+    }
+    if on_disk {
+        root::leave()?;
     }
     channel.flush()
 }

@@ -31,6 +31,26 @@ pub fn mount(kind: &str, path: &str, options: &str) {
     };
 }
 
+/// Mounts, mounts anew or moves, with flags (MS_*).
+pub fn mount_with(source: &str, path: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
+    let [source, path, kind] = [
+        CString::new(source)?,
+        CString::new(path)?,
+        CString::new(kind)?,
+    ];
+    // SAFETY: the strings are NUL-terminated and outlive the call.
+    let done = unsafe {
+        libc::mount(
+            source.as_ptr(),
+            path.as_ptr(),
+            kind.as_ptr(),
+            flags,
+            std::ptr::null(),
+        )
+    };
+    check(done).map(drop)
+}
+
 /// Names the machine, as far as the kernel lets us.
 pub fn set_host_name(name: &str) {
     let name = name.trim();

@@ -52,6 +52,11 @@ impl Disk {
         }
     }
 
+    /// Whether the machine cannot write it.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// Bytes that its file may have.
     fn most_bytes(&self) -> u64 {
         match &self.image {
@@ -72,7 +77,7 @@ impl Disk {
             None => (text, false),
         };
         let path = Path::new(path);
-        let found = format(path).with_context(|| format!("--disk {}", path.display()))?;
+        let found = format(path).with_context(|| format!("the disk {}", path.display()))?;
         // QEMU must find it also where it is started elsewhere.
         let path = path.canonicalize()?;
         Ok(Disk {

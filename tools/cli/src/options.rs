@@ -108,6 +108,10 @@ pub struct RunOptions {
     /// with ,ro the machine cannot write it
     #[arg(long, value_name = "FILE[,ro]")]
     pub disk: Vec<String>,
+    /// Start from the ext4 file system in an image, which is the first disk; programs are those on
+    /// it, and what they write stays there, but for ,ro
+    #[arg(long, value_name = "FILE[,ro]", conflicts_with_all = ["copy", "package"])]
+    pub root: Option<String>,
     /// After the program, print the crossings it made on stderr
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     pub count: Option<CountFormat>,

@@ -41,6 +41,10 @@ pub fn run(project: &Project, options: &RunOptions) -> Result<u8> {
     } else {
         Unnamed::Tour
     };
+    let unnamed = match &options.root {
+        Some(_) => Unnamed::Shell,
+        None => unnamed,
+    };
     start(project, options, unnamed)
 }
 
@@ -86,6 +90,7 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         }
     };
     let machine = machine(options, &kernel, plan.arch)?;
+    let root = options.root.as_ref().and(machine.disks.first());
     if options.dry_run {
         show!(
             "{}",
@@ -100,11 +105,17 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         other => other?,
     }
     fill(project, options, &plan, &mut tree)?;
-    if let Some(name) = bare_name(options).filter(|name| !tree.has_program(name)) {
+    let unknown = |name: &String| root.is_none() && !tree.has_program(name);
+    if let Some(name) = bare_name(options).filter(unknown) {
         tell!("stile: {}", packages::missing(project, plan.arch, &name));
         return Ok(NOT_FOUND);
     }
     let mut job = guest::job(plan.arguments);
+    if let Some(root) = root {
+        let how = if root.is_read_only() { "ro" } else { "rw" };
+        tree.text(wire::ROOT_PATH, how.as_bytes());
+        job.directory = String::new();
+    }
     job.trace = options.trace;
     let toured = plan.tour && kernel.is_stile();
     let count = options.count.or(toured.then_some(CountFormat::Table));
@@ -165,7 +176,7 @@ fn plan(options: &RunOptions, unnamed: Unnamed) -> Result<Plan, Refusal> {
         });
     };
     let (mut arch, mut name) = (default, program.as_bytes().to_vec());
-    let from_host = program.as_bytes().contains(&b'/');
+    let from_host = options.root.is_none() && program.as_bytes().contains(&b'/');
     if from_host {
         arch = host_program(Path::new(program), options.arch)?;
         name = guest_path(program).into_bytes();
@@ -241,8 +252,9 @@ pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> R
         accel: options.accel,
         debugger: options.gdb.then(debugger_port).transpose()?,
         disks: options
-            .disk
+            .root
             .iter()
+            .chain(&options.disk)
             .map(|text| Disk::parse(text))
             .collect::<Result<_>>()?,
         append: options.set.iter().chain(&options.append).cloned().collect(),
@@ -255,7 +267,8 @@ fn fill(project: &Project, options: &RunOptions, plan: &Plan, tree: &mut Initram
     if plan.tour {
         tree.text("stile/tour.sh", TOUR.as_bytes());
     }
-    let program = options.program.first();
+    // Those of a root on a disk are there.
+    let program = options.program.first().filter(|_| options.root.is_none());
     match program {
         Some(program) if program.as_bytes().contains(&b'/') => {
             tree.file(&guest_path(program), Path::new(program))?
