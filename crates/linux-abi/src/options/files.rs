@@ -80,7 +80,7 @@ pub const MOUNT: Group = Group {
         0x8 MS_NOEXEC Whole;
         0x10 MS_SYNCHRONOUS Whole;
         0x20 MS_REMOUNT Whole;
-        0x40 MS_MANDLOCK Whole;
+        0x40 MS_MANDLOCK Partial("without effect, as on Linux; EINVAL of ext4");
         0x80 MS_DIRSYNC Whole;
         0x100 MS_NOSYMFOLLOW Whole;
         0x400 MS_NOATIME Whole;
@@ -97,7 +97,7 @@ pub const MOUNT: Group = Group {
         0x20_0000 MS_RELATIME Whole;
         0x80_0000 MS_I_VERSION Absent;
         0x100_0000 MS_STRICTATIME Whole;
-        0x200_0000 MS_LAZYTIME Whole;
+        0x200_0000 MS_LAZYTIME Partial("EINVAL of ext4");
     },
 };
 

@@ -47,7 +47,7 @@ impl Options {
             ("errors", Some("remount-ro")) => self.errors = Some(Errors::ReadOnly),
             // What is done anyway.
             ("data", Some("ordered")) | ("barrier", None | Some("1")) => {}
-            ("user_xattr" | "block_validity" | "noacl" | "auto_da_alloc" | "delalloc", None) => {}
+            ("user_xattr" | "block_validity" | "noacl" | "auto_da_alloc", None) => {}
             _ => return Err(Errno::EINVAL),
         }
         Ok(())

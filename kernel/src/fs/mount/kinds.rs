@@ -77,9 +77,10 @@ enum Found {
     Ending(usize),
 }
 
-/// EINVAL for flags that none on a disk has: times are not kept for later there.
+/// EINVAL for flags that have no effect on one on a disk: times are not kept for later there, and
+/// no locks are mandatory.
 fn check_disk(flags: u32) -> Result<()> {
-    match flags & MS_LAZYTIME {
+    match flags & (MS_LAZYTIME | MS_MANDLOCK) {
         0 => Ok(()),
         _ => Err(Errno::EINVAL),
     }

@@ -52,6 +52,61 @@ const EXT4_AFTER: &str = "mkdir -p /mnt
     echo $?";
 const EXT4_KEPT: &str = "kept\na5dc382d75ec46434b313e289c281d8c  -\n0\n";
 
+/// A root with a shell.
+const ROOT_MADE: &str =
+    "mkfs.ext4 -q /dev/vda 2>/dev/null; mkdir -p /mnt; mount -t ext4 /dev/vda /mnt
+    cd /mnt; mkdir bin dev etc proc sys; cp /bin/busybox bin
+    for name in sh cat grep hostname ls mkdir; do ln -s busybox bin/$name; done
+    echo on-disk >etc/hostname; echo made";
+const ROOT_USED: &str = "hostname; ls /; grep -o '^/dev/vda / ext4 rw' /proc/mounts; ls /stile
+    cat /host/none; test -c /dev/null && echo devices; pwd; echo kept >/kept; echo $$ >/dev/null";
+const ROOT_READ: &str = "cat /kept; echo x >/new; grep -o '^/dev/vda / ext4 ro' /proc/mounts";
+
+/// Options without an effect are refused, where Linux has them too; and what is not ext4.
+const EXT4_OPTIONS: &str = "mkdir -p /mnt
+    say() { mount -t ext4 $1 /dev/vda /mnt 2>/dev/null && umount /mnt; echo $1 $?; }
+    say -osync
+    mkfs.ext4 -q /dev/vda 2>/dev/null
+    for option in lazytime mand acl nouser_xattr nobarrier barrier=0 delalloc noauto_da_alloc \
+        data=journal data=writeback journal_checksum commit=9 discard usrquota errors=panic dax \
+        stripe=16 resuid=5 barrier=1 user_xattr data=ordered errors=continue sync,dirsync; do
+        say -o$option
+    done
+    mount -t ext4 /dev/vda /mnt
+    for option in lazytime mand delalloc dirsync; do
+        mount -o remount,$option /mnt 2>/dev/null; echo $option $?
+    done
+    umount /mnt";
+const EXT4_OPTED: &str = "-osync 255
+-olazytime 255
+-omand 255
+-oacl 255
+-onouser_xattr 255
+-onobarrier 255
+-obarrier=0 255
+-odelalloc 255
+-onoauto_da_alloc 255
+-odata=journal 255
+-odata=writeback 255
+-ojournal_checksum 255
+-ocommit=9 255
+-odiscard 255
+-ousrquota 255
+-oerrors=panic 255
+-odax 255
+-ostripe=16 255
+-oresuid=5 255
+-obarrier=1 0
+-ouser_xattr 0
+-odata=ordered 0
+-oerrors=continue 0
+-osync,dirsync 0
+lazytime 255
+mand 255
+delalloc 255
+dirsync 0
+";
+
 /// The second disk cannot be written, nor its node be opened by others than root.
 const NAMES: &str = "head -n 1 /dev/vda; head -n 1 /dev/vdb
     blockdev --getro /dev/vda; blockdev --getro /dev/vdb
@@ -91,6 +146,8 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
         ("disk-names", names),
         ("disk-errors", errors),
         ("disk-ext4-cut", ext4_cut),
+        ("disk-ext4-options", ext4_options),
+        ("disk-root", root),
     ] {
         let name = format!("command/{}/{name}", arch.debian());
         if !report.wants(&name) {
@@ -177,6 +234,52 @@ fn ext4_cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<Strin
     }
     let after = run(project, arch, &[&package[..], &disk].concat(), EXT4_AFTER)?;
     Ok(differs(&after, EXT4_KEPT))
+}
+
+fn ext4_options(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
+    let image = image(folder, "disk", b"")?;
+    let options = [
+        "--package=e2fsprogs".into(),
+        format!("--disk={}", image.display()),
+    ];
+    Ok(differs(
+        &run(project, arch, &options, EXT4_OPTIONS)?,
+        EXT4_OPTED,
+    ))
+}
+
+/// A machine lives on a disk, and leaves it as after an umount.
+fn root(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
+    let image = image(folder, "disk", b"")?;
+    let disk = format!("--disk={}", image.display());
+    let checks = ["--package=e2fsprogs".to_owned(), disk.clone()];
+    let root = format!("--root={}", image.display());
+    let used = "on-disk\nbin\ndev\netc\nlost+found\nproc\nrun\nsys\n/dev/vda / ext4 rw\n\
+        devices\n/\n";
+    for (options, script, expected) in [
+        (&checks[..], ROOT_MADE, "made\n"),
+        (&[root.clone()], ROOT_USED, used),
+        (
+            &[format!("{root},ro")],
+            ROOT_READ,
+            "kept\n/dev/vda / ext4 ro\n",
+        ),
+        (
+            &checks,
+            "e2fsck -n /dev/vda 2>/dev/null | grep -o clean",
+            "clean\n",
+        ),
+        (
+            &checks,
+            "e2fsck -fn /dev/vda >/dev/null 2>&1; echo $?",
+            "0\n",
+        ),
+    ] {
+        if let Some(how) = differs(&run(project, arch, options, script)?, expected) {
+            return Ok(Some(how));
+        }
+    }
+    Ok(None)
 }
 
 fn names(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
