@@ -269,16 +269,20 @@ pub fn drop_caches() {
 
 /// Calls `visit` with every file system that is mounted, without locks.
 pub fn each(mut visit: impl FnMut(&Ext4)) {
-    let mut at = 0;
+    let mut last = None;
     loop {
-        let fs = match MOUNTED.lock().get(at) {
-            Some((_, fs)) => fs.upgrade(),
-            None => return,
+        // Others may go meanwhile.
+        let next = {
+            let all = MOUNTED.lock();
+            let rest = all.iter().filter(|(number, _)| Some(*number) > last);
+            let next = rest.min_by_key(|(number, _)| *number);
+            next.map(|(number, fs)| (*number, fs.upgrade()))
         };
+        let Some((number, fs)) = next else { return };
         if let Some(fs) = fs {
             visit(&fs);
         }
-        at += 1;
+        last = Some(number);
     }
 }
 
