@@ -30,15 +30,15 @@ impl Random {
     }
 }
 
-/// Runs this part.
-pub fn run() {
+/// Runs this part, with other changes for another seed.
+pub fn run(seed: u64) {
     let disk = OpenOptions::new().read(true).write(true).open("/dev/vda");
     let disk = disk.expect("the disk");
     let mut sound = vec![0; BYTES];
     disk.read_exact_at(&mut sound, 0).expect("its content");
     // Where something is.
     let places: Vec<usize> = (0..BYTES).filter(|&at| sound[at] != 0).collect();
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
     for round in 0..ROUNDS {
         let mut bytes = sound.clone();
         for _ in 0..1 + random.below(12) {

@@ -216,7 +216,7 @@ fn main() {
         Some("connecting") => connecting::run(),
         Some("cores") => cores::run(),
         Some("cut") => cut::run(),
-        Some("damaged") => damaged::run(),
+        Some("damaged") => damaged::run(number(2)),
         Some("devpts") => devpts::run(),
         Some("doing") if std::env::args().nth(2).is_some() => doing::run_stopped(),
         Some("doing") => doing::run(),
@@ -305,6 +305,12 @@ fn main() {
             std::process::exit(2);
         }
     }
+}
+
+/// An argument that is a number, or 0.
+fn number(at: usize) -> u64 {
+    let argument = std::env::args().nth(at);
+    argument.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// Tells why the programs named cannot be executed.
