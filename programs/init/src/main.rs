@@ -59,8 +59,8 @@ fn run_jobs() -> io::Result<()> {
         job::run(job, index + 1, &mut channel, &children)?;
         sys::kill_all();
     }
-    if on_disk {
-        root::leave()?;
+    if on_disk && let Err(error) = root::leave() {
+        eprintln!("init: the root: {error}");
     }
     channel.flush()
 }
