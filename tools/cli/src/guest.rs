@@ -80,13 +80,12 @@ pub fn boot(
     };
     disk::create(&machine.disks, folder.path())?;
     let command = [qemu.command, machine.arguments(&files, link.guest())].concat();
-    Session::start(
-        &command,
-        link,
-        folder,
-        log,
-        disk::most_bytes(&machine.disks),
-    )
+    let most = disk::most_bytes(&machine.disks);
+    let mut session = Session::start(&command, link, folder, log, most)?;
+    if !machine.disks.is_empty() {
+        session.await_disks();
+    }
+    Ok(session)
 }
 
 /// The command that [`boot`] would start, as far as it can be known without building or downloading

@@ -19,6 +19,8 @@ use wire::{Channel, Control, Decoder};
 
 /// How long a machine may take to power itself off after its last job.
 const POWER_OFF: Duration = Duration::from_secs(5);
+/// The same where it has disks.
+const POWER_OFF_DISKS: Duration = Duration::from_secs(120);
 
 /// Events that wait: a guest that sends more, against what was agreed, waits too.
 const EVENTS: usize = 1024;
@@ -125,6 +127,8 @@ pub struct Session {
     sender: SyncSender<Event>,
     folder: Folder,
     log: PathBuf,
+    /// How long the machine may take to power itself off.
+    patience: Duration,
 }
 
 impl Session {
@@ -160,7 +164,13 @@ impl Session {
             sender,
             folder,
             log,
+            patience: POWER_OFF,
         })
+    }
+
+    /// What the machine has in memory of its disks must come to them before it ends.
+    pub fn await_disks(&mut self) {
+        self.patience = POWER_OFF_DISKS;
     }
 
     /// Where other sources of events send theirs.
@@ -222,7 +232,7 @@ impl Session {
 
     /// Waits until the machine has powered itself off; one that does not is ended.
     pub fn finish(&mut self) -> io::Result<Option<ExitStatus>> {
-        let limit = Instant::now() + POWER_OFF;
+        let limit = Instant::now() + self.patience;
         while Instant::now() < limit {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Some(status));
