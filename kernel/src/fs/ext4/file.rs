@@ -35,7 +35,7 @@ pub struct Open {
 
 impl Open {
     /// Opens it.
-    pub fn new(node: Arc<Node>) -> Result<Arc<dyn FileOps>> {
+    pub fn open(node: Arc<Node>) -> Result<Arc<dyn FileOps>> {
         let told = node.data().map_or(0, |data| data.errors().sample());
         Ok(try_arc(Open {
             node,

@@ -64,7 +64,7 @@ impl Inode for Node {
 
     fn open(self: Arc<Self>, here: &Path, flags: OpenFlags) -> Result<Arc<dyn FileOps>> {
         match self.file_kind() {
-            Kind::Regular | Kind::Directory => Open::new(self),
+            Kind::Regular | Kind::Directory => Open::open(self),
             Kind::Character | Kind::Block => {
                 let rdev = self.attributes().rdev;
                 device::open(here, self.file_kind(), rdev, flags)

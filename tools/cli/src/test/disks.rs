@@ -258,7 +258,7 @@ fn root(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> 
         devices\n/\n";
     for (options, script, expected) in [
         (&checks[..], ROOT_MADE, "made\n"),
-        (&[root.clone()], ROOT_USED, used),
+        (std::slice::from_ref(&root), ROOT_USED, used),
         (
             &[format!("{root},ro")],
             ROOT_READ,
