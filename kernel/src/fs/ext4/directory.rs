@@ -203,7 +203,7 @@ impl Node {
                 return Ok(());
             }
         }
-        // Before it happens: afterwards there must be no error. In an exchange both names are there.
+        // Before it happens: afterwards there must be no error. Names of an exchange have theirs.
         let (old_key, new_key) = (self.room(&old)?, target.room(name)?);
         let new = crate::mm::heap::try_bytes(name)?;
         let (from, to) = (self.number(), target.number());

@@ -262,8 +262,8 @@ impl Node {
         Ok(())
     }
 
-    /// Takes set-user-ID, set-group-ID and capabilities away from what the calling thread changes by a
-    /// call.
+    /// Takes set-user-ID, set-group-ID and capabilities away from what a call of this thread's
+    /// changes.
     pub fn lose_privileges(&self) -> Result<()> {
         let (mode, group) = self.with_inode(|inode| (u32::from(inode.mode()), inode.gid()));
         let left = current().with_credentials(|who| match who.can(CAP_FSETID) {
