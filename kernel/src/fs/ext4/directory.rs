@@ -79,6 +79,7 @@ impl Node {
         }
         let inode = fs.create(self.number(), name, new).map_err(errno)?;
         let node = self.fs().node(inode)?;
+        node.capable.store(false, Relaxed);
         node.refresh(&mut fs)?;
         self.refresh(&mut fs)?;
         let dentry = self.dentry(here, name, node)?;
@@ -100,6 +101,7 @@ impl Node {
         let name = crate::mm::heap::try_format(format_args!("#{}", inode.number))?;
         let node = self.fs().node(inode)?;
         node.linkable.store(linkable, Relaxed);
+        node.capable.store(false, Relaxed);
         let dentry = Dentry::named(node, Some(here.clone()), name.as_bytes())?;
         dentry.remove()?;
         Ok(dentry)
