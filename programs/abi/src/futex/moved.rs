@@ -6,10 +6,17 @@ use super::*;
 /// Words that a thread may wait for.
 const MOST: usize = 128;
 
-fn wake_or_move(from: &AtomicU32, moves: usize, to: &AtomicU32) -> i64 {
-    const PRIVATE: i32 = 128;
-    let moves = ptr::without_provenance(moves);
+const PRIVATE: i32 = 128;
+
+/// Wakes a thread that waits for the word; how many there were.
+fn wake(word: &AtomicU32) -> usize {
     // SAFETY: the words outlive those who wait for them.
+    unsafe { futex(word, libc::FUTEX_WAKE | PRIVATE, 1, ptr::null()) as usize }
+}
+
+fn wake_or_move(from: &AtomicU32, moves: usize, to: &AtomicU32) -> i64 {
+    let moves = ptr::without_provenance(moves);
+    // SAFETY: as above.
     unsafe { futex6(from, libc::FUTEX_REQUEUE | PRIVATE, 0, moves, to, 0) }
 }
 
@@ -48,8 +55,7 @@ pub fn many() {
         println!("moved back: {}", wake_or_move(&second, 400, &word));
         let mut woken = 0;
         while woken < THREADS {
-            // SAFETY: as above.
-            woken += unsafe { futex(&last, libc::FUTEX_WAKE, 1, ptr::null()) } as usize;
+            woken += wake(&last);
             thread::yield_now();
         }
         let by = waiters.into_iter().map(|waiter| waiter.join().unwrap());
@@ -75,8 +81,7 @@ pub fn and_woken() {
                 moved += wake_or_move(&word, MOST, &second) as usize;
                 thread::yield_now();
             }
-            // SAFETY: as above.
-            while unsafe { futex(&last, libc::FUTEX_WAKE, 1, ptr::null()) } == 0 {
+            while wake(&last) == 0 {
                 thread::yield_now();
             }
         }
