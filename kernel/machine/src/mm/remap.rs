@@ -4,11 +4,11 @@ use core::ops::Range;
 
 use super::PAGE_SIZE;
 use super::asid::Context;
+use super::huge_page::SIZE;
 use super::large::{PART, Parts, is_large};
 use super::map::Place;
 use super::space::{AddressSpace, Space};
 use super::space_lock::WriteGuard;
-use super::table::Entry;
 use super::totals::Limits;
 use super::vma::{Flags, Vma};
 use super::vmas::Removed;
@@ -306,50 +306,125 @@ impl Space {
     ) -> Result<()> {
         match step {
             Step::Make => {
-                // By tables, so that memory that was never touched costs nothing.
-                let mut made = Ok(());
                 self.finish_pending(context, part.clone());
-                self.split(context, part.clone());
-                self.each_held(&part, |page, _| {
-                    if made.is_ok() {
-                        let page = page.wrapping_add(distance);
-                        let mut pay = |owed| context.pay(owed, page..page + PAGE_SIZE);
-                        made = self.table.make(page, &mut pay).map(drop);
-                    }
-                });
-                return made;
+                self.make_targets(context, part, distance)?;
             }
-            Step::Move => {
-                self.split(context, part.clone());
-                self.move_entries(context, part, distance);
-            }
+            Step::Move => self.move_entries(context, part, distance),
             Step::Leave => self.empty(context, part, true),
         }
         Ok(())
     }
 
-    fn move_entries(&mut self, context: &Context, part: Range<usize>, distance: usize) {
-        let mut owed = Debts::<Clear>::new();
-        self.each_held(&part, |page, source| {
-            if let Some(target) = self.table.find(page.wrapping_add(distance)) {
-                let (pte, taken) = source.take();
-                owed.add(page..page + PAGE_SIZE, taken);
-                target.fill::<FillUser>(pte).leave_to_fault();
+    /// Makes the tables that a move needs: for a table that moves as a whole those above it, else
+    /// those of the pages that are there, so that memory that was never touched costs nothing.
+    fn make_targets(
+        &self,
+        context: &Context,
+        part: Range<usize>,
+        distance: usize,
+    ) -> Result<()> {
+        let mut made = Ok(());
+        self.table.visit_above_leaf(part.clone(), &mut |start, _| {
+            let span = span(start, &part);
+            if made.is_err() {
+                return;
             }
-        });
-        if let Some((span, owed)) = owed.take() {
-            context.pay(owed, span);
-        }
-    }
-
-    /// Calls `visit` with the PTEs in `range` that are not empty.
-    fn each_held(&self, range: &Range<usize>, mut visit: impl FnMut(usize, &Entry)) {
-        self.table.visit(range.clone(), &mut |start, entries| {
-            for (page, entry) in (start..).step_by(PAGE_SIZE).zip(entries) {
-                if entry.load() != Pte::EMPTY {
-                    visit(page, entry);
+            let target = span.start.wrapping_add(distance);
+            let mut pay = |owed| context.pay(owed, target..target + PAGE_SIZE);
+            if is_whole(&span, distance) {
+                match self.table.above_leaf(target, &mut pay) {
+                    Ok(slot) if slot.load() == Pte::EMPTY => return,
+                    Ok(_) => {}
+                    Err(error) => return made = Err(error),
+                }
+            }
+            self.split(context, span.clone());
+            for (from, to) in halves(span, distance) {
+                if made.is_ok() && self.holds_any(from) {
+                    made = self.table.make(to, &mut pay).map(drop);
                 }
             }
         });
+        made
     }
+
+    /// Whether a range within one last-level table has a page.
+    fn holds_any(&self, range: Range<usize>) -> bool {
+        let mut any = false;
+        self.table.visit(range, &mut |_, entries| {
+            any |= entries.iter().any(|entry| entry.load() != Pte::EMPTY);
+        });
+        any
+    }
+
+    fn move_entries(&self, context: &Context, part: Range<usize>, distance: usize) {
+        let mut pages = Debts::<Clear>::new();
+        let (mut unlinked, mut linked) = (None, None);
+        self.table.visit_above_leaf(part.clone(), &mut |start, slot| {
+            let span = span(start, &part);
+            let target = span.start.wrapping_add(distance);
+            if is_whole(&span, distance)
+                && let Some(target) = self.table.find_above_leaf(target)
+                && target.load() == Pte::EMPTY
+            {
+                if slot.load().is_table() {
+                    let (old, new) = self.table.move_table(slot, target);
+                    old.join_to(&mut unlinked);
+                    new.join_to(&mut linked);
+                } else {
+                    let (huge, taken) = slot.take();
+                    pages.add(span, taken);
+                    target.fill::<FillUser>(huge).leave_to_fault();
+                }
+                return;
+            }
+            self.split(context, span.clone());
+            for (from, to) in halves(span, distance) {
+                let Some(target) = self.table.leaf(to) else {
+                    continue;
+                };
+                self.table.visit(from, &mut |start, entries| {
+                    for (page, source) in (start..).step_by(PAGE_SIZE).zip(entries) {
+                        if source.load() != Pte::EMPTY {
+                            let (pte, taken) = source.take();
+                            pages.add(page..page + PAGE_SIZE, taken);
+                            let target = target.entry(page.wrapping_add(distance));
+                            target.fill::<FillUser>(pte).leave_to_fault();
+                        }
+                    }
+                });
+            }
+        });
+        match (unlinked, pages.take()) {
+            (Some(tables), Some((_, pages))) => context.pay(tables.with_pages(pages), part.clone()),
+            (Some(tables), None) => context.pay(tables, part.clone()),
+            (None, Some((span, pages))) => context.pay(pages, span),
+            (None, None) => {}
+        }
+        if let Some(owed) = linked {
+            let start = part.start.wrapping_add(distance);
+            context.pay(owed, start..start + part.len());
+        }
+    }
+}
+
+/// The part of `part` from `start` on that one last-level table or huge page covers.
+fn span(start: usize, part: &Range<usize>) -> Range<usize> {
+    start..((start & !(SIZE - 1)) + SIZE).min(part.end)
+}
+
+/// Whether what covers `span` covers nothing else, and may cover the span at `distance`.
+fn is_whole(span: &Range<usize>, distance: usize) -> bool {
+    span.len() == SIZE && distance.is_multiple_of(SIZE)
+}
+
+/// A span as the one or two ranges each of which lies, at `distance`, in one last-level table, with
+/// the addresses of their first pages there.
+fn halves(span: Range<usize>, distance: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
+    let target = span.start.wrapping_add(distance);
+    let middle = span.start + (SIZE - target % SIZE).min(span.len());
+    [span.start..middle, middle..span.end]
+        .into_iter()
+        .filter(|half| !half.is_empty())
+        .map(move |half| (half.clone(), half.start.wrapping_add(distance)))
 }

@@ -239,6 +239,19 @@ impl PageTable {
         Pte::EMPTY
     }
 
+    /// The entry above the last-level table for the page at `address`, if the tables above it exist.
+    pub fn find_above_leaf(&self, address: usize) -> Option<&Entry> {
+        let mut table = self.root;
+        for level in (2..mmu::levels()).rev() {
+            let pte = entry(table, index(address, level)).load();
+            if !pte.is_table() {
+                return None;
+            }
+            table = PhysAddr(pte.phys());
+        }
+        Some(entry(table, index(address, 1)))
+    }
+
     /// Returns the entry above the last-level table for the page at `address`, which holds that
     /// table, a huge page, or nothing. Makes the tables above it, concurrently with other CPUs;
     /// `pay` gets what each of them owes.
@@ -311,6 +324,21 @@ impl PageTable {
             return None;
         }
         find_huge_page(self.root, mmu::levels() - 1, range)
+    }
+
+    /// Calls `visit` with each entry in `range` that holds a last-level table or a huge page, and
+    /// with the first address of the range that it covers.
+    pub fn visit_above_leaf(&self, range: Range<usize>, visit: &mut dyn FnMut(usize, &Entry)) {
+        if !range.is_empty() {
+            visit_level_1(self.root, mmu::levels() - 1, range, visit);
+        }
+    }
+
+    /// Moves a last-level table with all that it holds from one entry to another, which is empty,
+    /// with the tree locked exclusively.
+    pub fn move_table(&self, from: &Entry, to: &Entry) -> (Owed<UnlinkTable>, Owed<LinkTable>) {
+        let (table, unlinked) = from.take();
+        (unlinked, to.fill(table))
     }
 
     /// Makes the tables directly below the root for a range.
@@ -607,6 +635,26 @@ fn find_huge_page<'a>(
         start = next;
     }
     None
+}
+
+fn visit_level_1(
+    table: PhysAddr,
+    level: usize,
+    range: Range<usize>,
+    visit: &mut dyn FnMut(usize, &Entry),
+) {
+    let mut start = range.start;
+    for slot in &entries(table)[index(range.start, level)..=index(range.end - 1, level)] {
+        let next = ((start >> shift(level)) + 1) << shift(level);
+        let pte = slot.load();
+        if level == 1 && pte != Pte::EMPTY {
+            visit(start, slot);
+        } else if level > 1 && pte.is_table() {
+            let part = start..next.min(range.end);
+            visit_level_1(PhysAddr(pte.phys()), level - 1, part, visit);
+        }
+        start = next;
+    }
 }
 
 /// Decrements `left` for each huge page and table in `range`, where tables above the last level may
