@@ -3,6 +3,8 @@
 extern crate alloc;
 
 use alloc::vec::Vec;
+use core::ffi::CStr;
+use core::iter;
 use core::ops::Range;
 
 use zerocopy::IntoBytes;
@@ -54,7 +56,7 @@ impl Strings {
         size: usize,
         address: impl Fn(usize) -> Result<usize>,
     ) -> Result<Self> {
-        let mut strings = Strings::new();
+        let (mut strings, mut string) = (Strings::new(), Vec::new());
         if array == 0 {
             return Ok(strings);
         }
@@ -63,7 +65,8 @@ impl Strings {
             if at == 0 {
                 return Ok(strings);
             }
-            let string = user::read_cstr(at, LONGEST).map_err(|error| match error {
+            let read = user::read_cstr_into(at, LONGEST, &mut string);
+            read.map_err(|error| match error {
                 Errno::ENAMETOOLONG => Errno::E2BIG,
                 other => other,
             })?;
@@ -120,9 +123,15 @@ impl Strings {
     }
 
     fn iter<'a>(&'a self) -> impl Iterator<Item = &'a [u8]> {
-        let strings = |piece: &'a Vec<u8>| piece.split_inclusive(|&byte| byte == 0);
-        let strings = self.full.iter().chain([&self.piece]).flat_map(strings);
-        strings.map(|string| &string[..string.len() - 1])
+        let strings = |piece: &'a Vec<u8>| {
+            let mut left = &piece[..];
+            iter::from_fn(move || {
+                let string = CStr::from_bytes_until_nul(left).ok()?.to_bytes();
+                left = &left[string.len() + 1..];
+                Some(string)
+            })
+        };
+        self.full.iter().chain([&self.piece]).flat_map(strings)
     }
 }
 

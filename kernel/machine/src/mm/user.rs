@@ -6,6 +6,7 @@
 extern crate alloc;
 
 use alloc::vec::Vec;
+use core::ffi::CStr;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 
@@ -281,23 +282,35 @@ fn whole(wanted: usize, done: usize) -> Result<()> {
 /// EFAULT, ENAMETOOLONG, ENOMEM.
 pub fn read_cstr(address: usize, max: usize) -> Result<Vec<u8>> {
     let mut string = Vec::new();
+    read_cstr_into(address, max, &mut string)?;
+    Ok(string)
+}
+
+/// As [`read_cstr`], into a buffer in place of what it holds.
+///
+/// # Errors
+/// Those of [`read_cstr`].
+pub fn read_cstr_into(address: usize, max: usize, string: &mut Vec<u8>) -> Result<()> {
+    string.clear();
     while string.len() < max {
         let at = address.wrapping_add(string.len());
         let old = string.len();
-        let part = (PAGE_SIZE - at % PAGE_SIZE).min(max - old).min(CHUNK);
+        // As much as was read so far, so that little is read in vain.
+        let part = (PAGE_SIZE - at % PAGE_SIZE).min(max - old).min(CHUNK.max(old));
         string.try_reserve(part).map_err(|_| Errno::ENOMEM)?;
         string.resize(old + part, 0);
         let done = copy_from(at, &mut string[old..]);
-        if let Some(end) = string[old..old + done].iter().position(|&byte| byte == 0) {
-            string.truncate(old + end);
-            return Ok(string);
+        if let Ok(end) = CStr::from_bytes_until_nul(&string[old..old + done]) {
+            let len = old + end.count_bytes();
+            string.truncate(len);
+            return Ok(());
         }
         whole(part, done)?;
     }
     Err(Errno::ENAMETOOLONG)
 }
 
-/// Number of bytes of a string that are read at a time.
+/// Number of bytes of a string that are read first.
 const CHUNK: usize = 64;
 
 /// Reads a word in a single access. `address` is a multiple of 4.
