@@ -6,6 +6,7 @@
 
 pub mod aio;
 pub mod anonymous;
+pub mod columns;
 pub mod dentry;
 pub mod device;
 pub mod dnotify;

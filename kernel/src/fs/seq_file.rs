@@ -148,11 +148,6 @@ impl<'t> Line<'t> {
         Line { text, columns: 0 }
     }
 
-    /// How many columns it has.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-
     /// Ends it when it is `width` columns long, or is longer already (Linux's seq_pad).
     pub fn end(self, width: usize) {
         let rest = width.saturating_sub(self.columns);

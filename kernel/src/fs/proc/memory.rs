@@ -1,6 +1,7 @@
 //! Files of procfs about a process's memory.
 
-use super::super::seq_file::{Content, Line, Text};
+use super::super::columns::Columns;
+use super::super::seq_file::{Content, Text};
 use super::super::seq_records::Records;
 use super::subject::Subject;
 use crate::errno::{Errno, Result};
@@ -135,7 +136,9 @@ pub fn status(space: &AddressSpace, image: &Image, text: &mut Text) {
         ("VmPTE", size.tables),
         ("VmSwap", 0),
     ] {
-        put!(text, "{name}:\t{:>8} kB\n", value * KIB);
+        let mut line = Columns::new();
+        let line = line.push(name.as_bytes()).push(b":\t");
+        text.push(line.right((value * KIB) as u64, 8).push(b" kB\n").bytes());
     }
 }
 
@@ -157,36 +160,39 @@ const NAMES: usize = 73;
 
 fn line(vma: &Vma, text: &mut Text) {
     let rights = vma.rights.asked();
-    let flag = |right, letter| if rights.has(right) { letter } else { '-' };
-    let (read, write, execute) = (
-        flag(Rights::READ, 'r'),
-        flag(Rights::WRITE, 'w'),
-        flag(Rights::EXECUTE, 'x'),
-    );
-    let shared = if vma.is_shared() { 's' } else { 'p' };
-    let mut line = Line::new(text);
+    let flag = |right, letter| if rights.has(right) { letter } else { b'-' };
+    let shared = if vma.is_shared() { b's' } else { b'p' };
+    let flags = [
+        b' ',
+        flag(Rights::READ, b'r'),
+        flag(Rights::WRITE, b'w'),
+        flag(Rights::EXECUTE, b'x'),
+        shared,
+        b' ',
+    ];
     let (offset, (device, inode)) = match &vma.source {
         Source::File { mapping, offset } => (*offset, mapping.id()),
         Source::Anonymous => (0, (0, 0)),
     };
     let (major, minor) = crate::fs::device::split(device);
-    put!(
-        line,
-        "{:08x}-{:08x} {read}{write}{execute}{shared} {offset:08x} ",
-        vma.start,
-        vma.end
-    );
-    put!(line, "{major:02x}:{minor:02x} {inode} ");
-    let pad = NAMES.saturating_sub(line.columns());
+    let mut line = Columns::new();
+    let range = line.hex(vma.start as u64, 8).push(b"-").hex(vma.end as u64, 8);
+    range.push(&flags).hex(offset as u64, 8).push(b" ");
+    line.hex(major.into(), 2).push(b":").hex(minor.into(), 2);
+    line.push(b" ").decimal(inode).push(b" ");
     match (vma.label.as_str(), &vma.source) {
         ("", Source::File { mapping, .. }) => {
-            put!(line, "{:pad$}", "");
-            _ = mapping.write_name(&mut line);
+            text.push(line.pad_to(NAMES).bytes());
+            _ = mapping.write_name(text);
+            text.push(b"\n");
         }
-        ("", Source::Anonymous) => {}
-        (label, _) => put!(line, "{:pad$}{label}", ""),
+        ("", Source::Anonymous) => text.push(line.push(b"\n").bytes()),
+        (label, _) => {
+            text.push(line.pad_to(NAMES).bytes());
+            text.push(label.as_bytes());
+            text.push(b"\n");
+        }
     }
-    text.push(b"\n");
 }
 
 /// A file about each VMA of the memory that a process had when it was opened; the place of a record
@@ -261,8 +267,15 @@ fn usage_lines(size: Option<usize>, usage: &Usage, locked: usize, text: &mut Tex
         ("SwapPss:", 0),
         ("Locked:", locked / 1024),
     ] {
-        put!(text, "{name:<15} {value:>8} kB\n");
+        put_kib(text, "", name, value);
     }
+}
+
+/// A line of so many KiB.
+pub fn put_kib(text: &mut Text, head: &str, name: &str, kib: usize) {
+    let mut line = Columns::new();
+    line.push(head.as_bytes()).push(name.as_bytes()).pad_to(head.len() + 16);
+    text.push(line.right(kib as u64, 8).push(b" kB\n").bytes());
 }
 
 /// Pages of all programs that are locked, each space once. Where pages are locked as they are

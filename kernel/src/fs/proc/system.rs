@@ -237,11 +237,7 @@ pub fn node_meminfo(text: &mut Text) {
 const NODE: &str = "Node 0 ";
 
 fn put_frames(text: &mut Text, head: &str, name: &str, frames: usize) {
-    put!(
-        text,
-        "{head}{name:<15} {:>8} kB\n",
-        frames * (PAGE_SIZE / 1024)
-    );
+    memory::put_kib(text, head, name, frames * (PAGE_SIZE / 1024));
 }
 
 /// The uses of memory. Pages of files that are not in the page cache are memory that their files
