@@ -1,7 +1,9 @@
 //! Where a read goes to and a write comes from: user memory in one or more pieces, or the kernel's
-//! own.
+//! own, where a ring takes whole pages without a copy.
 
+use super::ring::Ring;
 use crate::errno::{Errno, Result};
+use crate::mm::PAGE_SIZE;
 use crate::mm::frame::FrameRef;
 use crate::mm::user;
 
@@ -129,7 +131,106 @@ impl<'a> Cursor<'a> {
 
 enum Target<'a> {
     User(Cursor<'a>),
-    Kernel(&'a mut [u8]),
+    Kernel(Place<'a>),
+}
+
+/// Where bytes go in the kernel.
+enum Place<'a> {
+    Buffer(&'a mut [u8]),
+    Ring(&'a mut RingPlace<'a>),
+}
+
+/// The end of a ring, which takes so many bytes.
+pub struct RingPlace<'a> {
+    ring: &'a mut Ring,
+    left: usize,
+}
+
+impl<'a> RingPlace<'a> {
+    /// A place for at most `len` bytes.
+    pub fn new(ring: &'a mut Ring, len: usize) -> Self {
+        let left = ring.room().min(len);
+        RingPlace { ring, left }
+    }
+
+    /// Counts what was put in.
+    fn took(&mut self, done: Result<usize>) -> Result<usize> {
+        self.left -= *done.as_ref().unwrap_or(&0);
+        done
+    }
+}
+
+impl Place<'_> {
+    fn left(&self) -> usize {
+        match self {
+            Place::Buffer(buffer) => buffer.len(),
+            Place::Ring(place) => place.left,
+        }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        match self {
+            Place::Buffer(buffer) => {
+                let len = len.min(buffer.len());
+                let whole = core::mem::take(buffer);
+                *buffer = &mut whole[..len];
+            }
+            Place::Ring(place) => place.left = place.left.min(len),
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<usize> {
+        let bytes = &bytes[..bytes.len().min(self.left())];
+        match self {
+            Place::Buffer(buffer) => {
+                split_off_front(buffer, bytes.len()).copy_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            Place::Ring(place) => {
+                let done = place.ring.write(&mut Source::kernel(bytes));
+                place.took(done)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn put_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
+        let len = len.min(self.left());
+        match self {
+            Place::Buffer(buffer) => {
+                frame.read(offset, split_off_front(buffer, len));
+                Ok(len)
+            }
+            Place::Ring(place) => {
+                let done = match (offset, len) {
+                    (0, PAGE_SIZE) if place.ring.lend(frame) => Ok(len),
+                    _ => place.ring.write_frame(frame, offset, len),
+                };
+                place.took(done)
+            }
+        }
+    }
+
+    fn put_zeros(&mut self, len: usize) -> Result<usize> {
+        let len = len.min(self.left());
+        match self {
+            Place::Buffer(buffer) => {
+                split_off_front(buffer, len).fill(0);
+                Ok(len)
+            }
+            Place::Ring(place) => {
+                let done = place.ring.write_zeros(len);
+                place.took(done)
+            }
+        }
+    }
+}
+
+/// The next `len` bytes of a buffer.
+fn split_off_front<'b>(buffer: &mut &'b mut [u8], len: usize) -> &'b mut [u8] {
+    let (head, tail) = core::mem::take(buffer).split_at_mut(len);
+    *buffer = tail;
+    head
 }
 
 /// Takes the bytes of a read.
@@ -149,14 +250,19 @@ impl<'a> Sink<'a> {
 
     /// A sink in the kernel's memory.
     pub fn kernel(buffer: &'a mut [u8]) -> Self {
-        Sink(Target::Kernel(buffer))
+        Sink(Target::Kernel(Place::Buffer(buffer)))
+    }
+
+    /// A sink at the end of a ring.
+    pub fn ring(place: &'a mut RingPlace<'a>) -> Self {
+        Sink(Target::Kernel(Place::Ring(place)))
     }
 
     /// Bytes that it can still take.
     pub fn left(&self) -> usize {
         match &self.0 {
             Target::User(cursor) => cursor.left,
-            Target::Kernel(buffer) => buffer.len(),
+            Target::Kernel(place) => place.left(),
         }
     }
 
@@ -172,11 +278,7 @@ impl<'a> Sink<'a> {
     pub fn truncate(&mut self, len: usize) {
         match &mut self.0 {
             Target::User(cursor) => cursor.left = cursor.left.min(len),
-            Target::Kernel(buffer) => {
-                let len = len.min(buffer.len());
-                let whole = core::mem::take(buffer);
-                *buffer = &mut whole[..len];
-            }
+            Target::Kernel(place) => place.truncate(len),
         }
     }
 
@@ -187,24 +289,13 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The next `len` bytes of a sink in the kernel.
-    fn split_off_front<'b>(buffer: &mut &'b mut [u8], len: usize) -> &'b mut [u8] {
-        let (head, tail) = core::mem::take(buffer).split_at_mut(len);
-        *buffer = tail;
-        head
-    }
-
     /// Takes as many of `bytes` as fit and returns how many; EFAULT when the first already fails.
     pub fn put(&mut self, bytes: &[u8]) -> Result<usize> {
         match &mut self.0 {
             Target::User(cursor) => cursor.advance(bytes.len(), |to, at, len| {
                 user::copy_to(to, &bytes[at..at + len])
             }),
-            Target::Kernel(buffer) => {
-                let len = bytes.len().min(buffer.len());
-                Self::split_off_front(buffer, len).copy_from_slice(&bytes[..len]);
-                Ok(len)
-            }
+            Target::Kernel(place) => place.put(bytes),
         }
     }
 
@@ -215,11 +306,7 @@ impl<'a> Sink<'a> {
             Target::User(cursor) => {
                 cursor.advance(len, |to, at, len| frame.copy_to_user(offset + at, to, len))
             }
-            Target::Kernel(buffer) => {
-                let len = len.min(buffer.len());
-                frame.read(offset, Self::split_off_front(buffer, len));
-                Ok(len)
-            }
+            Target::Kernel(place) => place.put_frame(frame, offset, len),
         }
     }
 
@@ -227,18 +314,88 @@ impl<'a> Sink<'a> {
     pub fn put_zeros(&mut self, len: usize) -> Result<usize> {
         match &mut self.0 {
             Target::User(cursor) => cursor.advance(len, |to, _, len| user::clear(to, len)),
-            Target::Kernel(buffer) => {
-                let len = len.min(buffer.len());
-                Self::split_off_front(buffer, len).fill(0);
-                Ok(len)
-            }
+            Target::Kernel(place) => place.put_zeros(len),
         }
     }
 }
 
 enum Origin<'a> {
     User(Cursor<'a>),
-    Kernel(&'a [u8]),
+    Kernel(Bytes<'a>),
+}
+
+/// Bytes of the kernel.
+enum Bytes<'a> {
+    Buffer(&'a [u8]),
+    Ring(&'a mut RingBytes<'a>),
+}
+
+/// The first bytes of a ring, where they stay.
+pub struct RingBytes<'a> {
+    ring: &'a Ring,
+    done: usize,
+    left: usize,
+}
+
+impl<'a> RingBytes<'a> {
+    /// At most `len`.
+    pub fn new(ring: &'a Ring, len: usize) -> Self {
+        RingBytes {
+            ring,
+            done: 0,
+            left: ring.len().min(len),
+        }
+    }
+
+    fn skip(&mut self, len: usize) {
+        self.done += len;
+        self.left -= len;
+    }
+}
+
+impl Bytes<'_> {
+    fn left(&self) -> usize {
+        match self {
+            Bytes::Buffer(bytes) => bytes.len(),
+            Bytes::Ring(bytes) => bytes.left,
+        }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        match self {
+            Bytes::Buffer(bytes) => *bytes = &bytes[..len.min(bytes.len())],
+            Bytes::Ring(bytes) => bytes.left = bytes.left.min(len),
+        }
+    }
+
+    fn take(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let len = buffer.len().min(self.left());
+        let buffer = &mut buffer[..len];
+        match self {
+            Bytes::Buffer(bytes) => buffer.copy_from_slice(&bytes[..len]),
+            Bytes::Ring(bytes) => _ = bytes.ring.peek(&mut Sink::kernel(buffer), bytes.done)?,
+        }
+        Ok(self.skip(len))
+    }
+
+    #[inline(never)]
+    fn take_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
+        let len = len.min(self.left());
+        match self {
+            Bytes::Buffer(bytes) => frame.write(offset, &bytes[..len]),
+            Bytes::Ring(bytes) => bytes.ring.copy_to_frame(bytes.done, frame, offset, len),
+        }
+        Ok(self.skip(len))
+    }
+
+    fn skip(&mut self, len: usize) -> usize {
+        let len = len.min(self.left());
+        match self {
+            Bytes::Buffer(bytes) => *bytes = &bytes[len..],
+            Bytes::Ring(bytes) => bytes.skip(len),
+        }
+        len
+    }
 }
 
 /// Gives the bytes of a write.
@@ -258,22 +415,20 @@ impl<'a> Source<'a> {
 
     /// A source in the kernel's memory.
     pub fn kernel(bytes: &'a [u8]) -> Self {
-        Source(Origin::Kernel(bytes))
+        Source(Origin::Kernel(Bytes::Buffer(bytes)))
+    }
+
+    /// A source of the first bytes of a ring.
+    pub fn ring(bytes: &'a mut RingBytes<'a>) -> Self {
+        Source(Origin::Kernel(Bytes::Ring(bytes)))
     }
 
     /// Bytes that it still has.
     pub fn left(&self) -> usize {
         match &self.0 {
             Origin::User(cursor) => cursor.left,
-            Origin::Kernel(bytes) => bytes.len(),
+            Origin::Kernel(bytes) => bytes.left(),
         }
-    }
-
-    /// The next `len` bytes of a source in the kernel.
-    fn split_off_front<'b>(bytes: &mut &'b [u8], len: usize) -> &'b [u8] {
-        let (head, tail) = bytes.split_at(len);
-        *bytes = tail;
-        head
     }
 
     /// The addresses and lengths of its pieces, joined by or: what they are multiples of.
@@ -288,7 +443,7 @@ impl<'a> Source<'a> {
     pub fn truncate(&mut self, len: usize) {
         match &mut self.0 {
             Origin::User(cursor) => cursor.left = cursor.left.min(len),
-            Origin::Kernel(bytes) => *bytes = &bytes[..len.min(bytes.len())],
+            Origin::Kernel(bytes) => bytes.truncate(len),
         }
     }
 
@@ -299,11 +454,7 @@ impl<'a> Source<'a> {
             Origin::User(cursor) => cursor.advance(buffer.len(), |from, at, len| {
                 user::copy_from(from, &mut buffer[at..at + len])
             }),
-            Origin::Kernel(bytes) => {
-                let len = buffer.len().min(bytes.len());
-                buffer[..len].copy_from_slice(Self::split_off_front(bytes, len));
-                Ok(len)
-            }
+            Origin::Kernel(bytes) => bytes.take(buffer),
         }
     }
 
@@ -314,11 +465,7 @@ impl<'a> Source<'a> {
             Origin::User(cursor) => cursor.advance(len, |from, at, len| {
                 frame.copy_from_user(offset + at, from, len)
             }),
-            Origin::Kernel(bytes) => {
-                let len = len.min(bytes.len());
-                frame.write(offset, Self::split_off_front(bytes, len));
-                Ok(len)
-            }
+            Origin::Kernel(bytes) => bytes.take_frame(frame, offset, len),
         }
     }
 
@@ -335,11 +482,7 @@ impl<'a> Source<'a> {
     pub fn skip(&mut self, len: usize) -> usize {
         match &mut self.0 {
             Origin::User(cursor) => cursor.advance(len, |_, _, len| len).unwrap_or(0),
-            Origin::Kernel(bytes) => {
-                let len = len.min(bytes.len());
-                Self::split_off_front(bytes, len);
-                len
-            }
+            Origin::Kernel(bytes) => bytes.skip(len),
         }
     }
 }

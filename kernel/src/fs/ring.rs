@@ -10,6 +10,9 @@ use alloc::vec::Vec;
 pub struct Ring {
     /// A page each, where one was needed so far. The length is a power of two.
     pages: Vec<Option<FrameRef>>,
+    /// Whole pages that were lent, which nobody writes by the ring, in place of its own: empty, or
+    /// as long as `pages`.
+    lent: Vec<Option<FrameRef>>,
     /// Where the next byte is read.
     head: usize,
     len: usize,
@@ -23,6 +26,7 @@ impl Ring {
         frames.resize(pages, None);
         Ok(Ring {
             pages: frames,
+            lent: Vec::new(),
             head: 0,
             len: 0,
         })
@@ -68,7 +72,9 @@ impl Ring {
         while total < wanted {
             let (slot, offset, rest) = self.place(self.head + skip + total);
             let len = rest.min(wanted - total);
-            let Some(page) = &self.pages[slot] else { break };
+            let Some(page) = self.page_at(slot) else {
+                break;
+            };
             match to.put_frame(page, offset, len) {
                 Ok(count) => {
                     total += count;
@@ -110,12 +116,95 @@ impl Ring {
             if slot != 0 && start + self.capacity() >= end {
                 self.pages[slot] = None;
             }
+            self.drop_lent(slot);
+        }
+    }
+
+    fn drop_lent(&mut self, slot: usize) {
+        if let Some(lent) = self.lent.get_mut(slot) {
+            *lent = None;
         }
     }
 
     #[inline(never)]
     fn discard_pages(&mut self) {
         self.pages[1..].fill(None);
+        self.lent.fill(None);
+    }
+
+    /// The page of a slot, its own or lent.
+    fn page_at(&self, slot: usize) -> Option<&FrameRef> {
+        let lent = || self.lent.get(slot)?.as_ref();
+        self.pages[slot].as_ref().or_else(lent)
+    }
+
+    /// Takes a whole page without a copy, at the end of the bytes; false where it has no place
+    /// there, which the first page of the ring never is. What others write to it may be seen.
+    pub fn lend(&mut self, page: &FrameRef) -> bool {
+        let (slot, offset, _) = self.place(self.head + self.len);
+        let fits =
+            offset == 0 && slot != 0 && self.room() >= PAGE_SIZE && self.page_at(slot).is_none();
+        if !fits || self.lent.is_empty() && !self.make_lent() {
+            return false;
+        }
+        self.lent[slot] = Some(page.clone());
+        self.len += PAGE_SIZE;
+        true
+    }
+
+    /// Makes room for lent pages; false where there is no memory.
+    #[cold]
+    fn make_lent(&mut self) -> bool {
+        let enough = self.lent.try_reserve_exact(self.pages.len()).is_ok();
+        if enough {
+            self.lent.resize(self.pages.len(), None);
+        }
+        enough
+    }
+
+    /// Copies `len` bytes of a frame to the end, for which there is room.
+    pub fn write_frame(&mut self, frame: &FrameRef, offset: usize, len: usize) -> Result<usize> {
+        let mut total = 0;
+        while total < len {
+            let (slot, at, rest) = self.place(self.head + self.len);
+            let part = rest.min(len - total);
+            match self.page(slot) {
+                Ok(page) => page.copy_part(at, frame, offset + total, part),
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+            self.len += part;
+            total += part;
+        }
+        Ok(total)
+    }
+
+    /// Puts `len` zeroes at the end, for which there is room.
+    pub fn write_zeros(&mut self, len: usize) -> Result<usize> {
+        let zeros = [0; 256];
+        let mut total = 0;
+        while total < len {
+            let part = &zeros[..zeros.len().min(len - total)];
+            match self.write(&mut Source::kernel(part)) {
+                Ok(count) => total += count,
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(total)
+    }
+
+    /// Copies `len` bytes that the ring has from `skip` on into a frame; they stay.
+    pub fn copy_to_frame(&self, skip: usize, frame: &FrameRef, offset: usize, len: usize) {
+        let mut done = 0;
+        while done < len {
+            let (slot, at, rest) = self.place(self.head + skip + done);
+            let part = rest.min(len - done);
+            if let Some(page) = self.page_at(slot) {
+                frame.copy_part(offset + done, page, at, part);
+            }
+            done += part;
+        }
     }
 
     /// Drops the last bytes, so that `len` are left.
@@ -125,7 +214,7 @@ impl Ring {
         self.release(dropped);
     }
 
-    /// Takes out the byte at `index`; those before it move up.
+    /// Takes out the byte at `index`; those before it move up. Not for a ring with lent pages.
     pub fn remove(&mut self, index: usize) {
         let mut bytes = [0; 256];
         let mut left = index;
@@ -147,7 +236,7 @@ impl Ring {
         while !left.is_empty() {
             let (slot, offset, rest) = self.place(position);
             let (now, later) = left.split_at_mut(rest.min(left.len()));
-            if let Some(page) = &self.pages[slot] {
+            if let Some(page) = self.page_at(slot) {
                 act(page, offset, now);
             }
             position += now.len();
@@ -228,17 +317,28 @@ impl Ring {
         while done < end + count && done + PAGE_SIZE <= self.head + self.capacity() {
             match self.place(done).0 {
                 0 => {}
-                slot => self.pages[slot] = None,
+                slot => {
+                    self.pages[slot] = None;
+                    self.drop_lent(slot);
+                }
             }
             done += PAGE_SIZE;
         }
     }
 
+    /// The ring's own page of a slot, to be written. Where the last bytes of a lent one are still
+    /// to be read, it becomes a copy.
     fn page(&mut self, slot: usize) -> Result<&FrameRef> {
         let page = &mut self.pages[slot];
         match page {
             Some(page) => Ok(page),
-            None => Ok(page.insert(frame::alloc()?)),
+            None => {
+                let own = page.insert(frame::alloc()?);
+                if let Some(lent) = self.lent.get_mut(slot).and_then(Option::take) {
+                    own.copy_part(0, &lent, 0, PAGE_SIZE);
+                }
+                Ok(own)
+            }
         }
     }
 
@@ -283,5 +383,30 @@ crate::selftest! {
         assert_eq!(pages(&ring), 3);
         ring.truncate(1);
         assert_eq!((ring.len(), pages(&ring)), (1, 1));
+    }
+
+    fn a_lent_page_is_read_and_never_written() {
+        let lent = frame::alloc().unwrap();
+        lent.write(0, &[5; PAGE_SIZE]);
+        let mut ring = Ring::new(2).unwrap();
+        assert!(!ring.lend(&lent), "the first page is the ring's own");
+        ring.write(&mut Source::kernel(&[1; PAGE_SIZE])).unwrap();
+        assert!(ring.lend(&lent));
+        assert_eq!(ring.room(), 0);
+        let mut read = [0; PAGE_SIZE + 2];
+        assert_eq!(ring.read(&mut Sink::kernel(&mut read)), Ok(PAGE_SIZE + 2));
+        assert_eq!(read[PAGE_SIZE - 1..], [1, 5, 5]);
+        // The end comes round to where its first bytes were.
+        ring.write(&mut Source::kernel(&[2; PAGE_SIZE + 2])).unwrap();
+        assert_eq!(ring.room(), 0);
+        let mut bytes = [0; PAGE_SIZE];
+        lent.read(0, &mut bytes);
+        assert_eq!(bytes, [5; PAGE_SIZE]);
+        ring.read(&mut Sink::kernel(&mut bytes)).unwrap();
+        assert_eq!(bytes[PAGE_SIZE - 3..], [5, 2, 2]);
+        ring.read(&mut Sink::kernel(&mut bytes)).unwrap();
+        assert_eq!((ring.len(), bytes[0]), (0, 2));
+        let frames = ring.lent.iter().chain(&ring.pages);
+        assert_eq!(frames.flatten().count(), 1, "the first page is kept");
     }
 }

@@ -1,5 +1,6 @@
 //! Moving bytes between files without the program: sendfile, copy_file_range, splice, tee,
-//! vmsplice. Pages are copied, not given.
+//! vmsplice. Whole pages of files are lent to pipes; what goes from there to files and sockets is copied
+//! once.
 
 use super::file::pieces;
 use super::layout::Layout;
@@ -8,8 +9,10 @@ use crate::errno::{Errno, Result};
 use crate::fs::File;
 use crate::fs::file::Whence;
 use crate::fs::inode::Kind;
-use crate::fs::io::{MAX_COUNT, Sink, Source};
+use crate::fs::io::{MAX_COUNT, RingBytes, RingPlace, Sink, Source};
 use crate::fs::pipe::End;
+use crate::fs::ring::Ring;
+use crate::mm::PAGE_SIZE;
 use crate::mm::user::UserPtr;
 use crate::net::socket::SocketFile;
 use crate::task::io_accounting::count_both;
@@ -67,20 +70,21 @@ impl Side {
     }
 
     /// Reads without moving on where the file can be read again; the rest is up to `read_done`.
-    fn read(&self, buffer: &mut [u8]) -> Result<usize> {
+    fn read<'a>(&self, place: &'a mut RingPlace<'a>) -> Result<usize> {
+        let to = &mut Sink::ring(place);
         match &self.position {
-            Some((_, position)) => self.file.read_at(&mut Sink::kernel(buffer), *position),
-            None => self.file.read(&mut Sink::kernel(buffer)),
+            Some((_, position)) => self.file.read_at(to, *position),
+            None => self.file.read(to),
         }
     }
 
     /// Like [`read`](Self::read), for a pipe: where that must not block, neither does a Unix stream
     /// socket.
-    fn read_for_pipe(&self, buffer: &mut [u8], nonblocking: bool) -> Result<usize> {
+    fn read_for_pipe<'a>(&self, place: &'a mut RingPlace<'a>, nonblocking: bool) -> Result<usize> {
         let socket = self.file.ops_as::<SocketFile>().filter(|_| nonblocking);
         match socket.filter(|socket| socket.is_unix_stream()) {
-            Some(socket) => socket.read_now(&self.file, &mut Sink::kernel(buffer)),
-            None => self.read(buffer),
+            Some(socket) => socket.read_now(&self.file, &mut Sink::ring(place)),
+            None => self.read(place),
         }
     }
 
@@ -93,21 +97,21 @@ impl Side {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+    fn write(&mut self, bytes: &mut Source) -> Result<usize> {
         match &mut self.position {
             Some((_, position)) => {
-                let count = self.file.write_at(&mut Source::kernel(bytes), *position)?;
+                let count = self.file.write_at(bytes, *position)?;
                 *position += count as u64;
                 Ok(count)
             }
-            None => self.file.write(&mut Source::kernel(bytes)),
+            None => self.file.write(bytes),
         }
     }
 
     /// Writes to a socket as with MSG_MORE, to another file as ever.
-    fn write_more(&mut self, bytes: &[u8]) -> Result<usize> {
+    fn write_more(&mut self, bytes: &mut Source) -> Result<usize> {
         match self.file.ops_as::<SocketFile>() {
-            Some(socket) => socket.write_more(&self.file, &mut Source::kernel(bytes)),
+            Some(socket) => socket.write_more(&self.file, bytes),
             None => self.write(bytes),
         }
     }
@@ -120,36 +124,33 @@ impl Side {
     }
 }
 
-/// Bytes that a copy between files moves at a time.
-const CHUNK: usize = 16 * 1024;
+/// Pages that a copy between files moves at a time.
+const CHUNK_PAGES: usize = 32;
 
-/// A buffer for a copy of `count` bytes.
-fn buffer(count: usize) -> Result<Vec<u8>> {
-    let mut buffer = Vec::new();
-    buffer
-        .try_reserve_exact(count.min(CHUNK))
-        .map_err(|_| Errno::ENOMEM)?;
-    buffer.resize(count.min(CHUNK), 0);
-    Ok(buffer)
+/// A ring through which `count` bytes pass: pages of files are lent to it, so that they are copied
+/// once.
+fn ring(count: usize) -> Result<Ring> {
+    let pages = count.div_ceil(PAGE_SIZE).next_power_of_two();
+    Ring::new(pages.clamp(1, CHUNK_PAGES))
 }
 
 fn copy(mut from: Side, mut to: Side, count: usize) -> Result<usize> {
     from.file.check_readable()?;
     to.file.check_writable()?;
     let count = count.min(MAX_COUNT);
-    let mut buffer = buffer(count)?;
+    let mut ring = ring(count)?;
     let mut total = 0;
     while total < count {
-        let chunk = buffer.len().min(count - total);
-        let done = from.read(&mut buffer[..chunk]).and_then(|read| {
-            let written = if read == 0 {
-                Ok(0)
-            } else {
-                to.write(&buffer[..read])
+        let read = from.read(&mut RingPlace::new(&mut ring, count - total));
+        let done = read.and_then(|read| {
+            let written = match read {
+                0 => Ok(0),
+                _ => to.write(&mut Source::ring(&mut RingBytes::new(&ring, read))),
             };
             from.read_done(read, read - *written.as_ref().unwrap_or(&0));
             written
         });
+        ring.consume(ring.len());
         match done {
             Ok(0) => break,
             Ok(written) => total += written,
@@ -262,24 +263,33 @@ fn extent(from: &Side, to: &Side, count: usize) -> Result<usize> {
     Ok(count as usize)
 }
 
+/// Bytes that move from or to a pipe at a time.
+const CHUNK: usize = CHUNK_PAGES * PAGE_SIZE;
+
 /// All flags of the family (SPLICE_F_ALL).
 const SPLICE_FLAGS: u32 = abi::options::SPLICE.mask() as u32;
 
 /// Moves bytes from a file to a pipe, as many as there is room for; waits for room. Nobody else
 /// writes to the pipe meanwhile, so bytes that were read have a place there.
 fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<usize> {
-    let mut buffer = buffer(count)?;
+    // What can be read again needs no place before it is read, and its pages are lent.
+    let regular = from.file.dentry().kind() == Kind::Regular;
     let total = pipe.fill(nonblocking, |ring| {
         let count = count.min(ring.room());
-        by_parts(count, buffer.len(), |_, len| {
-            ring.reserve(len)?;
-            let read = from.read_for_pipe(&mut buffer[..len], nonblocking);
+        by_parts(count, CHUNK, |_, len| {
+            if !regular {
+                ring.reserve(len)?;
+            }
+            let before = ring.len();
+            let read = from.read_for_pipe(&mut RingPlace::new(ring, len), nonblocking);
             let there = *read.as_ref().unwrap_or(&0);
             from.read_done(there, 0);
-            ring.write(&mut Source::kernel(&buffer[..there]))?;
-            ring.release(len - there);
+            ring.truncate(before + there);
+            if !regular {
+                ring.release(len - there);
+            }
             // A short read is enough where reading on could block.
-            let ends = there == 0 || from.file.dentry().kind() != Kind::Regular;
+            let ends = there == 0 || !regular;
             read.map(|count| (count, ends))
         })
     })?;
@@ -291,14 +301,14 @@ fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<u
 /// other side does not take stay: nobody else reads from the pipe meanwhile. `more` will come
 /// (SPLICE_F_MORE).
 fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) -> Result<usize> {
-    let mut buffer = buffer(count)?;
     let total = pipe.drain(nonblocking, |ring| {
-        by_parts(count.min(ring.len()), buffer.len(), |_, len| {
-            let there = ring.peek(&mut Sink::kernel(&mut buffer[..len]), 0)?;
+        by_parts(count.min(ring.len()), CHUNK, |_, len| {
+            let mut bytes = RingBytes::new(ring, len);
+            let bytes = &mut Source::ring(&mut bytes);
             let written = if more {
-                to.write_more(&buffer[..there])?
+                to.write_more(bytes)?
             } else {
-                to.write(&buffer[..there])?
+                to.write(bytes)?
             };
             ring.consume(written);
             Ok((written, written == 0))
@@ -308,10 +318,16 @@ fn drain(pipe: &End, mut to: Side, count: usize, nonblocking: bool, more: bool) 
     Ok(total)
 }
 
+/// Bytes that move from one pipe to another at a time.
+const PASSED: usize = 16 * 1024;
+
 /// Moves bytes from one pipe to another, or copies them unless `moves`.
 fn pass([from, to]: [&End; 2], count: usize, nonblocking: bool, moves: bool) -> Result<usize> {
     from.check_other(to)?;
-    let mut buffer = buffer(count)?;
+    let mut buffer = Vec::new();
+    let room = count.min(PASSED);
+    buffer.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
+    buffer.resize(room, 0);
     End::pass(from, to, nonblocking, moves, |from, to| {
         let count = count.min(from.len()).min(to.room());
         by_parts(count, buffer.len(), |done, len| {

@@ -317,12 +317,7 @@ impl Space {
 
     /// Makes the tables that a move needs: for a table that moves as a whole those above it, else
     /// those of the pages that are there, so that memory that was never touched costs nothing.
-    fn make_targets(
-        &self,
-        context: &Context,
-        part: Range<usize>,
-        distance: usize,
-    ) -> Result<()> {
+    fn make_targets(&self, context: &Context, part: Range<usize>, distance: usize) -> Result<()> {
         let mut made = Ok(());
         self.table.visit_above_leaf(part.clone(), &mut |start, _| {
             let span = span(start, &part);
@@ -360,41 +355,42 @@ impl Space {
     fn move_entries(&self, context: &Context, part: Range<usize>, distance: usize) {
         let mut pages = Debts::<Clear>::new();
         let (mut unlinked, mut linked) = (None, None);
-        self.table.visit_above_leaf(part.clone(), &mut |start, slot| {
-            let span = span(start, &part);
-            let target = span.start.wrapping_add(distance);
-            if is_whole(&span, distance)
-                && let Some(target) = self.table.find_above_leaf(target)
-                && target.load() == Pte::EMPTY
-            {
-                if slot.load().is_table() {
-                    let (old, new) = self.table.move_table(slot, target);
-                    old.join_to(&mut unlinked);
-                    new.join_to(&mut linked);
-                } else {
-                    let (huge, taken) = slot.take();
-                    pages.add(span, taken);
-                    target.fill::<FillUser>(huge).leave_to_fault();
-                }
-                return;
-            }
-            self.split(context, span.clone());
-            for (from, to) in halves(span, distance) {
-                let Some(target) = self.table.leaf(to) else {
-                    continue;
-                };
-                self.table.visit(from, &mut |start, entries| {
-                    for (page, source) in (start..).step_by(PAGE_SIZE).zip(entries) {
-                        if source.load() != Pte::EMPTY {
-                            let (pte, taken) = source.take();
-                            pages.add(page..page + PAGE_SIZE, taken);
-                            let target = target.entry(page.wrapping_add(distance));
-                            target.fill::<FillUser>(pte).leave_to_fault();
-                        }
+        self.table
+            .visit_above_leaf(part.clone(), &mut |start, slot| {
+                let span = span(start, &part);
+                let target = span.start.wrapping_add(distance);
+                if is_whole(&span, distance)
+                    && let Some(target) = self.table.find_above_leaf(target)
+                    && target.load() == Pte::EMPTY
+                {
+                    if slot.load().is_table() {
+                        let (old, new) = self.table.move_table(slot, target);
+                        old.join_to(&mut unlinked);
+                        new.join_to(&mut linked);
+                    } else {
+                        let (huge, taken) = slot.take();
+                        pages.add(span, taken);
+                        target.fill::<FillUser>(huge).leave_to_fault();
                     }
-                });
-            }
-        });
+                    return;
+                }
+                self.split(context, span.clone());
+                for (from, to) in halves(span, distance) {
+                    let Some(target) = self.table.leaf(to) else {
+                        continue;
+                    };
+                    self.table.visit(from, &mut |start, entries| {
+                        for (page, source) in (start..).step_by(PAGE_SIZE).zip(entries) {
+                            if source.load() != Pte::EMPTY {
+                                let (pte, taken) = source.take();
+                                pages.add(page..page + PAGE_SIZE, taken);
+                                let target = target.entry(page.wrapping_add(distance));
+                                target.fill::<FillUser>(pte).leave_to_fault();
+                            }
+                        }
+                    });
+                }
+            });
         match (unlinked, pages.take()) {
             (Some(tables), Some((_, pages))) => context.pay(tables.with_pages(pages), part.clone()),
             (Some(tables), None) => context.pay(tables, part.clone()),

@@ -296,7 +296,9 @@ pub fn read_cstr_into(address: usize, max: usize, string: &mut Vec<u8>) -> Resul
         let at = address.wrapping_add(string.len());
         let old = string.len();
         // As much as was read so far, so that little is read in vain.
-        let part = (PAGE_SIZE - at % PAGE_SIZE).min(max - old).min(CHUNK.max(old));
+        let part = (PAGE_SIZE - at % PAGE_SIZE)
+            .min(max - old)
+            .min(CHUNK.max(old));
         string.try_reserve(part).map_err(|_| Errno::ENOMEM)?;
         string.resize(old + part, 0);
         let done = copy_from(at, &mut string[old..]);

@@ -176,7 +176,10 @@ fn line(vma: &Vma, text: &mut Text) {
     };
     let (major, minor) = crate::fs::device::split(device);
     let mut line = Columns::new();
-    let range = line.hex(vma.start as u64, 8).push(b"-").hex(vma.end as u64, 8);
+    let range = line
+        .hex(vma.start as u64, 8)
+        .push(b"-")
+        .hex(vma.end as u64, 8);
     range.push(&flags).hex(offset as u64, 8).push(b" ");
     line.hex(major.into(), 2).push(b":").hex(minor.into(), 2);
     line.push(b" ").decimal(inode).push(b" ");
@@ -274,7 +277,9 @@ fn usage_lines(size: Option<usize>, usage: &Usage, locked: usize, text: &mut Tex
 /// A line of so many KiB.
 pub fn put_kib(text: &mut Text, head: &str, name: &str, kib: usize) {
     let mut line = Columns::new();
-    line.push(head.as_bytes()).push(name.as_bytes()).pad_to(head.len() + 16);
+    line.push(head.as_bytes())
+        .push(name.as_bytes())
+        .pad_to(head.len() + 16);
     text.push(line.right(kib as u64, 8).push(b" kB\n").bytes());
 }
 

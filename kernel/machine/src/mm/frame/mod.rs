@@ -271,6 +271,18 @@ impl FrameRef {
         unsafe { core::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) }
     }
 
+    /// Writes bytes of another frame, from `start` on, at `offset`.
+    ///
+    /// # Panics
+    /// If a range leaves its frame.
+    pub fn copy_part(&self, offset: usize, from: &FrameRef, start: usize, len: usize) {
+        self.written();
+        let (source, target) = (from.range(start, len), self.range(offset, len));
+        // SAFETY: the ranges lie in frames that the handles keep, and which hold bytes and no Rust
+        // object; they may be the same. For concurrent writes by others see `read`.
+        unsafe { core::ptr::copy(source, target, len) }
+    }
+
     /// The frame as words, for data that a program maps and changes at any time; not for
     /// instructions.
     #[inline]
