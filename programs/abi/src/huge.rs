@@ -122,6 +122,7 @@ pub fn run() {
 
     files(start);
     moved(start, pages);
+    moved_whole();
     together();
     without();
 }
@@ -160,6 +161,42 @@ fn moved(start: *mut u8, pages: usize) {
         println!("left: {:?}", count(start, HUGE / 2 / PAGE));
         tell("munmap", libc::munmap(start.cast(), pages * PAGE));
         tell("munmap", libc::munmap(target.cast(), 2 * HUGE));
+    }
+}
+
+/// Whole huge pages, one of them in pieces, go to where huge pages can be, and back in part.
+fn moved_whole() {
+    let (start, target) = (room(3), room(3));
+    map(start, 3, MADV_HUGEPAGE);
+    let pages = 3 * HUGE / PAGE;
+    mark(start, pages);
+    let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    // SAFETY: the mapping, and a room that nothing else uses.
+    unsafe {
+        let piece = start.add(HUGE + PAGE).cast();
+        tell("mprotect", libc::mprotect(piece, PAGE, PROT_READ));
+        tell("mprotect", libc::mprotect(piece, PAGE, BOTH));
+        let moved = libc::mremap(start.cast(), 3 * HUGE, 3 * HUGE, flags, target);
+        tell_ok("mremap", moved == target.cast());
+        println!("moved whole: {:?}", count(target, pages));
+        mark(target, pages);
+        // All but the first and last page, so that the tables at the ends keep theirs.
+        let (back, bytes) = (start.add(PAGE), 3 * HUGE - 2 * PAGE);
+        let moved = libc::mremap(target.add(PAGE).cast(), bytes, bytes, flags, back);
+        tell_ok("mremap", moved == back.cast());
+        let number = |page: usize| back.add(page * PAGE).cast::<u32>().read_volatile();
+        let right = (0..pages - 2).filter(|page| number(*page) == *page as u32 + 2);
+        println!("moved back: {}", right.count());
+        println!("first: {:?}", count(target, 1));
+        let last = target.add((pages - 1) * PAGE).cast::<u32>();
+        tell_ok("last", last.read_volatile() == pages as u32);
+        let flags = flags | libc::MREMAP_DONTUNMAP;
+        let moved = libc::mremap(back.add(HUGE - PAGE).cast(), HUGE, HUGE, flags, room(1));
+        tell_ok("mremap", moved != libc::MAP_FAILED);
+        let kept = count(start.add(HUGE), HUGE / PAGE);
+        println!("kept empty: {kept:?}");
+        tell("munmap", libc::munmap(start.cast(), 3 * HUGE));
+        tell("munmap", libc::munmap(target.cast(), 3 * HUGE));
     }
 }
 
