@@ -198,6 +198,32 @@ pub fn run(program: &[Instruction], data: &[u32; WORDS]) -> u32 {
     run_with(program, 4 * WORDS as u32, word, |_, _, _| None)
 }
 
+/// The result of a filter for the calls with a number, whatever else they have; none where it may
+/// depend on that, or where this does not find out (Linux's `seccomp_is_const_allow`).
+pub fn run_by_number(program: &[Instruction], number: u32, architecture: u32) -> Option<u32> {
+    // A, while it is known.
+    let (mut a, mut at) = (Some(0), 0);
+    loop {
+        let one = program.get(at)?;
+        at += 1;
+        let jump = |holds: bool| if holds { one.if_true } else { one.if_false } as usize;
+        match one.code {
+            LD_WORD if one.k == 0 => a = Some(number),
+            LD_WORD if one.k == 4 => a = Some(architecture),
+            LD_WORD => a = None,
+            LD_IMM => a = Some(one.k),
+            AND => a = a.map(|a| a & one.k),
+            JA => at += one.k as usize,
+            JEQ => at += jump(a? == one.k),
+            JGT => at += jump(a? > one.k),
+            JGE => at += jump(a? >= one.k),
+            JSET => at += jump(a? & one.k != 0),
+            RET => return Some(one.k),
+            _ => return None,
+        }
+    }
+}
+
 /// Runs a filter on `len` bytes: `word` loads for A, given A and X; `other` executes instructions
 /// that not every filter has, for X where it is [`LDX_HEADER`]. Where they return none, the filter
 /// returns 0.

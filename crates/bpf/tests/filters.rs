@@ -174,3 +174,59 @@ fn no_filter_runs_for_ever_or_fails() {
     }
     assert!(passed > 10);
 }
+
+#[test]
+fn what_depends_on_the_number_alone_is_known() {
+    let known = |program: &[Instruction], number| {
+        check(program).expect("a filter that may run");
+        bpf::run_by_number(program, number, 7)
+    };
+    let by_number = [
+        op(LD_WORD, 4),
+        jump(JEQ, 7, 0, 4),
+        op(LD_WORD, 0),
+        jump(JEQ, 3, 2, 0),
+        jump(JGE, 5, 0, 1),
+        op(RET, 1),
+        op(RET, 2),
+    ];
+    for (number, result) in [(3, 2), (4, 2), (5, 1), (u32::MAX, 1)] {
+        assert_eq!(known(&by_number, number), Some(result), "number {number}");
+        let mut data = data();
+        (data[0], data[1]) = (number, 7);
+        assert_eq!(run(&by_number, &data), result);
+    }
+    assert_eq!(bpf::run_by_number(&by_number, 5, 8), Some(2));
+    // An argument is read, and decides for one number only.
+    let by_argument = [
+        op(LD_WORD, 0),
+        jump(JEQ, 3, 0, 2),
+        op(LD_WORD, 16),
+        jump(JEQ, 0, 0, 1),
+        op(RET, 1),
+        op(RET, 2),
+    ];
+    assert_eq!(known(&by_argument, 3), None);
+    assert_eq!(known(&by_argument, 4), Some(1));
+    // What is read, and not decided by, matters not; nor does what is computed from it.
+    let unused = [
+        op(LD_WORD, 16),
+        op(AND, 1),
+        op(LD_IMM, 2),
+        op(AND, 6),
+        op(RET, 3),
+    ];
+    assert_eq!(known(&unused, 0), Some(3));
+    let returned = [op(LD_WORD, 0), op(RET_A, 0)];
+    assert_eq!(known(&returned, 0), None);
+    let jumps = [
+        op(LD_WORD, 0),
+        jump(JGT, 8, 0, 2),
+        jump(JSET, 4, 0, 1),
+        op(JA, 0),
+        op(RET, 1),
+    ];
+    assert_eq!(known(&jumps, 12), Some(1));
+    let with_x = [jump(JEQ | WITH_X, 0, 0, 0), op(RET, 1)];
+    assert_eq!(known(&with_x, 0), None);
+}

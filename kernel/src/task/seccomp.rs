@@ -10,10 +10,12 @@ use linux_raw_sys::general::*;
 use linux_raw_sys::ptrace::*;
 
 use super::membarrier::{self, Scope};
+use super::sched::cond_resched;
 use super::seccomp_notify::Listener;
 use super::signal::{self, Info};
 use super::{Process, Thread, current, exit, ptrace};
 use crate::arch::Call;
+use crate::arch::regset::AUDITS;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::sync::Mutex;
@@ -23,9 +25,53 @@ use crate::sync::Mutex;
 const OVERHEAD: usize = 4;
 const MOST: usize = 32768;
 
+/// Calls, by the place of their architecture among all and their number, that each filter of a
+/// chain allows whatever their arguments (Linux's `action_cache`). Higher numbers are not known.
+struct Allowed([[u64; Allowed::NUMBERS / 64]; AUDITS.len()]);
+
+impl Allowed {
+    const NUMBERS: usize = 512;
+
+    /// Those that one filter allows.
+    fn of(program: &[Instruction]) -> Self {
+        let mut allowed = Allowed([[0; _]; _]);
+        for (calls, &architecture) in allowed.0.iter_mut().zip(AUDITS) {
+            for number in 0..Self::NUMBERS {
+                let verdict = bpf::run_by_number(program, number as u32, architecture);
+                let action = verdict.map(|verdict| verdict & SECCOMP_RET_ACTION_FULL);
+                calls[number / 64] |= u64::from(action == Some(SECCOMP_RET_ALLOW)) << (number % 64);
+                cond_resched();
+            }
+        }
+        allowed
+    }
+
+    /// Keeps those that `other` has, too.
+    fn keep(&mut self, other: &Allowed) {
+        for (calls, others) in self
+            .0
+            .as_flattened_mut()
+            .iter_mut()
+            .zip(other.0.as_flattened())
+        {
+            *calls &= others;
+        }
+    }
+
+    fn has(&self, call: &Call) -> bool {
+        let mut known = AUDITS.iter().zip(&self.0);
+        let calls = known.find(|(architecture, _)| **architecture == call.architecture);
+        let number = call.number as usize;
+        let word = calls.and_then(|(_, calls)| calls.get(number / 64));
+        word.is_some_and(|calls| calls >> (number % 64) & 1 != 0)
+    }
+}
+
 /// A filter, and the filters that were there before it.
 pub struct Filter {
     program: Vec<Instruction>,
+    /// What it and those before it always allow.
+    allowed: Allowed,
     /// SECCOMP_FILTER_FLAG_LOG, if it was asked for.
     flags: u32,
     /// The cost of all together.
@@ -193,6 +239,7 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     room.resize(program.len(), 0);
     bpf::check(&program, &mut room).map_err(|_| Errno::EINVAL)?;
     drop(room);
+    let mut allowed = Allowed::of(&program);
     // No thread may begin a program meanwhile, whose credentials are decided already, nor give this
     // one filters.
     let guard = thread.process().guard_credentials()?;
@@ -209,8 +256,12 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     if all && let Some(other) = find_unsynced_thread(thread.process(), previous.as_ref())? {
         return Ok(other);
     }
+    if let Some(previous) = &previous {
+        allowed.keep(&previous.allowed);
+    }
     let filter = try_arc(Filter {
         program,
+        allowed,
         flags: flags & SECCOMP_FILTER_FLAG_LOG,
         cost,
         previous,
@@ -268,6 +319,9 @@ pub fn run_filters() -> Option<isize> {
         SECCOMP_MODE_STRICT => end_thread(SIGKILL),
         _ => {
             let call = current_call();
+            if thread.seccomp.newest_is(|newest| newest.allowed.has(&call)) {
+                return None;
+            }
             apply_verdict(strictest(&call), &call)
         }
     }

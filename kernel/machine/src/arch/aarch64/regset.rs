@@ -294,3 +294,5 @@ impl Frame {
 /// identifiers for filters and tracers.
 const AUDIT: u32 = 0xc000_00b7;
 const AUDIT_COMPAT: u32 = 0x4000_0028;
+/// All of them.
+pub const AUDITS: &[u32] = &[AUDIT, AUDIT_COMPAT];

@@ -79,3 +79,5 @@ pub fn leave_debug() {}
 
 /// AUDIT_ARCH_AARCH64 (include/uapi/linux/audit.h), whose system call numbers are used here.
 pub const AUDIT: u32 = 0xc000_00b7;
+/// All of them.
+pub const AUDITS: &[u32] = &[AUDIT];

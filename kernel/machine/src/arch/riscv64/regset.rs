@@ -133,3 +133,5 @@ pub fn leave_debug() {}
 /// AUDIT_ARCH_RISCV64 (include/uapi/linux/audit.h): the architecture's identifier for filters and
 /// tracers.
 pub(in crate::arch) const AUDIT: u32 = 0xc000_00f3;
+/// All of them.
+pub const AUDITS: &[u32] = &[AUDIT];
