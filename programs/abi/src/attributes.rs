@@ -1,6 +1,7 @@
 //! Attributes that a process reads and changes of itself: prctl(2), capabilities, personality(2),
 //! all limits.
 
+use std::ffi::CStr;
 use std::{fs, mem, ptr, thread};
 
 use libc::{c_int, c_ulong};
@@ -19,7 +20,50 @@ pub fn run() {
         limits();
         tell_end("lowered", in_child(|| lowered()));
         file_capabilities();
+        listed();
     }
+}
+
+/// Attributes of a file come in the order of their names, the last first.
+unsafe fn listed() {
+    let file = unsafe { libc::memfd_create(c"file".as_ptr(), 0) };
+    let list = || {
+        let mut names = [0_u8; 256];
+        let len = unsafe { libc::flistxattr(file, names.as_mut_ptr().cast(), names.len()) };
+        let names = &names[..len.max(0) as usize];
+        println!("{}", String::from_utf8_lossy(names).replace('\0', " "));
+    };
+    let set = |name: &CStr, value: &[u8], flags| {
+        let value = (value.as_ptr().cast(), value.len());
+        let set = unsafe { libc::fsetxattr(file, name.as_ptr(), value.0, value.1, flags) };
+        tell("set", set);
+    };
+    let get = |name: &CStr| {
+        let mut value = [0_u8; 16];
+        let place = value.as_mut_ptr().cast();
+        let len = unsafe { libc::fgetxattr(file, name.as_ptr(), place, value.len()) };
+        println!("{name:?}: {len} {:?}", value[0]);
+    };
+    let names = [
+        c"trusted.m",
+        c"trusted.b",
+        c"trusted.z",
+        c"trusted.bb",
+        c"trusted.a",
+    ];
+    for (name, value) in names.into_iter().zip([b"1", b"2", b"3", b"4", b"5"]) {
+        set(name, value, libc::XATTR_CREATE);
+    }
+    list();
+    set(c"trusted.bb", b"another", libc::XATTR_REPLACE);
+    set(c"trusted.b", b"a third", 0);
+    tell("remove", unsafe {
+        libc::fremovexattr(file, c"trusted.m".as_ptr())
+    });
+    set(c"trusted.m", b"", libc::XATTR_REPLACE);
+    names.into_iter().for_each(get);
+    list();
+    unsafe { libc::close(file) };
 }
 
 unsafe fn control(what: &str, option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) {

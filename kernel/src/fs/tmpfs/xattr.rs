@@ -3,20 +3,48 @@
 use super::super::inode::XattrChange;
 use super::quota::Quota;
 use crate::errno::{Errno, Result};
+use crate::mm::heap::try_box;
 use crate::sync::Mutex;
 use crate::task::can;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
 /// The most that the attributes of one inode take, names and values.
 const MAX: usize = 64 * 1024;
 
-/// Names and values, in the order in which they were set.
-pub struct Xattrs(Mutex<Vec<(Vec<u8>, Vec<u8>)>>);
+/// A name and its value.
+struct Attribute {
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
 
-/// The bytes that an attribute takes of the file system's inode quota, with Linux's overhead.
-fn space((name, value): &(Vec<u8>, Vec<u8>)) -> u64 {
-    40 + (name.len() + value.len()) as u64
+impl Attribute {
+    fn len(&self) -> usize {
+        self.name.len() + self.value.len()
+    }
+
+    /// The bytes that it takes of the file system's inode quota, with Linux's overhead.
+    fn space(&self) -> u64 {
+        40 + self.len() as u64
+    }
+}
+
+/// The attributes of an inode.
+pub struct Xattrs(Mutex<All>);
+
+struct All {
+    /// In the order of their names, the last first, as Linux lists them.
+    list: Vec<Box<Attribute>>,
+    /// The bytes of all names and values.
+    len: usize,
+}
+
+impl All {
+    /// Where a name is, or would be.
+    fn find(&self, name: &[u8]) -> core::result::Result<usize, usize> {
+        self.list.binary_search_by(|known| name.cmp(&known.name))
+    }
 }
 
 fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
@@ -30,53 +58,57 @@ fn copy(bytes: &[u8]) -> Result<Vec<u8>> {
 impl Xattrs {
     /// None.
     pub const fn new() -> Self {
-        Xattrs(Mutex::new(Vec::new()))
+        Xattrs(Mutex::new(All {
+            list: Vec::new(),
+            len: 0,
+        }))
     }
 
     /// A value; ENODATA.
     pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
         let all = self.0.lock();
-        let (_, value) = all
-            .iter()
-            .find(|(known, _)| known == name)
-            .ok_or(Errno::ENODATA)?;
-        copy(value)
+        let at = all.find(name).map_err(|_| Errno::ENODATA)?;
+        copy(&all.list[at].value)
     }
 
     /// The bytes that all attributes take of the file system's inode quota.
     pub fn space(&self) -> u64 {
-        self.0.lock().iter().map(space).sum()
+        self.0.lock().list.iter().map(|one| one.space()).sum()
     }
 
     /// Changes a value, which `quota` counts; ENODATA, EEXIST, ENOSPC.
     pub fn change(&self, name: &[u8], change: XattrChange, quota: &Quota) -> Result<()> {
         let mut all = self.0.lock();
-        let known = all.iter().position(|(known, _)| known == name);
+        let known = all.find(name);
         let value = match (change, known) {
-            (XattrChange::Remove, Some(at)) => {
-                quota.give(space(&all.remove(at)));
+            (XattrChange::Remove, Ok(at)) => {
+                let old = all.list.remove(at);
+                all.len -= old.len();
+                quota.give(old.space());
                 return Ok(());
             }
-            (XattrChange::Create(_), Some(_)) => return Err(Errno::EEXIST),
-            (XattrChange::Remove | XattrChange::Replace(_), None) => return Err(Errno::ENODATA),
+            (XattrChange::Create(_), Ok(_)) => return Err(Errno::EEXIST),
+            (XattrChange::Remove | XattrChange::Replace(_), Err(_)) => return Err(Errno::ENODATA),
             (
                 XattrChange::Set(value) | XattrChange::Create(value) | XattrChange::Replace(value),
                 _,
             ) => value,
         };
-        let used: usize = all
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum();
-        if used + name.len() + value.len() > MAX {
+        if all.len + name.len() + value.len() > MAX {
             return Err(Errno::ENOSPC);
         }
-        let new = (copy(name)?, copy(value)?);
-        all.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
-        quota.take_many(space(&new))?;
+        let (name, value) = (copy(name)?, copy(value)?);
+        let new = try_box(Attribute { name, value }).map_err(|_| Errno::ENOSPC)?;
+        all.list.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+        quota.take_many(new.space())?;
+        all.len += new.len();
         match known {
-            Some(at) => quota.give(space(&core::mem::replace(&mut all[at], new))),
-            None => all.push(new),
+            Ok(at) => {
+                let old = core::mem::replace(&mut all.list[at], new);
+                all.len -= old.len();
+                quota.give(old.space());
+            }
+            Err(at) => all.list.insert(at, new),
         }
         Ok(())
     }
@@ -86,7 +118,7 @@ impl Xattrs {
         let all = self.0.lock();
         let mut names = Vec::new();
         let privileged = can(CAP_SYS_ADMIN);
-        for (name, _) in all.iter() {
+        for Attribute { name, .. } in all.list.iter().map(|one| &**one) {
             if name.starts_with(b"trusted.") && !privileged {
                 continue;
             }
