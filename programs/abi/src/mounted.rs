@@ -48,6 +48,7 @@ pub fn run() {
             }
             libc::umount(AT.as_ptr());
         }
+        among_mounts();
         let fd = libc::open(c"/proc/self/clear_refs".as_ptr(), O_RDONLY);
         tell_ok("clear_refs", fd >= 0);
         tell(
@@ -55,6 +56,59 @@ pub fn run() {
             libc::read(fd, [0_u8; 8].as_mut_ptr().cast(), 8) as i64,
         );
     }
+}
+
+/// Mounts upon mounts, which are copied, moved and taken away with what is below them.
+unsafe fn among_mounts() {
+    let list = |what: &str| {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let places = mounts
+            .lines()
+            .filter_map(|line| line.split(' ').nth(4)?.split_once("place"));
+        let mut places: Vec<_> = places.map(|(_, rest)| format!("place{rest}")).collect();
+        places.sort();
+        println!("{what}: {}", places.join(" "));
+    };
+    let act = |from: &CStr, at: &CStr, flags: c_ulong| unsafe {
+        let kind = c"tmpfs".as_ptr();
+        libc::mount(from.as_ptr(), at.as_ptr(), kind, flags, ptr::null())
+    };
+    let make = |path: &CStr| unsafe { libc::mkdir(path.as_ptr(), 0o755) };
+    let end = |path: &CStr, flags| unsafe { libc::umount2(path.as_ptr(), flags) };
+    let none = c"none";
+    tell("mount", act(none, AT, 0));
+    act(none, AT, libc::MS_PRIVATE);
+    for path in [c"place/a", c"place/b", c"place/c", c"place/d"] {
+        make(path);
+    }
+    tell("mount", act(none, c"place/a", 0));
+    make(c"place/a/x");
+    tell("mount", act(none, c"place/a/x", 0));
+    make(c"place/a/x/y");
+    tell("mount", act(none, c"place/a/x/y", 0));
+    tell("mount", act(none, c"place/b", 0));
+    list("mounted");
+    tell(
+        "bind all",
+        act(c"place/a", c"place/c", libc::MS_BIND | libc::MS_REC),
+    );
+    list("copied");
+    tell("move", act(c"place/a", c"place/d", libc::MS_MOVE));
+    list("moved");
+    tell("in use", end(c"place/d", 0));
+    tell("the last", end(c"place/d/x/y", 0));
+    tell("lazily", end(c"place/d", libc::MNT_DETACH));
+    list("taken away");
+    tell(
+        "bind all",
+        act(c"place/c", c"place/a", libc::MS_BIND | libc::MS_REC),
+    );
+    tell("upon another", act(none, c"place/b", 0));
+    list("again");
+    tell("lazily", end(c"place/b", libc::MNT_DETACH));
+    list("one of two");
+    tell("lazily", end(AT, libc::MNT_DETACH));
+    list("none");
 }
 
 unsafe fn mount(flags: c_ulong) -> c_int {

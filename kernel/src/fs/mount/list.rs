@@ -76,8 +76,10 @@ fn flags_of_all(flags: u32) -> impl fmt::Display {
 fn each(root: &Path, mut write_line: impl FnMut(&Arc<Mount>, &[u8])) -> Result<()> {
     let tree = TREE.lock();
     let mut known: HashMap<u32, Vec<u8>> = hash::new();
-    known.try_reserve(tree.len()).map_err(|_| Errno::ENOMEM)?;
-    for mount in tree.iter() {
+    known
+        .try_reserve(tree.mounts.len())
+        .map_err(|_| Errno::ENOMEM)?;
+    for mount in tree.mounts.values() {
         sched::cond_resched();
         let Some(path) = path_of(mount, root, &known)? else {
             continue;

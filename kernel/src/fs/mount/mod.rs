@@ -21,9 +21,10 @@ use crate::mm::heap::try_arc;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::sched::cond_resched;
 use crate::task::{self, acct};
-use alloc::sync::Arc;
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use linux_raw_sys::general::*;
 
 /// A file system, or a part of one, at a place.
@@ -43,6 +44,10 @@ pub struct Mount {
     attached: AtomicBool,
     /// The place that it covers. None for the root of the tree, and outside of it.
     place: Mutex<Option<Path>>,
+    /// Its number in the tree.
+    order: AtomicU64,
+    /// The mounts whose places are on it, by their number in the tree.
+    below: Mutex<BTreeMap<u64, Weak<Mount>>>,
 }
 
 /// The flags of mount(2) that a mount keeps.
@@ -67,9 +72,40 @@ fn kept(flags: u32) -> u32 {
     }
 }
 
-/// The mounts of the tree, those above before those below. Held while the tree changes (Linux's
-/// namespace_sem).
-static TREE: SleepMutex<Vec<Arc<Mount>>> = SleepMutex::new(Vec::new());
+/// The mounts of the tree by number, those above before those below.
+struct Tree {
+    mounts: BTreeMap<u64, Arc<Mount>>,
+    /// The last number.
+    last: u64,
+}
+
+/// The tree. Held while it changes (Linux's namespace_sem).
+static TREE: SleepMutex<Tree> = SleepMutex::new(Tree {
+    mounts: BTreeMap::new(),
+    last: 0,
+});
+
+impl Tree {
+    /// Adds a mount at the end, whose place is on `above`.
+    fn push(&mut self, mount: Arc<Mount>, above: Option<&Mount>) {
+        self.last += 1;
+        mount.order.store(self.last, Relaxed);
+        if let Some(above) = above {
+            let below = Arc::downgrade(&mount);
+            above.below.lock().insert(self.last, below);
+        }
+        self.mounts.insert(self.last, mount);
+    }
+
+    /// Takes a mount out, whose place is on `above`.
+    fn remove(&mut self, mount: &Mount, above: Option<&Mount>) -> Option<Arc<Mount>> {
+        let order = mount.order.load(Relaxed);
+        if let Some(above) = above {
+            above.below.lock().remove(&order);
+        }
+        self.mounts.remove(&order)
+    }
+}
 
 impl Mount {
     fn new(fs: Arc<Super>, root: Arc<Dentry>, source: &[u8], flags: u32) -> Result<Arc<Self>> {
@@ -88,6 +124,8 @@ impl Mount {
             expiring: AtomicBool::new(false),
             attached: AtomicBool::new(false),
             place: Mutex::new(None),
+            order: AtomicU64::new(0),
+            below: Mutex::new(BTreeMap::new()),
         })
     }
 
@@ -185,9 +223,7 @@ pub fn init(root: Arc<Dentry>) -> Result<Path> {
     let fs = Super::new("rootfs", root.clone())?;
     let mount = Mount::new(fs, root, b"rootfs", 0)?;
     mount.attached.store(true, Relaxed);
-    let mut tree = TREE.lock();
-    tree.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    tree.push(mount.clone());
+    TREE.lock().push(mount.clone(), None);
     Ok(Path::root_of(mount))
 }
 
@@ -198,9 +234,9 @@ fn mounted_at(path: &Path) -> Result<&Arc<Mount>> {
 }
 
 /// Puts `mount` where `target` is, or upon what was mounted there meanwhile.
-fn attach(tree: &mut Vec<Arc<Mount>>, mount: Arc<Mount>, target: Path) -> Result<()> {
+fn attach(tree: &mut Tree, mount: Arc<Mount>, target: Path) -> Result<()> {
     let target = target.covering();
-    let above = target.mount().ok_or(Errno::EINVAL)?;
+    let above = target.mount().ok_or(Errno::EINVAL)?.clone();
     if !above.attached.load(Relaxed) {
         return Err(Errno::EINVAL);
     }
@@ -214,26 +250,26 @@ fn attach(tree: &mut Vec<Arc<Mount>>, mount: Arc<Mount>, target: Path) -> Result
     {
         return Err(Errno::ENOENT);
     }
-    tree.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
     path::tree_changes();
     let covered = target.dentry().clone();
-    let id = above.id;
     *mount.place.lock() = Some(target);
-    if let Err(error) = covered.mount(id, mount.clone()) {
+    if let Err(error) = covered.mount(above.id, mount.clone()) {
         let place = mount.place.lock().take();
         drop(place);
         return Err(error);
     }
     mount.attached.store(true, Relaxed);
-    tree.push(mount);
+    tree.push(mount, Some(&above));
     Ok(())
 }
 
-/// Takes `mount` from its place.
-fn detach(mount: &Mount) {
+/// Takes `mount` from its place, and out of the tree.
+fn detach(tree: &mut Tree, mount: &Mount) {
     path::tree_changes();
     mount.attached.store(false, Relaxed);
     let place = mount.place.lock().take();
+    let above = place.as_ref().and_then(Path::mount);
+    let _mount = tree.remove(mount, above.map(|above| &**above));
     if let Some(place) = place {
         place.unmount(place.mount_id());
     }
@@ -287,9 +323,9 @@ pub fn change(path: &Path, flags: u32) -> Result<()> {
 /// Sets whether the mount at `path`, and those below it if `all`, cannot be bound elsewhere; `None`
 /// changes nothing.
 pub fn set_unbindable(path: &Path, unbindable: Option<bool>, all: bool) -> Result<()> {
-    let tree = TREE.lock();
+    let _tree = TREE.lock();
     let top = mounted_at(path)?;
-    let below = if all { below(&tree, top)? } else { Vec::new() };
+    let below = if all { below(top)? } else { Vec::new() };
     for mount in below.iter().chain([top]) {
         match unbindable {
             Some(true) => _ = mount.flags.fetch_or(MS_UNBINDABLE, Relaxed),
@@ -300,22 +336,26 @@ pub fn set_unbindable(path: &Path, unbindable: Option<bool>, all: bool) -> Resul
     Ok(())
 }
 
-/// The mounts below `top`, those above first.
-fn below(tree: &[Arc<Mount>], top: &Arc<Mount>) -> Result<Vec<Arc<Mount>>> {
-    let mut found: HashMap<u32, ()> = hash::new();
-    let mut below = Vec::new();
-    found.try_reserve(tree.len()).map_err(|_| Errno::ENOMEM)?;
-    below.try_reserve(tree.len()).map_err(|_| Errno::ENOMEM)?;
-    found.insert(top.id, ());
-    for mount in tree {
+/// The mounts below `top` in the tree, which is locked, those above first.
+fn below(top: &Mount) -> Result<Vec<Arc<Mount>>> {
+    let mut found = Vec::new();
+    add_below(top, &mut found)?;
+    let mut at = 0;
+    while let Some(mount) = found.get(at).cloned() {
+        add_below(&mount, &mut found)?;
+        at += 1;
         cond_resched();
-        let above = mount.place().map(|place| place.mount_id());
-        if above.is_some_and(|above| found.contains_key(&above)) {
-            found.insert(mount.id, ());
-            below.push(mount.clone());
-        }
     }
-    Ok(below)
+    found.sort_unstable_by_key(|mount| mount.order.load(Relaxed));
+    Ok(found)
+}
+
+fn add_below(mount: &Mount, found: &mut Vec<Arc<Mount>>) -> Result<()> {
+    let below = mount.below.lock();
+    let room = found.try_reserve(below.len());
+    room.map_err(|_| Errno::ENOMEM)?;
+    found.extend(below.values().filter_map(Weak::upgrade));
+    Ok(())
 }
 
 /// Shows the directory or file `from` at `target` too; `all`: with what is mounted below it.
@@ -326,11 +366,7 @@ pub fn bind(from: &Path, target: Path, all: bool) -> Result<()> {
     if source.is_unbindable() {
         return Err(Errno::EINVAL);
     }
-    let below = if all {
-        below(&tree, source)?
-    } else {
-        Vec::new()
-    };
+    let below = if all { below(source)? } else { Vec::new() };
     let mut copies: HashMap<u32, Arc<Mount>> = hash::new();
     let room = copies.try_reserve(below.len() + 1);
     room.map_err(|_| Errno::ENOMEM)?;
@@ -359,13 +395,12 @@ pub fn bind(from: &Path, target: Path, all: bool) -> Result<()> {
 }
 
 /// Takes a mount and all below it out of the tree.
-fn take_out(tree: &mut Vec<Arc<Mount>>, top: &Arc<Mount>) -> Result<()> {
-    let below = below(tree, top)?;
+fn take_out(tree: &mut Tree, top: &Arc<Mount>) -> Result<()> {
+    let below = below(top)?;
     for mount in below.iter().chain([top]) {
-        detach(mount);
+        detach(tree, mount);
         cond_resched();
     }
-    tree.retain(|mount| mount.attached.load(Relaxed));
     Ok(())
 }
 
@@ -378,22 +413,21 @@ pub fn move_to(from: &Path, target: Path) -> Result<()> {
     if target.is_below(from) {
         return Err(Errno::ELOOP);
     }
-    let below = below(&tree, &mount)?;
-    detach(&mount);
-    tree.retain(|other| !Arc::ptr_eq(other, &mount));
+    let below = below(&mount)?;
+    detach(&mut tree, &mount);
     let moved = attach(&mut tree, mount.clone(), target);
     if moved.is_err() {
         // The mount had this place before, and nobody could take it.
         attach(&mut tree, mount, old)?;
     }
-    // The mounts below it go to the end of the list, after it.
-    below
-        .iter()
-        .for_each(|mount| mount.attached.store(false, Relaxed));
-    tree.retain(|mount| mount.attached.load(Relaxed));
+    // The mounts below it go to the end of the tree, after it.
     for mount in below {
-        mount.attached.store(true, Relaxed);
-        tree.push(mount);
+        let place = mount.place();
+        let above = place.as_ref().and_then(Path::mount);
+        let above = above.map(|above| &**above);
+        tree.remove(&mount, above);
+        tree.push(mount, above);
+        cond_resched();
     }
     moved
 }
@@ -416,7 +450,7 @@ pub fn unmount(path: Path, flags: u32) -> Result<()> {
             return Err(Errno::EAGAIN);
         }
     }
-    let below = below(&tree, mount)?;
+    let below = below(mount)?;
     take_out(&mut tree, mount)?;
     drop(tree);
     // The last references to mounts and file systems may be dropped here, with no lock held.
