@@ -43,9 +43,9 @@ const QUOTA: (usize, usize) = (200, 20_000);
 const ROOT_QUOTA: (usize, usize) = (1_000_000, 25_000_000);
 
 /// The kind of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// A ring of keys.
+    /// A ring of keys. The first: so keyrings are before other keys in a keyring.
     Keyring,
     /// Bytes.
     User,
@@ -117,7 +117,28 @@ struct State {
     /// When it expires, in ns of CLOCK_MONOTONIC; 0 for never.
     expires: u64,
     payload: Vec<u8>,
+    /// By kind and description, of which a keyring has one key.
     links: Vec<Arc<Key>>,
+}
+
+impl State {
+    /// Where a key is among the links, or would be.
+    fn find(&self, kind: Kind, description: &[u8]) -> core::result::Result<usize, usize> {
+        let order = |key: &Arc<Key>| (key.kind, &key.description[..]).cmp(&(kind, description));
+        self.links.binary_search_by(order)
+    }
+
+    /// Whether `key` itself is among the links.
+    fn has_link(&self, key: &Key) -> bool {
+        let at = self.find(key.kind, &key.description);
+        at.is_ok_and(|at| core::ptr::eq(&*self.links[at], key))
+    }
+
+    /// The keyrings that it links.
+    fn rings(&self) -> &[Arc<Key>] {
+        let end = self.links.partition_point(|key| key.kind == Kind::Keyring);
+        &self.links[..end]
+    }
 }
 
 /// A key.
@@ -426,15 +447,21 @@ impl Key {
         }
     }
 
-    /// The keys that it links.
-    fn links(&self) -> Result<Vec<Arc<Key>>> {
-        copy(&self.state.lock().links)
+    /// The keyrings that it links.
+    fn rings(&self) -> Result<Vec<Arc<Key>>> {
+        copy(self.state.lock().rings())
+    }
+
+    /// Whether it links `key`.
+    fn has_link(&self, key: &Key) -> bool {
+        self.state.lock().has_link(key)
     }
 
     /// The key of that kind and description that it links.
     pub fn linked(&self, kind: Kind, description: &[u8]) -> Option<Arc<Key>> {
-        let fits = |key: &&Arc<Key>| key.kind == kind && key.description == description;
-        self.state.lock().links.iter().find(fits).cloned()
+        let state = self.state.lock();
+        let at = state.find(kind, description).ok()?;
+        Some(state.links[at].clone())
     }
 
     /// Searches the keyring and the keyrings in it; the caller, which possesses `rings`, must have
@@ -451,18 +478,21 @@ impl Key {
         let mut why = Errno::EAGAIN;
         // The keys of a possessed keyring are possessed.
         let possessed = walk::leads_to(rings, self)?;
+        let is_open = |key: &Key| key.grants(possessed) & right::SEARCH != 0;
         let mut walk = Walk::from(slice::from_ref(self))?;
-        while let Some(key) = walk.next()? {
-            let is_start = Arc::ptr_eq(&key, self);
-            if !is_start && key.grants(possessed) & right::SEARCH == 0 {
+        while let Some(ring) = walk.next()? {
+            let may_look = Arc::ptr_eq(&ring, self) || is_open(&ring);
+            if !may_look || ring.check_valid().is_err() || !walk.descend(&ring)? {
                 continue;
             }
-            let fits = !is_start && key.kind == kind && key.description == description;
-            match key.check_valid() {
-                Ok(()) if fits => return Ok(key),
-                Err(error) if fits => why = error,
-                Ok(()) => walk.descend(&key)?,
-                Err(_) => {}
+            let Some(key) = ring.linked(kind, description) else {
+                continue;
+            };
+            let allowed = || is_open(&key).then_some(()).ok_or(Errno::EACCES);
+            let usable = key.check_state().and_then(|()| allowed());
+            match usable.and_then(|()| key.check_valid()) {
+                Ok(()) => return Ok(key),
+                Err(error) => why = error,
             }
         }
         Err(why)
@@ -482,13 +512,11 @@ impl Key {
             walk::check_depth(&key)?;
         }
         let mut state = self.state.lock();
-        let same =
-            |other: &Arc<Key>| other.kind == key.kind && other.description == key.description;
-        let old = match state.links.iter().position(same) {
-            Some(at) => Some(mem::replace(&mut state.links[at], key)),
-            None => {
+        let old = match state.find(key.kind, &key.description) {
+            Ok(at) => Some(mem::replace(&mut state.links[at], key)),
+            Err(at) => {
                 state.links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                state.links.push(key);
+                state.links.insert(at, key);
                 None
             }
         };
@@ -497,14 +525,14 @@ impl Key {
         Ok(())
     }
 
-    /// Takes a link away.
+    /// Takes the link to `key`, or to another key of its kind and description, away.
     ///
     /// # Errors
     /// ENOENT.
     pub fn unlink(&self, key: &Arc<Key>) -> Result<()> {
         let mut state = self.state.lock();
-        let at = state.links.iter().position(|other| Arc::ptr_eq(other, key));
-        let gone = state.links.remove(at.ok_or(Errno::ENOENT)?);
+        let at = state.find(key.kind, &key.description);
+        let gone = state.links.remove(at.map_err(|_| Errno::ENOENT)?);
         drop(state);
         drop(gone);
         Ok(())

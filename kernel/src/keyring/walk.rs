@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use super::{Key, Kind};
+use super::Key;
 use crate::errno::{Errno, Result};
 use crate::sync::{SleepMutex, SleepMutexGuard};
 use crate::task::{current, sched};
@@ -23,7 +23,7 @@ pub(super) struct Mark {
 /// Counts walks.
 static WALKS: SleepMutex<u64> = SleepMutex::new(0);
 
-/// A walk in breadth-first order: keys with fewer keyrings in between come first.
+/// A walk through keyrings in breadth-first order: those with fewer others in between come first.
 pub(super) struct Walk {
     number: SleepMutexGuard<'static, u64>,
     found: Vec<Arc<Key>>,
@@ -62,7 +62,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The next key.
+    /// The next keyring.
     ///
     /// # Errors
     /// EINTR: the caller is killed.
@@ -77,13 +77,14 @@ impl Walk {
         Ok(key)
     }
 
-    /// Goes on below `ring`, which was met last, unless that is too deep.
-    pub fn descend(&mut self, ring: &Key) -> Result<()> {
+    /// Goes on below `ring`, which was met last, unless that is too deep; whether it does.
+    pub fn descend(&mut self, ring: &Key) -> Result<bool> {
         if self.depth >= DEEPEST {
-            return Ok(());
+            return Ok(false);
         }
         let state = ring.state.lock();
-        state.links.iter().try_for_each(|key| self.add(key))
+        state.rings().iter().try_for_each(|ring| self.add(ring))?;
+        Ok(true)
     }
 }
 
@@ -91,10 +92,9 @@ impl Walk {
 pub(super) fn leads_to(rings: &[Arc<Key>], key: &Key) -> Result<bool> {
     let mut walk = Walk::from(rings)?;
     while let Some(met) = walk.next()? {
-        if core::ptr::eq(&*met, key) {
+        if core::ptr::eq(&*met, key) || walk.descend(&met)? && met.has_link(key) {
             return Ok(true);
         }
-        walk.descend(&met)?;
     }
     Ok(false)
 }
@@ -117,10 +117,8 @@ fn depth(ring: &Key, walk: u64, above: usize) -> Result<usize> {
     if ring.mark.walk.load(Relaxed) == walk {
         deepest = ring.mark.depth.load(Relaxed);
     } else if above <= DEEPEST {
-        for below in ring.links()? {
-            if below.kind == Kind::Keyring {
-                deepest = deepest.max(1 + depth(&below, walk, above + 1)?);
-            }
+        for below in ring.rings()? {
+            deepest = deepest.max(1 + depth(&below, walk, above + 1)?);
         }
     }
     if above + deepest > DEEPEST {

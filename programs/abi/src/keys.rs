@@ -1,5 +1,6 @@
 //! Keys and keyrings.
 
+use std::ffi::CString;
 use std::ptr;
 
 use libc::{c_char, c_long};
@@ -25,6 +26,44 @@ pub fn run() {
         tell_end("negative", in_child(|| negative()));
         tell_end("listed", in_child(|| listed()));
         tell_end("renewed", in_child(|| renewed()));
+        tell_end("many", in_child(|| many()));
+    }
+}
+
+/// Keys of the same names in a keyring and in one that it links: each is found by its name, and
+/// nearer ones first.
+unsafe fn many() {
+    let name = |number: u32| CString::new(format!("many {}", number * 7 % 20)).unwrap();
+    unsafe {
+        let ring = add(c"keyring".as_ptr(), c"outer".as_ptr(), b"", PROCESS);
+        let inner = add(c"keyring".as_ptr(), c"inner".as_ptr(), b"", ring as i32);
+        let user = c"user".as_ptr();
+        let fill = |ring: c_long, numbers: std::ops::Range<u32>| -> Vec<c_long> {
+            let key = |number| add(user, name(number).as_ptr(), b"1", ring as i32);
+            numbers.map(key).collect()
+        };
+        let (near, deep) = (fill(ring, 0..16), fill(inner, 0..20));
+        let find = |number: u32| {
+            let name = name(number);
+            let (kind, name) = (user as c_long, name.as_ptr() as c_long);
+            control(10, ring, kind, name, 0)
+        };
+        let right = |number: &u32| match near.get(*number as usize) {
+            Some(key) => find(*number) == *key,
+            None => find(*number) == deep[*number as usize],
+        };
+        println!("found: {}", (0..20).filter(right).count());
+        tell_key("another's link", control(9, deep[3], ring, 0, 0));
+        println!("deep then: {}", find(3) == deep[3]);
+        tell_key("revoked", control(3, near[5], 0, 0, 0));
+        println!("deep then: {}", find(5) == deep[5]);
+        control(5, deep[6], 0x3700_0000, 0, 0);
+        control(9, near[6], ring, 0, 0);
+        tell_key("may not be searched", find(6));
+        control(5, inner, 0x3700_0000, 0, 0);
+        tell_key("in what may not be searched", find(3));
+        println!("near still: {}", find(7) == near[7]);
+        println!("length: {}", control(11, ring, 0, 0, 0));
     }
 }
 
