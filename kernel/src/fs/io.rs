@@ -161,6 +161,9 @@ impl<'a> RingPlace<'a> {
 }
 
 impl Place<'_> {
+    // Out of line, so that sinks and sources in user memory have theirs at hand.
+    #[cold]
+    #[inline(never)]
     fn left(&self) -> usize {
         match self {
             Place::Buffer(buffer) => buffer.len(),
@@ -354,6 +357,9 @@ impl<'a> RingBytes<'a> {
 }
 
 impl Bytes<'_> {
+    // Out of line, so that sinks and sources in user memory have theirs at hand.
+    #[cold]
+    #[inline(never)]
     fn left(&self) -> usize {
         match self {
             Bytes::Buffer(bytes) => bytes.len(),
