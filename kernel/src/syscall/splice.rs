@@ -1,6 +1,6 @@
 //! Moving bytes between files without the program: sendfile, copy_file_range, splice, tee,
-//! vmsplice. Whole pages of files are lent to pipes; what goes from there to files and sockets is copied
-//! once.
+//! vmsplice. Whole pages of files are lent to pipes; what goes from there to files and sockets is
+//! copied once.
 
 use super::file::pieces;
 use super::layout::Layout;
