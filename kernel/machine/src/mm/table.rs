@@ -239,7 +239,7 @@ impl PageTable {
         Pte::EMPTY
     }
 
-    /// The entry above the last-level table for the page at `address`, if there are tables above it.
+    /// The entry above the last-level table for the page at `address`, if there are those above.
     pub fn find_above_leaf(&self, address: usize) -> Option<&Entry> {
         let mut table = self.root;
         for level in (2..mmu::levels()).rev() {

@@ -35,6 +35,7 @@ pub struct Xattrs(Mutex<All>);
 
 struct All {
     /// In the order of their names, the last first, as Linux lists them.
+    #[expect(clippy::vec_box, reason = "a change in the middle moves all behind it")]
     list: Vec<Box<Attribute>>,
     /// The bytes of all names and values.
     len: usize,
