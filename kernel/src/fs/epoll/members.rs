@@ -79,7 +79,9 @@ impl Members {
 
     /// Takes all of them out, one by one. The set ends: none enters the queue any more.
     pub fn take_all(&mut self) -> impl Iterator<Item = Arc<Item>> + use<> {
-        take(self).places.into_iter().map(|place| place.item)
+        let Members { by_key, places, .. } = take(self);
+        // The tree of keys goes with them, node by node.
+        places.into_iter().zip(by_key).map(|(place, _)| place.item)
     }
 
     /// The member with this key.

@@ -88,17 +88,10 @@ struct Item {
 }
 
 impl Item {
-    fn events(&self) -> Events {
+    /// The events of the file that are among those `wanted`.
+    fn events(&self, wanted: u32) -> Events {
         let file = self.file.upgrade();
-        file.map_or(Events::empty(), |file| self.events_of(&file))
-    }
-
-    fn events_of(&self, file: &File) -> Events {
-        let wanted = Events::from_bits_retain(self.wanted.load(Acquire));
-        if wanted.is_empty() {
-            return Events::empty();
-        }
-        file.poll(None).with_normal() & (wanted | Events::ALWAYS)
+        file.map_or(Events::empty(), |file| events_of(&file, wanted))
     }
 
     /// Ends the watch, which holds the member as the member holds it.
@@ -112,10 +105,18 @@ impl Item {
     }
 }
 
+fn events_of(file: &File, wanted: u32) -> Events {
+    let wanted = Events::from_bits_retain(wanted);
+    if wanted.is_empty() {
+        return Events::empty();
+    }
+    file.poll(None).with_normal() & (wanted | Events::ALWAYS)
+}
+
 impl Watcher for Item {
     fn changed(&self) -> bool {
         // An exclusive wake-up must not be consumed by a watcher whose event is not ready.
-        let ready = |file: &File| !self.events_of(file).is_empty();
+        let ready = |file: &File| !events_of(file, self.wanted.load(Acquire)).is_empty();
         let exclusive = self.exclusive.as_ref();
         let wanted = exclusive.is_none_or(|file| file.with(ready).unwrap_or(false));
         wanted && self.set.queue(self)
@@ -281,7 +282,7 @@ impl Set {
 
     /// Queues a member whose file is ready.
     fn check(&self, item: &Item) {
-        if !item.events().is_empty() {
+        if !item.events(item.wanted.load(Acquire)).is_empty() {
             self.queue(item);
         }
     }
@@ -331,8 +332,9 @@ impl Set {
         if item.is_exclusive() || event.events & EPOLLEXCLUSIVE != 0 {
             return Err(Errno::EINVAL);
         }
-        item.wanted.store(event.events, Release);
+        // Who finds a disarmed member wanted again finds the data that belong to it.
         item.data.store(event.data, Release);
+        item.wanted.store(event.events, Release);
         self.check(&item);
         Ok(())
     }
@@ -397,31 +399,43 @@ impl Set {
                 gone.iter().for_each(|item| item.unwatch());
                 continue;
             }
-            let events = item.events();
+            let wanted = item.wanted.load(Acquire);
+            let events = item.events(wanted);
             if events.is_empty() {
                 continue;
             }
-            let wanted = item.wanted.load(Acquire);
+            // Disarmed before it is told: another thread that finds it ready again meanwhile does
+            // not tell it, too.
+            let once = wanted & EPOLLONESHOT != 0;
+            let disarm = |from, to| item.wanted.compare_exchange(from, to, AcqRel, Acquire);
+            if once && disarm(wanted, 0).is_err() {
+                more |= self.put_back(&item);
+                continue;
+            }
             let event = Event {
                 events: events.bits(),
                 pad: 0,
                 data: item.data.load(Acquire),
             };
             if let Err(error) = emit(taken, event) {
+                if once {
+                    _ = disarm(0, wanted);
+                }
                 more |= self.put_back(&item);
                 failed = Some(error);
                 break;
             }
             taken += 1;
-            if wanted & EPOLLONESHOT != 0 {
-                item.wanted.store(0, Release);
-            } else if wanted & EPOLLET == 0 {
+            if !once && wanted & EPOLLET == 0 {
                 more |= self.put_back(&item);
             }
         }
-        // The next waiter is woken once, however many are left for it.
-        if more || candidates > 0 {
+        // The next waiter is woken once, however many are left for it. Sets that this one is in were
+        // told of those that never left the queue.
+        if more {
             self.changed.notify_one(Events::READABLE);
+        } else if candidates > 0 {
+            self.changed.wake_next();
         }
         match failed {
             Some(error) if taken == 0 => Err(error),
@@ -509,7 +523,7 @@ impl FileOps for Epoll {
             let Some(item) = self.members.lock().front().cloned() else {
                 return Events::empty();
             };
-            if !item.events().is_empty() {
+            if !item.events(item.wanted.load(Acquire)).is_empty() {
                 return Events::IN;
             }
             self.unqueue(&item);

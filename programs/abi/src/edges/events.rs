@@ -1,6 +1,7 @@
 //! Pipes' pages, and what eventfd, timerfd, signalfd and epoll refuse and tell once.
 
-use std::{fs, mem, ptr};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::{fs, mem, ptr, thread};
 
 use libc::{EPOLLET, EPOLLIN, EPOLLONESHOT, c_int};
 
@@ -104,5 +105,54 @@ pub unsafe fn epoll() {
             EPOLLIN | EPOLLONESHOT,
         );
         wait("rearmed");
+    }
+}
+
+/// Of several threads that wait, one is told of a member that is wanted once, however often that
+/// becomes ready meanwhile; and it is told again each time that it is wanted again.
+pub unsafe fn told_once() {
+    const ROUNDS: usize = 3000;
+    static ONE: u64 = 1;
+    unsafe {
+        let set = libc::epoll_create1(0);
+        let event = libc::eventfd(1, libc::EFD_NONBLOCK);
+        let want = |action, round: usize| {
+            let mut wanted = libc::epoll_event {
+                events: (EPOLLIN | EPOLLONESHOT) as u32,
+                u64: round as u64,
+            };
+            libc::epoll_ctl(set, action, event, &mut wanted)
+        };
+        let told = [const { AtomicU32::new(0) }; ROUNDS];
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut got: libc::epoll_event = mem::zeroed();
+                    while !is_over.load(SeqCst) {
+                        if libc::epoll_wait(set, &mut got, 1, 20) == 1 {
+                            told[got.u64 as usize].fetch_add(1, SeqCst);
+                        }
+                    }
+                });
+            }
+            scope.spawn(|| {
+                while !is_over.load(SeqCst) {
+                    libc::write(event, (&raw const ONE).cast(), 8);
+                    thread::yield_now();
+                }
+            });
+            want(libc::EPOLL_CTL_ADD, 0);
+            for (round, told) in told.iter().enumerate() {
+                want(libc::EPOLL_CTL_MOD, round);
+                while told.load(SeqCst) == 0 {
+                    thread::yield_now();
+                }
+            }
+            is_over.store(true, SeqCst);
+        });
+        // The first was wanted twice.
+        let twice = told[1..].iter().filter(|told| told.load(SeqCst) > 1);
+        println!("told twice: {}", twice.count());
     }
 }

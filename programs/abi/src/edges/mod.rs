@@ -12,7 +12,7 @@ const USER: u32 = 1239;
 
 /// Runs this part.
 pub fn run() {
-    let parts: [(&str, unsafe fn()); 16] = [
+    let parts: [(&str, unsafe fn()); 17] = [
         ("sticky", files::sticky),
         ("executed by root", files::executed_by_root),
         ("leases", files::leases),
@@ -25,6 +25,7 @@ pub fn run() {
         ("pages of pipes", events::pages_of_pipes),
         ("descriptors", events::descriptors),
         ("epoll", events::epoll),
+        ("told once", events::told_once),
         ("messages", ipc::messages),
         ("segments and rights", ipc::segments_and_rights),
         ("queues", ipc::queues),
