@@ -398,9 +398,14 @@ impl Segment {
     }
 }
 
-/// Removes a segment: no key finds it any more, and its memory goes when nobody has it attached.
-pub fn remove(number: i32, segment: &Arc<Segment>) {
+/// Removes a segment of the caller: no key finds it any more, and its memory goes when nobody has
+/// it attached.
+///
+/// # Errors
+/// EPERM.
+pub fn remove(number: i32, segment: &Arc<Segment>) -> Result<()> {
     let mut state = segment.state.lock();
+    state.header.check_owner()?;
     let kept = match &state.pages {
         Pages::Kept(pages) => Some(pages.clone()),
         Pages::Removed(_) => None,
@@ -415,4 +420,5 @@ pub fn remove(number: i32, segment: &Arc<Segment>) {
         drop(kept);
         SEGMENTS.reap();
     }
+    Ok(())
 }

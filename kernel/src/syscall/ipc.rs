@@ -225,8 +225,7 @@ pub fn shmctl<L: IpcLayout>(number: i32, command: u32, to: usize) -> Result<usiz
         }
         IPC_RMID => {
             let segment = SEGMENTS.by_number(number)?;
-            segment.with_header(|header| header.check_owner())?;
-            sysv_shm::remove(number, &segment);
+            sysv_shm::remove(number, &segment)?;
             Ok(0)
         }
         SHM_LOCK => SEGMENTS.by_number(number)?.lock().map(|()| 0),
@@ -362,8 +361,7 @@ pub fn msgctl<L: IpcLayout>(number: i32, command: u32, to: usize) -> Result<usiz
         }
         IPC_RMID => {
             let queue = QUEUES.by_number(number)?;
-            queue.with_header(|header| header.check_owner())?;
-            sysv_msg::remove(number, &queue);
+            sysv_msg::remove(number, &queue)?;
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
@@ -454,8 +452,7 @@ pub fn semctl<L: IpcLayout>(number: i32, at: i32, command: u32, argument: usize)
             set.change(&new)?;
         }
         IPC_RMID => {
-            set.with_header(|header| header.check_owner())?;
-            sysv_sem::remove(number, &set);
+            sysv_sem::remove(number, &set)?;
         }
         GETVAL => return Ok(one()?.value as usize),
         GETPID => return Ok(one()?.user as usize),

@@ -138,13 +138,19 @@ pub fn get(key: i32, flags: u32) -> Result<usize> {
     QUEUES.get(key, flags, make, |_| Ok(()))
 }
 
-/// Removes a queue and all that it holds; waiters get EIDRM.
-pub fn remove(number: i32, queue: &Arc<Queue>) {
-    QUEUES.remove(number, queue);
+/// Removes a queue of the caller and all that it holds; waiters get EIDRM.
+///
+/// # Errors
+/// EPERM, EIDRM.
+pub fn remove(number: i32, queue: &Arc<Queue>) -> Result<()> {
     let mut state = queue.state.lock();
-    state.removed = true;
+    state.header.check_owner()?;
+    if core::mem::replace(&mut state.removed, true) {
+        return Err(Errno::EIDRM);
+    }
     let gone = core::mem::take(&mut state.messages);
     drop(state);
+    QUEUES.remove(number, queue);
     for message in gone {
         drop(message);
         cond_resched();
@@ -158,10 +164,11 @@ pub fn remove(number: i32, queue: &Arc<Queue>) {
             settled.add(thread);
         }
         drop(state);
-        if !settled.is_full() {
-            return settled.wake();
-        }
+        let is_full = settled.is_full();
         settled.wake();
+        if !is_full {
+            return Ok(());
+        }
         cond_resched();
     }
 }

@@ -6,6 +6,7 @@ mod pending;
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::mem;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use super::handover::Settled;
@@ -205,10 +206,18 @@ pub fn get(key: i32, count: i32, flags: u32) -> Result<usize> {
     SETS.get(key, flags, make, fits)
 }
 
-/// Removes a set; waiters get EIDRM.
-pub fn remove(number: i32, set: &Arc<Set>) {
+/// Removes a set of the caller; waiters get EIDRM.
+///
+/// # Errors
+/// EPERM, EIDRM.
+pub fn remove(number: i32, set: &Arc<Set>) -> Result<()> {
+    let mut state = set.state.lock();
+    state.header.check_owner()?;
+    if mem::replace(&mut state.removed, true) {
+        return Err(Errno::EIDRM);
+    }
+    drop(state);
     SETS.remove(number, set);
-    set.state.lock().removed = true;
     let mut settled = Settled::default();
     loop {
         let mut state = set.state.lock();
@@ -218,10 +227,11 @@ pub fn remove(number: i32, set: &Arc<Set>) {
             settled.add(waiter.handover.settle(Err(Errno::EIDRM)));
         }
         drop(state);
-        if !settled.is_full() {
-            return settled.wake();
-        }
+        let is_full = settled.is_full();
         settled.wake();
+        if !is_full {
+            return Ok(());
+        }
         sched::cond_resched();
     }
 }
