@@ -274,9 +274,10 @@ const SPLICE_FLAGS: u32 = abi::options::SPLICE.mask() as u32;
 fn fill(mut from: Side, pipe: &End, count: usize, nonblocking: bool) -> Result<usize> {
     // What can be read again needs no place before it is read, and its pages are lent.
     let regular = from.file.dentry().kind() == Kind::Regular;
+    let most = if regular { CHUNK } else { PASSED };
     let total = pipe.fill(nonblocking, |ring| {
         let count = count.min(ring.room());
-        by_parts(count, CHUNK, |_, len| {
+        by_parts(count, most, |_, len| {
             if !regular {
                 ring.reserve(len)?;
             }
