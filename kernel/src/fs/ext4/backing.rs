@@ -1,6 +1,7 @@
 //! The data of files: between the page cache and the disk.
 
-use super::super::page_cache::Backing;
+use super::super::page_cache::{Backing, Grabbed};
+use super::node::Node;
 use super::{Ext4, Locked, errno};
 use crate::block::Piece;
 use crate::errno::{Errno, Result};
@@ -33,6 +34,14 @@ impl FileData {
             size: AtomicU64::new(0),
             sectors,
         })
+    }
+
+    /// Its node, unless that has ended.
+    fn node(&self) -> Option<Arc<Node>> {
+        let at = self.number as usize;
+        let node = self.fs.nodes.lock().get(at).and_then(Weak::upgrade);
+        // An inode that was made since may have the number.
+        node.filter(|node| node.counts_in(&self.sectors))
     }
 
     /// The piece of block `block`, which is on the disk at block `physical`, in its page.
@@ -117,9 +126,7 @@ impl FileData {
 
     /// A program is about to write the content through a mapping.
     fn written_mapped(&self) -> Result<()> {
-        let at = self.number as usize;
-        let node = self.fs.nodes.lock().get(at).and_then(Weak::upgrade);
-        let node = node.ok_or(Errno::EIO)?;
+        let node = self.node().ok_or(Errno::EIO)?;
         node.check_mutable()?;
         node.modified()
     }
@@ -138,6 +145,11 @@ struct Placed {
 ///
 /// [`Mapping::cut`]: super::super::page_cache::Mapping::cut
 impl Backing for FileData {
+    fn grab(&self) -> Option<Grabbed> {
+        let node = self.node()?;
+        Some(Some(node))
+    }
+
     fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
         let mut pieces = Vec::new();
         let mut fs = self.fs.lock()?;

@@ -110,6 +110,11 @@ impl Node {
         self.number
     }
 
+    /// Whether this counts its place, and not that of another inode that had the number before.
+    pub fn counts_in(&self, sectors: &Arc<AtomicU64>) -> bool {
+        Arc::ptr_eq(&self.sectors, sectors)
+    }
+
     /// The type of the file.
     pub fn file_kind(&self) -> Kind {
         self.kind

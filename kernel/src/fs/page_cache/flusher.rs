@@ -63,7 +63,9 @@ fn run(_: usize) -> ! {
         let age = time::ns_to_ticks(EXPIRE.load(Relaxed) as u64 * CENTISECOND);
         mappings::each(|mapping| {
             let is_due = |since| all || time::now_ticks().saturating_sub(since) >= age;
-            if mapping.dirty_since().is_some_and(is_due) {
+            if mapping.dirty_since().is_some_and(is_due)
+                && let Some(_grabbed) = mapping.grab()
+            {
                 mapping.write_back(0..usize::MAX);
             }
         });

@@ -33,6 +33,7 @@ use crate::mm::{PAGE_SIZE, ReverseMap};
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::sched::cond_resched;
 use alloc::sync::Arc;
+use core::any::Any;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use radix::Radix;
@@ -46,8 +47,18 @@ const REMOVED: usize = 512;
 /// Locks under which pages are read: those of different windows are read side by side.
 const FILLERS: usize = 4;
 
+/// What keeps a file from ending while it is written back by one who has not opened it; nothing where
+/// the place of the pages is never another's.
+pub type Grabbed = Option<Arc<dyn Any + Send + Sync>>;
+
 /// What a mapping's pages come from and go to. May sleep.
 pub trait Backing: Send + Sync {
+    /// Keeps the file from ending meanwhile (Linux's igrab). `None` where it has ended, and its place
+    /// may be another's: nothing may be written then.
+    fn grab(&self) -> Option<Grabbed> {
+        Some(None)
+    }
+
     /// Fills pages with their content; what lies behind its end are zeroes.
     ///
     /// # Errors
@@ -141,6 +152,11 @@ impl Mapping {
         mapping.backing.resized(size);
         mappings::add(&mapping)?;
         Ok(mapping)
+    }
+
+    /// See [`Backing::grab`].
+    fn grab(&self) -> Option<Grabbed> {
+        self.backing.grab()
     }
 
     /// The length in bytes.

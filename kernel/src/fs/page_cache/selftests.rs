@@ -1,6 +1,6 @@
 //! The page cache above a disk of zeroes.
 
-use super::{Backing, Mapping, Stats, mappings};
+use super::{Backing, Grabbed, Mapping, Stats, mappings, sync_all};
 use crate::arch::irq;
 use crate::arch::time;
 use crate::errno::Result;
@@ -25,6 +25,27 @@ impl Backing for Zeroes {
 
     fn flush(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+/// The pages of a file that has ended.
+struct Ended;
+
+impl Backing for Ended {
+    fn grab(&self) -> Option<Grabbed> {
+        None
+    }
+
+    fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
+        Zeroes.read_pages(pages)
+    }
+
+    fn write_pages(&self, _pages: &[(usize, FrameRef)]) -> Result<()> {
+        panic!("its place may be another's")
+    }
+
+    fn flush(&self) -> Result<()> {
+        panic!("its inode may be another's")
     }
 }
 
@@ -55,6 +76,14 @@ selftest! {
         assert!(struck.0.load(Acquire), "no interrupt was taken");
         assert_eq!(Stats::now().cached, before);
         drop(timer);
+    }
+
+    fn pages_of_a_file_that_has_ended_are_not_written() {
+        let mapping = Mapping::new(Arc::new(Ended), PAGE_SIZE as u64).unwrap();
+        mapping.read_ahead(0, 1).unwrap();
+        mapping.pages.lock().set_dirty(0).unwrap();
+        sync_all();
+        assert!(mapping.is_dirty());
     }
 
     fn all_mappings_are_visited_though_one_ends_meanwhile() {

@@ -109,7 +109,9 @@ impl Pages {
 /// Writes everything back (sync(2)).
 pub fn sync_all() {
     mappings::each(|mapping| {
-        if mapping.is_dirty() {
+        if mapping.is_dirty()
+            && let Some(_grabbed) = mapping.grab()
+        {
             mapping.sync();
         }
     });
