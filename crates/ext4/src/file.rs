@@ -118,13 +118,27 @@ impl<D: Device> Fs<D> {
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Invalid`] for less than it has, see [`Fs::truncate`].
     pub fn extend(&mut self, number: u32, size: u64) -> Result<()> {
+        self.grow(number, size, true)
+    }
+
+    /// As [`Fs::extend`] of what was written some time ago: the times of the inode stay.
+    ///
+    /// # Errors
+    /// Those of [`Fs::extend`].
+    pub fn extend_written(&mut self, number: u32, size: u64) -> Result<()> {
+        self.grow(number, size, false)
+    }
+
+    fn grow(&mut self, number: u32, size: u64, touches: bool) -> Result<()> {
         self.check_size(size)?;
         self.transact(|this| {
             let mut inode = this.file(number)?;
             if size < inode.size() {
                 return Err(Error::Invalid);
             }
-            this.touch(&mut inode);
+            if touches {
+                this.touch(&mut inode);
+            }
             this.resize(&mut inode, size)?;
             this.set_inode(&inode)
         })

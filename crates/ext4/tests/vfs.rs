@@ -166,6 +166,28 @@ fn a_transaction_is_committed_when_it_is_five_seconds_old() {
 }
 
 #[test]
+fn the_size_of_what_was_written_before_leaves_the_times() {
+    let Some(image) = make(5, KIND) else { return };
+    let mut fs = mount(image);
+    let number = file(&mut fs, b"file");
+    let times = |fs: &mut Fs<Disk>| {
+        let inode = fs.inode(number).unwrap();
+        [Stamp::Modify, Stamp::Change].map(|stamp| inode.time(stamp).seconds)
+    };
+    let before = times(&mut fs);
+    fs.set_now(Time {
+        seconds: 1_900_000_000,
+        nanoseconds: 0,
+    });
+    fs.extend_written(number, 10).unwrap();
+    assert_eq!(times(&mut fs), before);
+    assert_eq!(fs.inode(number).unwrap().size(), 10);
+    assert_eq!(fs.extend_written(number, 9).err(), Some(Error::Invalid));
+    fs.extend(number, 20).unwrap();
+    assert_eq!(times(&mut fs), [1_900_000_000; 2]);
+}
+
+#[test]
 fn the_last_blocks_are_for_root_and_for_maps() {
     let Some(image) = make(5, "-b 1024 -J size=1 -m 10") else {
         return;

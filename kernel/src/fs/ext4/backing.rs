@@ -119,7 +119,8 @@ impl FileData {
             done.map_err(errno)?;
         }
         if end > fs.inode(self.number).map_err(errno)?.size() {
-            fs.extend(self.number, end).map_err(errno)?;
+            let done = fs.extend_written(self.number, end);
+            done.map_err(errno)?;
         }
         Ok(())
     }
