@@ -53,7 +53,8 @@ fn pieces(volume: &Volume, position: u64, len: usize) -> Result<Vec<Piece>> {
 pub fn read(volume: &Volume, to: &mut Sink, position: u64) -> Result<usize> {
     check(volume, position, to.left(), to.alignment())?;
     to.truncate(usize::try_from(volume.size().saturating_sub(position)).unwrap_or(usize::MAX));
-    volume.mapping().write_back(pages(position, to.left()));
+    let changed = pages(position, to.left());
+    volume.mapping().write_back(changed)?;
     let mut total = 0;
     while to.left() > 0 {
         let at = position + total as u64;
@@ -84,7 +85,7 @@ pub fn write(volume: &Volume, from: &mut Source, position: u64) -> Result<usize>
     check(volume, position, from.left(), from.alignment())?;
     from.truncate(usize::try_from(volume.size() - position).unwrap_or(usize::MAX));
     let all = pages(position, from.left());
-    volume.mapping().invalidate(all.clone());
+    volume.mapping().invalidate(all.clone())?;
     let mut total = 0;
     let done = loop {
         if from.left() == 0 {
@@ -100,7 +101,7 @@ pub fn write(volume: &Volume, from: &mut Source, position: u64) -> Result<usize>
         }
     };
     // Somebody may have read pages meanwhile.
-    volume.mapping().invalidate(all);
+    _ = volume.mapping().invalidate(all);
     match done {
         Err(error) if total == 0 => Err(error),
         _ => Ok(total),

@@ -111,7 +111,7 @@ impl FileOps for BlockFile {
 
     fn sync(&self, _file: &File, range: Range<u64>) -> Result<()> {
         let mapping = self.volume.mapping();
-        mapping.write_back(pages(&range));
+        mapping.write_back(pages(&range))?;
         if let Err(error) = self.volume.device().flush() {
             mapping.errors().record(error);
         }
@@ -120,7 +120,7 @@ impl FileOps for BlockFile {
 
     fn write_range(&self, _file: &File, range: Range<u64>) -> Result<()> {
         let mapping = self.volume.mapping();
-        mapping.write_back(pages(&range));
+        mapping.write_back(pages(&range))?;
         mapping.errors().check(&self.told)
     }
 
@@ -133,7 +133,7 @@ impl FileOps for BlockFile {
 
     fn forget(&self, _file: &File, range: Range<u64>) {
         let mapping = self.volume.mapping();
-        mapping.write_back(pages(&range));
+        _ = mapping.write_back(pages(&range));
         mapping.forget(pages(&range));
     }
 }

@@ -49,7 +49,7 @@ pub fn handle(volume: &Arc<Volume>, file: &File, request: u32, argument: usize) 
         BLKSECTGET => UserPtr::<u16>::new(argument).write(&MOST_SECTORS)?,
         BLKFLSBUF => {
             check_admin()?;
-            volume.mapping().sync();
+            volume.mapping().sync()?;
             volume.mapping().forget(0..usize::MAX);
         }
         BLKRRPART => {
@@ -57,7 +57,7 @@ pub fn handle(volume: &Arc<Volume>, file: &File, request: u32, argument: usize) 
             if volume.partition().is_some() {
                 return Err(Errno::EINVAL);
             }
-            volume.mapping().write_back(0..usize::MAX);
+            volume.mapping().write_back(0..usize::MAX)?;
             partitions::scan(volume)?;
         }
         _ => return Err(Errno::ENOTTY),

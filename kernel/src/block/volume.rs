@@ -186,7 +186,8 @@ impl Volume {
     /// Ends a use. The last user's changes go to the device. May sleep.
     pub fn end_use(&self, alone: bool) {
         if self.users.fetch_sub(1, AcqRel) == 1 {
-            self.mapping.write_back(0..usize::MAX);
+            // Without memory for that the flusher does it later.
+            _ = self.mapping.write_back(0..usize::MAX);
         }
         if alone {
             self.claims.store(0, Release);

@@ -243,6 +243,11 @@ pub fn sleep_killable(deadline: u64) {
     _ = WaitQueue::new().wait_in(state::KILLABLE, || false, Some(deadline), 0);
 }
 
+/// Sleeps until `deadline` (absolute, in ticks), even if the thread must die before.
+pub fn sleep_uninterruptible(deadline: u64) {
+    _ = WaitQueue::new().wait_in(state::UNINTERRUPTIBLE, || false, Some(deadline), 0);
+}
+
 /// Sleeps until `deadline` (absolute, in ticks) or a signal.
 pub fn sleep_until(deadline: u64) -> Result<(), WaitError> {
     sleep_with_slack(deadline, 0)

@@ -190,7 +190,7 @@ impl Node {
         };
         if let (Some(_), Ok(data)) = (occupant, self.sibling(source.inode())?.data()) {
             // Whoever replaces a file so has the old content or the new one after a power cut.
-            data.write_back(0..usize::MAX);
+            _ = data.write_back(0..usize::MAX);
         }
         let whiteout = (replace == Replace::Whiteout).then(|| self.describe(&WHITEOUT));
         let mut fs = self.fs().lock()?;

@@ -66,7 +66,7 @@ impl Open {
         self.node.modified()?;
         let range = end - count as u64..end;
         if direct {
-            data.write_back(pages(&range));
+            data.write_back(pages(&range))?;
             data.forget(pages(&range));
             data.errors().check(&self.told)?;
         }
@@ -95,7 +95,8 @@ impl Open {
         }
         self.check_direct(position, to.left(), to.alignment())?;
         let range = pages(&(position..position.saturating_add(to.left() as u64)));
-        data.write_back(range.clone());
+        // It is read from the cache all the same.
+        _ = data.write_back(range.clone());
         let count = data.read(to, position, &Ahead::none())?;
         data.forget(range);
         Ok(count)
@@ -110,7 +111,7 @@ impl Open {
             require(CAP_LINUX_IMMUTABLE)?;
         }
         // A change of attributes, whose time is later than that of what was written before.
-        node.write_out(0..0);
+        node.write_out(0..0)?;
         let mut fs = node.fs().lock()?;
         fs.set_user_flags(node.number(), flags).map_err(errno)?;
         node.refresh(&mut fs)
@@ -122,7 +123,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         let emptied = self.node.emptied.swap(false, Relaxed);
         if emptied || self.node.is_dirty() && self.node.fs().keep(&self.node).is_err() {
-            self.node.write_out(0..usize::MAX);
+            _ = self.node.write_out(0..usize::MAX);
         }
     }
 }
@@ -204,7 +205,7 @@ impl FileOps for Open {
         if !matches!(whence, Whence::Data | Whence::Hole) {
             return Ok(place);
         }
-        self.node.write_out(0..usize::MAX);
+        self.node.write_out(0..usize::MAX)?;
         let mut fs = self.node.fs().lock()?;
         let block_size = self.node.fs().block_size as u64;
         let block = u32::try_from(offset as u64 / block_size).map_err(|_| Errno::ENXIO)?;
@@ -264,7 +265,7 @@ impl FileOps for Open {
     }
 
     fn sync(&self, _file: &File, range: Range<u64>) -> Result<()> {
-        self.node.write_out(pages(&range));
+        self.node.write_out(pages(&range))?;
         let done = {
             let mut fs = self.node.fs().lock()?;
             fs.sync_inode(self.node.number(), false).map_err(errno)
@@ -280,7 +281,7 @@ impl FileOps for Open {
 
     fn write_range(&self, _file: &File, range: Range<u64>) -> Result<()> {
         let data = self.node.data()?;
-        data.write_back(pages(&range));
+        data.write_back(pages(&range))?;
         data.errors().check(&self.told)
     }
 
@@ -292,7 +293,7 @@ impl FileOps for Open {
 
     fn forget(&self, _file: &File, range: Range<u64>) {
         if let Ok(data) = self.node.data() {
-            data.write_back(pages(&range));
+            _ = data.write_back(pages(&range));
             data.forget(pages(&range));
         }
     }

@@ -49,7 +49,7 @@ impl Inode for Node {
 
     fn set_attr(&self, change: &SetAttr) -> Result<()> {
         // The times of what was written before are older.
-        self.write_out(0..0);
+        self.write_out(0..0)?;
         if change.uid.is_some() || change.gid.is_some() {
             self.lose_capabilities()?;
         }

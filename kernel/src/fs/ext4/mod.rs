@@ -23,7 +23,8 @@ use crate::errno::{Errno, Result};
 use crate::fs::inode::{FsStat, Time};
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
 use crate::task::sched::cond_resched;
-use crate::task::{can, current};
+use crate::task::wait_queue::sleep_uninterruptible;
+use crate::task::{can, clock, current};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
@@ -37,6 +38,10 @@ use recent::Recent;
 
 /// The magic number of statfs(2) (EXT4_SUPER_MAGIC).
 const MAGIC: u64 = 0xef53;
+
+/// How often [`Ext4::sync`] tries again without memory, and how long it waits before, in nanoseconds.
+const ATTEMPTS: usize = 100;
+const PAUSE: u64 = 20_000_000;
 
 /// A file system.
 pub struct Ext4 {
@@ -209,7 +214,8 @@ impl Ext4 {
     fn release_clean(&self) {
         self.each_kept(|node| {
             if node.has_clean_data() {
-                node.write_out(0..0);
+                // Without memory it stays.
+                _ = node.write_out(0..0);
             }
             if !node.is_dirty() {
                 self.let_go(node);
@@ -217,11 +223,32 @@ impl Ext4 {
         });
     }
 
-    /// Writes everything to the disk.
+    /// Writes all files that were kept.
+    fn write_kept(&self) -> Result<()> {
+        let mut all = Ok(());
+        self.each_kept(|node| {
+            let done = node.write_out(0..usize::MAX);
+            all = all.and(done);
+        });
+        all
+    }
+
+    /// Writes everything to the disk. Where memory for that is short, it waits for some.
+    ///
+    /// # Errors
+    /// ENOMEM: there is none still, and some is not written. EIO, ENOSPC.
     fn sync(&self) -> Result<()> {
-        self.each_kept(|node| node.write_out(0..usize::MAX));
+        let mut written = self.write_kept();
+        for _ in 0..ATTEMPTS {
+            if written.is_ok() {
+                break;
+            }
+            sleep_uninterruptible(clock::deadline_in(PAUSE));
+            written = self.write_kept();
+        }
         self.release_clean();
-        self.lock()?.commit().map_err(errno)
+        self.lock()?.commit().map_err(errno)?;
+        written
     }
 
     /// Its result of statfs(2).

@@ -91,8 +91,9 @@ pub fn mount(source: &Path, flags: u32, options: Options) -> Result<(Held, Arc<D
     super::worker::start()?;
     volume.begin_use(true)?;
     // What was written to the device itself, and what it had before.
-    volume.mapping().invalidate(0..usize::MAX);
-    begin(&volume, flags, options).inspect_err(|_| volume.end_use(true))
+    let clean = volume.mapping().invalidate(0..usize::MAX);
+    let begun = clean.and_then(|()| begin(&volume, flags, options));
+    begun.inspect_err(|_| volume.end_use(true))
 }
 
 fn begin(volume: &Arc<Volume>, flags: u32, options: Options) -> Result<(Held, Arc<Dentry>)> {
@@ -234,7 +235,7 @@ impl Drop for Held {
             crate::log!("{}: ext4: {error:?}", fs.volume.name());
         }
         // Who reads the device itself shall see what was written.
-        fs.volume.mapping().invalidate(0..usize::MAX);
+        _ = fs.volume.mapping().invalidate(0..usize::MAX);
         fs.volume.end_use(true);
         let me: *const Ext4 = Arc::as_ptr(fs);
         let mut all = MOUNTED.lock();

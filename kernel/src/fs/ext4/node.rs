@@ -294,10 +294,16 @@ impl Node {
         self.data().map_or(true, |data| !data.is_dirty())
     }
 
-    /// Writes pages of the data, and what is kept of the inode, to the disk.
-    pub fn write_out(&self, pages: Range<usize>) {
-        let Ok(data) = self.data() else { return };
-        data.write_back(pages);
+    /// Writes pages of the data, and what is kept of the inode, to the disk. Errors are kept as
+    /// those of the data.
+    ///
+    /// # Errors
+    /// ENOMEM: something stays that the disk does not have.
+    pub fn write_out(&self, pages: Range<usize>) -> Result<()> {
+        let Ok(data) = self.data() else {
+            return Ok(());
+        };
+        let written = data.write_back(pages);
         let modified = self.modified.lock().take();
         let done = match modified {
             Some(time) => self.change(Change {
@@ -306,9 +312,17 @@ impl Node {
             }),
             None => self.fs.lock().and_then(|mut fs| self.refresh(&mut fs)),
         };
-        if let Err(error) = done {
-            data.errors().record(error);
+        match done {
+            Err(Errno::ENOMEM) => {
+                if let Some(time) = modified {
+                    self.modified.lock().get_or_insert(time);
+                }
+                return Err(Errno::ENOMEM);
+            }
+            Err(error) => data.errors().record(error),
+            Ok(()) => {}
         }
+        written
     }
 
     /// What the calling thread makes in this directory: its mode and owner.

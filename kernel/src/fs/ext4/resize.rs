@@ -33,7 +33,7 @@ impl Node {
         let data = self.data()?;
         let _alone = data.write_lock()?;
         // The disk knows no size that is greater than what it has.
-        self.write_out(0..usize::MAX);
+        self.write_out(0..usize::MAX)?;
         let mut fs = self.fs().lock()?;
         let done = fs
             .preallocate(self.number(), offset, len, keep)

@@ -46,7 +46,8 @@ fn exceeds(ratio: &AtomicUsize) -> bool {
 /// Makes one who changes pages of `mapping` faster than they can be written write some.
 pub(super) fn throttle(mapping: &Mapping) -> Result<()> {
     if exceeds(&RATIO) {
-        mapping.write_back(0..usize::MAX);
+        // The bytes were taken: it is no matter of the writer's that memory is short.
+        _ = mapping.write_back(0..usize::MAX);
     } else if exceeds(&BACKGROUND_RATIO) {
         wake();
     }
@@ -66,7 +67,7 @@ fn run(_: usize) -> ! {
             if mapping.dirty_since().is_some_and(is_due)
                 && let Some(_grabbed) = mapping.grab()
             {
-                mapping.write_back(0..usize::MAX);
+                _ = mapping.write_back(0..usize::MAX);
             }
         });
     }

@@ -89,26 +89,30 @@ impl Mapping {
 
     /// Writes back what is changed in a range, and gives up its pages wherever they are mapped:
     /// what the disk has is read anew. May sleep.
-    pub fn invalidate(&self, range: Range<usize>) {
-        self.write_back(range.clone());
+    ///
+    /// # Errors
+    /// Those of [`Mapping::write_back`].
+    pub fn invalidate(&self, range: Range<usize>) -> Result<()> {
+        self.write_back(range.clone())?;
         {
             let _alone = self.cleaning.lock();
             self.reverse_map.unmap(range.clone(), false);
         }
         self.forget(range);
+        Ok(())
     }
 
     /// Lets `act` change what the disk has of a range, of which nothing is kept here. Calls that
     /// write wait meanwhile. May sleep.
     ///
     /// # Errors
-    /// Those of `act`; EINTR if the thread must die.
+    /// Those of `act`; ENOMEM; EINTR if the thread must die.
     pub fn bypass(&self, range: Range<usize>, act: impl FnOnce() -> Result<()>) -> Result<()> {
         let _alone = self.writing.lock_killable()?;
-        self.invalidate(range.clone());
+        self.invalidate(range.clone())?;
         let done = act();
         // Somebody may have read pages meanwhile.
-        self.invalidate(range);
+        _ = self.invalidate(range);
         done
     }
 

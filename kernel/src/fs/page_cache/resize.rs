@@ -72,7 +72,8 @@ impl Mapping {
             page.fill(bytes, 0);
             self.pages.lock().set_dirty(index)?;
         }
-        self.write_back(index..index + 1);
+        // Without memory for that it is written later.
+        _ = self.write_back(index..index + 1);
         Ok(())
     }
 

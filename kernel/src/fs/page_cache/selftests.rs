@@ -3,7 +3,7 @@
 use super::{Backing, Grabbed, Mapping, Stats, mappings, sync_all};
 use crate::arch::irq;
 use crate::arch::time;
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame::FrameRef;
 use crate::selftest;
@@ -49,6 +49,26 @@ impl Backing for Ended {
     }
 }
 
+/// There is no memory to write pages with.
+struct Short(AtomicBool);
+
+impl Backing for Short {
+    fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
+        Zeroes.read_pages(pages)
+    }
+
+    fn write_pages(&self, _pages: &[(usize, FrameRef)]) -> Result<()> {
+        match self.0.load(Acquire) {
+            true => Err(Errno::ENOMEM),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 pub(super) fn new_mapping(pages: usize) -> Arc<Mapping> {
     Mapping::new(Arc::new(Zeroes), (pages * PAGE_SIZE) as u64).unwrap()
 }
@@ -84,6 +104,18 @@ selftest! {
         mapping.pages.lock().set_dirty(0).unwrap();
         sync_all();
         assert!(mapping.is_dirty());
+    }
+
+    fn who_syncs_is_told_that_pages_stay_changed_without_memory() {
+        let backing = Arc::new(Short(AtomicBool::new(true)));
+        let mapping = Mapping::new(backing.clone(), PAGE_SIZE as u64).unwrap();
+        mapping.read_ahead(0, 1).unwrap();
+        mapping.pages.lock().set_dirty(0).unwrap();
+        assert_eq!(mapping.sync(), Err(Errno::ENOMEM));
+        assert!(mapping.is_dirty());
+        backing.0.store(false, Release);
+        assert_eq!(mapping.sync(), Ok(()));
+        assert!(!mapping.is_dirty());
     }
 
     fn all_mappings_are_visited_though_one_ends_meanwhile() {

@@ -12,29 +12,31 @@ impl Mapping {
     /// Writes the changed pages of a range, and waits for those that are on their way. Errors are
     /// kept in [`Mapping::errors`], and the pages count as written, as on Linux: else they would
     /// stay for ever.
-    pub fn write_back(&self, range: Range<usize>) {
+    ///
+    /// # Errors
+    /// ENOMEM: pages stay changed, since there is no memory to write them with.
+    pub fn write_back(&self, range: Range<usize>) -> Result<()> {
         let _alone = self.cleaning.lock();
         let mut next = range.start;
         while let Some(batch) = self.take_dirty(next..range.end) {
-            match batch {
-                Ok(batch) => {
-                    next = batch.last().map_or(range.end, |&(index, _)| index + 1);
-                    if !self.write_batch(&batch) {
-                        return;
-                    }
-                }
-                Err(error) => return self.errors.record(error),
-            }
+            let batch = batch?;
+            next = batch.last().map_or(range.end, |&(index, _)| index + 1);
+            self.write_batch(&batch)?;
             cond_resched();
         }
+        Ok(())
     }
 
     /// As [`Mapping::write_back`] of everything, and waits until it is on the medium.
-    pub fn sync(&self) {
-        self.write_back(0..usize::MAX);
+    ///
+    /// # Errors
+    /// Those of [`Mapping::write_back`].
+    pub fn sync(&self) -> Result<()> {
+        self.write_back(0..usize::MAX)?;
         if let Err(error) = self.backing.flush() {
             self.errors.record(error);
         }
+        Ok(())
     }
 
     /// Takes the next changed pages of a range, which count as unchanged from now on.
@@ -60,8 +62,8 @@ impl Mapping {
         Some(Ok(batch))
     }
 
-    /// Writes pages; false where memory for that is short, and they stay changed.
-    fn write_batch(&self, batch: &[(usize, FrameRef)]) -> bool {
+    /// Writes pages; ENOMEM: they stay changed.
+    fn write_batch(&self, batch: &[(usize, FrameRef)]) -> Result<()> {
         stats::writing(batch.len() as isize);
         // The cache has one handle, and `batch` another: more are those of programs that map it.
         // They fault anew, so that the file hears of their next write.
@@ -75,18 +77,18 @@ impl Mapping {
         let written = self.backing.write_pages(batch);
         stats::writing(-(batch.len() as isize));
         match written {
-            Err(Errno::ENOMEM) => {
+            Err(error @ Errno::ENOMEM) => {
                 let mut pages = self.pages.lock();
                 let dirtied = batch
                     .iter()
                     .try_for_each(|&(index, _)| pages.set_dirty(index));
                 drop(pages);
                 dirtied.unwrap_or_else(|error| self.errors.record(error));
-                false
+                Err(error)
             }
             written => {
                 written.unwrap_or_else(|error| self.errors.record(error));
-                true
+                Ok(())
             }
         }
     }
@@ -112,7 +114,8 @@ pub fn sync_all() {
         if mapping.is_dirty()
             && let Some(_grabbed) = mapping.grab()
         {
-            mapping.sync();
+            // What there is no memory for stays changed, and is written later.
+            _ = mapping.sync();
         }
     });
 }
