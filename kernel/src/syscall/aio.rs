@@ -1,6 +1,6 @@
 //! Asynchronous I/O (io_setup(2) and its like), done while it is submitted.
 
-use super::file::{RWF_NOAPPEND, check_rwf, fsync, pieces};
+use super::file::{RWF_NOAPPEND, check_rwf, fsync, pieces, sync_written};
 use super::layout::{Layout, given};
 use super::mlock;
 use super::path::opened;
@@ -144,12 +144,13 @@ fn submit<L: Layout>(context: &Context, address: usize) -> Result<()> {
             file.check_writable()?;
             let pieces = request.pieces::<L>(PWRITEV)?;
             let mut from = Source::user(&pieces);
-            match request.rw_flags & (RWF_APPEND | RWF_NOAPPEND) {
+            let done = match request.rw_flags & (RWF_APPEND | RWF_NOAPPEND) {
                 _ if !file.has_places() => file.write(&mut from),
                 RWF_APPEND => file.append(&mut from, false),
                 RWF_NOAPPEND => file.write_over(&mut from, Some(request.position()?)),
                 _ => file.write_at(&mut from, request.position()?),
-            }
+            };
+            sync_written(&file, request.rw_flags, done)
         }
         FSYNC | FDSYNC => {
             let unused = [request.buffer, request.len, request.offset as usize];

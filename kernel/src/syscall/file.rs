@@ -381,8 +381,7 @@ pub fn pwritev<L: Layout>(fd: i32, vector: usize, count: usize, offset: i64) -> 
 /// RWF_NOAPPEND (linux/fs.h)
 pub(super) const RWF_NOAPPEND: u32 = 0x20;
 
-/// Checks the flags of preadv2, pwritev2 and io_submit, of which RWF_HIPRI, RWF_DSYNC and RWF_SYNC
-/// change nothing for files in memory.
+/// Checks the flags of preadv2, pwritev2 and io_submit, of which RWF_HIPRI changes nothing.
 pub(super) fn check_rwf(flags: u32) -> Result<()> {
     if u64::from(flags) & !abi::options::RWF.mask() != 0 {
         return Err(Errno::EOPNOTSUPP);
@@ -391,6 +390,16 @@ pub(super) fn check_rwf(flags: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     Ok(())
+}
+
+/// After a write with these flags: waits until the device has all of the file where RWF_DSYNC or
+/// RWF_SYNC ask for that.
+pub(super) fn sync_written(file: &File, flags: u32, done: Result<usize>) -> Result<usize> {
+    let count = done?;
+    if flags & (RWF_DSYNC | RWF_SYNC) != 0 && count > 0 {
+        file.ops().sync(file, 0..u64::MAX)?;
+    }
+    Ok(count)
 }
 
 /// preadv2(2)
@@ -420,7 +429,7 @@ pub fn pwritev2<L: Layout>(
     flags: u32,
 ) -> Result<usize> {
     check_rwf(flags)?;
-    if flags & (RWF_APPEND | RWF_NOAPPEND) == 0 {
+    if flags & (RWF_APPEND | RWF_NOAPPEND | RWF_DSYNC | RWF_SYNC) == 0 {
         return match offset {
             -1 => writev::<L>(fd, vector, count),
             _ => pwritev::<L>(fd, vector, count, offset),
@@ -437,10 +446,13 @@ pub fn pwritev2<L: Layout>(
     }
     let pieces = pieces::<L>(vector, count)?;
     let mut source = Source::user(&pieces);
-    let done = match flags & RWF_APPEND {
-        0 => file.write_over(&mut source, at),
-        _ => file.append(&mut source, at.is_none()),
+    let done = match (flags & (RWF_APPEND | RWF_NOAPPEND), at) {
+        (RWF_APPEND, _) => file.append(&mut source, at.is_none()),
+        (RWF_NOAPPEND, _) => file.write_over(&mut source, at),
+        (_, Some(at)) => file.write_at(&mut source, at),
+        (_, None) => file.write(&mut source),
     };
+    let done = sync_written(&file, flags, done);
     current().transfers.count(Direction::Write, done)
 }
 
