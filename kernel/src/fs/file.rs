@@ -11,6 +11,7 @@ use super::io::{Sink, Source};
 use super::lease;
 pub use super::open_flags::OpenFlags;
 use super::path::{Path, TOO_LONG};
+use super::perm;
 use super::poll::{Events, PollTable};
 use super::seq_file::Text;
 use super::sequence::Sequence;
@@ -301,7 +302,13 @@ impl File {
 
     /// Writes at a place, or at the file's position and moves it, in spite of O_APPEND
     /// (RWF_NOAPPEND).
+    ///
+    /// # Errors
+    /// EPERM: the file is for appending only.
     pub fn write_over(&self, from: &mut Source, at: Option<u64>) -> Result<usize> {
+        if self.flags().has(O_APPEND) {
+            perm::check_flags(&self.path, &self.path, FS_APPEND_FL)?;
+        }
         match at {
             Some(at) => {
                 self.check_write_at()?;
