@@ -124,13 +124,6 @@ impl FileData {
         }
         Ok(())
     }
-
-    /// A program is about to write the content through a mapping.
-    fn written_mapped(&self) -> Result<()> {
-        let node = self.node().ok_or(Errno::EIO)?;
-        node.check_mutable()?;
-        node.modified()
-    }
 }
 
 /// Blocks and where they are.
@@ -190,7 +183,7 @@ impl Backing for FileData {
 
     fn prepare(&self, start: u64, end: u64, mapped: bool) -> Result<u64> {
         if mapped {
-            self.written_mapped()?;
+            self.node().ok_or(Errno::EIO)?.check_mutable()?;
         }
         if start >= end {
             return Ok(end);
@@ -211,6 +204,11 @@ impl Backing for FileData {
         }
         self.count_sectors(&mut fs)?;
         Ok(end.min(u64::from(block) * size))
+    }
+
+    fn changed_mapped(&self) -> Result<()> {
+        let node = self.node().ok_or(Errno::EIO)?;
+        node.modified()
     }
 
     fn resized(&self, size: u64) {

@@ -219,6 +219,10 @@ impl Ext4 {
             }
             if !node.is_dirty() {
                 self.let_go(node);
+                // Somebody may have changed it meanwhile.
+                if node.is_dirty() {
+                    _ = self.keep(node);
+                }
             }
         });
     }

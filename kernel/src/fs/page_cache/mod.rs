@@ -85,6 +85,14 @@ pub trait Backing: Send + Sync {
         Ok(end)
     }
 
+    /// A program may change a page through a mapping, which counts as changed by now.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    fn changed_mapped(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The file has another length now.
     fn resized(&self, _size: u64) {}
 

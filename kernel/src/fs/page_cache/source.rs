@@ -18,12 +18,15 @@ impl Mapping {
         if start >= end || self.backing.prepare(start, end, true)? < end {
             return Err(Errno::ENOSPC);
         }
-        let mut pages = self.pages.lock();
-        match pages.all.get(index) {
-            Some(_) => pages.set_dirty(index),
-            // It was taken away meanwhile, and is loaded anew.
-            None => Ok(()),
+        {
+            let mut pages = self.pages.lock();
+            match pages.all.get(index) {
+                Some(_) => pages.set_dirty(index)?,
+                // It was taken away meanwhile, and is loaded anew.
+                None => return Ok(()),
+            }
         }
+        self.backing.changed_mapped()
     }
 }
 
