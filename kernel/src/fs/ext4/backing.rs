@@ -104,6 +104,7 @@ impl FileData {
                         found.fresh.push(block..until);
                     }
                     block = until;
+                    found.until = until;
                 }
                 Ok(())
             });
@@ -132,6 +133,8 @@ struct Placed {
     pieces: Vec<Piece>,
     /// Those without content.
     fresh: Vec<Range<u32>>,
+    /// Before this block all have their place.
+    until: u32,
 }
 
 /// The disk is waited for without the lock of the file system: whoever frees blocks of the file
@@ -172,9 +175,14 @@ impl Backing for FileData {
         let rest = self.place(pages, size, &mut placed);
         // What has its place is written, even if there is none for the rest.
         self.transfer(true, &placed.pieces)?;
-        rest?;
-        let last = pages.last().map_or(0, |&(index, _)| index as u64 + 1);
-        self.settle(&placed.fresh, size.min(last * PAGE_SIZE as u64))
+        let end = match rest {
+            Ok(()) => pages
+                .last()
+                .map_or(0, |&(index, _)| (index + 1) * PAGE_SIZE),
+            Err(_) => placed.until as usize * self.fs.block_size,
+        };
+        let settled = self.settle(&placed.fresh, size.min(end as u64));
+        rest.and(settled)
     }
 
     fn prepares(&self) -> bool {
