@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
 use ext4::{Errors, Fs, ROOT};
-use linux_raw_sys::general::MS_RDONLY;
+use linux_raw_sys::general::{MS_DIRSYNC, MS_RDONLY};
 use radix::Radix;
 
 /// All of them, by the numbers of their devices, until they are unmounted.
@@ -205,7 +205,9 @@ impl Held {
             fs.set_errors(errors);
             ext4.note_errors(&fs);
         }
-        ext4.flags.store(flags, Relaxed);
+        // As on Linux, MS_DIRSYNC stays.
+        let stays = ext4.flags.load(Relaxed) & MS_DIRSYNC;
+        ext4.flags.store(flags & !MS_DIRSYNC | stays, Relaxed);
         Ok(())
     }
 }
