@@ -19,9 +19,16 @@ impl Node {
         if size == 0 && data.size() > 0 {
             self.emptied.store(true, Relaxed);
         }
+        let before = data.size();
         data.cut(size, || {
             let mut fs = self.fs().lock()?;
-            let done = fs.truncate(self.number(), size).map_err(errno);
+            // What was found for bytes that are not written yet lies behind the disk's end.
+            let short = fs.inode(self.number()).map_err(errno)?.size() < size && size <= before;
+            let mut done = fs.truncate(self.number(), size);
+            if short && done.is_ok() {
+                done = fs.truncate(self.number(), size);
+            }
+            let done = done.map_err(errno);
             self.refresh(&mut fs)?;
             done
         })?;
