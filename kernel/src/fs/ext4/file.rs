@@ -107,12 +107,12 @@ impl Open {
         perm::writable(file.path())?;
         perm::owner(file.dentry())?;
         let node = &self.node;
-        if (node.flags() ^ flags) & perm::FIXED != 0 {
-            require(CAP_LINUX_IMMUTABLE)?;
-        }
         // A change of attributes, whose time is later than that of what was written before.
         node.write_out(0..0)?;
         let mut fs = node.fs().lock()?;
+        if (node.flags() ^ flags) & perm::FIXED != 0 {
+            require(CAP_LINUX_IMMUTABLE)?;
+        }
         fs.set_user_flags(node.number(), flags).map_err(errno)?;
         node.refresh(&mut fs)
     }

@@ -270,18 +270,30 @@ impl Node {
     /// Takes set-user-ID, set-group-ID and capabilities away from what a call of this thread's
     /// changes.
     pub fn lose_privileges(&self) -> Result<()> {
+        if self.without_set_id().is_some() {
+            let mut fs = self.fs.lock()?;
+            // Somebody may have changed the mode meanwhile.
+            if let Some(left) = self.without_set_id() {
+                let change = Change {
+                    mode: Some(left),
+                    ..Change::default()
+                };
+                let done = fs.change_inode_attributes(self.number, change);
+                done.map_err(errno)?;
+                self.refresh(&mut fs)?;
+            }
+        }
+        self.lose_capabilities()
+    }
+
+    /// The mode that a change of the content by this thread leaves, if it is another.
+    fn without_set_id(&self) -> Option<u16> {
         let (mode, group) = self.with_inode(|inode| (u32::from(inode.mode()), inode.gid()));
         let left = current().with_credentials(|who| match who.can(CAP_FSETID) {
             true => mode,
             false => tmpfs::without_set_id(mode, group, who),
         });
-        if left != mode {
-            self.change(Change {
-                mode: Some(left as u16),
-                ..Change::default()
-            })?;
-        }
-        self.lose_capabilities()
+        (left != mode).then_some(left as u16)
     }
 
     /// Whether there is something that the disk does not have.
