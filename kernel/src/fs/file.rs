@@ -40,8 +40,9 @@ fn check_end(position: u64, len: usize) -> Result<()> {
 
 /// An open file.
 pub struct File {
-    path: Path,
+    /// Dropped before the path, whose mount may be the last of a file system.
     ops: Arc<dyn FileOps>,
+    path: Path,
     flags: AtomicU32,
     /// The credentials of its opener.
     opener: Arc<Credentials>,

@@ -29,9 +29,10 @@ pub fn tree_changes() {
 /// A dentry, and the mount in which it was found.
 #[derive(Clone)]
 pub struct Path {
+    /// Dropped first: the mount may be the last of the file system.
+    dentry: Arc<Dentry>,
     /// None for files in no file system that could be mounted: pipes, sockets, memfds.
     mount: Option<Arc<Mount>>,
-    dentry: Arc<Dentry>,
 }
 
 impl From<Arc<Dentry>> for Path {
