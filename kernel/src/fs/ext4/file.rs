@@ -58,10 +58,11 @@ impl Open {
         if direct {
             self.check_direct(start, from.left(), from.alignment())?;
         }
-        if from.left() > 0 {
-            // Before others can run what is written.
-            self.node.lose_privileges()?;
+        if from.left() == 0 {
+            return Ok((0, start));
         }
+        // Before others can run what is written.
+        self.node.lose_privileges()?;
         let (count, end) = data.write_growing(from, position)?;
         self.node.modified()?;
         let range = end - count as u64..end;
