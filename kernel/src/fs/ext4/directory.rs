@@ -119,6 +119,8 @@ impl Node {
             return Err(Errno::ENOENT);
         }
         fs.link(node.number(), self.number(), name).map_err(errno)?;
+        // Once for a file without a name: not again after that name is gone.
+        node.linkable.store(false, Relaxed);
         node.refresh(&mut fs)?;
         self.fs().remember(&node);
         if node.is_dirty() {
