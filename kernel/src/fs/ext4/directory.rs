@@ -198,6 +198,17 @@ impl Node {
         let mut fs = self.fs().lock()?;
         let old = source.name();
         self.check_same(&old, source)?;
+        // The dentries make no loop, whatever the disk says.
+        let apart = !core::ptr::eq(self, &*target);
+        if apart && there.is_within(source) {
+            return Err(Errno::EINVAL);
+        }
+        if apart && occupant.is_some_and(|occupant| here.is_within(occupant)) {
+            return Err(match how {
+                Rename::Exchange => Errno::EINVAL,
+                _ => Errno::ENOTEMPTY,
+            });
+        }
         if let Some(occupant) = occupant {
             target.check_same(name, occupant)?;
             if occupant.is_covered() && how != Rename::Exchange {
