@@ -214,6 +214,20 @@ impl Backing for FileData {
         Ok(end.min(u64::from(block) * size))
     }
 
+    fn unprepare(&self, start: u64, end: u64) {
+        let size = self.fs.block_size as u64;
+        let number = |block: u64| u32::try_from(block).unwrap_or(u32::MAX);
+        let (first, last) = (number(start.div_ceil(size)), number(end.div_ceil(size)));
+        if first >= last {
+            return;
+        }
+        // Without memory it is freed when the file is cut.
+        if let Ok(mut fs) = self.fs.lock() {
+            _ = fs.punch_hole(self.number, first, last - first);
+            _ = self.count_sectors(&mut fs);
+        }
+    }
+
     fn changed_mapped(&self) -> Result<()> {
         let node = self.node().ok_or(Errno::EIO)?;
         node.modified()

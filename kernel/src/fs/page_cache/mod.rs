@@ -85,6 +85,9 @@ pub trait Backing: Send + Sync {
         Ok(end)
     }
 
+    /// Of what was found behind the end of the file, these bytes did not come.
+    fn unprepare(&self, _start: u64, _end: u64) {}
+
     /// A program may change a page through a mapping, which counts as changed by now.
     ///
     /// # Errors

@@ -29,7 +29,13 @@ impl Mapping {
             let end = start.checked_add(from.left() as u64).ok_or(Errno::EFBIG)?;
             let end = self.backing.prepare(start, end, false)?;
             from.truncate((end - start) as usize);
-            (self.copy_in(from, start, true)?, start)
+            let copied = self.copy_in(from, start, true);
+            // A program may have no memory there, or be killed.
+            let behind = self.size().max(start - start % PAGE_SIZE as u64);
+            if behind < end {
+                self.backing.unprepare(behind, end);
+            }
+            (copied?, start)
         };
         flusher::throttle(self)?;
         Ok((total, start + total as u64))
