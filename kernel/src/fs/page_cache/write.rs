@@ -62,14 +62,9 @@ impl Mapping {
                 true => self.insert_zeroes(index),
                 false => Ok(()),
             }
-            .and_then(|()| self.copy_page(from, index, offset, len, whole));
+            .and_then(|()| self.copy_page(from, (index, offset), len, whole, grows));
             match copied {
-                Ok(count) => {
-                    total += count;
-                    if grows {
-                        self.extend(at + count as u64);
-                    }
-                }
+                Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),
                 Err(Errno::ENOMEM) if oom::make_room() => continue,
                 Err(_) => break,
@@ -91,10 +86,10 @@ impl Mapping {
     fn copy_page(
         &self,
         from: &mut Source,
-        index: usize,
-        offset: usize,
+        (index, offset): (usize, usize),
         len: usize,
         whole: bool,
+        grows: bool,
     ) -> Result<usize> {
         let present = self.page(index);
         let (page, count) = match present {
@@ -119,8 +114,15 @@ impl Mapping {
                 (page, count)
             }
         };
-        // It stays where it is, as long as there is a handle of it.
-        self.pages.lock().set_dirty(index)?;
+        {
+            // It stays where it is, as long as there is a handle of it. Whoever takes it to write it
+            // back looks at the size after that: at once, so that it is written as far as this.
+            let mut pages = self.pages.lock();
+            pages.set_dirty(index)?;
+            if grows {
+                self.extend((index * PAGE_SIZE + offset + count) as u64);
+            }
+        }
         page.mark_accessed();
         drop(page);
         Ok(count)
