@@ -41,6 +41,9 @@ impl Node {
         let _alone = data.write_lock()?;
         // The disk knows no size that is greater than what it has.
         self.write_out(0..usize::MAX)?;
+        if !keep {
+            data.zero_tail();
+        }
         let mut fs = self.fs().lock()?;
         let done = fs
             .preallocate(self.number(), offset, len, keep)

@@ -20,6 +20,19 @@ impl Mapping {
         self.backing.resized(before.max(size));
     }
 
+    /// Zeroes what programs stored behind the end through a mapping, ahead of whoever lets the file
+    /// grow beyond that. The disk has none of it. With [`Mapping::write_lock`].
+    pub fn zero_tail(&self) {
+        let (index, offset) = split(self.size());
+        let tail = offset..PAGE_SIZE;
+        if offset != 0
+            && let Some(page) = self.page(index)
+            && !is_zero(&page, tail.clone())
+        {
+            page.fill(tail, 0);
+        }
+    }
+
     /// Sets the length, and takes away what lies behind it; `change` does the same to the file on
     /// the disk. With [`Mapping::write_lock`].
     pub fn cut(&self, size: u64, change: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -29,6 +42,7 @@ impl Mapping {
             self.backing.resized(size);
         };
         if size >= before {
+            self.zero_tail();
             change()?;
             resize(size);
             return Ok(());
@@ -98,7 +112,7 @@ impl Mapping {
 }
 
 /// Whether bytes of a page are zero.
-fn is_zero(page: &FrameRef, range: Range<usize>) -> bool {
+pub(super) fn is_zero(page: &FrameRef, range: Range<usize>) -> bool {
     let mut bytes = [0; 256];
     range.clone().step_by(bytes.len()).all(|at| {
         let part = &mut bytes[..(range.end - at).min(256)];

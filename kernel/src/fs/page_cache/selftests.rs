@@ -9,7 +9,7 @@ use crate::mm::frame::FrameRef;
 use crate::selftest;
 use crate::task::timer::{Expire, Timer};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 
 struct Zeroes;
 
@@ -69,6 +69,26 @@ impl Backing for Short {
     }
 }
 
+/// Keeps the byte 100 of what is written.
+struct Byte(AtomicU8);
+
+impl Backing for Byte {
+    fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
+        Zeroes.read_pages(pages)
+    }
+
+    fn write_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
+        let mut byte = [0];
+        pages[0].1.read(100, &mut byte);
+        self.0.store(byte[0], Release);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 pub(super) fn new_mapping(pages: usize) -> Arc<Mapping> {
     Mapping::new(Arc::new(Zeroes), (pages * PAGE_SIZE) as u64).unwrap()
 }
@@ -116,6 +136,28 @@ selftest! {
         backing.0.store(false, Release);
         assert_eq!(mapping.sync(), Ok(()));
         assert!(!mapping.is_dirty());
+    }
+
+    fn what_is_stored_behind_the_end_is_no_part_of_the_file() {
+        let backing = Arc::new(Byte(AtomicU8::new(0)));
+        let mapping = Mapping::new(backing.clone(), 50).unwrap();
+        mapping.read_ahead(0, 1).unwrap();
+        let page = mapping.page(0).unwrap();
+        let write = |byte| {
+            page.fill(100..101, byte);
+            mapping.pages.lock().set_dirty(0).unwrap();
+            mapping.sync().unwrap();
+            let mut now = [0];
+            page.read(100, &mut now);
+            (now[0], backing.0.load(Acquire))
+        };
+        assert_eq!(write(7), (7, 0));
+        mapping.cut(60, || Ok(())).unwrap();
+        let mut now = [1];
+        page.read(100, &mut now);
+        assert_eq!(now, [0]);
+        mapping.cut(200, || Ok(())).unwrap();
+        assert_eq!(write(7), (7, 7));
     }
 
     fn all_mappings_are_visited_though_one_ends_meanwhile() {

@@ -29,6 +29,9 @@ impl Mapping {
             let end = start.checked_add(from.left() as u64).ok_or(Errno::EFBIG)?;
             let end = self.backing.prepare(start, end, false)?;
             from.truncate((end - start) as usize);
+            if start > self.size() {
+                self.zero_tail();
+            }
             let copied = self.copy_in(from, start, true);
             // A program may have no memory there, or be killed.
             let behind = self.size().max(start - start % PAGE_SIZE as u64);
@@ -144,7 +147,7 @@ impl Mapping {
 }
 
 /// Copies the first `len` bytes of a page into another, which others may be reading.
-fn copy(from: &FrameRef, to: &FrameRef, len: usize) {
+pub(super) fn copy(from: &FrameRef, to: &FrameRef, len: usize) {
     let mut bytes = [0; 512];
     for at in (0..len).step_by(bytes.len()) {
         let part = &mut bytes[..(len - at).min(512)];

@@ -1,12 +1,18 @@
 //! Writing pages back to the disk.
 
-use super::{BATCH, Mapping, Pages, mappings, stats};
+use super::resize::is_zero;
+use super::write::copy;
+use super::{BATCH, Mapping, Pages, mappings, split, stats};
 use crate::arch::time;
 use crate::errno::{Errno, Result};
-use crate::mm::frame::FrameRef;
+use crate::mm::PAGE_SIZE;
+use crate::mm::frame::{self, FrameRef};
 use crate::task::sched::cond_resched;
 use alloc::vec::Vec;
 use core::ops::Range;
+
+/// A page, and which of the file it is.
+type Page = (usize, FrameRef);
 
 impl Mapping {
     /// Writes the changed pages of a range, and waits for those that are on their way. Errors are
@@ -40,7 +46,7 @@ impl Mapping {
     }
 
     /// Takes the next changed pages of a range, which count as unchanged from now on.
-    fn take_dirty(&self, range: Range<usize>) -> Option<Result<Vec<(usize, FrameRef)>>> {
+    fn take_dirty(&self, range: Range<usize>) -> Option<Result<Vec<Page>>> {
         let mut batch = Vec::new();
         if batch.try_reserve_exact(BATCH).is_err() {
             return Some(Err(Errno::ENOMEM));
@@ -63,7 +69,7 @@ impl Mapping {
     }
 
     /// Writes pages; ENOMEM: they stay changed.
-    fn write_batch(&self, batch: &[(usize, FrameRef)]) -> Result<()> {
+    fn write_batch(&self, batch: &[Page]) -> Result<()> {
         stats::writing(batch.len() as isize);
         // The cache has one handle, and `batch` another: more are those of programs that map it.
         // They fault anew, so that the file hears of their next write.
@@ -74,7 +80,11 @@ impl Mapping {
                     .unmap(run[0].0..run[run.len() - 1].0 + 1, false);
             }
         }
-        let written = self.backing.write_pages(batch);
+        let written = match self.without_tail(batch) {
+            Ok(None) => self.backing.write_pages(batch),
+            Ok(Some(batch)) => self.backing.write_pages(&batch),
+            Err(error) => Err(error),
+        };
         stats::writing(-(batch.len() as isize));
         match written {
             Err(error @ Errno::ENOMEM) => {
@@ -91,6 +101,30 @@ impl Mapping {
                 Ok(())
             }
         }
+    }
+
+    /// Pages with a copy of the one in which the file ends, where programs stored something behind
+    /// that through a mapping: on the disk it would be seen when the file grows. The page itself may
+    /// have become part of the file by now.
+    fn without_tail(&self, batch: &[Page]) -> Result<Option<Vec<Page>>> {
+        let (index, offset) = split(self.size());
+        let at = batch.binary_search_by_key(&index, |(index, _)| *index);
+        let Some(at) = at.ok().filter(|_| offset != 0) else {
+            return Ok(None);
+        };
+        let page = &batch[at].1;
+        if is_zero(page, offset..PAGE_SIZE) {
+            return Ok(None);
+        }
+        let own = frame::alloc()?;
+        copy(page, &own, PAGE_SIZE);
+        own.fill(offset..PAGE_SIZE, 0);
+        let mut pages = Vec::new();
+        let room = pages.try_reserve_exact(batch.len());
+        room.map_err(|_| Errno::ENOMEM)?;
+        pages.extend_from_slice(batch);
+        pages[at].1 = own;
+        Ok(Some(pages))
     }
 
     /// When the first of its changed pages became so, in ticks; none without any.
