@@ -254,6 +254,20 @@ impl<D: Device> Fs<D> {
         })
     }
 
+    /// Sets the time at which the content was changed some while ago. The inode itself may have been
+    /// changed since.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub fn set_modify_time(&mut self, number: u32, time: Time) -> Result<()> {
+        self.transact(|this| {
+            let mut inode = this.inode(number)?;
+            inode.set_time(Stamp::Modify, time);
+            inode.set_time(Stamp::Change, time.max(inode.time(Stamp::Change)));
+            this.set_inode(&inode)
+        })
+    }
+
     /// Changes permissions, owners and times, as chmod(2), chown(2) and utimensat(2).
     ///
     /// # Errors

@@ -183,6 +183,17 @@ fn the_size_of_what_was_written_before_leaves_the_times() {
     assert_eq!(times(&mut fs), before);
     assert_eq!(fs.inode(number).unwrap().size(), 10);
     assert_eq!(fs.extend_written(number, 9).err(), Some(Error::Invalid));
+    let set = |fs: &mut Fs<Disk>, seconds| {
+        let time = Time {
+            seconds,
+            nanoseconds: 0,
+        };
+        fs.set_modify_time(number, time).unwrap();
+    };
+    set(&mut fs, 1_850_000_000);
+    assert_eq!(times(&mut fs), [1_850_000_000; 2]);
+    set(&mut fs, 1_840_000_000);
+    assert_eq!(times(&mut fs), [1_840_000_000, 1_850_000_000]);
     fs.extend(number, 20).unwrap();
     assert_eq!(times(&mut fs), [1_900_000_000; 2]);
 }

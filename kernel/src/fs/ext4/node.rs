@@ -195,6 +195,7 @@ impl Node {
         let is_device = matches!(self.kind, Kind::Character | Kind::Block);
         let modified = *self.modified.lock();
         let time = |stamp| from_disk(inode.time(stamp));
+        let changed = time(Stamp::Change);
         Attr {
             device: self.fs.volume.number(),
             inode: self.number.into(),
@@ -211,7 +212,7 @@ impl Node {
             blocks: self.sectors.load(Relaxed),
             accessed: time(Stamp::Access),
             modified: modified.unwrap_or_else(|| time(Stamp::Modify)),
-            changed: modified.unwrap_or_else(|| time(Stamp::Change)),
+            changed: modified.map_or(changed, |modified| modified.max(changed)),
             created: time(Stamp::Birth),
         }
     }
@@ -317,13 +318,13 @@ impl Node {
         };
         let written = data.write_back(pages);
         let modified = self.modified.lock().take();
-        let done = match modified {
-            Some(time) => self.change(Change {
-                modify: Some(to_disk(time)),
-                ..Change::default()
-            }),
-            None => self.fs.lock().and_then(|mut fs| self.refresh(&mut fs)),
-        };
+        let done = self.fs.lock().and_then(|mut fs| {
+            if let Some(time) = modified {
+                let done = fs.set_modify_time(self.number, to_disk(time));
+                done.map_err(errno)?;
+            }
+            self.refresh(&mut fs)
+        });
         match done {
             Err(Errno::ENOMEM) => {
                 if let Some(time) = modified {
