@@ -254,8 +254,8 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    /// Sets the time at which the content was changed some while ago. The inode itself may have been
-    /// changed since.
+    /// Sets the time at which the content was changed some while ago. The inode itself may have
+    /// been changed since.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].

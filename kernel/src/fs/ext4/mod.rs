@@ -39,8 +39,9 @@ use recent::Recent;
 /// The magic number of statfs(2) (EXT4_SUPER_MAGIC).
 const MAGIC: u64 = 0xef53;
 
-/// How often [`Ext4::sync`] tries again without memory, and how long it waits before, in nanoseconds.
+/// How often [`Ext4::sync`] tries again without memory.
 const ATTEMPTS: usize = 100;
+/// How long it waits before, in nanoseconds.
 const PAUSE: u64 = 20_000_000;
 
 /// A file system.

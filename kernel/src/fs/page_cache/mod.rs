@@ -47,14 +47,14 @@ const REMOVED: usize = 512;
 /// Locks under which pages are read: those of different windows are read side by side.
 const FILLERS: usize = 4;
 
-/// What keeps a file from ending while it is written back by one who has not opened it; nothing where
-/// the place of the pages is never another's.
+/// What keeps a file from ending while it is written back by one who has not opened it; nothing
+/// where the place of the pages is never another's.
 pub type Grabbed = Option<Arc<dyn Any + Send + Sync>>;
 
 /// What a mapping's pages come from and go to. May sleep.
 pub trait Backing: Send + Sync {
-    /// Keeps the file from ending meanwhile (Linux's igrab). `None` where it has ended, and its place
-    /// may be another's: nothing may be written then.
+    /// Keeps the file from ending meanwhile (Linux's igrab). `None` where it has ended, and its
+    /// place may be another's: nothing may be written then.
     fn grab(&self) -> Option<Grabbed> {
         Some(None)
     }

@@ -118,8 +118,8 @@ impl Mapping {
             }
         };
         {
-            // It stays where it is, as long as there is a handle of it. Whoever takes it to write it
-            // back looks at the size after that: at once, so that it is written as far as this.
+            // It stays where it is, as long as there is a handle of it. Whoever takes it to write
+            // it back looks at the size after that: at once, so that all of this is written.
             let mut pages = self.pages.lock();
             pages.set_dirty(index)?;
             if grows {

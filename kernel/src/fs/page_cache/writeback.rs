@@ -104,8 +104,8 @@ impl Mapping {
     }
 
     /// Pages with a copy of the one in which the file ends, where programs stored something behind
-    /// that through a mapping: on the disk it would be seen when the file grows. The page itself may
-    /// have become part of the file by now.
+    /// that through a mapping: on the disk it would be seen when the file grows. In the page itself
+    /// it may have become part of the file by now.
     fn without_tail(&self, batch: &[Page]) -> Result<Option<Vec<Page>>> {
         let (index, offset) = split(self.size());
         let at = batch.binary_search_by_key(&index, |(index, _)| *index);
