@@ -12,41 +12,41 @@ use libc::{
 
 use crate::{path, tell, tell_ok};
 
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 const GETFLAGS: u64 = 0x8008_6601;
 const SETFLAGS: u64 = 0x4008_6602;
 const IMMUTABLE: u32 = 0x10;
-const APPEND: u32 = 0x20;
+pub const APPEND: u32 = 0x20;
 /// A flag that no file system knows.
 const UNKNOWN: u32 = 0x8000_0000;
 
-fn open(name: &'static CStr, flags: c_int) -> c_int {
+pub fn open(name: &'static CStr, flags: c_int) -> c_int {
     // SAFETY: the name is NUL-terminated.
     unsafe { libc::open(path(name), flags, 0o644) }
 }
 
-unsafe fn flags(file: c_int) -> u32 {
+pub unsafe fn flags(file: c_int) -> u32 {
     let mut flags = 0u32;
     unsafe { libc::ioctl(file, GETFLAGS as _, &raw mut flags) };
     flags
 }
 
-unsafe fn set_flags(file: c_int, flags: u32) -> c_int {
+pub unsafe fn set_flags(file: c_int, flags: u32) -> c_int {
     unsafe { libc::ioctl(file, SETFLAGS as _, &raw const flags) }
 }
 
-unsafe fn map(file: c_int, kind: c_int, len: usize) -> *mut u8 {
+pub unsafe fn map(file: c_int, kind: c_int, len: usize) -> *mut u8 {
     let rights = PROT_READ | PROT_WRITE;
     unsafe { libc::mmap(null_mut(), len, rights, kind, file, 0).cast() }
 }
 
-fn touch(name: &'static CStr, time: timespec) -> c_int {
+pub fn touch(name: &'static CStr, time: timespec) -> c_int {
     let times = [time, time];
     // SAFETY: the name is NUL-terminated, and there are two times.
     unsafe { libc::utimensat(AT_FDCWD, path(name), times.as_ptr(), 0) }
 }
 
-fn at(seconds: i64, nanoseconds: i64) -> timespec {
+pub fn at(seconds: i64, nanoseconds: i64) -> timespec {
     timespec {
         tv_sec: seconds as _,
         tv_nsec: nanoseconds as _,
@@ -62,6 +62,7 @@ pub fn run() {
         direct();
         mapped();
         privileges();
+        crate::ext4_writes::run();
         full();
         second_user();
     }

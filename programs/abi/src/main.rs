@@ -40,6 +40,7 @@ mod doing;
 mod droppable;
 mod edges;
 mod ext4;
+mod ext4_writes;
 mod families;
 mod fatal;
 mod fault;
