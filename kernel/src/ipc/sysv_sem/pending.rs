@@ -184,9 +184,16 @@ impl Pending {
     }
 
     /// Looks which call semaphore `at`, which changed or which one has left, lets go on first.
+    #[inline]
     pub fn look(&mut self, at: usize, semaphore: &Semaphore) {
-        if semaphore.waiting != [0; 2]
-            && let Some((_, _, turn)) = self.first(at, semaphore.value)
+        if semaphore.waiting != [0; 2] {
+            self.look_at_waiting(at, semaphore);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_waiting(&mut self, at: usize, semaphore: &Semaphore) {
+        if let Some((_, _, turn)) = self.first(at, semaphore.value)
             && self.ready.get(&turn).is_none()
         {
             // There is room.
