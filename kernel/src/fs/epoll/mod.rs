@@ -430,8 +430,8 @@ impl Set {
                 more |= self.put_back(&item);
             }
         }
-        // The next waiter is woken once, however many are left for it. Sets that this one is in were
-        // told of those that never left the queue.
+        // The next waiter is woken once, however many are left for it. Sets that this one is in
+        // were told of those that never left the queue.
         if more {
             self.changed.notify_one(Events::READABLE);
         } else if candidates > 0 {
