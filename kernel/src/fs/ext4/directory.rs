@@ -132,13 +132,8 @@ impl Node {
 
     /// Whether a name of this directory is `dentry` still.
     fn check_same(&self, name: &[u8], dentry: &Arc<Dentry>) -> Result<()> {
-        let known = self
-            .names()?
-            .lock()
-            .dentries
-            .get(name)
-            .and_then(Weak::upgrade);
-        match known.is_some_and(|known| Arc::ptr_eq(&known, dentry)) && !dentry.is_removed() {
+        let known = self.known(name)?;
+        match known.is_some_and(|known| Arc::ptr_eq(&known, dentry)) {
             true => Ok(()),
             false => Err(Errno::ESTALE),
         }
