@@ -232,11 +232,12 @@ impl Pipe {
     }
 
     #[inline]
-    fn read(&self, to: &mut Sink, nonblocking: bool) -> Result<usize> {
+    fn read(&self, file: &File, to: &mut Sink) -> Result<usize> {
         let mut waited = false;
+        let await_bytes = || self.await_bytes(file.flags().nonblocking());
         let taken = loop {
             match self.take(to) {
-                Ok(0) if to.left() != 0 && self.await_bytes(nonblocking)? => waited = true,
+                Ok(0) if to.left() != 0 && await_bytes()? => waited = true,
                 done => break done,
             }
         };
@@ -317,7 +318,7 @@ impl Pipe {
     }
 
     #[inline(never)]
-    fn write(&self, from: &mut Source, nonblocking: bool) -> Result<usize> {
+    fn write(&self, file: &File, from: &mut Source) -> Result<usize> {
         let wanted = from.left();
         let least = if wanted <= ATOMIC { wanted } else { 1 };
         loop {
@@ -325,7 +326,7 @@ impl Pipe {
             if written == Ok(wanted) {
                 return written;
             }
-            let end = self.await_more(from, wanted, written, nonblocking);
+            let end = self.await_more(from, wanted, written, file.flags().nonblocking());
             // Room beyond what this writer takes, or any if it takes none, is for the next.
             let taken = if end.is_none() { from.left() } else { 0 };
             if self.room() >= taken + ATOMIC {
@@ -613,11 +614,11 @@ impl FileOps for End {
     }
 
     fn read(&self, file: &File, to: &mut Sink, _position: u64) -> Result<usize> {
-        self.pipe.read(to, file.flags().nonblocking())
+        self.pipe.read(file, to)
     }
 
     fn write(&self, file: &File, from: &mut Source, _position: u64) -> Result<usize> {
-        self.pipe.write(from, file.flags().nonblocking())
+        self.pipe.write(file, from)
     }
 
     fn poll(&self, _file: &File, table: Option<&mut PollTable>) -> Events {
