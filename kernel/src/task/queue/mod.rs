@@ -463,15 +463,17 @@ pub fn admit() -> Result<()> {
 /// The most threads (`/proc/sys/kernel/threads-max`); 0 until it is set: then the limit is as many
 /// as have stacks in an eighth of memory.
 static MOST: AtomicUsize = AtomicUsize::new(0);
-/// Its bounds, as on Linux (MIN_THREADS, FUTEX_TID_MASK).
-const MOST_BOUNDS: core::ops::RangeInclusive<usize> = 20..=0x3fff_ffff;
+/// The least that it is by itself, and the most that it can be, as on Linux (MIN_THREADS,
+/// FUTEX_TID_MASK).
+const LEAST_BY_ITSELF: usize = 20;
+const LARGEST: usize = 0x3fff_ffff;
 
 /// The most threads that there may be.
 pub fn most_threads() -> usize {
     match MOST.load(Relaxed) {
         0 => {
             let stacks = frame::total() * PAGE_SIZE / (8 * KERNEL_STACK_SIZE);
-            stacks.clamp(*MOST_BOUNDS.start(), *MOST_BOUNDS.end())
+            stacks.clamp(LEAST_BY_ITSELF, LARGEST)
         }
         most => most,
     }
@@ -482,7 +484,7 @@ pub fn most_threads() -> usize {
 /// # Errors
 /// EINVAL.
 pub fn set_most_threads(most: usize) -> Result<()> {
-    if !MOST_BOUNDS.contains(&most) {
+    if !(1..=LARGEST).contains(&most) {
         return Err(Errno::EINVAL);
     }
     MOST.store(most, Relaxed);

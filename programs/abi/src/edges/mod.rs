@@ -4,6 +4,7 @@ mod events;
 mod files;
 mod ipc;
 mod keys;
+mod processes;
 
 use crate::{in_child, tell_end};
 
@@ -12,7 +13,7 @@ const USER: u32 = 1239;
 
 /// Runs this part.
 pub fn run() {
-    let parts: [(&str, unsafe fn()); 17] = [
+    let parts: [(&str, unsafe fn()); 22] = [
         ("sticky", files::sticky),
         ("executed by root", files::executed_by_root),
         ("leases", files::leases),
@@ -30,6 +31,11 @@ pub fn run() {
         ("segments and rights", ipc::segments_and_rights),
         ("queues", ipc::queues),
         ("keys", keys::run),
+        ("death signal", processes::death_signal),
+        ("shared descriptors", processes::shared_descriptors),
+        ("tracing", processes::tracing),
+        ("most threads", processes::most_threads),
+        ("moved", processes::moved),
     ];
     for (what, part) in parts {
         // SAFETY: every pointer that a part passes is that of a live value of the right kind.
