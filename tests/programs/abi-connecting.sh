@@ -1,3 +1,4 @@
+#: slow
 #: program abi
 ip link set lo up
 abi connecting

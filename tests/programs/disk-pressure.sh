@@ -1,3 +1,4 @@
+#: slow
 #: disk 512
 #: memory 256M
 # More than the memory holds, written, read and mapped; nothing is killed for it.

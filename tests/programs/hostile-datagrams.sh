@@ -1,3 +1,4 @@
+#: slow
 #: program abi
 #: memory 320M
 ip link set lo up

@@ -1,2 +1,3 @@
+#: slow
 #: program abi
 abi hostile turns

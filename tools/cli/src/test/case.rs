@@ -24,7 +24,9 @@
 //! - `#: disk SIZE`: its machine has an empty disk of so many MiB, /dev/vda; each such case has a
 //!   machine of its own
 //! - `#: minutes N`: it may take so long, and runs on one machine of each architecture
-//! - `#: long`: it is slow, and runs only with `--long`
+//! - `#: slow`: it waits or works for many seconds, and runs on two machines of each architecture,
+//!   one of them with the kernel that checks itself, unless tests are named
+//! - `#: long`: it is slower still, and runs only with `--long`
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,6 +77,8 @@ pub struct Case {
     /// How many minutes it may take, if that is more than others; then one machine of each
     /// architecture runs it.
     pub minutes: Option<u64>,
+    /// Two machines of each architecture run the case, unless tests are named.
+    pub slow: bool,
     /// The case is run only with `--long`.
     pub long: bool,
 }
@@ -154,6 +158,7 @@ fn read(script: &Path) -> Result<Case> {
             ["memory", size] => case.memory = Some(size.to_string()),
             ["disk", size] => case.disk = Some(size.parse()?),
             ["minutes", number] => case.minutes = Some(number.parse()?),
+            ["slow"] => case.slow = true,
             ["long"] => case.long = true,
             _ => bail!("{}: what does '#:{line}' mean?", script.display()),
         }

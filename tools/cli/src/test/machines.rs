@@ -25,7 +25,7 @@ pub struct Setting {
     /// Only with `--long`.
     long: bool,
     /// Whether the machine runs the cases that are large or slow: those of Debian's packages
-    /// without `--long`, those of minutes.
+    /// without `--long`, those of minutes, and those marked slow, which checked kernels run too.
     packages: bool,
     /// Whether the machine is one of `--quick`: more than one CPU, and on arm64 guests.
     quick: bool,
@@ -453,10 +453,17 @@ impl Setting {
         self.cpu != "a64fx"
     }
 
+    /// Whether the machine is not for a few cases only.
+    pub fn runs_all(&self) -> bool {
+        self.cases.is_empty()
+    }
+
     /// Whether the machine runs this case.
     pub fn runs(&self, case: &Case, options: &TestOptions) -> bool {
-        let named = self.cases.is_empty() || self.cases.contains(&case.name.as_str());
+        let named = self.runs_all() || self.cases.contains(&case.name.as_str());
+        let is_everywhere = options.long || options.record || !options.names.is_empty();
         (named || options.long && case.minutes.is_none())
+            && (is_everywhere || !case.slow || self.packages || self.checked)
             && (options.long || self.packages || case.packages.is_empty())
             && (self.packages || case.hypervisor || options.record || case.minutes.is_none())
             && (self.virtualises() || !case.hypervisor)

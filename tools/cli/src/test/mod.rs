@@ -78,8 +78,8 @@ impl Report<'_> {
 /// Tests that must run one after the other, since they build into the same places.
 type Lane<'a> = Box<dyn FnOnce(&mut Report) + Send + 'a>;
 
-/// Runs the tests that are asked for, as many lanes at once as there are CPUs: status 0 where all
-/// passed, 1 where one failed.
+/// Runs the tests that are asked for, with one lane more at once than there are CPUs, as many tests
+/// wait: status 0 where all passed, 1 where one failed.
 pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
     let cases = case::all(project)?;
     if options.record {
@@ -112,10 +112,10 @@ pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
     Ok(u8::from(!failed.is_empty()))
 }
 
-/// Runs the lanes in the order of their start: a report of each CPU's.
+/// Runs the lanes in the order of their start: a report of each worker's.
 fn run<'a>(options: &'a TestOptions, lanes: Vec<Lane>) -> Vec<Report<'a>> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
-    let workers = workers.min(lanes.len());
+    let workers = (workers + 1).min(lanes.len());
     let lanes = Mutex::new(lanes.into_iter());
     let next = || lanes.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
