@@ -4,48 +4,29 @@
 //! know, and a device may make it.
 
 use crate::options::{self, Options};
-use core::ops::{BitOr, BitOrAssign};
+use bitflags::bitflags;
 
 /// The bytes of a header without options.
 pub const LENGTH: usize = 20;
 /// The most bytes of a header.
 pub const MOST_BYTES: usize = LENGTH + options::MOST_BYTES;
 
-/// Control bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags(pub u8);
-
-impl Flags {
-    /// No more data from the sender.
-    pub const FIN: Flags = Flags(1);
-    /// Synchronise sequence numbers.
-    pub const SYN: Flags = Flags(2);
-    /// Reset the connection.
-    pub const RST: Flags = Flags(4);
-    /// Push.
-    pub const PSH: Flags = Flags(8);
-    /// The acknowledgment field counts.
-    pub const ACK: Flags = Flags(16);
-    /// The urgent pointer counts.
-    pub const URG: Flags = Flags(32);
-
-    /// Whether all bits of `flags` are set.
-    pub const fn has(self, flags: Flags) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-}
-
-impl BitOr for Flags {
-    type Output = Flags;
-
-    fn bitor(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for Flags {
-    fn bitor_assign(&mut self, other: Flags) {
-        self.0 |= other.0;
+bitflags! {
+    /// Control bits.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Flags: u8 {
+        /// No more data from the sender.
+        const FIN = 1;
+        /// Synchronise sequence numbers.
+        const SYN = 1 << 1;
+        /// Reset the connection.
+        const RST = 1 << 2;
+        /// Push.
+        const PSH = 1 << 3;
+        /// The acknowledgment field counts.
+        const ACK = 1 << 4;
+        /// The urgent pointer counts.
+        const URG = 1 << 5;
     }
 }
 
@@ -90,7 +71,7 @@ impl Header {
             destination: half(2),
             seq: word(4),
             ack: word(8),
-            flags: Flags(fixed[13]),
+            flags: Flags::from_bits_retain(fixed[13]),
             window: half(14),
             urgent: half(18),
             options: Options::parse(options),
@@ -107,7 +88,7 @@ impl Header {
         to[4..8].copy_from_slice(&self.seq.to_be_bytes());
         to[8..12].copy_from_slice(&self.ack.to_be_bytes());
         to[12] = (length as u8 / 4) << 4;
-        to[13] = self.flags.0;
+        to[13] = self.flags.bits();
         to[14..16].copy_from_slice(&self.window.to_be_bytes());
         to[16..18].fill(0);
         to[18..20].copy_from_slice(&self.urgent.to_be_bytes());
@@ -118,11 +99,11 @@ impl Header {
     /// The RST that answers a segment of no connection, if one does (RFC 9293, 3.10.7.1).
     /// `payload` is the segment's length of payload.
     pub fn reset(&self, payload: usize) -> Option<Header> {
-        if self.flags.has(Flags::RST) {
+        if self.flags.contains(Flags::RST) {
             return None;
         }
-        let ends = self.flags.has(Flags::SYN) as u32 + self.flags.has(Flags::FIN) as u32;
-        let (seq, ack, flags) = if self.flags.has(Flags::ACK) {
+        let ends = self.flags.contains(Flags::SYN) as u32 + self.flags.contains(Flags::FIN) as u32;
+        let (seq, ack, flags) = if self.flags.contains(Flags::ACK) {
             (self.ack, 0, Flags::RST)
         } else {
             let end = self.seq.wrapping_add(payload as u32).wrapping_add(ends);

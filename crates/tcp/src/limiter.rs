@@ -24,6 +24,6 @@ impl Limiter {
 
 /// Whether a segment has data and so is no part of a loop. SYN may have it for pretence.
 pub(crate) fn has_data(header: &Header, payload: usize) -> bool {
-    let is_long = payload > 0 || header.flags.has(Flags::FIN);
-    is_long && !header.flags.has(Flags::SYN)
+    let is_long = payload > 0 || header.flags.contains(Flags::FIN);
+    is_long && !header.flags.contains(Flags::SYN)
 }

@@ -67,12 +67,12 @@ impl Waiting {
     /// Takes a late segment with `payload` bytes.
     pub fn on_segment(&mut self, now: u64, header: &Header, payload: usize) -> Late {
         let flags = header.flags;
-        let (is_reset, has_ack) = (flags.has(Flags::RST), flags.has(Flags::ACK));
+        let (is_reset, has_ack) = (flags.contains(Flags::RST), flags.contains(Flags::ACK));
         let begin = seq::extend(self.expected, header.seq);
         let is_old = self
             .recent
             .is_some_and(|recent| recent.is_after(now, header));
-        let is_bare = payload == 0 && !flags.has(Flags::SYN) && !flags.has(Flags::FIN);
+        let is_bare = payload == 0 && !flags.contains(Flags::SYN) && !flags.contains(Flags::FIN);
         if !is_old && begin == self.expected && (is_bare || is_reset) {
             if !is_reset {
                 self.due = now + TIME_WAIT;
@@ -89,7 +89,7 @@ impl Waiting {
             self.due = now + TIME_WAIT;
         }
         let answers = self.limiter.allows(now, has_data(header, payload));
-        let opens = flags.has(Flags::SYN) && !has_ack && !is_old;
+        let opens = flags.contains(Flags::SYN) && !has_ack && !is_old;
         let is_later = self.recent.is_some_and(|recent| recent.is_before(header));
         Late {
             answer: answers.then(|| self.acknowledgment(now)),

@@ -24,7 +24,7 @@ fn running(rtt: u64) -> Script {
     script.seq += 1;
     script.sends();
     for _ in 0..40 {
-        takes(&mut script, 1000, Flags::default());
+        takes(&mut script, 1000, Flags::empty());
         while script.sent().is_some() {}
         script.now += MS;
     }
@@ -43,10 +43,10 @@ fn takes(script: &mut Script, length: usize, flags: Flags) {
 fn every_second_segment_is_acknowledged() {
     let mut script = running(20 * MS);
     for _ in 0..10 {
-        takes(&mut script, 1000, Flags::default());
+        takes(&mut script, 1000, Flags::empty());
         script.quiet();
         script.now += MS;
-        takes(&mut script, 1000, Flags::default());
+        takes(&mut script, 1000, Flags::empty());
         assert_eq!(script.sends().ack, script.seq);
         script.now += MS;
     }
@@ -56,9 +56,9 @@ fn every_second_segment_is_acknowledged() {
 #[test]
 fn every_second_segment_counts_though_it_is_not_read() {
     let mut script = running(20 * MS);
-    script.data(1000, Flags::default());
+    script.data(1000, Flags::empty());
     script.quiet();
-    script.data(1000, Flags::default());
+    script.data(1000, Flags::empty());
     assert_eq!(script.sends().ack, script.seq);
 }
 
@@ -67,7 +67,7 @@ fn wait_of_a_lone_segment(rtt: u64) -> u64 {
     let mut script = running(rtt);
     let mut wait = 0;
     for _ in 0..6 {
-        takes(&mut script, 1000, Flags::default());
+        takes(&mut script, 1000, Flags::empty());
         script.quiet();
         let begin = script.now;
         script.waits();
@@ -126,10 +126,10 @@ fn a_hole_that_is_filled_is_acknowledged() {
     let mut script = running(20 * MS);
     let start = script.seq;
     script.seq += 10;
-    script.data(10, Flags::default());
+    script.data(10, Flags::empty());
     assert_eq!(script.sends().ack, start);
     script.seq = start;
-    script.data(10, Flags::default());
+    script.data(10, Flags::empty());
     assert_eq!(script.sends().ack, start + 20);
 }
 

@@ -37,7 +37,7 @@ proptest! {
     fn written_and_read(options in options(), numbers in any::<(u32, u32, u16, u16, u8)>()) {
         let (seq, ack, window, urgent, flags) = numbers;
         let header = Header {
-            source: 1, destination: 65535, seq, ack, flags: Flags(flags), window, urgent, options,
+            source: 1, destination: 65535, seq, ack, flags: Flags::from_bits_retain(flags), window, urgent, options,
         };
         let mut bytes = [0; MOST_BYTES];
         let length = header.write(&mut bytes);

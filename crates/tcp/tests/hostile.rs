@@ -154,13 +154,13 @@ impl Target {
                     value: ((self.now / MS) as u32).wrapping_add_signed(value),
                     echo: ((self.now / MS) as u32).wrapping_add_signed(echo),
                 });
-                let syn = Flags(*flags).has(Flags::SYN);
+                let syn = Flags::from_bits_retain(*flags).contains(Flags::SYN);
                 let header = Header {
                     source: 2,
                     destination: 1,
                     seq: self.expects.wrapping_add_signed(*seq),
                     ack: self.sent.wrapping_add_signed(*ack),
-                    flags: Flags(*flags),
+                    flags: Flags::from_bits_retain(*flags),
                     window: *window,
                     urgent: *urgent,
                     options: Options {
@@ -261,7 +261,7 @@ impl Target {
             let header = transmit.header;
             let length = (transmit.payload.end - transmit.payload.start) as u32;
             self.sent = header.seq.wrapping_add(length);
-            if header.flags.has(Flags::ACK) {
+            if header.flags.contains(Flags::ACK) {
                 self.expects = header.ack;
             }
         }

@@ -13,12 +13,12 @@ fn counts() {
     });
     script.write(2500);
     assert_eq!(script.sent().expect("data").payload, 0..2500);
-    script.data(100, Flags::default());
+    script.data(100, Flags::empty());
     script.seq += 50;
-    script.data(100, Flags::default());
+    script.data(100, Flags::empty());
     while script.sent().is_some() {}
     script.ack += 2500;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     let info = script.connection.info();
     // SYN, its ACK, three of data and an ACK; of the peer SYN with ACK, two of data and an ACK.
     let expected = Counts {

@@ -119,7 +119,7 @@ fn an_overtaken_acknowledgment_counts() {
 fn an_ack_of_what_was_never_sent_brings_no_data() {
     let mut script = Script::open(&plain());
     script.ack = script.ack.wrapping_sub(5000);
-    script.data(100, Flags::default());
+    script.data(100, Flags::empty());
     assert_eq!(script.connection.readable(), 0);
 }
 
@@ -138,12 +138,12 @@ fn what_came_twice_is_told() {
     script.gets(Flags::SYN | Flags::ACK, options, 0);
     script.seq += 1;
     let start = script.seq;
-    script.data(100, Flags::default());
+    script.data(100, Flags::empty());
     script.now += SECOND;
     script.connection.on_timer(script.now);
     while script.sent().is_some() {}
     script.seq = start;
-    script.data(50, Flags::default());
+    script.data(50, Flags::empty());
     let blocks = script.sends().options.sack;
     assert_eq!(blocks.as_slice(), [(start, start + 50)]);
 }

@@ -30,7 +30,7 @@ fn a_larger_path_is_used() {
     script.icmp(ISN + 1, Unreachable::TooBig(600));
     sent(&mut script);
     script.ack += 2000;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     script.connection.set_path_mss(800);
     script.write(800);
     assert_eq!(sent(&mut script), [(2000, 2800)]);
@@ -74,7 +74,7 @@ fn errors_are_told_where_the_program_asks() {
     sent(&mut script);
     script.icmp(ISN + 1, Unreachable::Host);
     let events = script.connection.take_events();
-    assert!(events.has(Events::ERROR) && !events.has(Events::CLOSED));
+    assert!(events.contains(Events::ERROR) && !events.contains(Events::CLOSED));
     assert_eq!(script.connection.take_error(), Some(Error::HostUnreachable));
 }
 
@@ -98,7 +98,7 @@ fn a_slow_path_has_longer_to_end() {
     script.sends();
     let rto = script.connection.info().rto;
     script.ack += 1;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     assert!(!script.connection.lingers());
     let wait = script.connection.next_timer().map(|due| due - script.now);
     let rto = rto.min(script.connection.info().rto);

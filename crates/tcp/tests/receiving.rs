@@ -31,7 +31,7 @@ fn small_segments_close_the_window() {
     let mut script = scaled(10_000);
     let mut told = u64::MAX;
     for _ in 0..30_000 {
-        script.data(1, Flags::default());
+        script.data(1, Flags::empty());
         while let Some(sent) = script.sent() {
             told = u64::from(sent.header.window) << 7;
         }
@@ -53,9 +53,9 @@ fn small_segments_close_the_window() {
 #[test]
 fn what_was_told_is_taken() {
     let mut script = scaled(10_000);
-    script.data(9_999, Flags::default());
+    script.data(9_999, Flags::empty());
     while script.sent().is_some() {}
-    script.data(1, Flags::default());
+    script.data(1, Flags::empty());
     assert_eq!(script.connection.readable(), 10_000);
 }
 
@@ -64,12 +64,12 @@ fn a_fin_below_what_came_early_ends_the_stream() {
     let mut script = Script::open(&plain());
     let start = script.seq;
     script.seq = start + 200;
-    script.data(800, Flags::default());
+    script.data(800, Flags::empty());
     script.seq = start + 400;
     script.data(100, Flags::FIN);
     assert!(!script.connection.has_ended());
     script.seq = start;
-    script.data(200, Flags::default());
+    script.data(200, Flags::empty());
     assert!(script.connection.has_ended());
     assert_eq!(script.connection.readable(), 500);
     assert_eq!(script.connection.state(), State::CloseWait);
@@ -85,7 +85,7 @@ fn short_memory_takes_back_what_came_early() {
     let start = script.seq;
     for at in [1000, 3000, 5000] {
         script.seq = start + at;
-        script.data(1000, Flags::default());
+        script.data(1000, Flags::empty());
     }
     assert_eq!(script.connection.prune(1500), Some(3500));
     assert_eq!(script.connection.info().out_of_order, 1500);
@@ -94,7 +94,7 @@ fn short_memory_takes_back_what_came_early() {
     // All of it counts when it comes again.
     script.seq = start;
     for _ in 0..6 {
-        script.data(1000, Flags::default());
+        script.data(1000, Flags::empty());
     }
     assert_eq!(script.connection.readable(), 6000);
 }
@@ -108,7 +108,7 @@ fn the_window_is_clamped() {
     });
     assert_eq!(script.connection.info().receive_window, 3000);
     for _ in 0..10 {
-        script.data(1000, Flags::default());
+        script.data(1000, Flags::empty());
         let window = std::iter::from_fn(|| script.sent()).last();
         assert!(window.is_none_or(|sent| (1000..=3000).contains(&sent.header.window)));
     }

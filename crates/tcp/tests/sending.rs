@@ -16,7 +16,7 @@ fn without_cork_nagle_holds() {
     script.connection.set_cork(false);
     script.quiet();
     script.ack += 10;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     assert_eq!(sent(&mut script), [(10, 20)]);
 }
 
@@ -66,11 +66,11 @@ fn urgent_data_goes_in_single_segments() {
     assert_eq!(sent(&mut script), [(2500, 2510)]);
     // Acknowledged, it is over.
     script.ack += 2510;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     script.write(2000);
     let next = script.sent().expect("data");
     assert_eq!(next.payload, 2510..4510);
-    assert!(!next.header.flags.has(Flags::URG));
+    assert!(!next.header.flags.contains(Flags::URG));
 }
 
 /// The urgent pointer is news once, and not where the byte has come.
@@ -87,7 +87,7 @@ fn an_urgent_byte_is_told_once() {
             ..Header::default()
         };
         script.connection.on_segment(script.now, &header, payload);
-        script.connection.take_events().has(Events::URGENT)
+        script.connection.take_events().contains(Events::URGENT)
     };
     assert!(urgent(&mut script, 5, 0), "it is to come");
     assert_eq!(script.connection.urgent_mark(), Some(4));
@@ -111,7 +111,7 @@ fn acknowledges_within_a_window_that_shrank() {
     sent(&mut script);
     script.window = 1000;
     script.ack += 1000;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     script.data(10, Flags::FIN);
     let acks: Vec<_> = std::iter::from_fn(|| script.sent()).collect();
     assert_eq!(acks[0].header.seq, ISN + 1 + 2000);
@@ -123,18 +123,18 @@ fn acknowledges_within_a_window_that_shrank() {
 fn a_closed_window_keeps_no_urgent_pointer() {
     let mut script = Script::open(&plain());
     script.window = 0;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     urgent(&mut script, 10);
     script.quiet();
     script.waits();
     let told = script.sends();
-    assert!(told.flags.has(Flags::URG));
+    assert!(told.flags.contains(Flags::URG));
     assert_eq!((told.seq, told.urgent), (ISN + 1, 10));
     assert_eq!(script.sends().seq, ISN, "the probe that is answered");
     script.quiet();
     // What the window lets go wakes who waits to write.
     script.connection.take_events();
     script.window = 1000;
-    script.data(0, Flags::default());
-    assert!(script.connection.take_events().has(Events::WRITABLE));
+    script.data(0, Flags::empty());
+    assert!(script.connection.take_events().contains(Events::WRITABLE));
 }

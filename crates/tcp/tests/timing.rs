@@ -29,7 +29,7 @@ fn a_silent_peer_is_given_up() {
 fn a_closed_window_is_probed() {
     let mut script = Script::open(&plain());
     script.window = 0;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     script.write(3000);
     script.quiet();
     let mut waits = Vec::new();
@@ -46,7 +46,7 @@ fn a_closed_window_is_probed() {
         "{waits:?}"
     );
     script.window = 60_000;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     assert_eq!(script.sent().expect("data").payload, 0..1000);
 }
 
@@ -54,7 +54,7 @@ fn a_closed_window_is_probed() {
 fn a_small_window_gets_no_silly_segments() {
     let mut script = Script::open(&plain());
     script.window = 100;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     script.write(3000);
     script.quiet();
     script.waits();
@@ -83,7 +83,7 @@ fn nagle_cork_and_more() {
     script.connection.set_cork(false);
     assert_eq!(script.sent().expect("at once").payload, 1015..1020);
     script.ack += 1020;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     script
         .connection
         .write(
@@ -106,21 +106,21 @@ fn nagle_cork_and_more() {
 fn acknowledges_late_once_it_is_no_beginning() {
     let mut script = Script::open(&plain());
     for _ in 0..40 {
-        script.data(1000, Flags::default());
+        script.data(1000, Flags::empty());
         script.sent();
         script.connection.read(script.now, 1000);
         script.now += MS;
     }
-    script.data(1000, Flags::default());
+    script.data(1000, Flags::empty());
     script.sent();
     let due = script.connection.next_timer();
-    script.data(1000, Flags::default());
+    script.data(1000, Flags::empty());
     let second = script.sent();
     assert!(
         due.is_some() || second.is_some(),
         "one waits, or the second of two is answered"
     );
-    script.data(1000, Flags::default());
+    script.data(1000, Flags::empty());
     if script.sent().is_none() {
         let before = script.now;
         script.waits();
@@ -143,14 +143,14 @@ fn keepalive() {
     script.waits();
     assert_eq!(script.now, 11 * SECOND);
     assert_eq!(script.sends().seq, ISN);
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     for _ in 0..4 {
         script.waits();
         script.sent();
     }
     script.waits();
     assert_eq!(script.now, 24 * SECOND);
-    assert!(script.sends().flags.has(Flags::RST));
+    assert!(script.sends().flags.contains(Flags::RST));
     script.ends_with(Some(Error::TimedOut));
 }
 
@@ -168,7 +168,7 @@ fn urgent() {
         )
         .expect("it is open");
     let header = script.sends();
-    assert!(header.flags.has(Flags::URG));
+    assert!(header.flags.contains(Flags::URG));
     assert_eq!(header.urgent, 3);
     let header = Header {
         seq: script.seq,
@@ -179,7 +179,7 @@ fn urgent() {
         ..Header::default()
     };
     script.connection.on_segment(script.now, &header, 4);
-    assert!(script.connection.take_events().has(Events::URGENT));
+    assert!(script.connection.take_events().contains(Events::URGENT));
     assert_eq!(script.connection.urgent_mark(), Some(1));
     script.connection.read(script.now, 2);
     assert_eq!(script.connection.urgent_mark(), None);
@@ -208,7 +208,7 @@ fn answered_probes_back_off_and_go_on() {
         ..plain()
     });
     script.window = 0;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     script.write(3000);
     script.quiet();
     let mut waits = Vec::new();
@@ -217,7 +217,7 @@ fn answered_probes_back_off_and_go_on() {
         script.waits();
         script.sent().expect("a probe");
         waits.push((script.now - before) / MS);
-        script.data(0, Flags::default());
+        script.data(0, Flags::empty());
         script.quiet();
         assert_eq!(script.connection.info().probes, 0);
     }
@@ -229,7 +229,7 @@ fn answered_probes_back_off_and_go_on() {
     while script.connection.state() != State::Closed && probes < 10 {
         script.waits();
         probes += u64::from(script.sent().is_some());
-        script.data(0, Flags::default());
+        script.data(0, Flags::empty());
     }
     assert!(probes < 10, "an orphan does not wait for ever");
 }
@@ -238,7 +238,7 @@ fn answered_probes_back_off_and_go_on() {
 fn unanswered_probes_end_without_a_reset() {
     let mut script = Script::open(&plain());
     script.window = 0;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     script.write(3000);
     script.quiet();
     let mut probes = 0;
@@ -258,13 +258,13 @@ fn a_user_timeout_bounds_a_closed_window() {
         ..plain()
     });
     script.window = 0;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     script.write(3000);
     script.quiet();
     while script.connection.state() != State::Closed {
         script.waits();
         script.sent();
-        script.data(0, Flags::default());
+        script.data(0, Flags::empty());
         assert!(script.now < 40 * SECOND);
     }
     script.ends_with(Some(Error::TimedOut));
@@ -279,7 +279,7 @@ fn a_window_taken_back_is_probed() {
     while script.sent().is_some() {}
     script.ack += 1000;
     script.window = 0;
-    script.data(0, Flags::default());
+    script.data(0, Flags::empty());
     let mut sent = 0;
     for _ in 0..60 {
         script.waits();
@@ -287,7 +287,7 @@ fn a_window_taken_back_is_probed() {
             assert_eq!(again.payload, 1000..2000);
             sent += 1;
         }
-        script.data(0, Flags::default());
+        script.data(0, Flags::empty());
     }
     assert!(sent > 15, "{sent}");
     assert_eq!(script.connection.state(), State::Established);

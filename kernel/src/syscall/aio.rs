@@ -71,7 +71,7 @@ pub fn io_setup<L: Layout>(count: u32, to: usize) -> Result<usize> {
         return Err(Errno::EAGAIN);
     }
     let (space, len) = (space()?, aio::ring_len(asked));
-    if space.locks_new() != Flags::default() {
+    if space.locks_new() != Flags::empty() {
         // The ring counts as if it were locked, and is not: it does not grow (Linux's VM_SPECIAL).
         space
             .check_new_lock(len, false, mlock::limit())

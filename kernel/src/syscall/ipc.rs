@@ -66,15 +66,15 @@ pub fn shmat<L: IpcLayout>(number: i32, address: usize, flags: u32) -> Result<us
     let mut rights = Rights::READ;
     let mut wanted = READ;
     if flags & SHM_RDONLY == 0 {
-        rights = rights.with(Rights::WRITE);
+        rights = rights.union(Rights::WRITE);
         wanted |= WRITE;
     }
     if flags & SHM_EXEC != 0 {
-        rights = rights.with(Rights::EXECUTE);
+        rights = rights.union(Rights::EXECUTE);
         wanted |= 1;
     }
     segment.with_header(|header| header.check(wanted))?;
-    let behaviour = Flags::SHARED.set(Flags::NEVER_WRITE, flags & SHM_RDONLY != 0);
+    let behaviour = Flags::SHARED.with(Flags::NEVER_WRITE, flags & SHM_RDONLY != 0);
     let mut request = MapRequest {
         place,
         len: segment.size,
@@ -90,16 +90,16 @@ pub fn shmat<L: IpcLayout>(number: i32, address: usize, flags: u32) -> Result<us
     let (mut gone, len) = (Removed::new(), page_up(segment.size));
     let space = own_space()?;
     let mut locked = space.locks_new();
-    if locked != Flags::default() {
+    if locked != Flags::empty() {
         let checked = space.check_new_lock(len, false, mlock::limit());
         checked.map_err(|error| match place {
             // Something else is there.
             Place::Free(start) if !is_free(&space, start, len) => Errno::EINVAL,
             _ => error,
         })?;
-        locked = locked.with(Flags::LOCKED);
+        locked = locked.union(Flags::LOCKED);
     }
-    request.flags = behaviour.with(locked);
+    request.flags = behaviour.union(locked);
     let start = space.map(request, &mut gone).map_err(|error| match error {
         // Something else is there.
         Errno::EEXIST => Errno::EINVAL,

@@ -29,14 +29,14 @@ pub fn madvise(addr: usize, len: usize, advice: u32) -> Result<usize> {
     }
     let range = pages(addr, len)?;
     let refused: fn(&Vma) -> bool = match advice {
-        MADV_COLD | MADV_PAGEOUT => |vma| vma.flags.has(Flags::LOCKED),
+        MADV_COLD | MADV_PAGEOUT => |vma| vma.flags.contains(Flags::LOCKED),
         MADV_FREE => |vma| {
-            vma.flags.has(Flags::LOCKED)
+            vma.flags.contains(Flags::LOCKED)
                 || vma.is_shared()
                 || !matches!(vma.source, Source::Anonymous)
         },
         MADV_WIPEONFORK => |vma| vma.is_shared() || !matches!(vma.source, Source::Anonymous),
-        MADV_KEEPONFORK | MADV_DODUMP => |vma| vma.flags.has(Flags::DROPPABLE),
+        MADV_KEEPONFORK | MADV_DODUMP => |vma| vma.flags.contains(Flags::DROPPABLE),
         _ => |_| false,
     };
     if range.is_empty() {
@@ -110,7 +110,7 @@ pub fn process_madvise<L: Layout>(
     if !task::can(CAP_SYS_NICE) {
         return Err(Errno::EPERM);
     }
-    let refused = |vma: &Vma| advice != MADV_WILLNEED && vma.flags.has(Flags::LOCKED);
+    let refused = |vma: &Vma| advice != MADV_WILLNEED && vma.flags.contains(Flags::LOCKED);
     let advise = |range: Range<usize>| {
         if other.all_vmas(range.clone(), |vma| !refused(vma)) {
             covered(&other, range)
@@ -134,7 +134,7 @@ pub fn process_madvise<L: Layout>(
 /// MADV_POPULATE_READ and MADV_POPULATE_WRITE, where all VMAs have the right.
 fn touch(range: Range<usize>, right: Rights) -> Result<()> {
     let space = own_space()?;
-    if vmas_of(&space, &range).any(|vma| !vma.rights.asked().has(right)) {
+    if vmas_of(&space, &range).any(|vma| !vma.rights.asked().contains(right)) {
         return Err(Errno::EINVAL);
     }
     match task::fault::populate(&space, range, right == Rights::WRITE) {
@@ -156,7 +156,7 @@ fn remove(range: Range<usize>) -> Result<()> {
         let Source::File { mapping, offset } = &vma.source else {
             return Err(Errno::EINVAL);
         };
-        if vma.flags.has(Flags::LOCKED) {
+        if vma.flags.contains(Flags::LOCKED) {
             return Err(Errno::EINVAL);
         }
         if !vma.is_shared() || vma.never_writes() {

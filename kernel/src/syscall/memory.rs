@@ -78,7 +78,7 @@ pub(super) fn own_space() -> Result<Arc<AddressSpace>> {
 /// (READ_IMPLIES_EXEC).
 #[inline]
 fn implies_execute(rights: Rights) -> bool {
-    rights.has(Rights::READ) && personality::has(personality::READ_IMPLIES_EXEC)
+    rights.contains(Rights::READ) && personality::has(personality::READ_IMPLIES_EXEC)
 }
 
 /// Whether the file's mount is MS_NOEXEC.
@@ -90,7 +90,7 @@ pub(super) fn is_never_executed(file: &File) -> bool {
 #[inline]
 pub(super) fn implied(rights: Rights, file: Option<&File>) -> Rights {
     if implies_execute(rights) && !file.is_some_and(is_never_executed) {
-        rights.with(Rights::EXECUTE)
+        rights.union(Rights::EXECUTE)
     } else {
         rights
     }
@@ -104,7 +104,7 @@ pub(super) fn with_specific(rights: Rights, prot: u32) -> Option<Rights> {
     Some(if rights.is_none() {
         rights
     } else {
-        rights.with(more)
+        rights.union(more)
     })
 }
 
@@ -121,7 +121,7 @@ pub(super) fn check_data(space: &AddressSpace, more: usize, limit: usize) -> Res
 }
 
 fn is_data(vma: &Vma) -> bool {
-    vma.rights.has(Rights::WRITE) && !vma.is_shared() && !vma.flags.has(Flags::GROWS_DOWN)
+    vma.rights.contains(Rights::WRITE) && !vma.is_shared() && !vma.flags.contains(Flags::GROWS_DOWN)
 }
 
 /// Whether the process gave up memory that it can both write and execute, or make executable later
@@ -192,10 +192,10 @@ fn protect(
         implies_execute: implies_execute(asked),
     };
     let rights = implied(asked, None);
-    if rights.has(Rights::EXECUTE) && gave_up_executable() {
+    if rights.contains(Rights::EXECUTE) && gave_up_executable() {
         check_executable(&range, rights)?;
     }
-    if rights.has(Rights::WRITE) {
+    if rights.contains(Rights::WRITE) {
         let limit = task::rlimit(RLIMIT_DATA);
         if limit != INFINITY {
             check_more_data(&range, limit)?;
@@ -208,8 +208,8 @@ fn protect(
 /// EACCES unless all of a range may be executed already and will not be written (PR_SET_MDWE).
 #[cold]
 fn check_executable(range: &Range<usize>, rights: Rights) -> Result<()> {
-    let executable = |vma: &Vma| vma.rights.has(Rights::EXECUTE);
-    if !rights.has(Rights::WRITE) && own_space()?.all_vmas(range.clone(), executable) {
+    let executable = |vma: &Vma| vma.rights.contains(Rights::EXECUTE);
+    if !rights.contains(Rights::WRITE) && own_space()?.all_vmas(range.clone(), executable) {
         Ok(())
     } else {
         Err(Errno::EACCES)
@@ -234,7 +234,7 @@ fn start_of_growing(range: &Range<usize>, grows: u32) -> Result<usize> {
     let vma = vmas_of(&*own_space()?, range).next().ok_or(Errno::ENOMEM)?;
     if grows == PROT_GROWSUP && vma.start > range.start {
         Err(Errno::ENOMEM)
-    } else if grows == PROT_GROWSUP || !vma.flags.has(Flags::GROWS_DOWN) {
+    } else if grows == PROT_GROWSUP || !vma.flags.contains(Flags::GROWS_DOWN) {
         Err(Errno::EINVAL)
     } else {
         Ok(vma.start)
@@ -303,7 +303,7 @@ pub fn msync(addr: usize, len: usize, flags: u32) -> Result<usize> {
     }
     let range = pages_or_enomem(uaccess::untagged(addr), len)?;
     let space = own_space()?;
-    let free = |vma: &Vma| !vma.flags.has(Flags::LOCKED);
+    let free = |vma: &Vma| !vma.flags.contains(Flags::LOCKED);
     if flags & MS_INVALIDATE != 0 && !space.all_vmas(range.clone(), free) {
         return Err(Errno::EBUSY);
     }

@@ -32,7 +32,7 @@ fn check(space: &AddressSpace, more: usize, range: Range<usize>) -> Result<()> {
     }
     let part = |vma: &Vma| vma.end.min(range.end) - vma.start.max(range.start);
     let already = space.sum_vmas(range.clone(), |vma| {
-        usize::from(vma.flags.has(Flags::LOCKED)) * part(vma)
+        usize::from(vma.flags.contains(Flags::LOCKED)) * part(vma)
     });
     if all - already > limit {
         return Err(Errno::ENOMEM);
@@ -52,8 +52,8 @@ pub(super) fn limit() -> usize {
 /// Makes a new mapping present that is `locked`, unless its pages are locked when they are touched.
 /// As on Linux, it is no error when not all of it could be made present.
 pub(super) fn populate_new(range: Range<usize>, locked: Flags) {
-    if locked.has(Flags::LOCKED)
-        && !locked.has(Flags::LOCK_ON_FAULT)
+    if locked.contains(Flags::LOCKED)
+        && !locked.contains(Flags::LOCK_ON_FAULT)
         && let Ok(space) = own_space()
     {
         _ = task::fault::populate(&space, range, false);
@@ -62,7 +62,7 @@ pub(super) fn populate_new(range: Range<usize>, locked: Flags) {
 
 /// How pages are locked from now on: made present at once, or when they are touched.
 fn kind(on_fault: bool) -> Flags {
-    Flags::LOCKED.set(Flags::LOCK_ON_FAULT, on_fault)
+    Flags::LOCKED.with(Flags::LOCK_ON_FAULT, on_fault)
 }
 
 /// The pages of `addr` and `len` bytes, of which the first and the last may be covered in part.
@@ -93,7 +93,7 @@ pub fn mlock2(addr: usize, len: usize, flags: u32) -> Result<usize> {
 /// munlock(2)
 pub fn munlock(addr: usize, len: usize) -> Result<usize> {
     let range = around(addr, len)?;
-    own_space()?.lock_pages(range, Flags::default())?;
+    own_space()?.lock_pages(range, Flags::empty())?;
     Ok(0)
 }
 
@@ -114,7 +114,7 @@ pub fn mlockall(flags: u32) -> Result<usize> {
     space.set_locks_new(if flags & MCL_FUTURE != 0 {
         new
     } else {
-        Flags::default()
+        Flags::empty()
     });
     if flags & MCL_CURRENT != 0 {
         for vma in space.vmas() {
@@ -131,9 +131,9 @@ pub fn mlockall(flags: u32) -> Result<usize> {
 /// munlockall(2)
 pub fn munlockall() -> Result<usize> {
     let space = own_space()?;
-    space.set_locks_new(Flags::default());
+    space.set_locks_new(Flags::empty());
     for vma in space.vmas() {
-        lock_vma(&space, &vma, Flags::default())?;
+        lock_vma(&space, &vma, Flags::empty())?;
     }
     Ok(0)
 }

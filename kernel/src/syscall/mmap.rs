@@ -70,7 +70,7 @@ fn add_specific(rights: Rights, prot: u32, file: Option<&Arc<File>>) -> Result<R
         return Err(Errno::EINVAL);
     }
     own_space()?.set_tagged();
-    Ok(rights.with(Rights::TAGGED))
+    Ok(rights.union(Rights::TAGGED))
 }
 
 /// The flags that were there before MAP_SHARED_VALIDATE, which refuses any other (LEGACY_MAP_MASK).
@@ -135,7 +135,7 @@ fn map<const DROPPABLE: bool>(
     let grows = flags & MAP_GROWSDOWN != 0;
     let mut behaviour = behaviour_of(flags, shared);
     if DROPPABLE {
-        behaviour = behaviour.with(task::droppable::FLAGS);
+        behaviour = behaviour.union(task::droppable::FLAGS);
     }
     let mapping = match &file {
         Some(file) => {
@@ -155,7 +155,7 @@ fn map<const DROPPABLE: bool>(
             Source::File { mapping, offset }
         }
         None if shared => {
-            let reserve = !behaviour.has(Flags::NO_RESERVE);
+            let reserve = !behaviour.contains(Flags::NO_RESERVE);
             let mapping = SharedPages::new(page_up(len.min(user_end())) / PAGE_SIZE, reserve)?;
             Source::File { mapping, offset: 0 }
         }
@@ -165,8 +165,8 @@ fn map<const DROPPABLE: bool>(
     let thread = task::current();
     let limits = &thread.process().limits;
     let (limit, data) = (limits.soft(RLIMIT_AS), limits.soft(RLIMIT_DATA));
-    let private = !shared && rights.has(Rights::WRITE);
-    if private && rights.has(Rights::EXECUTE) && gave_up_executable() {
+    let private = !shared && rights.contains(Rights::WRITE);
+    if private && rights.contains(Rights::EXECUTE) && gave_up_executable() {
         return Err(Errno::EACCES);
     }
     if data != INFINITY && private {
@@ -187,8 +187,8 @@ fn map<const DROPPABLE: bool>(
     };
     let (start, locked) = active::map(&mut request, lock, &mut Removed::new())?;
     let populated = flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
-    if (populated || locked.has(Flags::LOCKED))
-        && !locked.has(Flags::LOCK_ON_FAULT)
+    if (populated || locked.contains(Flags::LOCKED))
+        && !locked.contains(Flags::LOCK_ON_FAULT)
         && !rights.is_none()
     {
         // Linux too keeps the mapping when not all of it could be made present.
@@ -201,11 +201,11 @@ fn map<const DROPPABLE: bool>(
 #[inline(always)]
 fn behaviour_of(flags: u32, shared: bool) -> Flags {
     let unreserved = flags & MAP_NORESERVE != 0 && !commit::is_strict();
-    Flags::default()
-        .set(Flags::SHARED, shared)
-        .set(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0)
-        .set(Flags::NO_HUGE, flags & MAP_STACK != 0)
-        .set(Flags::NO_RESERVE, unreserved)
+    Flags::empty()
+        .with(Flags::SHARED, shared)
+        .with(Flags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0)
+        .with(Flags::NO_HUGE, flags & MAP_STACK != 0)
+        .with(Flags::NO_RESERVE, unreserved)
 }
 
 /// The pages of a file to map with `rights`; adds the file's limits to `behaviour`.
@@ -219,17 +219,17 @@ fn file_mapping(
     rights: Rights,
     behaviour: &mut Flags,
 ) -> Result<Option<Arc<dyn PageSource>>> {
-    let shared = behaviour.has(Flags::SHARED);
+    let shared = behaviour.contains(Flags::SHARED);
     let writable = file.flags().writable();
-    if !file.flags().readable() || shared && rights.has(Rights::WRITE) && !writable {
+    if !file.flags().readable() || shared && rights.contains(Rights::WRITE) && !writable {
         return Err(Errno::EACCES);
     }
     let never_executes = is_never_executed(file);
-    if rights.has(Rights::EXECUTE) && never_executes {
+    if rights.contains(Rights::EXECUTE) && never_executes {
         return Err(Errno::EPERM);
     }
     let mapping = file.mapping()?;
-    if behaviour.has(Flags::GROWS_DOWN) {
+    if behaviour.contains(Flags::GROWS_DOWN) {
         return Err(Errno::EINVAL);
     }
     let may_write = shared && writable;
@@ -240,12 +240,12 @@ fn file_mapping(
         return Err(Errno::EINVAL);
     }
     let sealed = may_write && file.is_sealed();
-    if sealed && rights.has(Rights::WRITE) {
+    if sealed && rights.contains(Rights::WRITE) {
         return Err(Errno::EPERM);
     }
     *behaviour = behaviour
-        .set(Flags::NEVER_EXECUTE, never_executes)
-        .set(Flags::NEVER_WRITE, shared && (!writable || sealed));
+        .with(Flags::NEVER_EXECUTE, never_executes)
+        .with(Flags::NEVER_WRITE, shared && (!writable || sealed));
     Ok(mapping)
 }
 

@@ -52,7 +52,7 @@ pub fn mremap(
         keep,
     };
     let (start, flags) = active::remap(request, &limits(), &mut gone)?;
-    if flags.has(Flags::LOCKED) && !flags.has(Flags::LOCK_ON_FAULT) && len > had {
+    if flags.contains(Flags::LOCKED) && !flags.contains(Flags::LOCK_ON_FAULT) && len > had {
         let _ = task::fault::populate(&*own_space()?, start + had..start + len, false);
     }
     Ok(start)
@@ -73,7 +73,7 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
     let vma = vmas_of(&space, &(addr..addr + 1))
         .next()
         .ok_or(Errno::EFAULT)?;
-    if vma.flags.has(Flags::SEALED) {
+    if vma.flags.contains(Flags::SEALED) {
         return Err(Errno::EPERM);
     }
     let Source::File { mapping, offset } = &vma.source else {
@@ -82,8 +82,8 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
     if !vma.is_shared() {
         return Err(Errno::EINVAL);
     }
-    let flags = vma.flags.set(Flags::GOES, false);
-    let is_locked = flags.has(Flags::LOCKED);
+    let flags = vma.flags.with(Flags::GOES, false);
+    let is_locked = flags.contains(Flags::LOCKED);
     if is_locked {
         space.check_new_lock(page_up(len), false, mlock::limit())?;
     }
@@ -103,7 +103,7 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
         limit: task::rlimit(RLIMIT_AS),
     };
     let start = space.map(request, &mut Removed::new())?;
-    if is_locked && !flags.has(Flags::LOCK_ON_FAULT) {
+    if is_locked && !flags.contains(Flags::LOCK_ON_FAULT) {
         let _ = task::fault::populate(&space, start..start + page_up(len), false);
     }
     Ok(start)
@@ -112,7 +112,7 @@ fn duplicate(addr: usize, len: usize, place: Move) -> Result<usize> {
 /// brk(2): never fails, returns where the heap ends.
 pub fn brk(end: usize) -> Result<usize> {
     let (limits, mut gone) = (limits(), Removed::new());
-    let mut rights = Rights::READ.with(Rights::WRITE);
+    let mut rights = Rights::READ.union(Rights::WRITE);
     if arch::HEAP_MAY_EXECUTE {
         rights = implied(rights, None);
     }

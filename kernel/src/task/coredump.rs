@@ -227,9 +227,9 @@ fn kept(vma: &Vma, filter: u32) -> usize {
     let wanted = match &vma.source {
         Source::Anonymous => filter & OWN != 0,
         Source::File { .. } if vma.is_shared() => filter & SHARED != 0,
-        Source::File { .. } => filter & OWN != 0 && vma.rights.has(Rights::WRITE),
+        Source::File { .. } => filter & OWN != 0 && vma.rights.contains(Rights::WRITE),
     };
-    let dumped = vma.rights.has(Rights::READ) && !vma.flags.has(Flags::DONT_DUMP);
+    let dumped = vma.rights.contains(Rights::READ) && !vma.flags.contains(Flags::DONT_DUMP);
     if wanted && dumped {
         vma.range().len()
     } else {
@@ -249,7 +249,10 @@ fn write(info: &Info, others: Vec<u8>, limit: u64) -> Result<()> {
     let room = notes.try_reserve_exact(others.len());
     room.map_err(|_| Errno::ENOMEM)?;
     notes.extend_from_slice(&others);
-    let tagged = || vmas.iter().filter(|vma| vma.rights.has(Rights::TAGGED));
+    let tagged = || {
+        vmas.iter()
+            .filter(|vma| vma.rights.contains(Rights::TAGGED))
+    };
     let count = vmas.len() + 1 + tagged().count();
     let head = size_of::<FileHeader>() + count * size_of::<Segment>();
     let mut header = Vec::new();
@@ -313,7 +316,7 @@ fn write(info: &Info, others: Vec<u8>, limit: u64) -> Result<()> {
 
 /// How much of a VMA's tags goes into the file.
 fn kept_tags(vma: &Vma) -> usize {
-    match vma.flags.has(Flags::DONT_DUMP) {
+    match vma.flags.contains(Flags::DONT_DUMP) {
         true => 0,
         false => vma.range().len() / PAGE_SIZE * TAGS,
     }
@@ -434,7 +437,7 @@ fn flags_of(rights: Rights) -> u32 {
         (Rights::EXECUTE, PF_X),
     ]
     .into_iter()
-    .filter(|(right, _)| rights.asked().has(*right))
+    .filter(|(right, _)| rights.asked().contains(*right))
     .fold(0, |flags, (_, flag)| flags | flag)
 }
 

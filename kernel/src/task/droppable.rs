@@ -10,9 +10,9 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// How such memory is: nobody inherits it, it is in no core file, and it promises nothing.
 pub const FLAGS: Flags = Flags::DROPPABLE
-    .with(Flags::WIPE_ON_FORK)
-    .with(Flags::DONT_DUMP)
-    .with(Flags::NO_RESERVE);
+    .union(Flags::WIPE_ON_FORK)
+    .union(Flags::DONT_DUMP)
+    .union(Flags::NO_RESERVE);
 
 /// Whether there ever was some.
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -23,7 +23,7 @@ pub fn announce() {
 }
 
 fn may_go(vma: &Vma) -> bool {
-    vma.flags.has(Flags::DROPPABLE) && !vma.flags.has(Flags::LOCKED)
+    vma.flags.contains(Flags::DROPPABLE) && !vma.flags.contains(Flags::LOCKED)
 }
 
 /// How many processes and VMAs are looked at before another process is ended: a user may have

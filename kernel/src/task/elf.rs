@@ -247,7 +247,7 @@ impl Program {
             len
         };
         let request = MapRequest {
-            rights: Rights::NONE,
+            rights: Rights::empty(),
             ..MapRequest::anonymous(place, room)
         };
         let gone = &mut Removed::new();
@@ -337,14 +337,14 @@ fn map_segment(
         if segment.p_flags & flag != 0 {
             right
         } else {
-            Rights::NONE
+            Rights::empty()
         }
     };
     let mut rights = right(PF_R, Rights::READ)
-        .with(right(PF_W, Rights::WRITE))
-        .with(right(PF_X, Rights::EXECUTE));
-    if guarded && rights.has(Rights::EXECUTE) {
-        rights = rights.with(Rights::GUARDED);
+        .union(right(PF_W, Rights::WRITE))
+        .union(right(PF_X, Rights::EXECUTE));
+    if guarded && rights.contains(Rights::EXECUTE) {
+        rights = rights.union(Rights::GUARDED);
     }
     let (mut filled, gone) = (start, &mut Removed::new());
     if segment.p_filesz != 0 {
@@ -353,7 +353,7 @@ fn map_segment(
             place: Place::Fixed(start),
             len: filled - start,
             rights,
-            flags: Flags::default(),
+            flags: Flags::empty(),
             source: Source::File {
                 mapping: source.clone(),
                 offset: segment.p_offset as usize - (address - start),
@@ -362,7 +362,7 @@ fn map_segment(
             limit: usize::MAX,
         };
         space.map(request, gone)?;
-        if rights.has(Rights::WRITE) && end > file_end {
+        if rights.contains(Rights::WRITE) && end > file_end {
             clear(space, file_end, filled.min(page_up(end)))?;
         }
     }

@@ -81,7 +81,7 @@ fn wait_for_access(address: usize, access: Access) -> bool {
 
 /// Whether the current program's memory there is no promise (MAP_DROPPABLE).
 fn may_be_lost(address: usize) -> bool {
-    let droppable = |vma: &Vma| vma.flags.has(Flags::DROPPABLE);
+    let droppable = |vma: &Vma| vma.flags.contains(Flags::DROPPABLE);
     let space = current().space().filter(|_| !current().must_die());
     space.and_then(|space| space.with_vma(address, droppable)) == Some(true)
 }

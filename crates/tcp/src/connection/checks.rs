@@ -12,9 +12,9 @@ impl Connection {
     /// PAWS, sequence numbers, RST and SYN.
     pub(super) fn is_valid(&mut self, now: u64, header: &Header, payload: usize) -> bool {
         let flags = header.flags;
-        let is_reset = flags.has(Flags::RST);
+        let is_reset = flags.contains(Flags::RST);
         let extent = self.extent(header, payload);
-        let begin = extent.start - u64::from(flags.has(Flags::SYN));
+        let begin = extent.start - u64::from(flags.contains(Flags::SYN));
         let end = extent.end + u64::from(extent.fin);
         let is_old = self.is_old(now, header) && !self.is_late_duplicate(now, header, begin, end);
         let is_acceptable = self.receiver.is_acceptable(begin, end);
@@ -31,7 +31,7 @@ impl Connection {
             }
             return false;
         }
-        if flags.has(Flags::SYN) && !self.is_syn_of_both(header, &extent) {
+        if flags.contains(Flags::SYN) && !self.is_syn_of_both(header, &extent) {
             self.challenge(now, false);
             return false;
         }
@@ -50,7 +50,8 @@ impl Connection {
         let (Some(recent), Some(stamps)) = (self.receiver.recent, header.options.timestamps) else {
             return false;
         };
-        let is_bare = header.flags.has(Flags::ACK) && begin == end && begin == self.receiver.nxt;
+        let is_bare =
+            header.flags.contains(Flags::ACK) && begin == end && begin == self.receiver.nxt;
         let ack = seq::extend(self.sender.una, header.ack);
         let behind = u64::from(recent.value.wrapping_sub(stamps.value)) * MS;
         let window = u64::from(header.window) << self.scale;
@@ -76,7 +77,7 @@ impl Connection {
     /// A simultaneous open ends by a SYN with ACK, whose SYN is known already.
     fn is_syn_of_both(&self, header: &Header, extent: &Extent) -> bool {
         self.state == State::SynReceived
-            && header.flags.has(Flags::ACK)
+            && header.flags.contains(Flags::ACK)
             && extent.start == self.receiver.nxt
             && seq::extend(self.iss, header.ack) == self.sender.nxt
     }

@@ -78,13 +78,13 @@ impl Connection {
     }
 
     pub(super) fn extent(&self, header: &Header, payload: usize) -> Extent {
-        let syn = u64::from(header.flags.has(Flags::SYN));
+        let syn = u64::from(header.flags.contains(Flags::SYN));
         let start = seq::extend(self.receiver.nxt, header.seq) + syn;
         let end = start + payload as u64;
         Extent {
             start,
             end,
-            fin: header.flags.has(Flags::FIN),
+            fin: header.flags.contains(Flags::FIN),
         }
     }
 
@@ -100,7 +100,7 @@ impl Connection {
 
     /// The acknowledgment; returns whether the segment counts further.
     fn input_ack(&mut self, now: u64, header: &Header, payload: usize) -> bool {
-        if !header.flags.has(Flags::ACK) {
+        if !header.flags.contains(Flags::ACK) {
             return false;
         }
         let ack = seq::extend(self.sender.una, header.ack);
@@ -148,7 +148,7 @@ impl Connection {
     /// Moves the peer's window, if the segment is no older than what moved it last; returns
     /// whether it is another one.
     fn take_window(&mut self, header: &Header, extent: &Extent, ack: Seq) -> bool {
-        let scale = if header.flags.has(Flags::SYN) {
+        let scale = if header.flags.contains(Flags::SYN) {
             0
         } else {
             self.scale
@@ -223,7 +223,7 @@ impl Connection {
     /// The urgent pointer names the byte after the urgent one, as Linux takes it unless
     /// `net.ipv4.tcp_stdurg` is set.
     fn take_urgent(&mut self, header: &Header) {
-        if !header.flags.has(Flags::URG) {
+        if !header.flags.contains(Flags::URG) {
             return;
         }
         let ahead = u64::from(header.urgent).saturating_sub(1);
@@ -299,7 +299,7 @@ impl Connection {
         receiver.delay.on_data(&crate::receiver::Arrival {
             now,
             length: payload,
-            is_pushed: pushes.iter().any(|flag| header.flags.has(*flag)),
+            is_pushed: pushes.iter().any(|flag| header.flags.contains(*flag)),
             waiting,
             window,
             rto: self.sender.rtt.rto(self.sender.backoff),

@@ -187,7 +187,7 @@ impl Connection {
             scaled: false,
             scale: 0,
             window_seq: irs,
-            events: Events::NONE,
+            events: Events::empty(),
             error: None,
             soft_error: None,
             reset: None,

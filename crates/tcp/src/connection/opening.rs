@@ -139,22 +139,22 @@ impl Connection {
     pub(super) fn input_syn_sent(&mut self, now: u64, header: &Header) -> bool {
         let flags = header.flags;
         let ack = seq::extend(self.iss, header.ack);
-        let has_ack = flags.has(Flags::ACK);
+        let has_ack = flags.contains(Flags::ACK);
         if has_ack && (ack != self.iss + 1 || self.is_echo_wrong(now, header)) {
             self.reset = header.reset(0);
             // It may be of an old connection, which the RST ends there: the SYN follows soon.
-            if self.syn_tries == 0 && !flags.has(Flags::RST) {
+            if self.syn_tries == 0 && !flags.contains(Flags::RST) {
                 self.syn_due = Some(now + SOON);
             }
             return false;
         }
-        if flags.has(Flags::RST) {
+        if flags.contains(Flags::RST) {
             if has_ack {
                 self.end(Some(Error::ConnectionRefused));
             }
             return false;
         }
-        if !flags.has(Flags::SYN) {
+        if !flags.contains(Flags::SYN) {
             return false;
         }
         let agreed = Agreed::by(&self.config, &header.options);

@@ -198,8 +198,10 @@ impl Listener {
         let known = self.requests.get(&key).copied();
         match known.filter(|request| request.tuple == *tuple) {
             Some(request) => self.continue_request(now, key, request, header, payload),
-            None if header.flags.has(Flags::RST) => Answer::None,
-            None if header.flags.has(Flags::ACK) => self.take_cookie(now, tuple, header, payload),
+            None if header.flags.contains(Flags::RST) => Answer::None,
+            None if header.flags.contains(Flags::ACK) => {
+                self.take_cookie(now, tuple, header, payload)
+            }
             None => self.begin(now, key, tuple, header, None),
         }
     }
@@ -225,7 +227,7 @@ impl Listener {
         isn: Option<u32>,
     ) -> Answer {
         let flags = header.flags;
-        if !flags.has(Flags::SYN) || flags.has(Flags::FIN) || self.is_full() {
+        if !flags.contains(Flags::SYN) || flags.contains(Flags::FIN) || self.is_full() {
             return Answer::None;
         }
         let mut identity = Identity::of(&self.secret, now, tuple);
@@ -256,7 +258,7 @@ impl Listener {
         let recent = self
             .last_cookie
             .is_some_and(|last| now < last + COOKIES_COUNT);
-        let is_answer = recent && !header.flags.has(Flags::SYN);
+        let is_answer = recent && !header.flags.contains(Flags::SYN);
         let found = is_answer
             .then(|| cookie::check(&self.secret, &self.config, now, tuple, header))
             .flatten();
@@ -291,15 +293,15 @@ impl Listener {
         payload: usize,
     ) -> Answer {
         let flags = header.flags;
-        let has_ack = flags.has(Flags::ACK);
-        let is_again = flags.has(Flags::SYN) && header.seq == request.peer_isn;
+        let has_ack = flags.contains(Flags::ACK);
+        let is_again = flags.contains(Flags::SYN) && header.seq == request.peer_isn;
         let is_old = request.is_old(now, header);
         if is_again && !has_ack && !is_old {
             return self.answer_again(now, key, request);
         }
         let begin = header.seq.wrapping_add(u32::from(is_again));
         let ahead = begin.wrapping_sub(request.peer_isn.wrapping_add(1));
-        if flags.has(Flags::RST) {
+        if flags.contains(Flags::RST) {
             if ahead == 0 {
                 self.forget(key, &request);
             }
@@ -309,7 +311,7 @@ impl Listener {
             return header.reset(payload).map_or(Answer::None, Answer::Send);
         }
         let is_foreign = ahead > u32::from(self.config.syn_window());
-        if is_old || is_foreign || flags.has(Flags::SYN) && !is_again {
+        if is_old || is_foreign || flags.contains(Flags::SYN) && !is_again {
             let answers = request.limiter.allows(now, has_data(header, payload));
             self.requests.insert(key, request);
             return if answers {
@@ -321,7 +323,7 @@ impl Listener {
         if !has_ack {
             return Answer::None;
         }
-        let is_bare = ahead == 0 && payload == 0 && !flags.has(Flags::FIN);
+        let is_bare = ahead == 0 && payload == 0 && !flags.contains(Flags::FIN);
         let is_deferred = is_bare && request.timeouts < u32::from(self.config.defer_accept);
         if !is_deferred && self.is_full() && self.config.abort_on_overflow {
             self.forget(key, &request);

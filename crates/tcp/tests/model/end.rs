@@ -62,7 +62,7 @@ impl End {
             released: 0,
             read: 0,
             placed: BTreeMap::new(),
-            events: Events::NONE,
+            events: Events::empty(),
             error: None,
             is_shut: false,
             is_closed: false,
@@ -93,7 +93,7 @@ impl End {
         let info = self.connection.info();
         self.most_out_of_order = self.most_out_of_order.max(info.out_of_order);
         assert!(info.out_of_order <= info.receive_buffer + (1 << 16));
-        assert!(!packet.header.flags.has(Flags::SYN) || received.placement.is_none());
+        assert!(!packet.header.flags.contains(Flags::SYN) || received.placement.is_none());
     }
 
     fn place(&mut self, mut start: u64, mut end: u64) {
@@ -117,7 +117,7 @@ impl End {
         let released = self.connection.released();
         assert!(self.released <= released && released <= self.written);
         self.released = released;
-        if !self.events.has(Events::CONNECTED) {
+        if !self.events.contains(Events::CONNECTED) {
             return;
         }
         self.read_some(now, random);

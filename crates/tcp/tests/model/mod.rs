@@ -157,7 +157,7 @@ impl Net {
             let is_last = end == payload.end;
             let mut cut = header;
             if !is_last {
-                cut.flags.0 &= !(tcp::Flags::FIN.0 | tcp::Flags::PSH.0);
+                cut.flags.remove(tcp::Flags::FIN | tcp::Flags::PSH);
             }
             self.send_one(
                 from,

@@ -66,7 +66,7 @@ impl Script {
         script.gets(Flags::SYN | Flags::ACK, options, 0);
         script.seq += 1;
         assert_eq!(script.sends().flags, Flags::ACK);
-        assert!(script.connection.take_events().has(Events::CONNECTED));
+        assert!(script.connection.take_events().contains(Events::CONNECTED));
         script
     }
 
@@ -87,7 +87,7 @@ impl Script {
     /// A segment with its ACK, that takes the peer's numbers on.
     pub fn data(&mut self, payload: usize, more: Flags) {
         self.gets(Flags::ACK | more, Options::default(), payload);
-        self.seq += payload as u32 + u32::from(more.has(Flags::FIN));
+        self.seq += payload as u32 + u32::from(more.contains(Flags::FIN));
     }
 
     pub fn sent(&mut self) -> Option<Transmit> {
@@ -120,7 +120,7 @@ impl Script {
 
     pub fn ends_with(&mut self, error: Option<Error>) {
         assert_eq!(self.connection.state(), State::Closed);
-        assert!(self.connection.take_events().has(Events::CLOSED));
+        assert!(self.connection.take_events().contains(Events::CLOSED));
         assert_eq!(self.connection.take_error(), error);
         assert_eq!(self.connection.next_timer(), None);
     }

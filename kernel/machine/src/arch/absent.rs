@@ -18,7 +18,7 @@ pub const fn specific_prot(_prot: u32) -> u32 {
 /// The rights for the bits `prot` that are not common to all architectures; none if this machine
 /// does not support one of them.
 pub fn specific_rights(prot: u32) -> Option<Rights> {
-    (prot == 0).then_some(Rights::NONE)
+    (prot == 0).then_some(Rights::empty())
 }
 
 /// Whether the specific bits `prot` request tagged memory: there is none.

@@ -224,13 +224,13 @@ impl Space {
         let page = address & !(PAGE_SIZE - 1);
         let vma = self.vmas.find(page).ok_or(Errno::EFAULT)?;
         let (rights, shared) = (vma.rights, vma.is_shared());
-        let forced = !rights.asked().has(Rights::WRITE);
+        let forced = !rights.asked().contains(Rights::WRITE);
         if forced && shared {
             return Err(Errno::EFAULT);
         }
         let range = page..page + PAGE_SIZE;
         if forced {
-            self.force(context, range.clone(), rights.with(Rights::WRITE))?;
+            self.force(context, range.clone(), rights.union(Rights::WRITE))?;
         }
         let written = self
             .resolve_paged(context, address, Access::Write)
@@ -241,7 +241,7 @@ impl Space {
             .and_then(|()| {
                 let frame = self.frame_at(address, Access::Write).ok_or(Errno::EFAULT)?;
                 frame.write(address % PAGE_SIZE, source);
-                if rights.has(Rights::EXECUTE) {
+                if rights.contains(Rights::EXECUTE) {
                     frame.sync_instructions();
                 }
                 Ok(())
@@ -261,12 +261,12 @@ impl Space {
     ) -> Result<frame::FrameRef> {
         let page = address & !(PAGE_SIZE - 1);
         let vma = self.vmas.find(page).ok_or(Errno::EFAULT)?;
-        if !vma.rights.has(Rights::TAGGED) {
+        if !vma.rights.contains(Rights::TAGGED) {
             return Err(Errno::EOPNOTSUPP);
         }
         let (rights, shared) = (vma.rights, vma.is_shared());
         let (forced, wanted) = match access {
-            Access::Write => (!rights.has(Rights::WRITE), Rights::WRITE),
+            Access::Write => (!rights.contains(Rights::WRITE), Rights::WRITE),
             _ => (rights.is_none(), Rights::READ),
         };
         if forced && shared && access == Access::Write {
@@ -274,7 +274,7 @@ impl Space {
         }
         let range = page..page + PAGE_SIZE;
         if forced {
-            self.force(context, range.clone(), rights.with(wanted))?;
+            self.force(context, range.clone(), rights.union(wanted))?;
         }
         let made = self.resolve_alone(context, address, access);
         let frame = made

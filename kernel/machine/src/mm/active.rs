@@ -166,7 +166,7 @@ pub fn map(request: &mut MapRequest, lock: NewLock, gone: &mut Removed) -> Resul
     } else {
         with_active(
             #[inline(always)]
-            |space| match space.locks_new() == Flags::default() {
+            |space| match space.locks_new() == Flags::empty() {
                 true => Some(space.map(request.take(), gone)),
                 false => None,
             },
@@ -174,7 +174,7 @@ pub fn map(request: &mut MapRequest, lock: NewLock, gone: &mut Removed) -> Resul
         .unwrap_or(Some(Err(Errno::ENOMEM)))
     };
     match mapped {
-        Some(mapped) => mapped.map(|start| (start, Flags::default())),
+        Some(mapped) => mapped.map(|start| (start, Flags::empty())),
         None => map_waiting(request.take(), lock, gone),
     }
 }
@@ -188,12 +188,12 @@ fn map_waiting(
 ) -> Result<(usize, Flags)> {
     let space = own().ok_or(Errno::ENOMEM)?;
     let mut locked = space.locks_new();
-    if lock.asked || locked != Flags::default() {
+    if lock.asked || locked != Flags::empty() {
         let len = page_up(request.len.min(user_end()));
         space.check_new_lock(len, lock.asked, (lock.limit)())?;
-        locked = locked.with(Flags::LOCKED);
+        locked = locked.union(Flags::LOCKED);
     }
-    request.flags = request.flags.with(locked);
+    request.flags = request.flags.union(locked);
     Ok((space.map(request, gone)?, locked))
 }
 
@@ -228,7 +228,7 @@ pub fn set_heap_end(
 ) -> Result<(result::Result<usize, Range<usize>>, Option<usize>)> {
     with_own(false, |space| {
         let locked = space.locks_new();
-        let present = locked.has(Flags::LOCKED) && !locked.has(Flags::LOCK_ON_FAULT);
+        let present = locked.contains(Flags::LOCKED) && !locked.contains(Flags::LOCK_ON_FAULT);
         let old = present.then(|| space.heap_end());
         Ok((space.set_heap_end(end, rights, limits, gone), old))
     })
@@ -245,7 +245,7 @@ pub fn discard(range: Range<usize>, without: Option<Flags>) -> Result<()> {
             return Err(Errno::EPERM);
         }
         match without {
-            Some(flag) if vma.flags.has(flag) => Err(Errno::EINVAL),
+            Some(flag) if vma.flags.contains(flag) => Err(Errno::EINVAL),
             _ => Ok(()),
         }
     };

@@ -312,7 +312,7 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
             }
             filled
         } else {
-            let writable = shared && self.vma.rights.has(Rights::WRITE);
+            let writable = shared && self.vma.rights.contains(Rights::WRITE);
             let page = mapping.page(index, write)?;
             self.hold_first(kind, page, writable)
         };
@@ -328,11 +328,11 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
             let frame = FrameRef::zeroed(Owner::Anonymous)?;
             self.hold_first(Kind::FaultAnonWrite, frame, true)
         } else {
-            let executable = self.vma.rights.has(Rights::EXECUTE);
+            let executable = self.vma.rights.contains(Rights::EXECUTE);
             let pte = Pte(ZERO_ENTRIES[usize::from(executable)].load(Relaxed));
             let filled = self
                 .entry
-                .try_fill(if TAGS && self.vma.rights.has(Rights::TAGGED) {
+                .try_fill(if TAGS && self.vma.rights.contains(Rights::TAGGED) {
                     pte.with_tags()
                 } else {
                     pte
@@ -373,7 +373,7 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         let mut frames = [const { None }; AROUND];
         let frames = &mut frames[..(end - start) / PAGE_SIZE];
         mapping.present(first, frames);
-        let writable = self.vma.is_shared() && self.vma.rights.has(Rights::WRITE);
+        let writable = self.vma.is_shared() && self.vma.rights.contains(Rights::WRITE);
         let (prot, memory, mut mapped) = (prot(self.vma, writable), memory::<TAGS>(self.vma), 0);
         for (page, frame) in (start..end).step_by(PAGE_SIZE).zip(frames) {
             let entry = self.leaf.entry(page);
@@ -486,10 +486,10 @@ pub(super) fn set_rights<const TAGS: bool>(vma: &Vma, entry: &Entry) -> Option<O
         if new == old {
             return None;
         }
-        if vma.rights.has(Rights::EXECUTE) {
+        if vma.rights.contains(Rights::EXECUTE) {
             sync_instructions(old);
         }
-        if TAGS && vma.rights.has(Rights::TAGGED) {
+        if TAGS && vma.rights.contains(Rights::TAGGED) {
             FrameRef::clone_phys(PhysAddr(old.phys())).sync_tags();
         }
         match entry.replace(old, new) {
@@ -511,12 +511,12 @@ fn sync_instructions(pte: Pte) {
 /// Returns a PTE of `vma` with the VMA's rights.
 #[inline(always)]
 fn with_rights<const TAGS: bool>(vma: &Vma, old: Pte) -> Pte {
-    let writable = vma.rights.has(Rights::WRITE) && (vma.is_shared() || old.writable());
+    let writable = vma.rights.contains(Rights::WRITE) && (vma.is_shared() || old.writable());
     let memory = memory::<TAGS>(vma);
     let new = Pte::leaf(old.phys(), prot(vma, writable), memory).with_young(old.young());
     let nothing = match TAGS {
         true => vma.rights.is_none(),
-        false => vma.rights == Rights::NONE,
+        false => vma.rights == Rights::empty(),
     };
     if nothing { hidden(new) } else { new }
 }
@@ -564,8 +564,8 @@ pub(super) fn prot(vma: &Vma, writable: bool) -> Prot {
     Prot {
         read: true,
         write: writable,
-        execute: vma.rights.has(Rights::EXECUTE),
-        guarded: vma.rights.has(Rights::GUARDED),
+        execute: vma.rights.contains(Rights::EXECUTE),
+        guarded: vma.rights.contains(Rights::GUARDED),
         user: true,
     }
 }
@@ -573,7 +573,7 @@ pub(super) fn prot(vma: &Vma, writable: bool) -> Prot {
 /// The memory type of `vma`.
 #[inline(always)]
 pub(super) fn memory<const TAGS: bool>(vma: &Vma) -> Memory {
-    if TAGS && vma.rights.has(Rights::TAGGED) {
+    if TAGS && vma.rights.contains(Rights::TAGGED) {
         Memory::TAGGED
     } else {
         Memory::Normal

@@ -67,15 +67,15 @@ fn may_be_huge(vma: &Vma, page: usize) -> bool {
         return false;
     }
     let asked = match policy() {
-        Policy::Always => !vma.flags.has(Flags::NO_HUGE),
-        Policy::Madvise => vma.flags.has(Flags::HUGE),
+        Policy::Always => !vma.flags.contains(Flags::NO_HUGE),
+        Policy::Madvise => vma.flags.contains(Flags::HUGE),
         Policy::Never => false,
     };
     asked
         && matches!(vma.source, Source::Anonymous)
-        && vma.rights.has(Rights::WRITE)
-        && !vma.rights.has(Rights::EXECUTE)
-        && !vma.flags.has(Flags::GROWS_DOWN)
+        && vma.rights.contains(Rights::WRITE)
+        && !vma.rights.contains(Rights::EXECUTE)
+        && !vma.flags.contains(Flags::GROWS_DOWN)
         && upcall::may_have_huge_pages()
 }
 
@@ -304,7 +304,7 @@ impl Space {
         huge: HugePage,
     ) -> Option<Owed<FillUser>> {
         let first = huge.into_phys();
-        if TAGS && vma.rights.has(Rights::TAGGED) {
+        if TAGS && vma.rights.contains(Rights::TAGGED) {
             for page in (first.0..).step_by(PAGE_SIZE).take(HUGE_PAGE_PAGES) {
                 FrameRef::clone_phys(PhysAddr(page)).sync_tags();
             }

@@ -34,11 +34,11 @@ impl AddressSpace {
         let (end, random) = self.bounds();
         let whole = end.min(MAP_WINDOW);
         let top = aslr::stack_top(whole, random);
-        let rights = Rights::READ.with(Rights::WRITE);
+        let rights = Rights::READ.union(Rights::WRITE);
         self.map(
             MapRequest {
                 rights: if executable {
-                    rights.with(Rights::EXECUTE)
+                    rights.union(Rights::EXECUTE)
                 } else {
                     rights
                 },
@@ -143,7 +143,7 @@ impl Space {
     ) -> bool {
         // As on Linux, leave a page free before the next mapping.
         let free = self.vmas.is_room(from..to + PAGE_SIZE);
-        let flags = Flags::ACCOUNT.with(locked);
+        let flags = Flags::ACCOUNT.union(locked);
         let check = || self.vmas.totals().check((flags, rights), to - from, limits);
         let allowed = !self.vmas.is_full() && check().is_ok();
         if !free || !allowed || self.vmas.commit(to - from).is_err() {

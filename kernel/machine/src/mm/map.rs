@@ -60,8 +60,8 @@ impl MapRequest {
         MapRequest {
             place,
             len,
-            rights: Rights::READ.with(Rights::WRITE),
-            flags: Flags::default(),
+            rights: Rights::READ.union(Rights::WRITE),
+            flags: Flags::empty(),
             source: Source::Anonymous,
             label: Label::None,
             limit: usize::MAX,
@@ -88,7 +88,7 @@ impl AddressSpace {
         let len = checked_len(request.len)?;
         let flags = request
             .flags
-            .set(Flags::ACCOUNT, false)
+            .with(Flags::ACCOUNT, false)
             .accounted(request.rights);
         // Declared before the guard, so that a VMA that is not mapped is dropped after the lock is
         // released: this may drop the last reference to its file, which may sleep.
@@ -153,7 +153,7 @@ impl AddressSpace {
             .vmas
             .find_near(page, &space.slot().data.hint)
             .ok_or(Errno::ENOMEM)?;
-        let write = write || vma.rights.has(Rights::WRITE) && !vma.is_shared();
+        let write = write || vma.rights.contains(Rights::WRITE) && !vma.is_shared();
         let access = if write { Access::Write } else { Access::Read };
         if space.must_wait(&(page..page + 1), access) {
             drop(space);
@@ -196,7 +196,7 @@ impl Space {
         if bytes.is_none_or(|bytes| bytes > request.limit) || self.vmas.is_full() {
             return Err(Errno::ENOMEM);
         }
-        if flags.has(Flags::ACCOUNT) {
+        if flags.contains(Flags::ACCOUNT) {
             self.vmas.commit(len - accounted)?;
         }
         self.place(request.place, len)

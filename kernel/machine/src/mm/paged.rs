@@ -64,7 +64,7 @@ impl Space {
         Some(FilePage {
             index: index(vma, address),
             mapping: mapping.clone(),
-            write: access == Access::Write && vma.rights.has(Rights::NOTIFY),
+            write: access == Access::Write && vma.rights.contains(Rights::NOTIFY),
         })
     }
 
@@ -76,7 +76,7 @@ impl Space {
         access: Access,
     ) -> core::result::Result<(), Failure> {
         let page = page_down(address);
-        let notified = |vma: &Vma| vma.rights.has(Rights::NOTIFY);
+        let notified = |vma: &Vma| vma.rights.contains(Rights::NOTIFY);
         if access != Access::Write || !self.vmas.find(page).is_some_and(notified) {
             return self.resolve_alone(context, address, access);
         }

@@ -22,7 +22,7 @@ impl AddressSpace {
         may: impl Fn(&Vma) -> Result<()>,
     ) -> Result<()> {
         let all_may = |space: &Space, part| space.vmas.touching(part).try_for_each(&may);
-        self.change_flags(range, |old| old.set(flags, on), all_may)
+        self.change_flags(range, |old| old.with(flags, on), all_may)
     }
 
     /// Seals pages (mseal): they stay mapped, with their rights. May sleep if the range is large.
@@ -36,15 +36,15 @@ impl AddressSpace {
             if stays { Ok(()) } else { Err(Errno::ENOMEM) }
         };
         stays(&self.read_lock(), range.clone())?;
-        self.change_flags(range, |old| old.set(Flags::SEALED, true), stays)
+        self.change_flags(range, |old| old.with(Flags::SEALED, true), stays)
     }
 
     /// Locks or unlocks a range of pages according to `flags`; droppable pages stay unchanged. May
     /// sleep if the range is large.
     pub fn lock_pages(&self, range: Range<usize>, flags: Flags) -> Result<()> {
-        let new = |old: Flags| match old.has(Flags::DROPPABLE) {
+        let new = |old: Flags| match old.contains(Flags::DROPPABLE) {
             true => old,
-            false => old.set(Flags::UNLOCKED, false).with(flags),
+            false => old.with(Flags::UNLOCKED, false).union(flags),
         };
         self.change_flags(range, new, |_, _| Ok(()))
     }
@@ -100,13 +100,13 @@ impl Space {
         let rights_of = |vma: &Vma| {
             let rights = wanted.of(vma);
             match TAGS {
-                true => rights.with(vma.rights.and(Rights::TAGGED)),
+                true => rights.union(vma.rights.intersection(Rights::TAGGED)),
                 false => rights,
             }
         };
         let changes = |vma: &Vma| vma.rights != rights_of(vma);
         self.vmas.check_cuts(&range, changes)?;
-        if wanted.rights.has(Rights::WRITE) {
+        if wanted.rights.contains(Rights::WRITE) {
             self.vmas.commit_writable(&range)?;
         }
         self.vmas.change(range.clone(), |vma| {
@@ -139,7 +139,7 @@ impl Space {
             return Ok((range, result));
         }
         let wanted = Protection {
-            rights: wanted.rights.with(Rights::TAGGED),
+            rights: wanted.rights.union(Rights::TAGGED),
             ..wanted
         };
         let (done, promised) = self.promise::<true>(range, wanted)?;
@@ -156,7 +156,7 @@ impl Space {
             if !wanted.is_allowed(vma) {
                 return (at, Err(Errno::EACCES));
             }
-            if vma.flags.has(Flags::SEALED) {
+            if vma.flags.contains(Flags::SEALED) {
                 return (at, Err(Errno::EPERM));
             }
             at = vma.end;

@@ -131,12 +131,14 @@ impl AddressSpace {
         space.vmas.totals().check(kind, more, limits)?;
         let new = target..target + len;
         let left = match (large, keep) {
-            (_, true) => vma.flags.set(Flags::UNLOCKED, false),
+            (_, true) => vma.flags.with(Flags::UNLOCKED, false),
             // The commitment is accounted to the new place. The old part is not merged, and does
             // not grow.
             (true, false) => {
-                let counted = Flags::ACCOUNT.with(Flags::UNLOCKED).with(Flags::GROWS_DOWN);
-                vma.flags.set(counted, false).set(Flags::GOES, true)
+                let counted = Flags::ACCOUNT
+                    .union(Flags::UNLOCKED)
+                    .union(Flags::GROWS_DOWN);
+                vma.flags.with(counted, false).with(Flags::GOES, true)
             }
             (false, false) => vma.flags,
         };
@@ -228,7 +230,7 @@ impl AddressSpace {
 /// # Errors
 /// EPERM, EFAULT.
 fn may_move(vma: &Vma, old: &Range<usize>) -> Result<()> {
-    if vma.flags.has(Flags::SEALED) {
+    if vma.flags.contains(Flags::SEALED) {
         Err(Errno::EPERM)
     } else if old.end > vma.end {
         Err(Errno::EFAULT)
@@ -273,11 +275,11 @@ impl Space {
         gone: &mut Removed,
     ) -> Result<()> {
         let part = vma.part(old.clone());
-        if part.flags.has(Flags::ACCOUNT) {
+        if part.flags.contains(Flags::ACCOUNT) {
             let had = if keep { 0 } else { old.len() };
             self.vmas.commit(new.len().saturating_sub(had))?;
         }
-        let flags = part.flags.set(Flags::GROWS_DOWN, false);
+        let flags = part.flags.with(Flags::GROWS_DOWN, false);
         if !keep {
             self.vmas.cut_out(old, gone)?;
         }

@@ -217,7 +217,7 @@ impl AddressSpace {
     /// The lock flags of new mappings (MCL_FUTURE).
     #[inline]
     pub fn locks_new(&self) -> Flags {
-        Flags::from_bits(self.locks_new.load(Relaxed))
+        Flags::from_bits_retain(self.locks_new.load(Relaxed))
     }
 
     /// Sets the lock flags of new mappings.

@@ -30,15 +30,15 @@ const CODE: usize = 3;
 /// The kind of a VMA.
 #[inline]
 fn kind(flags: Flags, rights: Rights) -> usize {
-    if flags.has(Flags::GROWS_DOWN) {
+    if flags.contains(Flags::GROWS_DOWN) {
         STACK
-    } else if rights.has(Rights::WRITE) {
-        if flags.has(Flags::SHARED) {
+    } else if rights.contains(Rights::WRITE) {
+        if flags.contains(Flags::SHARED) {
             OTHER
         } else {
             DATA
         }
-    } else if rights.has(Rights::EXECUTE) {
+    } else if rights.contains(Rights::EXECUTE) {
         CODE
     } else {
         OTHER
@@ -101,7 +101,7 @@ impl Totals {
     /// Adds `bytes` of a VMA.
     #[inline]
     pub(super) fn add(&mut self, vma: &Vma, bytes: usize) {
-        let of = |flag| usize::from(vma.flags.has(flag)) * bytes;
+        let of = |flag| usize::from(vma.flags.contains(flag)) * bytes;
         self.all += bytes;
         self.accounted += of(Flags::ACCOUNT);
         self.locked += of(Flags::LOCKED);
@@ -112,7 +112,7 @@ impl Totals {
     /// Subtracts `bytes` of a VMA.
     #[inline]
     pub(super) fn sub(&mut self, vma: &Vma, bytes: usize) {
-        let of = |flag| usize::from(vma.flags.has(flag)) * bytes;
+        let of = |flag| usize::from(vma.flags.contains(flag)) * bytes;
         self.most = self.most.max(self.all);
         self.all -= bytes;
         self.accounted -= of(Flags::ACCOUNT);
@@ -132,7 +132,7 @@ impl Totals {
         limits: &Limits,
     ) -> Result<()> {
         let beyond = |held: usize, limit: usize| more > 0 && held.saturating_add(more) > limit;
-        if flags.has(Flags::LOCKED) && beyond(self.locked, (limits.locked)()) {
+        if flags.contains(Flags::LOCKED) && beyond(self.locked, (limits.locked)()) {
             return Err(Errno::EAGAIN);
         }
         let data = kind(flags, rights) == DATA && beyond(self.data(), limits.data);

@@ -3,6 +3,7 @@
 extern crate alloc;
 
 use alloc::sync::{Arc, Weak};
+use bitflags::bitflags;
 use core::any::Any;
 use core::fmt;
 use core::ops::Range;
@@ -111,51 +112,49 @@ pub trait PageSource: Any + Send + Sync {
     }
 }
 
-/// The rights of a program to a VMA.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Rights(u8);
+bitflags! {
+    /// The rights of a program to a VMA.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Rights: u8 {
+        /// Read.
+        const READ = 1;
+        /// Write.
+        const WRITE = 1 << 1;
+        /// Execute.
+        const EXECUTE = 1 << 2;
+        /// Not a right: the memory has tags (PROT_MTE). mprotect does not remove it.
+        const TAGGED = 1 << 3;
+        /// Execute, with indirect branches restricted to landing pads (PROT_BTI). Never set alone.
+        const GUARDED = 1 << 4;
+        /// Write, where the file hears of it first: a write fails in the usual way of a fault, and
+        /// [`AddressSpace::fault_paged`] allows it for one page.
+        const NOTIFY = 1 << 5;
+    }
+}
 
 impl Rights {
-    /// No access.
-    pub const NONE: Rights = Rights(0);
-    /// Read.
-    pub const READ: Rights = Rights(1);
-    /// Write.
-    pub const WRITE: Rights = Rights(2);
-    /// Execute.
-    pub const EXECUTE: Rights = Rights(4);
-    /// Execute, with indirect branches restricted to landing pads (PROT_BTI). Never set alone.
-    pub const GUARDED: Rights = Rights(16);
-    /// Write, where the file hears of it first: a write fails in the usual way of a fault, and
-    /// [`AddressSpace::fault_paged`] allows it for one page.
-    pub const NOTIFY: Rights = Rights(32);
-    /// Not a right: the memory has tags (PROT_MTE). mprotect does not remove it.
-    pub const TAGGED: Rights = Rights(8);
+    /// The rights of mprotect and mmap.
+    const PROT: Rights = Rights::READ.union(Rights::WRITE).union(Rights::EXECUTE);
 
     /// Converts PROT_READ | PROT_WRITE | PROT_EXEC, which have the same bits.
     pub const fn from_prot(prot: u32) -> Rights {
-        Rights(prot as u8 & 7)
-    }
-
-    /// Whether all of `other` is allowed.
-    pub const fn has(self, other: Rights) -> bool {
-        self.0 & other.0 == other.0
+        Rights::from_bits_retain(prot as u8).intersection(Rights::PROT)
     }
 
     /// Whether `access` is allowed.
     pub const fn allow(self, access: Access) -> bool {
-        self.0 & access as u8 != 0
+        self.bits() & access as u8 != 0
     }
 
     /// Whether no access is allowed, with or without tags.
     pub const fn is_none(self) -> bool {
-        self.0 & 7 == 0
+        !self.intersects(Rights::PROT)
     }
 
     /// The rights as the program asked for them.
     pub const fn asked(self) -> Rights {
-        match self.has(Rights::NOTIFY) {
-            true => Rights(self.0 & !Rights::NOTIFY.0 | Rights::WRITE.0),
+        match self.contains(Rights::NOTIFY) {
+            true => self.difference(Rights::NOTIFY).union(Rights::WRITE),
             false => self,
         }
     }
@@ -163,20 +162,13 @@ impl Rights {
     /// The rights of a shared mapping whose file hears of writes. Every architecture can read what
     /// it can write.
     pub const fn notified(self) -> Rights {
-        match self.has(Rights::WRITE) {
-            true => Rights(self.0 & !Rights::WRITE.0 | Rights::NOTIFY.0 | Rights::READ.0),
+        match self.contains(Rights::WRITE) {
+            true => self
+                .difference(Rights::WRITE)
+                .union(Rights::NOTIFY)
+                .union(Rights::READ),
             false => self,
         }
-    }
-
-    /// The intersection.
-    pub const fn and(self, other: Rights) -> Rights {
-        Rights(self.0 & other.0)
-    }
-
-    /// The union.
-    pub const fn with(self, other: Rights) -> Rights {
-        Rights(self.0 | other.0)
     }
 }
 
@@ -213,8 +205,8 @@ impl Protection {
 
     #[inline]
     fn granted(self, vma: &Vma) -> Rights {
-        if self.implies_execute && !vma.flags.has(Flags::NEVER_EXECUTE) {
-            self.rights.with(Rights::EXECUTE)
+        if self.implies_execute && !vma.flags.contains(Flags::NEVER_EXECUTE) {
+            self.rights.union(Rights::EXECUTE)
         } else {
             self.rights
         }
@@ -223,89 +215,71 @@ impl Protection {
     /// Whether a VMA may have these rights.
     #[inline]
     pub(super) fn is_allowed(self, vma: &Vma) -> bool {
-        let writes = self.rights.has(Rights::WRITE);
-        let executes = self.rights.has(Rights::EXECUTE);
-        !(writes && vma.never_writes() || executes && vma.flags.has(Flags::NEVER_EXECUTE))
+        let writes = self.rights.contains(Rights::WRITE);
+        let executes = self.rights.contains(Rights::EXECUTE);
+        !(writes && vma.never_writes() || executes && vma.flags.contains(Flags::NEVER_EXECUTE))
     }
 }
 
-/// The flags of a VMA other than its rights.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Flags(u16);
+bitflags! {
+    /// The flags of a VMA other than its rights.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Flags: u16 {
+        /// Writes are visible in the file or to the other processes.
+        const SHARED = 1;
+        /// A stack: a fault just below it extends it.
+        const GROWS_DOWN = 1 << 1;
+        /// mlock: only counted, as nothing is ever paged out.
+        const LOCKED = 1 << 2;
+        /// MADV_DONTFORK.
+        const DONT_FORK = 1 << 3;
+        /// MADV_WIPEONFORK.
+        const WIPE_ON_FORK = 1 << 4;
+        /// The file was not opened for writing: PROT_WRITE is refused on a shared mapping.
+        const NEVER_WRITE = 1 << 5;
+        /// MADV_HUGEPAGE: huge pages are preferred.
+        const HUGE = 1 << 6;
+        /// MADV_NOHUGEPAGE and MAP_STACK: no huge pages.
+        const NO_HUGE = 1 << 7;
+        /// MADV_DONTDUMP.
+        const DONT_DUMP = 1 << 8;
+        /// Its pages are committed: it is, or was, private and writable.
+        const ACCOUNT = 1 << 9;
+        /// MAP_NORESERVE: its pages are never committed.
+        const NO_RESERVE = 1 << 10;
+        /// It is being unmapped in parts: it is not merged, so that unmapping the rest needs no
+        /// memory.
+        const GOES = 1 << 11;
+        /// MLOCK_ONFAULT, MCL_ONFAULT: locked, but not faulted in.
+        const LOCK_ON_FAULT = 1 << 12;
+        /// A file of a mount with MS_NOEXEC: PROT_EXEC is refused.
+        const NEVER_EXECUTE = 1 << 13;
+        /// mseal: it keeps its address and its rights.
+        const SEALED = 1 << 14;
+        /// MAP_DROPPABLE: its pages may be freed under memory pressure.
+        const DROPPABLE = 1 << 15;
+    }
+}
 
 impl Flags {
-    /// Writes are visible in the file or to the other processes.
-    pub const SHARED: Flags = Flags(1);
-    /// A stack: a fault just below it extends it.
-    pub const GROWS_DOWN: Flags = Flags(2);
-    /// mlock: only counted, as nothing is ever paged out.
-    pub const LOCKED: Flags = Flags(4);
-    /// MADV_DONTFORK.
-    pub const DONT_FORK: Flags = Flags(8);
-    /// MADV_WIPEONFORK.
-    pub const WIPE_ON_FORK: Flags = Flags(16);
-    /// The file was not opened for writing: PROT_WRITE is refused on a shared mapping.
-    pub const NEVER_WRITE: Flags = Flags(32);
-    /// MADV_HUGEPAGE: huge pages are preferred.
-    pub const HUGE: Flags = Flags(64);
-    /// MADV_NOHUGEPAGE and MAP_STACK: no huge pages.
-    pub const NO_HUGE: Flags = Flags(128);
-    /// MADV_DONTDUMP.
-    pub const DONT_DUMP: Flags = Flags(256);
-    /// Its pages are committed: it is, or was, private and writable.
-    pub const ACCOUNT: Flags = Flags(512);
-    /// MAP_NORESERVE: its pages are never committed.
-    pub const NO_RESERVE: Flags = Flags(1024);
-
-    /// It is being unmapped in parts: it is not merged, so that unmapping the rest needs no memory.
-    pub const GOES: Flags = Flags(2048);
-
-    /// MLOCK_ONFAULT, MCL_ONFAULT: locked, but not faulted in.
-    pub const LOCK_ON_FAULT: Flags = Flags(4096);
     /// The flags that munlock clears.
-    pub const UNLOCKED: Flags = Flags::LOCKED.with(Flags::LOCK_ON_FAULT);
-    /// A file of a mount with MS_NOEXEC: PROT_EXEC is refused.
-    pub const NEVER_EXECUTE: Flags = Flags(8192);
-    /// mseal: it keeps its address and its rights.
-    pub const SEALED: Flags = Flags(16384);
-    /// MAP_DROPPABLE: its pages may be freed under memory pressure.
-    pub const DROPPABLE: Flags = Flags(32768);
+    pub const UNLOCKED: Flags = Flags::LOCKED.union(Flags::LOCK_ON_FAULT);
 
     /// Adds [`Flags::ACCOUNT`] if pages with these rights are committed, by Linux's rules.
     pub const fn accounted(self, rights: Rights) -> Flags {
-        let never = self.has(Flags::SHARED) || self.has(Flags::NO_RESERVE);
-        self.set(
+        let never = self.contains(Flags::SHARED) || self.contains(Flags::NO_RESERVE);
+        self.with(
             Flags::ACCOUNT,
-            self.has(Flags::ACCOUNT) || rights.has(Rights::WRITE) && !never,
+            self.contains(Flags::ACCOUNT) || rights.contains(Rights::WRITE) && !never,
         )
     }
 
-    /// The bits for [`Flags::from_bits`].
-    pub(super) const fn bits(self) -> u16 {
-        self.0
-    }
-
-    pub(super) const fn from_bits(bits: u16) -> Flags {
-        Flags(bits)
-    }
-
-    /// Whether all of `other` is set.
-    pub const fn has(self, other: Flags) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// The union.
-    pub const fn with(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
-    }
-
-    /// Sets or clears `other`.
-    pub const fn set(self, other: Flags, on: bool) -> Flags {
-        Flags(if on {
-            self.0 | other.0
-        } else {
-            self.0 & !other.0
-        })
+    /// The flags with `other` set or cleared.
+    pub const fn with(self, other: Flags, on: bool) -> Flags {
+        match on {
+            true => self.union(other),
+            false => self.difference(other),
+        }
     }
 }
 
@@ -431,14 +405,14 @@ impl Vma {
 
     /// Whether writes are visible to others.
     pub fn is_shared(&self) -> bool {
-        self.flags.has(Flags::SHARED)
+        self.flags.contains(Flags::SHARED)
     }
 
     /// Whether its content must not be discarded: it is sealed and anonymous, and cannot be
     /// written.
     pub fn keeps_content(&self) -> bool {
-        self.flags.has(Flags::SEALED)
-            && !self.rights.has(Rights::WRITE)
+        self.flags.contains(Flags::SEALED)
+            && !self.rights.contains(Rights::WRITE)
             && !self.is_shared()
             && matches!(self.source, Source::Anonymous)
     }
@@ -453,25 +427,26 @@ impl Vma {
 
     /// Whether PROT_WRITE is refused.
     pub fn never_writes(&self) -> bool {
-        self.flags.has(Flags::SHARED.with(Flags::NEVER_WRITE))
+        self.flags.contains(Flags::SHARED.union(Flags::NEVER_WRITE))
     }
 
     /// Whether a child gets copies of its private pages.
     pub(super) fn is_copied(&self) -> bool {
-        let kept = self.flags.has(Flags::DONT_FORK) || self.flags.has(Flags::WIPE_ON_FORK);
+        let kept =
+            self.flags.contains(Flags::DONT_FORK) || self.flags.contains(Flags::WIPE_ON_FORK);
         !kept && !self.is_shared()
     }
 
     /// Whether a child inherits it.
     pub(super) fn is_inherited(&self) -> bool {
-        !self.flags.has(Flags::DONT_FORK)
+        !self.flags.contains(Flags::DONT_FORK)
     }
 
     /// The VMA that a child inherits.
     #[inline]
     pub(super) fn inherited(&self) -> Vma {
         Vma {
-            flags: self.flags.set(Flags::UNLOCKED.with(Flags::GOES), false),
+            flags: self.flags.with(Flags::UNLOCKED.union(Flags::GOES), false),
             ..self.clone()
         }
     }
@@ -490,7 +465,7 @@ impl Vma {
     pub(super) fn is_too_late(&self) -> bool {
         match &self.source {
             Source::File { mapping, .. } => {
-                self.is_shared() && !self.flags.has(Flags::NEVER_WRITE) && mapping.is_sealed()
+                self.is_shared() && !self.flags.contains(Flags::NEVER_WRITE) && mapping.is_sealed()
             }
             Source::Anonymous => false,
         }
@@ -526,7 +501,7 @@ impl Vma {
 
     /// Number of committed bytes in `range`.
     pub(super) fn accounted(&self, range: &Range<usize>) -> usize {
-        match self.flags.has(Flags::ACCOUNT) {
+        match self.flags.contains(Flags::ACCOUNT) {
             true => self.end.min(range.end) - self.start.max(range.start),
             false => 0,
         }
@@ -535,7 +510,7 @@ impl Vma {
     /// Whether its pages must be committed when it becomes writable, and are not yet.
     pub(super) fn needs_account(&self) -> bool {
         let written = self.flags.accounted(Rights::WRITE);
-        !self.flags.has(Flags::ACCOUNT) && written.has(Flags::ACCOUNT)
+        !self.flags.contains(Flags::ACCOUNT) && written.contains(Flags::ACCOUNT)
     }
 
     /// Whether `next` begins at its end, and can be merged with it.
@@ -543,7 +518,7 @@ impl Vma {
         self.end == next.start
             && self.rights == next.rights
             && self.flags == next.flags
-            && !self.flags.has(Flags::GOES)
+            && !self.flags.contains(Flags::GOES)
             && self.label == next.label
             && self.source.continues(self.end - self.start, &next.source)
     }

@@ -160,7 +160,7 @@ const NAMES: usize = 73;
 
 fn line(vma: &Vma, text: &mut Text) {
     let rights = vma.rights.asked();
-    let flag = |right, letter| if rights.has(right) { letter } else { b'-' };
+    let flag = |right, letter| if rights.contains(right) { letter } else { b'-' };
     let shared = if vma.is_shared() { b's' } else { b'p' };
     let flags = [
         b' ',
@@ -316,7 +316,7 @@ pub fn locked_pages() -> Result<usize> {
 
 /// Bytes that a locked VMA holds in memory.
 fn locked_bytes(vma: &Vma, usage: &Usage) -> usize {
-    if vma.flags.has(Flags::LOCKED) {
+    if vma.flags.contains(Flags::LOCKED) {
         usage.proportional
     } else {
         0
@@ -330,8 +330,8 @@ pub fn smaps(space: &AddressSpace, vma: &Vma, text: &mut Text) {
     let locked = locked_bytes(vma, &usage);
     usage_lines(Some(vma.end - vma.start), &usage, locked, text);
     put!(text, "THPeligible:           0\nVmFlags:");
-    let has_right = |right, name| (vma.rights.asked().has(right), name);
-    let has_flag = |flag, name| (vma.flags.has(flag), name);
+    let has_right = |right, name| (vma.rights.asked().contains(right), name);
+    let has_flag = |flag, name| (vma.flags.contains(flag), name);
     for (has, name) in [
         has_right(Rights::READ, "rd"),
         has_right(Rights::WRITE, "wr"),

@@ -317,7 +317,7 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
 #[cold]
 fn map_page_zero() {
     let request = MapRequest {
-        rights: Rights::READ.with(Rights::EXECUTE),
+        rights: Rights::READ.union(Rights::EXECUTE),
         limit: super::rlimit(RLIMIT_AS),
         ..MapRequest::anonymous(Place::Fixed(0), PAGE_SIZE)
     };

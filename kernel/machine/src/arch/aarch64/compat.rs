@@ -148,8 +148,8 @@ fn map(space: &AddressSpace) -> Result<usize> {
         let request = MapRequest {
             place,
             len: PAGE_SIZE,
-            rights: Rights::READ.with(Rights::EXECUTE),
-            flags: Flags::default(),
+            rights: Rights::READ.union(Rights::EXECUTE),
+            flags: Flags::empty(),
             source: Source::File {
                 mapping: pages.clone(),
                 offset: index * PAGE_SIZE,

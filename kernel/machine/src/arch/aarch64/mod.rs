@@ -154,7 +154,7 @@ pub fn wants_tags(prot: u32) -> bool {
 pub fn specific_rights(prot: u32) -> Option<Rights> {
     let tags = if has_tags() { PROT_MTE } else { 0 };
     match prot & !tags {
-        0 => Some(Rights::NONE),
+        0 => Some(Rights::empty()),
         PROT_BTI if has_guarded_pages() => Some(Rights::GUARDED),
         _ => None,
     }

@@ -123,7 +123,7 @@ pub fn map(space: &AddressSpace) -> Result<usize> {
         place,
         len,
         rights,
-        flags: Flags::default(),
+        flags: Flags::empty(),
         source: Source::File {
             mapping: pages.clone(),
             offset: 0,
@@ -132,9 +132,9 @@ pub fn map(space: &AddressSpace) -> Result<usize> {
         limit: usize::MAX,
     };
     let gone = &mut Removed::new();
-    let mut execute = Rights::READ.with(Rights::EXECUTE);
+    let mut execute = Rights::READ.union(Rights::EXECUTE);
     if super::has_guarded_pages() {
-        execute = execute.with(Rights::GUARDED);
+        execute = execute.union(Rights::GUARDED);
     }
     let base = space.map(request(Place::Hint(0), all, execute, Label::Vdso), gone)?;
     let time = request(Place::Fixed(base), PAGE_SIZE, Rights::READ, Label::Vvar);

@@ -110,7 +110,7 @@ selftest! {
         assert_eq!(left.load(Relaxed), 0);
         // A file that is not mapped.
         let sealed = MapRequest {
-            flags: Flags::default().set(Flags::SEALED, true),
+            flags: Flags::empty().with(Flags::SEALED, true),
             ..MapRequest::anonymous(Place::Fixed(FIRST), PAGE_SIZE)
         };
         space.map(sealed, &mut Removed::new()).unwrap();

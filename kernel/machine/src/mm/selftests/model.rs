@@ -62,7 +62,7 @@ impl Trial {
                 };
                 let request = MapRequest {
                     rights: Rights::from_prot(prot),
-                    flags: Flags::default().set(Flags::SHARED, shared),
+                    flags: Flags::empty().with(Flags::SHARED, shared),
                     source,
                     label: Label::None,
                     ..MapRequest::anonymous(Place::Fixed(start), range.len())

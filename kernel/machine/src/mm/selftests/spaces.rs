@@ -48,7 +48,7 @@ selftest! {
         let space = SpaceUser::new(user_end()).unwrap();
         map(&space, BASE, 1, 3).unwrap();
         assert_eq!(space.write(BASE, &[5]), Ok(1));
-        space.protect(BASE..BASE + PAGE_SIZE, Rights::NONE).unwrap();
+        space.protect(BASE..BASE + PAGE_SIZE, Rights::empty()).unwrap();
         assert_eq!(byte(&space, BASE), None);
         space.protect(BASE..BASE + PAGE_SIZE, Rights::READ).unwrap();
         assert_eq!(byte(&space, BASE), Some(5));
@@ -78,7 +78,7 @@ selftest! {
         assert_eq!(byte(&child.unwrap(), BASE), Some(1), "the parent wrote to the child");
         let protected = |rights| after(|space| space.protect(page.clone(), rights).unwrap());
         assert_eq!(protected(Rights::READ), (Some(1), false));
-        assert_eq!(protected(Rights::NONE), (None, false));
+        assert_eq!(protected(Rights::empty()), (None, false));
         assert_eq!(after(|space| space.discard(page.clone(), true, |_| Ok(())).unwrap()), (Some(0), true));
         let unmap = |space: &Arc<AddressSpace>| {
             space.unmap(page.clone(), &mut Removed::new()).unwrap();
@@ -145,7 +145,7 @@ selftest! {
                 end: start + range.len(),
                 rights: Rights::from_prot(random.below(8) as u32),
                 label: Label::None,
-                flags: Flags::default().set(Flags::GROWS_DOWN, random.below(50) == 0),
+                flags: Flags::empty().with(Flags::GROWS_DOWN, random.below(50) == 0),
                 source: Source::Anonymous,
             }).unwrap();
         }
@@ -345,7 +345,7 @@ selftest! {
         let inside = all.start + PAGE_SIZE..all.end - PAGE_SIZE;
         let leaving = space.leave(inside.clone(), &mut Removed::new()).unwrap();
         // Another thread's calls, before the rest is unmapped.
-        for rights in [Rights::READ, Rights::READ.with(Rights::WRITE)] {
+        for rights in [Rights::READ, Rights::READ.union(Rights::WRITE)] {
             space.protect(all.clone(), rights).unwrap();
         }
         assert_eq!(space.vmas().count(), 3);

@@ -12,7 +12,7 @@ impl Vmas {
         let (vma, next) = self.tree.around(end);
         let room = next.map_or(usize::MAX, |next| next.start);
         let vma = vma.filter(|vma| vma.end == end && end < new_end && new_end <= room);
-        let Some(grows) = vma.map(|vma| vma.flags.has(Flags::ACCOUNT)) else {
+        let Some(grows) = vma.map(|vma| vma.flags.contains(Flags::ACCOUNT)) else {
             return false;
         };
         self.grow(end - 1, new_end - end, grows, |vma| vma.end = new_end)
@@ -24,7 +24,7 @@ impl Vmas {
         let (below, vma) = self.tree.around(address);
         // A growing stack cannot overwrite a stack or an inaccessible mapping, so neither needs a
         // guard gap.
-        let gapless = |vma: &Vma| vma.flags.has(Flags::GROWS_DOWN) || vma.rights.is_none();
+        let gapless = |vma: &Vma| vma.flags.contains(Flags::GROWS_DOWN) || vma.rights.is_none();
         let floor = below.map_or(0, |vma| match gapless(vma) {
             true => vma.end,
             false => vma.end + STACK_GAP,
@@ -35,14 +35,14 @@ impl Vmas {
             return false;
         };
         let grown = vma.start.saturating_sub(start);
-        let fits = vma.flags.has(Flags::GROWS_DOWN)
+        let fits = vma.flags.contains(Flags::GROWS_DOWN)
             && vma.end - start <= limit
             && start >= floor
             && (self.totals.check((vma.flags, vma.rights), grown, limits)).is_ok();
         let Some(source) = vma.source.receded(grown).filter(|_| fits) else {
             return false;
         };
-        let grows = vma.flags.has(Flags::ACCOUNT);
+        let grows = vma.flags.contains(Flags::ACCOUNT);
         self.grow(address, grown, grows, |vma| {
             (vma.start, vma.source) = (start, source);
         })

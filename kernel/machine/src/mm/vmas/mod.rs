@@ -37,7 +37,7 @@ impl Span for Vma {
     }
 
     fn floor(&self) -> usize {
-        if self.flags.has(Flags::GROWS_DOWN) {
+        if self.flags.contains(Flags::GROWS_DOWN) {
             self.start.saturating_sub(STACK_GAP)
         } else {
             self.start
@@ -342,7 +342,7 @@ impl Vmas {
         let Some(vma) = list.get_mut(at).filter(|vma| {
             let (head, tail) = (vma.start < range.start, range.end < vma.end);
             let edge = vma.start <= range.start && range.end <= vma.end && !(head && tail);
-            edge && gone.is_empty() && !vma.flags.has(Flags::SEALED)
+            edge && gone.is_empty() && !vma.flags.contains(Flags::SEALED)
         }) else {
             return self.remove_each(range, gone);
         };
@@ -377,7 +377,7 @@ impl Vmas {
     pub fn cut_out(&mut self, range: &Range<usize>, gone: &mut Removed) -> Result<()> {
         let mut sealed = false;
         let touching = self.touching(range.clone());
-        gone.reserve(touching.inspect(|vma| sealed |= vma.flags.has(Flags::SEALED)))?;
+        gone.reserve(touching.inspect(|vma| sealed |= vma.flags.contains(Flags::SEALED)))?;
         if sealed {
             return Err(Errno::EPERM);
         }
@@ -398,7 +398,7 @@ impl Vmas {
         self.cut_out(range, gone)?;
         for at in [range.start, range.end - 1] {
             if let Some(vma) = self.find(at).map(Vma::range) {
-                self.change(vma, |vma| vma.flags = vma.flags.set(Flags::GOES, true))?;
+                self.change(vma, |vma| vma.flags = vma.flags.with(Flags::GOES, true))?;
             }
         }
         Ok(())
