@@ -122,8 +122,9 @@ fn stat(name: &str) -> i64 {
     line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(-1)
 }
 
-/// What a CPU did for programs and altogether, in hundredths of a second.
-fn cpu(cpu: usize) -> [i64; 2] {
+/// What a CPU did for programs, when it had nothing to do, and altogether, in hundredths of a
+/// second.
+fn cpu(cpu: usize) -> [i64; 3] {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let name = format!("cpu{cpu} ");
     let line = text.lines().find_map(|line| line.strip_prefix(&name));
@@ -132,7 +133,7 @@ fn cpu(cpu: usize) -> [i64; 2] {
         .split_whitespace()
         .map(|field| field.parse().unwrap_or(-1))
         .collect();
-    [fields[0] + fields[2], fields.iter().sum()]
+    [fields[0] + fields[2], fields[3], fields.iter().sum()]
 }
 
 /// The time of the CPU that a program keeps busy is that CPU's.
@@ -173,8 +174,13 @@ fn cpu_time() {
     let own = grown.pop().unwrap_or(0);
     println!("it was busy: {}", own >= 50);
     println!("others less: {}", grown.iter().all(|other| 2 * other < own));
-    let [busy, all] = cpu(last);
-    println!("all of its time: {}", all >= busy);
+    let [busy, idle, all] = cpu(last);
+    println!("all of its time: {}", all >= busy + idle);
+    let rests = || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        cpu(last)[1] >= idle + 20
+    };
+    println!("it rests meanwhile: {}", (0..50).any(|_| rests()));
 }
 
 /// Interrupts are counted, on each CPU and altogether.
