@@ -12,7 +12,7 @@ use crate::keyring;
 use crate::mm::frame::{self, Held};
 use crate::mm::{PAGE_SIZE, commit};
 use crate::task::cpu_times::CpuTimes;
-use crate::task::rusage::{Usage, user_hz};
+use crate::task::rusage::user_hz;
 use crate::task::{clock, count_groups, current, loadavg, pid_table, queue, uts};
 use crate::{arch, params, put};
 use Node::{Directory, File, Link, Opened, Private, Records, Setting};
@@ -291,12 +291,11 @@ fn stat(text: &mut Text) {
         .map(Cpu::index)
         .flat_map(|cpu| INTERRUPTS.map(|(_, kind, _)| count_groups::on_cpu(cpu, kind)))
         .sum();
-    let usage = usage();
     let booted = clock::realtime_offset().max(0) as u64 / clock::SECOND;
     put!(
         text,
         "intr {interrupts}\nctxt {}\nbtime {booted}\nprocesses {}\n",
-        usage.sleeps + usage.preemptions,
+        queue::switches(),
         pid_table::made()
     );
     put!(
@@ -304,16 +303,6 @@ fn stat(text: &mut Text) {
         "procs_running {}\nprocs_blocked 0\n",
         queue::runnable()
     );
-}
-
-/// The resources that processes used, including those that were waited for.
-fn usage() -> Usage {
-    let mut sum = Usage::default();
-    _ = pid_table::for_each(
-        |_| true,
-        |process| sum = sum.plus(process.usage()).plus(process.children_usage()),
-    );
-    sum
 }
 
 fn uptime(text: &mut Text) {

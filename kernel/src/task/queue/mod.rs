@@ -50,6 +50,8 @@ pub struct RunQueue {
     held_until: AtomicU64,
     /// The number of the last barrier that this CPU passed.
     barrier: AtomicU64,
+    /// How often it went from one thread to another.
+    switches: AtomicU64,
     idle: Once<Arc<Thread>>,
 }
 
@@ -86,6 +88,7 @@ impl RunQueue {
             starved: AtomicU32::new(0),
             held_until: AtomicU64::new(0),
             barrier: AtomicU64::new(0),
+            switches: AtomicU64::new(0),
             idle: Once::new(),
         }
     }
@@ -211,7 +214,7 @@ impl RunQueue {
         let Some(next) = next else {
             queue.running = u64::MAX;
             return (!idle).then(|| {
-                previous.sched.count_switch(goes_on);
+                this.count_switch(previous, goes_on);
                 cpu.tick().leave(previous, now);
                 this.idle
                     .get()
@@ -224,8 +227,14 @@ impl RunQueue {
         if queue.running > this.least() {
             this.least.store(queue.running, Relaxed);
         }
-        previous.sched.count_switch(goes_on);
+        this.count_switch(previous, goes_on);
         Some(next)
+    }
+
+    fn count_switch(&self, previous: &Thread, goes_on: bool) {
+        previous.sched.count_switch(goes_on);
+        let count = self.switches.load(Relaxed);
+        self.switches.store(count + 1, Relaxed);
     }
 
     fn set_slice(&self, queue: &Queue, now: u64) {
@@ -501,6 +510,12 @@ pub fn uncount() {
 /// How many threads there are, without the idle ones.
 pub fn threads() -> usize {
     THREADS.load(Relaxed)
+}
+
+/// How often the CPUs went from one thread to another.
+pub fn switches() -> u64 {
+    let count = |cpu: &'static cpu::Cpu| cpu.sched().switches.load(Relaxed);
+    cpu::online().map(count).sum()
 }
 
 /// How many threads run or could.
