@@ -378,7 +378,7 @@ const ALL: &[(&str, Node)] = &[
                 "threads-max",
                 Numbers(
                     |text| put!(text, "{}\n", sched::most_threads()),
-                    |_, most| sched::set_most_threads(most as usize),
+                    |_, most| Ok(sched::set_most_threads(most as usize)),
                     sysctl("kernel/threads-max"),
                 ),
             ),

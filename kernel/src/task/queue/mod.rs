@@ -472,9 +472,8 @@ pub fn admit() -> Result<()> {
 /// The most threads (`/proc/sys/kernel/threads-max`); 0 until it is set: then the limit is as many
 /// as have stacks in an eighth of memory.
 static MOST: AtomicUsize = AtomicUsize::new(0);
-/// The least that it is by itself, and the most that it can be, as on Linux (MIN_THREADS,
-/// FUTEX_TID_MASK).
-const LEAST_BY_ITSELF: usize = 20;
+/// The least and the most that it is by itself, as on Linux (MIN_THREADS, MAX_THREADS).
+const LEAST: usize = 20;
 const LARGEST: usize = 0x3fff_ffff;
 
 /// The most threads that there may be.
@@ -482,24 +481,17 @@ pub fn most_threads() -> usize {
     match MOST.load(Relaxed) {
         0 => {
             let stacks = frame::total() * PAGE_SIZE / (8 * KERNEL_STACK_SIZE);
-            stacks.clamp(LEAST_BY_ITSELF, LARGEST)
+            stacks.clamp(LEAST, LARGEST)
         }
         most => most,
     }
 }
 
 /// Changes that.
-///
-/// # Errors
-/// EINVAL.
-pub fn set_most_threads(most: usize) -> Result<()> {
-    if !(1..=LARGEST).contains(&most) {
-        return Err(Errno::EINVAL);
-    }
+pub fn set_most_threads(most: usize) {
     MOST.store(most, Relaxed);
     // The next thread asks.
     ROOM.store(0, Relaxed);
-    Ok(())
 }
 
 /// A thread that was admitted is no more.
