@@ -59,6 +59,17 @@ impl AddressSpace {
         usage
     }
 
+    /// Counts the present pages that are not private memory: those of files. May sleep.
+    pub fn file_pages(&self) -> usize {
+        // Memory without a file has none of them.
+        let of_files = |vma: &Vma| matches!(vma.source, Source::File { .. });
+        let pages = self.vmas().filter(of_files).map(|vma| {
+            let usage = self.usage(vma.range());
+            usage.resident - usage.anonymous
+        });
+        pages.sum()
+    }
+
     /// The size of the space.
     #[inline]
     pub fn size(&self) -> Size {

@@ -93,12 +93,6 @@ fn code_pages(image: &Image) -> usize {
     code / PAGE_SIZE
 }
 
-/// The present pages that belong to files, at most `resident`: files are memory here.
-fn of_files(space: &AddressSpace, resident: usize) -> usize {
-    let usage = space.usage(0..space.end());
-    (usage.resident - usage.anonymous).min(resident)
-}
-
 /// statm
 pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
     let Some(space) = subject.space() else {
@@ -109,7 +103,7 @@ pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
     let data = (totals.data() + totals.stack()) / PAGE_SIZE;
     let code = code_pages(&subject.process.image());
     let (pages, resident) = (size.vmas, size.resident);
-    let shared = of_files(&space, resident);
+    let shared = space.file_pages().min(resident);
     put!(text, "{pages} {resident} {shared} {code} 0 {data} 0\n");
     Ok(())
 }
@@ -118,7 +112,8 @@ pub fn statm(subject: &Subject, text: &mut Text) -> Result<()> {
 pub fn status(space: &AddressSpace, image: &Image, text: &mut Text) {
     const KIB: usize = PAGE_SIZE / 1024;
     let (size, totals) = (space.size(), space.totals());
-    let (code, shared) = (code_pages(image), of_files(space, size.resident));
+    // Files are memory here.
+    let (code, shared) = (code_pages(image), space.file_pages().min(size.resident));
     for (name, value) in [
         ("VmPeak", totals.most() / PAGE_SIZE),
         ("VmSize", size.vmas),
