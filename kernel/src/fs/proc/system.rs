@@ -200,19 +200,18 @@ fn lockdep(text: &mut Text) {
 
 fn meminfo(text: &mut Text) {
     let free = frame::free_count();
-    let file = frame::held().file;
-    let cache = Stats::now();
+    let (held, cache) = (frame::held(), Stats::now());
     let available = free + cache.cached.saturating_sub(cache.dirty);
     for (name, frames) in [
         ("MemTotal:", frame::total()),
         ("MemFree:", free),
         ("MemAvailable:", available),
         ("Buffers:", 0),
-        ("Cached:", file),
+        ("Cached:", held.file),
     ] {
         put_frames(text, "", name, frames);
     }
-    put_held(text, "");
+    put_held(text, "", held);
     for (name, frames) in [
         ("SwapTotal:", 0),
         ("SwapFree:", 0),
@@ -230,7 +229,7 @@ pub fn node_meminfo(text: &mut Text) {
     for (name, frames) in [("MemTotal:", total), ("MemFree:", free), ("MemUsed:", used)] {
         put_frames(text, NODE, name, frames);
     }
-    put_held(text, NODE);
+    put_held(text, NODE, frame::held());
 }
 
 /// The beginning of a node's lines.
@@ -242,12 +241,12 @@ fn put_frames(text: &mut Text, head: &str, name: &str, frames: usize) {
 
 /// The uses of memory. Pages of files that are not in the page cache are memory that their files
 /// consist of, and count as shared; nothing is swapped.
-fn put_held(text: &mut Text, head: &str) {
+fn put_held(text: &mut Text, head: &str, held: Held) {
     let Held {
         file,
         anonymous,
         slab,
-    } = frame::held();
+    } = held;
     let locked = memory::locked_pages().unwrap_or_else(|_| {
         text.fail();
         0

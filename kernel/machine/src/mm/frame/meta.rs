@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::
 
 use super::FETCHED;
 use crate::arch;
+use crate::mm::buddy::ORDERS;
 use crate::mm::{PAGE_SHIFT, PhysAddr};
 use crate::upcall::cond_resched;
 
@@ -245,21 +246,25 @@ pub struct Held {
 /// Counts the frames in use by scanning the frame table, so that only reports pay for it. May
 /// sleep.
 pub fn held() -> Held {
-    const STRETCH: u32 = 1 << 12;
+    const STRETCH: usize = 1 << 12;
     let mut held = Held::default();
-    for frame in FRAMES.first.load(Relaxed)..FRAMES.end.load(Relaxed) {
-        if frame.is_multiple_of(STRETCH) {
+    let (mut frame, end) = (FRAMES.first.load(Relaxed), FRAMES.end.load(Relaxed));
+    let mut looked = 0;
+    while frame < end {
+        looked += 1;
+        if looked % STRETCH == 0 {
             cond_resched();
         }
         let meta = FRAMES.meta(frame);
-        if meta.refs() > 0 {
-            match meta.owner() {
-                Owner::File => held.file += 1,
-                Owner::Anonymous => held.anonymous += 1,
-                Owner::Slab => held.slab += 1,
-                _ => {}
-            }
+        match meta.owner() {
+            // The whole block is; its order may be somebody else's number by now.
+            Owner::Free => frame += (1 << meta.order().min(ORDERS - 1)) - 1,
+            Owner::File if meta.refs() > 0 => held.file += 1,
+            Owner::Anonymous if meta.refs() > 0 => held.anonymous += 1,
+            Owner::Slab if meta.refs() > 0 => held.slab += 1,
+            _ => {}
         }
+        frame += 1;
     }
     held
 }
