@@ -18,12 +18,27 @@ use crate::zones::Zones;
 use crate::{Device, Error, Errors, Result};
 
 /// How to mount.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Nothing is changed but by the replay of the journal.
     pub read_only: bool,
     /// The time of the mount.
     pub now: Time,
+    /// Blocks have at least so many bytes: the device transfers no fewer.
+    pub smallest_block: usize,
+    /// Blocks have at most so many bytes: as many as a page of the caller's cache.
+    pub largest_block: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            now: Time::default(),
+            smallest_block: 0,
+            largest_block: usize::MAX,
+        }
+    }
 }
 
 /// A mounted file system. Every operation takes it exclusively: the caller has one sleeping lock
@@ -53,10 +68,14 @@ impl<D: Device> Fs<D> {
     /// are removed unless `options` forbid to write.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] names a feature; [`Error::Corrupt`], [`Error::Io`].
+    /// [`Error::Unsupported`] names a feature, or says that blocks have a size that `options` do
+    /// not allow; [`Error::Corrupt`], [`Error::Io`].
     pub fn mount(device: D, options: Options) -> Result<Self> {
         let mut device = device;
         let geometry = read_geometry(&mut device)?;
+        if !(options.smallest_block..=options.largest_block).contains(&geometry.block_size) {
+            return Err(Error::Unsupported("size of a block"));
+        }
         if !options.read_only {
             geometry.features.check_writing()?;
         }

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use ext4::{Change, Error, Fs, Inode, New, ROOT, Stamp, Time};
+use ext4::{Change, Error, Fs, Inode, New, Options, ROOT, Stamp, Time};
 use support::raw::{BLOCK, inode, map, plain, put_extent, put_index, put_node, put16};
 use support::{Disk, fsck, make, mount};
 
@@ -211,4 +211,25 @@ fn a_tree_of_five_levels_is_read_grown_and_freed() {
     }
     fs.truncate(number, 0).unwrap();
     fsck(&fs.unmount().unwrap().image, "five levels");
+}
+
+/// A page of the caller's cache holds whole blocks, and a device transfers no less than its own.
+#[test]
+fn blocks_have_a_size_that_the_mount_can_take() {
+    let Some(image) = make(16, "-b 8192") else {
+        return;
+    };
+    let with = |smallest_block, largest_block| {
+        let disk = Disk::new(image.clone());
+        let options = Options {
+            smallest_block,
+            largest_block,
+            ..Options::default()
+        };
+        Fs::mount(disk, options).map(|_| ()).err()
+    };
+    let refused = Some(Error::Unsupported("size of a block"));
+    assert_eq!(with(512, 4096), refused);
+    assert_eq!(with(16384, 65536), refused);
+    assert_eq!(with(8192, 8192), None);
 }

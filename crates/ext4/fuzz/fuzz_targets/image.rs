@@ -127,8 +127,12 @@ fuzz_target!(|input: &[u8]| {
         seconds: 1_800_000_000,
         nanoseconds: 5,
     };
-    let read_only = kind & 0x80 != 0;
-    if let Ok(mut fs) = Fs::mount(disk, Options { read_only, now }) {
+    let options = Options {
+        read_only: kind & 0x80 != 0,
+        now,
+        ..Options::default()
+    };
+    if let Ok(mut fs) = Fs::mount(disk, options) {
         exercise(&mut fs, operations);
         let _ = fs.unmount();
     }

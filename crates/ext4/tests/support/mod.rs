@@ -170,7 +170,12 @@ pub fn try_mount(disk: Disk, read_only: bool) -> Result<Fs<Disk>> {
         seconds: 1_800_000_000,
         nanoseconds: 5,
     };
-    Fs::mount(disk, Options { read_only, now })
+    let options = Options {
+        read_only,
+        now,
+        ..Options::default()
+    };
+    Fs::mount(disk, options)
 }
 
 /// Numbers that are the same in each run.

@@ -8,6 +8,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{Kind, Time};
 use crate::fs::path::Path;
+use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc_cyclic;
 use crate::sync::{Mutex, SleepMutex};
 use crate::task::wait_queue::WaitQueue;
@@ -59,6 +60,8 @@ fn open(volume: &Arc<Volume>, flags: u32, errors: Option<Errors>) -> Result<Fs<D
     let options = ext4::Options {
         read_only: flags & MS_RDONLY != 0,
         now: to_disk(Time::now()),
+        smallest_block: volume.device().properties().block_size,
+        largest_block: PAGE_SIZE,
     };
     let opened = Fs::mount(Disk(volume.clone()), options);
     let mut fs = opened.map_err(|error| {
