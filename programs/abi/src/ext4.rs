@@ -61,6 +61,7 @@ pub fn run() {
         directories();
         direct();
         mapped();
+        fixed_while_mapped();
         privileges();
         crate::ext4_writes::run();
         full();
@@ -253,6 +254,41 @@ unsafe fn privileges() {
     }
 }
 
+/// Prints which signal ends one who writes so many pages.
+unsafe fn written_by_child(memory: *mut u8, pages: usize) {
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            for page in 0..pages {
+                write_volatile(memory.add(page * PAGE), 2);
+            }
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        libc::waitpid(child, &mut status, 0);
+        println!("the writer: signal {}", libc::WTERMSIG(status));
+    }
+}
+
+/// A page that may not be changed any more, though its mapping may be written: SIGBUS.
+unsafe fn fixed_while_mapped() {
+    unsafe {
+        println!("== immutable while it is mapped");
+        let file = open(c"fixed", O_CREAT | O_RDWR);
+        libc::ftruncate(file, 2 * PAGE as i64);
+        let memory = map(file, MAP_SHARED, 2 * PAGE);
+        written_by_child(memory, 1);
+        let before = flags(file);
+        tell("set", set_flags(file, before | IMMUTABLE));
+        written_by_child(memory.add(PAGE), 1);
+        tell("clear", set_flags(file, before));
+        written_by_child(memory.add(PAGE), 1);
+        libc::munmap(memory.cast(), 2 * PAGE);
+        libc::close(file);
+        libc::unlink(path(c"fixed"));
+    }
+}
+
 /// A mapped hole of a full disk cannot be written: SIGBUS.
 unsafe fn full() {
     unsafe {
@@ -266,16 +302,7 @@ unsafe fn full() {
         while libc::write(filler, block.as_ptr().cast(), PAGE) == PAGE as isize {}
         libc::fsync(filler);
         while libc::write(filler, block.as_ptr().cast(), PAGE) == PAGE as isize {}
-        let child = libc::fork();
-        if child == 0 {
-            for page in 0..HOLE / PAGE {
-                write_volatile(memory.add(page * PAGE), 2);
-            }
-            libc::_exit(0);
-        }
-        let mut status = 0;
-        libc::waitpid(child, &mut status, 0);
-        println!("the writer: signal {}", libc::WTERMSIG(status));
+        written_by_child(memory, HOLE / PAGE);
         tell("fsync", libc::fsync(sparse));
         libc::close(filler);
         libc::unlink(path(c"filler"));

@@ -71,10 +71,12 @@ impl Failure {
     #[inline(never)]
     pub(super) fn of(error: Errno) -> Failure {
         match error {
-            // The file ends before this page, has no room for it, or could not read it.
-            Errno::ENXIO | Errno::ENOSPC | Errno::EIO => Failure::BeyondEnd,
             Errno::EAGAIN => Failure::Absent,
-            _ => Failure::NoMemory,
+            // A thread that must die does not come back for it.
+            Errno::ENOMEM | Errno::EINTR => Failure::NoMemory,
+            // The file ends before this page, has no room for it, could not read it, or may not be
+            // changed: another try would end no better.
+            _ => Failure::BeyondEnd,
         }
     }
 }

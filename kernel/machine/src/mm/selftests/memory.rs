@@ -3,6 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::super::fault::Failure;
 use super::super::frame::{self, FrameRef, Owner};
 use super::super::space::SpaceUser;
 use super::super::vmalloc::{self, KernelStack};
@@ -127,5 +128,15 @@ selftest! {
         assert_eq!(frame.meta().refs(), kept);
         // Only this handle is left: free the frame.
         frame.meta().set_refs(1);
+    }
+}
+
+selftest! {
+    fn only_what_another_try_may_bring_is_tried_again() {
+        for error in [Errno::ENXIO, Errno::EIO, Errno::EUCLEAN, Errno::EROFS, Errno::EPERM] {
+            assert_eq!(Failure::of(error), Failure::BeyondEnd);
+        }
+        assert_eq!(Failure::of(Errno::ENOMEM), Failure::NoMemory);
+        assert_eq!(Failure::of(Errno::EAGAIN), Failure::Absent);
     }
 }
