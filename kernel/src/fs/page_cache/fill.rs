@@ -9,6 +9,7 @@ use crate::mm::frame::{self, FrameRef};
 use crate::task::oom;
 use crate::task::sched::cond_resched_killable;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Where an open file's last read ended: one that begins there reads ahead.
@@ -95,19 +96,35 @@ impl Mapping {
 
     /// Reads the page `index` and those after it that are not there, all of one window.
     fn fill(&self, index: usize, want: usize) -> Result<()> {
-        let _alone = self.filling[index / WINDOW % FILLERS].lock_killable()?;
+        let filler = index / WINDOW % FILLERS;
+        let _alone = self.filling[filler].lock_killable()?;
         let end = pages_of(self.size()).min(index - index % WINDOW + WINDOW);
         if index >= end {
             return Err(Errno::ENXIO);
         }
-        let taken = self.taken.load(Acquire);
-        if taken % 2 == 1 {
-            // Until the disk has them no more.
-            drop(self.cleaning.lock());
-            return Ok(());
-        }
+        let range = index..end.min(index.saturating_add(want.max(1)));
+        let taken = {
+            let mut pages = self.pages.lock();
+            pages.reading[filler] = range.clone();
+            self.taken.load(Acquire)
+        };
+        let done = match taken % 2 {
+            0 => self.fill_range(range, taken),
+            _ => {
+                // Until the disk has them no more.
+                drop(self.cleaning.lock());
+                Ok(())
+            }
+        };
+        self.pages.lock().reading[filler] = 0..0;
+        done
+    }
+
+    /// Reads the first page of a range that is not there, and those after it. What is put in is
+    /// what was read when `taken` was so.
+    fn fill_range(&self, range: Range<usize>, taken: usize) -> Result<()> {
         let mut fresh = Vec::new();
-        for index in index..end.min(index.saturating_add(want.max(1))) {
+        for index in range {
             if self.page(index).is_some() {
                 break;
             }

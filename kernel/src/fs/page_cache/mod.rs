@@ -113,8 +113,9 @@ pub struct Mapping {
     size: AtomicU64,
     writing: SleepMutex<()>,
     filling: [SleepMutex<()>; FILLERS],
-    /// Counts the beginnings and ends of what takes pages away that the disk has no more: what was
-    /// read meanwhile is old. Odd in the midst of one.
+    /// Counts the beginnings and ends of what takes pages away that the disk has no more, and pages
+    /// that were taken away while they were read: what was read meanwhile is old. Odd in the midst
+    /// of the former.
     taken: AtomicUsize,
     cleaning: SleepMutex<()>,
     pages: Mutex<Pages>,
@@ -130,6 +131,8 @@ struct Pages {
     dirty: Radix<()>,
     /// When the first of them became so, in ticks.
     since: u64,
+    /// Those that are read at the moment, by the locks of `filling`.
+    reading: [Range<usize>; FILLERS],
     /// Where reclaim goes on.
     hand: usize,
 }

@@ -1,7 +1,7 @@
 //! Giving up pages that can be read again, when memory is wanted for something else: a clock, whose
 //! hand goes around all of them and spares those that were used again since it came by.
 
-use super::{Mapping, Stats, flusher, mappings};
+use super::{Mapping, Pages, Stats, flusher, mappings};
 use crate::errno::Result;
 use crate::mm::frame::{self, FrameRef};
 use crate::task::sched::cond_resched;
@@ -98,7 +98,12 @@ impl Mapping {
             let _alone = self.cleaning.lock();
             self.reverse_map.unmap(range.clone(), false);
         }
-        self.forget(range);
+        self.forget(range.clone());
+        // The disk is written beside this cache: who reads it just now must not bring that in.
+        let pages = self.pages.lock();
+        if pages.is_reading(range) {
+            self.taken.fetch_add(2, AcqRel);
+        }
         Ok(())
     }
 
@@ -155,10 +160,22 @@ impl Mapping {
             if pages.dirty.get(index).is_none() && pages.all.get(index).is_some_and(goes) {
                 pages.remove(index, index);
                 *left -= 1;
+                // Who began to read before it was written has what the disk had then.
+                if pages.is_reading(index..index + 1) {
+                    self.taken.fetch_add(2, AcqRel);
+                }
             }
             at = index + 1;
         }
         at
+    }
+}
+
+impl Pages {
+    /// Whether a page of a range is read at the moment.
+    fn is_reading(&self, range: Range<usize>) -> bool {
+        let mut reading = self.reading.iter();
+        reading.any(|read| read.start.max(range.start) < read.end.min(range.end))
     }
 }
 

@@ -1,14 +1,16 @@
 //! The page cache above a disk of zeroes.
 
-use super::{Backing, Grabbed, Mapping, Stats, mappings, sync_all};
+use super::super::io::Sink;
+use super::{Ahead, Backing, Grabbed, Mapping, Stats, mappings, sync_all};
 use crate::arch::irq;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;
-use crate::mm::frame::FrameRef;
+use crate::mm::frame::{self, FrameRef};
 use crate::selftest;
+use crate::sync::Mutex;
 use crate::task::timer::{Expire, Timer};
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 
 struct Zeroes;
@@ -89,6 +91,57 @@ impl Backing for Byte {
     }
 }
 
+/// A disk of one page, whose first byte is written by another while it is read for the first time.
+struct Written {
+    byte: AtomicU8,
+    how: fn(&Mapping, &Written),
+    mapping: Mutex<Weak<Mapping>>,
+}
+
+impl Written {
+    /// What a reader has of it.
+    fn read(how: fn(&Mapping, &Written)) -> u8 {
+        let mapping = Mutex::new(Weak::new());
+        let backing = Arc::new(Written {
+            byte: AtomicU8::new(1),
+            how,
+            mapping,
+        });
+        let mapping = Mapping::new(backing.clone(), PAGE_SIZE as u64).unwrap();
+        *backing.mapping.lock() = Arc::downgrade(&mapping);
+        let mut byte = [0];
+        mapping
+            .read(&mut Sink::kernel(&mut byte), 0, &Ahead::none())
+            .unwrap();
+        byte[0]
+    }
+}
+
+impl Backing for Written {
+    fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
+        let byte = self.byte.load(Acquire);
+        let mapping = core::mem::take(&mut *self.mapping.lock());
+        if let Some(mapping) = mapping.upgrade() {
+            (self.how)(&mapping, self);
+        }
+        pages
+            .iter()
+            .for_each(|(_, page)| page.fill(0..PAGE_SIZE, byte));
+        Ok(())
+    }
+
+    fn write_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
+        let mut byte = [0];
+        pages[0].1.read(0, &mut byte);
+        self.byte.store(byte[0], Release);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 pub(super) fn new_mapping(pages: usize) -> Arc<Mapping> {
     Mapping::new(Arc::new(Zeroes), (pages * PAGE_SIZE) as u64).unwrap()
 }
@@ -158,6 +211,24 @@ selftest! {
         assert_eq!(now, [0]);
         mapping.cut(200, || Ok(())).unwrap();
         assert_eq!(write(7), (7, 7));
+    }
+
+    fn what_was_read_before_it_was_written_is_not_kept() {
+        let read = Written::read(|mapping, _| {
+            let fresh = frame::alloc().unwrap();
+            fresh.fill(0..PAGE_SIZE, 2);
+            drop(mapping.insert(0, fresh).unwrap());
+            mapping.pages.lock().set_dirty(0).unwrap();
+            mapping.write_back(0..1).unwrap();
+            mapping.forget(0..1);
+        });
+        assert_eq!(read, 2);
+        let read = Written::read(|mapping, disk| {
+            mapping.invalidate(0..1).unwrap();
+            disk.byte.store(3, Release);
+            mapping.invalidate(0..1).unwrap();
+        });
+        assert_eq!(read, 3);
     }
 
     fn all_mappings_are_visited_though_one_ends_meanwhile() {
