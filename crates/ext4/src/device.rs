@@ -10,13 +10,13 @@ pub trait Device {
     /// Reads `into.len()` bytes from byte `at`, both multiples of 1024.
     ///
     /// # Errors
-    /// [`crate::Error::Io`].
+    /// [`crate::Error::Io`], [`crate::Error::NoMemory`].
     fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()>;
 
     /// Writes `from` at byte `at`, both multiples of 1024.
     ///
     /// # Errors
-    /// [`crate::Error::Io`].
+    /// [`crate::Error::Io`]; [`crate::Error::NoMemory`]: of one block nothing is written.
     fn write(&mut self, at: u64, from: &[u8]) -> Result<()>;
 
     /// Writes several parts, each at its byte: in any order, and side by side where it can.

@@ -63,7 +63,8 @@ impl<D: Device> Fs<D> {
     /// call is there, too, because the device is flushed before the commit block.
     ///
     /// # Errors
-    /// [`Error::Io`]; the file system is read-only from then on.
+    /// [`Error::Io`]; the file system is read-only from then on. [`Error::NoMemory`]: nothing is
+    /// lost, and the next commit does it.
     pub fn commit(&mut self) -> Result<()> {
         if self.aborted {
             return Err(Error::Io);
@@ -103,8 +104,10 @@ impl<D: Device> Fs<D> {
         };
         let result = self.empty(&mut journal);
         self.journal = Some(journal);
-        if result.is_err() {
-            self.abort();
+        match result {
+            // The journal has all of it still.
+            Ok(()) | Err(Error::NoMemory) => {}
+            Err(_) => self.abort(),
         }
         self.limit_transaction();
         result
@@ -149,7 +152,11 @@ impl<D: Device> Fs<D> {
         journal.sequence = journal.sequence.wrapping_add(1);
         self.store.committed(&blocks);
         if (journal.length - journal.head) < journal.length / 2 {
-            self.empty(journal)?;
+            match self.empty(journal) {
+                // The transaction is on the medium: there will be memory when the journal is full.
+                Ok(()) | Err(Error::NoMemory) => {}
+                error => return error,
+            }
         }
         Ok(())
     }

@@ -25,6 +25,8 @@ pub struct Disk {
     pub record: Option<Vec<Event>>,
     /// So many reads and writes work; then all fail.
     pub works_for: usize,
+    /// After so many reads and writes there is no memory for one.
+    pub short_after: Option<usize>,
 }
 
 impl Disk {
@@ -33,7 +35,16 @@ impl Disk {
             image,
             record: None,
             works_for: usize::MAX,
+            short_after: None,
         }
+    }
+
+    /// Counts a read or a write.
+    fn transfer(&mut self) -> Result<()> {
+        if let Some(left) = self.short_after.take() {
+            self.short_after = Some(left.checked_sub(1).ok_or(Error::NoMemory)?);
+        }
+        self.work()
     }
 
     fn work(&mut self) -> Result<()> {
@@ -48,7 +59,7 @@ impl Device for Disk {
     }
 
     fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
-        self.work()?;
+        self.transfer()?;
         let at = at as usize;
         let from = self.image.get(at..at + into.len()).ok_or(Error::Io)?;
         into.copy_from_slice(from);
@@ -56,7 +67,7 @@ impl Device for Disk {
     }
 
     fn write(&mut self, at: u64, from: &[u8]) -> Result<()> {
-        self.work()?;
+        self.transfer()?;
         let at = at as usize;
         let into = self.image.get_mut(at..at + from.len()).ok_or(Error::Io)?;
         into.copy_from_slice(from);
