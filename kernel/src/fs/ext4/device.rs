@@ -35,7 +35,8 @@ impl Disk {
             pieces.push(Piece {
                 sector: self.0.start() + (at + done as u64) / SECTOR as u64,
                 part: Part {
-                    frame: frame::alloc()?,
+                    // What is written here lets pages be given up.
+                    frame: frame::alloc_kernel()?,
                     offset: 0,
                     len: (len - done).min(PAGE_SIZE),
                 },

@@ -116,7 +116,7 @@ impl Mapping {
         if is_zero(page, offset..PAGE_SIZE) {
             return Ok(None);
         }
-        let own = frame::alloc()?;
+        let own = frame::alloc_kernel()?;
         copy(page, &own, PAGE_SIZE);
         own.fill(offset..PAGE_SIZE, 0);
         let mut pages = Vec::new();

@@ -24,7 +24,7 @@ use super::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use meta::MOST_REFS;
-use pool::{give_one, low, take_one};
+use pool::{give_one, low, take_kernel, take_one};
 
 /// Bit of `spare`: instruction caches agree with the frame.
 const FETCHED: u16 = 1;
@@ -336,6 +336,12 @@ impl Drop for FrameRef {
 /// Allocates a frame for a file or the kernel's own bytes, with arbitrary content.
 pub fn alloc() -> Result<FrameRef> {
     FrameRef::new(Owner::File)
+}
+
+/// Allocates a frame, with arbitrary content, for what makes room where memory is short: from the
+/// kernel's reserve too. It is given back soon.
+pub fn alloc_kernel() -> Result<FrameRef> {
+    take_kernel()
 }
 
 /// Allocates a zeroed frame for a file or the kernel's own bytes.

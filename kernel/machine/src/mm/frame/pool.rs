@@ -251,15 +251,19 @@ pub(in crate::mm) fn has_ample(count: usize) -> bool {
     ample
 }
 
+/// Allocates a frame for the kernel, from its reserve too. A thread that took of that waits before
+/// it returns to its program.
+pub(super) fn take_kernel() -> Result<FrameRef> {
+    if !is_ample() {
+        request_memory_wait();
+    }
+    take_one(|| 0, Owner::Kernel)
+}
+
 /// Allocates a block of 2^`order` frames for the kernel, aligned to its size.
 pub(in crate::mm) fn take_block(order: usize) -> Option<PhysAddr> {
     let block = match order {
-        0 => {
-            if !is_ample() {
-                request_memory_wait();
-            }
-            return take_one(|| 0, Owner::Kernel).ok().map(FrameRef::into_phys);
-        }
+        0 => return take_kernel().ok().map(FrameRef::into_phys),
         _ => {
             let mut pool = POOL.lock();
             if !has_ample(1 << order) {

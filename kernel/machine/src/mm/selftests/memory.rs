@@ -140,3 +140,13 @@ selftest! {
         assert_eq!(Failure::of(Errno::EAGAIN), Failure::Absent);
     }
 }
+
+selftest! {
+    fn the_kernel_has_a_frame_where_files_get_none() {
+        let mut frames = Vec::with_capacity(frame::free_count());
+        while let Ok(frame) = frame::alloc() {
+            frames.push(frame);
+        }
+        assert!(frame::alloc_kernel().is_ok());
+    }
+}
