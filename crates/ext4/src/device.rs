@@ -35,6 +35,6 @@ pub trait Device {
     /// Returns when all that was written before is on the medium.
     ///
     /// # Errors
-    /// [`crate::Error::Io`].
+    /// [`crate::Error::Io`]; no lack of memory.
     fn flush(&mut self) -> Result<()>;
 }

@@ -404,7 +404,8 @@ impl<D: Device> Store<D> {
         self.used = 0;
     }
 
-    /// Writes what the journal has into its place. Nothing may be running.
+    /// Writes what the journal has into its place, until [`Store::emptied`] says that the journal
+    /// has it no more. Nothing may be running.
     ///
     /// # Errors
     /// [`Error::Io`]; the blocks that are left are written next time.
@@ -419,13 +420,16 @@ impl<D: Device> Store<D> {
         let own = committed.iter().map(|block| (block * size, *block));
         let written = self.write_to(own).and_then(|()| self.device.flush());
         self.committed = committed;
-        written?;
+        written
+    }
+
+    /// The journal is empty: nothing of it can be replayed, or needs to be revoked.
+    pub fn emptied(&mut self) {
         self.committed.clear();
         for buffer in self.buffers.values_mut() {
             buffer.committed = false;
             buffer.journalled = false;
         }
-        Ok(())
     }
 
     /// Writes blocks to the bytes of the device that stand before their numbers, many at a time.

@@ -119,9 +119,10 @@ impl<D: Device> Fs<D> {
         }
         self.store.write_back()?;
         // Until this is there, the transactions may be replayed: the next one is written over them
-        // after the flush.
+        // after the flush, and blocks that are freed are revoked.
         self.write_journal_superblock(journal, 0)?;
         self.store.device.flush()?;
+        self.store.emptied();
         journal.head = journal.first;
         Ok(())
     }

@@ -227,9 +227,19 @@ impl<D: Device> Fs<D> {
 
     /// Says where the transactions begin that are not in their places; 0 for none.
     fn write_journal_superblock(&mut self, journal: &mut Journal, start: u32) -> Result<()> {
-        put_be32(&mut journal.superblock, 0x18, journal.sequence);
-        put_be32(&mut journal.superblock, 0x1c, start);
-        self.store_journal_superblock(journal)
+        let before = [0x18, 0x1c].map(|at| be32_at(&journal.superblock, at));
+        let set = |journal: &mut Journal, [sequence, start]: [u32; 2]| {
+            put_be32(&mut journal.superblock, 0x18, sequence);
+            put_be32(&mut journal.superblock, 0x1c, start);
+        };
+        let sequence = journal.sequence;
+        set(journal, [sequence, start]);
+        let done = self.store_journal_superblock(journal);
+        if done.is_err() {
+            // What is stored next, an error perhaps, says what the medium has.
+            set(journal, before);
+        }
+        done
     }
 
     fn store_journal_superblock(&mut self, journal: &mut Journal) -> Result<()> {
