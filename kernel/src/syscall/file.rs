@@ -10,8 +10,8 @@ use crate::fs::walk::{Scope, Walk};
 use crate::fs::{File, OpenFlags, Path, ext4, inotify, lease, page_cache, perm, protected};
 use crate::mm::PAGE_SIZE;
 use crate::mm::user::{UserPtr, access_ok};
-use crate::task::current;
 use crate::task::io_accounting::Direction;
+use crate::task::{current, oom};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -397,7 +397,7 @@ pub(super) fn check_rwf(flags: u32) -> Result<()> {
 pub(super) fn sync_written(file: &File, flags: u32, done: Result<usize>) -> Result<usize> {
     let count = done?;
     if flags & (RWF_DSYNC | RWF_SYNC) != 0 && count > 0 {
-        file.ops().sync(file, 0..u64::MAX)?;
+        oom::insist(|| file.ops().sync(file, 0..u64::MAX))?;
     }
     Ok(count)
 }

@@ -10,7 +10,7 @@ use linux_raw_sys::general::SIGKILL;
 
 use super::{Process, Thread, clock, current, droppable, oom_reaper, pid_table, wait_queue};
 use crate::arch::{Frame, KERNEL_STACK_SIZE, time, work::MEMORY};
-use crate::errno::Errno;
+use crate::errno::{Errno, Result};
 use crate::fs::page_cache;
 use crate::mm::{AddressSpace, PAGE_SIZE, frame};
 use crate::net::unix::inflight;
@@ -115,6 +115,21 @@ pub fn wait_in_guest() {
 /// thread should give up: its own process is the victim, or there is none.
 pub fn make_room() -> bool {
     (frame::is_ample() || free_some(false)) && pause()
+}
+
+/// Does what is left of a call whose deed is done. It must not fail for want of memory: the call
+/// would begin again, and do it twice.
+///
+/// # Errors
+/// Those of `act`; EIO where there will be no memory.
+pub fn insist(mut act: impl FnMut() -> Result<()>) -> Result<()> {
+    loop {
+        match act() {
+            Err(Errno::ENOMEM) if make_room() => {}
+            Err(Errno::ENOMEM) => return Err(Errno::EIO),
+            done => return done,
+        }
+    }
 }
 
 /// Frees memory: that of sockets nobody can receive, droppable memory, else it kills the largest
@@ -236,6 +251,16 @@ crate::selftest! {
         assert!(!victim.is_ending() && victim.is_last_hope());
         victim.process = Weak::new();
         assert!(!victim.is_last_hope());
+    }
+
+    fn what_is_left_of_a_call_waits_for_memory() {
+        let mut left = 2;
+        let done = insist(|| {
+            left -= 1;
+            if left > 0 { Err(Errno::ENOMEM) } else { Ok(()) }
+        });
+        assert_eq!((done, left), (Ok(()), 0));
+        assert_eq!(insist(|| Err(Errno::ENOSPC)), Err(Errno::ENOSPC));
     }
 
     fn nobody_ends_where_memory_is_back() {

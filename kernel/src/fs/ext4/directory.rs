@@ -1,5 +1,6 @@
 //! Names: looking them up, adding, removing and moving them. The lock of the file system is held,
-//! so that each happens at once.
+//! so that each happens at once. Once one has happened there is no error but that of its commit: a
+//! call that lacks memory begins again.
 
 use super::super::dentry::Dentry;
 use super::super::inode::{Inode, Kind, New, Replace, WHITEOUT};
@@ -9,7 +10,7 @@ use crate::errno::{Errno, Result};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::*;
-use ext4::Rename;
+use ext4::{Error, Rename};
 
 impl Node {
     /// The dentry of a name that somebody has.
@@ -78,13 +79,34 @@ impl Node {
             return Err(Errno::ENOENT);
         }
         let inode = fs.create(self.number(), name, new).map_err(errno)?;
+        let number = inode.number;
+        let made = self.made(&mut fs, inode);
+        let made = made.and_then(|node| self.dentry(here, name, node));
+        let dentry = made.inspect_err(|_| self.unmake(&mut fs, name, number))?;
+        _ = self.refresh(&mut fs);
+        drop(fs);
+        self.settle()?;
+        Ok(dentry)
+    }
+
+    /// The node of an inode that is new.
+    fn made(&self, fs: &mut Locked, inode: ext4::Inode) -> Result<Arc<Node>> {
         let node = self.fs().node(inode)?;
         node.capable.store(false, Relaxed);
-        node.refresh(&mut fs)?;
-        self.refresh(&mut fs)?;
-        let dentry = self.dentry(here, name, node)?;
-        self.settle(&mut fs)?;
-        Ok(dentry)
+        _ = node.refresh(fs);
+        Ok(node)
+    }
+
+    /// Takes a new inode and its name away again.
+    fn unmake(&self, fs: &mut Locked, name: &[u8], number: u32) {
+        self.fs().forget(number);
+        let taken = match fs.unlink(self.number(), name) {
+            Err(Error::IsDirectory) => fs.rmdir(self.number(), name),
+            taken => taken,
+        };
+        if taken.is_ok() {
+            self.fs().free(fs, number);
+        }
     }
 
     /// Makes a file without a name.
@@ -118,16 +140,18 @@ impl Node {
         if unnamed && !node.linkable.load(Relaxed) || here.is_removed() {
             return Err(Errno::ENOENT);
         }
-        fs.link(node.number(), self.number(), name).map_err(errno)?;
+        let inode = fs.link(node.number(), self.number(), name);
+        node.take_over(&fs, inode.map_err(errno)?);
         // Once for a file without a name: not again after that name is gone.
         node.linkable.store(false, Relaxed);
-        node.refresh(&mut fs)?;
         self.fs().remember(&node);
         if node.is_dirty() {
-            self.fs().keep(&node)?;
+            // Without memory it is kept when it is closed.
+            _ = self.fs().keep(&node);
         }
-        self.refresh(&mut fs)?;
-        self.settle(&mut fs)
+        _ = self.refresh(&mut fs);
+        drop(fs);
+        self.settle()
     }
 
     /// Whether a name of this directory is `dentry` still.
@@ -148,16 +172,16 @@ impl Node {
         if victim.is_covered() {
             return Err(Errno::EBUSY);
         }
-        match node.file_kind() {
+        let inode = match node.file_kind() {
             Kind::Directory => fs.rmdir(self.number(), &name),
             _ => fs.unlink(self.number(), &name),
-        }
-        .map_err(errno)?;
+        };
+        node.take_over(&fs, inode.map_err(errno)?);
         self.forget_name(&name, victim);
-        node.refresh(&mut fs)?;
         self.fs().release_unnamed(&node);
-        self.refresh(&mut fs)?;
-        self.settle(&mut fs)
+        _ = self.refresh(&mut fs);
+        drop(fs);
+        self.settle()
     }
 
     /// A name is no more.
@@ -217,8 +241,8 @@ impl Node {
         let (old_key, new_key) = (self.room(&old)?, target.room(name)?);
         let new = crate::mm::heap::try_bytes(name)?;
         let (from, to) = (self.number(), target.number());
-        fs.rename_and_cover(from, &old, to, name, how, whiteout)
-            .map_err(errno)?;
+        let lost = fs.rename_and_cover(from, &old, to, name, how, whiteout);
+        let lost = lost.map_err(errno)?;
         match (occupant, how) {
             (Some(other), Rename::Exchange) => {
                 other.moved(here, old.clone());
@@ -233,18 +257,21 @@ impl Node {
         }
         source.moved(there, new);
         target.put(new_key, source);
-        self.refresh_all(&mut fs, &[here, there, source])?;
+        for dentry in [Some(here), Some(there), Some(source), occupant] {
+            if let Some(dentry) = dentry
+                && let Ok(node) = self.sibling(dentry.inode())
+            {
+                _ = node.refresh(&mut fs);
+            }
+        }
         if let Some(occupant) = occupant {
-            self.refresh_all(&mut fs, &[occupant])?;
-            self.fs().release_unnamed(&*self.sibling(occupant.inode())?);
+            let node = self.sibling(occupant.inode())?;
+            if let Some(lost) = lost {
+                node.take_over(&fs, lost);
+            }
+            self.fs().release_unnamed(&node);
         }
-        self.settle(&mut fs)
-    }
-
-    fn refresh_all(&self, fs: &mut Locked, dentries: &[&Arc<Dentry>]) -> Result<()> {
-        for dentry in dentries {
-            self.sibling(dentry.inode())?.refresh(fs)?;
-        }
-        Ok(())
+        drop(fs);
+        self.settle()
     }
 }

@@ -14,7 +14,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::mm::virtio_blk::SECTOR;
-use crate::task::require;
+use crate::task::{oom, require};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -64,16 +64,17 @@ impl Open {
         // Before others can run what is written.
         self.node.lose_privileges()?;
         let (count, end) = data.write_growing(from, position)?;
-        self.node.modified()?;
+        // Without memory it is kept when it is closed.
+        _ = self.node.modified();
         let range = end - count as u64..end;
         if direct {
-            data.write_back(pages(&range))?;
+            oom::insist(|| data.write_back(pages(&range)))?;
             data.forget(pages(&range));
             data.errors().check(&self.told)?;
         }
         let mounted = file.path().mount_flags() & MS_SYNCHRONOUS != 0;
         if file.flags().has(O_DSYNC) || mounted || self.node.has(FS_SYNC_FL) {
-            self.sync(file, range)?;
+            oom::insist(|| self.sync(file, range.clone()))?;
         }
         Ok((count, end))
     }

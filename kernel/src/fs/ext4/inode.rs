@@ -171,7 +171,9 @@ impl Inode for Node {
         };
         let done = fs.set_attribute(self.number(), name, value);
         done.map_err(attribute_errno)?;
-        self.refresh(&mut fs)
+        // It is done: a lack of memory is none of its errors.
+        _ = self.refresh(&mut fs);
+        Ok(())
     }
 
     fn xattrs(&self) -> Result<Vec<u8>> {

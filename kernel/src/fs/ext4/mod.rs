@@ -147,6 +147,24 @@ impl Ext4 {
         Ok(locked)
     }
 
+    /// Frees an inode without a name that nobody has, or lets it be freed when there is memory.
+    fn free(&self, fs: &mut Locked, number: u32) {
+        match fs.evict(number) {
+            Err(Error::NoMemory) => self.add_orphan(number),
+            Err(error) => damage::tell(format_args!("inode {number}: {error:?}")),
+            Ok(()) => {}
+        }
+    }
+
+    /// An inode without a name that nobody has any more.
+    fn add_orphan(&self, number: u32) {
+        let mut orphans = self.orphans.lock();
+        // Without memory the next mount frees the inode.
+        if orphans.try_reserve(1).is_ok() {
+            orphans.push(number);
+        }
+    }
+
     /// The node of an inode.
     fn node(&self, inode: ext4::Inode) -> Result<Arc<Node>> {
         let at = inode.number as usize;

@@ -13,7 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::hash::{self, HashMap};
 use crate::mm::heap::{try_arc, try_arc_cyclic};
 use crate::sync::Mutex;
-use crate::task::{current, file_capabilities};
+use crate::task::{current, file_capabilities, oom};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
@@ -160,11 +160,12 @@ impl Node {
         }
     }
 
-    /// A name in this directory was changed: commits that where names are synchronous.
-    pub(super) fn settle(&self, fs: &mut Locked) -> Result<()> {
+    /// A name in this directory was changed: commits that where names are synchronous. The lock of
+    /// the file system is not held.
+    pub(super) fn settle(&self) -> Result<()> {
         let mounted = self.fs.flags.load(Relaxed) & (MS_SYNCHRONOUS | MS_DIRSYNC) != 0;
         match mounted || self.has(FS_SYNC_FL | FS_DIRSYNC_FL) {
-            true => fs.commit().map_err(errno),
+            true => oom::insist(|| self.fs.lock()?.commit().map_err(errno)),
             false => Ok(()),
         }
     }
@@ -172,10 +173,15 @@ impl Node {
     /// Takes over what the disk has by now.
     pub(super) fn refresh(&self, fs: &mut Locked) -> Result<()> {
         let new = fs.inode(self.number).map_err(errno)?;
+        self.take_over(fs, new);
+        Ok(())
+    }
+
+    /// Takes over its inode as an operation left it.
+    pub(super) fn take_over(&self, fs: &Locked, new: ext4::Inode) {
         self.sectors.store(new.sectors(fs.geometry()), Relaxed);
         let old = core::mem::replace(&mut *self.inode.lock(), new);
         drop(old);
-        Ok(())
     }
 
     /// The node behind `inode`, when it is of the same file system.
@@ -371,11 +377,7 @@ impl Drop for Node {
         }
         drop(nodes);
         if self.inode.get_mut().links() == 0 {
-            let mut orphans = self.fs.orphans.lock();
-            // Without memory the next mount frees the inode.
-            if orphans.try_reserve(1).is_ok() {
-                orphans.push(self.number);
-            }
+            self.fs.add_orphan(self.number);
         }
     }
 }
