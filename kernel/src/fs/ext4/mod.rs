@@ -39,7 +39,7 @@ use recent::Recent;
 /// The magic number of statfs(2) (EXT4_SUPER_MAGIC).
 const MAGIC: u64 = 0xef53;
 
-/// How often [`Ext4::sync`] tries again without memory.
+/// How often [`persist`] tries again without memory.
 const ATTEMPTS: usize = 100;
 /// How long it waits before, in nanoseconds.
 const PAUSE: u64 = 20_000_000;
@@ -82,6 +82,20 @@ impl DerefMut for Locked<'_> {
     fn deref_mut(&mut self) -> &mut Fs<Disk> {
         self.0.as_mut().expect("Ext4::lock has looked")
     }
+}
+
+/// Tries until there is memory, but not for ever. May sleep.
+///
+/// # Errors
+/// Those of `act`; ENOMEM: there is none still.
+fn persist(mut act: impl FnMut() -> Result<()>) -> Result<()> {
+    for _ in 0..ATTEMPTS {
+        match act() {
+            Err(Errno::ENOMEM) => sleep_uninterruptible(clock::deadline_in(PAUSE)),
+            done => return done,
+        }
+    }
+    act()
 }
 
 /// An error of the crate, as Linux tells it.
@@ -261,16 +275,9 @@ impl Ext4 {
     /// # Errors
     /// ENOMEM: there is none still, and some is not written. EIO, ENOSPC.
     fn sync(&self) -> Result<()> {
-        let mut written = self.write_kept();
-        for _ in 0..ATTEMPTS {
-            if written.is_ok() {
-                break;
-            }
-            sleep_uninterruptible(clock::deadline_in(PAUSE));
-            written = self.write_kept();
-        }
+        let written = persist(|| self.write_kept());
         self.release_clean();
-        self.lock()?.commit().map_err(errno)?;
+        persist(|| self.lock()?.commit().map_err(errno))?;
         written
     }
 

@@ -2,7 +2,7 @@
 
 use super::device::Disk;
 use super::recent::Recent;
-use super::{Ext4, Locked, errno, to_disk};
+use super::{Ext4, Locked, errno, persist, to_disk};
 use crate::block::volume::{self, Volume};
 use crate::errno::{Errno, Result};
 use crate::fs::dentry::Dentry;
@@ -190,6 +190,8 @@ impl Held {
             return Err(Errno::EBUSY);
         }
         if changes && !fs.is_aborted() {
+            // Its end needs no memory then that there may not be.
+            fs.checkpoint().map_err(errno)?;
             let errors = Some(fs.errors());
             let old = fs.0.take();
             let ended = old
@@ -235,6 +237,8 @@ impl Drop for Held {
         fs.shrink(0);
         // What could not be written is lost.
         fs.each_kept(|node| fs.let_go(node));
+        // The crate's file system ends with the first attempt to unmount it.
+        _ = persist(|| fs.lock()?.checkpoint().map_err(errno));
         let gone = fs.fs.lock().take();
         if let Some(Err(error)) = gone.map(Fs::unmount) {
             crate::log!("{}: ext4: {error:?}", fs.volume.name());
