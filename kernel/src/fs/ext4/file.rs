@@ -275,8 +275,11 @@ impl FileOps for Open {
         let Ok(data) = self.node.data() else {
             return done;
         };
-        if let Err(error) = done {
-            data.errors().record(error);
+        match done {
+            // The next commit writes it: nothing is lost.
+            Err(Errno::ENOMEM) => return done,
+            Err(error) => data.errors().record(error),
+            Ok(()) => {}
         }
         data.errors().check(&self.told)
     }
