@@ -120,8 +120,11 @@ impl Node {
         let new = self.describe(&New::Node(mode, 0));
         let mut fs = self.fs().lock()?;
         let inode = fs.create_unnamed(self.number(), new).map_err(errno)?;
-        let name = crate::mm::heap::try_format(format_args!("#{}", inode.number))?;
-        let node = self.fs().node(inode)?;
+        let number = inode.number;
+        let name = crate::mm::heap::try_format(format_args!("#{number}"));
+        let made = name.and_then(|name| Ok((name, self.fs().node(inode)?)));
+        // From here on the end of the node frees it.
+        let (name, node) = made.inspect_err(|_| _ = self.fs().free(&mut fs, number))?;
         node.linkable.store(linkable, Relaxed);
         node.capable.store(false, Relaxed);
         let dentry = Dentry::named(node, Some(here.clone()), name.as_bytes())?;

@@ -148,11 +148,10 @@ impl Ext4 {
         }
         let mut locked = Locked(guard);
         locked.set_now(to_disk(Time::now()));
-        while let Some(number) = { self.orphans.lock().pop() } {
-            if let Err(error) = locked.evict(number) {
-                damage::tell(format_args!("inode {number}: {error:?}"));
-            }
-        }
+        // One that there is no memory for waits for the next who comes.
+        while let Some(number) = { self.orphans.lock().pop() }
+            && self.free(&mut locked, number)
+        {}
         let (uid, gid) = locked.geometry().reserved_owner;
         let (uid, gid) = (u32::from(uid), u32::from(gid));
         let owns =
@@ -162,12 +161,17 @@ impl Ext4 {
     }
 
     /// Frees an inode without a name that nobody has, or lets it be freed when there is memory.
-    fn free(&self, fs: &mut Locked, number: u32) {
+    /// Returns whether there is.
+    fn free(&self, fs: &mut Locked, number: u32) -> bool {
         match fs.evict(number) {
-            Err(Error::NoMemory) => self.add_orphan(number),
+            Err(Error::NoMemory) => {
+                self.add_orphan(number);
+                return false;
+            }
             Err(error) => damage::tell(format_args!("inode {number}: {error:?}")),
             Ok(()) => {}
         }
+        true
     }
 
     /// An inode without a name that nobody has any more.

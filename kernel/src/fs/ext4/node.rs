@@ -371,12 +371,13 @@ impl Drop for Node {
     fn drop(&mut self) {
         let at = self.number as usize;
         let mut nodes = self.fs.nodes.lock();
-        // Another node may have the number by now.
-        if nodes.get(at).is_some_and(|node| node.strong_count() == 0) {
+        // Another node may have the number by now, or nobody ever had this one.
+        let noted = nodes.get(at).is_some_and(|node| node.strong_count() == 0);
+        if noted {
             nodes.remove_range(at, at, &mut drop);
         }
         drop(nodes);
-        if self.inode.get_mut().links() == 0 {
+        if noted && self.inode.get_mut().links() == 0 {
             self.fs.add_orphan(self.number);
         }
     }
