@@ -150,8 +150,20 @@ impl<D: Device> Fs<D> {
     /// # Errors
     /// [`Error::TooLarge`], [`Error::Unsupported`] for a file that is mapped by block numbers.
     pub fn truncate(&mut self, number: u32, size: u64) -> Result<()> {
+        match self.begin_truncate(number, size)? {
+            true => self.free_behind(number, size),
+            false => Ok(()),
+        }
+    }
+
+    /// The first part of [`Fs::truncate`]: nothing has changed if it fails. Returns whether
+    /// [`Fs::free_behind`] must follow, which the next mount does after a power cut.
+    ///
+    /// # Errors
+    /// Those of [`Fs::truncate`].
+    pub fn begin_truncate(&mut self, number: u32, size: u64) -> Result<bool> {
         self.check_size(size)?;
-        let shrinks = self.transact(|this| {
+        self.transact(|this| {
             let mut inode = this.file(number)?;
             // The same size frees what was allocated beyond it, as Linux does.
             let shrinks = size <= inode.size();
@@ -163,12 +175,7 @@ impl<D: Device> Fs<D> {
             this.resize(&mut inode, size)?;
             this.set_inode(&inode)?;
             Ok(shrinks)
-        })?;
-        if shrinks {
-            self.free_behind(number, size)
-        } else {
-            Ok(())
-        }
+        })
     }
 
     pub(crate) fn check_size(&self, size: u64) -> Result<()> {
@@ -187,7 +194,11 @@ impl<D: Device> Fs<D> {
     }
 
     /// Frees what a file has behind its end, and takes it off the list of orphans.
-    pub(crate) fn free_behind(&mut self, number: u32, size: u64) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::Io`], [`Error::Corrupt`]; what is not freed yet stays behind
+    /// the end.
+    pub fn free_behind(&mut self, number: u32, size: u64) -> Result<()> {
         let first = size.div_ceil(self.geometry.block_size as u64);
         let first = u32::try_from(first).map_err(|_| Error::TooLarge)?;
         loop {

@@ -20,18 +20,39 @@ impl Node {
             self.emptied.store(true, Relaxed);
         }
         let before = data.size();
-        data.cut(size, || {
-            let mut fs = self.fs().lock()?;
-            // What was found for bytes that are not written yet lies behind the disk's end.
-            let short = fs.inode(self.number()).map_err(errno)?.size() < size && size <= before;
-            let mut done = fs.truncate(self.number(), size);
-            if short && done.is_ok() {
-                done = fs.truncate(self.number(), size);
-            }
-            let done = done.map_err(errno);
-            self.refresh(&mut fs)?;
-            done
-        })?;
+        if size >= before {
+            data.lengthen(size, || {
+                let mut fs = self.fs().lock()?;
+                let mut done = fs.truncate(self.number(), size);
+                // What was found for bytes that are not written yet lies behind the disk's end.
+                let same = size == before && self.with_inode(ext4::Inode::size) < size;
+                if same && done.is_ok() {
+                    done = fs.truncate(self.number(), size);
+                }
+                _ = self.refresh(&mut fs);
+                done.map_err(errno)
+            })?;
+        } else {
+            let begin = || {
+                let (mut fs, number) = (self.fs().lock()?, self.number());
+                // The disk may have had less: then it has as much only by now.
+                let begun = fs
+                    .begin_truncate(number, size)
+                    .and_then(|begun| match begun {
+                        true => Ok(true),
+                        false => fs.begin_truncate(number, size),
+                    });
+                _ = self.refresh(&mut fs);
+                begun.map(drop).map_err(errno)
+            };
+            let free = || {
+                let mut fs = self.fs().lock()?;
+                let done = fs.free_behind(self.number(), size);
+                _ = self.refresh(&mut fs);
+                done.map_err(errno)
+            };
+            data.cut(size, begin, free)?;
+        }
         self.modified()
     }
 

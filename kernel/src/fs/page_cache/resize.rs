@@ -33,31 +33,47 @@ impl Mapping {
         }
     }
 
-    /// Sets the length, and takes away what lies behind it; `change` does the same to the file on
-    /// the disk. With [`Mapping::write_lock`].
-    pub fn cut(&self, size: u64, change: impl FnOnce() -> Result<()>) -> Result<()> {
-        let before = self.size();
-        let resize = |size| {
-            self.size.store(size, Release);
-            self.backing.resized(size);
-        };
-        if size >= before {
-            self.zero_tail();
-            change()?;
-            resize(size);
-            return Ok(());
-        }
+    /// Sets the length, which is no less than before, after `change` did the same to the file on the
+    /// disk. With [`Mapping::write_lock`].
+    pub fn lengthen(&self, size: u64, change: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.zero_tail();
+        change()?;
+        self.set_size(size);
+        Ok(())
+    }
+
+    /// Sets a length that is less than before, and takes away what lies behind it. `begin` sets that
+    /// of the file on the disk: if it fails nothing has changed. `free` frees what the disk has
+    /// behind it; if that fails the length stays. With [`Mapping::write_lock`].
+    pub fn cut(
+        &self,
+        size: u64,
+        begin: impl FnOnce() -> Result<()>,
+        free: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let (index, offset) = split(size);
-        if offset != 0 {
-            self.zero(size..((index + 1) * PAGE_SIZE) as u64)?;
+        // It stays there, so that there is nothing to read for what is zeroed.
+        let _last = match offset {
+            0 => None,
+            _ => Some(self.filled(index, 1)?),
+        };
+        {
+            // Who writes back goes by the length.
+            let _alone = self.cleaning.lock();
+            begin()?;
+            self.set_size(size);
         }
-        resize(size);
-        let done = self.without(pages_of(size)..usize::MAX, true, change);
-        if done.is_err() {
-            // The disk has all of it still.
-            resize(before);
-        }
-        done
+        let zeroed = match offset {
+            0 => Ok(()),
+            _ => self.zero(size..((index + 1) * PAGE_SIZE) as u64),
+        };
+        self.without(pages_of(size)..usize::MAX, true, free)
+            .and(zeroed)
+    }
+
+    fn set_size(&self, size: u64) {
+        self.size.store(size, Release);
+        self.backing.resized(size);
     }
 
     /// Zeroes a range. `change` makes a hole of the blocks on the disk that lie wholly in it, while

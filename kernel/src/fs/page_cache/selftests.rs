@@ -205,12 +205,34 @@ selftest! {
             (now[0], backing.0.load(Acquire))
         };
         assert_eq!(write(7), (7, 0));
-        mapping.cut(60, || Ok(())).unwrap();
+        mapping.lengthen(60, || Ok(())).unwrap();
         let mut now = [1];
         page.read(100, &mut now);
         assert_eq!(now, [0]);
-        mapping.cut(200, || Ok(())).unwrap();
+        mapping.lengthen(200, || Ok(())).unwrap();
         assert_eq!(write(7), (7, 7));
+    }
+
+    fn a_truncation_that_does_not_begin_changes_nothing() {
+        let mapping = new_mapping(2);
+        mapping.read_ahead(0, 2).unwrap();
+        let last = mapping.page(1).unwrap();
+        let first = mapping.page(0).unwrap();
+        first.fill(100..101, 7);
+        mapping.pages.lock().set_dirty(1).unwrap();
+        let begun = mapping.cut(50, || Err(Errno::ENOMEM), || panic!("it has not begun"));
+        assert_eq!(begun, Err(Errno::ENOMEM));
+        let byte = || {
+            let mut byte = [0];
+            first.read(100, &mut byte);
+            byte[0]
+        };
+        assert_eq!((mapping.size(), byte()), (2 * PAGE_SIZE as u64, 7));
+        assert!(mapping.is_dirty() && mapping.page(1).is_some());
+        drop(last);
+        assert_eq!(mapping.cut(50, || Ok(()), || Err(Errno::EIO)), Err(Errno::EIO));
+        assert_eq!((mapping.size(), byte()), (50, 0));
+        assert!(mapping.page(1).is_none());
     }
 
     fn what_was_read_before_it_was_written_is_not_kept() {
