@@ -178,7 +178,11 @@ impl<D: Device> Fs<D> {
         })
     }
 
-    pub(crate) fn check_size(&self, size: u64) -> Result<()> {
+    /// Whether a file can be so long.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    pub fn check_size(&self, size: u64) -> Result<()> {
         if size.div_ceil(self.geometry.block_size as u64) > MOST_BLOCKS {
             return Err(Error::TooLarge);
         }

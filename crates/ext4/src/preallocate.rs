@@ -7,8 +7,8 @@ pub(crate) const AT_ONCE: usize = 16;
 
 impl<D: Device> Fs<D> {
     /// Allocates the blocks of a range of bytes, which read as zeroes (`fallocate` without a mode,
-    /// or with `FALLOC_FL_KEEP_SIZE`). After [`Error::NoSpace`] those that were found stay, as with
-    /// Linux.
+    /// or with `FALLOC_FL_KEEP_SIZE`). After [`Error::NoSpace`] those that were found stay, and the
+    /// file has grown over them, as with Linux.
     ///
     /// # Errors
     /// Those of [`Fs::allocate`]; [`Error::Invalid`] for no bytes.
@@ -26,13 +26,20 @@ impl<D: Device> Fs<D> {
         self.check_size(end)?;
         let size = self.geometry.block_size as u64;
         let (mut block, last) = ((offset / size) as u32, end.div_ceil(size) as u32);
-        while block < last {
-            block += self.allocate(number, block, last - block)?.length;
+        let done = loop {
+            if block >= last {
+                break Ok(());
+            }
+            match self.allocate(number, block, last - block) {
+                Ok(extent) => block += extent.length,
+                Err(error) => break Err(error),
+            }
+        };
+        let reached = end.min(u64::from(block) * size);
+        if !keep_size && reached > offset && self.inode(number)?.size() < reached {
+            self.extend(number, reached)?;
         }
-        if !keep_size && self.inode(number)?.size() < end {
-            self.extend(number, end)?;
-        }
-        Ok(())
+        done
     }
 
     /// Lets blocks of a file read as zeroes and keeps their place, and finds place for those that

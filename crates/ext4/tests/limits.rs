@@ -233,3 +233,20 @@ fn blocks_have_a_size_that_the_mount_can_take() {
     assert_eq!(with(16384, 65536), refused);
     assert_eq!(with(8192, 8192), None);
 }
+
+/// As with Linux, the file has what was found before the disk was full.
+#[test]
+fn a_file_grows_over_what_was_found_for_it() {
+    let Some(image) = make(3, "-b 1024 -J size=1 -N 64") else {
+        return;
+    };
+    let mut fs = mount(image);
+    let number = file(&mut fs, b"file");
+    let done = fs.preallocate(number, 100, 1 << 30, false);
+    assert_eq!(done, Err(Error::NoSpace));
+    let inode = fs.inode(number).unwrap();
+    assert!(inode.size() > 500 << 10);
+    let last = fs.map(&inode, (inode.size() / 1024) as u32 - 1).unwrap();
+    assert!(last.is_some());
+    fsck(&fs.unmount().unwrap().image, "a full disk");
+}

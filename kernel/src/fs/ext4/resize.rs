@@ -4,7 +4,11 @@ use super::errno;
 use super::node::Node;
 use crate::errno::{Errno, Result};
 use crate::fs::tmpfs::check_limit;
+use crate::task::sched::cond_resched_killable;
 use core::sync::atomic::Ordering::*;
+
+/// Bytes for which place is set aside at a time: others have the file system in between.
+const STEP: u64 = 64 << 20;
 
 impl Node {
     /// Changes the size.
@@ -65,14 +69,22 @@ impl Node {
         if !keep {
             data.zero_tail();
         }
-        let mut fs = self.fs().lock()?;
-        let done = fs
-            .preallocate(self.number(), offset, len, keep)
-            .map_err(errno);
-        self.refresh(&mut fs)?;
-        done?;
-        if !keep {
-            data.extend(offset + len);
+        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+        self.fs().lock()?.check_size(end).map_err(errno)?;
+        let mut at = offset;
+        while at < end {
+            let next = end.min(at - at % STEP + STEP);
+            let mut fs = self.fs().lock()?;
+            let done = fs.preallocate(self.number(), at, next - at, keep);
+            _ = self.refresh(&mut fs);
+            drop(fs);
+            if !keep {
+                // Also over what was found before the disk was full.
+                data.extend(self.with_inode(ext4::Inode::size));
+            }
+            done.map_err(errno)?;
+            at = next;
+            cond_resched_killable()?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The page cache above a disk of zeroes.
 
-use super::super::io::Sink;
+use super::super::io::{Sink, Source};
+use super::write::STEP;
 use super::{Ahead, Backing, Grabbed, Mapping, Stats, mappings, sync_all};
 use crate::arch::irq;
 use crate::arch::time;
@@ -11,7 +12,7 @@ use crate::selftest;
 use crate::sync::Mutex;
 use crate::task::timer::{Expire, Timer};
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
 
 struct Zeroes;
 
@@ -142,6 +143,28 @@ impl Backing for Written {
     }
 }
 
+/// Keeps for how many bytes at most there was to be place at once.
+struct Places(AtomicU64);
+
+impl Backing for Places {
+    fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
+        Zeroes.read_pages(pages)
+    }
+
+    fn write_pages(&self, _pages: &[(usize, FrameRef)]) -> Result<()> {
+        Ok(())
+    }
+
+    fn prepare(&self, start: u64, end: u64, _mapped: bool) -> Result<u64> {
+        self.0.fetch_max(end - start, AcqRel);
+        Ok(end)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 pub(super) fn new_mapping(pages: usize) -> Arc<Mapping> {
     Mapping::new(Arc::new(Zeroes), (pages * PAGE_SIZE) as u64).unwrap()
 }
@@ -233,6 +256,17 @@ selftest! {
         assert_eq!(mapping.cut(50, || Ok(()), || Err(Errno::EIO)), Err(Errno::EIO));
         assert_eq!((mapping.size(), byte()), (50, 0));
         assert!(mapping.page(1).is_none());
+    }
+
+    fn a_long_write_finds_its_place_in_steps() {
+        let backing = Arc::new(Places(AtomicU64::new(0)));
+        let mapping = Mapping::new(backing.clone(), 0).unwrap();
+        let bytes = alloc::vec![5; STEP + STEP / 2];
+        let done = mapping.write_growing(&mut Source::kernel(&bytes), Some(7));
+        assert_eq!(done, Ok((bytes.len(), 7 + bytes.len() as u64)));
+        assert_eq!(mapping.size(), 7 + bytes.len() as u64);
+        assert_eq!(backing.0.load(Acquire), STEP as u64);
+        mapping.write_back(0..usize::MAX).unwrap();
     }
 
     fn what_was_read_before_it_was_written_is_not_kept() {

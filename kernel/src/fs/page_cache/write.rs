@@ -9,49 +9,70 @@ use crate::mm::frame::FrameRef;
 use crate::task::oom;
 use crate::task::sched::cond_resched_killable;
 
+/// Bytes for which a write finds place at a time.
+pub(super) const STEP: usize = 4 << 20;
+
 impl Mapping {
     /// Writes at `position`, no further than the file's end.
     pub fn write(&self, from: &mut Source, position: u64) -> Result<usize> {
-        let total = {
-            let _alone = self.writing.lock_killable()?;
-            self.copy_in(from, position, false)?
-        };
-        flusher::throttle(self)?;
-        Ok(total)
+        let _alone = self.writing.lock_killable()?;
+        self.write_steps(from, position, false)
     }
 
     /// Writes at `position`, or at the end, and lets the file grow. Returns how much, and the
     /// position after it.
     pub fn write_growing(&self, from: &mut Source, position: Option<u64>) -> Result<(usize, u64)> {
-        let (total, start) = {
-            let _alone = self.writing.lock_killable()?;
-            let start = position.unwrap_or_else(|| self.size());
-            let end = start.checked_add(from.left() as u64).ok_or(Errno::EFBIG)?;
-            let end = self.backing.prepare(start, end, false)?;
-            from.truncate((end - start) as usize);
-            if start > self.size() {
-                self.zero_tail();
-            }
-            let copied = self.copy_in(from, start, true);
-            // A program may have no memory there, or be killed.
-            let behind = self.size().max(start - start % PAGE_SIZE as u64);
-            if behind < end {
-                self.backing.unprepare(behind, end);
-            }
-            (copied?, start)
-        };
-        flusher::throttle(self)?;
+        let _alone = self.writing.lock_killable()?;
+        let start = position.unwrap_or_else(|| self.size());
+        start.checked_add(from.left() as u64).ok_or(Errno::EFBIG)?;
+        if start > self.size() {
+            self.zero_tail();
+        }
+        let total = self.write_steps(from, start, true)?;
         Ok((total, start + total as u64))
     }
 
-    /// `grows`: the file becomes as long as the bytes need.
-    fn copy_in(&self, from: &mut Source, position: u64, grows: bool) -> Result<usize> {
+    /// Finds place for some of the bytes and takes them, until all are taken: of a long write no
+    /// more is unwritten, or has its place before its time, than of others. `grows`: the file
+    /// becomes as long as the bytes need.
+    fn write_steps(&self, from: &mut Source, start: u64, grows: bool) -> Result<usize> {
         let mut total = 0;
         while from.left() > 0 {
+            let (at, want) = (start + total as u64, from.left().min(STEP));
+            let done = self.write_step(from, at, want, grows);
+            match done {
+                Ok(count) => total += count,
+                Err(error) if total == 0 => return Err(error),
+                Err(Errno::ENOMEM) if oom::make_room() => continue,
+                Err(_) => break,
+            }
+            flusher::throttle(self)?;
+            if done != Ok(want) || from.left() > 0 && cond_resched_killable().is_err() {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Writes `len` bytes, or fewer.
+    fn write_step(&self, from: &mut Source, at: u64, len: usize, grows: bool) -> Result<usize> {
+        let end = self.backing.prepare(at, at + len as u64, false)?;
+        let copied = self.copy_in(from, at, (end - at) as usize, grows);
+        // A program may have no memory there, or be killed.
+        let behind = self.size().max(at - at % PAGE_SIZE as u64);
+        if behind < end {
+            self.backing.unprepare(behind, end);
+        }
+        copied
+    }
+
+    fn copy_in(&self, from: &mut Source, position: u64, most: usize, grows: bool) -> Result<usize> {
+        let mut total = 0;
+        while total < most {
             let at = position + total as u64;
             let rest = self.size().saturating_sub(at);
             let (index, offset) = split(at);
-            let mut len = (PAGE_SIZE - offset).min(from.left());
+            let mut len = (PAGE_SIZE - offset).min(most - total);
             if !grows {
                 len = len.min(rest.min(PAGE_SIZE as u64) as usize);
             }
@@ -60,6 +81,7 @@ impl Mapping {
             }
             let new = grows && index as u64 * PAGE_SIZE as u64 >= self.size();
             let whole = offset == 0 && (len == PAGE_SIZE || len as u64 >= rest);
+            let left = from.left();
             let copied = match new {
                 // All of the page lies behind the end: there is nothing to read.
                 true => self.insert_zeroes(index),
@@ -69,10 +91,11 @@ impl Mapping {
             match copied {
                 Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),
-                Err(Errno::ENOMEM) if oom::make_room() => continue,
+                // The bytes that were taken do not come again.
+                Err(Errno::ENOMEM) if from.left() == left && oom::make_room() => continue,
                 Err(_) => break,
             }
-            if from.left() > 0 && cond_resched_killable().is_err() {
+            if copied != Ok(len) || total < most && cond_resched_killable().is_err() {
                 break;
             }
         }
