@@ -178,6 +178,7 @@ impl<D: Device> Fs<D> {
         for block in
             u32::try_from(from / size).unwrap_or(u32::MAX)..self.directory_blocks(directory)?
         {
+            self.store.device.pause();
             let physical = self.directory_block(directory, block)?;
             let content = self.store.get(physical)?;
             let start = u64::from(block) * size;

@@ -77,6 +77,7 @@ impl<D: Device> Fs<D> {
                 Indirect::Block(_) => return Ok(Some(block as u32)),
                 Indirect::Hole(length) => block += length,
             }
+            self.store.device.pause();
         }
         Err(Error::Corrupt("map of a file"))
     }
@@ -92,6 +93,7 @@ impl<D: Device> Fs<D> {
                 Some(extent) if !extent.written => block = extent.end(),
                 _ => return Ok(Some(at)),
             }
+            self.store.device.pause();
         }
         Ok(None)
     }
@@ -108,6 +110,7 @@ impl<D: Device> Fs<D> {
                 Some(extent) if extent.written && extent.end() < u32::MAX => block = extent.end(),
                 _ => return Ok(block),
             }
+            self.store.device.pause();
         }
         Err(Error::Corrupt("map of a file"))
     }

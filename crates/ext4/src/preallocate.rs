@@ -34,6 +34,7 @@ impl<D: Device> Fs<D> {
                 Ok(extent) => block += extent.length,
                 Err(error) => break Err(error),
             }
+            self.store.device.pause();
         };
         let reached = end.min(u64::from(block) * size);
         if !keep_size && reached > offset && self.inode(number)?.size() < reached {
@@ -54,6 +55,7 @@ impl<D: Device> Fs<D> {
         let mut block = block;
         while block < to {
             block += self.allocate(number, block, to - block)?.length;
+            self.store.device.pause();
         }
         Ok(())
     }
@@ -77,6 +79,7 @@ impl<D: Device> Fs<D> {
                 this.set_inode(&inode)?;
                 Ok(next)
             })?;
+            self.store.device.pause();
         }
         Ok(())
     }

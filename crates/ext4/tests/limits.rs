@@ -250,3 +250,32 @@ fn a_file_grows_over_what_was_found_for_it() {
     assert!(last.is_some());
     fsck(&fs.unmount().unwrap().image, "a full disk");
 }
+
+/// Others have their turn while the many extents of a file are walked over.
+#[test]
+fn who_walks_over_a_file_pauses() {
+    const EXTENTS: u32 = 200;
+    let Some(image) = make(3, "-b 1024 -J size=1 -N 64") else {
+        return;
+    };
+    let mut fs = mount(image);
+    let number = file(&mut fs, b"file");
+    for block in 0..EXTENTS {
+        fs.allocate(number, 2 * block, 1).unwrap();
+    }
+    let pauses = |fs: &mut Fs<Disk>, act: &dyn Fn(&mut Fs<Disk>)| {
+        let before = fs.device().pauses;
+        act(fs);
+        fs.device().pauses - before
+    };
+    let walked = pauses(&mut fs, &|fs| {
+        let inode = fs.inode(number).unwrap();
+        assert_eq!(fs.next_data(&inode, 0), Ok(None));
+    });
+    assert!(walked >= EXTENTS as usize, "{walked}");
+    let filled = pauses(&mut fs, &|fs| {
+        let end = 2048 * u64::from(EXTENTS);
+        fs.preallocate(number, 0, end, false).unwrap();
+    });
+    assert!(filled >= EXTENTS as usize, "{filled}");
+}

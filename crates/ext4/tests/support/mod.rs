@@ -27,6 +27,8 @@ pub struct Disk {
     pub works_for: usize,
     /// After so many reads and writes there is no memory for one.
     pub short_after: Option<usize>,
+    /// How often others were let have their turn.
+    pub pauses: usize,
 }
 
 impl Disk {
@@ -36,6 +38,7 @@ impl Disk {
             record: None,
             works_for: usize::MAX,
             short_after: None,
+            pauses: 0,
         }
     }
 
@@ -75,6 +78,10 @@ impl Device for Disk {
             record.push(Event::Write(at, from.to_vec()));
         }
         Ok(())
+    }
+
+    fn pause(&mut self) {
+        self.pauses += 1;
     }
 
     fn flush(&mut self) -> Result<()> {

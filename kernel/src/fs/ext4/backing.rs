@@ -9,6 +9,7 @@ use crate::mm::PAGE_SIZE;
 use crate::mm::frame::FrameRef;
 use crate::mm::heap::try_arc;
 use crate::mm::virtio_blk::{Part, SECTOR};
+use crate::task::sched::cond_resched;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -105,6 +106,7 @@ impl FileData {
                     }
                     block = until;
                     found.until = until;
+                    cond_resched();
                 }
                 Ok(())
             });
@@ -209,6 +211,7 @@ impl Backing for FileData {
                 Err(Error::NoSpace) if u64::from(block) * size > start => break,
                 Err(error) => return Err(errno(error)),
             }
+            cond_resched();
         }
         self.count_sectors(&mut fs)?;
         Ok(end.min(u64::from(block) * size))
