@@ -2,6 +2,7 @@
 
 use crate::errno::{Errno, Result};
 use crate::fs::inode::{Kind, New};
+use crate::fs::path::Path;
 use crate::fs::walk::Walk;
 use crate::fs::{Dentry, inotify, perm};
 use crate::hash::{self, HashMap};
@@ -38,7 +39,8 @@ static BOUND: Mutex<HashMap<Key, Weak<dyn Socket>>> = Mutex::new(hash::new());
 pub struct Bound {
     kind: u32,
     name: Arc<Mutex<Name>>,
-    key: Mutex<Option<Key>>,
+    /// With the place of a path's name: it stays, and so does the number of its inode.
+    key: Mutex<Option<(Key, Option<Path>)>>,
 }
 
 impl Bound {
@@ -83,12 +85,17 @@ impl Bound {
             return self.bind_abstract(try_bytes(path)?, socket);
         }
         let path = until_zero(path);
-        let dentry = make(path, permissions)?;
-        let attr = dentry.inode().attr();
+        let (directory, dentry) = make(path, permissions)?;
+        let taken = self.bind_path(path, directory.with(dentry.clone()), socket);
+        taken.inspect_err(|_| _ = directory.inode().remove(&directory, &dentry))
+    }
+
+    fn bind_path(&self, path: &[u8], place: Path, socket: Weak<dyn Socket>) -> Result<()> {
+        let attr = place.inode().attr();
         let mut name = try_vec(path)?;
         name.push(0);
         let key = Key::Inode(attr.device, attr.inode);
-        self.take(key, try_bytes(&name)?, socket)
+        self.take(key, Some(place), try_bytes(&name)?, socket)
     }
 
     /// Gives it an unused abstract name, if it has none.
@@ -109,10 +116,16 @@ impl Bound {
     }
 
     fn bind_abstract(&self, name: Arc<[u8]>, socket: Weak<dyn Socket>) -> Result<()> {
-        self.take(Key::Abstract(self.kind, name.clone()), name, socket)
+        self.take(Key::Abstract(self.kind, name.clone()), None, name, socket)
     }
 
-    fn take(&self, key: Key, name: Arc<[u8]>, socket: Weak<dyn Socket>) -> Result<()> {
+    fn take(
+        &self,
+        key: Key,
+        place: Option<Path>,
+        name: Arc<[u8]>,
+        socket: Weak<dyn Socket>,
+    ) -> Result<()> {
         let mut own = self.key.lock();
         if own.is_some() {
             return Err(Errno::EINVAL);
@@ -123,7 +136,7 @@ impl Bound {
         }
         bound.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         bound.insert(key.clone(), socket);
-        *own = Some(key);
+        *own = Some((key, place));
         *self.name.lock() = Name::Unix(name);
         Ok(())
     }
@@ -131,9 +144,11 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        if let Some(key) = self.key.get_mut().take() {
+        if let Some((key, place)) = self.key.get_mut().take() {
             let gone = BOUND.lock().remove(&key);
             drop(gone);
+            // The file system may end with it.
+            drop(place);
         }
     }
 }
@@ -150,8 +165,8 @@ fn until_zero(path: &[u8]) -> &[u8] {
     path.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// Makes the inode of a socket.
-fn make(path: &[u8], permissions: u32) -> Result<Arc<Dentry>> {
+/// Makes the inode of a socket, in the directory that is returned with it.
+fn make(path: &[u8], permissions: u32) -> Result<(Path, Arc<Dentry>)> {
     let context = current().fs();
     let (directory, last) = Walk::new(&context).parent(None, path)?;
     let name = last.last_component(Errno::EADDRINUSE)?;
@@ -167,9 +182,9 @@ fn make(path: &[u8], permissions: u32) -> Result<Arc<Dentry>> {
         Err(Errno::EEXIST) => Err(Errno::EADDRINUSE),
         Ok(dentry) => {
             inotify::in_directory(&directory, name, false, IN_CREATE, 0);
-            Ok(dentry)
+            Ok((directory, dentry))
         }
-        error => error,
+        Err(error) => Err(error),
     }
 }
 
