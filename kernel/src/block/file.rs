@@ -113,7 +113,7 @@ impl FileOps for BlockFile {
         let mapping = self.volume.mapping();
         mapping.write_back(pages(&range))?;
         if let Err(error) = self.volume.device().flush() {
-            mapping.errors().record(error);
+            mapping.record(error);
         }
         mapping.errors().check(&self.told)
     }

@@ -10,6 +10,7 @@ use super::inotify;
 use super::io::{Sink, Source};
 use super::lease;
 pub use super::open_flags::OpenFlags;
+use super::page_cache::ErrSeq;
 use super::path::{Path, TOO_LONG};
 use super::perm;
 use super::poll::{Events, PollTable};
@@ -49,6 +50,8 @@ pub struct File {
     stream: bool,
     written_in_order: bool,
     position: SleepMutex<u64>,
+    /// The errors of its file system that it was told.
+    told: AtomicU32,
     /// The receiver of signals about it, if anybody asked.
     sigio: Mutex<Option<Arc<Sigio>>>,
     /// The epoll sets that it is a member of.
@@ -57,6 +60,19 @@ pub struct File {
 }
 
 impl File {
+    /// Writes everything to the disk that it is on (syncfs(2)).
+    ///
+    /// # Errors
+    /// EIO, ENOSPC: also what writing back any file met since it was opened, once.
+    pub fn sync_fs(&self) -> Result<()> {
+        let Some(mount) = self.path.mount() else {
+            return Ok(());
+        };
+        let synced = mount.fs().sync();
+        let failed = mount.fs().failed();
+        synced.and(failed.map_or(Ok(()), |failed| failed.check(&self.told)))
+    }
+
     /// Opens the inode at `path`.
     pub fn open(path: impl Into<Path>, flags: OpenFlags) -> Result<Arc<Self>> {
         let path = path.into();
@@ -108,6 +124,8 @@ impl File {
             }
             return Err(error);
         }
+        let failed = path.mount().and_then(|mount| mount.fs().failed());
+        let told = failed.map_or(0, ErrSeq::sample);
         // From here on a failure drops the file, which ends the claim.
         try_arc(File {
             stream: ops.is_stream(),
@@ -117,6 +135,7 @@ impl File {
             flags: AtomicU32::new(flags.0 & KEPT),
             opener: task::current().credentials(),
             position: SleepMutex::new(0),
+            told: AtomicU32::new(told),
             sigio: Mutex::new(None),
             holders: Mutex::new(Sequence::new()),
             _counted: counted,

@@ -533,11 +533,7 @@ pub fn fsync(fd: i32) -> Result<usize> {
 
 /// syncfs(2)
 pub fn syncfs(fd: i32) -> Result<usize> {
-    let file = opened(fd)?;
-    if let Some(mount) = file.path().mount() {
-        mount.fs().sync()?;
-    }
-    Ok(0)
+    opened(fd)?.sync_fs().map(|()| 0)
 }
 
 /// sync(2)

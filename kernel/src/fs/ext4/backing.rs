@@ -240,6 +240,10 @@ impl Backing for FileData {
         self.size.store(size, Release);
     }
 
+    fn failed(&self, error: Errno) {
+        self.fs.failed.record(error);
+    }
+
     fn flush(&self) -> Result<()> {
         let mut fs = self.fs.lock()?;
         fs.sync_inode(self.number, false).map_err(errno)

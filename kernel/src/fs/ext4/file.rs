@@ -278,7 +278,7 @@ impl FileOps for Open {
         match done {
             // The next commit writes it: nothing is lost.
             Err(Errno::ENOMEM) => return done,
-            Err(error) => data.errors().record(error),
+            Err(error) => data.record(error),
             Ok(()) => {}
         }
         data.errors().check(&self.told)

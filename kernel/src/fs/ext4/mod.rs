@@ -21,6 +21,7 @@ pub use mounted::{Held, Options, drop_caches, is_mounted, mount, sync_all, wait_
 use crate::block::volume::Volume;
 use crate::errno::{Errno, Result};
 use crate::fs::inode::{FsStat, Time};
+use crate::fs::page_cache::ErrSeq;
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
 use crate::task::sched::cond_resched;
 use crate::task::wait_queue::sleep_uninterruptible;
@@ -63,6 +64,8 @@ pub struct Ext4 {
     flags: AtomicU32,
     /// Whether mount(2) asked for something else on errors than the superblock says, and what.
     errors: AtomicU8,
+    /// The errors of writing back any of its files.
+    failed: ErrSeq,
     /// A weak reference to itself.
     me: Weak<Ext4>,
 }

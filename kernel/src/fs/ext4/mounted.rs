@@ -7,6 +7,7 @@ use crate::block::volume::{self, Volume};
 use crate::errno::{Errno, Result};
 use crate::fs::dentry::Dentry;
 use crate::fs::inode::{Kind, Time};
+use crate::fs::page_cache::ErrSeq;
 use crate::fs::path::Path;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc_cyclic;
@@ -113,6 +114,7 @@ fn begin(volume: &Arc<Volume>, flags: u32, options: Options) -> Result<(Held, Ar
         orphans: Mutex::new(Vec::new()),
         flags: AtomicU32::new(flags),
         errors: AtomicU8::new(0),
+        failed: ErrSeq::new(),
         me: me.clone(),
     })?;
     let node = mounted.node(root)?;
@@ -162,6 +164,11 @@ impl Held {
     /// Writes everything to the disk.
     pub fn sync(&self) -> Result<()> {
         self.0.sync()
+    }
+
+    /// The errors of writing back any of its files.
+    pub fn failed(&self) -> &ErrSeq {
+        &self.0.failed
     }
 
     /// Mounts it anew with other flags and options. Nobody writes by then if it shall be read-only.

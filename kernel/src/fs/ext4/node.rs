@@ -338,7 +338,7 @@ impl Node {
                 }
                 return Err(Errno::ENOMEM);
             }
-            Err(error) => data.errors().record(error),
+            Err(error) => data.record(error),
             Ok(()) => {}
         }
         written

@@ -3,6 +3,7 @@
 use super::super::dentry::Dentry;
 use super::super::ext4;
 use super::super::inode::FsStat;
+use super::super::page_cache::ErrSeq;
 use super::super::path::Path;
 use super::super::tmpfs::{self, Options, Tmpfs};
 use super::super::tty::{self, pts_options};
@@ -208,6 +209,14 @@ impl Super {
         match &self.own {
             Own::Disk(_, held) => held.sync(),
             _ => Ok(()),
+        }
+    }
+
+    /// The errors of writing back any of its files, where it is on a disk.
+    pub fn failed(&self) -> Option<&ErrSeq> {
+        match &self.own {
+            Own::Disk(_, held) => Some(held.failed()),
+            _ => None,
         }
     }
 

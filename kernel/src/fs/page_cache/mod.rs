@@ -99,6 +99,9 @@ pub trait Backing: Send + Sync {
     /// The file has another length now.
     fn resized(&self, _size: u64) {}
 
+    /// Something could not be written back: who asks for the whole file system is told, too.
+    fn failed(&self, _error: Errno) {}
+
     /// Returns when the device has all that was written on its medium.
     ///
     /// # Errors
@@ -181,6 +184,12 @@ impl Mapping {
     /// The errors of writing it back.
     pub fn errors(&self) -> &ErrSeq {
         &self.errors
+    }
+
+    /// Notes an error of writing it back.
+    pub fn record(&self, error: Errno) {
+        self.errors.record(error);
+        self.backing.failed(error);
     }
 
     fn page(&self, index: usize) -> Option<FrameRef> {

@@ -40,7 +40,7 @@ impl Mapping {
     pub fn sync(&self) -> Result<()> {
         self.write_back(0..usize::MAX)?;
         if let Err(error) = self.backing.flush() {
-            self.errors.record(error);
+            self.record(error);
         }
         Ok(())
     }
@@ -93,11 +93,11 @@ impl Mapping {
                     .iter()
                     .try_for_each(|&(index, _)| pages.set_dirty(index));
                 drop(pages);
-                dirtied.unwrap_or_else(|error| self.errors.record(error));
+                dirtied.unwrap_or_else(|error| self.record(error));
                 Err(error)
             }
             written => {
-                written.unwrap_or_else(|error| self.errors.record(error));
+                written.unwrap_or_else(|error| self.record(error));
                 Ok(())
             }
         }
