@@ -42,7 +42,36 @@ pub unsafe fn run() {
         place();
         tails();
         names();
+        sockets();
         attributes();
+    }
+}
+
+/// bind(2) to a name; the socket.
+unsafe fn bound(name: &[u8]) -> c_int {
+    unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as _;
+        for (to, from) in address.sun_path.iter_mut().zip(name) {
+            *to = *from as _;
+        }
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0);
+        let len = size_of_val(&address) as _;
+        tell("bind", libc::bind(socket, (&raw const address).cast(), len));
+        socket
+    }
+}
+
+/// A socket whose name was taken away keeps its inode.
+unsafe fn sockets() {
+    unsafe {
+        println!("== sockets");
+        let first = bound(b"first");
+        tell("unlink", libc::unlink(path(c"first")));
+        let second = bound(b"second");
+        libc::close(first);
+        libc::close(second);
+        tell("unlink", libc::unlink(path(c"second")));
     }
 }
 
