@@ -187,10 +187,6 @@ impl Backing for FileData {
         rest.and(settled)
     }
 
-    fn prepares(&self) -> bool {
-        true
-    }
-
     fn prepare(&self, start: u64, end: u64, mapped: bool) -> Result<u64> {
         if mapped {
             self.node().ok_or(Errno::EIO)?.check_mutable()?;

@@ -71,11 +71,6 @@ pub trait Backing: Send + Sync {
     /// EIO, ENOSPC, ENOMEM.
     fn write_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()>;
 
-    /// Whether [`Backing::prepare`] must be called before a page is changed.
-    fn prepares(&self) -> bool {
-        false
-    }
-
     /// Finds place for bytes that are about to be written, `mapped`: by a program that maps them;
     /// returns up to where.
     ///

@@ -1,6 +1,6 @@
 //! A mapping as the source of a program's pages.
 
-use super::{Mapping, WINDOW, pages_of};
+use super::{Mapping, WINDOW, flusher, pages_of};
 use crate::errno::{Errno, Result};
 use crate::mm::frame::FrameRef;
 use crate::mm::{PAGE_SIZE, PageSource, ReverseMap};
@@ -45,8 +45,12 @@ impl PageSource for Mapping {
     }
 
     fn load(&self, index: usize, write: bool) -> Result<()> {
+        if write {
+            // Those who store through a mapping wait as those who write by calls do.
+            flusher::throttle(self)?;
+        }
         self.filled(index, AROUND - index % AROUND)?;
-        match write && self.backing.prepares() {
+        match write {
             true => self.make_writable(index),
             false => Ok(()),
         }
@@ -59,7 +63,8 @@ impl PageSource for Mapping {
     fn write_mapped(&self, index: usize, allow: &mut dyn FnMut(&FrameRef)) -> Result<()> {
         let mut pages = self.pages.lock();
         let page = pages.all.get(index).cloned().ok_or(Errno::EAGAIN)?;
-        if self.backing.prepares() && pages.dirty.get(index).is_none() {
+        // One that is not changed is loaded first, and finds its place.
+        if pages.dirty.get(index).is_none() {
             return Err(Errno::EAGAIN);
         }
         pages.set_dirty(index)?;
