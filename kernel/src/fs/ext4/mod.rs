@@ -254,6 +254,10 @@ impl Ext4 {
     fn release_clean(&self) {
         self.each_kept(|node| {
             if node.has_clean_data() {
+                if let Ok(data) = node.data() {
+                    // What is on its way.
+                    _ = data.write_back(0..0);
+                }
                 // Without memory it stays.
                 _ = node.write_out(0..0);
             }

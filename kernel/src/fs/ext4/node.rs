@@ -269,9 +269,9 @@ impl Node {
 
     /// Its content changes: the time is kept.
     pub fn modified(&self) -> Result<()> {
-        self.fs.keep(&self.arc()?)?;
+        // First: who finds nothing to write lets it go.
         *self.modified.lock() = Some(Time::now());
-        Ok(())
+        self.fs.keep(&self.arc()?)
     }
 
     /// Takes set-user-ID, set-group-ID and capabilities away from what a call of this thread's
@@ -322,7 +322,11 @@ impl Node {
         let Ok(data) = self.data() else {
             return Ok(());
         };
-        let written = data.write_back(pages);
+        let written = match pages.is_empty() {
+            // Nobody waits here for what others write.
+            true => Ok(()),
+            false => data.write_back(pages),
+        };
         let modified = self.modified.lock().take();
         let done = self.fs.lock().and_then(|mut fs| {
             if let Some(time) = modified {
