@@ -152,10 +152,12 @@ impl Backing for FileData {
     fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
         let mut pieces = Vec::new();
         let mut fs = self.fs.lock()?;
-        let inode = fs.inode(self.number).map_err(errno)?;
+        let inode = fs.inode(self.number);
+        let inode = fs.told(inode).map_err(errno)?;
         for page in pages {
             for block in self.blocks(page.0)? {
-                let extent = fs.map(&inode, block).map_err(errno)?;
+                let extent = fs.map(&inode, block);
+                let extent = fs.told(extent).map_err(errno)?;
                 match extent.filter(|extent| extent.written) {
                     Some(extent) => {
                         pieces.try_reserve(1).map_err(|_| Errno::ENOMEM)?;

@@ -64,8 +64,10 @@ impl Node {
         if let Some(known) = self.known(name)? {
             return Ok(known);
         }
-        let directory = fs.inode(self.number()).map_err(errno)?;
-        let inode = fs.lookup_inode(&directory, name).map_err(errno)?;
+        let directory = fs.inode(self.number());
+        let directory = fs.told(directory).map_err(errno)?;
+        let inode = fs.lookup_inode(&directory, name);
+        let inode = fs.told(inode).map_err(errno)?;
         let node = self.fs().node(inode)?;
         node.refresh(&mut fs)?;
         self.dentry(here, name, node)

@@ -310,7 +310,7 @@ impl Open {
         let mut fs = self.node.fs().lock()?;
         let directory = fs.inode(self.node.number()).map_err(errno)?;
         let (mut entries, mut short) = (Vec::new(), false);
-        fs.read_directory(&directory, position, |entry| {
+        let read = fs.read_directory(&directory, position, |entry| {
             let mut name = Vec::new();
             short |= name.try_reserve_exact(entry.name.len()).is_err();
             short |= entries.try_reserve(1).is_err();
@@ -325,8 +325,8 @@ impl Open {
                 next: entry.next,
             });
             entries.len() < AT_ONCE
-        })
-        .map_err(errno)?;
+        });
+        fs.told(read).map_err(errno)?;
         match short && entries.is_empty() {
             true => Err(Errno::ENOMEM),
             false => Ok(entries),

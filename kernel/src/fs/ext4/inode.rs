@@ -89,8 +89,10 @@ impl Inode for Node {
             return Err(Errno::EINVAL);
         }
         let mut fs = self.fs().lock()?;
-        let inode = fs.inode(self.number()).map_err(errno)?;
-        fs.read_link(&inode).map(Link::Path).map_err(errno)
+        let inode = fs.inode(self.number());
+        let inode = fs.told(inode).map_err(errno)?;
+        let path = fs.read_link(&inode);
+        fs.told(path).map(Link::Path).map_err(errno)
     }
 
     fn link_read(&self, mounted: u32) {
@@ -145,8 +147,10 @@ impl Inode for Node {
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         check_family(name)?;
         let mut fs = self.fs().lock()?;
-        let inode = fs.inode(self.number()).map_err(errno)?;
-        fs.attribute(&inode, name).map_err(attribute_errno)
+        let inode = fs.inode(self.number());
+        let inode = fs.told(inode).map_err(errno)?;
+        let value = fs.attribute(&inode, name);
+        fs.told(value).map_err(attribute_errno)
     }
 
     fn set_xattr(&self, name: &[u8], change: XattrChange) -> Result<()> {
@@ -181,7 +185,7 @@ impl Inode for Node {
         let inode = fs.inode(self.number()).map_err(errno)?;
         let mut names = Vec::new();
         let (mut short, privileged) = (false, can(CAP_SYS_ADMIN));
-        fs.attributes(&inode, |family, name| {
+        let read = fs.attributes(&inode, |family, name| {
             let told = family != b"trusted." || privileged;
             if FAMILIES.contains(&family) && told {
                 short |= names.try_reserve(family.len() + name.len() + 1).is_err();
@@ -191,8 +195,8 @@ impl Inode for Node {
                     names.push(0);
                 }
             }
-        })
-        .map_err(errno)?;
+        });
+        fs.told(read).map_err(errno)?;
         match short {
             true => Err(Errno::ENOMEM),
             false => Ok(names),

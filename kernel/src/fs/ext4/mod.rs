@@ -87,6 +87,14 @@ impl DerefMut for Locked<'_> {
     }
 }
 
+impl Locked<'_> {
+    /// Lets follow what does where the image turns out to be damaged as it is read; the crate does
+    /// so itself where it is changed.
+    fn told<T>(&mut self, found: ext4::Result<T>) -> ext4::Result<T> {
+        found.inspect_err(|&error| self.report(error))
+    }
+}
+
 /// Tries until there is memory, but not for ever. May sleep.
 ///
 /// # Errors
@@ -294,9 +302,10 @@ impl Ext4 {
 
     /// Its result of statfs(2).
     fn stat(&self) -> FsStat {
-        let statistics = self
-            .lock()
-            .and_then(|mut fs| fs.statistics().map_err(errno));
+        let statistics = self.lock().and_then(|mut fs| {
+            let found = fs.statistics();
+            fs.told(found).map_err(errno)
+        });
         let Ok(found) = statistics else {
             return FsStat {
                 magic: MAGIC,

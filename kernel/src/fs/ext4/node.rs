@@ -172,7 +172,8 @@ impl Node {
 
     /// Takes over what the disk has by now.
     pub(super) fn refresh(&self, fs: &mut Locked) -> Result<()> {
-        let new = fs.inode(self.number).map_err(errno)?;
+        let new = fs.inode(self.number);
+        let new = fs.told(new).map_err(errno)?;
         self.take_over(fs, new);
         Ok(())
     }
