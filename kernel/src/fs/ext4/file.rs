@@ -207,17 +207,10 @@ impl FileOps for Open {
         if !matches!(whence, Whence::Data | Whence::Hole) {
             return Ok(place);
         }
-        self.node.write_out(0..usize::MAX)?;
-        let mut fs = self.node.fs().lock()?;
-        let block_size = self.node.fs().block_size as u64;
-        let block = u32::try_from(offset as u64 / block_size).map_err(|_| Errno::ENXIO)?;
-        let inode = fs.inode(self.node.number()).map_err(errno)?;
-        let found = match whence {
-            Whence::Data => fs.next_data(&inode, block).map_err(errno)?,
-            _ => Some(fs.next_hole(&inode, block).map_err(errno)?),
-        };
-        let start = found.map(|block| (u64::from(block) * block_size).max(offset as u64));
-        match (whence, start) {
+        let found = self
+            .node
+            .next_place(offset as u64, whence == Whence::Data)?;
+        match (whence, found) {
             (Whence::Hole, Some(start)) => Ok(start.min(data.size())),
             (_, Some(start)) if start < data.size() => Ok(start),
             _ => Err(Errno::ENXIO),

@@ -9,6 +9,7 @@ mod damage;
 mod device;
 mod directory;
 mod file;
+mod holes;
 mod inode;
 mod mounted;
 mod node;

@@ -12,6 +12,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
+/// Pages that are read ahead at once, whatever a program asks for.
+pub(super) const MOST_AHEAD: usize = 512;
+
 /// Where an open file's last read ended: one that begins there reads ahead.
 #[derive(Default)]
 pub struct Ahead(AtomicU64);
@@ -80,9 +83,11 @@ impl Mapping {
         }
     }
 
-    /// Reads ahead, as far as that can be done: nobody waits for these pages.
+    /// Reads ahead, as far as that can be done: nobody waits for these pages. As on Linux no more
+    /// of them are read than a device takes at a time.
     pub fn read_ahead(&self, first: usize, count: usize) -> Result<()> {
-        let end = first.saturating_add(count).min(pages_of(self.size()));
+        let end = first.saturating_add(count.min(MOST_AHEAD));
+        let end = end.min(pages_of(self.size()));
         let mut at = first;
         while at < end {
             if self.page(at).is_none() {

@@ -1,6 +1,7 @@
 //! The page cache above a disk of zeroes.
 
 use super::super::io::{Sink, Source};
+use super::fill::MOST_AHEAD;
 use super::write::STEP;
 use super::{Ahead, Backing, Grabbed, Mapping, Stats, mappings, sync_all};
 use crate::arch::irq;
@@ -184,6 +185,10 @@ selftest! {
         let before = Stats::now().cached;
         let mapping = new_mapping(PAGES);
         mapping.read_ahead(0, PAGES).unwrap();
+        assert_eq!(Stats::now().cached, before + MOST_AHEAD);
+        for first in (0..PAGES).step_by(MOST_AHEAD) {
+            mapping.read_ahead(first, MOST_AHEAD).unwrap();
+        }
         assert_eq!(Stats::now().cached, before + PAGES);
         let struck = Arc::new(Struck(AtomicBool::new(false)));
         let timer = Timer::call(time::now_ticks(), struck.clone()).unwrap();
