@@ -203,23 +203,28 @@ impl<D: Device> Fs<D> {
     /// [`Error::NoMemory`], [`Error::Io`], [`Error::Corrupt`]; what is not freed yet stays behind
     /// the end.
     pub fn free_behind(&mut self, number: u32, size: u64) -> Result<()> {
-        let first = size.div_ceil(self.geometry.block_size as u64);
-        let first = u32::try_from(first).map_err(|_| Error::TooLarge)?;
-        loop {
-            let done = self.complete(|this| {
-                let mut inode = this.file(number)?;
-                let done = this.punch(&mut inode, first, u32::MAX, AT_ONCE)?;
-                if done && inode.links() > 0 {
-                    this.remove_orphan(&mut inode)?;
-                }
-                this.set_inode(&inode)?;
-                Ok(done)
-            })?;
-            if done {
-                return Ok(());
-            }
+        while !self.free_some_behind(number, size)? {
             self.store.device.pause();
         }
+        Ok(())
+    }
+
+    /// A step of [`Fs::free_behind`], which frees some extents. Returns whether it was the last.
+    ///
+    /// # Errors
+    /// Those of [`Fs::free_behind`].
+    pub fn free_some_behind(&mut self, number: u32, size: u64) -> Result<bool> {
+        let first = size.div_ceil(self.geometry.block_size as u64);
+        let first = u32::try_from(first).map_err(|_| Error::TooLarge)?;
+        self.complete(|this| {
+            let mut inode = this.file(number)?;
+            let done = this.punch(&mut inode, first, u32::MAX, AT_ONCE)?;
+            if done && inode.links() > 0 {
+                this.remove_orphan(&mut inode)?;
+            }
+            this.set_inode(&inode)?;
+            Ok(done)
+        })
     }
 
     /// A file whose blocks can be changed.

@@ -4,7 +4,7 @@ use super::errno;
 use super::node::Node;
 use crate::errno::{Errno, Result};
 use crate::fs::tmpfs::check_limit;
-use crate::task::sched::cond_resched_killable;
+use crate::task::sched::{cond_resched, cond_resched_killable};
 use core::sync::atomic::Ordering::*;
 
 /// Bytes for which place is set aside at a time: others have the file system in between.
@@ -50,10 +50,17 @@ impl Node {
                 begun.map(drop).map_err(errno)
             };
             let free = || {
-                let mut fs = self.fs().lock()?;
-                let done = fs.free_behind(self.number(), size);
-                _ = self.refresh(&mut fs);
-                done.map_err(errno)
+                loop {
+                    let mut fs = self.fs().lock()?;
+                    let done = fs.free_some_behind(self.number(), size);
+                    _ = self.refresh(&mut fs);
+                    drop(fs);
+                    if done.map_err(errno)? {
+                        return Ok(());
+                    }
+                    // Others have the file system in between.
+                    cond_resched();
+                }
             };
             data.cut(size, begin, free)?;
         }
