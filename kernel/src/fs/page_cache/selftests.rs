@@ -263,6 +263,21 @@ selftest! {
         assert!(mapping.page(1).is_none());
     }
 
+    fn a_page_stays_old_while_others_are_written() {
+        let mapping = new_mapping(8);
+        mapping.read_ahead(0, 8).unwrap();
+        {
+            let mut pages = mapping.pages.lock();
+            pages.set_dirty(0).unwrap();
+            pages.set_dirty(5).unwrap();
+            pages.since = 1;
+        }
+        mapping.write_back(0..1).unwrap();
+        assert_eq!(mapping.dirty_since(), Some(1));
+        mapping.write_back(0..usize::MAX).unwrap();
+        assert_eq!(mapping.dirty_since(), None);
+    }
+
     fn a_long_write_finds_its_place_in_steps() {
         let backing = Arc::new(Places(AtomicU64::new(0)));
         let mapping = Mapping::new(backing.clone(), 0).unwrap();

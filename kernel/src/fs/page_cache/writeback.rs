@@ -23,12 +23,16 @@ impl Mapping {
     /// ENOMEM: pages stay changed, since there is no memory to write them with.
     pub fn write_back(&self, range: Range<usize>) -> Result<()> {
         let _alone = self.cleaning.lock();
-        let mut next = range.start;
+        let (begun, mut next) = (time::now_ticks(), range.start);
         while let Some(batch) = self.take_dirty(next..range.end) {
             let batch = batch?;
             next = batch.last().map_or(range.end, |&(index, _)| index + 1);
             self.write_batch(&batch)?;
             cond_resched();
+        }
+        if range == (0..usize::MAX) {
+            // Those that are changed by now became so at some time after this.
+            self.pages.lock().since = begun;
         }
         Ok(())
     }
@@ -63,8 +67,6 @@ impl Mapping {
         }
         let (&(first, _), &(last, _)) = (batch.first()?, batch.last()?);
         pages.clear_dirty(first, last);
-        // Those that stay became dirty at some time after this.
-        pages.since = time::now_ticks();
         Some(Ok(batch))
     }
 
