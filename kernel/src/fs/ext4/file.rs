@@ -52,14 +52,14 @@ impl Open {
     ) -> Result<(usize, u64)> {
         let data = self.node.data()?;
         self.node.check_mutable()?;
+        if from.left() == 0 {
+            return Ok((0, position.unwrap_or_else(|| data.size())));
+        }
         let start = position.unwrap_or_else(|| data.size());
         limit_size(from, start)?;
         let direct = file.flags().has(O_DIRECT);
         if direct {
             self.check_direct(start, from.left(), from.alignment())?;
-        }
-        if from.left() == 0 {
-            return Ok((0, start));
         }
         // Before others can run what is written.
         self.node.lose_privileges()?;
