@@ -1,8 +1,9 @@
 //! Mounting, mounting anew, and the end of a mount.
 
 use super::device::Disk;
+use super::node::Node;
 use super::recent::Recent;
-use super::{Ext4, Locked, errno, persist, to_disk};
+use super::{Ext4, Locked, damage, errno, persist, to_disk};
 use crate::block::volume::{self, Volume};
 use crate::errno::{Errno, Result};
 use crate::fs::dentry::Dentry;
@@ -117,6 +118,13 @@ fn begin(volume: &Arc<Volume>, flags: u32, options: Options) -> Result<(Held, Ar
         failed: ErrSeq::new(),
         me: me.clone(),
     })?;
+    // The nodes that it remembers hold it.
+    let root = enlist(&mounted, root).inspect_err(|_| mounted.shrink(0))?;
+    Ok((Held(mounted), root))
+}
+
+/// Makes the dentry of the root, and a file system that others find.
+fn enlist(mounted: &Arc<Ext4>, root: ext4::Inode) -> Result<Arc<Dentry>> {
     let node = mounted.node(root)?;
     {
         let mut fs = mounted.lock()?;
@@ -126,9 +134,9 @@ fn begin(volume: &Arc<Volume>, flags: u32, options: Options) -> Result<(Held, Ar
     let root = Dentry::named(node, None, b"")?;
     let mut all = MOUNTED.lock();
     all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    all.push((volume.number(), Arc::downgrade(&mounted)));
+    all.push((mounted.volume.number(), Arc::downgrade(mounted)));
     drop(all);
-    Ok((Held(mounted), root))
+    Ok(root)
 }
 
 impl Ext4 {
@@ -142,8 +150,8 @@ impl Ext4 {
         self.errors.store(shown, Relaxed);
     }
 
-    /// Whether an inode without a name is in use.
-    fn has_unnamed(&self) -> bool {
+    /// Whether an inode that somebody has is of this kind.
+    fn has_node(&self, mut is: impl FnMut(&Node) -> bool) -> bool {
         let mut from = 0;
         loop {
             let next = {
@@ -152,11 +160,26 @@ impl Ext4 {
                 at.map(|at| (at, nodes.get(at).and_then(Weak::upgrade)))
             };
             let Some((at, node)) = next else { return false };
-            if node.is_some_and(|node| node.with_inode(ext4::Inode::links) == 0) {
+            if node.is_some_and(|node| is(&node)) {
                 return true;
             }
             from = at + 1;
         }
+    }
+
+    /// Whether an inode without a name is in use.
+    fn has_unnamed(&self) -> bool {
+        self.has_node(|node| node.with_inode(ext4::Inode::links) == 0)
+    }
+
+    /// Waits for who writes a file back just now, though it has no name any more.
+    fn wait_for_writers(&self) {
+        self.has_node(|node| {
+            if let Ok(data) = node.data() {
+                _ = data.write_back(0..0);
+            }
+            false
+        });
     }
 }
 
@@ -244,6 +267,7 @@ impl Drop for Held {
         fs.shrink(0);
         // What could not be written is lost.
         fs.each_kept(|node| fs.let_go(node));
+        fs.wait_for_writers();
         // The crate's file system ends with the first attempt to unmount it.
         _ = persist(|| fs.lock()?.checkpoint().map_err(errno));
         let gone = fs.fs.lock().take();
@@ -307,7 +331,7 @@ pub fn each(mut visit: impl FnMut(&Ext4)) {
 pub fn sync_all() {
     each(|fs| {
         if let Err(error) = fs.sync() {
-            crate::log!("{}: ext4: {error:?}", fs.volume.name());
+            damage::tell(format_args!("{}: {error:?}", fs.volume.name()));
         }
     });
 }

@@ -1,7 +1,7 @@
 //! The thread that commits transactions when they are old enough.
 
 use super::mounted::each;
-use super::to_disk;
+use super::{damage, to_disk};
 use crate::errno::Result;
 use crate::fs::inode::Time;
 use crate::mm::frame;
@@ -44,7 +44,7 @@ fn run(_: usize) -> ! {
                 false => fs.commit_if_due(to_disk(Time::now())),
             };
             if let Err(error) = done {
-                crate::log!("ext4: commit: {error:?}");
+                damage::tell(format_args!("commit: {error:?}"));
             }
         });
     }
