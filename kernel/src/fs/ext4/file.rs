@@ -55,15 +55,16 @@ impl Open {
         if from.left() == 0 {
             return Ok((0, position.unwrap_or_else(|| data.size())));
         }
-        let start = position.unwrap_or_else(|| data.size());
-        limit_size(from, start)?;
         let direct = file.flags().has(O_DIRECT);
-        if direct {
-            self.check_direct(start, from.left(), from.alignment())?;
-        }
-        // Before others can run what is written.
-        self.node.lose_privileges()?;
-        let (count, end) = data.write_growing(from, position)?;
+        let (count, end) = data.write_growing(from, position, |from, start| {
+            self.node.check_mutable()?;
+            limit_size(from, start)?;
+            if direct {
+                self.check_direct(start, from.left(), from.alignment())?;
+            }
+            // Before others can run what is written.
+            self.node.lose_privileges()
+        })?;
         // Without memory it is kept when it is closed.
         _ = self.node.modified();
         let range = end - count as u64..end;

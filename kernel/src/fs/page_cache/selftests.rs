@@ -282,7 +282,7 @@ selftest! {
         let backing = Arc::new(Places(AtomicU64::new(0)));
         let mapping = Mapping::new(backing.clone(), 0).unwrap();
         let bytes = alloc::vec![5; STEP + STEP / 2];
-        let done = mapping.write_growing(&mut Source::kernel(&bytes), Some(7));
+        let done = mapping.write_growing(&mut Source::kernel(&bytes), Some(7), |_, _| Ok(()));
         assert_eq!(done, Ok((bytes.len(), 7 + bytes.len() as u64)));
         assert_eq!(mapping.size(), 7 + bytes.len() as u64);
         assert_eq!(backing.0.load(Acquire), STEP as u64);

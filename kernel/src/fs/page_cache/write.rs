@@ -19,11 +19,17 @@ impl Mapping {
         self.write_steps(from, position, false)
     }
 
-    /// Writes at `position`, or at the end, and lets the file grow. Returns how much, and the
-    /// position after it.
-    pub fn write_growing(&self, from: &mut Source, position: Option<u64>) -> Result<(usize, u64)> {
+    /// Writes at `position`, or at the end, and lets the file grow. `check` looks whether it may be
+    /// written there, while nobody else writes. Returns how much, and the position after it.
+    pub fn write_growing(
+        &self,
+        from: &mut Source,
+        position: Option<u64>,
+        check: impl FnOnce(&mut Source, u64) -> Result<()>,
+    ) -> Result<(usize, u64)> {
         let _alone = self.writing.lock_killable()?;
         let start = position.unwrap_or_else(|| self.size());
+        check(from, start)?;
         start.checked_add(from.left() as u64).ok_or(Errno::EFBIG)?;
         if start > self.size() {
             self.zero_tail();
