@@ -82,6 +82,7 @@ impl Node {
         }
         let inode = fs.create(self.number(), name, new).map_err(errno)?;
         let number = inode.number;
+        self.fs().check_new(&mut fs, number)?;
         let made = self.made(&mut fs, inode);
         let made = made.and_then(|node| self.dentry(here, name, node));
         let dentry = made.inspect_err(|_| self.unmake(&mut fs, name, number))?;
@@ -123,6 +124,7 @@ impl Node {
         let mut fs = self.fs().lock()?;
         let inode = fs.create_unnamed(self.number(), new).map_err(errno)?;
         let number = inode.number;
+        self.fs().check_new(&mut fs, number)?;
         let name = crate::mm::heap::try_format(format_args!("#{number}"));
         let made = name.and_then(|name| Ok((name, self.fs().node(inode)?)));
         // From here on the end of the node frees it.

@@ -195,6 +195,21 @@ impl Ext4 {
         }
     }
 
+    /// EUCLEAN where an inode that was given out as a new one is in use.
+    fn check_new(&self, fs: &mut Locked, number: u32) -> Result<()> {
+        let known = self
+            .nodes
+            .lock()
+            .get(number as usize)
+            .map(Weak::strong_count);
+        match known {
+            None | Some(0) => Ok(()),
+            Some(_) => fs
+                .told(Err(Error::Corrupt("bitmap of inodes")))
+                .map_err(errno),
+        }
+    }
+
     /// The node of an inode.
     fn node(&self, inode: ext4::Inode) -> Result<Arc<Node>> {
         let at = inode.number as usize;
