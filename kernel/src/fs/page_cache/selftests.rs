@@ -144,6 +144,27 @@ impl Backing for Written {
     }
 }
 
+/// A disk that takes nothing; what the file system was told of it.
+struct Broken(AtomicU8);
+
+impl Backing for Broken {
+    fn read_pages(&self, pages: &[(usize, FrameRef)]) -> Result<()> {
+        Zeroes.read_pages(pages)
+    }
+
+    fn write_pages(&self, _pages: &[(usize, FrameRef)]) -> Result<()> {
+        Err(Errno::EIO)
+    }
+
+    fn failed(&self, error: Errno) {
+        self.0.store(error.0 as u8, Release);
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Keeps for how many bytes at most there was to be place at once.
 struct Places(AtomicU64);
 
@@ -276,6 +297,15 @@ selftest! {
         assert_eq!(mapping.dirty_since(), Some(1));
         mapping.write_back(0..usize::MAX).unwrap();
         assert_eq!(mapping.dirty_since(), None);
+    }
+
+    fn the_file_system_is_told_what_a_file_could_not_write() {
+        let backing = Arc::new(Broken(AtomicU8::new(0)));
+        let mapping = Mapping::new(backing.clone(), PAGE_SIZE as u64).unwrap();
+        mapping.read_ahead(0, 1).unwrap();
+        mapping.pages.lock().set_dirty(0).unwrap();
+        mapping.write_back(0..1).unwrap();
+        assert_eq!(u16::from(backing.0.load(Acquire)), Errno::EIO.0);
     }
 
     fn a_long_write_finds_its_place_in_steps() {
