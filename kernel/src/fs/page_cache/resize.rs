@@ -33,8 +33,8 @@ impl Mapping {
         }
     }
 
-    /// Sets the length, which is no less than before, after `change` did the same to the file on the
-    /// disk. With [`Mapping::write_lock`].
+    /// Sets the length, which is no less than before, after `change` did the same to the file on
+    /// the disk. With [`Mapping::write_lock`].
     pub fn lengthen(&self, size: u64, change: impl FnOnce() -> Result<()>) -> Result<()> {
         self.zero_tail();
         change()?;
@@ -42,9 +42,9 @@ impl Mapping {
         Ok(())
     }
 
-    /// Sets a length that is less than before, and takes away what lies behind it. `begin` sets that
-    /// of the file on the disk: if it fails nothing has changed. `free` frees what the disk has
-    /// behind it; if that fails the length stays. With [`Mapping::write_lock`].
+    /// Sets a length that is less than before, and takes away what lies behind it. `begin` sets
+    /// that of the file on the disk: if it fails nothing has changed. `free` frees what the disk
+    /// has behind it; if that fails the length stays. With [`Mapping::write_lock`].
     pub fn cut(
         &self,
         size: u64,
