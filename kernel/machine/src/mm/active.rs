@@ -129,19 +129,41 @@ pub fn fault(address: usize, access: Access) -> Option<result::Result<(), Failur
     )
 }
 
-/// Returns the object that a shared mapping maps at `address`: its number ([`PageSource::object`])
-/// and the offset in it. The inner `None` means private memory, the outer one no mapping.
-///
-/// [`PageSource::object`]: super::PageSource::object
+/// What a word lies in that several processes may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// A private page, which the program may write.
+    Space,
+    /// The object of that number ([`PageSource::object`]), at that offset.
+    ///
+    /// [`PageSource::object`]: super::PageSource::object
+    Object(usize, usize),
+    /// The same as long as the page has not been copied: the program cannot write it.
+    Original(usize, usize),
+    /// A private page that the program cannot write.
+    Constant,
+}
+
+/// What `address`, which has no tag, lies in; none without a mapping that allows `access`.
 #[inline(always)]
-pub fn shared_object(address: usize) -> Option<Option<(usize, usize)>> {
-    let object = |vma: &Vma| match &vma.source {
-        Source::File { mapping, offset } if vma.is_shared() => {
-            Some((mapping.object(), offset + address - vma.start))
-        }
-        _ => None,
+pub fn holder(address: usize, access: Access) -> Option<Holder> {
+    let look = |vma: &Vma| {
+        let rights = vma.rights.asked();
+        let writes = rights.has(Rights::WRITE);
+        let place = |offset: usize| offset + address - vma.start;
+        let holder = match &vma.source {
+            Source::File { mapping, offset } if vma.is_shared() => {
+                Holder::Object(mapping.object(), place(*offset))
+            }
+            _ if writes => Holder::Space,
+            Source::File { mapping, offset } => Holder::Original(mapping.object(), place(*offset)),
+            Source::Anonymous => Holder::Constant,
+        };
+        (access != Access::Write || writes).then_some(holder)
     };
-    with_active(|space| space.with_vma(address, object)).flatten()
+    with_active(|space| space.with_vma(address, look))
+        .flatten()
+        .flatten()
 }
 
 /// The lock of a new mapping.

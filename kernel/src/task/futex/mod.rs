@@ -28,7 +28,7 @@ use super::timer::Timer;
 use super::{Thread, current};
 use crate::arch::{self, current_arc, time, uaccess, user_end};
 use crate::errno::{Errno, Result};
-use crate::mm::active;
+use crate::mm::active::{self, Holder};
 use crate::mm::fault::Access;
 use crate::mm::heap::try_arc;
 use crate::mm::user;
@@ -52,21 +52,28 @@ const TID: u32 = OWNER_DIED - 1;
 struct Key {
     /// Address of the waiter's address space, or number of the shared object in any space.
     of: usize,
-    /// Address or offset in it.
+    /// Address or offset in it, and in the lowest bits of which kind the key is.
     at: usize,
 }
 
+/// The key is that of a private page, asked for by a call that other processes might make, too
+/// (FUT_OFF_MMSHARED): it is another than that of a call with FUTEX_PRIVATE_FLAG.
+const OF_SPACE: usize = 1;
+/// The key is that of a shared object (FUT_OFF_INODE).
+const OF_OBJECT: usize = 2;
+
 impl Key {
-    /// The key of the word at `address`; `shared`: other processes may have it too.
-    fn of(address: usize, shared: bool) -> Result<Key> {
+    /// The key of the word at `address`, as Linux's `get_futex_key` has it; `shared`: other
+    /// processes may have it too; `access`: what the call does to the word.
+    fn of(address: usize, shared: bool, access: Access) -> Result<Key> {
         if !address.is_multiple_of(4) {
             return Err(Errno::EINVAL);
         }
         if address >= user_end() && !uaccess::takes_tagged(address, 4, user_end()) {
             return Err(Errno::EFAULT);
         }
-        if shared && let Some(key) = Self::of_shared(address)? {
-            return Ok(key);
+        if shared {
+            return Self::of_shared(address, access);
         }
         Ok(Key {
             of: active::id().ok_or(Errno::EFAULT)?,
@@ -74,14 +81,34 @@ impl Key {
         })
     }
 
-    /// The key of a word in a mapping that other processes may have too.
-    fn of_shared(address: usize) -> Result<Option<Key>> {
+    /// The key of a word in memory that other processes may have too.
+    fn of_shared(address: usize, access: Access) -> Result<Key> {
         // Linux looks at the page, too.
         if let Err(error) = user::load_u32(address) {
             Self::look_unchecked(address).ok_or(error)?;
         }
-        let found = active::shared_object(uaccess::untagged(address)).ok_or(Errno::EFAULT)?;
-        Ok(found.map(|(of, at)| Key { of, at }))
+        let plain = uaccess::untagged(address);
+        let of_object = |of, at| Key {
+            of,
+            at: at | OF_OBJECT,
+        };
+        match active::holder(plain, access).ok_or(Errno::EFAULT)? {
+            Holder::Space => Ok(Key {
+                of: active::id().ok_or(Errno::EFAULT)?,
+                at: address | OF_SPACE,
+            }),
+            Holder::Object(of, at) => Ok(of_object(of, at)),
+            Holder::Original(of, at) if !Self::is_copied(plain)? => Ok(of_object(of, at)),
+            // It never changes.
+            Holder::Original(..) | Holder::Constant => Err(Errno::EFAULT),
+        }
+    }
+
+    /// Whether the page of a file at an address is a copy.
+    #[cold]
+    fn is_copied(address: usize) -> Result<bool> {
+        let space = active::own().ok_or(Errno::EFAULT)?;
+        Ok(space.frame(address, Access::Read)?.meta().is_anonymous())
     }
 
     /// The same where the word may only have another tag than the address: that is not asked.
@@ -227,13 +254,17 @@ pub struct Wanted {
 /// EAGAIN (a word holds something else), ETIMEDOUT, ERESTARTSYS, EFAULT, EINVAL, ENOMEM.
 pub fn wait(words: &[Wanted], deadline: Option<Deadline>) -> Result<usize> {
     if let [word] = words {
-        return wait_at(words, &[Key::of(word.address, word.shared)?], deadline);
+        return wait_at(
+            words,
+            &[Key::of(word.address, word.shared, Access::Read)?],
+            deadline,
+        );
     }
     let mut keys = Vec::new();
     keys.try_reserve_exact(words.len())
         .map_err(|_| Errno::ENOMEM)?;
     for word in words {
-        keys.push(Key::of(word.address, word.shared)?);
+        keys.push(Key::of(word.address, word.shared, Access::Read)?);
     }
     wait_at(words, &keys, deadline)
 }
@@ -368,7 +399,7 @@ fn sleep_until(slot: &AtomicU32, deadline: Deadline, slack: u64) -> Result<()> {
 /// # Errors
 /// EFAULT, EINVAL (also where somebody waits for a lock there).
 pub fn wake(address: usize, most: usize, bits: u32, shared: bool) -> Result<usize> {
-    let key = Key::of(address, shared)?;
+    let key = Key::of(address, shared, Access::Read)?;
     wake_key(key, most, bits)
 }
 
@@ -468,7 +499,8 @@ pub fn requeue(
     moves: usize,
     expected: Option<u32>,
 ) -> Result<(usize, usize)> {
-    let (source, target) = (Key::of(from.0, from.1)?, Key::of(to.0, to.1)?);
+    let [source, target] = [from, to].map(|(at, shared)| Key::of(at, shared, Access::Read));
+    let (source, target) = (source?, target?);
     let mut locked = loop {
         let locked = lock_both(source, target);
         let Some(expected) = expected else {
@@ -614,7 +646,8 @@ pub fn wake_op(
     more: usize,
     operation: u32,
 ) -> Result<usize> {
-    let (one, two) = (Key::of(first.0, first.1)?, Key::of(second.0, second.1)?);
+    let one = Key::of(first.0, first.1, Access::Read)?;
+    let two = Key::of(second.0, second.1, Access::Write)?;
     let sign_extend = |value: u32| ((value << 20) as i32 >> 20) as u32;
     let (kind, compare) = (operation >> 28 & 7, operation >> 24 & 15);
     let mut argument = sign_extend(operation >> 12 & 0xfff);

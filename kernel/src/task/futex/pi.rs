@@ -17,8 +17,9 @@ use super::{
 };
 use crate::arch::current_arc;
 use crate::errno::{Errno, Result};
+use crate::mm::fault::Access;
 use crate::mm::heap::try_arc;
-use crate::mm::user;
+use crate::mm::user::{self, UserPtr};
 use crate::task::clock::{self, Deadline};
 use crate::task::sched::{self, state};
 use crate::task::{Thread, current, pid_table, wait_queue};
@@ -48,7 +49,7 @@ pub fn others_wait() -> bool {
 /// lock of the thread), ESRCH (its owner has ended), ETIMEDOUT, ERESTARTNOINTR, EFAULT,
 /// EINVAL, ENOMEM.
 pub fn lock(address: usize, shared: bool, deadline: Option<Deadline>, waits: bool) -> Result<()> {
-    let key = Key::of(address, shared)?;
+    let key = Key::of(address, shared, Access::Write)?;
     loop {
         let held = match take(address)? {
             Taken::Yes => return Ok(()),
@@ -96,7 +97,8 @@ fn take(address: usize) -> Result<Taken> {
             0 => old & (OWNER_DIED | WAITERS) | tid,
             _ => old | WAITERS,
         };
-        if new == old || user::cmpxchg_u32(address, old, new)? == old {
+        // Also where nothing changes: the word of a lock can be written.
+        if user::cmpxchg_u32(address, old, new)? == old {
             return Ok(match old & TID {
                 0 => Taken::Yes,
                 _ => Taken::Held(new),
@@ -318,8 +320,12 @@ fn lock_at(waiters: &Queue, key: Key, owner: Owner) -> Result<Arc<PiState>> {
 /// # Errors
 /// EPERM (it is not the thread's), EFAULT, EINVAL.
 pub fn unlock(address: usize, shared: bool) -> Result<()> {
-    let key = Key::of(address, shared)?;
     let own = current().tid() as u32;
+    // First whose it is, also of a word in no place for one.
+    if UserPtr::<u32>::new(address).read()? & TID != own {
+        return Err(Errno::EPERM);
+    }
+    let key = Key::of(address, shared, Access::Write)?;
     loop {
         let old = user::load_u32(address)?;
         if old & TID != own {
@@ -392,7 +398,8 @@ pub fn wait_then_lock(
     shared: bool,
     deadline: Option<Deadline>,
 ) -> Result<()> {
-    let (key, target) = (Key::of(address, shared)?, Key::of(second, shared)?);
+    let key = Key::of(address, shared, Access::Read)?;
+    let target = Key::of(second, shared, Access::Write)?;
     if key == target {
         return Err(Errno::EINVAL);
     }
@@ -434,7 +441,8 @@ pub fn requeue_to_lock(
     shared: bool,
     moves: usize,
 ) -> Result<usize> {
-    let (source, target) = (Key::of(from, shared)?, Key::of(to, shared)?);
+    let source = Key::of(from, shared, Access::Read)?;
+    let target = Key::of(to, shared, Access::Write)?;
     if source == target {
         return Err(Errno::EINVAL);
     }

@@ -4,6 +4,7 @@
 mod locks;
 mod moved;
 mod requeue;
+mod words;
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -54,6 +55,8 @@ pub fn run() {
         locks::given_up_at_a_fault();
         moved::many();
         moved::and_woken();
+        words::in_mappings();
+        words::met();
     }
 }
 
