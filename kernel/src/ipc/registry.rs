@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linux_raw_sys::general::{
-    __kernel_key_t, CAP_IPC_OWNER, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, S_IRWXG, S_IRWXO, S_IRWXU,
+    __kernel_key_t, CAP_IPC_LOCK, CAP_IPC_OWNER, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, S_IRWXG, S_IRWXO,
+    S_IRWXU,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -114,13 +115,14 @@ impl Header {
         if allowed { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// EPERM unless the caller's effective user owns the object.
-    pub fn check_own(&self) -> Result<()> {
-        let euid = current().with_credentials(|who| who.euid);
-        if euid == self.uid || euid == self.cuid {
-            return Ok(());
+    /// EPERM unless the caller may lock memory, or its effective user owns the object; whether it
+    /// may lock without limit.
+    pub fn check_lock(&self) -> Result<bool> {
+        let (any, euid) = current().with_credentials(|who| (who.can(CAP_IPC_LOCK), who.euid));
+        match any || euid == self.uid || euid == self.cuid {
+            true => Ok(any),
+            false => Err(Errno::EPERM),
         }
-        Err(Errno::EPERM)
     }
 
     /// EPERM unless the caller owns the object, or may act for the owner.

@@ -9,7 +9,7 @@ use core::mem;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use linux_raw_sys::general::{CAP_IPC_LOCK, RLIMIT_MEMLOCK};
+use linux_raw_sys::general::RLIMIT_MEMLOCK;
 
 use super::registry::{self, Header, Object, Owner, Registry};
 use crate::errno::{Errno, Result};
@@ -20,7 +20,7 @@ use crate::mm::vma::PageSource;
 use crate::mm::{PAGE_SIZE, commit, page_down, page_up};
 use crate::sync::Mutex;
 use crate::task::sched::cond_resched;
-use crate::task::{can, current, rlimit, user};
+use crate::task::{current, rlimit, user};
 
 /// The most segments (SHMMNI).
 const MOST: usize = 4096;
@@ -95,15 +95,6 @@ struct State {
     attachments: Attachments,
     /// Counted while the segment is locked.
     locked: Option<user::Charge>,
-}
-
-impl State {
-    /// Locks or unlocks the segment; returns what was counted for it.
-    fn lock(&mut self, charge: Option<user::Charge>) -> Option<user::Charge> {
-        let locked = if charge.is_some() { SHM_LOCKED } else { 0 };
-        self.header.mode = self.header.mode & !SHM_LOCKED | locked;
-        mem::replace(&mut self.locked, charge)
-    }
 }
 
 /// The attachments of a segment, each in a place that it keeps until it goes: so they can be
@@ -363,24 +354,20 @@ impl Segment {
     /// # Errors
     /// EPERM; ENOMEM beyond RLIMIT_MEMLOCK, which is that of all the user's segments.
     pub fn lock(&self) -> Result<()> {
-        let limit = match can(CAP_IPC_LOCK) {
+        let mut state = self.state.lock();
+        let limit = match state.header.check_lock()? {
             true => usize::MAX,
-            false => {
-                self.with_header(|header| header.check_own())?;
-                rlimit(RLIMIT_MEMLOCK)
-            }
+            false => rlimit(RLIMIT_MEMLOCK),
         };
         if limit == 0 {
             return Err(Errno::EPERM);
         }
-        if self.state.lock().locked.is_some() {
-            return Ok(());
+        if state.locked.is_none() {
+            let (size, most) = (page_up(self.size), page_down(limit));
+            let charge = user::Charge::new(|user| &user.locked, size, most);
+            state.locked = Some(charge.ok_or(Errno::ENOMEM)?);
+            state.header.mode |= SHM_LOCKED;
         }
-        let charge = user::Charge::new(|user| &user.locked, page_up(self.size), page_down(limit));
-        let charge = charge.ok_or(Errno::ENOMEM)?;
-        // Another thread's charge may be there by now.
-        let other = self.state.lock().lock(Some(charge));
-        drop(other);
         Ok(())
     }
 
@@ -389,10 +376,11 @@ impl Segment {
     /// # Errors
     /// EPERM.
     pub fn unlock(&self) -> Result<()> {
-        if !can(CAP_IPC_LOCK) {
-            self.with_header(|header| header.check_own())?;
-        }
-        let charge = self.state.lock().lock(None);
+        let mut state = self.state.lock();
+        state.header.check_lock()?;
+        state.header.mode &= !SHM_LOCKED;
+        let charge = state.locked.take();
+        drop(state);
         drop(charge);
         Ok(())
     }
