@@ -147,8 +147,8 @@ impl Header {
     }
 }
 
-/// Counts kernel memory of the caller's that outlives it (semaphores, messages): none if its user
-/// has a part of 8 of memory. Linux has no such limit, and its users take all.
+/// Counts kernel memory of the caller's that outlives it (semaphores, messages, keys): none if its
+/// user has a part of 8 of memory. Linux has no such limit, and its users take all.
 pub fn charge(bytes: usize) -> Option<Charge> {
     let most = match can(CAP_SYS_RESOURCE) {
         true => usize::MAX,

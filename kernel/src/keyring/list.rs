@@ -1,7 +1,7 @@
 //! The files of keys in procfs: the keys that the reader may see (proc_keys(5)), and the quotas
 //! that users take up (proc_key_users(5)).
 
-use super::{Key, Kind, QUOTA, ROOT_QUOTA, USED, after, right};
+use super::{Key, KeyRef, Kind, QUOTA, ROOT_QUOTA, USED, after, right};
 use crate::errno::Result;
 use crate::fs::seq_file::Text;
 use crate::put;
@@ -15,7 +15,8 @@ pub fn keys(place: u64, text: &mut Text) -> Result<Option<u64>> {
     while let Some((serial, key)) = after(from) {
         sched::cond_resched_killable()?;
         from = serial + 1;
-        let seen = |key: &Arc<Key>| key.check(right::VIEW, &rings).is_ok();
+        let seen = |key: &KeyRef| key.check(right::VIEW).is_ok();
+        let key = key.map(|key| KeyRef::known(key, &rings)).transpose()?;
         if let Some(key) = key.filter(seen) {
             key.list(text);
             return Ok(Some(from as u64));

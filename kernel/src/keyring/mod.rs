@@ -7,16 +7,18 @@ mod walk;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::ops::Deref;
 use core::{mem, slice};
 
 use linux_raw_sys::general::CAP_SYS_ADMIN;
 
 use self::walk::{Mark, Walk};
 use crate::errno::{Errno, Result};
+use crate::ipc::registry;
 use crate::mm::heap::{try_arc, try_format, try_vec};
 use crate::random;
 use crate::sync::{Mutex, SleepMutex};
-use crate::task::{Thread, can, clock, current, sched};
+use crate::task::{Thread, can, clock, current, sched, user};
 
 /// Rights, as bits of each of the four classes: possessor, user, group, others.
 pub mod right {
@@ -38,6 +40,8 @@ const GROUP: u32 = 8;
 const NOBODY: u32 = 65534;
 /// The lifetime of a negative key.
 const NEGATIVE_SECONDS: u32 = 60;
+/// What a link counts (KEYQUOTA_LINK_BYTES).
+const LINK_BYTES: usize = 4;
 /// Limits of a user's keys, in number and in bytes; and root's.
 const QUOTA: (usize, usize) = (200, 20_000);
 const ROOT_QUOTA: (usize, usize) = (1_000_000, 25_000_000);
@@ -100,6 +104,17 @@ impl Kind {
         }
     }
 
+    /// Counts the memory of a content of `len` bytes, where the quota does not.
+    ///
+    /// # Errors
+    /// EDQUOT.
+    fn hold(self, len: usize) -> Result<Option<user::Charge>> {
+        match self {
+            Kind::Big => registry::charge(len).map(Some).ok_or(Errno::EDQUOT),
+            _ => Ok(None),
+        }
+    }
+
     /// The permissions of a new key: the possessor's, and the user's.
     fn permissions(self) -> u32 {
         let unreadable = if self == Kind::Logon { right::READ } else { 0 };
@@ -116,12 +131,33 @@ struct State {
     negative: bool,
     /// When it expires, in ns of CLOCK_MONOTONIC; 0 for never.
     expires: u64,
+    /// The user whose quota it counts for, and the bytes of it.
+    payer: u32,
+    counted: usize,
     payload: Vec<u8>,
+    /// The memory of a large payload.
+    held: Option<user::Charge>,
     /// By kind and description, of which a keyring has one key.
     links: Vec<Arc<Key>>,
 }
 
 impl State {
+    /// Lets it count `bytes`. EDQUOT.
+    fn count(&mut self, bytes: usize) -> Result<()> {
+        match bytes.checked_sub(self.counted) {
+            Some(more) => charge(self.payer, 0, more, false)?,
+            None => uncharge(self.payer, 0, self.counted - bytes),
+        }
+        self.counted = bytes;
+        Ok(())
+    }
+
+    /// Lets it count less.
+    fn count_less(&mut self, bytes: usize) {
+        uncharge(self.payer, 0, bytes);
+        self.counted -= bytes;
+    }
+
     /// Where a key is among the links, or would be.
     fn find(&self, kind: Kind, description: &[u8]) -> core::result::Result<usize, usize> {
         let order = |key: &Arc<Key>| (key.kind, &key.description[..]).cmp(&(kind, description));
@@ -149,8 +185,6 @@ pub struct Key {
     pub kind: Kind,
     /// The description that it is found by.
     pub description: Vec<u8>,
-    /// The user whose quota it counts for.
-    payer: u32,
     mark: Mark,
     state: Mutex<State>,
 }
@@ -171,8 +205,7 @@ impl Drop for Key {
     fn drop(&mut self) {
         self.leave(&mut KEYS.lock());
         let state = self.state.get_mut();
-        let bytes = self.description.len() + self.kind.quota(state.payload.len());
-        uncharge(self.payer, 1, bytes);
+        uncharge(state.payer, 1, state.counted);
         mem::take(&mut state.links)
             .into_iter()
             .for_each(walk::put_tree);
@@ -194,31 +227,19 @@ fn copy<T: Clone>(list: &[T]) -> Result<Vec<T>> {
     Ok(copy)
 }
 
-/// Counts keys and bytes for a user.
+/// Counts keys and bytes for a user, `beyond` the quota, too.
 ///
 /// # Errors
 /// EDQUOT.
-fn charge(user: u32, keys: usize, bytes: usize) -> Result<()> {
+fn charge(user: u32, keys: usize, bytes: usize, beyond: bool) -> Result<()> {
     let most = if user == 0 { ROOT_QUOTA } else { QUOTA };
     let mut all = USED.lock();
     let used = all.entry(user).or_default();
     let more = (used.0 + keys, used.1 + bytes);
-    if more.0 > most.0 || more.1 > most.1 {
+    if !beyond && (more.0 > most.0 || more.1 > most.1) {
         return Err(Errno::EDQUOT);
     }
     *used = more;
-    Ok(())
-}
-
-/// Counts `new` bytes for a user in the place of `old`.
-///
-/// # Errors
-/// EDQUOT.
-fn recharge(user: u32, old: usize, new: usize) -> Result<()> {
-    match new.checked_sub(old) {
-        Some(more) => charge(user, 0, more)?,
-        None => uncharge(user, 0, old - new),
-    }
     Ok(())
 }
 
@@ -240,6 +261,87 @@ fn after(from: i32) -> Option<(i32, Option<Arc<Key>>)> {
     Some((serial, key.upgrade()))
 }
 
+/// A key as the caller has reached it (Linux's `key_ref_t`).
+pub struct KeyRef {
+    key: Arc<Key>,
+    /// Whether the caller has the possessor's rights to it.
+    pub possessed: bool,
+}
+
+impl Deref for KeyRef {
+    type Target = Arc<Key>;
+
+    fn deref(&self) -> &Arc<Key> {
+        &self.key
+    }
+}
+
+impl KeyRef {
+    /// A key that is the caller's, or is reached from a keyring that it possesses.
+    pub fn possessed(key: Arc<Key>) -> Self {
+        KeyRef {
+            key,
+            possessed: true,
+        }
+    }
+
+    /// A key of which the caller knows the number, and has `rings`. EINTR, ENOMEM.
+    pub fn known(key: Arc<Key>, rings: &[Arc<Key>]) -> Result<Self> {
+        let possessed = walk::possesses(rings, &key)?;
+        Ok(KeyRef { key, possessed })
+    }
+
+    /// A key that this keyring links: who possesses the one possesses the other.
+    pub fn possess(&self, key: Arc<Key>) -> Self {
+        KeyRef {
+            key,
+            possessed: self.possessed,
+        }
+    }
+
+    /// The key.
+    pub fn into_key(self) -> Arc<Key> {
+        self.key
+    }
+
+    /// EACCES unless the caller may do all of `rights`.
+    pub fn check(&self, rights: u32) -> Result<()> {
+        if self.grants(self.possessed) & rights == rights {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
+    }
+
+    /// Searches the keyring and the keyrings in it, which the caller must have the right to.
+    ///
+    /// # Errors
+    /// EAGAIN: no key is found. EACCES: it must not be searched. The error of a key that is found
+    /// but cannot be used.
+    pub fn search(&self, kind: Kind, description: &[u8]) -> Result<Arc<Key>> {
+        let mut why = Errno::EAGAIN;
+        self.check(right::SEARCH)?;
+        // The keys of a possessed keyring are possessed.
+        let is_open = |key: &Key| key.grants(self.possessed) & right::SEARCH != 0;
+        let mut walk = Walk::from(slice::from_ref(&self.key))?;
+        while let Some(ring) = walk.next()? {
+            if !is_open(&ring) || ring.check_valid().is_err() || !walk.descend(&ring)? {
+                continue;
+            }
+            let Some(key) = ring.linked(kind, description) else {
+                continue;
+            };
+            let allowed = || is_open(&key).then_some(()).ok_or(Errno::EACCES);
+            let usable = key.check_state().and_then(|()| allowed());
+            match usable.and_then(|()| key.check_valid()) {
+                Ok(()) => return Ok(key),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+}
+
 impl Key {
     /// A key that nothing links yet.
     ///
@@ -248,7 +350,7 @@ impl Key {
     pub fn new(kind: Kind, description: Vec<u8>, payload: Vec<u8>) -> Result<Arc<Key>> {
         kind.check(&description, &payload)?;
         let owner = current().with_credentials(|who| (who.fsuid, who.fsgid));
-        Self::of_user(kind, description, payload, owner, kind.permissions())
+        Self::of_user(kind, description, payload, owner, kind.permissions(), false)
     }
 
     /// A negative key: stands for a while for a requested key that was not found.
@@ -257,7 +359,8 @@ impl Key {
     /// EDQUOT, ENOMEM.
     pub fn negative(kind: Kind, description: Vec<u8>) -> Result<Arc<Key>> {
         let owner = current().with_credentials(|who| (who.fsuid, who.fsgid));
-        let key = Self::of_user(kind, description, Vec::new(), owner, kind.permissions())?;
+        let permissions = kind.permissions();
+        let key = Self::of_user(kind, description, Vec::new(), owner, permissions, false)?;
         key.state.lock().negative = true;
         key.set_timeout(NEGATIVE_SECONDS);
         Ok(key)
@@ -269,15 +372,16 @@ impl Key {
         payload: Vec<u8>,
         owner: (u32, u32),
         permissions: u32,
+        beyond: bool,
     ) -> Result<Arc<Key>> {
-        let bytes = description.len() + kind.quota(payload.len());
-        charge(owner.0, 1, bytes)?;
+        let held = kind.hold(payload.len())?;
+        let counted = description.len() + 1 + kind.quota(payload.len());
+        charge(owner.0, 1, counted, beyond)?;
         // A failure here gives the charge back.
         let mut key = try_arc(Key {
             serial: 0,
             kind,
             description,
-            payer: owner.0,
             mark: Mark::default(),
             state: Mutex::new(State {
                 owner,
@@ -285,7 +389,10 @@ impl Key {
                 revoked: false,
                 negative: false,
                 expires: 0,
+                payer: owner.0,
+                counted,
                 payload,
+                held,
                 links: Vec::new(),
             }),
         })?;
@@ -321,8 +428,9 @@ impl Key {
         sole
     }
 
-    /// A keyring; anyone of the user may also do `shared` with it.
-    pub fn ring(description: &[u8], shared: u32) -> Result<Arc<Key>> {
+    /// A keyring; anyone of the user may also do `shared` with it. `beyond`: whatever else the
+    /// user has (KEY_ALLOC_QUOTA_OVERRUN).
+    pub fn ring(description: &[u8], shared: u32, beyond: bool) -> Result<Arc<Key>> {
         let owner = current().with_credentials(|who| (who.uid, who.gid));
         let permissions = right::ALL << POSSESSOR | (right::VIEW | shared) << USER;
         Self::of_user(
@@ -331,6 +439,7 @@ impl Key {
             Vec::new(),
             owner,
             permissions,
+            beyond,
         )
     }
 
@@ -343,13 +452,22 @@ impl Key {
         let permissions = (right::ALL & !right::SET_ATTRIBUTES) << POSSESSOR | right::ALL << USER;
         let make = |name| {
             let name = try_format(format_args!("{name}.{uid}"))?.into_bytes();
-            Self::of_user(Kind::Keyring, name, Vec::new(), (uid, gid), permissions)
+            Self::of_user(
+                Kind::Keyring,
+                name,
+                Vec::new(),
+                (uid, gid),
+                permissions,
+                false,
+            )
         };
         let rings = [make("_uid")?, make("_uid_ses")?];
         {
-            let links = &mut rings[1].state.lock().links;
-            links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            links.push(rings[0].clone());
+            let mut state = rings[1].state.lock();
+            state.links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            let counted = state.counted + LINK_BYTES;
+            state.count(counted)?;
+            state.links.push(rings[0].clone());
         }
         // Where another thread was quicker, these go without the lock.
         let known = {
@@ -405,20 +523,6 @@ impl Key {
         (state.permissions >> class | more) & right::ALL
     }
 
-    /// EACCES unless the caller, for whom the key is reached from `rings`, may do all of `rights`.
-    pub fn check(&self, rights: u32, rings: &[Arc<Key>]) -> Result<()> {
-        if self.grants(walk::leads_to(rings, self)?) & rights == rights {
-            Ok(())
-        } else {
-            Err(Errno::EACCES)
-        }
-    }
-
-    /// Whether the caller's keyrings lead to it, and it may be searched for.
-    pub fn is_found(&self, rings: &[Arc<Key>]) -> Result<bool> {
-        Ok(walk::leads_to(rings, self)? && self.grants(true) & right::SEARCH != 0)
-    }
-
     /// ENOKEY (a negative key), EKEYREVOKED, EKEYEXPIRED.
     pub fn check_valid(&self) -> Result<()> {
         if self.state.lock().negative {
@@ -464,44 +568,10 @@ impl Key {
         Some(state.links[at].clone())
     }
 
-    /// Searches the keyring and the keyrings in it; the caller, which possesses `rings`, must have
-    /// the right to.
-    ///
-    /// # Errors
-    /// EAGAIN: no key is found. The error of a key that is found but cannot be used.
-    pub fn search(
-        self: &Arc<Self>,
-        kind: Kind,
-        description: &[u8],
-        rings: &[Arc<Key>],
-    ) -> Result<Arc<Key>> {
-        let mut why = Errno::EAGAIN;
-        // The keys of a possessed keyring are possessed.
-        let possessed = walk::leads_to(rings, self)?;
-        let is_open = |key: &Key| key.grants(possessed) & right::SEARCH != 0;
-        let mut walk = Walk::from(slice::from_ref(self))?;
-        while let Some(ring) = walk.next()? {
-            let may_look = Arc::ptr_eq(&ring, self) || is_open(&ring);
-            if !may_look || ring.check_valid().is_err() || !walk.descend(&ring)? {
-                continue;
-            }
-            let Some(key) = ring.linked(kind, description) else {
-                continue;
-            };
-            let allowed = || is_open(&key).then_some(()).ok_or(Errno::EACCES);
-            let usable = key.check_state().and_then(|()| allowed());
-            match usable.and_then(|()| key.check_valid()) {
-                Ok(()) => return Ok(key),
-                Err(error) => why = error,
-            }
-        }
-        Err(why)
-    }
-
     /// Links `key`, in place of one of its kind and description.
     ///
     /// # Errors
-    /// EDEADLK (a ring would lie in itself), ELOOP (too deep), EINTR, ENOMEM.
+    /// EDEADLK (a ring would lie in itself), ELOOP (too deep), EDQUOT, EINTR, ENOMEM.
     pub fn link(self: &Arc<Self>, key: Arc<Key>) -> Result<()> {
         let mut _linking = None;
         if key.kind == Kind::Keyring {
@@ -516,6 +586,8 @@ impl Key {
             Ok(at) => Some(mem::replace(&mut state.links[at], key)),
             Err(at) => {
                 state.links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                let counted = state.counted + LINK_BYTES;
+                state.count(counted)?;
                 state.links.insert(at, key);
                 None
             }
@@ -533,6 +605,7 @@ impl Key {
         let mut state = self.state.lock();
         let at = state.find(key.kind, &key.description);
         let gone = state.links.remove(at.map_err(|_| Errno::ENOENT)?);
+        state.count_less(LINK_BYTES);
         drop(state);
         drop(gone);
         Ok(())
@@ -540,7 +613,10 @@ impl Key {
 
     /// Takes all links away.
     pub fn clear(&self) {
-        let gone = mem::take(&mut self.state.lock().links);
+        let mut state = self.state.lock();
+        let gone = mem::take(&mut state.links);
+        state.count_less(gone.len() * LINK_BYTES);
+        drop(state);
         drop(gone);
     }
 
@@ -550,11 +626,14 @@ impl Key {
             return Err(Errno::EOPNOTSUPP);
         }
         self.kind.check(&self.description, &payload)?;
+        let held = self.kind.hold(payload.len())?;
         let mut state = self.state.lock();
-        let [old, new] = [&state.payload, &payload].map(|content| self.kind.quota(content.len()));
-        recharge(self.payer, old, new)?;
+        state.count(self.description.len() + 1 + self.kind.quota(payload.len()))?;
         (state.expires, state.negative) = (0, false);
-        let old = mem::replace(&mut state.payload, payload);
+        let old = (
+            mem::replace(&mut state.payload, payload),
+            mem::replace(&mut state.held, held),
+        );
         drop(state);
         drop(old);
         Ok(())
@@ -576,11 +655,17 @@ impl Key {
         }
     }
 
-    /// Makes it of no use for ever.
+    /// Makes it of no use for ever; what it had no longer counts.
     pub fn revoke(&self) {
         let mut state = self.state.lock();
         state.revoked = true;
-        let gone = mem::take(&mut state.links);
+        let rest = state.counted - (self.description.len() + 1);
+        state.count_less(rest);
+        let gone = (
+            mem::take(&mut state.links),
+            mem::take(&mut state.payload),
+            state.held.take(),
+        );
         drop(state);
         drop(gone);
     }
@@ -613,10 +698,10 @@ impl Key {
         Ok(())
     }
 
-    /// Changes the owner and the group; `None` changes nothing.
+    /// Changes the owner, for whom it counts then, and the group; `None` changes nothing.
     ///
     /// # Errors
-    /// EACCES.
+    /// EACCES, EDQUOT.
     pub fn set_owner(&self, user: Option<u32>, group: Option<u32>) -> Result<()> {
         let mut state = self.state.lock();
         let (old_user, old_group) = state.owner;
@@ -626,6 +711,11 @@ impl Key {
             });
         if !may && !can(CAP_SYS_ADMIN) {
             return Err(Errno::EACCES);
+        }
+        if let Some(user) = user.filter(|&user| user != old_user) {
+            charge(user, 1, state.counted, false)?;
+            uncharge(state.payer, 1, state.counted);
+            state.payer = user;
         }
         state.owner = (user.unwrap_or(old_user), group.unwrap_or(old_group));
         Ok(())
@@ -655,9 +745,9 @@ crate::selftest! {
         let used = || USED.lock().get(&0).map_or(0, |used| used.1);
         let before = used();
         let key = Key::new(Kind::Big, b"big".to_vec(), alloc::vec![0; 300_000]).unwrap();
-        assert_eq!(used(), before + 3 + 16);
+        assert_eq!(used(), before + 4 + 16);
         key.update(alloc::vec![0; 5]).unwrap();
-        assert_eq!(used(), before + 3 + 16);
+        assert_eq!(used(), before + 4 + 16);
         drop(key);
         assert_eq!(used(), before);
     }

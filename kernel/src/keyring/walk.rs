@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use super::Key;
+use super::{Key, right};
 use crate::errno::{Errno, Result};
 use crate::sync::{SleepMutex, SleepMutexGuard};
 use crate::task::{current, sched};
@@ -88,11 +88,30 @@ impl Walk {
     }
 }
 
-/// Whether `rings` lead to `key`.
+/// Whether `rings` lead to `key`, for whomever.
 pub(super) fn leads_to(rings: &[Arc<Key>], key: &Key) -> Result<bool> {
     let mut walk = Walk::from(rings)?;
     while let Some(met) = walk.next()? {
         if core::ptr::eq(&*met, key) || walk.descend(&met)? && met.has_link(key) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a caller that has `rings` possesses `key`: it may search the keyrings on some way there,
+/// and search for the key.
+pub(super) fn possesses(rings: &[Arc<Key>], key: &Key) -> Result<bool> {
+    let is_open = |key: &Key| key.grants(true) & right::SEARCH != 0;
+    if !is_open(key) {
+        return Ok(false);
+    }
+    let mut walk = Walk::from(rings)?;
+    while let Some(met) = walk.next()? {
+        let is_it = |walk: &mut Walk| {
+            Ok(core::ptr::eq(&*met, key) || walk.descend(&met)? && met.has_link(key))
+        };
+        if is_open(&met) && is_it(&mut walk)? {
             return Ok(true);
         }
     }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
-use crate::keyring::{Key, Kind, right, rings};
+use crate::keyring::{Key, KeyRef, Kind, right, rings};
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_vec;
 use crate::mm::user::{UserPtr, UserSlice, read_cstr};
@@ -44,7 +44,7 @@ const INVALIDATE: u32 = 21;
 
 /// The key or keyring of a number, which may stand for one of the caller's own; `create`: made if
 /// it has none.
-fn key(number: i32, create: bool) -> Result<Arc<Key>> {
+fn key(number: i32, create: bool) -> Result<KeyRef> {
     let thread = current();
     let install = |place: &crate::sync::Mutex<Option<Arc<Key>>>, name: &[u8]| {
         if let Some(ring) = place.lock().clone() {
@@ -53,12 +53,12 @@ fn key(number: i32, create: bool) -> Result<Arc<Key>> {
         if !create {
             return Err(Errno::ENOKEY);
         }
-        let ring = Key::ring(name, 0)?;
+        let ring = Key::ring(name, 0, true)?;
         // Where another thread was quicker, this one goes without the lock.
         let known = place.lock().get_or_insert_with(|| ring.clone()).clone();
         Ok(known)
     };
-    match number {
+    let own = match number {
         THREAD => install(&thread.keyring, b"_tid"),
         PROCESS => install(&thread.process().keyring, b"_pid"),
         SESSION => match thread.with_credentials(|who| who.session_keyring.clone()) {
@@ -68,23 +68,26 @@ fn key(number: i32, create: bool) -> Result<Arc<Key>> {
         },
         USER => Key::of_current_user(0),
         USER_SESSION => Key::of_current_user(1),
-        1.. => Key::find(number),
+        1.. => return KeyRef::known(Key::find(number)?, &rings(&thread)),
         _ => Err(Errno::EINVAL),
-    }
+    };
+    own.map(KeyRef::possessed)
 }
 
 /// The key of this number, if the caller has `rights` to it and it is neither negative nor revoked
 /// nor expired.
-fn allowed(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
-    key(number, create)?.check_valid()?;
-    allowed_any(number, create, rights)
+fn allowed(number: i32, create: bool, rights: u32) -> Result<KeyRef> {
+    let key = key(number, create)?;
+    key.check_valid()?;
+    key.check(rights)?;
+    Ok(key)
 }
 
 /// The key of this number, if the caller has `rights` to it; it may be negative.
-fn allowed_any(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
+fn allowed_any(number: i32, create: bool, rights: u32) -> Result<KeyRef> {
     let key = key(number, create)?;
     key.check_state()?;
-    key.check(rights, &rings(&current()))?;
+    key.check(rights)?;
     Ok(key)
 }
 
@@ -92,14 +95,11 @@ fn allowed_any(number: i32, create: bool, rights: u32) -> Result<Arc<Key>> {
 fn join(name: &[u8], named: bool) -> Result<Arc<Key>> {
     let ring = match Key::named(name).filter(|_| named) {
         Some(ring) => ring,
-        None => Key::ring(
-            name,
-            if named {
-                right::READ | right::LINK
-            } else {
-                right::READ
-            },
-        )?,
+        None if named => Key::ring(name, right::READ | right::LINK, false)?,
+        None => {
+            let first = current().with_credentials(|who| who.session_keyring.is_none());
+            Key::ring(name, right::READ, first)?
+        }
     };
     current().change_credentials(|who| {
         who.session_keyring = Some(ring.clone());
@@ -164,7 +164,8 @@ pub fn add_key(
         && let Some(key) = ring.linked(kind, &description)
         && key.check_state().is_ok()
     {
-        key.check(right::WRITE, &rings(&current()))?;
+        let key = ring.possess(key);
+        key.check(right::WRITE)?;
         key.update(payload)?;
         return Ok(key.serial as usize);
     }
@@ -192,7 +193,7 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
     // unusable one.
     let (mut is_negative, mut why) = (false, None);
     for own in &rings {
-        match own.search(kind, &description, &rings) {
+        match KeyRef::possessed(own.clone()).search(kind, &description) {
             Ok(key) => {
                 if let Some(target) = target {
                     target.link(key.clone())?;
@@ -218,13 +219,18 @@ pub fn request_key(kind: usize, description: usize, callout: usize, ring: i32) -
 
 /// Where keys that are asked for go: to the first of the caller's keyrings, unless it says
 /// otherwise.
-fn default_ring(rings: &[Arc<Key>]) -> Result<Arc<Key>> {
-    let first = rings.first().map_or(SESSION, |ring| ring.serial);
-    let ring = match current().with_credentials(|who| who.request_keyring) {
-        DEFAULT => first,
-        chosen => -chosen,
-    };
-    allowed(ring, true, right::WRITE)
+fn default_ring(rings: &[Arc<Key>]) -> Result<KeyRef> {
+    let chosen = current().with_credentials(|who| who.request_keyring);
+    match rings.first() {
+        Some(first) if chosen == DEFAULT => {
+            let first = KeyRef::possessed(first.clone());
+            first.check_valid()?;
+            first.check(right::WRITE)?;
+            Ok(first)
+        }
+        _ if chosen == DEFAULT => allowed(SESSION, true, right::WRITE),
+        _ => allowed(-chosen, true, right::WRITE),
+    }
 }
 
 /// keyctl(2)
@@ -260,7 +266,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
         }
         DESCRIBE => {
             let key = key(number, false)?;
-            key.check(right::VIEW, &rings(&current()))?;
+            key.check(right::VIEW)?;
             put(&key.describe()?, b, c, true)
         }
         CLEAR => {
@@ -273,7 +279,7 @@ pub fn keyctl(operation: u32, a: usize, b: usize, c: usize, d: usize) -> Result<
             let ring = allowed(b as i32, true, right::WRITE)?;
             let key = allowed(number, true, right::LINK)?;
             ring.check_ring()?;
-            ring.link(key).map(|()| 0)
+            ring.link(key.into_key()).map(|()| 0)
         }
         UNLINK => {
             let ring = allowed(b as i32, false, right::WRITE)?;
@@ -315,11 +321,12 @@ fn search(ring: i32, kind: usize, description: usize, to: i32) -> Result<usize> 
     let ring = allowed(ring, false, right::SEARCH)?;
     ring.check_ring()?;
     let kind = Kind::of(&name).ok_or(Errno::ENOKEY)?;
-    let key = ring.search(kind, &description, &rings(&current()));
-    let key = key.map_err(|error| match error {
-        Errno::EAGAIN => Errno::ENOKEY,
-        error => error,
-    })?;
+    let key = ring
+        .search(kind, &description)
+        .map_err(|error| match error {
+            Errno::EAGAIN => Errno::ENOKEY,
+            error => error,
+        })?;
     if to != 0 {
         allowed(to, true, right::WRITE)?.link(key.clone())?;
     }
@@ -330,9 +337,8 @@ fn search(ring: i32, kind: usize, description: usize, to: i32) -> Result<usize> 
 fn read(number: i32, to: usize, room: usize) -> Result<usize> {
     let key = key(number, false)?;
     key.check_valid()?;
-    let rings = rings(&current());
     // A process that may search its own keyrings for a key may read it too.
-    if key.check(right::READ, &rings).is_err() && !key.is_found(&rings)? {
+    if key.check(right::READ).is_err() && !key.possessed {
         return Err(Errno::EACCES);
     }
     // A keyring is read in whole numbers; a buffer of more than a page is not checked.

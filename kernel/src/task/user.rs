@@ -22,7 +22,7 @@ pub struct User {
     pub queue_bytes: AtomicUsize,
     /// Members of epoll sets.
     pub epoll_watches: AtomicUsize,
-    /// Bytes of System V semaphores and messages.
+    /// Bytes of System V semaphores and messages, and of big keys.
     pub system_v: AtomicUsize,
     /// Bytes of System V segments that are locked.
     pub locked: AtomicUsize,

@@ -27,6 +27,213 @@ pub fn run() {
         tell_end("listed", in_child(|| listed()));
         tell_end("renewed", in_child(|| renewed()));
         tell_end("many", in_child(|| many()));
+        tell_end("possessed", in_child(|| possessed()));
+        tell_end("possessed specially", in_child(|| possessed_specially()));
+        tell_end("charged", in_child(|| charged()));
+        tell_end("overrun", in_child(|| overrun()));
+        tell_end("given away", in_child(|| given_away()));
+    }
+}
+
+/// All rights of the possessor, and all but that to search.
+const ALL: c_long = 0x3f00_0000;
+const CLOSED: c_long = 0x3700_0000;
+
+/// A keyring leads only those to its keys who may search it, and only to keys that they may search
+/// for.
+unsafe fn possessed() {
+    unsafe {
+        let ring = add(c"keyring".as_ptr(), c"ring".as_ptr(), b"", PROCESS);
+        let key = add(c"user".as_ptr(), c"in it".as_ptr(), b"1", ring as i32);
+        let tell_all = |what: &str| {
+            println!("{what}: ring {}, key {}", describe(ring), describe(key));
+            tell("read the ring", control(11, ring, 0, 0, 0));
+            tell("read the key", control(11, key, 0, 0, 0));
+            let text = c"2".as_ptr().expose_provenance() as c_long;
+            tell("update", control(2, key, text, 1, 0));
+            let (kind, name) = (c"user".as_ptr(), c"in it".as_ptr());
+            tell_key("found", request(kind, name, 0));
+            let (kind, name) = (kind as c_long, name as c_long);
+            tell_key("searched", control(10, ring, kind, name, 0));
+            tell_key("from above", control(10, PROCESS.into(), kind, name, 0));
+            let listed = std::fs::read_to_string("/proc/keys").unwrap_or_default();
+            let seen = |key: c_long| listed.contains(&format!("{key:08x} "));
+            println!("listed: {} {}", seen(ring), seen(key));
+        };
+        control(5, ring, ALL, 0, 0);
+        control(5, key, ALL, 0, 0);
+        tell_all("open");
+        control(5, key, CLOSED, 0, 0);
+        tell_all("a closed key");
+        tell("opened", control(5, key, ALL, 0, 0));
+        let beside = add(c"user".as_ptr(), c"beside".as_ptr(), b"1", PROCESS);
+        control(5, beside, 0x0300_0000, 0, 0);
+        tell("seen and read", control(11, beside, 0, 0, 0));
+        println!("{}", describe(beside));
+        let shown = add(c"user".as_ptr(), c"shown".as_ptr(), b"1", ring as i32);
+        control(5, shown, ALL | 0x3_0000, 0, 0);
+        control(5, ring, CLOSED, 0, 0);
+        tell_all("a closed ring");
+        println!("{}", describe(shown));
+        tell("read what all may", control(11, shown, 0, 0, 0));
+        tell("opened", control(5, ring, ALL, 0, 0));
+    }
+}
+
+/// The caller's own keyrings are possessed by their special numbers, whether they may be searched
+/// or not.
+unsafe fn possessed_specially() {
+    unsafe {
+        libc::setresuid(1073, 1073, 1073);
+        control(1, 0, 0, 0, 0);
+        let key = add(c"user".as_ptr(), c"in it".as_ptr(), b"1", PROCESS);
+        let ring = control(0, PROCESS.into(), 0, 0, 0);
+        control(5, key, ALL, 0, 0);
+        tell("closed", control(5, PROCESS.into(), CLOSED, 0, 0));
+        println!("{} {}", describe(PROCESS.into()), describe(ring));
+        tell("the key", control(11, key, 0, 0, 0));
+        tell("the ring", control(11, PROCESS.into(), 0, 0, 0));
+        tell("the ring, by its number", control(11, ring, 0, 0, 0));
+        tell_key("found", request(c"user".as_ptr(), c"in it".as_ptr(), 0));
+        tell_key("its number", control(0, PROCESS.into(), 0, 0, 0));
+        let again = add(c"user".as_ptr(), c"in it".as_ptr(), b"1", PROCESS);
+        println!("renewed: {}", again == key);
+        tell("opened", control(5, PROCESS.into(), ALL, 0, 0));
+        tell("the key", control(11, key, 0, 0, 0));
+        // The session leads to none of the user's keyrings.
+        let other = add(c"user".as_ptr(), c"the user's".as_ptr(), b"1", USER);
+        control(5, other, ALL, 0, 0);
+        println!("{}", describe(other));
+        tell(
+            "the user's",
+            control(5, USER.into(), ALL & !0x2000_0000, 0, 0),
+        );
+        println!("{}", describe(USER.into()));
+        let number = control(0, USER.into(), 0, 0, 0);
+        println!("by its number: {}", describe(number));
+    }
+}
+
+/// How many keys and bytes a user has, of its quota.
+fn quota(user: u32) -> String {
+    let users = std::fs::read_to_string("/proc/key-users").unwrap_or_default();
+    let line = users
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(&format!("{user}:")));
+    let fields: Vec<_> = line
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(2)
+        .collect();
+    fields.join(" ")
+}
+
+/// What counts of keys: descriptions, payloads, links.
+unsafe fn charged() {
+    const WHO: u32 = 1074;
+    let text = |len: usize| vec![b'x'; len];
+    unsafe {
+        libc::setresuid(WHO, WHO, WHO);
+        let told = |what: &str| println!("{what}: {}", quota(WHO));
+        told("none");
+        control(0, PROCESS.into(), 1, 0, 0);
+        told("a process's");
+        control(0, USER.into(), 0, 0, 0);
+        told("the user's");
+        let ring = add(c"keyring".as_ptr(), c"ring".as_ptr(), b"", PROCESS);
+        told("a ring");
+        let user = |name: &std::ffi::CStr, len: usize, ring: i32| {
+            add(c"user".as_ptr(), name.as_ptr(), &text(len), ring)
+        };
+        let key = user(c"ab", 10, ring as i32);
+        told("ten bytes");
+        user(c"ab", 20, ring as i32);
+        told("twenty");
+        control(8, key, PROCESS.into(), 0, 0);
+        told("linked again");
+        control(8, key, PROCESS.into(), 0, 0);
+        told("and again");
+        control(9, key, PROCESS.into(), 0, 0);
+        told("unlinked");
+        tell_key("too many", user(c"cd", 19_000, ring as i32));
+        tell_key("too many more", user(c"cd", 19_800, ring as i32));
+        told("after it");
+        control(3, key, 0, 0, 0);
+        told("revoked");
+        control(7, ring, 0, 0, 0);
+        told_soon("cleared", WHO, "4/200");
+        tell("a ring revoked", control(3, ring, 0, 0, 0));
+        let logon = add(c"logon".as_ptr(), c"a:b".as_ptr(), &text(7), PROCESS);
+        tell_key("a secret", logon);
+        told("with it");
+    }
+}
+
+/// The quota, once so many keys are left: they go some time after their last link.
+fn told_soon(what: &str, user: u32, keys: &str) {
+    for _ in 0..500 {
+        if quota(user).starts_with(keys) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    println!("{what}: {}", quota(user));
+}
+
+/// The keyrings of a thread, a process and a first session are had beyond the quota.
+unsafe fn overrun() {
+    const WHO: u32 = 1075;
+    unsafe {
+        libc::setresuid(WHO, WHO, WHO);
+        let user = c"user".as_ptr();
+        let ring = add(c"keyring".as_ptr(), c"ring".as_ptr(), b"", USER);
+        let used: usize = quota(WHO)
+            .rsplit(' ')
+            .next()
+            .and_then(|bytes| bytes.split('/').next()?.parse().ok())
+            .unwrap_or(0);
+        let all = vec![b'x'; 20_000 - used - 4 - 4];
+        tell_key(
+            "one more than all",
+            add(user, c"abcd".as_ptr(), &all, ring as i32),
+        );
+        tell_key("all", add(user, c"abc".as_ptr(), &all, ring as i32));
+        println!("{}", quota(WHO));
+        tell_key(
+            "another",
+            add(c"keyring".as_ptr(), c"a".as_ptr(), b"", ring as i32),
+        );
+        tell("another link", control(8, ring, USER_SESSION.into(), 0, 0));
+        tell_key("a thread's", control(0, THREAD.into(), 1, 0, 0));
+        tell_key("a process's", control(0, PROCESS.into(), 1, 0, 0));
+        tell_key("a session", control(1, 0, 0, 0, 0));
+        tell_key("another session", control(1, 0, 0, 0, 0));
+        let name = c"named".as_ptr().expose_provenance() as c_long;
+        tell_key("a named session", control(1, name, 0, 0, 0));
+        println!("{}", quota(WHO));
+    }
+}
+
+/// Who is given a key has it in its quota.
+unsafe fn given_away() {
+    const WHO: c_long = 1076;
+    let to = |user| quota(user as u32);
+    unsafe {
+        let key = add(
+            c"user".as_ptr(),
+            c"given".as_ptr(),
+            &[b'x'; 12_000],
+            PROCESS,
+        );
+        tell("given", control(4, key, WHO, -1, 0));
+        println!("{}", to(WHO));
+        let other = add(c"user".as_ptr(), c"also".as_ptr(), &[b'x'; 12_000], PROCESS);
+        tell("too much", control(4, other, WHO, -1, 0));
+        println!("{} {}", describe(other), to(WHO));
+        tell("a thread's", control(4, THREAD.into(), WHO, -1, 0));
+        println!("{}", to(WHO));
+        tell("back", control(4, key, 0, -1, 0));
+        println!("{}", to(WHO));
     }
 }
 
