@@ -143,6 +143,85 @@ fn many_wait_for_a_lock() {
     });
 }
 
+/// The word of a lock, and the number of its owner in it.
+fn owner(word: usize) -> u32 {
+    u32::from_ne_bytes(peek(word, 4).try_into().unwrap()) & FUTEX_TID_MASK
+}
+
+#[test]
+fn a_robust_lock_of_the_dead_has_one_owner() {
+    run(|| {
+        let words = words();
+        let (head, entry) = (words + 64, words + 128);
+        let word = entry + size_of::<usize>();
+        let call = move |operation: u32| sys!(futex, word, operation, 0, 0, 0, 0);
+        // Whoever has the lock keeps it while the others run.
+        let has_it = move || {
+            let own = sys!(gettid).unwrap() as u32;
+            (0..20).all(|_| sys!(sched_yield).is_ok() && owner(word) == own)
+        };
+        for heirs in [1, 2, 3, 1, 2, 3] {
+            let list = [entry | 1, size_of::<usize>(), 0, 0, 0, 0, 0, 0, head, 0];
+            poke(head, &list.map(usize::to_ne_bytes).concat()).unwrap();
+            let dying = fork(move || {
+                sys!(set_robust_list, head, 24).unwrap();
+                assert_eq!(call(FUTEX_LOCK_PI), Ok(0));
+                (0..8).for_each(|_| doze());
+                sys!(exit_group, 7).unwrap();
+            });
+            doze();
+            let begin = |_| {
+                let heir = fork(move || {
+                    assert_eq!(call(FUTEX_LOCK_PI), Ok(0));
+                    assert!(has_it());
+                    assert_eq!(call(FUTEX_UNLOCK_PI), Ok(0));
+                    sys!(exit_group, 7).unwrap();
+                });
+                doze();
+                heir.unwrap()
+            };
+            let heirs: Vec<usize> = (0..heirs).map(begin).collect();
+            // Its end is heard of when the next has the lock, or is about to.
+            while call(FUTEX_TRYLOCK_PI) == Err(Errno::EAGAIN) {
+                sys!(sched_yield).unwrap();
+            }
+            assert!(has_it());
+            assert_eq!(call(FUTEX_UNLOCK_PI), Ok(0));
+            for child in heirs.into_iter().chain(dying) {
+                assert_eq!(end_of(child), [0, 7]);
+            }
+        }
+    });
+}
+
+#[test]
+fn two_owners_that_end_hand_a_lock_on() {
+    run(|| {
+        let word = words();
+        let call = move |operation: u32| sys!(futex, word, operation, 0, 0, 0, 0);
+        let begin = |ends: bool| {
+            let child = fork(move || {
+                assert_eq!(call(FUTEX_LOCK_PI), Ok(0));
+                if ends {
+                    // It is killed.
+                    sys!(ppoll, 0, 0, 0, 0, 0).unwrap();
+                }
+                assert_eq!(owner(word), sys!(gettid).unwrap() as u32);
+                sys!(exit_group, 7).unwrap();
+            });
+            doze();
+            child.unwrap()
+        };
+        let (first, second, third) = (begin(true), begin(true), begin(false));
+        // The second is killed when it is to have the lock, and has not run yet.
+        sys!(kill, first, SIGKILL).unwrap();
+        assert_eq!(end_of(first), [9, 0]);
+        sys!(kill, second, SIGKILL).unwrap();
+        assert_eq!(end_of(second), [9, 0]);
+        assert_eq!(end_of(third), [0, 7]);
+    });
+}
+
 #[test]
 fn a_lock_goes_to_the_highest_priority_that_a_waiter_has_now() {
     run(|| {

@@ -51,19 +51,28 @@ pub fn others_wait() -> bool {
 pub fn lock(address: usize, shared: bool, deadline: Option<Deadline>, waits: bool) -> Result<()> {
     let key = Key::of(address, shared, Access::Write)?;
     loop {
-        let held = match take(address)? {
-            Taken::Yes => return Ok(()),
-            Taken::Held(held) => held,
-        };
-        let Some(owner) = owner_of(address, held)? else {
-            pause()?;
-            continue;
-        };
-        if !waits {
-            return Err(Errno::EAGAIN);
-        }
-        if wait_for_lock(key, address, held, &owner, deadline)? {
-            return Ok(());
+        // Without [`inherit::CHAINS`], which is all threads'.
+        let found = look(
+            &TABLE[key.bucket()].waiters.lock(),
+            key,
+            address,
+            &current(),
+            0,
+        )?;
+        match found {
+            Found::Taken => return Ok(()),
+            Found::Held(_) if !waits => return Err(Errno::EAGAIN),
+            Found::Held(_) => {
+                if wait_for_lock(key, address, deadline)? {
+                    return Ok(());
+                }
+            }
+            // No fault can be resolved with a bucket locked.
+            Found::Absent => {
+                let word = user::load_u32(address)?;
+                user::cmpxchg_u32(address, word, word)?;
+            }
+            Found::Changed => {}
         }
         pause()?;
     }
@@ -79,41 +88,63 @@ fn pause() -> Result<()> {
     }
 }
 
-enum Taken {
-    Yes,
-    /// The word, which says that somebody has the lock and that others wait.
-    Held(u32),
+/// A thread that has ended is about to give a lock to another, and may have a lower priority.
+fn settle_down() {
+    wait_queue::sleep_killable(clock::deadline_in(SETTLES));
 }
 
-/// Gives a lock that nobody has to the current thread; else says in the word that somebody waits.
-fn take(address: usize) -> Result<Taken> {
-    let tid = current().tid() as u32;
-    loop {
-        let old = user::load_u32(address)?;
-        if old & TID == tid {
-            return Err(Errno::EDEADLK);
-        }
-        let new = match old & TID {
-            0 => old & (OWNER_DIED | WAITERS) | tid,
-            _ => old | WAITERS,
-        };
-        // Also where nothing changes: the word of a lock can be written.
-        if user::cmpxchg_u32(address, old, new)? == old {
-            return Ok(match old & TID {
-                0 => Taken::Yes,
-                _ => Taken::Held(new),
-            });
-        }
-        pause()?;
+/// Who has a lock.
+enum Found {
+    /// The thread that looked: nobody had it.
+    Taken,
+    /// That thread, as far as it lives, and the word says that others wait.
+    Held(Option<Arc<Thread>>),
+    /// The word's page is absent, or cannot be written yet.
+    Absent,
+    /// The word changed meanwhile.
+    Changed,
+}
+
+/// Takes the lock at `address`, whose bucket is locked, for `thread` if nobody has it, with `more`
+/// in the word; else says there that somebody waits. Those who wait already know better than the
+/// word who has it (Linux's `futex_lock_pi_atomic`).
+///
+/// # Errors
+/// EDEADLK, ESRCH (its owner has ended), EINVAL (a program wrote into a word that others wait at).
+fn look(waiters: &Queue, key: Key, address: usize, thread: &Thread, more: u32) -> Result<Found> {
+    let tid = thread.tid() as u32;
+    let lock = waiters.top(key).and_then(Waiter::lock);
+    // Before the word, which is written first.
+    let is_unsettled = lock.is_some_and(|lock| lock.is_unsettled.load(Acquire));
+    let Some(old) = user::load_present_u32(address) else {
+        return Ok(Found::Absent);
+    };
+    if old & TID == tid {
+        return Err(Errno::EDEADLK);
     }
-}
-
-/// The owner of the lock whose word is `held`; none if the word has changed.
-fn owner_of(address: usize, held: u32) -> Result<Option<Arc<Thread>>> {
-    match pid_table::thread((held & TID) as i32) {
-        Some(owner) => Ok(Some(owner)),
-        None if user::load_u32(address)? != held => Ok(None),
-        None => Err(Errno::ESRCH),
+    if let Some(lock) = lock {
+        let owner = lock.owner();
+        // The owner of a robust lock has died, but not ended.
+        let died = old & TID == 0 && old & OWNER_DIED != 0;
+        if !is_unsettled && !died && !owner.is(old & TID) {
+            return Err(Errno::EINVAL);
+        }
+        return Ok(Found::Held(owner.thread()));
+    }
+    let new = match old & TID {
+        0 => old & (OWNER_DIED | WAITERS) | tid | more,
+        _ => old | WAITERS,
+    };
+    // Also where nothing changes: the word of a lock can be written.
+    match user::cmpxchg_present_u32(address, old, new) {
+        None => Ok(Found::Absent),
+        Some(found) if found != old => Ok(Found::Changed),
+        Some(_) if old & TID == 0 => Ok(Found::Taken),
+        Some(_) => match pid_table::thread((old & TID) as i32) {
+            Some(owner) => Ok(Found::Held(Some(owner))),
+            None if user::load_present_u32(address) != Some(new) => Ok(Found::Changed),
+            None => Err(Errno::ESRCH),
+        },
     }
 }
 
@@ -122,32 +153,23 @@ struct Place {
     slot: Arc<AtomicU32>,
 }
 
-/// What a thread enters a bucket for.
-enum Wants {
-    /// The lock that the word is, which this thread has, unless others wait who know better.
-    Lock(Owner),
-    /// To be moved to that word.
-    LockLater(Key),
-}
-
 impl Place {
-    fn enter(key: Key, wants: Wants) -> Result<Self> {
-        let slot = try_arc(AtomicU32::new(WAITING))?;
-        let bucket = &TABLE[key.bucket()];
-        let mut waiters = bucket.waiters.lock();
+    /// Enters the bucket of `key`, which is locked, to wait for that lock.
+    fn enter_for_lock(mut waiters: Locked, key: Key, owner: &Arc<Thread>) -> Result<Self> {
         waiters.reserve(1)?;
-        let kind = match wants {
-            Wants::LockLater(target) => Kind::LockLater(target),
-            Wants::Lock(owner) => {
-                let lock = lock_at(&waiters, key, owner)?;
-                current().waits_for(Some(Awaited {
-                    lock: lock.clone(),
-                    slot: slot.clone(),
-                }));
-                Kind::Lock(lock)
-            }
-        };
-        waiters.push(Waiter {
+        waiters.reserve_lock()?;
+        let slot = try_arc(AtomicU32::new(WAITING))?;
+        let lock = lock_at(&waiters, key, owner)?;
+        current().waits_for(Some(Awaited {
+            lock: lock.clone(),
+            slot: slot.clone(),
+        }));
+        Self::enter(waiters, key, Kind::Lock(lock), slot)
+    }
+
+    /// Enters the bucket of `key`, which is locked.
+    fn enter(mut waiters: Locked, key: Key, kind: Kind, slot: Arc<AtomicU32>) -> Result<Self> {
+        waiters.push_for_lock(Waiter {
             key,
             bits: super::ANY,
             thread: current_arc(),
@@ -156,7 +178,7 @@ impl Place {
             slot: slot.clone(),
         })?;
         waiters.bring_forward();
-        bucket.count.set(waiters.len());
+        TABLE[key.bucket()].count.set(waiters.len());
         drop(waiters);
         WAITING_FOR_LOCKS.fetch_add(1, SeqCst);
         fence(SeqCst);
@@ -195,122 +217,185 @@ impl Drop for Place {
     }
 }
 
-/// Waits for the lock that `owner` has; false if it must be tried again.
-fn wait_for_lock(
-    key: Key,
-    address: usize,
-    held: u32,
-    owner: &Arc<Thread>,
-    deadline: Option<Deadline>,
-) -> Result<bool> {
+/// Waits for a lock that others have; false if it must be tried again.
+fn wait_for_lock(key: Key, address: usize, deadline: Option<Deadline>) -> Result<bool> {
+    // Dropped after the locks are released.
+    let owner;
     let place = {
         let _held = inherit::CHAINS.lock();
-        if inherit::closes_circle(owner) {
-            return Err(Errno::EDEADLK);
+        let waiters = TABLE[key.bucket()].waiters.lock();
+        match look(&waiters, key, address, &current(), 0)? {
+            Found::Taken => return Ok(true),
+            Found::Held(found) => owner = found,
+            Found::Absent | Found::Changed => return Ok(false),
         }
-        owner.sched.real_time.set_lender();
-        Place::enter(key, Wants::Lock(Owner::new(owner)))?
+        match &owner {
+            Some(owner) if inherit::closes_circle(owner) => return Err(Errno::EDEADLK),
+            Some(owner) => {
+                owner.sched.real_time.set_lender();
+                Some(Place::enter_for_lock(waiters, key, owner)?)
+            }
+            None => None,
+        }
+    };
+    let (Some(place), Some(owner)) = (place, owner) else {
+        settle_down();
+        return Ok(false);
     };
     inherit::waits(&current());
     sched::prepare(state::INTERRUPTIBLE);
-    let result = match user::load_u32(address) {
-        Ok(word) if (word | OWNER_DIED) == (held | OWNER_DIED) && pid_table::is_living(owner) => {
-            // Of all waits with a deadline, only this one has no slack on Linux.
-            match deadline {
-                Some(deadline) => super::sleep_until(&place.slot, deadline, 0),
-                None => sleep(&place.slot, None),
-            }
-        }
-        Ok(_) => Ok(()),
-        Err(error) => Err(error),
+    // Who ends gives its locks away when it lives no more.
+    let result = match pid_table::is_living(&owner) {
+        // Of all waits with a deadline, only this one has no slack on Linux.
+        true => match deadline {
+            Some(deadline) => super::sleep_until(&place.slot, deadline, 0),
+            None => sleep(&place.slot, None),
+        },
+        false => Ok(()),
     };
     sched::cancel();
-    outcome(place.leave(key), address, result)
+    outcome(place.leave(key), key, address, result)
 }
 
 /// The result of a wait for the lock at `address`, by the value of its slot.
-fn outcome(slot: u32, address: usize, result: Result<()>) -> Result<bool> {
+fn outcome(slot: u32, key: Key, address: usize, result: Result<()>) -> Result<bool> {
     match (slot, result) {
         (OWNED, _) => Ok(true),
         (RETRY, _) | (WAITING, Ok(())) => Ok(false),
         (WAITING, Err(Errno::ERESTARTSYS)) => Err(Errno::ERESTARTNOINTR),
         (WAITING, Err(error)) => Err(error),
-        (inherited, _) => inherit(address, inherited & !INHERITED),
+        (inherited, _) => inherit(key, address, inherited & !INHERITED),
     }
 }
 
-/// The lock is this thread's, for `dead` had it; false if yet another was quicker.
-fn inherit(address: usize, dead: u32) -> Result<bool> {
+/// The lock is this thread's, for `dead` had it; false if yet another was quicker. Where the word
+/// cannot be written, or the thread is to end, the next has it.
+fn inherit(key: Key, address: usize, dead: u32) -> Result<bool> {
+    let bucket = &TABLE[key.bucket()];
+    let written = write_inherited(key, address, dead);
+    if written.is_ok() {
+        bucket.settle(key);
+    } else if let Some((next, lock)) = bucket.pass_on(key) {
+        inherit::handed_over(&lock, &next.thread);
+        next.wake_with(INHERITED | dead);
+    }
+    written
+}
+
+fn write_inherited(key: Key, address: usize, dead: u32) -> Result<bool> {
     let new = current().tid() as u32 | OWNER_DIED | WAITERS;
     loop {
         let old = user::load_u32(address)?;
-        if old & TID != 0 && old & TID != dead {
+        let held = old & TID;
+        // While others wait for this thread, nobody takes the lock by its word.
+        let taken = held != 0 && held != dead && !TABLE[key.bucket()].is_own(key);
+        if taken && pid_table::thread(held as i32).is_some() {
             return Ok(false);
         }
         if user::cmpxchg_u32(address, old, new)? == old {
             return Ok(true);
         }
-        pause()?;
+        // Another program may change the word for as long as it likes.
+        sched::cond_resched_killable()?;
+    }
+}
+
+impl Queue {
+    /// The waiter whose turn it is for the lock `key`, which is the current thread's.
+    fn top_of_own(&self, key: Key) -> Option<&Waiter> {
+        let own = Owner::new(&current());
+        let is_own = |waiter: &&Waiter| waiter.lock().is_some_and(|lock| lock.owner() == own);
+        self.top(key).filter(is_own)
     }
 }
 
 impl Bucket {
-    /// Takes out the waiter of the highest priority that waited longest for the lock `key`, or for
-    /// one of `owner`; the others wait for that thread from now on.
-    fn next_owner(&self, wanted: Wanted) -> Option<(Waiter, Arc<PiState>)> {
-        let mut waiters = self.waiters.lock();
-        let (slot, lock) = match wanted {
-            Wanted::At(key) => {
-                let top = waiters.top(key)?;
-                (top.slot.clone(), top.lock()?.clone())
-            }
-            Wanted::Of(owner) => {
-                let is_it = |waiter: &&Waiter| {
-                    let lock = waiter.lock();
-                    lock.is_some_and(|lock| lock.owner() == owner)
-                };
-                let any = waiters.all().find(is_it)?;
-                let lock = any.lock()?.clone();
-                let top = waiters.top(lock.key).filter(|top| top.awaits(&lock));
-                (top.unwrap_or(any).slot.clone(), lock)
-            }
-        };
-        let next = waiters.remove(&slot)?;
-        next.thread.waits_for(None);
-        next.thread.sched.real_time.set_lender();
-        lock.set_owner(Owner::new(&next.thread));
-        self.count.set(waiters.len());
-        Some((next, lock))
+    /// Whether others wait for the lock `key`, which is the current thread's.
+    fn is_own(&self, key: Key) -> bool {
+        self.waiters.lock().top_of_own(key).is_some()
     }
-}
 
-impl Bucket {
-    /// Writes into the word, if it still is `old`, that nobody has the lock, unless somebody waits
-    /// for it; whether it did. None where the word's page is absent, or cannot be written yet.
-    fn free(&self, key: Key, address: usize, old: u32) -> Option<bool> {
-        // Who enters after this finds the word changed.
+    /// The word of a lock that the current thread inherited says so now.
+    fn settle(&self, key: Key) {
         let waiters = self.waiters.lock();
-        let is_free = waiters.top(key).is_none();
-        match is_free {
-            true => user::cmpxchg_present_u32(address, old, 0).map(|found| found == old),
-            false => Some(false),
+        if let Some(lock) = waiters.top_of_own(key).and_then(Waiter::lock) {
+            lock.is_unsettled.store(false, Release);
         }
     }
+
+    /// Takes out the waiter whose turn it is for a lock that the current thread cannot inherit.
+    fn pass_on(&self, key: Key) -> Option<(Waiter, Arc<PiState>)> {
+        let mut waiters = self.waiters.lock();
+        let slot = waiters.top_of_own(key)?.slot.clone();
+        let next = waiters.remove(&slot)?;
+        Some(self.owned_by(&mut waiters, next, true))
+    }
+
+    /// Takes out the waiter of the highest priority that waited longest for a lock of `owner`, who
+    /// gives it up without a word; the others wait for that thread from now on.
+    fn next_owner(&self, owner: Owner) -> Option<(Waiter, Arc<PiState>)> {
+        let mut waiters = self.waiters.lock();
+        let slot = waiters.top_of(owner)?.slot.clone();
+        let next = waiters.remove(&slot)?;
+        Some(self.owned_by(&mut waiters, next, true))
+    }
+
+    /// The lock that `next` waited for is its.
+    fn owned_by(&self, waiters: &mut Queue, next: Waiter, died: bool) -> (Waiter, Arc<PiState>) {
+        next.thread.waits_for(None);
+        next.thread.sched.real_time.set_lender();
+        self.count.set(waiters.len());
+        let lock = next.lock().expect("it waited for one").clone();
+        waiters.give_lock(&lock, Owner::new(&next.thread), died);
+        (next, lock)
+    }
 }
 
-/// The lock that is handed on.
-enum Wanted {
-    /// The one that the word is.
-    At(Key),
-    /// Any of a thread.
-    Of(Owner),
+/// What became of a lock that its owner gives up.
+enum GivenUp {
+    /// It is that thread's now, or nobody's.
+    To(Option<(Waiter, Arc<PiState>)>),
+    /// The word's page is absent, or cannot be written yet.
+    Absent,
+    /// The word changed meanwhile.
+    Changed,
+}
+
+impl Bucket {
+    /// Gives the lock at `address`, whose word is `old`, to the waiter whose turn it is, or to
+    /// nobody, in the word as well: who enters after this finds it changed.
+    ///
+    /// # Errors
+    /// EINVAL: those who wait know another owner.
+    fn give_up(&self, key: Key, address: usize, old: u32) -> Result<GivenUp> {
+        let mut waiters = self.waiters.lock();
+        let top = match waiters.top(key) {
+            Some(top) => {
+                let lock = top.lock().ok_or(Errno::EINVAL)?;
+                if lock.owner() != Owner::new(&current()) {
+                    return Err(Errno::EINVAL);
+                }
+                Some((top.slot.clone(), top.thread.tid() as u32 | WAITERS))
+            }
+            None => None,
+        };
+        let new = top.as_ref().map_or(0, |(_, new)| *new);
+        match user::cmpxchg_present_u32(address, old, new) {
+            None => return Ok(GivenUp::Absent),
+            Some(found) if found != old => return Ok(GivenUp::Changed),
+            Some(_) => {}
+        }
+        let next = top.and_then(|(slot, _)| waiters.remove(&slot));
+        let next = next.map(|next| self.owned_by(&mut waiters, next, false));
+        Ok(GivenUp::To(next))
+    }
 }
 
 /// The lock that others at `key` wait for, or else one of `owner`. ENOMEM.
-fn lock_at(waiters: &Queue, key: Key, owner: Owner) -> Result<Arc<PiState>> {
+fn lock_at(waiters: &Queue, key: Key, owner: &Arc<Thread>) -> Result<Arc<PiState>> {
     match waiters.top(key).and_then(Waiter::lock) {
         Some(lock) => Ok(lock.clone()),
-        None => try_arc(PiState::new(key, owner)),
+        None => try_arc(PiState::new(key, Owner::new(owner))),
     }
 }
 
@@ -331,40 +416,19 @@ pub fn unlock(address: usize, shared: bool) -> Result<()> {
         if old & TID != own {
             return Err(Errno::EPERM);
         }
-        let bucket = &TABLE[key.bucket()];
-        if let Some((next, lock)) = bucket.next_owner(Wanted::At(key)) {
-            return hand_over(address, next, &lock);
-        }
-        match bucket.free(key, address, old) {
-            Some(true) => return Ok(()),
-            Some(false) => {}
+        match TABLE[key.bucket()].give_up(key, address, old)? {
+            GivenUp::To(None) => return Ok(()),
+            GivenUp::To(Some((next, lock))) => {
+                inherit::handed_over(&lock, &next.thread);
+                next.wake_with(OWNED);
+                return Ok(());
+            }
             // No fault can be resolved with a bucket locked.
-            None => _ = user::cmpxchg_u32(address, old, old)?,
+            GivenUp::Absent => _ = user::cmpxchg_u32(address, old, old)?,
+            GivenUp::Changed => {}
         }
         pause()?;
     }
-}
-
-/// Writes `next` into the word as the owner, and wakes it; where that fails it tries for itself.
-fn hand_over(address: usize, next: Waiter, lock: &Arc<PiState>) -> Result<()> {
-    let own = current().tid() as u32;
-    let new = next.thread.tid() as u32 | WAITERS;
-    let written = loop {
-        let old = match user::load_u32(address) {
-            Ok(old) if old & TID == own => old,
-            // A program wrote into a word that is not its to change.
-            Ok(_) => break Err(Errno::EINVAL),
-            Err(error) => break Err(error),
-        };
-        match user::cmpxchg_u32(address, old, new) {
-            Ok(found) if found != old => sched::cond_resched(),
-            other => break other.map(|_| ()),
-        }
-    };
-    // Waiters that came meanwhile found the old owner in the word.
-    inherit::handed_over(lock, &next.thread);
-    next.wake_with(if written.is_ok() { OWNED } else { RETRY });
-    written
 }
 
 /// The current thread is no more, or leaves its memory: locks that it has and others wait for are
@@ -377,10 +441,9 @@ pub fn release_locks() {
     let own = Owner::new(&current());
     for bucket in &TABLE {
         sched::cond_resched();
-        while let Some((next, lock)) = bucket.next_owner(Wanted::Of(own)) {
-            let tid = current().tid() as u32;
+        while let Some((next, lock)) = bucket.next_owner(own) {
             inherit::handed_over(&lock, &next.thread);
-            next.wake_with(INHERITED | tid);
+            next.wake_with(INHERITED | current().tid() as u32);
             sched::cond_resched();
         }
     }
@@ -403,7 +466,12 @@ pub fn wait_then_lock(
     if key == target {
         return Err(Errno::EINVAL);
     }
-    let place = Place::enter(key, Wants::LockLater(target))?;
+    let slot = try_arc(AtomicU32::new(WAITING))?;
+    let place = {
+        let mut waiters = TABLE[key.bucket()].waiters.lock();
+        waiters.reserve(1)?;
+        Place::enter(waiters, key, Kind::LockLater(target), slot)?
+    };
     sched::prepare(state::INTERRUPTIBLE);
     let result = match user::load_u32(address) {
         Ok(word) if word == value => sleep(&place.slot, deadline),
@@ -412,7 +480,7 @@ pub fn wait_then_lock(
     };
     sched::cancel();
     let was_moved = !TABLE[key.bucket()].holds(&place.slot);
-    match outcome(place.leave(key), second, result) {
+    match outcome(place.leave(key), target, second, result) {
         // The wait cannot be restarted, since its word has changed.
         Err(Errno::ERESTARTNOINTR) if was_moved => Err(Errno::EAGAIN),
         Ok(false) => lock(second, shared, deadline, true),
@@ -463,7 +531,7 @@ pub fn requeue_to_lock(
                 let word = user::load_u32(to)?;
                 user::cmpxchg_u32(to, word, word)?;
             }
-            Attempt::Changed => {}
+            Attempt::Changed => settle_down(),
         }
         pause()?;
     }
@@ -526,34 +594,26 @@ impl Requeue {
         let room = moved.others.try_reserve_exact(most);
         room.map_err(|_| Errno::ENOMEM)?;
         others.as_mut().map_or(Ok(()), |to| to.reserve(most))?;
-        let Some(word) = user::load_present_u32(self.to) else {
-            return Ok(Attempt::Absent);
-        };
-        let tid = first.tid() as u32;
-        if word & TID == tid {
-            return Err(Errno::EDEADLK);
-        }
-        moved.owner = match word & TID {
-            0 => Some(first),
-            held => pid_table::thread(held as i32),
+        others.as_mut().unwrap_or(&mut own).reserve_lock()?;
+        let waiters = others.as_deref().unwrap_or(&own);
+        let lock = lock_at(waiters, self.target, &first)?;
+        let is_free = match look(waiters, self.target, self.to, &first, WAITERS)? {
+            Found::Absent => return Ok(Attempt::Absent),
+            Found::Changed | Found::Held(None) => return Ok(Attempt::Changed),
+            Found::Taken => {
+                moved.owner = Some(first);
+                true
+            }
+            Found::Held(owner) => {
+                moved.owner = owner;
+                false
+            }
         };
         let Some(owner) = &moved.owner else {
-            return match user::load_present_u32(self.to) {
-                Some(found) if found == word => Err(Errno::ESRCH),
-                _ => Ok(Attempt::Changed),
-            };
+            return Ok(Attempt::Changed);
         };
-        let waiters = others.as_deref().unwrap_or(&own);
-        let lock = lock_at(waiters, self.target, Owner::new(owner))?;
-        let is_free = word & TID == 0;
-        let new = match is_free {
-            true => word & OWNER_DIED | tid | WAITERS,
-            false => word | WAITERS,
-        };
-        match user::cmpxchg_present_u32(self.to, word, new) {
-            None => return Ok(Attempt::Absent),
-            Some(found) if found != word => return Ok(Attempt::Changed),
-            Some(_) => {}
+        if lock.waiters.load(Relaxed) == 0 {
+            lock.set_owner(Owner::new(owner), false);
         }
         moved.last = inherit::last_of(owner);
         if is_free {
@@ -595,8 +655,8 @@ impl Requeue {
             moved.others.push((slot, thread));
             // There is room.
             match &mut others {
-                Some(others) => others.push(waiter)?,
-                None => own.push(waiter)?,
+                Some(others) => others.push_for_lock(waiter)?,
+                None => own.push_for_lock(waiter)?,
             }
         }
         let [from, to] = [self.source, self.target].map(|key| &TABLE[key.bucket()].count);

@@ -2,7 +2,9 @@
 //! them, so that handing the lock on costs the same however many wait.
 
 use alloc::sync::Arc;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+
+use tree::{Member, Tree};
 
 use super::{Key, TABLE, Waiter};
 use crate::sync::Mutex;
@@ -25,6 +27,11 @@ impl Owner {
         }
     }
 
+    /// Whether a word that holds this number says that it has the lock.
+    pub(super) fn is(self, tid: u32) -> bool {
+        self.tid as u32 == tid
+    }
+
     /// The thread, if it still lives.
     pub fn thread(self) -> Option<Arc<Thread>> {
         task::pid_table::thread(self.tid).filter(|thread| Owner::new(thread) == self)
@@ -36,6 +43,10 @@ pub struct PiState {
     /// Its word.
     pub(super) key: Key,
     owner: Mutex<Owner>,
+    /// The owner before died, and this one has not written the word yet.
+    pub(super) is_unsettled: AtomicBool,
+    /// How many wait for it; changes with its bucket locked.
+    pub(super) waiters: AtomicUsize,
     /// The owner that inherits from the first waiter, and the priority that it inherits.
     given: Mutex<Option<(Owner, u32)>>,
 }
@@ -46,6 +57,8 @@ impl PiState {
         PiState {
             key,
             owner: Mutex::new(owner),
+            is_unsettled: AtomicBool::new(false),
+            waiters: AtomicUsize::new(0),
             given: Mutex::new(None),
         }
     }
@@ -55,9 +68,10 @@ impl PiState {
         *self.owner.lock()
     }
 
-    /// It is another's.
-    pub fn set_owner(&self, owner: Owner) {
+    /// It is another's; with `died`, whose word says otherwise until it has written it.
+    pub(super) fn set_owner(&self, owner: Owner, died: bool) {
         *self.owner.lock() = owner;
+        self.is_unsettled.store(died, Release);
     }
 
     /// The owner that inherits from the first waiter, and the priority that it inherits.
@@ -77,6 +91,49 @@ impl PiState {
         let now = (priority != 0).then(|| (self.owner(), priority));
         change(&mut self.given.lock(), now)
     }
+}
+
+/// A lock that threads wait for, by who has it: an owner that dies finds its locks.
+pub(super) struct Owned {
+    /// The owner's address, and the lock's.
+    owner: usize,
+    lock: usize,
+    /// The lock's word.
+    pub(super) key: Key,
+}
+
+impl Owned {
+    pub(super) fn new(lock: &Arc<PiState>) -> Self {
+        Owned {
+            owner: lock.owner().address,
+            lock: Arc::as_ptr(lock).addr(),
+            key: lock.key,
+        }
+    }
+
+    /// The first of an owner in a tree.
+    pub(super) fn first_of(locks: &Tree<Owned>, owner: Owner) -> Option<&Owned> {
+        let first = locks.from(&(owner.address, 0));
+        first.filter(|first| first.owner == owner.address)
+    }
+
+    /// Whether it is that lock.
+    pub(super) fn is(&self, lock: &Arc<PiState>) -> bool {
+        self.lock == Arc::as_ptr(lock).addr()
+    }
+}
+
+impl Member for Owned {
+    type Key = (usize, usize);
+    type Sum = ();
+
+    fn key(&self) -> Self::Key {
+        (self.owner, self.lock)
+    }
+
+    fn sum(&self) {}
+
+    fn join((): (), (): ()) {}
 }
 
 /// The lock that a thread waits for, and its place there.

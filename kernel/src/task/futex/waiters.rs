@@ -7,10 +7,11 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::cmp::Reverse;
 use core::mem;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use tree::{Member, Tree};
 
+use super::pi_state::{Owned, Owner, PiState};
 use super::{Key, Waiter};
 use crate::errno::{Errno, Result};
 
@@ -23,6 +24,8 @@ pub struct Queue {
     pub row: VecDeque<Waiter>,
     /// Empty unless there are many.
     pub many: Many,
+    /// The locks that some of them wait for; it has room for those of all for whom there is.
+    locks: Tree<Owned>,
 }
 
 impl Queue {
@@ -35,6 +38,7 @@ impl Queue {
                 by_slot: Tree::new(),
                 next: 0,
             },
+            locks: Tree::new(),
         }
     }
 
@@ -47,6 +51,42 @@ impl Queue {
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.row.len() == self.row.capacity()
+    }
+
+    /// Adds one that waits for a lock as the last; there is room for it and the lock.
+    pub fn push_for_lock(&mut self, waiter: Waiter) -> Result<()> {
+        if let Some(lock) = waiter.lock()
+            && lock.waiters.fetch_add(1, Relaxed) == 0
+        {
+            self.locks
+                .insert(Owned::new(lock))
+                .map_err(|_| Errno::ENOMEM)?;
+        }
+        self.push(waiter)
+    }
+
+    /// Makes room for a lock. ENOMEM.
+    pub fn reserve_lock(&mut self) -> Result<()> {
+        self.locks.reserve(1).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// A lock that others wait for is another owner's.
+    pub fn give_lock(&mut self, lock: &Arc<PiState>, owner: Owner, died: bool) {
+        let was_there = self.locks.take(&Owned::new(lock).key()).is_some();
+        lock.set_owner(owner, died);
+        if was_there {
+            // There is the room that it had.
+            _ = self.locks.insert(Owned::new(lock));
+        }
+    }
+
+    /// A waiter for a lock of an owner, whose turn it is, if there is one.
+    pub fn top_of(&self, owner: Owner) -> Option<&Waiter> {
+        let owned = Owned::first_of(&self.locks, owner)?;
+        let awaits = |waiter: &&Waiter| waiter.lock().is_some_and(|lock| owned.is(lock));
+        let top = self.top(owned.key).filter(awaits);
+        // One that a program hides behind others, which wait for no lock.
+        top.or_else(|| self.at(owned.key).find(awaits))
     }
 
     /// Adds one as the last. ENOMEM.
@@ -103,10 +143,16 @@ impl Queue {
     #[inline]
     pub fn remove(&mut self, slot: &Arc<AtomicU32>) -> Option<Waiter> {
         let is_it = |waiter: &Waiter| Arc::ptr_eq(&waiter.slot, slot);
-        match self.row.iter().position(is_it) {
+        let waiter = match self.row.iter().position(is_it) {
             Some(at) => self.row.remove(at),
             None => self.many.remove(slot),
+        }?;
+        if let Some(lock) = waiter.lock()
+            && lock.waiters.fetch_sub(1, Relaxed) == 1
+        {
+            self.locks.remove(&Owned::new(lock).key());
         }
+        Some(waiter)
     }
 
     /// One with that slot.
@@ -142,13 +188,6 @@ impl Queue {
             from: first_of(key),
             end: self.many.next,
         }
-    }
-
-    /// All, in no order.
-    pub fn all(&self) -> impl Iterator<Item = &Waiter> {
-        self.row
-            .iter()
-            .chain(self.many.by_key.iter().map(Entry::waiter))
     }
 
     /// The waiter for the lock at a word whose turn it is: of the highest priority that which came

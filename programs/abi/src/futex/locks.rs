@@ -1,6 +1,7 @@
 //! Locks: PI futexes, and robust ones.
 
 use super::*;
+use crate::doing::await_state;
 
 pub unsafe fn locks() {
     unsafe {
@@ -130,6 +131,110 @@ pub unsafe fn owner_gone() {
             owner.join().unwrap();
             heir.join().unwrap();
         });
+    }
+}
+
+/// Others do not get ahead of those who wait when a robust lock's owner has died, nor where a
+/// program writes into its word.
+pub unsafe fn not_overtaken() {
+    unsafe {
+        let word = AtomicU32::new(0);
+        let own = libc::gettid() as u32 | WAITERS;
+        futex(&word, LOCK_PI, 0, ptr::null());
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let result = futex(&word, LOCK_PI, 0, ptr::null());
+                println!("waited: {result}, has it: {}", held(&word));
+                futex(&word, UNLOCK_PI, 0, ptr::null());
+            });
+            until_waited_for(&word);
+            // It waits once it is found in the lock's queue, where a short wait comes behind it.
+            thread::sleep(Duration::from_millis(100));
+            for (what, value) in [
+                ("held", own),
+                ("held, died", own | OWNER_DIED),
+                ("died", OWNER_DIED | WAITERS),
+                ("free", 0),
+                ("free, waited for", WAITERS),
+                ("another's", libc::getppid() as u32 | WAITERS),
+                ("nobody's", 0x3f_fff0 | WAITERS),
+            ] {
+                word.store(value, SeqCst);
+                let other = || {
+                    for (call, operation) in [
+                        ("try", TRYLOCK_PI),
+                        ("lock", LOCK_PI),
+                        ("unlock", UNLOCK_PI),
+                    ] {
+                        let result = futex(&word, operation, 0, &PAST);
+                        tell(&format!("{what}: {call}"), result);
+                    }
+                };
+                thread::scope(|scope| scope.spawn(other).join().unwrap());
+            }
+            word.store(own, SeqCst);
+            tell("hand it on", futex(&word, UNLOCK_PI, 0, ptr::null()));
+            waiter.join().unwrap();
+        });
+        println!("has it: {}", held(&word));
+    }
+}
+
+/// Of three processes two die at once, of which one has the lock and the other waits before the
+/// third: that gets it.
+pub unsafe fn two_gone() {
+    const ROUNDS: usize = 60;
+    unsafe {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let shared = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let place = libc::mmap(ptr::null_mut(), 1 << 16, rights, shared, -1, 0);
+        let word = &*place.cast::<AtomicU32>();
+        let mut got = 0;
+        for round in 0..ROUNDS {
+            word.store(0, SeqCst);
+            let locked = |wait: bool| {
+                let child = libc::fork();
+                if child == 0 {
+                    let result = futex(word, LOCK_PI, 0, ptr::null());
+                    let own = word.load(SeqCst) & TID == libc::gettid() as u32;
+                    if wait {
+                        libc::pause();
+                    }
+                    libc::_exit(i32::from(result != 0 || !own));
+                }
+                child
+            };
+            let owner = locked(true);
+            while word.load(SeqCst) & TID != owner as u32 {
+                thread::yield_now();
+            }
+            let heir = locked(true);
+            until_waited_for(word);
+            await_state(heir, "S");
+            let last = locked(false);
+            await_state(last, "S");
+            let both = match round % 2 {
+                0 => [owner, heir],
+                _ => [heir, owner],
+            };
+            both.iter()
+                .for_each(|&pid| _ = libc::kill(pid, libc::SIGKILL));
+            both.iter()
+                .for_each(|&pid| _ = libc::waitpid(pid, ptr::null_mut(), 0));
+            let mut status = 1;
+            for _ in 0..2000 {
+                if libc::waitpid(last, &mut status, libc::WNOHANG) == last {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(5));
+                status = 1;
+            }
+            got += usize::from(status == 0);
+            libc::kill(last, libc::SIGKILL);
+            libc::waitpid(last, ptr::null_mut(), libc::WNOHANG);
+        }
+        println!("the third has it: {got} of {ROUNDS}");
+        libc::munmap(place, 1 << 16);
     }
 }
 

@@ -55,6 +55,8 @@ pub fn run() {
         locks::given_up_at_a_fault();
         moved::many();
         moved::and_woken();
+        locks::not_overtaken();
+        locks::two_gone();
         words::in_mappings();
         words::met();
     }
