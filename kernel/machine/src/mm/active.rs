@@ -149,7 +149,7 @@ pub enum Holder {
 pub fn holder(address: usize, access: Access) -> Option<Holder> {
     let look = |vma: &Vma| {
         let rights = vma.rights.asked();
-        let writes = rights.has(Rights::WRITE);
+        let writes = rights.contains(Rights::WRITE);
         let place = |offset: usize| offset + address - vma.start;
         let holder = match &vma.source {
             Source::File { mapping, offset } if vma.is_shared() => {
