@@ -3,6 +3,7 @@
 pub mod rtc;
 pub mod virtio_blk;
 pub mod virtio_console;
+pub mod virtio_net;
 
 use crate::arch::irq;
 use crate::fdt;
@@ -17,6 +18,7 @@ pub fn init() {
             match device.device_type() {
                 DeviceType::Console => virtio_console::start(device, interrupt),
                 DeviceType::Block => virtio_blk::start(device, interrupt),
+                DeviceType::Network => virtio_net::start(device, interrupt),
                 _ => {}
             }
         }

@@ -2,6 +2,7 @@
 
 mod block;
 mod devices;
+mod net;
 
 use super::dentry::Dentry;
 use super::proc::memory::list_bits;

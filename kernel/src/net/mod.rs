@@ -1,10 +1,12 @@
-//! Sockets. Whatever is sent stays on this machine: a connection is two channels, and a datagram
-//! goes straight into the channel of the socket that receives it.
+//! Sockets. What is sent to this machine has no packets: a connection is two channels, and a
+//! datagram goes straight into the channel of the socket that receives it. What is for other
+//! machines leaves by an interface of `ether`.
 
 pub mod address;
 pub mod backlog;
 pub mod channel;
 pub mod control_message;
+pub mod ether;
 mod filter;
 pub mod inet;
 pub mod interface;

@@ -1,6 +1,8 @@
 //! The sockets as /proc/net shows them.
 
 use super::address::{Name, unspecified};
+use super::ether::addresses::LINK;
+use super::ether::{Interface, interface, neighbours, routing};
 use super::inet::{connections, udp_memory};
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, SEQPACKET, STREAM, snmp, socket_table};
@@ -10,7 +12,9 @@ use crate::put;
 use crate::task::rusage::user_hz;
 use crate::task::sched::cond_resched_killable;
 use alloc::sync::Arc;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use ip::neighbours::State;
+use ip::routes::Kind;
 use linux_raw_sys::net::{
     AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, IPPROTO_ICMP, IPPROTO_ICMPV6, IPPROTO_TCP, IPPROTO_UDP,
     IPPROTO_UDPLITE,
@@ -90,15 +94,54 @@ pub const FILES: &[(&str, Node)] = &[
     ("unix", Node::Records(unix_sockets)),
 ];
 
+fn card(index: u32) -> Option<&'static Arc<Interface>> {
+    interface::by_index(index)
+}
+
 fn arp(text: &mut Text) {
     put!(
         text,
         "IP address       HW type     Flags       HW address            Mask     Device\n"
     );
+    for shown in neighbours::all().unwrap_or_default() {
+        let (IpAddr::V4(ip), Some(interface)) = (shown.key.ip, card(shown.key.interface)) else {
+            continue;
+        };
+        // ATF_COM and ATF_PERM
+        let flags = match (shown.mac, shown.state) {
+            (None, _) => 0,
+            (_, State::Permanent) => 6,
+            _ => 2,
+        };
+        put!(text, "{ip:<16} 0x1         {flags:#x}         ");
+        let [a, b, c, d, e, f] = shown.mac.unwrap_or_default().0;
+        let name = interface.text();
+        put!(
+            text,
+            "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}     *        {name}\n"
+        );
+    }
 }
 
 fn if_inet6(text: &mut Text) {
     put!(text, "{:032x} 01 80 10 80 {:>8}\n", 1, "lo");
+    for interface in interface::all() {
+        for at in 0.. {
+            let address = interface.addresses.lock().get(at).copied();
+            let Some(address) = address else { break };
+            if let IpAddr::V6(ip) = address.ip {
+                let scope = if address.scope == LINK { 0x20 } else { 0 };
+                put!(
+                    text,
+                    "{:032x} {:02x} {:02x} {scope:02x} 80 {:>8}\n",
+                    ip.to_bits(),
+                    interface.index,
+                    address.bits,
+                    interface.text()
+                );
+            }
+        }
+    }
 }
 
 /// There are no groups but that of all machines (224.0.0.1).
@@ -245,6 +288,37 @@ fn route(text: &mut Text) {
         "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT{:55}\n",
         ""
     );
+    for route in routing::sorted().unwrap_or_default() {
+        let IpAddr::V4(to) = route.to.ip else {
+            continue;
+        };
+        let via = match route.via {
+            Some(IpAddr::V4(via)) => via,
+            _ => Ipv4Addr::UNSPECIFIED,
+        };
+        let bits = u32::from(route.to.bits);
+        let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+        // RTF_UP, RTF_GATEWAY, RTF_HOST and RTF_REJECT
+        let flags = 1
+            | if route.via.is_some() { 2 } else { 0 }
+            | if bits == 32 { 4 } else { 0 }
+            | if route.kind == Kind::Unicast {
+                0
+            } else {
+                0x200
+            };
+        let name = card(route.interface).map_or("*", |interface| interface.text());
+        // Addresses as they stand in memory.
+        let [to, via, mask] = [u32::from(to), u32::from(via), mask].map(u32::swap_bytes);
+        let mut line = Line::new(text);
+        put!(
+            line,
+            "{name}\t{to:08X}\t{via:08X}\t{flags:04X}\t0\t0\t{}\t{mask:08X}\t{}\t0\t0",
+            route.metric,
+            route.mtu.unwrap_or(0)
+        );
+        line.end(127);
+    }
 }
 
 /// How many ends of connections of TCP there are.

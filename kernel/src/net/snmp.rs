@@ -1,12 +1,14 @@
 //! The counts of protocols as /proc/net shows them (snmp, snmp6, netstat, dev), with the names that
 //! RFCs give them.
 
+use super::ether::interface;
 use super::mib::{Event, of};
 use super::proc_net;
 use crate::arch::cpu::{self, Cpu};
 use crate::fs::seq_file::Text;
 use crate::put;
 use Event::*;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// A name, and the number that it has.
 type Row = (&'static str, u64);
@@ -231,4 +233,25 @@ pub fn dev(text: &mut Text) {
         text,
         " {bytes:8} {packets:7}    0    0    0     0       0          0\n"
     );
+    for interface in interface::all() {
+        let counts = &interface.counts;
+        let [bytes, packets, lost, several] = [
+            &counts.received_bytes,
+            &counts.received,
+            &counts.received_dropped,
+            &counts.multicast,
+        ]
+        .map(|count| count.load(Relaxed));
+        put!(
+            text,
+            "{:>6}: {bytes:7} {packets:7}    0 {lost:4}    0     0          0 {several:9}",
+            interface.text()
+        );
+        let [bytes, packets, lost] = [&counts.sent_bytes, &counts.sent, &counts.sent_dropped]
+            .map(|count| count.load(Relaxed));
+        put!(
+            text,
+            " {bytes:8} {packets:7}    0 {lost:4}    0     0       0          0\n"
+        );
+    }
 }

@@ -290,15 +290,15 @@ pub const ROUTE: Group = Group {
     title: "NETLINK_ROUTE: what changes interfaces, addresses and routes",
     refused: "EOPNOTSUPP",
     choices: choices! {
-        16 RTM_NEWLINK Partial("lo stays as it is: what asks for something else is EOPNOTSUPP");
+        16 RTM_NEWLINK Partial("lo stays as it is, and of a card only IFF_UP and the MTU change: what asks for something else is EOPNOTSUPP");
         17 RTM_DELLINK Absent;
         19 RTM_SETLINK Partial("as RTM_NEWLINK");
-        20 RTM_NEWADDR Partial("those that lo has: others are EOPNOTSUPP");
-        21 RTM_DELADDR Absent;
-        24 RTM_NEWROUTE Absent;
-        25 RTM_DELROUTE Absent;
-        28 RTM_NEWNEIGH Absent;
-        29 RTM_DELNEIGH Absent;
+        20 RTM_NEWADDR Partial("lo stays as it is; lifetimes and addresses of a peer are EOPNOTSUPP");
+        21 RTM_DELADDR Partial("lo stays as it is");
+        24 RTM_NEWROUTE Partial("of the main table, by one gateway and interface, with a metric, a source and an MTU: others are EOPNOTSUPP");
+        25 RTM_DELROUTE Partial("as RTM_NEWROUTE");
+        28 RTM_NEWNEIGH Partial("with a card's address, permanent, reachable or stale");
+        29 RTM_DELNEIGH Whole;
         32 RTM_NEWRULE Absent;
         33 RTM_DELRULE Absent;
         36 RTM_NEWQDISC Absent;
@@ -321,7 +321,7 @@ pub const INTERFACE: Group = Group {
         0x8917 SIOCGIFDSTADDR Whole;
         0x8918 SIOCSIFDSTADDR Absent;
         0x8919 SIOCGIFBRDADDR Whole;
-        0x891a SIOCSIFBRDADDR Absent;
+        0x891a SIOCSIFBRDADDR Partial("lo stays as it is: EOPNOTSUPP");
         0x891b SIOCGIFNETMASK Whole;
         0x891c SIOCSIFNETMASK Partial("lo stays as it is: another mask is EOPNOTSUPP");
         0x891d SIOCGIFMETRIC Whole;
@@ -329,7 +329,7 @@ pub const INTERFACE: Group = Group {
         0x891f SIOCGIFMEM Absent;
         0x8920 SIOCSIFMEM Absent;
         0x8921 SIOCGIFMTU Whole;
-        0x8922 SIOCSIFMTU Absent;
+        0x8922 SIOCSIFMTU Partial("lo stays as it is; cards take up to 1500");
         0x8923 SIOCSIFNAME Absent;
         0x8924 SIOCSIFHWADDR Absent;
         0x8925 SIOCGIFENCAP Absent;

@@ -39,6 +39,7 @@ mod unmap;
 pub mod user;
 pub mod virtio;
 pub mod virtio_blk;
+pub mod virtio_net;
 pub mod vma;
 pub mod vmalloc;
 pub mod vmas;

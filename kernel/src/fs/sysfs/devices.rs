@@ -3,6 +3,7 @@
 
 use super::LOOPBACK;
 use super::block::ALL;
+use super::net;
 use crate::fs::seq_file::Node::{self, Directory, Each, File, Link};
 
 /// Members of a directory.
@@ -33,7 +34,7 @@ macro_rules! devices {
                 link!("../../devices/virtual/", $class, "/", $name),
             ),)*])),)*
             ("block", Each(&[], &ALL)),
-            ("net", Directory(&[("lo", link!("../../devices/virtual/net/lo"))])),
+            ("net", Each(&[("lo", link!("../../devices/virtual/net/lo"))], &net::CARDS)),
         ];
         /// `/sys/devices/virtual`
         pub const VIRTUAL: Members = &[

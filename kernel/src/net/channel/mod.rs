@@ -186,6 +186,37 @@ impl Channel {
         self.bytes.lock_killable()
     }
 
+    /// Locks the contents, for the kernel's other end of a connection with another machine.
+    pub fn lock_contents(&self) -> SleepMutexGuard<'_, Bytes> {
+        self.bytes.lock()
+    }
+
+    /// Takes out all bytes before a place, counted from the first that was ever written; whether
+    /// there were any.
+    pub fn consume_to(&self, place: u64) -> bool {
+        let mut bytes = self.bytes.lock();
+        let count = place
+            .saturating_sub(bytes.read)
+            .min(bytes.ring.len() as u64);
+        if count == 0 {
+            return false;
+        }
+        bytes.ring.consume(count as usize);
+        bytes.read += count;
+        let mut gone = Vec::new();
+        while let Some(mark) = bytes.pop_read() {
+            // Without memory for it a mark ends here: one of TCP has no files.
+            if gone.try_reserve(1).is_ok() {
+                gone.push(mark);
+            }
+        }
+        self.publish(&bytes);
+        drop(bytes);
+        drop(gone);
+        self.writable().notify_for(Events::WRITABLE);
+        true
+    }
+
     /// Locks the contents unless they are locked, for the kernel's worker, which must not wait for
     /// a program's memory.
     pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, Bytes>> {

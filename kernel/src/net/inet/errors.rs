@@ -50,6 +50,8 @@ pub struct Report {
     code: u8,
     info: u32,
     data: u32,
+    /// A program is told that has not asked for the queue.
+    ends: bool,
 }
 
 impl Report {
@@ -72,6 +74,27 @@ impl Report {
             code,
             info: at.into(),
             data: 0,
+            ends: true,
+        }
+    }
+
+    /// The machine `by` has said so in a message of ICMP.
+    pub fn told(by: IpAddr, [kind, code]: [u8; 2], info: u32) -> Self {
+        let (domain, origin) = match by {
+            IpAddr::V4(_) => (AF_INET, BY_ICMP),
+            IpAddr::V6(_) => (AF_INET6, BY_ICMP_V6),
+        };
+        let (error, ends) = meaning(by.is_ipv4(), kind, code);
+        Report {
+            domain,
+            by: Some(by),
+            error,
+            origin,
+            kind,
+            code,
+            info: if error == Errno::EMSGSIZE { info } else { 0 },
+            data: 0,
+            ends,
         }
     }
 
@@ -86,12 +109,18 @@ impl Report {
             code: 0,
             info: moment as u32,
             data: key,
+            ends: false,
         }
     }
 
     /// The error that the next call fails with.
     pub fn error(&self) -> Option<Errno> {
         (self.origin != BY_STAMPING).then_some(self.error)
+    }
+
+    /// Whether a program is told that has not asked for the queue.
+    pub fn ends(&self) -> bool {
+        self.ends
     }
 
     /// The control message: `struct sock_extended_err`, and the address that reported it.
@@ -111,6 +140,30 @@ impl Report {
             data[16..end].copy_from_slice(offender.bytes());
         }
         control.put(level, kind, &data[..end])
+    }
+}
+
+/// What a message of ICMP means to a program, and whether it is told without having asked
+/// (Linux's `icmp_err_convert`, `icmpv6_err_convert`).
+pub fn meaning(v4: bool, kind: u8, code: u8) -> (Errno, bool) {
+    match (v4, kind, code) {
+        (true, 3, 0 | 11) => (Errno::ENETUNREACH, false),
+        (true, 3, 1 | 12) => (Errno::EHOSTUNREACH, false),
+        (true, 3, 2) => (Errno::ENOPROTOOPT, true),
+        (true, 3, 3) => (Errno::ECONNREFUSED, true),
+        (true, 3, 4) => (Errno::EMSGSIZE, false),
+        (true, 3, 5) => (Errno::EOPNOTSUPP, false),
+        (true, 3, 6 | 9) => (Errno::ENETUNREACH, true),
+        (true, 3, 7) => (Errno::EHOSTDOWN, true),
+        (true, 3, 8) => (Errno::ENONET, true),
+        (true, 3, _) => (Errno::EHOSTUNREACH, true),
+        (false, 1, 0) => (Errno::ENETUNREACH, false),
+        (false, 1, 1 | 5 | 6) => (Errno::EACCES, true),
+        (false, 1, 4) => (Errno::ECONNREFUSED, true),
+        (false, 1, _) => (Errno::EHOSTUNREACH, false),
+        (false, 2, _) => (Errno::EMSGSIZE, false),
+        (true, 12, _) | (false, 4, _) => (Errno::EPROTO, true),
+        _ => (Errno::EHOSTUNREACH, false),
     }
 }
 

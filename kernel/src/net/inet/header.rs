@@ -6,6 +6,7 @@ use super::{is_broadcast, is_local};
 use crate::errno::{Errno, Result};
 use crate::net::address::{Address, Name};
 use crate::net::control_message::Control;
+use crate::net::ether::interface::by_index;
 use crate::net::interface::INDEX;
 use crate::net::socket::Socket;
 use crate::net::timestamping;
@@ -95,6 +96,8 @@ pub struct Header {
     pub stamps: Option<u32>,
     /// Not a packet, but a report about one.
     pub report: Option<Report>,
+    /// The index of the interface that it came through, if that is not `lo`.
+    interface: Option<u32>,
 }
 
 /// The protocol that carries a datagram, whose fields alone its header has.
@@ -177,6 +180,7 @@ fn packet_info(data: &[u8]) -> Result<(Ipv6Addr, u32)> {
 fn check_interface(index: u32) -> Result<()> {
     match index {
         0 | INDEX => Ok(()),
+        index if by_index(index).is_some() => Ok(()),
         _ => Err(Errno::ENODEV),
     }
 }
@@ -190,6 +194,18 @@ impl Header {
             to: Some(to),
             ..Header::default()
         }
+    }
+
+    /// The same of one that came through an interface with a card.
+    pub fn came_through(self, interface: u32) -> Self {
+        Header {
+            interface: Some(interface),
+            ..self
+        }
+    }
+
+    fn index(&self) -> [u8; 4] {
+        self.interface.unwrap_or(INDEX).to_ne_bytes()
     }
 
     /// The header of a report about a datagram.
@@ -317,6 +333,11 @@ impl Header {
         self.segment = Some(self.segment.unwrap_or_else(segment)).filter(|&bytes| bytes > 0);
     }
 
+    /// Says where it goes.
+    pub fn set_to(&mut self, to: SocketAddr) {
+        self.to = Some(to);
+    }
+
     /// Says from where it goes where.
     pub fn set_ends(&mut self, from: IpAddr, to: SocketAddr) {
         (self.from, self.to) = (Some(from), Some(to));
@@ -353,12 +374,12 @@ impl Header {
             // A socket of IPv6 knows the address as a mapped one.
             let mut info = [0; 20];
             info[..16].copy_from_slice(&to.ip().to_ipv6_mapped().octets());
-            info[16..].copy_from_slice(&INDEX.to_ne_bytes());
+            info[16..].copy_from_slice(&self.index());
             control.put(IPV6, IPV6_PKTINFO, &info)?;
         }
         if options.is_on(IP, IP_PKTINFO) {
             let mut info = [0; 12];
-            info[..4].copy_from_slice(&INDEX.to_ne_bytes());
+            info[..4].copy_from_slice(&self.index());
             let own = match self.from {
                 Some(IpAddr::V4(from)) if self.report.is_some() => from,
                 _ if is_broadcast((*to.ip()).into()) => Ipv4Addr::LOCALHOST,
@@ -387,7 +408,7 @@ impl Header {
         };
         let mut info = [0; 20];
         info[..16].copy_from_slice(&to.ip().octets());
-        info[16..].copy_from_slice(&INDEX.to_ne_bytes());
+        info[16..].copy_from_slice(&self.index());
         let hops = self.hops.unwrap_or(HOPS);
         if options.is_on(IPV6, IPV6_RECVPKTINFO) {
             control.put(IPV6, IPV6_PKTINFO, &info)?;

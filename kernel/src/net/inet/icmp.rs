@@ -2,7 +2,8 @@
 //! passes other messages to raw sockets.
 
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
-use super::{Header, is_broadcast, is_local, raw};
+use super::{Header, is_broadcast, leaves, outside, raw};
+use crate::net::ether;
 use crate::net::mib::{self, Event};
 use core::net::{IpAddr, SocketAddr};
 
@@ -59,6 +60,11 @@ pub fn receive(packet: &Packet) {
         (ECHO, true) => reply(packet, ECHOED),
         (ECHO_V6, false) => reply(packet, ECHOED_V6),
         (ECHOED, true) | (ECHOED_V6, false) => raw::echoed(packet),
+        (kind, v4) if ip::icmp::is_report(kind, v4) => {
+            if let Ok(told) = ip::icmp::Report::parse(body, v4) {
+                outside::report(&told, packet.route.from);
+            }
+        }
         _ => {}
     }
 }
@@ -80,6 +86,10 @@ fn reply(packet: &Packet, kind: u8) {
 pub fn refuse(packet: &Packet, why: Why) {
     if is_broadcast(packet.route.to) {
         return;
+    }
+    if leaves(packet.route.from) {
+        let [kind, code, at] = why.type_and_code(packet.route.to.is_ipv4());
+        return ether::report([kind, code], at.into(), packet.bytes());
     }
     raw::refused(packet, why);
     let Route { from, to, .. } = packet.route;
@@ -106,15 +116,12 @@ pub fn refuse(packet: &Packet, why: Why) {
     send(route, class, &mut [kind, code, 0, 0, 0, 0, 0, at], quoted);
 }
 
-/// Sends a message to an address of this machine, if it is one; it is lost without memory for it.
+/// Sends a message; it is lost without memory for it, or a way there.
 fn send(route: Route, class: u8, head: &mut [u8; HEAD], rest: &[u8]) {
-    if !is_local(route.to) {
-        return;
-    }
     seal(&route, head, rest);
     let header = Header::new(64, class, SocketAddr::new(route.to, 0));
     if let Ok(packet) = Packet::new(route, header, &[&head[..], rest], false) {
-        packet.arrive();
+        _ = packet.go();
     }
 }
 

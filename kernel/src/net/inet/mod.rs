@@ -1,8 +1,9 @@
-//! TCP, UDP and ICMP over IPv4 and IPv6, on this machine.
+//! TCP, UDP and ICMP over IPv4 and IPv6.
 //!
-//! Packets never leave the machine, so TCP and UDP have none: nothing is lost, reordered or resent.
-//! The parts of the protocols that programs see remain: names, ports, connections, their ends and
-//! their errors. Only raw and ping sockets have packets.
+//! Between sockets of this machine TCP and UDP have no packets: nothing is lost, reordered or
+//! resent. The parts of the protocols that programs see remain: names, ports, connections, their
+//! ends and their errors. Only raw and ping sockets have packets here; what comes from other
+//! machines is in `outside`.
 
 mod bind;
 pub mod connections;
@@ -12,6 +13,7 @@ mod header;
 mod icmp;
 mod mailbox;
 mod options;
+pub mod outside;
 mod packet;
 pub mod ping;
 mod port_set;
@@ -23,6 +25,8 @@ pub mod udp_memory;
 
 pub use header::{Header, Over};
 
+use super::ether::addresses::{self, Own};
+use super::ether::routing;
 use super::socket::{Base, Socket};
 use super::{DATAGRAM, RAW, STREAM};
 use crate::errno::{Errno, Result};
@@ -77,12 +81,28 @@ pub fn is_udp(protocol: u32) -> bool {
 
 /// Whether this machine has the address.
 pub fn is_local(ip: IpAddr) -> bool {
-    ip.is_loopback()
+    ip.is_loopback() || addresses::own(ip) == Some(Own::Host)
 }
 
-/// Whether `ip` is the broadcast address of the only network, that of `lo`.
+/// Whether `ip` is the broadcast address of a network, that of `lo` or of a card.
 pub fn is_broadcast(ip: IpAddr) -> bool {
-    ip == Ipv4Addr::new(127, 255, 255, 255)
+    match ip.is_loopback() {
+        true => ip == Ipv4Addr::new(127, 255, 255, 255),
+        false => addresses::own(ip) == Some(Own::Broadcast),
+    }
+}
+
+/// Whether what is sent to an address leaves the machine.
+fn leaves(ip: IpAddr) -> bool {
+    !is_local(ip)
+}
+
+/// EINVAL for packets that would leave the machine from an address that is known only here.
+fn check_leaving(from: IpAddr, to: IpAddr) -> Result<()> {
+    match from.is_loopback() && leaves(to) {
+        true => Err(Errno::EINVAL),
+        false => Ok(()),
+    }
 }
 
 /// The address that stands for this machine where a program said "any".
@@ -113,11 +133,13 @@ fn check_broadcast(base: &Base, to: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// The address that a packet to `to` comes from. ENETUNREACH where no interface leads.
+/// The address that a packet to `to` comes from. ENETUNREACH where no interface leads, and the
+/// other errors of [`routing::find`].
 fn source(to: IpAddr) -> Result<IpAddr> {
     match to {
-        _ if !is_local(to) => Err(Errno::ENETUNREACH),
-        IpAddr::V4(_) => Ok(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(_) => Ok(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(ip) if ip.is_loopback() => Ok(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_loopback() => Ok(Ipv6Addr::LOCALHOST.into()),
+        _ if !leaves(to) => Ok(to),
+        _ => Ok(routing::find(to, None)?.source),
     }
 }

@@ -2,8 +2,9 @@
 //! raw socket sends it or sees it, and for each message of ICMP.
 
 use super::Header;
-use super::{icmp, raw, udp};
+use super::{icmp, leaves, raw, udp};
 use crate::errno::{Errno, Result};
+use crate::net::ether::{self, Carried};
 use crate::net::mib::{self, Event};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -141,6 +142,53 @@ impl Packet {
             bytes,
             start,
         })
+    }
+
+    /// A packet that came through an interface.
+    ///
+    /// # Errors
+    /// ENOBUFS.
+    pub fn came(interface: u32, packet: &ip::input::Packet) -> Result<Self> {
+        let whole = packet.bytes.as_slice();
+        let (from, to) = (packet.source, packet.destination);
+        let mut bytes = reserved(whole.len())?;
+        bytes.extend_from_slice(whole);
+        let header = Header::new(packet.hops, packet.class, SocketAddr::new(to, 0));
+        Ok(Packet {
+            route: Route {
+                from,
+                to,
+                protocol: packet.protocol,
+            },
+            header: header.came_through(interface),
+            bytes,
+            start: packet.at,
+        })
+    }
+
+    /// Sends it: to this machine, or to another.
+    ///
+    /// # Errors
+    /// Those of the way there; EMSGSIZE.
+    pub fn go(self) -> Result<()> {
+        if !leaves(self.route.to) {
+            self.arrive();
+            return Ok(());
+        }
+        let Route { from, to, protocol } = self.route;
+        let way = ether::routing::find(to, Some(from))?;
+        if self.bytes.len() <= way.mtu as usize {
+            return ether::send_made(&way, to, &self.bytes);
+        }
+        let carried = Carried {
+            from,
+            to,
+            protocol,
+            hops: self.header.hop_limit(),
+            class: self.header.class(),
+            whole: false,
+        };
+        ether::send(&way, &carried, &[self.body()])
     }
 
     /// Its payload.

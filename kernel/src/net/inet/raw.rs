@@ -7,7 +7,9 @@ use super::icmp::{self, Why};
 use super::mailbox::Mailbox;
 use super::options::{IP, IPV6, Options};
 use super::packet::{ICMP, ICMP_V6, MOST, Packet, Route, add, fold, pseudo};
-use super::{Header, check_broadcast, is_broadcast, is_local, ports, reached, sender, source};
+use super::{
+    Header, check_broadcast, check_leaving, is_broadcast, is_local, ports, reached, sender, source,
+};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable};
@@ -216,6 +218,7 @@ impl Raw {
             from = sender(own.ip(), from);
         }
         check_broadcast(&self.base, to)?;
+        check_leaving(from, to)?;
         Ok(Route {
             from,
             to,
@@ -263,20 +266,28 @@ impl Raw {
 
     /// Reports that nobody took a packet that it may have sent.
     fn report_error(&self, packet: &Packet, why: Why) {
+        self.report(
+            &Report::refused(packet.route.to, why),
+            packet.route.to,
+            packet.seen(),
+        );
+    }
+
+    /// Takes a report about a packet to `to`, of which raw sockets see this.
+    fn report(&self, report: &Report, to: IpAddr, mut seen: &[u8]) {
         let option = if self.is_v6() {
             (IPV6, IPV6_RECVERR)
         } else {
             (IP, IP_RECVERR)
         };
-        let to = SocketAddr::new(packet.route.to, 0);
-        let report = Report::refused(packet.route.to, why);
+        let (to, report) = (SocketAddr::new(to, 0), *report);
         if self.options.is_on(option.0, option.1) {
-            let mut seen = packet.seen();
             seen = &seen[..seen.len().min(QUOTED)];
             if let Ok(quoted) = copied(&mut Source::kernel(seen), QUOTED) {
                 self.mail.report(report, to, quoted);
             }
         } else if self.connected_to().is_some()
+            && report.ends()
             && let Some(error) = report.error()
         {
             self.mail.inbox.fail(error);
@@ -343,6 +354,33 @@ pub fn refused(packet: &Packet, why: Why) {
                 raw.report_error(packet, why);
             }
         });
+    }
+}
+
+/// A machine has said something of a packet to `to`: who sent it learns that.
+pub fn told(report: &Report, told: &ip::icmp::Report, to: IpAddr) {
+    let (from, inner) = (told.inner.source, &told.inner);
+    let family = if to.is_ipv4() { AF_INET } else { AF_INET6 };
+    let take = |raw: &Arc<Raw>, seen: &[u8]| raw.report(report, to, seen);
+    if is_seen(inner.protocol) {
+        members(family, inner.protocol.into(), |raw| {
+            if raw.is_between(from, to) {
+                let start = if to.is_ipv4() { 0 } else { inner.at };
+                take(raw, &told.quoted[start..]);
+            }
+        });
+    }
+    if !matches!(inner.protocol, ICMP | ICMP_V6) {
+        return;
+    }
+    let Some(head) = told.quoted.get(inner.at..inner.at + icmp::HEAD) else {
+        return;
+    };
+    let own = SocketAddr::new(from, u16::from_be_bytes([head[4], head[5]]));
+    let of_family = |socket: &Arc<dyn Socket>| (socket.base().domain == family).then_some(());
+    let found = ports::PING.find(own, SocketAddr::new(to, 0), |_| true, of_family);
+    if let Some(ping) = found.and_then(|socket| socket.downcast::<Raw>()) {
+        take(&ping, &told.quoted[inner.at..]);
     }
 }
 
@@ -477,7 +515,7 @@ impl Socket for Raw {
             };
             self.mail.report_sent(&self.base, &sent);
         }
-        packet.arrive();
+        packet.go()?;
         Ok(len)
     }
 

@@ -9,7 +9,9 @@ use super::options::{IP, IPV6, IPV6_MTU, Options, UDP, UDP_LITE};
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
 use super::ports::{self, Ports};
 use super::udp_memory;
-use super::{Header, check_broadcast, is_broadcast, raw, reached, sender, source};
+use super::{
+    Header, check_broadcast, check_leaving, is_broadcast, leaves, raw, reached, sender, source,
+};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::{Events, PollTable};
@@ -18,6 +20,7 @@ use crate::net::DATAGRAM;
 use crate::net::address::{Address, FAMILY, Name, unspecified};
 use crate::net::channel::{Found, Kind};
 use crate::net::control_message::{Ancillary, Control};
+use crate::net::ether::{self, Carried};
 use crate::net::interface::MTU;
 use crate::net::mib::{self, Event};
 use crate::net::socket::{Base, Outgoing, Received, Socket, copied};
@@ -48,6 +51,7 @@ const UNSUMMED_RECEIVED: u32 = 102;
 /// fragmented.
 const IPV6_MTU_DISCOVER: u32 = 23;
 const IPV6_DONTFRAG: u32 = 62;
+const IP_MTU_DISCOVER: u32 = 10;
 const DISCOVERS: core::ops::RangeInclusive<i32> = 2..=3;
 /// The most datagrams that one send makes (`UDP_MAX_SEGMENTS`).
 const MAX_SEGMENTS: usize = 128;
@@ -157,6 +161,7 @@ impl Udp {
         self.place.claim_any(any, &self.base, how, weak)?;
         let own = self.place.local().ok_or(Errno::EINVAL)?;
         let ip = sender(own.ip(), from);
+        check_leaving(ip, to.ip())?;
         Ok((to, SocketAddr::new(ip, own.port())))
     }
 }
@@ -170,6 +175,9 @@ impl Udp {
         to: SocketAddr,
         from: SocketAddr,
     ) -> Result<usize> {
+        if leaves(to.ip()) {
+            return self.send_out(data, ancillary.header, to, from);
+        }
         let protocol = self.base.protocol as u8;
         let icmp = if to.is_ipv4() { ICMP } else { ICMP_V6 };
         let seen = raw::is_seen(protocol) || raw::is_seen(icmp);
@@ -192,6 +200,67 @@ impl Udp {
         raw::deliver(&packet);
         let data = &mut Source::kernel(&bytes);
         self.hand_over(data, ancillary, to, from, seen.then_some(&packet))
+    }
+
+    /// Sends a datagram, or several of UDP_SEGMENT, to another machine, or to all of a network.
+    fn send_out(
+        &self,
+        data: &mut Source,
+        header: Header,
+        to: SocketAddr,
+        from: SocketAddr,
+    ) -> Result<usize> {
+        // Its checksum is UDP's own only where all is covered; nobody out there is known to speak it.
+        if self.is_lite() {
+            return Err(Errno::ENETUNREACH);
+        }
+        let way = ether::routing::find(to.ip(), Some(from.ip()))?;
+        let bytes = copied(data, MAX)?;
+        if let Some(asked) = self.base.options.stamping.of_datagram(header.stamps) {
+            let packet = packet(&bytes, self.base.protocol as u8, header, [from, to])?;
+            let sent = Sent {
+                asked,
+                ends: [from, to],
+                header,
+                packet: Some(packet.bytes()),
+            };
+            self.mail.report_sent(&self.base, &sent);
+        }
+        let summed = match to {
+            SocketAddr::V4(_) => !self.base.options.is_on(SO_NO_CHECK),
+            SocketAddr::V6(_) => !header.unsummed,
+        };
+        let (discover, head) = match to {
+            SocketAddr::V4(_) => (self.options.value(IP, IP_MTU_DISCOVER), HEAD_V4),
+            SocketAddr::V6(_) => (self.options.value(IPV6, IPV6_MTU_DISCOVER), HEAD_V6),
+        };
+        let never_cut = DISCOVERS.contains(&discover) || header.whole == Some(true);
+        let step = header.segment.map_or(bytes.len().max(1), usize::from);
+        let mut datagrams = bytes.chunks(step);
+        let mut next = Some(datagrams.next().unwrap_or_default());
+        while let Some(datagram) = next {
+            let fits = head + HEAD + datagram.len() <= way.mtu as usize;
+            let carried = Carried {
+                from: from.ip(),
+                to: to.ip(),
+                protocol: self.base.protocol as u8,
+                hops: if to.ip().is_multicast() {
+                    1
+                } else {
+                    header.hop_limit()
+                },
+                class: header.class(),
+                whole: never_cut || fits && discover != 0,
+            };
+            let udp = ip::udp::header(from, to, datagram, summed);
+            ether::send(&way, &carried, &[&udp, datagram])?;
+            self.count(Event::Sent, to);
+            next = datagrams.next();
+        }
+        if is_broadcast(to.ip()) {
+            self.hand_to_all(&bytes, header.alone(), to, from)?;
+        }
+        Ok(bytes.len())
     }
 
     /// Delivers a datagram whose copy `packet` raw sockets have seen.
@@ -338,6 +407,25 @@ impl Udp {
         data.discard().map(|_| ())
     }
 
+    /// As [`report`].
+    fn told(&self, report: &Report, to: SocketAddr, quoted: &[u8]) {
+        let asked = match to.is_ipv4() {
+            true => self.options.is_on(IP, IP_RECVERR),
+            false => self.options.is_on(IPV6, IPV6_RECVERR),
+        };
+        if asked {
+            let quoted = &quoted[..quoted.len().min(QUOTED)];
+            if let Ok(quoted) = copied(&mut Source::kernel(quoted), QUOTED) {
+                self.mail.report(*report, to, quoted);
+            }
+        } else if self.connected_to().is_some()
+            && report.ends()
+            && let Some(error) = report.error()
+        {
+            self.mail.inbox.fail(error);
+        }
+    }
+
     /// EMSGSIZE for more bytes than a datagram to `to` can have.
     fn check_len(&self, whole: Option<bool>, len: usize, to: SocketAddr) -> Result<()> {
         let whole = DISCOVERS.contains(&self.options.value(IPV6, IPV6_MTU_DISCOVER))
@@ -463,7 +551,17 @@ fn packet(
     Packet::new(route, header.alone(), &[&head, bytes], true)
 }
 
-/// A datagram arrives that a raw socket sent.
+/// A machine has said something of a datagram, of which it quotes this: its sender learns that, if
+/// there is one.
+pub fn report(report: &Report, from: SocketAddr, to: SocketAddr, quoted: &[u8]) -> bool {
+    let sender = receiver(&ports::UDP, from, to);
+    if let Some(sender) = &sender {
+        sender.told(report, to, quoted);
+    }
+    sender.is_some()
+}
+
+/// A datagram arrives that a raw socket sent, or another machine.
 pub fn receive(packet: &Packet) {
     let Some((head, bytes)) = packet.body().split_first_chunk::<HEAD>() else {
         return;
@@ -476,8 +574,9 @@ pub fn receive(packet: &Packet) {
         return;
     }
     let (from, to) = (SocketAddr::new(from, word(0)), SocketAddr::new(to, word(2)));
+    let mut header = packet.header;
+    header.set_to(to);
     let take = |target: &Udp| {
-        let header = Header::new(packet.header.hop_limit(), packet.header.class(), to);
         let ancillary = Ancillary {
             header,
             ..Ancillary::default()

@@ -4,7 +4,10 @@
 use super::attributes::{Attributes, find};
 use super::reply::{Header, REPLACE};
 use crate::errno::{Errno, Result};
+use crate::net::ether::Interface;
+use crate::net::ether::interface as cards;
 use crate::net::interface::{self, INDEX, MTU, NAME, QUEUE};
+use alloc::sync::Arc;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use linux_raw_sys::net::{AF_INET, AF_INET6};
 use zerocopy::{FromBytes, Immutable};
@@ -46,6 +49,14 @@ impl<'a> Named<'a> {
         Ok(Named { info, attributes })
     }
 
+    /// The interface with a card that is named.
+    pub fn card(&self) -> Option<&'static Arc<Interface>> {
+        if self.info.index > 0 {
+            return cards::by_index(self.info.index as u32);
+        }
+        cards::by_name(find(self.attributes, IFLA_NAME)?)
+    }
+
     /// Whether the named interface is `lo`; `None` if none is named.
     fn is_lo(&self) -> Option<bool> {
         if self.info.index > 0 {
@@ -59,6 +70,7 @@ impl<'a> Named<'a> {
     pub fn check(&self) -> Result<()> {
         match self.is_lo() {
             Some(true) => Ok(()),
+            Some(false) if self.card().is_some() => Ok(()),
             Some(false) => Err(Errno::ENODEV),
             None => Err(Errno::EINVAL),
         }
@@ -68,6 +80,9 @@ impl<'a> Named<'a> {
     pub fn set(&self) -> Result<()> {
         self.check()?;
         let Info { flags, change, .. } = self.info;
+        if let Some(card) = self.card() {
+            return super::cards::set_link(card, flags, change, self.attributes);
+        }
         if flags | change != 0 {
             let change = if change == 0 { u32::MAX } else { change };
             interface::check_flags(flags & change | interface::FLAGS & !change)?;
@@ -92,7 +107,7 @@ impl<'a> Named<'a> {
             return Err(Errno::EINVAL);
         }
         let named = self.is_lo();
-        if named == Some(true) {
+        if named == Some(true) || self.card().is_some() {
             return match request.flags {
                 flags if flags & EXCLUSIVE != 0 => Err(Errno::EEXIST),
                 flags if flags & REPLACE != 0 => Err(Errno::EOPNOTSUPP),
@@ -113,13 +128,16 @@ fn is_name(given: &[u8]) -> bool {
     given.split(|&byte| byte == 0).next() == name
 }
 
-/// RTM_NEWADDR: EEXIST for an address that there is, unless it may be replaced; ENODEV for another
-/// interface; EOPNOTSUPP for another address.
-pub fn add_address(request: Header, body: &[u8]) -> Result<()> {
+/// RTM_NEWADDR and RTM_DELADDR. Of `lo`: EEXIST for an address that there is, unless it may be
+/// replaced; EOPNOTSUPP for another, and for its end. ENODEV for an interface that there is not.
+pub fn change_address(request: Header, body: &[u8]) -> Result<()> {
     // `struct ifaddrmsg`
     let ([family, bits, _, _], rest) =
         <[u8; 4]>::read_from_prefix(body).map_err(|_| Errno::EINVAL)?;
     let (index, attributes) = u32::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
+    if let Some(card) = cards::by_index(index) {
+        return super::cards::change_address(card, request, [family, bits], attributes);
+    }
     let local = find(attributes, IFA_LOCAL);
     let (own, whole, given) = match u32::from(family) {
         AF_INET => (&Ipv4Addr::LOCALHOST.octets()[..], [8, 32], local),
@@ -134,7 +152,7 @@ pub fn add_address(request: Header, body: &[u8]) -> Result<()> {
     if index != INDEX {
         return Err(Errno::ENODEV);
     }
-    match given == own && bits == whole[0] {
+    match given == own && bits == whole[0] && request.kind % 4 == 0 {
         false => Err(Errno::EOPNOTSUPP),
         true if request.flags & (EXCLUSIVE | REPLACE) == REPLACE => Ok(()),
         true => Err(Errno::EEXIST),

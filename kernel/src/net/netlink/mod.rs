@@ -4,6 +4,7 @@
 //! to.
 
 mod attributes;
+mod cards;
 mod diag;
 mod link;
 mod options;
@@ -249,7 +250,13 @@ impl Netlink {
                 Err(error) => Err(error),
             },
             UEVENT => require(CAP_SYS_ADMIN).and(Err(Errno::EOPNOTSUPP)),
-            _ => route::handle(&mut reply, request, body),
+            _ => {
+                let mut flush = |reply: &mut Reply| {
+                    self.post(&reply.bytes)?;
+                    Ok(reply.bytes.clear())
+                };
+                route::handle(&mut reply, request, body, &mut flush)
+            }
         };
         if dumped.is_ok() && !reply.bytes.is_empty() {
             self.post(&reply.bytes)?;

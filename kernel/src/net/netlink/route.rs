@@ -1,9 +1,11 @@
 //! The interface, its addresses, and the routes to them (NETLINK_ROUTE).
 
 use super::attributes::find;
+use super::cards::{self, Flush};
 use super::link::{self, Named};
 use super::reply::{DUMP, Header, MULTI, Reply};
 use crate::errno::{Errno, Result};
+use crate::net::ether::interface;
 use crate::net::inet::{is_broadcast, is_local};
 use crate::net::interface::{FLAGS, HARDWARE, INDEX, MTU, QUEUE};
 use crate::net::mib::{Event, of};
@@ -19,14 +21,28 @@ const DELETE_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
 const SET_LINK: u16 = 19;
 const NEW_ADDRESS: u16 = 20;
+const DELETE_ADDRESS: u16 = 21;
 const GET_ADDRESS: u16 = 22;
 const NEW_ROUTE: u16 = 24;
+const DELETE_ROUTE: u16 = 25;
 const GET_ROUTE: u16 = 26;
+const NEW_NEIGHBOUR: u16 = 28;
+const DELETE_NEIGHBOUR: u16 = 29;
+const GET_NEIGHBOUR: u16 = 30;
 const NEW_RULE: u16 = 32;
 const GET_RULE: u16 = 34;
 /// Requests that change something; all others get EOPNOTSUPP.
 const _: () = {
-    let handled = [NEW_LINK as u64, SET_LINK as u64, NEW_ADDRESS as u64];
+    let handled = [
+        NEW_LINK as u64,
+        SET_LINK as u64,
+        NEW_ADDRESS as u64,
+        DELETE_ADDRESS as u64,
+        NEW_ROUTE as u64,
+        DELETE_ROUTE as u64,
+        NEW_NEIGHBOUR as u64,
+        DELETE_NEIGHBOUR as u64,
+    ];
     assert!(abi::options::ROUTE.is_handled_by(&handled));
 };
 /// The last kind that asks something of the routes; every fourth from 18 on only reads.
@@ -64,7 +80,7 @@ const DESTINATION: u16 = 1;
 
 /// Answers a request; true if that was a dump, whose end is to follow. EPERM without the right to
 /// change anything, EOPNOTSUPP for unknown requests.
-pub fn handle(reply: &mut Reply, request: Header, body: &[u8]) -> Result<bool> {
+pub fn handle(reply: &mut Reply, request: Header, body: &[u8], flush: &mut Flush) -> Result<bool> {
     // The flags mean something else where something is to be made.
     let dump = request.kind % 4 == 2 && request.flags & DUMP != 0;
     let family = body.first().map_or(AF_UNSPEC, |&family| family.into());
@@ -72,11 +88,17 @@ pub fn handle(reply: &mut Reply, request: Header, body: &[u8]) -> Result<bool> {
         require(CAP_NET_ADMIN)?;
     }
     match request.kind {
-        GET_LINK if dump => reply.link(MULTI),
-        GET_LINK => {
-            Named::read(body)?.check()?;
-            reply.link(0);
+        GET_LINK if dump => {
+            reply.link(MULTI);
+            interface::all().for_each(|card| reply.card(card, MULTI));
         }
+        GET_LINK => match Named::read(body)?.card() {
+            Some(card) => reply.card(card, 0),
+            None => {
+                Named::read(body)?.check()?;
+                reply.link(0);
+            }
+        },
         GET_ADDRESS if dump => {
             if matches!(family, AF_UNSPEC | AF_INET) {
                 reply.address(AF_INET, 8, &Ipv4Addr::LOCALHOST.octets());
@@ -84,11 +106,16 @@ pub fn handle(reply: &mut Reply, request: Header, body: &[u8]) -> Result<bool> {
             if matches!(family, AF_UNSPEC | AF_INET6) {
                 reply.address(AF_INET6, 128, &Ipv6Addr::LOCALHOST.octets());
             }
+            reply.card_addresses(family);
         }
-        GET_ROUTE if dump => reply.routes(family),
+        GET_ROUTE if dump => {
+            reply.routes(family);
+            reply.card_routes(family, flush)?;
+        }
+        GET_NEIGHBOUR if dump => reply.neighbours(family, flush)?,
         GET_ROUTE => reply.route_to(body)?,
         GET_RULE if dump => reply.rules(family),
-        // There are no neighbours or the like.
+        // There is nothing else of the kind.
         NEW_LINK..=LAST if dump => {}
         NEW_LINK => Named::read(body)?.make(request)?,
         SET_LINK => Named::read(body)?.set()?,
@@ -96,7 +123,10 @@ pub fn handle(reply: &mut Reply, request: Header, body: &[u8]) -> Result<bool> {
             Named::read(body)?.check()?;
             return Err(Errno::EOPNOTSUPP);
         }
-        NEW_ADDRESS => link::add_address(request, body)?,
+        NEW_ADDRESS | DELETE_ADDRESS => link::change_address(request, body)?,
+        NEW_ROUTE => cards::add_route(request, body)?,
+        DELETE_ROUTE => cards::remove_route(body)?,
+        NEW_NEIGHBOUR | DELETE_NEIGHBOUR => cards::change_neighbour(request, body)?,
         _ => return Err(Errno::EOPNOTSUPP),
     }
     Ok(dump)
@@ -202,7 +232,8 @@ impl Reply {
     fn route_to(&mut self, body: &[u8]) -> Result<()> {
         let to = destination(body).ok_or(Errno::EINVAL)?;
         if !is_local(to) {
-            return Err(Errno::ENETUNREACH);
+            let user = current().with_credentials(|who| who.euid);
+            return self.way_to(to, user);
         }
         match to {
             IpAddr::V4(ip) => {

@@ -1,6 +1,7 @@
 //! The end of a connection.
 
 use super::link::Link;
+use super::outside::Remote;
 use super::{LINGER2, TCP, Tcp};
 use crate::errno::{Errno, Result};
 use crate::net::channel::Channel;
@@ -10,14 +11,19 @@ use crate::net::mib::{self, Event};
 use crate::net::wait::Wait;
 use crate::task::current;
 use crate::task::sched::cond_resched;
+use alloc::sync::Arc;
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::*;
 
 impl Tcp {
     /// Ends the connection: `reset` gives the other end an error.
     pub(super) fn disconnect(&self, reset: bool) {
+        self.give_up_opening(reset);
         let link = self.link.lock().take();
         if let Some(link) = link {
+            if let Some(remote) = &link.remote {
+                return self.close_remote(&link, remote, reset);
+            }
             let closes = [
                 |channel: &Channel| Ok(channel.die()),
                 |channel: &Channel| Ok(channel.finish()),
@@ -35,8 +41,28 @@ impl Tcp {
         let Some(link) = self.link.lock().take() else {
             return Ok(());
         };
+        if let Some(remote) = &link.remote {
+            self.close_remote(&link, remote, true);
+            return Ok(());
+        }
         let ended = self.end_link(&link, true, [Channel::kill_reader, Channel::shut_writer]);
         ended.inspect_err(|_| _ = self.link.lock().get_or_insert_with(|| link.clone()))
+    }
+
+    /// Ends a connection with another machine.
+    fn close_remote(&self, link: &Link, remote: &Arc<Remote>, reset: bool) {
+        link.outgoing.finish();
+        remote.close(reset, || self.keep_port(link.local.ip()));
+        link.incoming.die();
+    }
+
+    /// Gives up an attempt to connect to another machine; whether there was one.
+    pub(super) fn give_up_opening(&self, reset: bool) -> bool {
+        let opening = self.opening.lock().take();
+        if let Some(remote) = &opening {
+            remote.close(reset, || None);
+        }
+        opening.is_some()
     }
 
     /// Ends a connection: `die` ends the reader of one channel, `finish` the writer of the other.
@@ -101,7 +127,12 @@ impl Tcp {
         }
         let sent = || {
             let gone = link.outgoing.is_dead() || link.incoming.is_reset();
-            gone || link.outgoing.has_room()
+            let is_remote = link.remote.is_some();
+            gone || if is_remote {
+                link.outgoing.is_empty()
+            } else {
+                link.outgoing.has_room()
+            }
         };
         _ = Wait::new(false, time).until(link.outgoing.writable(), sent);
     }

@@ -1,15 +1,17 @@
 //! connect(2): a socket and a new one in the listener's backlog become the ends of a connection.
 
 use super::link::{Deferred, Later, Link};
+use super::outside::{self, Remote};
 use super::pending::{DISSOLVED, Pending};
 use super::{CORK, DEFER_ACCEPT, HALF_WINDOW, NOTSENT_LOWAT, TCP, Tcp, USER_TIMEOUT};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::net::backlog::Backlog;
 use crate::net::channel::{Channel, Kind};
+use crate::net::ether::routing;
 use crate::net::inet::connections::{End, Port, Tuple};
 use crate::net::inet::ports::{self, Holder};
-use crate::net::inet::{is_broadcast, options, reached, source};
+use crate::net::inet::{check_leaving, is_broadcast, leaves, options, reached, source};
 use crate::net::mib::{self, Event};
 use crate::net::socket::Socket;
 use crate::net::wait::Wait;
@@ -34,6 +36,9 @@ impl Tcp {
         let from = source(to.ip())?;
         if is_broadcast(to.ip()) {
             return Err(Errno::ENETUNREACH);
+        }
+        if leaves(to.ip()) {
+            return self.connect_outside(to, connecting, wait);
         }
         let weak = Arc::downgrade(self);
         let how = self.options.binding();
@@ -97,7 +102,7 @@ impl Tcp {
         let link = |incoming: &Arc<Channel>, outgoing: &Arc<Channel>, end: &Arc<End>| {
             let segment =
                 options::segment([&self.options, &other.options], end.tuple().peer.is_ipv6());
-            Link::new(end, incoming, outgoing, segment)
+            Link::new(end, incoming, outgoing, segment, None)
         };
         let ends = [link(&back, &there, own)?, link(&there, &back, others)?];
         for (link, writer) in ends.iter().zip([self, other]) {
@@ -184,6 +189,70 @@ impl Tcp {
         Ok(begins.then(|| Connecting(self)))
     }
 
+    /// Connects to another machine.
+    fn connect_outside(
+        self: &Arc<Self>,
+        to: SocketAddr,
+        connecting: Connecting,
+        wait: &Wait,
+    ) -> Result<()> {
+        if to.ip().is_multicast() || to.port() == 0 {
+            return Err(Errno::ENETUNREACH);
+        }
+        let bound = self.place.local().map(|local| local.ip());
+        let bound = bound.filter(|ip| !ip.is_unspecified() && !is_broadcast(*ip));
+        let way = routing::find(to.ip(), bound)?;
+        check_leaving(way.source, to.ip())?;
+        let (weak, how) = (Arc::downgrade(self), self.options.binding());
+        let ends = [way.source, to.ip()];
+        let base = &self.base;
+        let end = try_arc(
+            self.place
+                .begin_connection(ends, to.port(), base, how, weak)?,
+        )?;
+        mib::add(Event::Active, false, 1);
+        let config = self.config(outside::mss(&way, to.ip()));
+        self.place.bind_any_to(end.tuple().local.ip());
+        let remote = match Remote::connect(self, end, way, &config) {
+            Ok(remote) => remote,
+            Err(error) => {
+                self.place.disconnect(true);
+                return Err(error);
+            }
+        };
+        *self.opening.lock() = Some(remote.clone());
+        connecting.goes_on();
+        remote.stir()?;
+        self.wait_connected(Errno::EINPROGRESS, wait)
+    }
+
+    /// The connection to another machine is there.
+    pub(super) fn opened(&self, link: Arc<Link>) {
+        // Whoever finds no attempt has given it up.
+        let Some(opening) = self.opening.lock().take() else {
+            return;
+        };
+        link.reported.store(false, Release);
+        *self.link.lock() = Some(link);
+        self.base.writable.lack();
+        drop(Connecting::pending(self));
+        drop(opening);
+    }
+
+    /// There will be none.
+    pub(super) fn not_opened(&self, error: Errno) {
+        let Some(opening) = self.opening.lock().take() else {
+            return;
+        };
+        mib::add(Event::Failed, false, 1);
+        self.place.disconnect(true);
+        self.error.store(error.0.into(), Release);
+        self.base.writable.lack();
+        drop(Connecting::pending(self));
+        self.base.readable.notify();
+        drop(opening);
+    }
+
     /// Begins to connect, or waits for the call that does.
     ///
     /// # Errors
@@ -245,7 +314,7 @@ impl Tcp {
 }
 
 /// The listener at `to` for connections from `local`.
-fn listener(to: SocketAddr, local: SocketAddr) -> Result<Arc<Tcp>> {
+pub(super) fn listener(to: SocketAddr, local: SocketAddr) -> Result<Arc<Tcp>> {
     ports::TCP
         .find(
             to,
@@ -258,7 +327,7 @@ fn listener(to: SocketAddr, local: SocketAddr) -> Result<Arc<Tcp>> {
 }
 
 /// A socket for a connection that `server` accepts at `to`.
-fn child(server: &Tcp, to: SocketAddr) -> Result<Arc<Tcp>> {
+pub(super) fn child(server: &Tcp, to: SocketAddr) -> Result<Arc<Tcp>> {
     let accepted = Tcp::new(server.base.domain)?;
     accepted.base.options.inherit_all(&server.base.options);
     accepted.options.inherit(&server.options);

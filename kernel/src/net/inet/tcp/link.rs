@@ -2,6 +2,7 @@
 //! peer that does not read is given up.
 
 use super::Tcp;
+use super::outside::Remote;
 use crate::arch::time;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
@@ -43,6 +44,8 @@ pub(super) struct Link {
     stalled: Mutex<Option<Timer>>,
     /// The ticks after which `stalled` ends it; 0 is never.
     patience: AtomicU64,
+    /// The other end, where it is on another machine.
+    pub(super) remote: Option<Arc<Remote>>,
 }
 
 pub(super) struct Deferred {
@@ -100,6 +103,7 @@ impl Link {
         incoming: &Arc<Channel>,
         outgoing: &Arc<Channel>,
         segment: i32,
+        remote: Option<Arc<Remote>>,
     ) -> Result<Arc<Self>> {
         let Tuple { local, peer } = end.tuple();
         try_arc(Link {
@@ -116,6 +120,7 @@ impl Link {
             held: Mutex::new(None),
             stalled: Mutex::new(None),
             patience: AtomicU64::new(0),
+            remote,
         })
     }
 
@@ -147,6 +152,9 @@ impl Link {
 
     /// Arriving bytes make the other end send the bytes that it holds back, unless it is corked.
     pub(super) fn stir(&self) -> Result<()> {
+        if let Some(remote) = &self.remote {
+            return remote.stir();
+        }
         let waits = &self.incoming.sending;
         if waits.unsent() > 0 && !waits.is_corked() {
             self.incoming.push()?;
@@ -182,7 +190,10 @@ impl Link {
         let until = self.outgoing.unsent_until();
         let is_due = until.is_some_and(|until| until <= time::now_ticks());
         if !(is_due && self.outgoing.try_push()) {
-            self.send_later();
+            return self.send_later();
+        }
+        if let Some(remote) = &self.remote {
+            remote.stir_later();
         }
     }
 
@@ -205,6 +216,10 @@ impl Link {
 
     /// From now on the other end is waited for so many ticks; 0 is for ever.
     pub(super) fn set_patience(self: &Arc<Self>, patience: u64) {
+        // A connection with another machine looks to that itself.
+        if self.remote.is_some() {
+            return;
+        }
         self.patience.store(patience, SeqCst);
         let old = self.stalled.lock().take();
         drop(old);

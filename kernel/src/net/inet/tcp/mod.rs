@@ -3,7 +3,12 @@
 mod close;
 mod connect;
 mod link;
+mod outside;
 mod pending;
+mod settings;
+
+use outside::{Door, Remote};
+pub use outside::{init, receive, report};
 
 use link::Link;
 use pending::Pending;
@@ -80,6 +85,10 @@ pub struct Tcp {
     connecting: AtomicBool,
     /// A connection that was begun and waits for room in a listener's queue.
     pending: Mutex<Option<Arc<Pending>>>,
+    /// A connection to another machine that was begun.
+    opening: Mutex<Option<Arc<Remote>>>,
+    /// What other machines see of it where it listens.
+    door: Once<Arc<Door>>,
     /// The port of a connection that was accepted.
     kept: Once<Kept>,
     /// The error of a failed connection; 0 for none.
@@ -102,6 +111,8 @@ impl Tcp {
             becoming: SleepMutex::new(()),
             connecting: AtomicBool::new(false),
             pending: Mutex::new(None),
+            opening: Mutex::new(None),
+            door: Once::new(),
             kept: Once::new(),
             error: AtomicU32::new(0),
             reports: Errors::new(),
@@ -125,6 +136,9 @@ impl Tcp {
         match self.link() {
             None if self.is_pending() => SYN_SENT,
             None => CLOSED,
+            Some(link) if link.remote.is_some() => {
+                link.remote.as_ref().map_or(CLOSED, |remote| remote.state())
+            }
             Some(link) => match (link.reads_no_more(), link.writes_no_more()) {
                 (true, true) => CLOSED,
                 (true, false) => CLOSE_WAIT,
@@ -183,7 +197,13 @@ impl Socket for Tcp {
     }
 
     fn accept(&self, wait: &Wait) -> Result<Arc<dyn Socket>> {
-        Ok(self.listener.get().ok_or(Errno::EINVAL)?.accept(wait)?)
+        let accepted = self.listener.get().ok_or(Errno::EINVAL)?.accept(wait)?;
+        if let Some(door) = self.door.get()
+            && accepted.link().is_some_and(|link| link.remote.is_some())
+        {
+            door.taken();
+        }
+        Ok(accepted)
     }
 
     fn name(&self) -> Name {
@@ -199,7 +219,8 @@ impl Socket for Tcp {
     }
 
     fn destination(&self) -> Name {
-        let pending = || Some(self.pending.lock().as_ref()?.tuple.peer);
+        let opening = || Some(self.opening.lock().as_ref()?.end().tuple().peer);
+        let pending = || opening().or_else(|| Some(self.pending.lock().as_ref()?.tuple.peer));
         let peer = self.link().map(|link| link.peer).or_else(pending);
         peer.map_or(Name::Unnamed, Name::Inet)
     }
@@ -278,6 +299,9 @@ impl Socket for Tcp {
             peeks_wait: true,
             skip: self.base.options.peek_skip(flags),
         };
+        if let Some(remote) = &link.remote {
+            return self.receive_outside(&link, remote, to, flags, mode, wait);
+        }
         let received = match flags & MSG_TRUNC {
             0 => stream::receive(&link.incoming, to, flags, mode, deaf, wait)?,
             _ => stream::discard(&link.incoming, to.left(), flags, mode, deaf, wait)?,
@@ -322,6 +346,9 @@ impl Socket for Tcp {
         if write {
             link.arrive();
             link.outgoing.shut_writer()?;
+            if let Some(remote) = &link.remote {
+                return remote.shutdown();
+            }
             if !link.end.finish() {
                 link.incoming.fail(Errno::ECONNRESET);
             }
@@ -372,7 +399,10 @@ impl Socket for Tcp {
             return Ok((0, 0));
         };
         // All bytes sent have arrived, and are acknowledged.
-        let unsent = link.outgoing.sending.unsent();
+        let unsent = match &link.remote {
+            Some(_) => link.outgoing.used(),
+            None => link.outgoing.sending.unsent(),
+        };
         Ok((link.incoming.first_len()?, unsent))
     }
 
@@ -430,7 +460,11 @@ impl Socket for Tcp {
     fn options_changed(&self) {
         if let Some(link) = self.link() {
             let limit = self.base.options.receive_buffer();
-            link.incoming.set_limit(limit);
+            match &link.remote {
+                // Its window is the limit.
+                Some(remote) => self.base_options_changed(remote),
+                None => link.incoming.set_limit(limit),
+            }
             let inline = self.base.options.is_on(SO_OOBINLINE);
             link.incoming.set_inline(inline);
             let times = self.base.options.stamping.wants_arrival();
@@ -489,7 +523,7 @@ impl Tcp {
         };
         match name {
             CORK => link.outgoing.set_corked(value != 0)?,
-            NODELAY if value != 0 => link.outgoing.push()?,
+            NODELAY if value != 0 && link.remote.is_none() => link.outgoing.push()?,
             NOTSENT_LOWAT => link.outgoing.set_low_water(value as u32),
             USER_TIMEOUT => {
                 let ns = value as u64 * (clock::SECOND / 1000);
@@ -497,7 +531,10 @@ impl Tcp {
             }
             _ => {}
         }
-        Ok(())
+        match &link.remote {
+            Some(remote) => self.tell_option(remote, name),
+            None => Ok(()),
+        }
     }
 
     /// Reports when what was written last was sent.

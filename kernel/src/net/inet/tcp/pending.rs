@@ -197,11 +197,18 @@ impl Drop for Pending {
 impl Tcp {
     /// Whether a connection is pending.
     pub(super) fn is_pending(&self) -> bool {
-        self.pending.lock().is_some()
+        self.pending.lock().is_some() || self.opening.lock().is_some()
     }
 
     /// Gives up the connection that is pending; false if there is none.
     pub(super) fn cancel_pending(&self) -> bool {
+        if self.give_up_opening(true) {
+            self.place.disconnect(true);
+            self.error.store(DISSOLVED, Release);
+            self.base.writable.lack();
+            drop(Connecting::pending(self));
+            return true;
+        }
         let pending = self.pending.lock().clone();
         let cancelled = pending.is_some_and(|pending| pending.cancel());
         if cancelled {

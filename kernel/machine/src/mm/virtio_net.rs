@@ -1,0 +1,454 @@
+//! Virtio network cards (virtio 1.2, 5.1): frames in buffers that the card owns while it has them.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hint::spin_loop;
+
+use virtio_drivers::device::common::Feature;
+use virtio_drivers::queue::VirtQueue;
+use virtio_drivers::transport::{DeviceStatus, Transport};
+use virtio_drivers::{Error, Result};
+use zerocopy::FromZeros;
+
+use super::dma::KernelHal;
+use super::ordered::Ordered;
+use super::virtio::Device;
+use crate::sync::Mutex;
+
+/// The queues; cards may have more.
+const RECEIVE: u16 = 0;
+const SEND: u16 = 1;
+/// Descriptors of a queue: no more than the stack has room for, on which a queue begins.
+const DESCRIPTORS: usize = 64;
+/// Bytes of a buffer.
+const BUFFER: usize = 2048;
+/// Bytes of what stands before a frame (`struct virtio_net_hdr_v1`).
+const HEADER: usize = 12;
+/// The most bytes of a frame.
+pub const MOST: usize = BUFFER - HEADER;
+
+/// Features (VIRTIO_NET_F_): the card finishes checksums, it says what frames its link takes, it has
+/// an address, it says whether its link is up.
+const CSUM: u64 = 1 << 0;
+const MTU: u64 = 1 << 3;
+const MAC: u64 = 1 << 5;
+const STATUS: u64 = 1 << 16;
+
+/// Places in the configuration space.
+const CONFIG_MAC: usize = 0;
+const CONFIG_STATUS: usize = 6;
+const CONFIG_MTU: usize = 10;
+/// A status: the link is up.
+const LINK_UP: u16 = 1;
+/// A flag of the header: the checksum is to be finished.
+const NEEDS_CSUM: u8 = 1;
+
+/// A frame in a buffer, with room for what stands before it.
+pub struct Frame {
+    bytes: Box<[u8; BUFFER]>,
+    start: usize,
+    end: usize,
+}
+
+/// There is no memory for a frame, or it would be too long.
+#[derive(Debug)]
+pub struct NoRoom;
+
+impl Frame {
+    /// An empty frame, before which there is room for `headroom` bytes.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub fn new(headroom: usize) -> core::result::Result<Self, NoRoom> {
+        let start = HEADER + headroom;
+        if start > BUFFER {
+            return Err(NoRoom);
+        }
+        let bytes = <[u8; BUFFER]>::new_box_zeroed().map_err(|_| NoRoom)?;
+        let end = start;
+        Ok(Frame { bytes, start, end })
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// The same, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.end]
+    }
+
+    /// Makes it so many bytes longer, which are zero, or what was cut off before.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub fn extend(&mut self, count: usize) -> core::result::Result<&mut [u8], NoRoom> {
+        let end = self.end.checked_add(count).filter(|&end| end <= BUFFER);
+        let start = core::mem::replace(&mut self.end, end.ok_or(NoRoom)?);
+        Ok(&mut self.bytes[start..self.end])
+    }
+
+    /// Adds bytes at its end.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub fn push(&mut self, bytes: &[u8]) -> core::result::Result<(), NoRoom> {
+        self.extend(bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Puts bytes before it.
+    ///
+    /// # Errors
+    /// [`NoRoom`]: there is less room than that.
+    pub fn prepend(&mut self, bytes: &[u8]) -> core::result::Result<(), NoRoom> {
+        let start = self.start.checked_sub(bytes.len());
+        let start = start.filter(|&start| start >= HEADER).ok_or(NoRoom)?;
+        self.bytes[start..self.start].copy_from_slice(bytes);
+        self.start = start;
+        Ok(())
+    }
+
+    /// The card is to finish a checksum: that of the bytes from `from` on, whose field is at `at`.
+    /// Counted from the frame's end, so that headers can be put before it.
+    fn ask_checksum(&mut self, asked: Option<Checksum>) {
+        let mut header = [0; HEADER];
+        if let Some(Checksum { from, field }) = asked
+            && let Some(from) = self.bytes().len().checked_sub(from)
+        {
+            header[0] = NEEDS_CSUM;
+            header[6..8].copy_from_slice(&(from as u16).to_le_bytes());
+            header[8..10].copy_from_slice(&(field as u16).to_le_bytes());
+        }
+        self.bytes[self.start - HEADER..self.start].copy_from_slice(&header);
+    }
+
+    /// Finishes the checksum that a card left open, as one may that was not asked to.
+    fn finish_checksum(&mut self) {
+        let header = &self.bytes[self.start - HEADER..self.start];
+        let half = |at| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        let (flags, from, field) = (header[0], half(6), half(8));
+        let frame = self.bytes_mut();
+        if flags & NEEDS_CSUM == 0 || from > frame.len() || field + 2 > frame.len() - from {
+            return;
+        }
+        let (words, rest) = frame[from..].as_chunks::<2>();
+        let last = rest.first().map_or(0, |&byte| u32::from(byte) << 8);
+        let sum = words
+            .iter()
+            .fold(last, |sum, &word| sum + u32::from(u16::from_be_bytes(word)));
+        let mut sum = sum;
+        while sum >> 16 != 0 {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        frame[from + field..][..2].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    }
+}
+
+/// A checksum that the card is to finish: in its field is that of the pseudo-header.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum {
+    /// It is of so many bytes, the frame's last ones.
+    pub from: usize,
+    /// Where among these its field is.
+    pub field: usize,
+}
+
+/// What the card says about itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Properties {
+    /// Its address, if it has one.
+    pub mac: Option<[u8; 6]>,
+    /// What its link takes behind a frame's header, if it says so.
+    pub mtu: Option<u16>,
+    /// Whether it finishes checksums.
+    pub finishes_checksums: bool,
+}
+
+struct Receiver {
+    queue: Box<VirtQueue<KernelHal, DESCRIPTORS>>,
+    /// The buffers that the card has, by their tokens.
+    given: Vec<Option<Box<[u8; BUFFER]>>>,
+    /// How many it should have, and has not.
+    lacks: usize,
+    /// The card did what it must not: it is not listened to any more.
+    broken: bool,
+}
+
+struct Sender {
+    queue: Box<VirtQueue<KernelHal, DESCRIPTORS>>,
+    given: Vec<Option<Frame>>,
+    broken: bool,
+}
+
+/// A started card. Whoever receives and whoever sends have a lock each.
+pub struct Card {
+    transport: Mutex<Ordered>,
+    receiver: Mutex<Receiver>,
+    sender: Mutex<Sender>,
+    has_status: bool,
+}
+
+impl Card {
+    /// Starts a card.
+    ///
+    /// # Errors
+    /// Those of its queues.
+    pub fn start(device: Device) -> Result<(Self, Properties)> {
+        let mut transport = device.into_transport();
+        let wanted = CSUM | MTU | MAC | STATUS | Feature::VERSION_1.bits();
+        // `begin_init` knows only the bits of `Feature`.
+        let offered = transport.read_device_features() & wanted;
+        transport.begin_init(Feature::VERSION_1);
+        transport.write_driver_features(offered);
+        let has = |feature| offered & feature != 0;
+        let properties = Properties {
+            mac: has(MAC).then(|| read_mac(&transport)).transpose()?,
+            mtu: match has(MTU) {
+                true => Some(transport.read_config_space(CONFIG_MTU)?),
+                false => None,
+            },
+            finishes_checksums: has(CSUM),
+        };
+        // Until `finish_init`, after which nothing fails, the card does not access memory (virtio
+        // 1.2, 3.1.2).
+        let mut receiver = Receiver {
+            queue: new_queue(&mut transport, RECEIVE)?,
+            given: (0..DESCRIPTORS).map(|_| None).collect(),
+            lacks: DESCRIPTORS,
+            broken: false,
+        };
+        let mut sender = Sender {
+            queue: new_queue(&mut transport, SEND)?,
+            given: (0..DESCRIPTORS).map(|_| None).collect(),
+            broken: false,
+        };
+        sender.queue.set_dev_notify(false);
+        receiver.refill();
+        transport.finish_init();
+        if receiver.queue.should_notify() {
+            transport.notify(RECEIVE);
+        }
+        let card = Card {
+            transport: Mutex::new(transport),
+            receiver: Mutex::new(receiver),
+            sender: Mutex::new(sender),
+            has_status: has(STATUS),
+        };
+        Ok((card, properties))
+    }
+
+    /// Whether its link is up.
+    pub fn is_link_up(&self) -> bool {
+        let read = || {
+            self.transport
+                .lock()
+                .read_config_space::<u16>(CONFIG_STATUS)
+        };
+        !self.has_status || read().is_ok_and(|status| status & LINK_UP != 0)
+    }
+
+    /// Acknowledges the card's interrupt.
+    pub fn acknowledge(&self) {
+        self.transport.lock().ack_interrupt();
+    }
+
+    /// Has the card interrupt when frames come, or not: they are looked for then. True if there is
+    /// something to look for already.
+    pub fn set_receive_interrupt(&self, on: bool) -> bool {
+        let mut receiver = self.receiver.lock();
+        receiver.queue.set_dev_notify(on);
+        // The card looks at the flag after it has put a frame; this does both the other way round.
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        !receiver.broken && receiver.queue.can_pop()
+    }
+
+    /// A frame that came, in whose place the card gets another buffer.
+    pub fn receive(&self) -> Option<Frame> {
+        let mut receiver = self.receiver.lock();
+        let frame = receiver.take();
+        let given = receiver.refill();
+        let notifies = given > 0 && receiver.queue.should_notify();
+        drop(receiver);
+        if notifies {
+            self.transport.lock().notify(RECEIVE);
+        }
+        frame
+    }
+
+    /// Sends a frame, whose checksum the card is to finish. Returns it where the queue is full.
+    ///
+    /// # Errors
+    /// The frame.
+    pub fn send(
+        &self,
+        mut frame: Frame,
+        checksum: Option<Checksum>,
+    ) -> core::result::Result<(), Frame> {
+        frame.ask_checksum(checksum);
+        let mut sender = self.sender.lock();
+        sender.reclaim();
+        sender.add(frame)?;
+        let notifies = sender.queue.should_notify();
+        drop(sender);
+        if notifies {
+            self.transport.lock().notify(SEND);
+        }
+        Ok(())
+    }
+
+    /// Has the card interrupt when frames were sent, for whoever waits for room in the queue. True
+    /// if there is room already.
+    pub fn set_send_interrupt(&self, on: bool) -> bool {
+        let mut sender = self.sender.lock();
+        sender.queue.set_dev_notify(on);
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        sender.reclaim();
+        !sender.broken && sender.queue.available_desc() > 0
+    }
+}
+
+impl Receiver {
+    /// Gives the card the buffers that it lacks, as far as there is memory; how many.
+    fn refill(&mut self) -> usize {
+        let mut count = 0;
+        while self.lacks > 0 && !self.broken {
+            let Ok(mut bytes) = <[u8; BUFFER]>::new_box_zeroed() else {
+                break;
+            };
+            // SAFETY: the buffer belongs to `given`, where nobody looks at it, until `pop_used` has
+            // returned this token.
+            let added = unsafe { self.queue.add(&[], &mut [&mut bytes[..]]) };
+            let Ok(token) = added else { break };
+            self.given[usize::from(token)] = Some(bytes);
+            self.lacks -= 1;
+            count += 1;
+        }
+        count
+    }
+
+    fn take(&mut self) -> Option<Frame> {
+        while !self.broken {
+            let token = self.queue.peek_used()?;
+            let place = self.given.get_mut(usize::from(token));
+            let Some(mut bytes) = place.and_then(Option::take) else {
+                self.broken = true;
+                crate::log!("virtio-net: the card used a buffer that it did not have");
+                return None;
+            };
+            // SAFETY: the buffer that was added under this token.
+            let popped = unsafe { self.queue.pop_used(token, &[], &mut [&mut bytes[..]]) };
+            self.lacks += 1;
+            // What the card says of the length is no more than a hint.
+            let end = popped.map_or(0, |len| len as usize).min(BUFFER);
+            if end > HEADER {
+                let mut frame = Frame {
+                    bytes,
+                    start: HEADER,
+                    end,
+                };
+                frame.finish_checksum();
+                return Some(frame);
+            }
+        }
+        None
+    }
+}
+
+impl Sender {
+    fn add(&mut self, frame: Frame) -> core::result::Result<(), Frame> {
+        if self.broken {
+            // It goes nowhere, as on a link that is down.
+            return Ok(());
+        }
+        let bytes = &frame.bytes[frame.start - HEADER..frame.end];
+        // SAFETY: the frame belongs to `given`, where nobody writes it, until `pop_used` has
+        // returned this token.
+        let Ok(token) = (unsafe { self.queue.add(&[bytes], &mut []) }) else {
+            return Err(frame);
+        };
+        self.given[usize::from(token)] = Some(frame);
+        Ok(())
+    }
+
+    /// Frees the frames that the card has sent.
+    fn reclaim(&mut self) {
+        while !self.broken
+            && let Some(token) = self.queue.peek_used()
+        {
+            let place = self.given.get_mut(usize::from(token));
+            let Some(frame) = place.and_then(Option::take) else {
+                self.broken = true;
+                return crate::log!("virtio-net: the card sent what it did not have");
+            };
+            let bytes = &frame.bytes[frame.start - HEADER..frame.end];
+            // SAFETY: the bytes that were added under this token.
+            if unsafe { self.queue.pop_used(token, &[bytes], &mut []) }.is_err() {
+                self.broken = true;
+            }
+        }
+    }
+}
+
+impl Drop for Card {
+    /// Resets the card and waits until it is done: then it no longer uses its queues and buffers,
+    /// which are freed next (virtio 1.2, 2.4.2).
+    fn drop(&mut self) {
+        let mut transport = self.transport.lock();
+        transport.set_status(DeviceStatus::empty());
+        while !transport.get_status().is_empty() {
+            spin_loop();
+        }
+    }
+}
+
+/// A queue. Boxed and out of line, as it takes more than the boot stack has for each function that
+/// passes it on.
+#[inline(never)]
+fn new_queue(
+    transport: &mut Ordered,
+    number: u16,
+) -> Result<Box<VirtQueue<KernelHal, DESCRIPTORS>>> {
+    Ok(Box::new(VirtQueue::new(transport, number, false, false)?))
+}
+
+fn read_mac(transport: &Ordered) -> Result<[u8; 6]> {
+    let mut mac = [0; 6];
+    for (at, byte) in mac.iter_mut().enumerate() {
+        *byte = transport.read_config_space(CONFIG_MAC + at)?;
+    }
+    match mac[0] & 1 {
+        0 if mac != [0; 6] => Ok(mac),
+        _ => Err(Error::Unsupported),
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn a_card_leaves_a_checksum_open() {
+        let mut frame = Frame::new(0).unwrap();
+        frame.push(&[0, 1, 0xf2, 3, 0xf4, 0xf5, 0, 0]).unwrap();
+        frame.ask_checksum(Some(Checksum { from: 8, field: 6 }));
+        frame.finish_checksum();
+        assert_eq!(frame.bytes()[6..], (!0xe6fau16).to_be_bytes());
+        // Places beyond the frame.
+        for (from, field) in [(9u16, 0u16), (8, 0), (0, 7), (0, u16::MAX), (u16::MAX, u16::MAX)] {
+            let header = &mut frame.bytes[frame.start - HEADER..frame.start];
+            header[0] = NEEDS_CSUM;
+            header[6..8].copy_from_slice(&from.to_le_bytes());
+            header[8..10].copy_from_slice(&field.to_le_bytes());
+            frame.finish_checksum();
+        }
+    }
+
+    fn a_frame_has_so_much_room() {
+        let mut frame = Frame::new(20).unwrap();
+        assert!(frame.prepend(&[1; 21]).is_err() && frame.prepend(&[1; 20]).is_ok());
+        assert!(frame.prepend(&[1]).is_err());
+        assert!(frame.extend(MOST - 20).is_ok() && frame.push(&[1]).is_err());
+        assert!(frame.extend(usize::MAX).is_err());
+        assert_eq!(frame.bytes().len(), MOST);
+        assert!(Frame::new(MOST + 1).is_err());
+    }
+}

@@ -1,0 +1,264 @@
+//! The addresses of interfaces, and the routes that they bring.
+
+use super::interface::Interface;
+use super::{neighbours, routing};
+use crate::errno::{Errno, Result};
+use crate::hash::{self, HashMap};
+use crate::sync::Mutex;
+use alloc::sync::Arc;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+use ip::routes::{Kind, Prefix, Route};
+
+/// The most addresses of an interface.
+const MOST: usize = 256;
+/// Scopes (`RT_SCOPE_`): the world, the link.
+pub const UNIVERSE: u8 = 0;
+pub const LINK: u8 = 253;
+/// RTPROT_KERNEL
+const BY_KERNEL: u8 = 2;
+/// The metric of IPv6's routes of the kernel, and what Linux gives those to prefixes.
+const METRIC_V6: u32 = 256;
+
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// The bits of its network.
+    pub bits: u8,
+    /// The address of all on the network.
+    pub broadcast: Option<Ipv4Addr>,
+    /// How far it is known.
+    pub scope: u8,
+}
+
+impl Address {
+    /// An address with what Linux takes for granted of it. EINVAL for more bits than it has, and
+    /// for one that no host can have.
+    pub fn new(ip: IpAddr, bits: u8) -> Result<Self> {
+        let network = Prefix::of(ip, bits).ok_or(Errno::EINVAL)?;
+        if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() {
+            return Err(Errno::EINVAL);
+        }
+        let broadcast = match network.ip {
+            IpAddr::V4(first) if bits < 31 => {
+                let rest = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
+                Some(Ipv4Addr::from(u32::from(first) | rest))
+            }
+            _ => None,
+        };
+        let scope = match ip {
+            IpAddr::V6(ip) if ::ip::v6::is_link_local(ip) => LINK,
+            _ => UNIVERSE,
+        };
+        Ok(Address {
+            ip,
+            bits,
+            broadcast,
+            scope,
+        })
+    }
+
+    /// Its network.
+    pub fn network(&self) -> Option<Prefix> {
+        Prefix::of(self.ip, self.bits)
+    }
+}
+
+/// What an address is on this machine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Own {
+    /// Its own.
+    Host,
+    /// That of all on a network.
+    Broadcast,
+}
+
+/// The addresses of all interfaces; each with how often it is one's.
+static OWN: Mutex<HashMap<IpAddr, (Own, usize)>> = Mutex::new(hash::new());
+/// How many there are, for those who look without the lock.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// What an address is on this machine, if it is an interface's with a card.
+pub fn own(ip: IpAddr) -> Option<Own> {
+    if COUNT.load(Acquire) == 0 {
+        return None;
+    }
+    if ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        return Some(Own::Broadcast);
+    }
+    OWN.lock().get(&ip).map(|own| own.0)
+}
+
+fn enter(ip: IpAddr, what: Own) -> Result<()> {
+    let mut own = OWN.lock();
+    own.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    let known = own.get_or_insert_with(ip, || (what, 0));
+    known.1 += 1;
+    COUNT.store(own.len(), Release);
+    Ok(())
+}
+
+fn leave(ip: IpAddr) {
+    let mut own = OWN.lock();
+    let is_last = own.get_mut(&ip).is_some_and(|known| {
+        known.1 -= 1;
+        known.1 == 0
+    });
+    if is_last {
+        own.remove(&ip);
+    }
+    COUNT.store(own.len(), Release);
+}
+
+fn connected(interface: &Interface, address: &Address) -> Option<Route> {
+    let to = address.network()?;
+    let v4 = address.ip.is_ipv4();
+    (address.bits < if v4 { 32 } else { 128 }).then_some(Route {
+        to,
+        kind: Kind::Unicast,
+        via: None,
+        interface: interface.index,
+        source: v4.then_some(address.ip),
+        metric: if v4 { 0 } else { METRIC_V6 },
+        origin: BY_KERNEL,
+        scope: if v4 { LINK } else { UNIVERSE },
+        mtu: None,
+    })
+}
+
+/// Gives an interface an address.
+///
+/// # Errors
+/// EEXIST: it has it. ENOMEM, ENOBUFS: it has too many.
+pub fn add(interface: &Arc<Interface>, address: Address) -> Result<()> {
+    let mut addresses = interface.addresses.lock();
+    if addresses.iter().any(|other| other.ip == address.ip) {
+        return Err(Errno::EEXIST);
+    }
+    if addresses.len() >= MOST {
+        return Err(Errno::ENOBUFS);
+    }
+    addresses.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    enter(address.ip, Own::Host)?;
+    if let Some(all) = address.broadcast
+        && let Err(error) = enter(all.into(), Own::Broadcast)
+    {
+        leave(address.ip);
+        return Err(error);
+    }
+    addresses.push(address);
+    drop(addresses);
+    if interface.is_up() {
+        bring_route(interface, &address);
+    }
+    routing::changed();
+    Ok(())
+}
+
+fn bring_route(interface: &Interface, address: &Address) {
+    if let Some(route) = connected(interface, address) {
+        // Another address of the network may have brought it.
+        _ = routing::add(route, false);
+    }
+}
+
+/// Takes an address from an interface, with the routes that need it.
+///
+/// # Errors
+/// EADDRNOTAVAIL: it does not have it.
+pub fn remove(interface: &Interface, ip: IpAddr) -> Result<()> {
+    let mut addresses = interface.addresses.lock();
+    let at = addresses.iter().position(|address| address.ip == ip);
+    let gone = addresses.remove(at.ok_or(Errno::EADDRNOTAVAIL)?);
+    let another = addresses
+        .iter()
+        .copied()
+        .find(|address| address.network() == gone.network());
+    drop(addresses);
+    leave(ip);
+    if let Some(all) = gone.broadcast {
+        leave(all.into());
+    }
+    if let Some(route) = connected(interface, &gone) {
+        _ = routing::remove(route.to, |other| {
+            other.interface == interface.index && other.origin == BY_KERNEL
+        });
+    }
+    routing::forget_source(ip);
+    if let Some(another) = another.filter(|_| interface.is_up()) {
+        bring_route(interface, &another);
+    }
+    routing::changed();
+    Ok(())
+}
+
+/// The interface works from now on: it gets the address that reaches it on its link, and the routes
+/// of its addresses.
+pub(super) fn link_local(interface: &Arc<Interface>) -> Result<()> {
+    let address = Address::new(interface.mac.link_local().into(), 64)?;
+    match add(interface, address) {
+        Ok(()) | Err(Errno::EEXIST) => {}
+        Err(error) => return Err(error),
+    }
+    let mut at = 0;
+    loop {
+        let address = interface.addresses.lock().get(at).copied();
+        let Some(address) = address else { break };
+        bring_route(interface, &address);
+        at += 1;
+    }
+    routing::changed();
+    Ok(())
+}
+
+/// The interface works no more: its routes go, and what is known of its neighbours; IPv6's
+/// addresses go too, as on Linux.
+pub(super) fn went_down(interface: &Arc<Interface>) {
+    loop {
+        let addresses = interface.addresses.lock();
+        let v6 = addresses.iter().find(|address| address.ip.is_ipv6());
+        let Some(ip) = v6.map(|address| address.ip) else {
+            break;
+        };
+        drop(addresses);
+        _ = remove(interface, ip);
+    }
+    routing::forget_interface(interface.index);
+    neighbours::forget_interface(interface.index);
+    routing::changed();
+}
+
+/// The address that packets to `to` by way of `hop` come from, if a route does not say it: one of
+/// the hop's network, or else the first.
+pub fn source_for(interface: &Interface, to: IpAddr, hop: IpAddr) -> Option<IpAddr> {
+    let addresses = interface.addresses.lock();
+    let wants_link = match to {
+        IpAddr::V6(to) => ip::v6::is_link_local(to),
+        IpAddr::V4(_) => false,
+    };
+    let mut fitting = addresses.iter().filter(|address| {
+        address.ip.is_ipv4() == to.is_ipv4()
+            && (to.is_ipv4() || (address.scope == LINK) == wants_link)
+    });
+    let near = |address: &&Address| address.network().is_some_and(|network| network.has(hop));
+    let first = fitting.clone().next();
+    fitting.find(near).or(first).map(|address| address.ip)
+}
+
+/// Whether an address is a group that all hosts are in: those of all hosts, and of those that look
+/// for an address of this machine's.
+pub fn is_joined(interface: &Interface, ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip == Ipv4Addr::new(224, 0, 0, 1),
+        IpAddr::V6(ip) => {
+            let all: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+            let looks = |address: &Address| match address.ip {
+                IpAddr::V6(own) => ::ip::v6::solicited_node(own) == ip,
+                IpAddr::V4(_) => false,
+            };
+            ip == all || interface.addresses.lock().iter().any(looks)
+        }
+    }
+}

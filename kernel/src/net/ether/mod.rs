@@ -1,0 +1,22 @@
+//! Interfaces with a card, by which packets leave the machine and come to it. `lo` is none of them:
+//! what stays on this machine has no packets (`inet`).
+//!
+//! The decisions are those of crate `ip`; here are the locks, the timers and the sockets.
+
+pub mod addresses;
+mod input;
+pub mod interface;
+pub mod neighbours;
+mod output;
+pub mod routing;
+
+pub use input::{In, receive, report};
+pub use interface::{Card, Interface};
+pub use output::{Carried, empty, send, send_frame, send_made};
+
+use crate::task::clock;
+
+/// The time of this layer: CLOCK_MONOTONIC, in ns.
+pub fn now() -> u64 {
+    clock::monotonic_ns()
+}

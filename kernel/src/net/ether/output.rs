@@ -1,0 +1,201 @@
+//! Packets that leave the machine.
+
+use super::neighbours::{self, Waiting};
+use super::routing::Way;
+use crate::errno::{Errno, Result};
+use crate::mm::virtio_net::{Checksum, Frame};
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use ip::{Mac, ethernet, v4, v6};
+
+/// Bytes before what a packet carries, at most.
+const HEADROOM: usize = ethernet::HEADER + v6::HEADER + v6::FRAGMENT;
+
+/// Numbers for datagrams that are cut.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// What a packet's header says.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    /// Where from.
+    pub from: IpAddr,
+    /// Where to.
+    pub to: IpAddr,
+    /// What it carries.
+    pub protocol: u8,
+    /// How many hops it may go.
+    pub hops: u8,
+    /// Its class.
+    pub class: u8,
+    /// It must not be cut.
+    pub whole: bool,
+}
+
+impl Carried {
+    fn head_len(&self) -> usize {
+        match self.to {
+            IpAddr::V4(_) => v4::HEADER,
+            IpAddr::V6(_) => v6::HEADER,
+        }
+    }
+
+    fn put_header(&self, frame: &mut Frame, part: Option<(usize, bool, u32)>) -> Result<()> {
+        let payload = frame.bytes().len();
+        let fresh = || NUMBER.fetch_add(1, Relaxed);
+        let (offset, more, number) = part.unwrap_or_else(|| (0, false, fresh()));
+        let done = match (self.from, self.to) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let header = v4::Header {
+                    class: self.class,
+                    // What is never cut needs none.
+                    number: if self.whole { 0 } else { number as u16 },
+                    whole: self.whole,
+                    more,
+                    offset,
+                    hops: self.hops,
+                    protocol: self.protocol,
+                    source,
+                    destination,
+                };
+                frame.prepend(&header.bytes(payload))
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let mut next = self.protocol;
+                if part.is_some() {
+                    let fragment = v6::Fragment {
+                        next,
+                        offset,
+                        more,
+                        number,
+                    };
+                    frame
+                        .prepend(&fragment.bytes())
+                        .map_err(|_| Errno::ENOBUFS)?;
+                    next = 44;
+                }
+                let header = v6::Header {
+                    class: self.class,
+                    flow: 0,
+                    next,
+                    hops: self.hops,
+                    source,
+                    destination,
+                };
+                let payload = frame.bytes().len();
+                frame.prepend(&header.bytes(payload))
+            }
+            _ => return Err(Errno::ENETUNREACH),
+        };
+        done.map_err(|_| Errno::ENOBUFS)
+    }
+}
+
+/// A packet in a frame, without the frame's header.
+pub(super) fn framed(carried: &Carried, pieces: &[&[u8]]) -> Result<Frame> {
+    let mut frame = Frame::new(HEADROOM).map_err(|_| Errno::ENOBUFS)?;
+    for piece in pieces {
+        frame.push(piece).map_err(|_| Errno::ENOBUFS)?;
+    }
+    carried.put_header(&mut frame, None)?;
+    Ok(frame)
+}
+
+/// An empty frame for what a packet carries.
+///
+/// # Errors
+/// ENOBUFS.
+pub fn empty() -> Result<Frame> {
+    Frame::new(HEADROOM).map_err(|_| Errno::ENOBUFS)
+}
+
+/// Sends a packet whose payload, with a header of its own, is in `frame`.
+///
+/// # Errors
+/// ENOBUFS.
+pub fn send_frame(
+    way: &Way,
+    carried: &Carried,
+    mut frame: Frame,
+    checksum: Option<Checksum>,
+) -> Result<()> {
+    carried.put_header(&mut frame, None)?;
+    dispatch(way, carried.to, frame, checksum);
+    Ok(())
+}
+
+/// Sends a packet with this payload, cut where its path takes no more.
+///
+/// # Errors
+/// EMSGSIZE: it must not be cut. ENOBUFS.
+pub fn send(way: &Way, carried: &Carried, pieces: &[&[u8]]) -> Result<()> {
+    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let mtu = way.mtu as usize;
+    if carried.head_len() + len <= mtu {
+        let frame = framed(carried, pieces)?;
+        dispatch(way, carried.to, frame, None);
+        return Ok(());
+    }
+    if carried.whole {
+        return Err(Errno::EMSGSIZE);
+    }
+    let number = NUMBER.fetch_add(1, Relaxed);
+    let cut = |(offset, length, more)| {
+        let mut frame = empty()?;
+        copy_range(&mut frame, pieces, offset, length)?;
+        carried.put_header(&mut frame, Some((offset, more, number)))?;
+        dispatch(way, carried.to, frame, None);
+        Ok(())
+    };
+    match carried.to {
+        IpAddr::V4(_) => v4::fragments(len, mtu).try_for_each(cut),
+        IpAddr::V6(_) => v6::fragments(len, mtu).try_for_each(cut),
+    }
+}
+
+/// Adds a range of the bytes of `pieces` to a frame.
+fn copy_range(frame: &mut Frame, pieces: &[&[u8]], skip: usize, length: usize) -> Result<()> {
+    let mut at = 0;
+    for piece in pieces {
+        let [start, end] =
+            [skip, skip + length].map(|place| place.saturating_sub(at).min(piece.len()));
+        frame.push(&piece[start..end]).map_err(|_| Errno::ENOBUFS)?;
+        at += piece.len();
+    }
+    Ok(())
+}
+
+/// Sends a packet that has its header.
+///
+/// # Errors
+/// ENOBUFS.
+pub fn send_made(way: &Way, to: IpAddr, packet: &[u8]) -> Result<()> {
+    let mut frame = empty()?;
+    frame.push(packet).map_err(|_| Errno::ENOBUFS)?;
+    dispatch(way, to, frame, None);
+    Ok(())
+}
+
+/// Hands a packet to a card, once it is known which.
+fn dispatch(way: &Way, to: IpAddr, frame: Frame, checksum: Option<Checksum>) {
+    let interface = &way.interface;
+    let packet = Waiting {
+        frame,
+        kind: match to {
+            IpAddr::V4(_) => ethernet::IPV4,
+            IpAddr::V6(_) => ethernet::IPV6,
+        },
+        checksum,
+    };
+    let all = match to {
+        IpAddr::V4(ip) if ip.is_multicast() => Some(Mac::of_group_v4(ip)),
+        IpAddr::V6(ip) if ip.is_multicast() => Some(Mac::of_group_v6(ip)),
+        to => match super::addresses::own(to) {
+            Some(super::addresses::Own::Broadcast) => Some(Mac::BROADCAST),
+            _ => None,
+        },
+    };
+    match all {
+        Some(card) => neighbours::transmit(interface, card, packet),
+        None => neighbours::send(interface, way.hop, packet),
+    }
+}

@@ -1,0 +1,169 @@
+//! Which way a packet goes.
+
+use super::addresses::source_for;
+use super::interface::{self, Interface};
+use super::now;
+use crate::errno::{Errno, Result};
+use crate::hash::Keyed;
+use crate::sync::Mutex;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use ip::paths::Paths;
+use ip::routes::{Kind, Prefix, Refused, Route, Routes};
+
+static ROUTES: Mutex<Routes<Keyed>> = Mutex::new(Routes::new(Keyed));
+static PATHS: Mutex<Paths<Keyed>> = Mutex::new(Paths::new(Keyed));
+/// Changes with every change of what ways there are.
+static GENERATION: AtomicU32 = AtomicU32::new(1);
+
+/// The way of a packet.
+#[derive(Clone)]
+pub struct Way {
+    /// The interface.
+    pub interface: Arc<Interface>,
+    /// The neighbour that takes it.
+    pub hop: IpAddr,
+    /// The address that it comes from, if its sender has none.
+    pub source: IpAddr,
+    /// What packets have at most.
+    pub mtu: u32,
+    /// Which ways there were when this was found.
+    pub generation: u32,
+}
+
+/// The ways are others now: whoever keeps one looks again.
+pub fn changed() {
+    GENERATION.fetch_add(1, AcqRel);
+}
+
+/// Which ways there are: a way of another generation is to be found again.
+pub fn generation() -> u32 {
+    GENERATION.load(Acquire)
+}
+
+/// The way to an address that is not this machine's, from `from` if the sender has an address.
+///
+/// # Errors
+/// ENETUNREACH; EHOSTUNREACH, EINVAL, EACCES, as the route says.
+pub fn find(to: IpAddr, from: Option<IpAddr>) -> Result<Way> {
+    let generation = generation();
+    let works = |index| interface::by_index(index).filter(|interface| interface.is_up());
+    let found = ROUTES
+        .lock()
+        .find_by(to, |route| {
+            works(route.interface).is_some() || route.interface == 0
+        })
+        .copied();
+    let (interface, route) = match found {
+        Some(route) => match route.kind {
+            Kind::Unreachable => return Err(Errno::EHOSTUNREACH),
+            Kind::Prohibit => return Err(Errno::EACCES),
+            Kind::Blackhole => return Err(Errno::EINVAL),
+            _ => (works(route.interface), Some(route)),
+        },
+        // Where a sender has an address, what goes to all goes by its interface.
+        None if to == IpAddr::V4(Ipv4Addr::BROADCAST) => (of_address(from), None),
+        None => (None, None),
+    };
+    let interface = interface.ok_or(Errno::ENETUNREACH)?.clone();
+    let is_direct = to.is_multicast() || super::addresses::own(to).is_some();
+    let hop = route.and_then(|route| route.via).filter(|_| !is_direct);
+    let hop = hop.unwrap_or(to);
+    let told = route.and_then(|route| route.source);
+    let source = told.or_else(|| source_for(&interface, to, hop));
+    let mut mtu = interface.mtu();
+    if let Some(most) = route.and_then(|route| route.mtu) {
+        mtu = mtu.min(most);
+    }
+    if let Some(most) = PATHS.lock().mtu(to) {
+        mtu = mtu.min(most);
+    }
+    Ok(Way {
+        interface,
+        hop,
+        source: from.or(source).ok_or(Errno::EADDRNOTAVAIL)?,
+        mtu,
+        generation,
+    })
+}
+
+fn of_address(ip: Option<IpAddr>) -> Option<&'static Arc<Interface>> {
+    let has = |interface: &&Arc<Interface>| {
+        let addresses = interface.addresses.lock();
+        interface.is_up() && ip.is_none_or(|ip| addresses.iter().any(|own| own.ip == ip))
+    };
+    interface::all().find(has)
+}
+
+/// Adds a route.
+///
+/// # Errors
+/// EEXIST, ENOMEM.
+pub fn add(route: Route, replace: bool) -> Result<()> {
+    let added = ROUTES.lock().add(route, replace);
+    changed();
+    added.map_err(|error| match error {
+        Refused::Exists => Errno::EEXIST,
+        Refused::NoMemory => Errno::ENOMEM,
+    })
+}
+
+/// Takes a route out.
+///
+/// # Errors
+/// ESRCH.
+pub fn remove(to: Prefix, is_it: impl Fn(&Route) -> bool) -> Result<()> {
+    let gone = ROUTES.lock().remove(to, is_it);
+    changed();
+    gone.map(drop).ok_or(Errno::ESRCH)
+}
+
+/// All routes, in order.
+///
+/// # Errors
+/// ENOMEM.
+pub fn sorted() -> Result<Vec<Route>> {
+    ROUTES.lock().sorted().map_err(|_| Errno::ENOMEM)
+}
+
+/// The route to an address.
+pub fn route_to(to: IpAddr) -> Option<Route> {
+    let works = |route: &Route| interface::by_index(route.interface).is_some_and(|one| one.is_up());
+    ROUTES
+        .lock()
+        .find_by(to, |route| route.interface == 0 || works(route))
+        .copied()
+}
+
+/// Forgets the routes of an interface.
+pub(super) fn forget_interface(index: u32) {
+    forget(|route| route.interface == index);
+}
+
+/// Forgets the routes whose packets come from an address.
+pub(super) fn forget_source(ip: IpAddr) {
+    forget(|route| route.source == Some(ip));
+}
+
+fn forget(is_gone: impl Fn(&Route) -> bool) {
+    loop {
+        let mut routes = ROUTES.lock();
+        let Some(to) = routes
+            .iter()
+            .find(|route| is_gone(route))
+            .map(|route| route.to)
+        else {
+            return;
+        };
+        routes.remove(to, &is_gone);
+    }
+}
+
+/// A packet of `sent` bytes to an address was too big for its path, which takes `told`.
+pub fn too_big(to: IpAddr, told: u32, sent: u32) {
+    if PATHS.lock().learn(now(), to, told, sent).is_some() {
+        changed();
+    }
+}

@@ -1,0 +1,164 @@
+//! A listening socket as other machines see it.
+
+use super::super::Tcp;
+use super::super::connect::child;
+use super::{Remote, as_tcp, secrets, segment};
+use crate::errno::{Errno, Result};
+use crate::mm::heap::try_arc;
+use crate::net::ether::{self, routing};
+use crate::net::inet::connections::{End, Port, Tuple};
+use crate::net::mib::{self, Event};
+use crate::sync::{Mutex, SleepMutex};
+use crate::task::clock;
+use crate::task::timer::{Expire, Timer};
+use crate::task::work_queue::{self, Work};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering::*};
+use tcp::{Accepted, Answer, Cookies, Header, Listener};
+
+/// The half-open connections of a listening socket.
+pub struct Door {
+    listener: SleepMutex<Listener>,
+    timer: Mutex<Option<(u64, Timer)>>,
+    queued: AtomicBool,
+    work: work_queue::Link,
+}
+
+impl Door {
+    fn new(server: &Tcp, backlog: usize) -> Result<Arc<Self>> {
+        let config = server.config(segment_mss(server));
+        try_arc(Door {
+            listener: SleepMutex::new(Listener::new(
+                &config,
+                secrets()[1],
+                backlog,
+                Cookies::WhenFull,
+            )),
+            timer: Mutex::new(None),
+            queued: AtomicBool::new(false),
+            work: work_queue::Link::default(),
+        })
+    }
+
+    /// accept(2) has taken a connection, or one that waited is gone.
+    pub fn taken(&self) {
+        self.listener.lock().taken();
+    }
+
+    fn arm(self: &Arc<Self>, next: Option<u64>) {
+        let Some(next) = next else { return };
+        let mut timer = self.timer.lock();
+        if timer.as_ref().is_some_and(|timer| timer.0 <= next) {
+            return;
+        }
+        let armed = Timer::call(clock::monotonic_deadline(next), self.clone());
+        let old = match armed {
+            Ok(armed) => timer.replace((next, armed)),
+            Err(_) => None,
+        };
+        drop(timer);
+        drop(old);
+    }
+}
+
+/// What segments have at most before the way is known.
+fn segment_mss(server: &Tcp) -> u16 {
+    match server.base.domain == linux_raw_sys::net::AF_INET6 {
+        true => 1440,
+        false => 1460,
+    }
+}
+
+impl Expire for Door {
+    fn expire(self: Arc<Self>) {
+        if !self.queued.swap(true, AcqRel) {
+            super::WORK.queue(self);
+        }
+    }
+}
+
+impl Work for Door {
+    fn link(&self) -> &work_queue::Link {
+        &self.work
+    }
+
+    /// Answers SYNs again.
+    fn run(self: Arc<Self>) {
+        self.queued.store(false, Release);
+        let now = ether::now();
+        let due = self.timer.lock().take_if(|timer| timer.0 <= now);
+        drop(due);
+        loop {
+            let mut listener = self.listener.lock();
+            let due = listener.due(now);
+            let next = listener.next_timer();
+            drop(listener);
+            let Some((tuple, header)) = due else {
+                return self.arm(next);
+            };
+            let tuple = Tuple {
+                local: tuple.local,
+                peer: tuple.peer,
+            };
+            segment::send(&tuple, &header);
+        }
+    }
+}
+
+/// A segment that no connection has came for a listening socket; `isn`: it takes the place of a
+/// connection, and this end's numbers begin with that.
+pub fn receive(
+    server: &Arc<Tcp>,
+    tuple: &Tuple,
+    header: &Header,
+    payload: &[u8],
+    isn: Option<u32>,
+) {
+    let Some((waiting, most)) = crate::net::socket::Socket::backlog(&**server) else {
+        return super::refuse(tuple, header, payload.len());
+    };
+    let Ok(door) = server.door(|| Door::new(server, most)) else {
+        return;
+    };
+    let mut listener = door.listener.lock();
+    // What connections of this machine wait counts, too.
+    let here = waiting.saturating_sub(listener.waiting());
+    listener.set_backlog(most.saturating_sub(here));
+    let (now, tuple_of) = (ether::now(), as_tcp(tuple));
+    let answer = match isn {
+        Some(isn) => listener.on_reopening(now, &tuple_of, header, isn),
+        None => listener.on_segment(now, &tuple_of, header, payload.len()),
+    };
+    let next = listener.next_timer();
+    drop(listener);
+    door.arm(next);
+    match answer {
+        Answer::None => {}
+        Answer::Send(header) => segment::send(tuple, &header),
+        Answer::Accept(accepted) => match accept(server, tuple, &accepted) {
+            Ok(remote) => _ = remote.receive(header, payload),
+            Err(_) => {
+                door.taken();
+                super::refuse(tuple, header, payload.len());
+            }
+        },
+    }
+}
+
+/// Makes a connection that waits to be accepted.
+fn accept(server: &Arc<Tcp>, tuple: &Tuple, accepted: &Accepted) -> Result<Arc<Remote>> {
+    let backlog = server.listener.get().ok_or(Errno::ECONNREFUSED)?;
+    let way = routing::find(tuple.peer.ip(), Some(tuple.local.ip()))?;
+    let socket = child(server, tuple.local)?;
+    let end = try_arc(End::enter(*tuple, Port::Listener, server.base.domain)?)?;
+    let config = server.config(segment::mss(&way, tuple.peer.ip()));
+    let (remote, link) = Remote::accept(&socket, end, way, &config, accepted)?;
+    let join = || *socket.link.lock() = Some(link);
+    let pushed = backlog.push(socket.clone(), true, join);
+    if let Err(error) = pushed {
+        remote.close(true, || None);
+        return Err(error);
+    }
+    mib::add(Event::Passive, false, 1);
+    Ok(remote)
+}

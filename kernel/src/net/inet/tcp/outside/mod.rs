@@ -1,0 +1,250 @@
+//! Connections with other machines. A socket has the same two channels as in one with a socket of
+//! this machine; at their other ends is a [`Remote`], which makes segments of them by the state
+//! machine of crate `tcp`.
+
+mod door;
+mod parts;
+mod remote;
+mod segment;
+
+pub(super) use door::Door;
+pub(super) use remote::Remote;
+pub(super) use segment::mss;
+
+use super::connect::listener;
+use crate::errno::Result;
+use crate::hash::{self, HashMap};
+use crate::net::ether;
+use crate::net::inet::connections::{End, MOST_WAITING, Tuple};
+use crate::net::inet::ports::Kept;
+use crate::sync::{Mutex, Once};
+use crate::task::spawn_kernel;
+use crate::task::work_queue::WorkQueue;
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::sync::atomic::Ordering::Relaxed;
+use deadlines::{Deadlines, Ticket};
+use tcp::siphash::Key;
+use tcp::{Header, Secret, Waiting};
+
+/// What a four-tuple leads to.
+enum Slot {
+    /// A connection.
+    Open(Arc<Remote>),
+    /// One in TIME_WAIT without a socket.
+    Closed(Closed),
+}
+
+/// What is kept of a connection in TIME_WAIT.
+struct Closed {
+    waiting: Waiting,
+    ticket: Ticket,
+    _end: Arc<End>,
+    _port: Option<Kept>,
+}
+
+struct Table {
+    slots: HashMap<Tuple, Slot>,
+    due: Deadlines<Tuple>,
+    closed: usize,
+}
+
+/// Locked for look-ups, and where a connection begins and ends.
+static TABLE: Mutex<Table> = Mutex::new(Table {
+    slots: hash::new(),
+    due: Deadlines::new(),
+    closed: 0,
+});
+
+/// The work of connections whose timers are due.
+static WORK: WorkQueue = WorkQueue::new();
+/// The secrets of this machine's numbers, and of its half-open connections.
+static SECRETS: Once<[Secret; 2]> = Once::new();
+
+/// Draws the secrets, and starts the thread of what is due.
+///
+/// # Errors
+/// EAGAIN, ENOMEM.
+pub fn init() -> Result<()> {
+    let draw = || Secret(Key([crate::random::u64(), crate::random::u64()]));
+    SECRETS.call_once(|| [draw(), draw()]);
+    spawn_kernel("tcp", |_| WORK.run(), 0).map(drop)
+}
+
+fn secrets() -> &'static [Secret; 2] {
+    SECRETS.get().expect("drawn by `init`")
+}
+
+fn as_tcp(tuple: &Tuple) -> tcp::Tuple {
+    tcp::Tuple {
+        local: tuple.local,
+        peer: tuple.peer,
+    }
+}
+
+/// Forgets the connections whose TIME_WAIT is over.
+fn expire() {
+    loop {
+        let mut table = TABLE.lock();
+        let Some(tuple) = table.due.take_due(ether::now()) else {
+            return;
+        };
+        let gone = table.slots.remove(&tuple);
+        table.closed -= usize::from(gone.is_some());
+        drop(table);
+        drop(gone);
+    }
+}
+
+/// Enters a connection.
+///
+/// # Errors
+/// ENOMEM.
+fn enter(tuple: Tuple, remote: &Arc<Remote>) -> Result<()> {
+    expire();
+    let mut table = TABLE.lock();
+    let room = table.slots.try_reserve(1);
+    room.map_err(|_| crate::errno::Errno::ENOMEM)?;
+    let old = table.take(&tuple);
+    table.slots.insert(tuple, Slot::Open(remote.clone()));
+    drop(table);
+    drop(old);
+    Ok(())
+}
+
+/// Forgets a connection, or keeps it in TIME_WAIT without a socket.
+fn leave(remote: &Remote, waiting: Option<Waiting>, end: &Arc<End>, port: Option<Kept>) {
+    let tuple = end.tuple();
+    let mut table = TABLE.lock();
+    let is_own = match table.slots.get(&tuple) {
+        Some(Slot::Open(other)) => core::ptr::eq(&**other, remote),
+        _ => false,
+    };
+    let old = is_own.then(|| table.slots.remove(&tuple)).flatten();
+    if let Some(waiting) = waiting.filter(|_| is_own)
+        && table.closed < MOST_WAITING.load(Relaxed)
+        && table.slots.try_reserve(1).is_ok()
+        && let Ok(ticket) = table.due.add(waiting.due(), tuple)
+    {
+        let closed = Closed {
+            waiting,
+            ticket,
+            _end: end.clone(),
+            _port: port,
+        };
+        table.slots.insert(tuple, Slot::Closed(closed));
+        table.closed += 1;
+        drop(table);
+    } else {
+        drop(table);
+        drop(port);
+    }
+    drop(old);
+}
+
+impl Table {
+    fn take(&mut self, tuple: &Tuple) -> Option<Slot> {
+        let slot = self.slots.remove(tuple);
+        if let Some(Slot::Closed(closed)) = &slot {
+            self.due.remove(closed.ticket);
+            self.closed -= 1;
+        }
+        slot
+    }
+}
+
+/// What is to be done with a segment for a connection in TIME_WAIT.
+enum Late {
+    Nothing,
+    Answer(Header),
+    /// It may open a connection with this initial number; or else this is the answer.
+    Reopens(u32, Option<Header>),
+}
+
+fn late(table: &mut Table, tuple: &Tuple, header: &Header, payload: usize) -> Late {
+    let Some(Slot::Closed(closed)) = table.slots.get_mut(tuple) else {
+        return Late::Nothing;
+    };
+    let late = closed.waiting.on_segment(ether::now(), header, payload);
+    let (due, old) = (closed.waiting.due(), closed.ticket);
+    // The place that it had is free.
+    table.due.remove(old);
+    let ticket = table.due.add(due, *tuple);
+    if let (Some(Slot::Closed(closed)), Ok(ticket)) = (table.slots.get_mut(tuple), ticket) {
+        closed.ticket = ticket;
+    }
+    match (late.reopens, late.answer) {
+        (Some(isn), answer) => Late::Reopens(isn, answer),
+        (None, Some(answer)) => Late::Answer(answer),
+        (None, None) => Late::Nothing,
+    }
+}
+
+/// A segment came through an interface, for an address of this machine's. May sleep.
+pub fn receive(packet: &ip::input::Packet) {
+    let Some((tuple, header, payload)) = segment::parse(packet) else {
+        return;
+    };
+    let mut table = TABLE.lock();
+    let remote = match table.slots.get(&tuple) {
+        Some(Slot::Open(remote)) => remote.clone(),
+        Some(Slot::Closed(_)) => {
+            let late = late(&mut table, &tuple, &header, payload.len());
+            drop(table);
+            return match late {
+                Late::Nothing => {}
+                Late::Answer(answer) => segment::send(&tuple, &answer),
+                Late::Reopens(isn, answer) => reopen(&tuple, &header, isn, answer),
+            };
+        }
+        None => {
+            drop(table);
+            return begin(&tuple, &header, payload);
+        }
+    };
+    drop(table);
+    if let Some(isn) = remote.receive(&header, payload) {
+        reopen(&tuple, &header, isn, None);
+    }
+}
+
+/// A segment that no connection has.
+fn begin(tuple: &Tuple, header: &Header, payload: &[u8]) {
+    match listener(tuple.local, tuple.peer) {
+        Ok(server) => door::receive(&server, tuple, header, payload, None),
+        Err(_) => refuse(tuple, header, payload.len()),
+    }
+}
+
+fn reopen(tuple: &Tuple, header: &Header, isn: u32, answer: Option<Header>) {
+    match (listener(tuple.local, tuple.peer), answer) {
+        (Ok(server), _) => {
+            let old = TABLE.lock().take(tuple);
+            drop(old);
+            door::receive(&server, tuple, header, &[], Some(isn));
+        }
+        (Err(_), Some(answer)) => segment::send(tuple, &answer),
+        (Err(_), None) => {}
+    }
+}
+
+fn refuse(tuple: &Tuple, header: &Header, payload: usize) {
+    if let Some(answer) = header.reset(payload) {
+        segment::send(tuple, &answer);
+    }
+}
+
+/// A machine reports about a segment from the first to the second address.
+pub fn report(told: &ip::icmp::Report, [local, peer]: [SocketAddr; 2]) {
+    let tuple = Tuple { local, peer };
+    let found = match TABLE.lock().slots.get(&tuple) {
+        Some(Slot::Open(remote)) => Some(remote.clone()),
+        _ => None,
+    };
+    let at = told.inner.at;
+    if let Some(remote) = found
+        && let Some(&[a, b, c, d]) = told.quoted.get(at + 4..at + 8)
+    {
+        remote.told(u32::from_be_bytes([a, b, c, d]), told);
+    }
+}

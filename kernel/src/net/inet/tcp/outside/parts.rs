@@ -1,0 +1,86 @@
+//! What has come of the peer's stream and is not in the channel yet.
+
+use alloc::vec::Vec;
+
+/// Parts of the stream, by their places. There are as many as the state machine has ranges.
+#[derive(Default)]
+pub struct Parts(Vec<(u64, Vec<u8>)>);
+
+impl Parts {
+    /// None.
+    pub const fn new() -> Self {
+        Parts(Vec::new())
+    }
+
+    /// Makes room for one more.
+    pub fn reserve(&mut self) -> bool {
+        self.0.try_reserve(1).is_ok()
+    }
+
+    /// Adds bytes at a place of the stream; there is room for one more part. False where there is
+    /// no memory to join them to the part before.
+    pub fn add(&mut self, at: u64, bytes: Vec<u8>) -> bool {
+        let place = self.0.partition_point(|part| part.0 <= at);
+        if let Some((before, part)) = place.checked_sub(1).and_then(|index| self.0.get_mut(index)) {
+            let end = *before + part.len() as u64;
+            if end >= at {
+                let known = (end - at) as usize;
+                let fresh = bytes.get(known..).unwrap_or_default();
+                if part.try_reserve(fresh.len()).is_err() {
+                    return false;
+                }
+                part.extend_from_slice(fresh);
+                return true;
+            }
+        }
+        self.0.insert(place, (at, bytes));
+        true
+    }
+
+    /// The bytes from `from` on, if they are there.
+    pub fn next(&self, from: u64) -> Option<&[u8]> {
+        let (at, part) = self.0.first()?;
+        let skip = usize::try_from(from.checked_sub(*at)?).ok()?;
+        part.get(skip..).filter(|rest| !rest.is_empty())
+    }
+
+    /// Forgets what is before `until`.
+    pub fn release(&mut self, until: u64) {
+        let gone = |part: &(u64, Vec<u8>)| part.0 + part.1.len() as u64 <= until;
+        let count = self.0.iter().take_while(|part| gone(part)).count();
+        self.0.drain(..count);
+    }
+
+    /// Forgets what is from `from` on.
+    pub fn prune(&mut self, from: u64) {
+        self.0.retain(|part| part.0 < from);
+        if let Some((at, part)) = self.0.last_mut() {
+            part.truncate((from - *at) as usize);
+        }
+    }
+}
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn parts_of_a_stream_join() {
+        let mut parts = Parts::new();
+        let stream: Vec<u8> = (0..40).collect();
+        // Out of order, doubled, overlapping before and behind.
+        for (from, to) in [(10, 20), (30, 40), (10, 20), (15, 25), (5, 12), (28, 40), (0, 6)] {
+            assert!(parts.reserve() && parts.add(from as u64, stream[from..to].to_vec()));
+        }
+        assert_eq!(parts.next(3), Some(&stream[3..6]));
+        let mut at = 0;
+        while let Some(bytes) = parts.next(at) {
+            assert_eq!(bytes, &stream[at as usize..][..bytes.len()]);
+            at += bytes.len() as u64;
+            parts.release(at);
+        }
+        assert_eq!(at, 25);
+        assert!(parts.add(25, stream[25..30].to_vec()));
+        assert_eq!(parts.next(25), Some(&stream[25..30]));
+        parts.prune(27);
+        assert_eq!(parts.next(25), Some(&stream[25..27]));
+        assert_eq!(parts.next(27), None);
+    }
+}

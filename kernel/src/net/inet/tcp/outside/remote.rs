@@ -1,0 +1,539 @@
+//! A connection with another machine: what is at the other end of a socket's channels.
+
+use super::super::Tcp;
+use super::super::link::Link;
+use super::parts::Parts;
+use super::{WORK, as_tcp, secrets, segment};
+use crate::errno::{Errno, Result};
+use crate::fs::io::{Sink, Source};
+use crate::fs::poll::WaitSource;
+use crate::mm::heap::try_arc;
+use crate::net::channel::{Channel, Kind, MAX_LIMIT, Writing};
+use crate::net::control_message::Ancillary;
+use crate::net::ether::routing::{self, Way};
+use crate::net::ether::{self, neighbours};
+use crate::net::inet::connections::End;
+use crate::net::inet::ports::Kept;
+use crate::net::sending::Stalled;
+use crate::net::wait::Wait;
+use crate::sync::{Mutex, SleepMutex};
+use crate::task::clock;
+use crate::task::timer::{Expire, Timer};
+use crate::task::work_queue::{self, Work};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
+use tcp::{
+    Accepted, Config, Connection, Error, Events, Header, Identity, State, Unreachable, Write,
+};
+
+/// How often a connection that makes progress says that its neighbour is there, in ns.
+const CONFIRMS: u64 = 5 * clock::SECOND;
+
+/// The connection.
+pub struct Remote {
+    socket: Weak<Tcp>,
+    end: Arc<End>,
+    /// What the socket reads, and writes.
+    incoming: Arc<Channel>,
+    outgoing: Arc<Channel>,
+    inner: SleepMutex<Inner>,
+    /// The state that /proc/net/tcp and TCP_INFO show.
+    shown: AtomicU8,
+    /// When its timer is due, in ns.
+    timer: Mutex<Option<(u64, Timer)>>,
+    queued: AtomicBool,
+    work: work_queue::Link,
+}
+
+/// What the lock protects. It is taken before the channels'.
+struct Inner {
+    connection: Connection,
+    /// The socket's side, until the connection is established.
+    link: Option<Arc<Link>>,
+    /// How many bytes of the socket's stream the connection has been given.
+    given: u64,
+    /// How many bytes of the peer's are in the channel, or were.
+    filled: u64,
+    /// How many of them the program is known to have read.
+    read: u64,
+    parts: Parts,
+    way: Option<Way>,
+    confirmed: u64,
+    /// The port, once the socket is gone.
+    kept: Option<Kept>,
+    has_socket: bool,
+    /// The socket was told that the peer's stream ends.
+    ended: bool,
+    over: bool,
+}
+
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::ConnectionRefused => Errno::ECONNREFUSED,
+        Error::ConnectionReset => Errno::ECONNRESET,
+        Error::BrokenPipe => Errno::EPIPE,
+        Error::TimedOut => Errno::ETIMEDOUT,
+        Error::HostUnreachable => Errno::EHOSTUNREACH,
+        Error::NetworkUnreachable => Errno::ENETUNREACH,
+        Error::ProtocolUnreachable => Errno::ENOPROTOOPT,
+        Error::NotConnected => Errno::ENOTCONN,
+    }
+}
+
+/// The number of a state (`TCP_ESTABLISHED` and so on).
+fn number(state: State) -> u8 {
+    match state {
+        State::Established => 1,
+        State::SynSent => 2,
+        State::SynReceived => 3,
+        State::FinWait1 => 4,
+        State::FinWait2 => 5,
+        State::TimeWait => 6,
+        State::Closed => 7,
+        State::CloseWait => 8,
+        State::LastAck => 9,
+        State::Closing => 11,
+    }
+}
+
+impl Remote {
+    /// Begins to connect `socket` by this way.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn connect(
+        socket: &Arc<Tcp>,
+        end: Arc<End>,
+        way: Way,
+        config: &Config,
+    ) -> Result<Arc<Self>> {
+        let identity = Identity::of(&secrets()[0], ether::now(), &as_tcp(&end.tuple()));
+        let connection = Connection::connect(ether::now(), config, identity);
+        let (remote, link) = Self::new(socket, end, way, connection)?;
+        remote.inner.lock().link = Some(link);
+        Ok(remote)
+    }
+
+    /// The connection that `socket` is to accept; its link.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn accept(
+        socket: &Arc<Tcp>,
+        end: Arc<End>,
+        way: Way,
+        config: &Config,
+        accepted: &Accepted,
+    ) -> Result<(Arc<Self>, Arc<Link>)> {
+        let connection = accepted.connection(ether::now(), config);
+        Self::new(socket, end, way, connection)
+    }
+
+    fn new(
+        socket: &Arc<Tcp>,
+        end: Arc<End>,
+        way: Way,
+        connection: Connection,
+    ) -> Result<(Arc<Self>, Arc<Link>)> {
+        let reader = &socket.base.reader;
+        let room = WaitSource::new()?;
+        let data = WaitSource::new()?;
+        let incoming = Channel::new(reader, Kind::Tcp, MAX_LIMIT, &socket.base.readable, &room)?;
+        incoming.set_inline(socket.base.options.is_on(linux_raw_sys::net::SO_OOBINLINE));
+        incoming.set_wants_times(socket.base.options.stamping.wants_arrival());
+        let outgoing = Channel::new(reader, Kind::Tcp, MAX_LIMIT, &data, &socket.base.writable)?;
+        let mss = segment::mss(&way, end.tuple().peer.ip());
+        outgoing.set_segment(mss.into());
+        let remote = try_arc(Remote {
+            socket: Arc::downgrade(socket),
+            end: end.clone(),
+            incoming: incoming.clone(),
+            outgoing: outgoing.clone(),
+            inner: SleepMutex::new(Inner {
+                connection,
+                link: None,
+                given: 0,
+                filled: 0,
+                read: 0,
+                parts: Parts::new(),
+                way: Some(way),
+                confirmed: 0,
+                kept: None,
+                has_socket: true,
+                ended: false,
+                over: false,
+            }),
+            shown: AtomicU8::new(number(State::SynSent)),
+            timer: Mutex::new(None),
+            queued: AtomicBool::new(false),
+            work: work_queue::Link::default(),
+        })?;
+        let other = Some(remote.clone());
+        let link = Link::new(&end, &incoming, &outgoing, mss.into(), other)?;
+        let stalled: Weak<Remote> = Arc::downgrade(&remote);
+        outgoing.sending.watch_by(stalled);
+        super::enter(end.tuple(), &remote)?;
+        Ok((remote, link))
+    }
+
+    /// The state, as it is shown.
+    pub fn state(&self) -> u8 {
+        self.shown.load(Acquire)
+    }
+
+    /// Its four-tuple.
+    pub fn end(&self) -> &Arc<End> {
+        &self.end
+    }
+
+    /// A segment came. Returns the initial number of a connection that takes its place.
+    pub fn receive(self: &Arc<Self>, header: &Header, payload: &[u8]) -> Option<u32> {
+        let mut bytes = Vec::new();
+        let mut inner = self.inner.lock();
+        let is_short = bytes.try_reserve_exact(payload.len()).is_err();
+        if is_short || !inner.parts.reserve() {
+            // It comes again.
+            return None;
+        }
+        let now = ether::now();
+        let received = inner.connection.on_segment(now, header, payload.len());
+        if let Some(place) = received.placement {
+            let kept = payload.get(place.skip..place.skip + place.length);
+            bytes.extend_from_slice(kept.unwrap_or_default());
+            if !inner.parts.add(place.at, bytes) && !self.lose(&mut inner, place.at) {
+                return None;
+            }
+        }
+        if received.reopens.is_some() {
+            return received.reopens;
+        }
+        self.settle(inner);
+        None
+    }
+
+    /// There was no memory for what came at a place: it is forgotten, so that it comes again. A
+    /// connection that has it acknowledged is ended.
+    fn lose(self: &Arc<Self>, inner: &mut Inner, at: u64) -> bool {
+        let pruned = inner.connection.prune(u64::MAX);
+        if let Some(from) = pruned {
+            inner.parts.prune(from);
+        }
+        if pruned.is_none_or(|from| from > at) {
+            inner.connection.abort();
+            self.incoming.fail(Errno::ENOBUFS);
+        }
+        true
+    }
+
+    /// A machine said something of a segment that began with `seq`.
+    pub fn told(self: &Arc<Self>, seq: u32, told: &ip::icmp::Report) {
+        let v4 = told.inner.source.is_ipv4();
+        let mut inner = self.inner.lock();
+        let what = match (v4, told.kind, told.code) {
+            _ if told.too_big().is_some() => {
+                crate::net::inet::outside::note_path(told);
+                inner.way = None;
+                let Some(way) = self.way(&mut inner) else {
+                    return;
+                };
+                Unreachable::TooBig(segment::mss(&way, self.end.tuple().peer.ip()))
+            }
+            (true, 3, 2) => Unreachable::Protocol,
+            (true, 3, 3) | (false, 1, 4) => Unreachable::Port,
+            (true, 3, 0 | 6 | 9 | 11) | (false, 1, 0) => Unreachable::Network,
+            (true, 3, _) | (false, 1, _) | (true, 11, _) | (false, 3, _) => Unreachable::Host,
+            _ => return,
+        };
+        inner.connection.on_icmp(ether::now(), seq, what);
+        self.settle(inner);
+    }
+
+    /// The socket's side has changed: bytes were written or read, or options set.
+    ///
+    /// # Errors
+    /// EINTR: the caller is killed.
+    pub fn stir(self: &Arc<Self>) -> Result<()> {
+        self.settle(self.inner.lock_killable()?);
+        Ok(())
+    }
+
+    /// The same, later: for those who must not wait.
+    pub fn stir_later(self: &Arc<Self>) {
+        if !self.queued.swap(true, AcqRel) {
+            WORK.queue(self.clone());
+        }
+    }
+
+    /// Changes the connection, for an option.
+    pub fn change(self: &Arc<Self>, act: impl FnOnce(&mut Connection)) -> Result<()> {
+        let mut inner = self.inner.lock_killable()?;
+        act(&mut inner.connection);
+        self.settle(inner);
+        Ok(())
+    }
+
+    /// SHUT_WR.
+    pub fn shutdown(self: &Arc<Self>) -> Result<()> {
+        let mut inner = self.inner.lock_killable()?;
+        self.give(&mut inner);
+        // An end that has ended already needs no other.
+        _ = inner.connection.shutdown();
+        self.settle(inner);
+        Ok(())
+    }
+
+    /// The socket goes, and with it the program; what was written still is sent unless `reset`.
+    /// `keep` keeps the port.
+    pub fn close(self: &Arc<Self>, reset: bool, keep: impl FnOnce() -> Option<Kept>) {
+        let mut inner = self.inner.lock();
+        self.give(&mut inner);
+        self.note_read(&mut inner);
+        inner.has_socket = false;
+        inner.link = None;
+        match reset {
+            true => inner.connection.abort(),
+            false => inner.connection.close(ether::now()),
+        }
+        if !inner.connection.is_over() {
+            inner.kept = keep();
+        }
+        self.incoming.shut_reader();
+        self.settle(inner);
+    }
+
+    /// Does what follows a change, and lets the lock go.
+    fn settle(self: &Arc<Self>, mut guard: crate::sync::SleepMutexGuard<'_, Inner>) {
+        let inner = &mut *guard;
+        if inner.over {
+            return;
+        }
+        self.give(inner);
+        self.fill(inner);
+        self.note_read(inner);
+        self.transmit(inner);
+        let mut events = inner.connection.take_events();
+        let error = inner.connection.take_error();
+        self.release(inner, events);
+        self.shown.store(number(inner.connection.state()), Release);
+        // What the program may do from now on is told before it is told that it may.
+        let socket = self.socket.upgrade().filter(|_| inner.has_socket);
+        if let Some(link) = inner.link.clone().filter(|_| events.has(Events::CONNECTED)) {
+            inner.link = None;
+            if let Some(socket) = &socket {
+                socket.opened(link);
+            }
+        }
+        if inner.connection.has_ended() && inner.parts.next(inner.filled).is_none() && !inner.ended
+        {
+            inner.ended = true;
+            self.incoming.finish();
+        }
+        if let Some(error) = error.map(errno) {
+            match inner.link.take() {
+                Some(_) => {
+                    if let Some(socket) = &socket {
+                        socket.not_opened(error);
+                    }
+                }
+                None => self.incoming.end_by(error),
+            }
+            events = events | Events::ERROR;
+        }
+        let is_over = inner.connection.is_over();
+        let waiting = inner.connection.waiting().filter(|_| !inner.has_socket);
+        if is_over || waiting.is_some() {
+            inner.over = true;
+            if inner.link.take().is_some()
+                && let Some(socket) = &socket
+            {
+                socket.not_opened(Errno::ECONNRESET);
+            }
+            self.outgoing.shut_reader();
+            self.incoming.notify();
+            let kept = inner.kept.take();
+            let old = self.timer.lock().take();
+            drop(guard);
+            drop(old);
+            super::leave(self, waiting, &self.end, kept);
+        } else {
+            let next = inner.connection.next_timer();
+            drop(guard);
+            self.arm(next);
+            if events.has(Events::ERROR) {
+                self.incoming.notify();
+            }
+        }
+    }
+
+    /// Gives the connection what was written.
+    fn give(&self, inner: &mut Inner) {
+        let bytes = self.outgoing.lock_contents();
+        let sent = bytes.read + bytes.sent() as u64;
+        let urgent = bytes.urgent.map(|urgent| urgent.at + 1);
+        drop(bytes);
+        for end in [
+            urgent.filter(|end| (inner.given + 1..=sent).contains(end)),
+            Some(sent),
+        ] {
+            let Some(end) = end.filter(|&end| end > inner.given) else {
+                continue;
+            };
+            let how = Write {
+                more: false,
+                urgent: Some(end) == urgent,
+            };
+            if inner.connection.write(end - inner.given, how).is_ok() {
+                inner.given = end;
+            }
+        }
+    }
+
+    /// Puts what came in order into the channel.
+    fn fill(&self, inner: &mut Inner) {
+        let mark = inner.connection.urgent_mark().map(|mark| mark + 1);
+        while let Some(bytes) = inner.parts.next(inner.filled) {
+            let (from, end) = (inner.filled, inner.filled + bytes.len() as u64);
+            let cut = mark.filter(|&mark| mark > from && mark <= end);
+            let bytes = &bytes[..cut.map_or(bytes.len(), |cut| (cut - from) as usize)];
+            let writing = Writing {
+                urgent: cut.is_some(),
+                more: false,
+            };
+            let mut source = Source::kernel(bytes);
+            let put = self
+                .incoming
+                .write(&mut source, Ancillary::default(), writing, &Wait::NEVER);
+            match put {
+                Ok(count) => inner.filled += count as u64,
+                // Nobody reads it.
+                Err(Errno::EPIPE) => inner.filled = end,
+                Err(_) => break,
+            }
+        }
+        inner.parts.release(inner.filled);
+    }
+
+    /// Tells the connection what the program has read.
+    fn note_read(&self, inner: &mut Inner) {
+        let read = match self.incoming.is_dead() || !inner.has_socket {
+            true => inner.filled,
+            false => self.incoming.lock_contents().read.min(inner.filled),
+        };
+        if read > inner.read {
+            inner.connection.read(ether::now(), read - inner.read);
+            inner.read = read;
+        }
+    }
+
+    /// Lets what the peer has acknowledged go.
+    fn release(&self, inner: &mut Inner, events: Events) {
+        let released = inner.connection.released();
+        if self.outgoing.consume_to(released) {
+            let now = ether::now();
+            if now >= inner.confirmed + CONFIRMS
+                && let Some(way) = &inner.way
+            {
+                inner.confirmed = now;
+                neighbours::confirm(way.interface.index, way.hop);
+            }
+        }
+        let _ = events;
+    }
+
+    fn way(&self, inner: &mut Inner) -> Option<Way> {
+        let current = routing::generation();
+        if inner
+            .way
+            .as_ref()
+            .is_none_or(|way| way.generation != current)
+        {
+            let tuple = self.end.tuple();
+            let found = routing::find(tuple.peer.ip(), Some(tuple.local.ip())).ok();
+            if let Some(way) = &found {
+                inner
+                    .connection
+                    .set_path_mss(segment::mss(way, tuple.peer.ip()));
+            }
+            inner.way = found;
+        }
+        inner.way.clone()
+    }
+
+    fn transmit(&self, inner: &mut Inner) {
+        let tuple = self.end.tuple();
+        let way = self.way(inner);
+        while let Some(sent) = inner.connection.transmit(ether::now()) {
+            // Where there is no way it is lost.
+            let Some(way) = &way else { continue };
+            let len = (sent.payload.end - sent.payload.start) as usize;
+            let fill = |to: &mut [u8]| {
+                if to.is_empty() {
+                    return Ok(());
+                }
+                let bytes = self.outgoing.lock_contents();
+                let skip = sent
+                    .payload
+                    .start
+                    .checked_sub(bytes.read)
+                    .ok_or(Errno::EIO)?;
+                match bytes.ring.peek(&mut Sink::kernel(to), skip as usize)? == len {
+                    true => Ok(()),
+                    false => Err(Errno::EIO),
+                }
+            };
+            _ = segment::send_on(way, &tuple, &sent.header, len, fill);
+        }
+    }
+
+    fn arm(self: &Arc<Self>, next: Option<u64>) {
+        let Some(next) = next else { return };
+        let mut timer = self.timer.lock();
+        // One that comes too early is armed again.
+        if timer.as_ref().is_some_and(|timer| timer.0 <= next) {
+            return;
+        }
+        let armed = Timer::call(clock::monotonic_deadline(next), self.clone());
+        let old = match armed {
+            Ok(armed) => timer.replace((next, armed)),
+            Err(_) => None,
+        };
+        drop(timer);
+        drop(old);
+    }
+}
+
+impl Expire for Remote {
+    fn expire(self: Arc<Self>) {
+        self.stir_later();
+    }
+}
+
+impl Work for Remote {
+    fn link(&self) -> &work_queue::Link {
+        &self.work
+    }
+
+    fn run(self: Arc<Self>) {
+        self.queued.store(false, Release);
+        let now = ether::now();
+        let due = self.timer.lock().take_if(|timer| timer.0 <= now);
+        drop(due);
+        let mut inner = self.inner.lock();
+        if inner
+            .connection
+            .next_timer()
+            .is_some_and(|next| next <= now)
+        {
+            inner.connection.on_timer(now);
+        }
+        self.settle(inner);
+    }
+}
+
+impl Stalled for Remote {
+    /// A writer that lacks room is about to wait: what it has written is sent.
+    fn stalled(self: Arc<Self>) {
+        _ = self.stir();
+    }
+}
