@@ -8,6 +8,7 @@ mod channel;
 mod job;
 mod mark;
 mod mounts;
+mod network;
 mod program;
 mod root;
 mod sys;
@@ -24,6 +25,7 @@ const CHANNEL_PATH: &str = "/stile/channel";
 fn main() {
     mounts::mount_all();
     load_modules();
+    network::set_up();
     if let Err(error) = run_jobs() {
         eprintln!("init: {error}");
     }

@@ -105,6 +105,15 @@ impl<'a> Initramfs<'a> {
         tree
     }
 
+    /// Adds modules that PID 1 loads, in this order.
+    pub fn modules(&mut self, files: &[PathBuf]) -> Result<()> {
+        for (at, file) in files.iter().enumerate() {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            self.file(&format!("stile/modules/{at}-{name}"), file)?;
+        }
+        Ok(())
+    }
+
     /// Adds busybox under all its names.
     pub fn add_busybox(&mut self) -> Result<()> {
         let busybox = packages::busybox(self.project, self.arch)?;

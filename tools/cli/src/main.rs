@@ -30,6 +30,7 @@ mod guest;
 mod initramfs;
 mod kernel_image;
 mod mutants;
+mod network;
 mod options;
 mod packages;
 mod policies;

@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::arch::Arch;
 use crate::bench::{BenchOptions, CompareOptions, InspectOptions};
 use crate::mutants::MutantsOptions;
+use crate::network::Port;
 use crate::qemu::Accel;
 use crate::vm::VmOptions;
 
@@ -112,6 +113,12 @@ pub struct RunOptions {
     /// it, and what they write stays there, but for ,ro
     #[arg(long, value_name = "FILE[,ro]", conflicts_with_all = ["copy", "package"])]
     pub root: Option<String>,
+    /// Give the machine a network card, by which it reaches this machine and what this one reaches
+    #[arg(long)]
+    pub net: bool,
+    /// Make a port of this machine's own address one of the guest's; with /udp for datagrams
+    #[arg(long, value_name = "HOST:GUEST", requires = "net")]
+    pub port: Vec<Port>,
     /// After the program, print the crossings it made on stderr
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     pub count: Option<CountFormat>,

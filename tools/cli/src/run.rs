@@ -17,6 +17,7 @@ use crate::elf;
 use crate::guest::{self, HOST_FOLDER};
 use crate::initramfs::Initramfs;
 use crate::kernel_image::Kernel;
+use crate::network;
 use crate::options::{CountFormat, RunOptions};
 use crate::packages;
 use crate::policies;
@@ -104,7 +105,7 @@ fn start(project: &Project, options: &RunOptions, unnamed: Unnamed) -> Result<u8
         Err(error) if plan.from_host => progress(&format!("the guest has no busybox: {error:#}")),
         other => other?,
     }
-    fill(project, options, &plan, &mut tree)?;
+    fill(project, options, &kernel, &plan, &mut tree)?;
     let unknown = |name: &String| root.is_none() && !tree.has_program(name);
     if let Some(name) = bare_name(options).filter(unknown) {
         tell!("stile: {}", packages::missing(project, plan.arch, &name));
@@ -241,6 +242,9 @@ pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> R
     for line in &options.qemu_opts {
         words.extend(qemu::split_words(line)?);
     }
+    if options.net {
+        words.extend(network::words(&options.port));
+    }
     Ok(Machine {
         arch,
         kernel,
@@ -263,7 +267,13 @@ pub fn machine<'a>(options: &'a RunOptions, kernel: &'a Kernel, arch: Arch) -> R
 }
 
 /// Puts the files that the options and the program ask for into the tree.
-fn fill(project: &Project, options: &RunOptions, plan: &Plan, tree: &mut Initramfs) -> Result<()> {
+fn fill(
+    project: &Project,
+    options: &RunOptions,
+    kernel: &Kernel,
+    plan: &Plan,
+    tree: &mut Initramfs,
+) -> Result<()> {
     if plan.tour {
         tree.text("stile/tour.sh", TOUR.as_bytes());
     }
@@ -278,6 +288,14 @@ fn fill(project: &Project, options: &RunOptions, plan: &Plan, tree: &mut Initram
     }
     if !options.package.is_empty() {
         packages::install(project, plan.arch, &options.package, tree)?;
+    }
+    if options.net {
+        network::fill(tree);
+        if let Kernel::Linux(version) = kernel {
+            let modules = &network::LINUX_MODULES;
+            let files = packages::linux_modules(project, plan.arch, version, modules)?;
+            tree.modules(&files)?;
+        }
     }
     for copy in &options.copy {
         let (host, guest) = match copy.split_once(':') {

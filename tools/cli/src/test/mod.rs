@@ -13,6 +13,7 @@ mod lock_order;
 mod machines;
 mod masked;
 mod mutation;
+mod networks;
 pub mod programs;
 mod semihosting;
 

@@ -255,10 +255,7 @@ pub fn boot(
         if let Kernel::Linux(version) = kernel {
             let modules = &disk::LINUX_MODULES;
             let files = packages::linux_modules(project, setting.arch, version, modules)?;
-            for (at, file) in files.iter().enumerate() {
-                let name = file.file_name().unwrap_or_default().to_string_lossy();
-                tree.file(&format!("stile/modules/{at}-{name}"), file)?;
-            }
+            tree.modules(&files)?;
         }
     }
     if let Some(case) = cases.first().filter(|case| !case.packages.is_empty()) {

@@ -1,0 +1,230 @@
+//! The network of `stile run`: to servers of this machine's own address, and from it by a forwarded
+//! port. Nothing leaves this machine.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::Report;
+use super::command::command;
+use crate::arch::Arch;
+use crate::project::Project;
+
+/// Bytes that a server here sends, and gets.
+const BODY: usize = 1 << 20;
+/// Bytes of a file that comes by datagrams.
+const FILE: usize = 20_000;
+/// How long a machine may take to serve.
+const PATIENCE: Duration = Duration::from_secs(120);
+const SET_UP: &str = "ifconfig eth0 | grep -o 'inet addr:[0-9.]*'
+    route -n | grep UG | sed 's/  */ /g'
+    cat /etc/resolv.conf
+    ping -c 1 -q 10.0.2.2 | grep -o '1 packets received'
+    ping -c 1 -q -s 4000 10.0.2.2 | grep -o '1 packets received'
+    grep -c eth0 /proc/net/dev
+    cat /sys/class/net/eth0/address";
+const AS_SET: &str = "inet addr:10.0.2.15\n0.0.0.0 10.0.2.2 0.0.0.0 UG 0 0 0 eth0\n\
+    nameserver 10.0.2.3\n1 packets received\n1 packets received\n1\n52:54:00:12:34:56\n";
+
+type Case = fn(&Project, Arch) -> Result<Option<String>>;
+
+/// Runs these tests.
+pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
+    for (name, case) in [
+        ("net-set-up", set_up as Case),
+        ("net-fetch", fetch),
+        ("net-send", send),
+        ("net-refused", refused),
+        ("net-datagrams", datagrams),
+        ("net-port", port),
+    ] {
+        let name = format!("command/{}/{name}", arch.debian());
+        if report.wants(&name) {
+            match case(project, arch)? {
+                None => report.passed(1),
+                Some(how) => report.failed(&name, &how),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn run(project: &Project, arch: Arch, options: &[String], script: &str) -> Result<Output> {
+    let output = command(project)?
+        .args(["run", "--arch", arch.debian(), "--net", "--timeout=100"])
+        .args(options)
+        .args(["--", "sh", "-c", script])
+        .stdin(Stdio::null())
+        .output()?;
+    Ok(output)
+}
+
+/// How a run differs from what it should have said.
+fn differs(output: &Output, expected: &str) -> Option<String> {
+    let (said, errors) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(said);
+    (said != expected).then(|| format!("{}: {said}\n{errors}", output.status))
+}
+
+fn body() -> Vec<u8> {
+    (0..BODY).map(|at| b'a' + (at * 7 % 23) as u8).collect()
+}
+
+fn listen() -> Result<(TcpListener, u16)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port();
+    Ok((listener, port))
+}
+
+fn set_up(project: &Project, arch: Arch) -> Result<Option<String>> {
+    Ok(differs(&run(project, arch, &[], SET_UP)?, AS_SET))
+}
+
+/// A megabyte from a server here, twice.
+fn fetch(project: &Project, arch: Arch) -> Result<Option<String>> {
+    let (listener, port) = listen()?;
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            _ = serve(client);
+        }
+    });
+    let script = format!("for i in 1 2; do wget -q -O - http://10.0.2.2:{port}/ | cksum; done");
+    let output = run(project, arch, &[], &script)?;
+    let sum = cksum(&body());
+    Ok(differs(&output, &format!("{sum} {BODY}\n{sum} {BODY}\n")))
+}
+
+fn serve(mut client: TcpStream) -> std::io::Result<()> {
+    let mut request = [0; 1024];
+    let _ = client.read(&mut request)?;
+    let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {BODY}\r\n\r\n");
+    client.write_all(head.as_bytes())?;
+    client.write_all(&body())
+}
+
+/// As the program of this name computes it.
+fn cksum(bytes: &[u8]) -> u32 {
+    let mut length = bytes.len();
+    let mut tail = Vec::new();
+    while length > 0 {
+        tail.push(length as u8);
+        length >>= 8;
+    }
+    let step = |sum: u32, &byte: &u8| {
+        (0..8).fold(sum ^ u32::from(byte) << 24, |sum, _| {
+            sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
+        })
+    };
+    !bytes.iter().chain(&tail).fold(0, step)
+}
+
+/// A megabyte to a server here, which says how much came.
+fn send(project: &Project, arch: Arch) -> Result<Option<String>> {
+    let (listener, port) = listen()?;
+    let server = thread::spawn(move || -> std::io::Result<usize> {
+        let (mut client, _) = listener.accept()?;
+        let mut bytes = Vec::new();
+        client.read_to_end(&mut bytes)?;
+        Ok(if bytes.iter().all(|&byte| byte == 0) {
+            bytes.len()
+        } else {
+            0
+        })
+    });
+    let script = format!("head -c {BODY} /dev/zero | nc 10.0.2.2 {port}; echo $?");
+    let output = run(project, arch, &[], &script)?;
+    let told = differs(&output, "0\n");
+    if told.is_some() {
+        return Ok(told);
+    }
+    let came = server.join().ok().context("the server")??;
+    Ok((came != BODY).then(|| format!("{came} bytes came")))
+}
+
+/// Nobody has the port, which the client is told.
+fn refused(project: &Project, arch: Arch) -> Result<Option<String>> {
+    let (listener, port) = listen()?;
+    drop(listener);
+    let script = format!("nc 10.0.2.2 {port} </dev/null 2>&1 | grep -o 'refused'");
+    Ok(differs(&run(project, arch, &[], &script)?, "refused\n"))
+}
+
+/// A file by TFTP (RFC 1350), a datagram at a time each way.
+fn datagrams(project: &Project, arch: Arch) -> Result<Option<String>> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = socket.local_addr()?.port();
+    thread::spawn(move || tell_file(&socket));
+    let script = format!("tftp -g -l - -r file 10.0.2.2 {port} | cksum");
+    let file = &body()[..FILE];
+    let sum = cksum(file);
+    Ok(differs(
+        &run(project, arch, &[], &script)?,
+        &format!("{sum} {FILE}\n"),
+    ))
+}
+
+/// Answers a request for a file by its first block, and each acknowledgment by the next.
+fn tell_file(socket: &UdpSocket) -> std::io::Result<()> {
+    const BLOCK: usize = 512;
+    let (mut bytes, body) = ([0; 1024], body());
+    loop {
+        let (length, from) = socket.recv_from(&mut bytes)?;
+        let done = match bytes[..length] {
+            [0, 1, ..] => 0,
+            [0, 4, high, low] => usize::from(u16::from_be_bytes([high, low])),
+            _ => continue,
+        };
+        if done * BLOCK <= FILE {
+            let data = &body[done * BLOCK..FILE.min((done + 1) * BLOCK)];
+            let number = (done as u16 + 1).to_be_bytes();
+            socket.send_to(&[&[0, 3], &number[..], data].concat(), from)?;
+        }
+    }
+}
+
+/// A server in the guest is reached by a port of this machine.
+fn port(project: &Project, arch: Arch) -> Result<Option<String>> {
+    let (listener, here) = listen()?;
+    drop(listener);
+    let client = thread::spawn(move || {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if let Some(answer) = ask(here) {
+                return answer;
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+        String::new()
+    });
+    let options = [format!("--port={here}:80")];
+    let output = run(project, arch, &options, "echo served | nc -l -p 80")?;
+    let answer = client.join().unwrap_or_default();
+    let wrong = (answer != "served\n").then(|| format!("the answer: {answer:?}"));
+    Ok(differs(&output, "asked\n").or(wrong))
+}
+
+/// Asks the guest; `None` as long as nobody serves.
+fn ask(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .ok()?;
+    stream.write_all(b"asked\n").ok()?;
+    stream.shutdown(std::net::Shutdown::Write).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    (!answer.is_empty()).then_some(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn cksum() {
+        // printf 123456789 | cksum
+        assert_eq!(super::cksum(b"123456789"), 930_766_865);
+    }
+}
