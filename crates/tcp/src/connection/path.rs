@@ -9,16 +9,23 @@ use crate::seq;
 const LEAST_PATH_MSS: u16 = 512;
 
 impl Connection {
+    /// Whether a segment that begins with the number `seq` may be under way: who names another did
+    /// not see one.
+    pub fn is_in_flight(&self, seq: u32) -> bool {
+        let seq = seq::extend(self.sender.una, seq);
+        self.state != State::Closed && (self.sender.una..self.sender.nxt).contains(&seq)
+    }
+
     /// ICMP says that a segment did not arrive, which began with the number `seq`. Only what is in
     /// flight counts (RFC 5927), and only an attempt to connect ends by it (RFC 1122, 4.2.3.9, as
     /// Linux reads it): otherwise it is what the program is told if a timeout ends the connection.
     /// [`Unreachable::TooBig`] cuts what is in flight anew.
     pub fn on_icmp(&mut self, now: u64, seq: u32, what: Unreachable) {
         let now = self.tick(now);
-        let seq = seq::extend(self.sender.una, seq);
-        if self.state == State::Closed || seq < self.sender.una || seq >= self.sender.nxt {
+        if !self.is_in_flight(seq) {
             return;
         }
+        let seq = seq::extend(self.sender.una, seq);
         let error = match what {
             Unreachable::TooBig(mss) => {
                 // It makes nothing larger.

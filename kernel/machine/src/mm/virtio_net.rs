@@ -34,6 +34,15 @@ const MTU: u64 = 1 << 3;
 const MAC: u64 = 1 << 5;
 const STATUS: u64 = 1 << 16;
 
+bitflags::bitflags! {
+    /// All features: the crate's own set has few of a card's, and once it is settled what a driver
+    /// accepts a device hears of no more (virtio 1.2, 3.1.1).
+    #[derive(Debug)]
+    struct Bits: u64 {
+        const _ = !0;
+    }
+}
+
 /// Places in the configuration space.
 const CONFIG_MAC: usize = 0;
 const CONFIG_STATUS: usize = 6;
@@ -198,10 +207,7 @@ impl Card {
     pub fn start(device: Device) -> Result<(Self, Properties)> {
         let mut transport = device.into_transport();
         let wanted = CSUM | MTU | MAC | STATUS | Feature::VERSION_1.bits();
-        // `begin_init` knows only the bits of `Feature`.
-        let offered = transport.read_device_features() & wanted;
-        transport.begin_init(Feature::VERSION_1);
-        transport.write_driver_features(offered);
+        let offered = transport.begin_init(Bits::from_bits_retain(wanted)).bits();
         let has = |feature| offered & feature != 0;
         let properties = Properties {
             mac: has(MAC).then(|| read_mac(&transport)).transpose()?,

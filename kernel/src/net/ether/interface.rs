@@ -191,6 +191,9 @@ impl Interface {
 
     /// Sends a frame.
     pub(super) fn transmit(&self, frame: Frame, checksum: Option<Checksum>) {
+        if !self.is_up() {
+            return self.drop_sent();
+        }
         self.counts.sent.fetch_add(1, Relaxed);
         let bytes = frame.bytes().len() as u64;
         self.counts.sent_bytes.fetch_add(bytes, Relaxed);

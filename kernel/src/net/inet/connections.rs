@@ -165,6 +165,7 @@ fn deadline(since: u64, seconds: u64) -> u64 {
 
 /// Forgets the ends that have waited for long enough.
 pub fn expire() {
+    super::tcp::expire();
     let now = time::now_ticks();
     loop {
         let mut table = TABLE.lock();

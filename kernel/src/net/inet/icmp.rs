@@ -2,7 +2,7 @@
 //! passes other messages to raw sockets.
 
 use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, pseudo};
-use super::{Header, is_broadcast, leaves, outside, raw};
+use super::{Header, is_broadcast, leaves, outside, raw, source};
 use crate::net::ether;
 use crate::net::mib::{self, Event};
 use core::net::{IpAddr, SocketAddr};
@@ -72,9 +72,17 @@ pub fn receive(packet: &Packet) {
 /// Sends an echo back.
 fn reply(packet: &Packet, kind: u8) {
     let Route { from, to, protocol } = packet.route;
+    // Groups are answered in IPv6 alone, from an address of this machine's.
+    let own = match to.is_multicast() {
+        true if to.is_ipv6() => source(from).ok(),
+        several => (!several).then_some(to),
+    };
+    let Some(own) = own.filter(|_| !from.is_unspecified()) else {
+        return;
+    };
     let body = packet.body();
     let route = Route {
-        from: to,
+        from: own,
         to: from,
         protocol,
     };

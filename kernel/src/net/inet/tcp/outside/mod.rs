@@ -18,11 +18,12 @@ use crate::net::ether;
 use crate::net::inet::connections::{End, MOST_WAITING, Tuple};
 use crate::net::inet::ports::Kept;
 use crate::sync::{Mutex, Once};
+use crate::task::sched::cond_resched;
 use crate::task::spawn_kernel;
 use crate::task::work_queue::WorkQueue;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use deadlines::{Deadlines, Ticket};
 use tcp::siphash::Key;
 use tcp::{Header, Secret, Waiting};
@@ -46,15 +47,15 @@ struct Closed {
 struct Table {
     slots: HashMap<Tuple, Slot>,
     due: Deadlines<Tuple>,
-    closed: usize,
 }
 
 /// Locked for look-ups, and where a connection begins and ends.
 static TABLE: Mutex<Table> = Mutex::new(Table {
     slots: hash::new(),
     due: Deadlines::new(),
-    closed: 0,
 });
+/// How many connections in TIME_WAIT there are; changed under the table's lock.
+static CLOSED: AtomicUsize = AtomicUsize::new(0);
 
 /// The work of connections whose timers are due.
 static WORK: WorkQueue = WorkQueue::new();
@@ -83,16 +84,17 @@ fn as_tcp(tuple: &Tuple) -> tcp::Tuple {
 }
 
 /// Forgets the connections whose TIME_WAIT is over.
-fn expire() {
-    loop {
+pub fn expire() {
+    while CLOSED.load(Relaxed) > 0 {
         let mut table = TABLE.lock();
         let Some(tuple) = table.due.take_due(ether::now()) else {
             return;
         };
         let gone = table.slots.remove(&tuple);
-        table.closed -= usize::from(gone.is_some());
+        CLOSED.fetch_sub(usize::from(gone.is_some()), Relaxed);
         drop(table);
         drop(gone);
+        cond_resched();
     }
 }
 
@@ -101,7 +103,6 @@ fn expire() {
 /// # Errors
 /// ENOMEM.
 fn enter(tuple: Tuple, remote: &Arc<Remote>) -> Result<()> {
-    expire();
     let mut table = TABLE.lock();
     let room = table.slots.try_reserve(1);
     room.map_err(|_| crate::errno::Errno::ENOMEM)?;
@@ -122,7 +123,7 @@ fn leave(remote: &Remote, waiting: Option<Waiting>, end: &Arc<End>, port: Option
     };
     let old = is_own.then(|| table.slots.remove(&tuple)).flatten();
     if let Some(waiting) = waiting.filter(|_| is_own)
-        && table.closed < MOST_WAITING.load(Relaxed)
+        && CLOSED.load(Relaxed) < MOST_WAITING.load(Relaxed)
         && table.slots.try_reserve(1).is_ok()
         && let Ok(ticket) = table.due.add(waiting.due(), tuple)
     {
@@ -133,7 +134,7 @@ fn leave(remote: &Remote, waiting: Option<Waiting>, end: &Arc<End>, port: Option
             _port: port,
         };
         table.slots.insert(tuple, Slot::Closed(closed));
-        table.closed += 1;
+        CLOSED.fetch_add(1, Relaxed);
         drop(table);
     } else {
         drop(table);
@@ -147,7 +148,7 @@ impl Table {
         let slot = self.slots.remove(tuple);
         if let Some(Slot::Closed(closed)) = &slot {
             self.due.remove(closed.ticket);
-            self.closed -= 1;
+            CLOSED.fetch_sub(1, Relaxed);
         }
         slot
     }

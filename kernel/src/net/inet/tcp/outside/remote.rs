@@ -230,6 +230,9 @@ impl Remote {
     pub fn told(self: &Arc<Self>, seq: u32, told: &ip::icmp::Report) {
         let v4 = told.inner.source.is_ipv4();
         let mut inner = self.inner.lock();
+        if !inner.connection.is_in_flight(seq) {
+            return;
+        }
         let what = match (v4, told.kind, told.code) {
             _ if told.too_big().is_some() => {
                 crate::net::inet::outside::note_path(told);
@@ -318,7 +321,7 @@ impl Remote {
         self.shown.store(number(inner.connection.state()), Release);
         // What the program may do from now on is told before it is told that it may.
         let socket = self.socket.upgrade().filter(|_| inner.has_socket);
-        if let Some(link) = inner.link.clone().filter(|_| events.has(Events::CONNECTED)) {
+        if let Some(link) = inner.link.clone().filter(|_| events.contains(Events::CONNECTED)) {
             inner.link = None;
             if let Some(socket) = &socket {
                 socket.opened(link);
@@ -360,7 +363,7 @@ impl Remote {
             let next = inner.connection.next_timer();
             drop(guard);
             self.arm(next);
-            if events.has(Events::ERROR) {
+            if events.contains(Events::ERROR) {
                 self.incoming.notify();
             }
         }

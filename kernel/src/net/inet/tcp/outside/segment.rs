@@ -26,8 +26,8 @@ pub fn parse<'a>(packet: &'a ip::input::Packet) -> Option<(Tuple, Header, &'a [u
         local: SocketAddr::new(to, header.destination),
         peer: SocketAddr::new(from, header.source),
     };
-    let is_sound = sum.checksum() == 0 && header.source != 0 && header.destination != 0;
-    is_sound.then_some((tuple, header, &segment[at..]))
+    let has_ends = !from.is_unspecified() && header.source != 0 && header.destination != 0;
+    (has_ends && sum.checksum() == 0).then_some((tuple, header, &segment[at..]))
 }
 
 /// What a segment without options has at most on a way.
