@@ -11,6 +11,8 @@ use hash_table::HashMap;
 
 /// The most neighbours (`gc_thresh3`); the ones that changed longest ago make room.
 pub const MOST: usize = 1024;
+/// How many of these are looked at for one that is not in use.
+const LOOKS: usize = 32;
 /// Packets that wait for a neighbour's card; the oldest makes room.
 pub const MOST_WAITING: usize = 16;
 /// Time between two questions, and how many there are.
@@ -349,8 +351,20 @@ impl<P, S: BuildHasher> Neighbours<P, S> {
         Ok(())
     }
 
-    /// Forgets the neighbour that changed longest ago, but none that the administrator named.
+    /// Forgets the neighbour that changed longest ago, but none that the administrator named; first
+    /// of all one that nothing was sent to lately, as strangers make them by the thousand.
     fn make_room(&mut self) -> bool {
+        let idle = |key: &Key| {
+            let state = self.all.get(key).map(|entry| entry.state);
+            matches!(
+                state,
+                Some(State::Stale | State::Incomplete | State::Failed)
+            )
+        };
+        let mut oldest = (0..LOOKS).map_while(|at| Some(*self.order.get(at)?.1));
+        if let Some(key) = oldest.find(idle) {
+            return self.remove(&key).is_some();
+        }
         while let Some((_, &key)) = self.order.get(0) {
             let Some(entry) = self.all.get(&key) else {
                 return false;
@@ -570,12 +584,16 @@ mod tests {
         table
             .set(0, key(u16::MAX.into()), MAC, State::Permanent)
             .unwrap();
+        // The router, of which something is wanted.
+        table.resolve(0, key(20_000), 0);
+        table.learn(0, key(20_000), Some(MAC), ANSWER);
         for number in 0..5000 {
             table.learn(number.into(), key(number), Some(MAC), QUESTION);
             table.resolve(number.into(), key(10_000 + number), 1);
             assert!(table.all.len() <= MOST);
         }
         assert_eq!(table.card(0, key(u16::MAX.into())), Some(MAC));
+        assert_eq!(table.card(5000, key(20_000)), Some(MAC));
         assert!(table.due.len_for_test() <= MOST);
     }
 
