@@ -27,8 +27,8 @@ const HEADER: usize = 12;
 /// The most bytes of a frame.
 pub const MOST: usize = BUFFER - HEADER;
 
-/// Features (VIRTIO_NET_F_): the card finishes checksums, it says what frames its link takes, it has
-/// an address, it says whether its link is up.
+/// Features (VIRTIO_NET_F_): the card finishes checksums, it says what frames its link takes, it
+/// has an address, it says whether its link is up.
 const CSUM: u64 = 1 << 0;
 const MTU: u64 = 1 << 3;
 const MAC: u64 = 1 << 5;

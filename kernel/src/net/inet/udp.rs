@@ -210,7 +210,8 @@ impl Udp {
         to: SocketAddr,
         from: SocketAddr,
     ) -> Result<usize> {
-        // Its checksum is UDP's own only where all is covered; nobody out there is known to speak it.
+        // Its checksum is UDP's own only where all is covered; nobody out there is known to speak
+        // it.
         if self.is_lite() {
             return Err(Errno::ENETUNREACH);
         }

@@ -213,13 +213,8 @@ impl Tcp {
         mib::add(Event::Active, false, 1);
         let config = self.config(outside::mss(&way, to.ip()));
         self.place.bind_any_to(end.tuple().local.ip());
-        let remote = match Remote::connect(self, end, way, &config) {
-            Ok(remote) => remote,
-            Err(error) => {
-                self.place.disconnect(true);
-                return Err(error);
-            }
-        };
+        let remote = Remote::connect(self, end, way, &config)
+            .inspect_err(|_| self.place.disconnect(true))?;
         *self.opening.lock() = Some(remote.clone());
         connecting.goes_on();
         remote.stir()?;

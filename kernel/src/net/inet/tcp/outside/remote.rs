@@ -321,7 +321,11 @@ impl Remote {
         self.shown.store(number(inner.connection.state()), Release);
         // What the program may do from now on is told before it is told that it may.
         let socket = self.socket.upgrade().filter(|_| inner.has_socket);
-        if let Some(link) = inner.link.clone().filter(|_| events.contains(Events::CONNECTED)) {
+        if let Some(link) = inner
+            .link
+            .clone()
+            .filter(|_| events.contains(Events::CONNECTED))
+        {
             inner.link = None;
             if let Some(socket) = &socket {
                 socket.opened(link);
