@@ -152,7 +152,7 @@ pub fn change_address(request: Header, body: &[u8]) -> Result<()> {
     if index != INDEX {
         return Err(Errno::ENODEV);
     }
-    match given == own && bits == whole[0] && request.kind % 4 == 0 {
+    match given == own && bits == whole[0] && request.kind.is_multiple_of(4) {
         false => Err(Errno::EOPNOTSUPP),
         true if request.flags & (EXCLUSIVE | REPLACE) == REPLACE => Ok(()),
         true => Err(Errno::EEXIST),
