@@ -345,7 +345,7 @@ impl Remote {
                 }
                 None => self.incoming.end_by(error),
             }
-            events = events | Events::ERROR;
+            events |= Events::ERROR;
         }
         let is_over = inner.connection.is_over();
         let waiting = inner.connection.waiting().filter(|_| !inner.has_socket);
