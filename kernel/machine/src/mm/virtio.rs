@@ -26,6 +26,21 @@ const BUFFERS: usize = 4;
 /// Size of an input buffer, in bytes.
 pub const BUFFER: usize = 512;
 
+bitflags::bitflags! {
+    /// All features, of which the crate's own set has few.
+    #[derive(Debug)]
+    struct Features: u64 {
+        const _ = !0;
+    }
+}
+
+/// Begins to start a device of virtio 1; returns which of the features `wanted` it has. Once they
+/// are settled it hears of no more (virtio 1.2, 3.1.1).
+pub(super) fn negotiate(transport: &mut Ordered, wanted: u64) -> u64 {
+    let wanted = Features::from_bits_retain(wanted | Feature::VERSION_1.bits());
+    transport.begin_init(wanted).bits()
+}
+
 /// The register ranges of devices that are in use.
 static TAKEN: Mutex<Vec<Range<usize>>> = Mutex::new(Vec::new());
 

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use core::hint::spin_loop;
 use core::sync::atomic::{Ordering, fence};
 
-use virtio_drivers::device::common::Feature;
 use virtio_drivers::queue::VirtQueue;
 use virtio_drivers::transport::{DeviceStatus, Transport};
 use virtio_drivers::{Error, Result};
@@ -16,7 +15,7 @@ use super::PAGE_SIZE;
 use super::dma::KernelHal;
 use super::frame::FrameRef;
 use super::ordered::Ordered;
-use super::virtio::Device;
+use super::virtio::{self, Device};
 
 /// The queue of requests; devices may have more.
 const QUEUE: u16 = 0;
@@ -203,12 +202,7 @@ impl Disk {
     pub fn start(device: Device) -> Result<(Self, Properties)> {
         let mut transport = device.into_transport();
         let wanted = SEG_MAX | READ_ONLY | BLK_SIZE | FLUSH | TOPOLOGY | DISCARD | WRITE_ZEROES;
-        let wanted = wanted | EVENT_IDX;
-        let wanted = Feature::from_bits_retain(wanted | Feature::VERSION_1.bits());
-        // `begin_init` knows only the bits of `Feature`.
-        let offered = transport.read_device_features() & wanted.bits();
-        transport.begin_init(Feature::VERSION_1);
-        transport.write_driver_features(offered);
+        let offered = virtio::negotiate(&mut transport, wanted | EVENT_IDX);
         let properties = properties(&transport, offered)?;
         let mut disk = Disk {
             queue: new_queue(&mut transport, offered & EVENT_IDX != 0)?,

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::spin_loop;
 
-use virtio_drivers::device::common::Feature;
 use virtio_drivers::queue::VirtQueue;
 use virtio_drivers::transport::{DeviceStatus, Transport};
 use virtio_drivers::{Error, Result};
@@ -12,7 +11,7 @@ use zerocopy::FromZeros;
 
 use super::dma::KernelHal;
 use super::ordered::Ordered;
-use super::virtio::Device;
+use super::virtio::{self, Device};
 use crate::sync::Mutex;
 
 /// The queues; cards may have more.
@@ -33,15 +32,6 @@ const CSUM: u64 = 1 << 0;
 const MTU: u64 = 1 << 3;
 const MAC: u64 = 1 << 5;
 const STATUS: u64 = 1 << 16;
-
-bitflags::bitflags! {
-    /// All features: the crate's own set has few of a card's, and once it is settled what a driver
-    /// accepts a device hears of no more (virtio 1.2, 3.1.1).
-    #[derive(Debug)]
-    struct Bits: u64 {
-        const _ = !0;
-    }
-}
 
 /// Places in the configuration space.
 const CONFIG_MAC: usize = 0;
@@ -206,8 +196,7 @@ impl Card {
     /// Those of its queues.
     pub fn start(device: Device) -> Result<(Self, Properties)> {
         let mut transport = device.into_transport();
-        let wanted = CSUM | MTU | MAC | STATUS | Feature::VERSION_1.bits();
-        let offered = transport.begin_init(Bits::from_bits_retain(wanted)).bits();
+        let offered = virtio::negotiate(&mut transport, CSUM | MTU | MAC | STATUS);
         let has = |feature| offered & feature != 0;
         let properties = Properties {
             mac: has(MAC).then(|| read_mac(&transport)).transpose()?,
