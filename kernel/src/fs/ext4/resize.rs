@@ -83,13 +83,13 @@ impl Node {
             let next = end.min(at - at % STEP + STEP);
             let mut fs = self.fs().lock()?;
             let done = fs.preallocate(self.number(), at, next - at, keep);
-            _ = self.refresh(&mut fs);
+            let refreshed = self.refresh(&mut fs);
             drop(fs);
             if !keep {
                 // Also over what was found before the disk was full.
                 data.extend(self.with_inode(ext4::Inode::size));
             }
-            done.map_err(errno)?;
+            done.map_err(errno).and(refreshed)?;
             at = next;
             cond_resched_killable()?;
         }

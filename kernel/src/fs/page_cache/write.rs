@@ -44,12 +44,14 @@ impl Mapping {
     fn write_steps(&self, from: &mut Source, start: u64, grows: bool) -> Result<usize> {
         let mut total = 0;
         while from.left() > 0 {
-            let (at, want) = (start + total as u64, from.left().min(STEP));
+            let left = from.left();
+            let (at, want) = (start + total as u64, left.min(STEP));
             let done = self.write_step(from, at, want, grows);
             match done {
                 Ok(count) => total += count,
                 Err(error) if total == 0 => return Err(error),
-                Err(Errno::ENOMEM) if oom::make_room() => continue,
+                // The bytes that were taken do not come again.
+                Err(Errno::ENOMEM) if from.left() == left && oom::make_room() => continue,
                 Err(_) => break,
             }
             flusher::throttle(self)?;

@@ -110,7 +110,8 @@ enum Found {
 /// word who has it (Linux's `futex_lock_pi_atomic`).
 ///
 /// # Errors
-/// EDEADLK, ESRCH (its owner has ended), EINVAL (a program wrote into a word that others wait at).
+/// EDEADLK, ESRCH (its owner has ended), EINVAL (a program wrote into a word that others wait at, or
+/// they wait for no lock).
 fn look(waiters: &Queue, key: Key, address: usize, thread: &Thread, more: u32) -> Result<Found> {
     let tid = thread.tid() as u32;
     let lock = waiters.top(key).and_then(Waiter::lock);
@@ -130,6 +131,9 @@ fn look(waiters: &Queue, key: Key, address: usize, thread: &Thread, more: u32) -
             return Err(Errno::EINVAL);
         }
         return Ok(Found::Held(owner.thread()));
+    }
+    if waiters.at(key).next().is_some() {
+        return Err(Errno::EINVAL);
     }
     let new = match old & TID {
         0 => old & (OWNER_DIED | WAITERS) | tid | more,
@@ -366,7 +370,7 @@ impl Bucket {
     /// nobody, in the word as well: who enters after this finds it changed.
     ///
     /// # Errors
-    /// EINVAL: those who wait know another owner.
+    /// EINVAL: those who wait know another owner, or wait for no lock.
     fn give_up(&self, key: Key, address: usize, old: u32) -> Result<GivenUp> {
         let mut waiters = self.waiters.lock();
         let top = match waiters.top(key) {
@@ -377,6 +381,7 @@ impl Bucket {
                 }
                 Some((top.slot.clone(), top.thread.tid() as u32 | WAITERS))
             }
+            None if waiters.at(key).next().is_some() => return Err(Errno::EINVAL),
             None => None,
         };
         let new = top.as_ref().map_or(0, |(_, new)| *new);

@@ -43,7 +43,7 @@ pub fn release_robust(head: usize, tid: i32, compat: bool) {
         // The next is read first: the thread that is woken may free this one.
         let next = word(entry & !1);
         let held = held_at(entry);
-        if entry != pending && held.release(tid, false).is_err() {
+        if entry & !1 != pending & !1 && held.release(tid, false).is_err() {
             return;
         }
         let Ok(next) = next else { return };
@@ -77,7 +77,8 @@ impl Held {
         }
         loop {
             let old = user::load_u32(address)?;
-            if pending && !self.is_lock && old == 0 {
+            // Whoever was woken for an owner's death may have died before it took the futex.
+            if pending && !self.is_lock && old & TID == 0 {
                 wake(address, 1, ANY, true)?;
                 return Ok(());
             }

@@ -295,3 +295,66 @@ pub unsafe fn robust() {
         tell("the list of nobody", list);
     }
 }
+
+/// Whoever was woken for a dead owner and died on the way to the futex passes the news on.
+pub unsafe fn woken_and_dead() {
+    unsafe {
+        let entry = Entry {
+            next: AtomicUsize::new(0),
+            word: AtomicU32::new(OWNER_DIED | WAITERS),
+        };
+        let head = Head {
+            first: AtomicUsize::new(0),
+            offset: std::mem::offset_of!(Entry, word),
+            pending: AtomicUsize::new(0),
+        };
+        let (head_at, entry_at) = ((&raw const head) as usize, (&raw const entry) as usize);
+        head.first.store(head_at, SeqCst);
+        head.pending.store(entry_at, SeqCst);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let end = libc::timespec {
+                    tv_sec: 60,
+                    tv_nsec: 0,
+                };
+                futex(&entry.word, libc::FUTEX_WAIT, OWNER_DIED | WAITERS, &end)
+            });
+            // Each dies until one wakes the waiter.
+            while !waiter.is_finished() {
+                scope.spawn(|| {
+                    let size = size_of::<Head>();
+                    libc::syscall(libc::SYS_set_robust_list, head_at, size);
+                });
+                thread::sleep(Duration::from_millis(10));
+            }
+            println!("the next is woken: {:?}", waiter.join().ok());
+        });
+    }
+}
+
+/// A word at which somebody waits for no lock is none.
+pub unsafe fn mixed() {
+    unsafe {
+        let word = AtomicU32::new(0);
+        let call = |what: &str, operation| tell(what, futex(&word, operation, 0, ptr::null()));
+        call("a lock", LOCK_PI);
+        let value = word.load(SeqCst);
+        let waiter = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                waiter.store(libc::gettid() as u32, SeqCst);
+                futex(&word, libc::FUTEX_WAIT, value, ptr::null());
+            });
+            while waiter.load(SeqCst) == 0 {
+                thread::yield_now();
+            }
+            await_state(waiter.load(SeqCst) as i32, "S");
+            let other = scope.spawn(|| call("for another", LOCK_PI));
+            _ = other.join();
+            call("given up", UNLOCK_PI);
+            tell("woken", futex(&word, libc::FUTEX_WAKE, 1, ptr::null()));
+        });
+        call("given up alone", UNLOCK_PI);
+        println!("nobody has it: {:#x}", word.load(SeqCst));
+    }
+}

@@ -40,6 +40,7 @@ pub fn run() {
         locks::handed_on();
         locks::owner_gone();
         locks::robust();
+        locks::woken_and_dead();
         requeue::requeued();
         requeue::requeued_at_once();
         requeue::requeued_in_a_circle();
@@ -57,6 +58,7 @@ pub fn run() {
         moved::and_woken();
         locks::not_overtaken();
         locks::two_gone();
+        locks::mixed();
         words::in_mappings();
         words::met();
     }
@@ -85,7 +87,7 @@ unsafe fn woken_before_counted() {
 
 /// A thread that is moved to another word meanwhile is woken there or where it was.
 unsafe fn woken_on_the_way() {
-    const ROUNDS: u32 = 5000;
+    const ROUNDS: u32 = 2000;
     let words = [const { AtomicU32::new(0) }; 2];
     let woken = AtomicU32::new(0);
     let waits = || unsafe {
