@@ -6,7 +6,7 @@ use crate::errno::Errno;
 use crate::hash::Keyed;
 use crate::mm::heap::try_arc;
 use crate::mm::virtio::Device;
-use crate::mm::virtio_net::{self, Checksum, Frame};
+use crate::mm::virtio_net::{self, Checksum, Frame, NoRoom};
 use crate::net::ether::interface::{self, MOST_MTU, QUEUE};
 use crate::net::ether::{self, Card, Interface};
 use crate::random;
@@ -121,7 +121,10 @@ fn run(index: usize) -> ! {
         loop {
             card.send_waiting();
             while let Some(frame) = card.card.receive() {
-                ether::receive(interface, &mut input, &frame);
+                match frame {
+                    Ok(frame) => ether::receive(interface, &mut input, &frame),
+                    Err(NoRoom) => _ = interface.counts.received_dropped.fetch_add(1, Relaxed),
+                }
                 cond_resched();
             }
             // What comes before the card heard of this is looked for again.

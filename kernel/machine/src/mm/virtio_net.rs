@@ -220,7 +220,9 @@ impl Card {
             broken: false,
         };
         sender.queue.set_dev_notify(false);
-        receiver.refill();
+        if receiver.refill() == 0 {
+            return Err(Error::DmaError);
+        }
         transport.finish_init();
         if receiver.queue.should_notify() {
             transport.notify(RECEIVE);
@@ -259,12 +261,12 @@ impl Card {
         !receiver.broken && receiver.queue.can_pop()
     }
 
-    /// A frame that came, in whose place the card gets another buffer.
-    pub fn receive(&self) -> Option<Frame> {
+    /// A frame that came, in whose place the card gets another buffer; or [`NoRoom`] for one that is
+    /// lost, as there is no memory for that, or it is none: the card has its buffer again.
+    pub fn receive(&self) -> Option<core::result::Result<Frame, NoRoom>> {
         let mut receiver = self.receiver.lock();
-        let frame = receiver.take();
-        let given = receiver.refill();
-        let notifies = given > 0 && receiver.queue.should_notify();
+        let (frame, given) = (receiver.take(), receiver.refill());
+        let notifies = (frame.is_some() || given > 0) && receiver.queue.should_notify();
         drop(receiver);
         if notifies {
             self.transport.lock().notify(RECEIVE);
@@ -308,46 +310,64 @@ impl Receiver {
     /// Gives the card the buffers that it lacks, as far as there is memory; how many.
     fn refill(&mut self) -> usize {
         let mut count = 0;
-        while self.lacks > 0 && !self.broken {
-            let Ok(mut bytes) = <[u8; BUFFER]>::new_box_zeroed() else {
-                break;
-            };
-            // SAFETY: the buffer belongs to `given`, where nobody looks at it, until `pop_used` has
-            // returned this token.
-            let added = unsafe { self.queue.add(&[], &mut [&mut bytes[..]]) };
-            let Ok(token) = added else { break };
-            self.given[usize::from(token)] = Some(bytes);
+        while self.lacks > 0
+            && !self.broken
+            && let Ok(bytes) = <[u8; BUFFER]>::new_box_zeroed()
+        {
             self.lacks -= 1;
+            if !self.give(bytes) {
+                break;
+            }
             count += 1;
         }
         count
     }
 
-    fn take(&mut self) -> Option<Frame> {
-        while !self.broken {
-            let token = self.queue.peek_used()?;
-            let place = self.given.get_mut(usize::from(token));
-            let Some(mut bytes) = place.and_then(Option::take) else {
-                self.broken = true;
-                crate::log!("virtio-net: the card used a buffer that it did not have");
-                return None;
-            };
-            // SAFETY: the buffer that was added under this token.
-            let popped = unsafe { self.queue.pop_used(token, &[], &mut [&mut bytes[..]]) };
-            self.lacks += 1;
-            // What the card says of the length is no more than a hint.
-            let end = popped.map_or(0, |len| len as usize).min(BUFFER);
-            if end > HEADER {
-                let mut frame = Frame {
-                    bytes,
-                    start: HEADER,
-                    end,
-                };
-                frame.finish_checksum();
-                return Some(frame);
-            }
+    /// Gives the card a buffer; it lacks one more where that fails.
+    fn give(&mut self, mut bytes: Box<[u8; BUFFER]>) -> bool {
+        // SAFETY: the buffer belongs to `given`, where nobody looks at it, until `pop_used` has
+        // returned this token.
+        let added = unsafe { self.queue.add(&[], &mut [&mut bytes[..]]) };
+        match added {
+            Ok(token) => self.given[usize::from(token)] = Some(bytes),
+            Err(_) => self.lacks += 1,
         }
-        None
+        added.is_ok()
+    }
+
+    /// A frame that came. Its buffer leaves the card only for another one: a card without buffers
+    /// never interrupts again.
+    fn take(&mut self) -> Option<core::result::Result<Frame, NoRoom>> {
+        if self.broken {
+            return None;
+        }
+        let token = self.queue.peek_used()?;
+        let place = self.given.get_mut(usize::from(token));
+        let Some(mut bytes) = place.and_then(Option::take) else {
+            self.broken = true;
+            crate::log!("virtio-net: the card used a buffer that it did not have");
+            return None;
+        };
+        // SAFETY: the buffer that was added under this token.
+        let popped = unsafe { self.queue.pop_used(token, &[], &mut [&mut bytes[..]]) };
+        // What the card says of the length is no more than a hint.
+        let end = popped.map_or(0, |len| len as usize).min(BUFFER);
+        let fresh = match end > HEADER {
+            true => <[u8; BUFFER]>::new_box_zeroed().ok(),
+            false => None,
+        };
+        let Some(fresh) = fresh else {
+            self.give(bytes);
+            return Some(Err(NoRoom));
+        };
+        self.give(fresh);
+        let mut frame = Frame {
+            bytes,
+            start: HEADER,
+            end,
+        };
+        frame.finish_checksum();
+        Some(Ok(frame))
     }
 }
 
