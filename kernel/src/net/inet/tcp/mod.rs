@@ -126,7 +126,10 @@ impl Tcp {
     /// Bytes of memory that its connection has.
     fn waits(&self) -> usize {
         let link = self.link.lock();
-        link.as_ref().map_or(0, |link| link.incoming.held())
+        link.as_ref().map_or(0, |link| {
+            let outside = |remote: &Arc<Remote>| link.outgoing.held() + remote.held();
+            link.incoming.held() + link.remote.as_ref().map_or(0, outside)
+        })
     }
 
     fn state(&self) -> u8 {

@@ -2,9 +2,28 @@
 
 use alloc::vec::Vec;
 
-/// Parts of the stream, by their places. There are as many as the state machine has ranges.
+/// Once there are so many, those that touch are joined: there are no more then than the state
+/// machine has ranges.
+const MOST: usize = 2 * tcp::ranges::MOST;
+
+type Part = (u64, Vec<u8>);
+
+/// Parts of the stream, by their places.
 #[derive(Default)]
-pub struct Parts(Vec<(u64, Vec<u8>)>);
+pub struct Parts(Vec<Part>);
+
+/// Adds bytes at a place to a part that reaches it; false where it does not, or without memory.
+fn join((at, part): &mut Part, next: u64, bytes: &[u8]) -> bool {
+    let Some(known) = (*at + part.len() as u64).checked_sub(next) else {
+        return false;
+    };
+    let fresh = bytes.get(known as usize..).unwrap_or_default();
+    let has_room = part.try_reserve(fresh.len()).is_ok();
+    if has_room {
+        part.extend_from_slice(fresh);
+    }
+    has_room
+}
 
 impl Parts {
     /// None.
@@ -17,21 +36,29 @@ impl Parts {
         self.0.try_reserve(1).is_ok()
     }
 
+    /// Bytes of memory that they have, roughly.
+    pub fn held(&self) -> usize {
+        let bytes = self.0.iter().map(|part| part.1.capacity());
+        bytes.sum::<usize>() + self.0.capacity() * size_of::<Part>()
+    }
+
     /// Adds bytes at a place of the stream; there is room for one more part. False where there is
     /// no memory to join them to the part before.
     pub fn add(&mut self, at: u64, bytes: Vec<u8>) -> bool {
         let place = self.0.partition_point(|part| part.0 <= at);
-        if let Some((before, part)) = place.checked_sub(1).and_then(|index| self.0.get_mut(index)) {
-            let end = *before + part.len() as u64;
-            if end >= at {
-                let known = (end - at) as usize;
-                let fresh = bytes.get(known..).unwrap_or_default();
-                if part.try_reserve(fresh.len()).is_err() {
-                    return false;
-                }
-                part.extend_from_slice(fresh);
-                return true;
+        if let Some(before) = place.checked_sub(1).and_then(|index| self.0.get_mut(index))
+            && before.0 + before.1.len() as u64 >= at
+        {
+            return join(before, at, &bytes);
+        }
+        if self.0.len() >= MOST {
+            self.0
+                .dedup_by(|(at, bytes), before| join(before, *at, bytes));
+            if self.0.len() >= MOST {
+                return false;
             }
+            // It is another place now.
+            return self.add(at, bytes);
         }
         self.0.insert(place, (at, bytes));
         true
@@ -96,5 +123,26 @@ crate::selftest! {
         parts.prune(27);
         assert_eq!(parts.next(25), Some(&stream[25..27]));
         assert_eq!(parts.next(27), None);
+    }
+    fn touching_parts_are_no_more_than_so_many() {
+        let stream: Vec<u8> = (0..5000).map(|at| (at % 251) as u8).collect();
+        let mut parts = Parts::new();
+        for at in (0..stream.len()).rev() {
+            assert!(parts.reserve() && parts.add(at as u64, stream[at..=at].to_vec()));
+            assert!(parts.0.len() <= MOST);
+        }
+        let mut at = 0;
+        while let Some(bytes) = parts.next(at) {
+            assert_eq!(bytes, &stream[at as usize..][..bytes.len()]);
+            at += bytes.len() as u64;
+            parts.release(at);
+        }
+        assert_eq!((at, parts.0.len()), (5000, 0));
+        // With gaps there is an end, but not for what comes first.
+        for at in 0..MOST as u64 {
+            assert!(parts.add(2 * at + 2, stream[..1].to_vec()));
+        }
+        assert!(!parts.add(2 * MOST as u64 + 2, stream[..1].to_vec()));
+        assert!(parts.add(3, stream[..1].to_vec()));
     }
 }

@@ -22,7 +22,7 @@ use crate::task::timer::{Expire, Timer};
 use crate::task::work_queue::{self, Work};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
 use tcp::{
     Accepted, Config, Connection, Error, Events, Header, Identity, State, Unreachable, Write,
 };
@@ -42,6 +42,8 @@ pub struct Remote {
     shown: AtomicU8,
     /// When its timer is due, in ns.
     timer: Mutex<Option<(u64, Timer)>>,
+    /// Bytes of memory that its parts have, for those who look without the lock.
+    held: AtomicUsize,
     queued: AtomicBool,
     work: work_queue::Link,
 }
@@ -65,6 +67,9 @@ struct Inner {
     has_socket: bool,
     /// The socket was told that the peer's stream ends.
     ended: bool,
+    /// What the program gets once it has read all that came.
+    error: Option<Errno>,
+    /// The connection is over; some of what came may wait for room in the channel.
     over: bool,
 }
 
@@ -162,10 +167,12 @@ impl Remote {
                 kept: None,
                 has_socket: true,
                 ended: false,
+                error: None,
                 over: false,
             }),
             shown: AtomicU8::new(number(State::SynSent)),
             timer: Mutex::new(None),
+            held: AtomicUsize::new(0),
             queued: AtomicBool::new(false),
             work: work_queue::Link::default(),
         })?;
@@ -180,6 +187,11 @@ impl Remote {
     /// The state, as it is shown.
     pub fn state(&self) -> u8 {
         self.shown.load(Acquire)
+    }
+
+    /// Bytes of memory that it has beside its channels'.
+    pub fn held(&self) -> usize {
+        size_of::<Self>() + self.held.load(Relaxed)
     }
 
     /// Its four-tuple.
@@ -309,13 +321,19 @@ impl Remote {
     fn settle(self: &Arc<Self>, mut guard: crate::sync::SleepMutexGuard<'_, Inner>) {
         let inner = &mut *guard;
         if inner.over {
+            self.fill(inner);
+            let fails = self.conclude(inner);
+            drop(guard);
+            if fails {
+                self.incoming.notify();
+            }
             return;
         }
         self.give(inner);
         self.fill(inner);
         self.note_read(inner);
         self.transmit(inner);
-        let mut events = inner.connection.take_events();
+        let events = inner.connection.take_events();
         let error = inner.connection.take_error();
         self.release(inner, events);
         self.shown.store(number(inner.connection.state()), Release);
@@ -331,11 +349,6 @@ impl Remote {
                 socket.opened(link);
             }
         }
-        if inner.connection.has_ended() && inner.parts.next(inner.filled).is_none() && !inner.ended
-        {
-            inner.ended = true;
-            self.incoming.finish();
-        }
         if let Some(error) = error.map(errno) {
             match inner.link.take() {
                 Some(_) => {
@@ -343,10 +356,10 @@ impl Remote {
                         socket.not_opened(error);
                     }
                 }
-                None => self.incoming.end_by(error),
+                None => inner.error = Some(error),
             }
-            events |= Events::ERROR;
         }
+        let fails = self.conclude(inner);
         let is_over = inner.connection.is_over();
         let waiting = inner.connection.waiting().filter(|_| !inner.has_socket);
         if is_over || waiting.is_some() {
@@ -367,7 +380,7 @@ impl Remote {
             let next = inner.connection.next_timer();
             drop(guard);
             self.arm(next);
-            if events.contains(Events::ERROR) {
+            if fails {
                 self.incoming.notify();
             }
         }
@@ -417,8 +430,26 @@ impl Remote {
                 Err(Errno::EPIPE) => inner.filled = end,
                 Err(_) => break,
             }
+            inner.parts.release(inner.filled);
         }
-        inner.parts.release(inner.filled);
+        self.held.store(inner.parts.held(), Relaxed);
+    }
+
+    /// Once all that came is in the channel, its reader is told what comes after that: the end of
+    /// the peer's stream, or an error. Whether it is an error, of which it is to be notified.
+    fn conclude(&self, inner: &mut Inner) -> bool {
+        if inner.parts.next(inner.filled).is_some() {
+            return false;
+        }
+        if inner.connection.has_ended() && !inner.ended {
+            inner.ended = true;
+            self.incoming.finish();
+        }
+        let error = inner.error.take();
+        if let Some(error) = error {
+            self.incoming.end_by(error);
+        }
+        error.is_some()
     }
 
     /// Tells the connection what the program has read.
