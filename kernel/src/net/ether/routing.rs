@@ -1,6 +1,6 @@
 //! Which way a packet goes.
 
-use super::addresses::source_for;
+use super::addresses::{Own, source_for};
 use super::interface::{self, Interface};
 use super::now;
 use crate::errno::{Errno, Result};
@@ -46,8 +46,22 @@ pub fn generation() -> u32 {
 /// The way to an address that is not this machine's, from `from` if the sender has an address.
 ///
 /// # Errors
-/// ENETUNREACH; EHOSTUNREACH, EINVAL, EACCES, as the route says.
+/// ENETUNREACH, and for an address of IPv4 that is not this machine's: nobody sends in the name of
+/// another (`FLOWI_FLAG_ANYSRC` in Linux, whose IPv6 does not ask). EHOSTUNREACH, EINVAL, EACCES,
+/// as the route says.
 pub fn find(to: IpAddr, from: Option<IpAddr>) -> Result<Way> {
+    let is_own = |ip| super::addresses::own(ip) == Some(Own::Host);
+    match from {
+        Some(ip) if ip.is_ipv4() && !ip.is_unspecified() && !is_own(ip) => Err(Errno::ENETUNREACH),
+        _ => find_for_any(to, from),
+    }
+}
+
+/// The same for one who may send from any address (IP_TRANSPARENT, IP_HDRINCL).
+///
+/// # Errors
+/// As [`find`].
+pub fn find_for_any(to: IpAddr, from: Option<IpAddr>) -> Result<Way> {
     let generation = generation();
     let works = |index| interface::by_index(index).filter(|interface| interface.is_up());
     let found = ROUTES

@@ -129,7 +129,7 @@ fn send(route: Route, class: u8, head: &mut [u8; HEAD], rest: &[u8]) {
     seal(&route, head, rest);
     let header = Header::new(64, class, SocketAddr::new(route.to, 0));
     if let Ok(packet) = Packet::new(route, header, &[&head[..], rest], false) {
-        _ = packet.go();
+        _ = packet.go(false);
     }
 }
 

@@ -353,6 +353,11 @@ impl Options {
         }
     }
 
+    /// Whether it may send from addresses that are not this machine's.
+    pub fn is_transparent(&self) -> bool {
+        self.is_on(IP, IP_TRANSPARENT) || self.is_on(IPV6, IPV6_TRANSPARENT)
+    }
+
     fn place(level: u32, name: u32) -> Option<usize> {
         KEPT.iter().position(|&(a, b, ..)| (a, b) == (level, name))
     }

@@ -166,17 +166,20 @@ impl Packet {
         })
     }
 
-    /// Sends it: to this machine, or to another.
+    /// Sends it: to this machine, or to another; `from_any`: its sender may use any address.
     ///
     /// # Errors
     /// Those of the way there; EMSGSIZE.
-    pub fn go(self) -> Result<()> {
+    pub fn go(self, from_any: bool) -> Result<()> {
         if !leaves(self.route.to) {
             self.arrive();
             return Ok(());
         }
         let Route { from, to, protocol } = self.route;
-        let way = ether::routing::find(to, Some(from))?;
+        let way = match from_any {
+            true => ether::routing::find_for_any(to, Some(from)),
+            false => ether::routing::find(to, Some(from)),
+        }?;
         if self.bytes.len() <= way.mtu as usize {
             return ether::send_made(&way, to, &self.bytes);
         }

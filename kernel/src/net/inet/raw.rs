@@ -515,7 +515,8 @@ impl Socket for Raw {
             };
             self.mail.report_sent(&self.base, &sent);
         }
-        packet.go()?;
+        let from_any = self.with_header.load(Acquire) || self.options.is_transparent();
+        packet.go(from_any)?;
         Ok(len)
     }
 

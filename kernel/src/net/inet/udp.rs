@@ -20,6 +20,7 @@ use crate::net::DATAGRAM;
 use crate::net::address::{Address, FAMILY, Name, unspecified};
 use crate::net::channel::{Found, Kind};
 use crate::net::control_message::{Ancillary, Control};
+use crate::net::ether::routing::{self, Way};
 use crate::net::ether::{self, Carried};
 use crate::net::interface::MTU;
 use crate::net::mib::{self, Event};
@@ -202,6 +203,14 @@ impl Udp {
         self.hand_over(data, ancillary, to, from, seen.then_some(&packet))
     }
 
+    /// The way to another machine.
+    fn way(&self, to: IpAddr, from: IpAddr) -> Result<Way> {
+        match self.options.is_transparent() {
+            true => routing::find_for_any(to, Some(from)),
+            false => routing::find(to, Some(from)),
+        }
+    }
+
     /// Sends a datagram, or several of UDP_SEGMENT, to another machine, or to all of a network.
     fn send_out(
         &self,
@@ -215,7 +224,7 @@ impl Udp {
         if self.is_lite() {
             return Err(Errno::ENETUNREACH);
         }
-        let way = ether::routing::find(to.ip(), Some(from.ip()))?;
+        let way = self.way(to.ip(), from.ip())?;
         let bytes = copied(data, MAX)?;
         if let Some(asked) = self.base.options.stamping.of_datagram(header.stamps) {
             let packet = packet(&bytes, self.base.protocol as u8, header, [from, to])?;
@@ -636,6 +645,9 @@ impl Socket for Udp {
         let port = given.port().max(1);
         let (mut to, from) = self.route(SocketAddr::new(given.ip(), port))?;
         check_broadcast(&self.base, to.ip())?;
+        if leaves(to.ip()) {
+            self.way(to.ip(), from.ip())?;
+        }
         to.set_port(given.port());
         self.place.bind_any_to(from.ip());
         self.place.disable_hashing();
