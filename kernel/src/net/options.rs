@@ -344,6 +344,11 @@ impl Options {
         self.mark.load(Acquire)
     }
 
+    /// Whether its packets are those of `lo` alone (SO_BINDTODEVICE).
+    pub fn stays_inside(&self) -> bool {
+        self.device.load(Acquire)
+    }
+
     /// The least that a receive waits for (SO_RCVLOWAT).
     pub fn low_water(&self) -> usize {
         self.low_water.load(Acquire) as usize

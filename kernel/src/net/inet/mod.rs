@@ -105,6 +105,19 @@ fn check_leaving(from: IpAddr, to: IpAddr) -> Result<()> {
     }
 }
 
+/// ENETUNREACH for a packet that would leave the machine from a socket that is bound to `lo`.
+fn check_device(base: &Base, to: IpAddr) -> Result<()> {
+    match base.options.stays_inside() && leaves(to) {
+        true => Err(Errno::ENETUNREACH),
+        false => Ok(()),
+    }
+}
+
+/// Whether a socket hears what comes from an address: one that is bound to `lo` hears this machine.
+fn hears(base: &Base, from: IpAddr) -> bool {
+    !base.options.stays_inside() || !leaves(from)
+}
+
 /// The address that stands for this machine where a program said "any".
 fn reached(ip: IpAddr) -> IpAddr {
     match ip {

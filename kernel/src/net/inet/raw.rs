@@ -8,7 +8,8 @@ use super::mailbox::Mailbox;
 use super::options::{IP, IPV6, Options};
 use super::packet::{ICMP, ICMP_V6, MOST, Packet, Route, add, fold, pseudo};
 use super::{
-    Header, check_broadcast, check_leaving, is_broadcast, is_local, ports, reached, sender, source,
+    Header, check_broadcast, check_device, check_leaving, hears, is_broadcast, is_local, ports,
+    reached, sender, source,
 };
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
@@ -132,7 +133,7 @@ impl Raw {
         }
         let bound = self.place.local().map(|local| local.ip());
         let at = bound.is_none_or(|ip| ip.is_unspecified() || ip == own);
-        at && self.connected_to().is_none_or(|to| to.ip() == peer)
+        at && self.connected_to().is_none_or(|to| to.ip() == peer) && hears(&self.base, peer)
     }
 
     fn is_filtered(&self, packet: &Packet) -> bool {
@@ -219,6 +220,7 @@ impl Raw {
         }
         check_broadcast(&self.base, to)?;
         check_leaving(from, to)?;
+        check_device(&self.base, to)?;
         Ok(Route {
             from,
             to,
@@ -390,9 +392,11 @@ pub fn echoed(packet: &Packet) {
     let ident = u16::from_be_bytes([body[4], body[5]]);
     let to = SocketAddr::new(packet.route.to, ident);
     let from = SocketAddr::new(packet.route.from, 0);
-    let of_family =
-        |socket: &Arc<dyn Socket>| (socket.base().domain == family(packet)).then_some(());
-    let found = ports::PING.find(to, from, |_| true, of_family);
+    let takes = |socket: &Arc<dyn Socket>| {
+        let base = socket.base();
+        (base.domain == family(packet) && hears(base, from.ip())).then_some(())
+    };
+    let found = ports::PING.find(to, from, |_| true, takes);
     if let Some(ping) = found.and_then(|socket| socket.downcast::<Raw>()) {
         ping.take(packet, body);
     }

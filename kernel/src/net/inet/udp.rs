@@ -10,7 +10,8 @@ use super::packet::{HEAD_V4, HEAD_V6, ICMP, ICMP_V6, Packet, Route, add, fold, p
 use super::ports::{self, Ports};
 use super::udp_memory;
 use super::{
-    Header, check_broadcast, check_leaving, is_broadcast, leaves, raw, reached, sender, source,
+    Header, check_broadcast, check_device, check_leaving, hears, is_broadcast, leaves, raw,
+    reached, sender, source,
 };
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
@@ -163,6 +164,7 @@ impl Udp {
         let own = self.place.local().ok_or(Errno::EINVAL)?;
         let ip = sender(own.ip(), from);
         check_leaving(ip, to.ip())?;
+        check_device(&self.base, to.ip())?;
         Ok((to, SocketAddr::new(ip, own.port())))
     }
 }
@@ -616,7 +618,11 @@ pub fn receive(packet: &Packet) {
 /// How well a socket fits a datagram from `from`: one connected to there is best; one connected
 /// elsewhere does not take it.
 fn rank(socket: &Arc<dyn Socket>, from: SocketAddr) -> Option<(bool, bool)> {
-    let here = socket.base().options.prefers_this_cpu();
+    let base = socket.base();
+    if !hears(base, from.ip()) {
+        return None;
+    }
+    let here = base.options.prefers_this_cpu();
     match socket.peer() {
         Ok(Name::Inet(peer)) if peer == from => Some((true, here)),
         Ok(_) => None,

@@ -11,7 +11,9 @@ use crate::net::channel::{Channel, Kind};
 use crate::net::ether::routing;
 use crate::net::inet::connections::{End, Port, Tuple};
 use crate::net::inet::ports::{self, Holder};
-use crate::net::inet::{check_leaving, is_broadcast, leaves, options, reached, source};
+use crate::net::inet::{
+    check_device, check_leaving, hears, is_broadcast, leaves, options, reached, source,
+};
 use crate::net::mib::{self, Event};
 use crate::net::socket::Socket;
 use crate::net::wait::Wait;
@@ -37,6 +39,7 @@ impl Tcp {
         if is_broadcast(to.ip()) {
             return Err(Errno::ENETUNREACH);
         }
+        check_device(&self.base, to.ip())?;
         if leaves(to.ip()) {
             return self.connect_outside(to, connecting, wait);
         }
@@ -315,7 +318,10 @@ pub(super) fn listener(to: SocketAddr, local: SocketAddr) -> Result<Arc<Tcp>> {
             to,
             local,
             |holder| holder.listens,
-            |socket| Some(socket.base().options.prefers_this_cpu()),
+            |socket| {
+                let base = socket.base();
+                hears(base, local.ip()).then(|| base.options.prefers_this_cpu())
+            },
         )
         .and_then(|socket| socket.downcast::<Tcp>())
         .ok_or(Errno::ECONNREFUSED)
