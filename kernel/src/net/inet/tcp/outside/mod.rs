@@ -3,11 +3,13 @@
 //! machine of crate `tcp`.
 
 mod door;
+mod orphans;
 mod parts;
 mod remote;
 mod segment;
 
 pub(super) use door::Door;
+pub use orphans::count as orphans;
 pub(super) use remote::Remote;
 pub(super) use segment::mss;
 

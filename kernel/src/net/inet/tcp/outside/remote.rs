@@ -2,6 +2,7 @@
 
 use super::super::Tcp;
 use super::super::link::Link;
+use super::orphans::Orphan;
 use super::parts::Parts;
 use super::{WORK, as_tcp, secrets, segment};
 use crate::errno::{Errno, Result};
@@ -65,6 +66,8 @@ struct Inner {
     /// The port, once the socket is gone.
     kept: Option<Kept>,
     has_socket: bool,
+    /// It is counted among those without a socket.
+    orphan: Option<Orphan>,
     /// The socket was told that the peer's stream ends.
     ended: bool,
     /// What the program gets once it has read all that came.
@@ -166,6 +169,7 @@ impl Remote {
                 confirmed: 0,
                 kept: None,
                 has_socket: true,
+                orphan: None,
                 ended: false,
                 error: None,
                 over: false,
@@ -312,6 +316,10 @@ impl Remote {
         }
         if !inner.connection.is_over() {
             inner.kept = keep();
+            inner.orphan = Orphan::new(self.outgoing.held() + self.held());
+            if inner.orphan.is_none() && inner.connection.waiting().is_none() {
+                inner.connection.abort();
+            }
         }
         self.incoming.shut_reader();
         self.settle(inner);
@@ -364,6 +372,7 @@ impl Remote {
         let waiting = inner.connection.waiting().filter(|_| !inner.has_socket);
         if is_over || waiting.is_some() {
             inner.over = true;
+            inner.orphan = None;
             if inner.link.take().is_some()
                 && let Some(socket) = &socket
             {
