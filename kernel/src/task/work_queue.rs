@@ -6,7 +6,7 @@ extern crate alloc;
 use alloc::sync::Arc;
 
 use super::wait_queue::WaitQueue;
-use super::{sched, spawn_kernel};
+use super::{clock, sched, spawn_kernel};
 use crate::errno::Result;
 use crate::sync::Mutex;
 
@@ -61,11 +61,20 @@ impl WorkQueue {
 
     /// Does the queue's work, for ever.
     pub fn run(&self) -> ! {
+        self.run_after(0)
+    }
+
+    /// The same, but what is queued waits for so many ns first, if there is memory for a timer.
+    pub fn run_after(&self, pause: u64) -> ! {
         loop {
             // Nobody sends it a signal.
             _ = self
                 .queued
                 .wait_interruptible(|| self.last.lock().is_some(), None);
+            if pause > 0 {
+                let until = clock::deadline_in(pause);
+                _ = self.queued.wait_interruptible(|| false, Some(until));
+            }
             let mut next = self.take_all();
             while let Some(work) = next {
                 next = work.link().0.lock().take();

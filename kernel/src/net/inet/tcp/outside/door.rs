@@ -2,7 +2,7 @@
 
 use super::super::Tcp;
 use super::super::connect::child;
-use super::{Remote, as_tcp, secrets, segment};
+use super::{AGAIN, Remote, WORK, as_tcp, secrets, segment};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::net::ether::{self, routing};
@@ -52,12 +52,11 @@ impl Door {
             return;
         }
         let armed = Timer::call(clock::monotonic_deadline(next), self.clone());
-        let old = match armed {
-            Ok(armed) => timer.replace((next, armed)),
-            Err(_) => None,
-        };
+        let old = armed.map(|armed| timer.replace((next, armed)));
         drop(timer);
-        drop(old);
+        if old.is_err() && !self.queued.swap(true, AcqRel) {
+            AGAIN.queue(self.clone());
+        }
     }
 }
 
@@ -72,7 +71,7 @@ fn segment_mss(server: &Tcp) -> u16 {
 impl Expire for Door {
     fn expire(self: Arc<Self>) {
         if !self.queued.swap(true, AcqRel) {
-            super::WORK.queue(self);
+            WORK.queue(self);
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::net::ether;
 use crate::net::inet::connections::{End, MOST_WAITING, Tuple};
 use crate::net::inet::ports::Kept;
 use crate::sync::{Mutex, Once};
+use crate::task::clock;
 use crate::task::sched::cond_resched;
 use crate::task::spawn_kernel;
 use crate::task::work_queue::WorkQueue;
@@ -61,17 +62,22 @@ static CLOSED: AtomicUsize = AtomicUsize::new(0);
 
 /// The work of connections whose timers are due.
 static WORK: WorkQueue = WorkQueue::new();
+/// Work for which there was no memory, or none for its timer.
+static AGAIN: WorkQueue = WorkQueue::new();
+/// How long that waits, in ns.
+const PAUSE: u64 = clock::SECOND / 10;
 /// The secrets of this machine's numbers, and of its half-open connections.
 static SECRETS: Once<[Secret; 2]> = Once::new();
 
-/// Draws the secrets, and starts the thread of what is due.
+/// Draws the secrets, and starts the threads of what is due.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM.
 pub fn init() -> Result<()> {
     let draw = || Secret(Key([crate::random::u64(), crate::random::u64()]));
     SECRETS.call_once(|| [draw(), draw()]);
-    spawn_kernel("tcp", |_| WORK.run(), 0).map(drop)
+    spawn_kernel("tcp", |_| WORK.run(), 0)?;
+    spawn_kernel("tcp_again", |_| AGAIN.run_after(PAUSE), 0).map(drop)
 }
 
 fn secrets() -> &'static [Secret; 2] {

@@ -4,7 +4,7 @@ use super::super::Tcp;
 use super::super::link::Link;
 use super::orphans::Orphan;
 use super::parts::Parts;
-use super::{WORK, as_tcp, secrets, segment};
+use super::{AGAIN, WORK, as_tcp, secrets, segment};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::WaitSource;
@@ -284,6 +284,13 @@ impl Remote {
         }
     }
 
+    /// The same, once there may be memory.
+    fn try_again(self: &Arc<Self>) {
+        if !self.queued.swap(true, AcqRel) {
+            AGAIN.queue(self.clone());
+        }
+    }
+
     /// Changes the connection, for an option.
     pub fn change(self: &Arc<Self>, act: impl FnOnce(&mut Connection)) -> Result<()> {
         let mut inner = self.inner.lock_killable()?;
@@ -419,7 +426,7 @@ impl Remote {
     }
 
     /// Puts what came in order into the channel.
-    fn fill(&self, inner: &mut Inner) {
+    fn fill(self: &Arc<Self>, inner: &mut Inner) {
         let mark = inner.connection.urgent_mark().map(|mark| mark + 1);
         while let Some(bytes) = inner.parts.next(inner.filled) {
             let (from, end) = (inner.filled, inner.filled + bytes.len() as u64);
@@ -437,7 +444,12 @@ impl Remote {
                 Ok(count) => inner.filled += count as u64,
                 // Nobody reads it.
                 Err(Errno::EPIPE) => inner.filled = end,
-                Err(_) => break,
+                Err(Errno::EAGAIN) => break,
+                // Without memory no reader comes that makes room.
+                Err(_) => {
+                    self.try_again();
+                    break;
+                }
             }
             inner.parts.release(inner.filled);
         }
@@ -541,12 +553,11 @@ impl Remote {
             return;
         }
         let armed = Timer::call(clock::monotonic_deadline(next), self.clone());
-        let old = match armed {
-            Ok(armed) => timer.replace((next, armed)),
-            Err(_) => None,
-        };
+        let old = armed.map(|armed| timer.replace((next, armed)));
         drop(timer);
-        drop(old);
+        if old.is_err() {
+            self.try_again();
+        }
     }
 }
 
