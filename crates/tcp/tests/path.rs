@@ -3,7 +3,7 @@
 mod script;
 
 use script::{ISN, MS, SECOND, Script, plain, sent};
-use tcp::options::Options;
+use tcp::options::{Options, Timestamps};
 use tcp::{Config, Error, Events, Flags, Unreachable};
 
 /// Whoever forges ICMP cannot make segments tiny, nor larger.
@@ -19,6 +19,24 @@ fn the_size_of_segments_is_bounded() {
     assert_eq!(script.connection.info().send_mss, 512);
     script.icmp(ISN + 1, Unreachable::TooBig(900));
     assert_eq!(script.connection.info().send_mss, 512);
+}
+
+/// Whatever the link takes, the timestamps leave room for some data.
+#[test]
+fn segments_are_never_empty() {
+    let config = Config {
+        timestamps: true,
+        mss: 8,
+        ..plain()
+    };
+    let mut script = Script::connecting(&config);
+    let stamps = Timestamps { value: 7, echo: 0 };
+    let options = Options {
+        timestamps: Some(stamps),
+        ..Options::default()
+    };
+    script.gets(Flags::SYN | Flags::ACK, options, 0);
+    assert_eq!(script.connection.info().send_mss, 36);
 }
 
 /// A path that grows again is used, up to what the SYNs agreed on.

@@ -71,7 +71,7 @@ impl Connection {
         let peer = agreed.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS);
         let options = if self.stamps { STAMP_BYTES } else { 0 };
         self.sender
-            .set_full_mss(u32::from(peer.min(config.mss)) - options);
+            .set_full_mss(u32::from(peer.min(config.mss).max(LEAST_MSS)) - options);
     }
 
     /// The SYN, alone or with ACK.

@@ -15,6 +15,9 @@ use tcp::header::MOST_BYTES;
 const FIELD: usize = 16;
 /// How many hops a segment may go.
 const HOPS: u8 = 64;
+/// What a segment may have on any way (Linux's `TCP_MIN_MSS`), and the most that SYN can tell of.
+const LEAST_MSS: u32 = 88;
+const MOST_MSS: u32 = u16::MAX as u32;
 
 /// The segment of a packet: of which connection it is, its header and its payload.
 pub fn parse<'a>(packet: &'a ip::input::Packet) -> Option<(Tuple, Header, &'a [u8])> {
@@ -33,7 +36,7 @@ pub fn parse<'a>(packet: &'a ip::input::Packet) -> Option<(Tuple, Header, &'a [u
 /// What a segment without options has at most on a way.
 pub fn mss(way: &Way, to: IpAddr) -> u16 {
     let headers = if to.is_ipv4() { 40 } else { 60 };
-    way.mtu.saturating_sub(headers).min(u16::MAX.into()) as u16
+    way.mtu.saturating_sub(headers).clamp(LEAST_MSS, MOST_MSS) as u16
 }
 
 /// Sends a segment without payload; it is lost where there is no way.
