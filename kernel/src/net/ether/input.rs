@@ -115,17 +115,20 @@ fn deliver(interface: &Interface, packet: &Packet, card: Mac) -> bool {
     true
 }
 
-/// Reports about a packet to its sender, if that may be.
+/// Reports about a packet to its sender, if that may be: not about what was for another machine,
+/// or is said to come from this one.
 pub fn report(kinds: [u8; 2], info: u32, packet: &[u8]) {
     let Some(inner) = icmp::Inner::parse(packet) else {
         return;
     };
+    let (from, to) = (inner.destination, inner.source);
+    if addresses::own(from) != Some(Own::Host) || addresses::own(to).is_some() {
+        return;
+    }
     if !icmp::may_report(packet, false) || !LIMITER.lock().allows(now()) {
         return;
     }
-    let (from, to) = (inner.destination, inner.source);
-    let own = Some(from).filter(|&from| addresses::own(from) == Some(Own::Host));
-    let Ok(way) = routing::find(to, own) else {
+    let Ok(way) = routing::find(to, Some(from)) else {
         return;
     };
     let Ok(mut message) = icmp::error(kinds, info, packet) else {
