@@ -160,11 +160,21 @@ impl Table {
         }
         slot
     }
+
+    /// Takes out a connection whose TIME_WAIT is over.
+    fn take_expired(&mut self, tuple: &Tuple) -> Option<Slot> {
+        match self.slots.get(tuple) {
+            Some(Slot::Closed(closed)) if closed.waiting.due() <= ether::now() => self.take(tuple),
+            _ => None,
+        }
+    }
 }
 
 /// What is to be done with a segment for a connection in TIME_WAIT.
 enum Late {
     Nothing,
+    /// RST has ended the wait: this is to be dropped without the lock.
+    Over(Option<Slot>),
     Answer(Header),
     /// It may open a connection with this initial number; or else this is the answer.
     Reopens(u32, Option<Header>),
@@ -175,6 +185,9 @@ fn late(table: &mut Table, tuple: &Tuple, header: &Header, payload: usize) -> La
         return Late::Nothing;
     };
     let late = closed.waiting.on_segment(ether::now(), header, payload);
+    if late.is_over {
+        return Late::Over(table.take(tuple));
+    }
     let (due, old) = (closed.waiting.due(), closed.ticket);
     // The place that it had is free.
     table.due.remove(old);
@@ -195,6 +208,7 @@ pub fn receive(packet: &ip::input::Packet) {
         return;
     };
     let mut table = TABLE.lock();
+    let expired = table.take_expired(&tuple);
     let remote = match table.slots.get(&tuple) {
         Some(Slot::Open(remote)) => remote.clone(),
         Some(Slot::Closed(_)) => {
@@ -202,12 +216,14 @@ pub fn receive(packet: &ip::input::Packet) {
             drop(table);
             return match late {
                 Late::Nothing => {}
+                Late::Over(gone) => drop(gone),
                 Late::Answer(answer) => segment::send(&tuple, &answer),
                 Late::Reopens(isn, answer) => reopen(&tuple, &header, isn, answer),
             };
         }
         None => {
             drop(table);
+            drop(expired);
             return begin(&tuple, &header, payload);
         }
     };
