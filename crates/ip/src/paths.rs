@@ -14,9 +14,16 @@ const PATIENCE: u64 = 600 * SECOND;
 /// the path shall not make every segment tiny.
 pub const LEAST_V4: u32 = 552;
 
+struct Path {
+    mtu: u32,
+    /// When it is to be forgotten.
+    due: u64,
+    ticket: Ticket,
+}
+
 /// The paths.
 pub struct Paths<S> {
-    all: HashMap<IpAddr, (u32, Ticket), S>,
+    all: HashMap<IpAddr, Path, S>,
     due: Deadlines<IpAddr>,
 }
 
@@ -29,9 +36,11 @@ impl<S: BuildHasher> Paths<S> {
         }
     }
 
-    /// What packets to an address have at most, if that is remembered.
-    pub fn mtu(&self, to: IpAddr) -> Option<u32> {
-        self.all.get(&to).map(|path| path.0)
+    /// What packets to an address have at most, if that is remembered and was not learnt too long
+    /// ago.
+    pub fn mtu(&self, now: u64, to: IpAddr) -> Option<u32> {
+        let path = self.all.get(&to).filter(|path| now < path.due);
+        path.map(|path| path.mtu)
     }
 
     /// A packet to an address, which had `sent` bytes, was too big: `told` is what the path takes,
@@ -47,7 +56,7 @@ impl<S: BuildHasher> Paths<S> {
             told => told,
         };
         let mtu = told.max(least);
-        let known = self.mtu(to).unwrap_or(u32::MAX);
+        let known = self.mtu(now, to).unwrap_or(u32::MAX);
         if mtu >= known || mtu >= sent {
             return None;
         }
@@ -55,16 +64,17 @@ impl<S: BuildHasher> Paths<S> {
     }
 
     fn note(&mut self, now: u64, to: IpAddr, mtu: u32) -> Result<(), NoMemory> {
-        if let Some((_, ticket)) = self.all.remove(&to) {
-            self.due.remove(ticket);
+        if let Some(old) = self.all.remove(&to) {
+            self.due.remove(old.ticket);
         }
         while self.all.len() >= MOST {
             let oldest = self.due.take_due(u64::MAX).ok_or(NoMemory)?;
             self.all.remove(&oldest);
         }
         self.all.try_reserve(1).map_err(|_| NoMemory)?;
-        let ticket = self.due.add(now + PATIENCE, to).map_err(|_| NoMemory)?;
-        self.all.insert(to, (mtu, ticket));
+        let due = now + PATIENCE;
+        let ticket = self.due.add(due, to).map_err(|_| NoMemory)?;
+        self.all.insert(to, Path { mtu, due, ticket });
         Ok(())
     }
 
@@ -99,7 +109,7 @@ mod tests {
     fn learns_and_forgets() {
         let mut paths = Paths::new(Hasher::default());
         assert_eq!(paths.learn(0, ip(1), 1400, 1500), Some(1400));
-        assert_eq!(paths.mtu(ip(1)), Some(1400));
+        assert_eq!(paths.mtu(0, ip(1)), Some(1400));
         // It never grows by a report, nor by one of a packet that fits.
         assert_eq!(paths.learn(1, ip(1), 1450, 1500), None);
         assert_eq!(paths.learn(1, ip(1), 1300, 1300), None);
@@ -107,8 +117,12 @@ mod tests {
         assert_eq!(paths.learn(1, ip(2), 0, 1500), Some(1492));
         let v6: IpAddr = "fec0::1".parse().unwrap();
         assert_eq!(paths.learn(1, v6, 600, 1500), Some(1280));
+        // Nobody need have called `expire`.
+        let known = |paths: &Paths<_>, now| [ip(1), v6].map(|to| paths.mtu(now, to));
+        assert_eq!(known(&paths, PATIENCE), [Some(LEAST_V4), Some(1280)]);
+        assert_eq!(known(&paths, 1 + PATIENCE), [None, None]);
         paths.expire(1 + PATIENCE);
-        assert_eq!((paths.mtu(ip(1)), paths.mtu(v6)), (None, None));
+        assert_eq!(paths.all.len(), 0);
     }
 
     #[test]
@@ -118,6 +132,7 @@ mod tests {
             paths.learn(number.into(), ip(number), 1400, 1500);
         }
         assert_eq!(paths.all.len(), MOST);
-        assert_eq!((paths.mtu(ip(0)), paths.mtu(ip(9_999))), (None, Some(1400)));
+        let known = [0, 9_999].map(|number| paths.mtu(9_999, ip(number)));
+        assert_eq!(known, [None, Some(1400)]);
     }
 }

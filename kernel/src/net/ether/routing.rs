@@ -91,7 +91,7 @@ pub fn find_for_any(to: IpAddr, from: Option<IpAddr>) -> Result<Way> {
     if let Some(most) = route.and_then(|route| route.mtu) {
         mtu = mtu.min(most);
     }
-    if let Some(most) = PATHS.lock().mtu(to) {
+    if let Some(most) = PATHS.lock().mtu(now(), to) {
         mtu = mtu.min(most);
     }
     Ok(Way {
