@@ -250,8 +250,10 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Lets so many messages go and no more: a thousand a second, fifty at once
-/// (`net.ipv4.icmp_msgs_per_sec`, `net.ipv4.icmp_msgs_burst`).
+/// Lets so many messages go and no more: about a thousand a second, fifty at once
+/// (`net.ipv4.icmp_msgs_per_sec`, `net.ipv4.icmp_msgs_burst`). How many exactly nobody foresees: a
+/// stranger who uses them up and asks for one more would learn which ports are open, by what this
+/// machine still says to others (CVE-2020-25705).
 #[derive(Clone, Copy, Debug)]
 pub struct Limiter {
     tokens: u64,
@@ -270,8 +272,8 @@ impl Limiter {
         }
     }
 
-    /// Whether a message may go at `now`, which then counts.
-    pub fn allows(&mut self, now: u64) -> bool {
+    /// Whether a message may go at `now`, which then counts as 0 to 2, by a number that is drawn.
+    pub fn allows(&mut self, now: u64, drawn: u64) -> bool {
         let earned = now.saturating_sub(self.since) / PACE;
         if self.tokens + earned >= BURST {
             (self.tokens, self.since) = (BURST, now);
@@ -280,7 +282,7 @@ impl Limiter {
             self.since += earned * PACE;
         }
         let allows = self.tokens > 0;
-        self.tokens -= u64::from(allows);
+        self.tokens = self.tokens.saturating_sub(drawn % 3);
         allows
     }
 }
@@ -415,14 +417,26 @@ mod tests {
     #[test]
     fn paced() {
         let mut limiter = Limiter::new();
-        let burst = (0..100).filter(|_| limiter.allows(5 * SECOND)).count();
+        let burst = (0..100).filter(|_| limiter.allows(5 * SECOND, 1)).count();
         assert_eq!(burst, BURST as usize);
-        assert!(!limiter.allows(5 * SECOND + PACE - 1));
-        assert!(limiter.allows(5 * SECOND + PACE) && !limiter.allows(5 * SECOND + PACE));
-        let second = (0..4000u64).filter(|step| limiter.allows(6 * SECOND + step * SECOND / 4000));
+        assert!(!limiter.allows(5 * SECOND + PACE - 1, 1));
+        assert!(limiter.allows(5 * SECOND + PACE, 1) && !limiter.allows(5 * SECOND + PACE, 1));
+        let at = |step| 6 * SECOND + step * SECOND / 4000;
+        let second = (0..4000u64).filter(|&step| limiter.allows(at(step), 1));
         assert!((1000..=1050).contains(&second.count()));
         // An earlier time is no error.
-        limiter.allows(0);
+        limiter.allows(0, 1);
+    }
+
+    #[test]
+    fn what_is_drawn_counts() {
+        for (drawn, most) in [(1, 50), (2, 25), (4, 50)] {
+            let mut limiter = Limiter::new();
+            let burst = (0..100).filter(|_| limiter.allows(5 * SECOND, drawn));
+            assert_eq!(burst.count(), most, "{drawn}");
+        }
+        let mut limiter = Limiter::new();
+        assert!((0..100).all(|_| limiter.allows(5 * SECOND, 3)));
     }
 
     proptest! {

@@ -19,6 +19,11 @@ pub type In = Input<Keyed>;
 
 static LIMITER: Mutex<Limiter> = Mutex::new(Limiter::new());
 
+fn allows() -> bool {
+    let drawn = crate::random::u64();
+    LIMITER.lock().allows(now(), drawn)
+}
+
 /// Takes a frame that came through an interface. May sleep.
 pub fn receive(interface: &Interface, input: &mut In, frame: &Frame) {
     let counts = &interface.counts;
@@ -125,7 +130,7 @@ pub fn report(kinds: [u8; 2], info: u32, packet: &[u8]) {
     if addresses::own(from) != Some(Own::Host) || addresses::own(to).is_some() {
         return;
     }
-    if !icmp::may_report(packet, false) || !LIMITER.lock().allows(now()) {
+    if !icmp::may_report(packet, false) || !allows() {
         return;
     }
     let Ok(way) = routing::find(to, Some(from)) else {
