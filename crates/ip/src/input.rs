@@ -113,7 +113,8 @@ impl<S: BuildHasher> Input<S> {
         let Ok((header, [start, end])) = v4::Header::parse(payload) else {
             return Received::Damaged;
         };
-        if !v4::can_send(header.source) {
+        let options = &payload[v4::HEADER..start];
+        if !v4::can_send(header.source) || v4::is_source_routed(options) {
             return Received::Damaged;
         }
         let bytes = &payload[..end];
@@ -376,6 +377,20 @@ mod tests {
                 .clone_kind();
             assert_eq!(received, "damaged", "{source}");
         }
+    }
+
+    #[test]
+    fn routes_of_the_sender() {
+        let with = |options: [u8; 8]| {
+            let mut bytes = [&v4_header().bytes(8)[..], &options].concat();
+            bytes[0] = 0x47;
+            bytes[10..12].fill(0);
+            let sum = crate::checksum::Sum::new().with(&bytes).checksum();
+            bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+            input().receive(0, 2, ethernet::IPV4, &bytes).clone_kind()
+        };
+        assert_eq!(with([7, 7, 4, 10, 0, 0, 1, 0]), "other");
+        assert_eq!(with([131, 7, 4, 10, 0, 0, 1, 0]), "damaged");
     }
 
     impl Received<'_> {

@@ -100,6 +100,25 @@ impl Header {
     }
 }
 
+/// Whether options say by which routers a packet goes (LSRR, SSRR): no host takes such a packet, as
+/// its answer would go the way that the sender chose (RFC 7126, 4.3 and 4.4).
+pub fn is_source_routed(options: &[u8]) -> bool {
+    const END: u8 = 0;
+    const NO_OPERATION: u8 = 1;
+    const LOOSE: u8 = 131;
+    const STRICT: u8 = 137;
+    let mut rest = options;
+    loop {
+        rest = match *rest {
+            [] | [END, ..] => return false,
+            [LOOSE | STRICT, ..] => return true,
+            [NO_OPERATION, ref rest @ ..] => rest,
+            [_, length, ..] => rest.get(usize::from(length).max(2)..).unwrap_or_default(),
+            [_] => return false,
+        };
+    }
+}
+
 /// Whether a packet can come from an address: not from several hosts, nor from this one's inside.
 pub fn can_send(source: Ipv4Addr) -> bool {
     !(source.is_multicast() || source.is_broadcast() || source.is_loopback())
@@ -173,6 +192,25 @@ mod tests {
             let sum = Sum::new().with(&bytes[..usize::from(words) * 4]).checksum();
             bytes[10..12].copy_from_slice(&sum.to_be_bytes());
             assert_eq!(Header::parse(&bytes), Err(Malformed), "{words} {length}");
+        }
+    }
+
+    #[test]
+    fn routes_of_the_sender() {
+        let route = [131, 7, 4, 10, 0, 0, 1];
+        for (options, is) in [
+            (&[][..], false),
+            (&[1, 1, 1, 0], false),
+            (&[7, 7, 4, 131, 137, 0, 0, 1], false),
+            (&[0, 131, 3, 4], false),
+            (&[7, 0, 131], true),
+            (&[7, 255, 131], false),
+            (&[7], false),
+            (&route, true),
+            (&[&[1, 7, 3, 4], &route[..]].concat(), true),
+            (&[137, 3, 4], true),
+        ] {
+            assert_eq!(is_source_routed(options), is, "{options:?}");
         }
     }
 
