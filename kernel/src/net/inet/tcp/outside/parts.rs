@@ -43,7 +43,7 @@ impl Parts {
     }
 
     /// Adds bytes at a place of the stream; there is room for one more part. False where there is
-    /// no memory to join them to the part before.
+    /// no memory to join them to the part before, or there are too many that do not touch.
     pub fn add(&mut self, at: u64, bytes: Vec<u8>) -> bool {
         let place = self.0.partition_point(|part| part.0 <= at);
         if let Some(before) = place.checked_sub(1).and_then(|index| self.0.get_mut(index))
@@ -64,6 +64,20 @@ impl Parts {
         true
     }
 
+    /// Gives `put` what is there from `from` on, with its place, until it takes nothing of that, and
+    /// forgets what it takes. Returns up to where that was.
+    pub fn take(&mut self, mut from: u64, mut put: impl FnMut(u64, &[u8]) -> usize) -> u64 {
+        while let Some(bytes) = self.next(from) {
+            let count = put(from, bytes);
+            if count == 0 {
+                break;
+            }
+            from += count as u64;
+            self.release(from);
+        }
+        from
+    }
+
     /// The bytes from `from` on, if they are there.
     pub fn next(&self, from: u64) -> Option<&[u8]> {
         let (at, part) = self.0.first()?;
@@ -72,7 +86,7 @@ impl Parts {
     }
 
     /// Forgets what is before `until`.
-    pub fn release(&mut self, until: u64) {
+    fn release(&mut self, until: u64) {
         let gone = |part: &(u64, Vec<u8>)| part.0 + part.1.len() as u64 <= until;
         let count = self.0.iter().take_while(|part| gone(part)).count();
         self.0.drain(..count);
@@ -105,15 +119,13 @@ crate::selftest! {
             assert!(parts.reserve() && parts.add(from as u64, stream[from..to].to_vec()));
         }
         assert_eq!(parts.next(3), Some(&stream[3..6]));
-        let mut at = 0;
-        while let Some(bytes) = parts.next(at) {
+        let at = parts.take(0, |at, bytes| {
             assert_eq!(bytes, &stream[at as usize..][..bytes.len()]);
-            at += bytes.len() as u64;
-            parts.release(at);
-        }
+            bytes.len()
+        });
         assert_eq!(at, 25);
         assert!(parts.add(25, stream[25..30].to_vec()));
-        parts.release(29);
+        assert_eq!(parts.take(25, |at, bytes| bytes.len().min((29 - at) as usize)), 29);
         assert_eq!(parts.next(29), Some(&stream[29..30]));
         assert_eq!(parts.0[0], (29, stream[29..30].to_vec()));
         assert!(parts.0.is_sorted_by_key(|part| part.0));
@@ -124,6 +136,7 @@ crate::selftest! {
         assert_eq!(parts.next(25), Some(&stream[25..27]));
         assert_eq!(parts.next(27), None);
     }
+
     fn touching_parts_are_no_more_than_so_many() {
         let stream: Vec<u8> = (0..5000).map(|at| (at % 251) as u8).collect();
         let mut parts = Parts::new();
@@ -131,14 +144,12 @@ crate::selftest! {
             assert!(parts.reserve() && parts.add(at as u64, stream[at..=at].to_vec()));
             assert!(parts.0.len() <= MOST);
         }
-        let mut at = 0;
-        while let Some(bytes) = parts.next(at) {
+        let at = parts.take(0, |at, bytes| {
             assert_eq!(bytes, &stream[at as usize..][..bytes.len()]);
-            at += bytes.len() as u64;
-            parts.release(at);
-        }
+            bytes.len()
+        });
         assert_eq!((at, parts.0.len()), (5000, 0));
-        // With gaps there is an end, but not for what comes first.
+        // With gaps there is an end, but not for what joins another.
         for at in 0..MOST as u64 {
             assert!(parts.add(2 * at + 2, stream[..1].to_vec()));
         }

@@ -428,30 +428,32 @@ impl Remote {
     /// Puts what came in order into the channel.
     fn fill(self: &Arc<Self>, inner: &mut Inner) {
         let mark = inner.connection.urgent_mark().map(|mark| mark + 1);
-        while let Some(bytes) = inner.parts.next(inner.filled) {
-            let (from, end) = (inner.filled, inner.filled + bytes.len() as u64);
+        let mut is_short = false;
+        inner.filled = inner.parts.take(inner.filled, |from, bytes| {
+            let end = from + bytes.len() as u64;
             let cut = mark.filter(|&mark| mark > from && mark <= end);
-            let bytes = &bytes[..cut.map_or(bytes.len(), |cut| (cut - from) as usize)];
+            let some = &bytes[..cut.map_or(bytes.len(), |cut| (cut - from) as usize)];
             let writing = Writing {
                 urgent: cut.is_some(),
                 more: false,
             };
-            let mut source = Source::kernel(bytes);
+            let mut source = Source::kernel(some);
             let put = self
                 .incoming
                 .write(&mut source, Ancillary::default(), writing, &Wait::NEVER);
             match put {
-                Ok(count) => inner.filled += count as u64,
+                Ok(count) => count,
                 // Nobody reads it.
-                Err(Errno::EPIPE) => inner.filled = end,
-                Err(Errno::EAGAIN) => break,
-                // Without memory no reader comes that makes room.
-                Err(_) => {
-                    self.try_again();
-                    break;
+                Err(Errno::EPIPE) => bytes.len(),
+                Err(error) => {
+                    is_short = error != Errno::EAGAIN;
+                    0
                 }
             }
-            inner.parts.release(inner.filled);
+        });
+        // Without memory no reader comes that makes room.
+        if is_short {
+            self.try_again();
         }
         self.held.store(inner.parts.held(), Relaxed);
     }
