@@ -42,6 +42,7 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
         ("net-refused", refused),
         ("net-datagrams", datagrams),
         ("net-port", port),
+        ("net-bound", bound),
     ] {
         let name = format!("command/{}/{name}", arch.debian());
         if report.wants(&name) {
@@ -161,6 +162,15 @@ fn refused(project: &Project, arch: Arch) -> Result<Option<String>> {
     drop(listener);
     let script = format!("nc 10.0.2.2 {port} </dev/null 2>&1 | grep -o 'refused'");
     Ok(differs(&run(project, arch, &[], &script)?, "refused\n"))
+}
+
+/// A socket that is bound to `lo` does not leave the machine.
+fn bound(project: &Project, arch: Arch) -> Result<Option<String>> {
+    let script = "for to in 127.0.0.1 10.0.2.15 10.0.2.2; do
+        ping -c 1 -q -W 9 -I lo $to 2>&1 | grep -o 'unreachable\\|1 packets received'
+    done";
+    let expected = "1 packets received\n1 packets received\nunreachable\n";
+    Ok(differs(&run(project, arch, &[], script)?, expected))
 }
 
 /// A file by TFTP (RFC 1350), a datagram at a time each way.
