@@ -261,8 +261,8 @@ impl Card {
         !receiver.broken && receiver.queue.can_pop()
     }
 
-    /// A frame that came, in whose place the card gets another buffer; or [`NoRoom`] for one that is
-    /// lost, as there is no memory for that, or it is none: the card has its buffer again.
+    /// A frame that came, in whose place the card gets another buffer; or [`NoRoom`] for one that
+    /// is lost, as there is no memory for that, or it is none: the card has its buffer again.
     pub fn receive(&self) -> Option<core::result::Result<Frame, NoRoom>> {
         let mut receiver = self.receiver.lock();
         let (frame, given) = (receiver.take(), receiver.refill());

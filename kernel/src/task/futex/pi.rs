@@ -110,8 +110,8 @@ enum Found {
 /// word who has it (Linux's `futex_lock_pi_atomic`).
 ///
 /// # Errors
-/// EDEADLK, ESRCH (its owner has ended), EINVAL (a program wrote into a word that others wait at, or
-/// they wait for no lock).
+/// EDEADLK, ESRCH (its owner has ended), EINVAL (a program wrote into a word that others wait at,
+/// or they wait for no lock).
 fn look(waiters: &Queue, key: Key, address: usize, thread: &Thread, more: u32) -> Result<Found> {
     let tid = thread.tid() as u32;
     let lock = waiters.top(key).and_then(Waiter::lock);

@@ -64,8 +64,8 @@ impl Parts {
         true
     }
 
-    /// Gives `put` what is there from `from` on, with its place, until it takes nothing of that, and
-    /// forgets what it takes. Returns up to where that was.
+    /// Gives `put` what is there from `from` on, with its place, until it takes nothing of that,
+    /// and forgets what it takes. Returns up to where that was.
     pub fn take(&mut self, mut from: u64, mut put: impl FnMut(u64, &[u8]) -> usize) -> u64 {
         while let Some(bytes) = self.next(from) {
             let count = put(from, bytes);
