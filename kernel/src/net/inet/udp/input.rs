@@ -1,0 +1,102 @@
+//! Which sockets a datagram is for, and what machines say of those that were sent.
+
+use super::super::errors::Report;
+use super::super::icmp::{self, Why};
+use super::super::packet::{Packet, Route};
+use super::super::ports::{self, Ports};
+use super::super::{hears, is_broadcast};
+use super::{HEAD, Udp};
+use crate::fs::io::Source;
+use crate::net::address::Name;
+use crate::net::control_message::Ancillary;
+use crate::net::socket::Socket;
+use crate::task::sched::cond_resched_killable;
+use alloc::sync::{Arc, Weak};
+use core::net::SocketAddr;
+
+/// The socket that receives datagrams from `from` to `to`.
+pub(super) fn receiver(ports: &Ports, to: SocketAddr, from: SocketAddr) -> Option<Arc<Udp>> {
+    let found = ports.find(to, from, |_| true, |socket| rank(socket, from));
+    found.and_then(|socket| socket.downcast())
+}
+
+/// The socket, if it still exists and receives datagrams from `from` to the broadcast address `to`.
+pub(super) fn broadcast_receiver(
+    socket: &Weak<dyn Socket>,
+    to: SocketAddr,
+    from: SocketAddr,
+) -> Option<Arc<Udp>> {
+    let socket = socket.upgrade()?;
+    rank(&socket, from)?;
+    // A connected socket exchanged "any" for an address of its own.
+    let udp: Arc<Udp> = socket.downcast()?;
+    let own = udp.place.local()?.ip();
+    (own.is_unspecified() || own == to.ip()).then_some(udp)
+}
+
+/// A machine has said something of a datagram, of which it quotes this: its sender learns that, if
+/// there is one.
+pub fn report(report: &Report, from: SocketAddr, to: SocketAddr, quoted: &[u8]) -> bool {
+    let sender = receiver(&ports::UDP, from, to);
+    if let Some(sender) = &sender {
+        sender.told(report, to, quoted);
+    }
+    sender.is_some()
+}
+
+/// A datagram arrives that a raw socket sent, or another machine.
+pub fn receive(packet: &Packet) {
+    let Some((head, bytes)) = packet.body().split_first_chunk::<HEAD>() else {
+        return;
+    };
+    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let Route { from, to, .. } = packet.route;
+    let unsummed = word(6) == 0 && to.is_ipv4();
+    let whole = usize::from(word(4)) == packet.body().len();
+    if !whole || !unsummed && packet.sum() != 0 {
+        return;
+    }
+    let (from, to) = (SocketAddr::new(from, word(0)), SocketAddr::new(to, word(2)));
+    let mut header = packet.header;
+    header.set_to(to);
+    let take = |target: &Udp| {
+        let ancillary = Ancillary {
+            header,
+            ..Ancillary::default()
+        };
+        // The kernel's own bytes can always be read, so only datagrams without room are lost.
+        _ = target
+            .mail
+            .take(&mut Source::kernel(bytes), ancillary, from);
+    };
+    if is_broadcast(to.ip()) {
+        for target in ports::UDP.holders(to) {
+            if cond_resched_killable().is_err() {
+                return;
+            }
+            if let Some(target) = broadcast_receiver(&target, to, from) {
+                take(&target);
+            }
+        }
+        return;
+    }
+    match receiver(&ports::UDP, to, from) {
+        Some(target) => take(&target),
+        None => icmp::refuse(packet, Why::Port),
+    }
+}
+
+/// How well a socket fits a datagram from `from`: one connected to there is best; one connected
+/// elsewhere does not take it.
+fn rank(socket: &Arc<dyn Socket>, from: SocketAddr) -> Option<(bool, bool)> {
+    let base = socket.base();
+    if !hears(base, from.ip()) {
+        return None;
+    }
+    let here = base.options.prefers_this_cpu();
+    match socket.peer() {
+        Ok(Name::Inet(peer)) if peer == from => Some((true, here)),
+        Ok(_) => None,
+        Err(_) => Some((false, here)),
+    }
+}
