@@ -252,6 +252,29 @@ pub(super) fn command(project: &Project) -> Result<Command> {
     Ok(command)
 }
 
+/// Runs a script in a guest, with more options of `run`.
+pub(super) fn run_script(
+    project: &Project,
+    arch: Arch,
+    options: &[String],
+    script: &str,
+) -> Result<Output> {
+    let output = command(project)?
+        .args(["run", "--arch", arch.debian()])
+        .args(options)
+        .args(["--", "sh", "-c", script])
+        .stdin(Stdio::null())
+        .output()?;
+    Ok(output)
+}
+
+/// How a run differs from what it should have said.
+pub(super) fn differs(output: &Output, expected: &str) -> Option<String> {
+    let (said, errors) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(said);
+    (said != expected).then(|| format!("{}: {said}\n{errors}", output.status))
+}
+
 /// Starts the command with more in its environment.
 fn start_with(
     project: &Project,

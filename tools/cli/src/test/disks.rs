@@ -4,14 +4,14 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
 
 use super::Report;
-use super::command::command;
+use super::command::{command, differs, run_script};
 use crate::arch::Arch;
 use crate::project::Project;
 
@@ -174,29 +174,12 @@ fn image(folder: &Path, name: &str, start: &[u8]) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn run(project: &Project, arch: Arch, options: &[String], script: &str) -> Result<Output> {
-    let output = command(project)?
-        .args(["run", "--arch", arch.debian()])
-        .args(options)
-        .args(["--", "sh", "-c", script])
-        .stdin(Stdio::null())
-        .output()?;
-    Ok(output)
-}
-
-/// How a run differs from what it should have said.
-fn differs(output: &Output, expected: &str) -> Option<String> {
-    let (said, errors) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8_lossy(said);
-    (said != expected).then(|| format!("{}: {said}\n{errors}", output.status))
-}
-
 /// What was said to be on the disk is there after the machine was killed.
 fn cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
     let image = image(folder, "disk", b"")?;
     let disk = format!("--disk={}", image.display());
     let options = [disk, "--timeout=40".into()];
-    let output = run(project, arch, &options, CUT)?;
+    let output = run_script(project, arch, &options, CUT)?;
     let bytes = fs::read(&image)?;
     let there =
         bytes[3 * 4096..].starts_with(b"kept\n") && bytes[5 << 20..].starts_with(b"mapped\n");
@@ -232,7 +215,7 @@ fn ext4_cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<Strin
     if told != "told\n" {
         return Ok(Some(format!("it said {told:?}")));
     }
-    let after = run(project, arch, &[&package[..], &disk].concat(), EXT4_AFTER)?;
+    let after = run_script(project, arch, &[&package[..], &disk].concat(), EXT4_AFTER)?;
     Ok(differs(&after, EXT4_KEPT))
 }
 
@@ -243,7 +226,7 @@ fn ext4_options(project: &Project, arch: Arch, folder: &Path) -> Result<Option<S
         format!("--disk={}", image.display()),
     ];
     Ok(differs(
-        &run(project, arch, &options, EXT4_OPTIONS)?,
+        &run_script(project, arch, &options, EXT4_OPTIONS)?,
         EXT4_OPTED,
     ))
 }
@@ -275,7 +258,7 @@ fn root(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> 
             "0\n",
         ),
     ] {
-        if let Some(how) = differs(&run(project, arch, options, script)?, expected) {
+        if let Some(how) = differs(&run_script(project, arch, options, script)?, expected) {
             return Ok(Some(how));
         }
     }
@@ -289,7 +272,7 @@ fn names(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>>
         format!("--disk={}", first.display()),
         format!("--disk={},ro", second.display()),
     ];
-    Ok(differs(&run(project, arch, &options, NAMES)?, NAMED))
+    Ok(differs(&run_script(project, arch, &options, NAMES)?, NAMED))
 }
 
 fn errors(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
@@ -302,5 +285,8 @@ fn errors(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>
         rules.display(),
         image.display()
     );
-    Ok(differs(&run(project, arch, &[node], BROKEN)?, ERRORS))
+    Ok(differs(
+        &run_script(project, arch, &[node], BROKEN)?,
+        ERRORS,
+    ))
 }

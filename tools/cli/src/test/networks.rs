@@ -4,14 +4,14 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 use super::Report;
-use super::command::command;
+use super::command::{differs, run_script};
 use crate::arch::Arch;
 use crate::project::Project;
 
@@ -56,20 +56,8 @@ pub fn test(project: &Project, arch: Arch, report: &mut Report) -> Result<()> {
 }
 
 fn run(project: &Project, arch: Arch, options: &[String], script: &str) -> Result<Output> {
-    let output = command(project)?
-        .args(["run", "--arch", arch.debian(), "--net", "--timeout=100"])
-        .args(options)
-        .args(["--", "sh", "-c", script])
-        .stdin(Stdio::null())
-        .output()?;
-    Ok(output)
-}
-
-/// How a run differs from what it should have said.
-fn differs(output: &Output, expected: &str) -> Option<String> {
-    let (said, errors) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8_lossy(said);
-    (said != expected).then(|| format!("{}: {said}\n{errors}", output.status))
+    let net = ["--net", "--timeout=100"].map(String::from);
+    run_script(project, arch, &[&net, options].concat(), script)
 }
 
 fn body() -> Vec<u8> {

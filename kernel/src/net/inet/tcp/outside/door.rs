@@ -2,26 +2,23 @@
 
 use super::super::Tcp;
 use super::super::connect::child;
-use super::{AGAIN, Remote, WORK, as_tcp, secrets, segment};
+use super::due::Due;
+use super::{Remote, as_tcp, secrets, segment};
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;
 use crate::net::ether::{self, routing};
 use crate::net::inet::connections::{End, Port, Tuple};
 use crate::net::mib::{self, Event};
-use crate::sync::{Mutex, SleepMutex};
-use crate::task::clock;
-use crate::task::timer::{Expire, Timer};
+use crate::sync::SleepMutex;
+use crate::task::timer::Expire;
 use crate::task::work_queue::{self, Work};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering::*};
 use tcp::{Accepted, Answer, Cookies, Header, Listener};
 
 /// The half-open connections of a listening socket.
 pub struct Door {
     listener: SleepMutex<Listener>,
-    timer: Mutex<Option<(u64, Timer)>>,
-    queued: AtomicBool,
-    work: work_queue::Link,
+    due: Due,
 }
 
 impl Door {
@@ -34,29 +31,13 @@ impl Door {
                 backlog,
                 Cookies::WhenFull,
             )),
-            timer: Mutex::new(None),
-            queued: AtomicBool::new(false),
-            work: work_queue::Link::default(),
+            due: Due::default(),
         })
     }
 
     /// accept(2) has taken a connection, or one that waited is gone.
     pub fn taken(&self) {
         self.listener.lock().taken();
-    }
-
-    fn arm(self: &Arc<Self>, next: Option<u64>) {
-        let Some(next) = next else { return };
-        let mut timer = self.timer.lock();
-        if timer.as_ref().is_some_and(|timer| timer.0 <= next) {
-            return;
-        }
-        let armed = Timer::call(clock::monotonic_deadline(next), self.clone());
-        let old = armed.map(|armed| timer.replace((next, armed)));
-        drop(timer);
-        if old.is_err() && !self.queued.swap(true, AcqRel) {
-            AGAIN.queue(self.clone());
-        }
     }
 }
 
@@ -70,30 +51,26 @@ fn segment_mss(server: &Tcp) -> u16 {
 
 impl Expire for Door {
     fn expire(self: Arc<Self>) {
-        if !self.queued.swap(true, AcqRel) {
-            WORK.queue(self);
-        }
+        self.due.queue(&self);
     }
 }
 
 impl Work for Door {
     fn link(&self) -> &work_queue::Link {
-        &self.work
+        self.due.link()
     }
 
     /// Answers SYNs again.
     fn run(self: Arc<Self>) {
-        self.queued.store(false, Release);
         let now = ether::now();
-        let due = self.timer.lock().take_if(|timer| timer.0 <= now);
-        drop(due);
+        self.due.begin(now);
         loop {
             let mut listener = self.listener.lock();
             let due = listener.due(now);
             let next = listener.next_timer();
             drop(listener);
             let Some((tuple, header)) = due else {
-                return self.arm(next);
+                return self.due.arm(&self, next);
             };
             let tuple = Tuple {
                 local: tuple.local,
@@ -130,7 +107,7 @@ pub fn receive(
     };
     let next = listener.next_timer();
     drop(listener);
-    door.arm(next);
+    door.due.arm(&door, next);
     match answer {
         Answer::None => {}
         Answer::Send(header) => segment::send(tuple, &header),

@@ -3,6 +3,7 @@
 //! machine of crate `tcp`.
 
 mod door;
+mod due;
 mod orphans;
 mod parts;
 mod remote;

@@ -2,9 +2,10 @@
 
 use super::super::Tcp;
 use super::super::link::Link;
+use super::due::Due;
 use super::orphans::Orphan;
 use super::parts::Parts;
-use super::{AGAIN, WORK, as_tcp, secrets, segment};
+use super::{as_tcp, secrets, segment};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::WaitSource;
@@ -17,13 +18,13 @@ use crate::net::inet::connections::End;
 use crate::net::inet::ports::Kept;
 use crate::net::sending::Stalled;
 use crate::net::wait::Wait;
-use crate::sync::{Mutex, SleepMutex};
+use crate::sync::SleepMutex;
 use crate::task::clock;
-use crate::task::timer::{Expire, Timer};
+use crate::task::timer::Expire;
 use crate::task::work_queue::{self, Work};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 use tcp::{
     Accepted, Config, Connection, Error, Events, Header, Identity, State, Unreachable, Write,
 };
@@ -41,12 +42,9 @@ pub struct Remote {
     inner: SleepMutex<Inner>,
     /// The state that /proc/net/tcp and TCP_INFO show.
     shown: AtomicU8,
-    /// When its timer is due, in ns.
-    timer: Mutex<Option<(u64, Timer)>>,
+    due: Due,
     /// Bytes of memory that its parts have, for those who look without the lock.
     held: AtomicUsize,
-    queued: AtomicBool,
-    work: work_queue::Link,
 }
 
 /// What the lock protects. It is taken before the channels'.
@@ -175,10 +173,8 @@ impl Remote {
                 over: false,
             }),
             shown: AtomicU8::new(number(State::SynSent)),
-            timer: Mutex::new(None),
+            due: Due::default(),
             held: AtomicUsize::new(0),
-            queued: AtomicBool::new(false),
-            work: work_queue::Link::default(),
         })?;
         let other = Some(remote.clone());
         let link = Link::new(&end, &incoming, &outgoing, mss.into(), other)?;
@@ -279,16 +275,7 @@ impl Remote {
 
     /// The same, later: for those who must not wait.
     pub fn stir_later(self: &Arc<Self>) {
-        if !self.queued.swap(true, AcqRel) {
-            WORK.queue(self.clone());
-        }
-    }
-
-    /// The same, once there may be memory.
-    fn try_again(self: &Arc<Self>) {
-        if !self.queued.swap(true, AcqRel) {
-            AGAIN.queue(self.clone());
-        }
+        self.due.queue(self);
     }
 
     /// Changes the connection, for an option.
@@ -388,14 +375,13 @@ impl Remote {
             self.outgoing.shut_reader();
             self.incoming.notify();
             let kept = inner.kept.take();
-            let old = self.timer.lock().take();
             drop(guard);
-            drop(old);
+            self.due.stop();
             super::leave(self, waiting, &self.end, kept);
         } else {
             let next = inner.connection.next_timer();
             drop(guard);
-            self.arm(next);
+            self.due.arm(self, next);
             if fails {
                 self.incoming.notify();
             }
@@ -453,7 +439,7 @@ impl Remote {
         });
         // Without memory no reader comes that makes room.
         if is_short {
-            self.try_again();
+            self.due.queue_again(self);
         }
         self.held.store(inner.parts.held(), Relaxed);
     }
@@ -546,21 +532,6 @@ impl Remote {
             _ = segment::send_on(way, &tuple, &sent.header, len, fill);
         }
     }
-
-    fn arm(self: &Arc<Self>, next: Option<u64>) {
-        let Some(next) = next else { return };
-        let mut timer = self.timer.lock();
-        // One that comes too early is armed again.
-        if timer.as_ref().is_some_and(|timer| timer.0 <= next) {
-            return;
-        }
-        let armed = Timer::call(clock::monotonic_deadline(next), self.clone());
-        let old = armed.map(|armed| timer.replace((next, armed)));
-        drop(timer);
-        if old.is_err() {
-            self.try_again();
-        }
-    }
 }
 
 impl Expire for Remote {
@@ -571,14 +542,12 @@ impl Expire for Remote {
 
 impl Work for Remote {
     fn link(&self) -> &work_queue::Link {
-        &self.work
+        self.due.link()
     }
 
     fn run(self: Arc<Self>) {
-        self.queued.store(false, Release);
         let now = ether::now();
-        let due = self.timer.lock().take_if(|timer| timer.0 <= now);
-        drop(due);
+        self.due.begin(now);
         let mut inner = self.inner.lock();
         if inner
             .connection

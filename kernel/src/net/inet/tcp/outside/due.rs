@@ -1,0 +1,70 @@
+//! When something of a connection or a listening socket is due, and the work that does it, which
+//! waits in one queue once.
+
+use super::{AGAIN, WORK};
+use crate::sync::Mutex;
+use crate::task::clock;
+use crate::task::timer::{Expire, Timer};
+use crate::task::work_queue::{Link, Work, WorkQueue};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering::*};
+
+/// The timer and the place in the queue of an `owner`, which each call names.
+#[derive(Default)]
+pub struct Due {
+    /// When it is due, in ns.
+    timer: Mutex<Option<(u64, Timer)>>,
+    queued: AtomicBool,
+    work: Link,
+}
+
+impl Due {
+    /// The link for [`Work::link`].
+    pub fn link(&self) -> &Link {
+        &self.work
+    }
+
+    fn queue_on<T: Work + 'static>(&self, queue: &WorkQueue, owner: &Arc<T>) {
+        if !self.queued.swap(true, AcqRel) {
+            queue.queue(owner.clone());
+        }
+    }
+
+    /// Lets the work be done soon. From anywhere.
+    pub fn queue<T: Work + 'static>(&self, owner: &Arc<T>) {
+        self.queue_on(&WORK, owner);
+    }
+
+    /// The same, once there may be memory.
+    pub fn queue_again<T: Work + 'static>(&self, owner: &Arc<T>) {
+        self.queue_on(&AGAIN, owner);
+    }
+
+    /// Lets the work be done at `next`, or earlier; then it is armed again.
+    pub fn arm<T: Work + Expire + 'static>(&self, owner: &Arc<T>, next: Option<u64>) {
+        let Some(next) = next else { return };
+        let mut timer = self.timer.lock();
+        if timer.as_ref().is_some_and(|timer| timer.0 <= next) {
+            return;
+        }
+        let armed = Timer::call(clock::monotonic_deadline(next), owner.clone());
+        let old = armed.map(|armed| timer.replace((next, armed)));
+        drop(timer);
+        if old.is_err() {
+            self.queue_again(owner);
+        }
+    }
+
+    /// The work begins: from now on it may be queued again.
+    pub fn begin(&self, now: u64) {
+        self.queued.store(false, Release);
+        let due = self.timer.lock().take_if(|timer| timer.0 <= now);
+        drop(due);
+    }
+
+    /// Nothing is due any more.
+    pub fn stop(&self) {
+        let old = self.timer.lock().take();
+        drop(old);
+    }
+}
