@@ -456,7 +456,7 @@ mod tests {
             let count = parts.len();
             let mut keys = order.iter().cycle();
             parts.extend(parts.clone());
-            parts.sort_by_key(|_| keys.next());
+            parts.sort_by_cached_key(|_| keys.next());
             let (mut input, mut whole) = (input(), 0);
             for part in &parts {
                 match input.receive(0, 2, kind(v6), part) {
