@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -22,11 +24,14 @@ pub struct MutantsOptions {
     #[arg(long, conflicts_with = "files")]
     pub check: bool,
     /// How long a mutant may take to build and test; one that takes longer hangs, and is noticed
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub limit: u32,
     /// The same for each case; the unchanged kernel must do with it, too
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub case_limit: u32,
+    /// How many are tried at once, each in a copy of its own
+    #[arg(long, value_name = "NUMBER", default_value_t = 2)]
+    pub jobs: usize,
 }
 
 /// A change that a test should notice.
@@ -58,7 +63,7 @@ enum Outcome {
 /// Quick to build: for tests that count no instructions.
 const PROFILE: [(&str, &str); 4] = [
     ("CARGO_INCREMENTAL", "1"),
-    ("CARGO_PROFILE_KERNEL_CODEGEN_UNITS", "16"),
+    ("CARGO_PROFILE_KERNEL_CODEGEN_UNITS", "256"),
     ("CARGO_PROFILE_KERNEL_LTO", "off"),
     ("CARGO_PROFILE_KERNEL_OPT_LEVEL", "1"),
 ];
@@ -79,23 +84,27 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
             .any(|part| file.contains(part.as_str()))
     };
     all.retain(|mutant| options.files.is_empty() || wanted(&mutant.file));
-    let copy = copy(project)?;
+    let copies: Vec<_> = (0..options.jobs.max(1))
+        .map(|number| copy(project, number))
+        .collect::<Result<_>>()?;
     let tests: BTreeSet<_> = all.iter().flat_map(|mutant| &mutant.tests).collect();
-    let (counted, others): (Vec<_>, Vec<_>) = tests.into_iter().partition(|name| is_counted(name));
-    for tests in [others, counted]
-        .into_iter()
-        .filter(|tests| !tests.is_empty())
-    {
-        let (passed, said) = test(project, &copy, tests, options.case_limit, None)?;
-        if !passed {
-            bail!("the tests fail before anything is changed\n{said}");
+    side_by_side(&copies, |number, copy| {
+        let share = tests.iter().copied().skip(number).step_by(copies.len());
+        pass_unchanged(project, copy, share, options.case_limit)
+    })?;
+    let next = AtomicUsize::new(0);
+    let tried = side_by_side(&copies, |_, copy| {
+        let mut tried = Vec::new();
+        while let Some(mutant) = all.get(next.fetch_add(1, Relaxed)) {
+            let (outcome, by) = mutant.try_in(project, copy, options)?;
+            show!("{}{by}", mutant.line(outcome));
+            tried.push((folder(&mutant.file), outcome));
         }
-    }
+        Ok(tried)
+    })?;
     let mut folders: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
-    for mutant in &all {
-        let outcome = mutant.try_in(project, &copy, options)?;
-        show!("{}", mutant.line(outcome));
-        for folder in [folder(&mutant.file), "all".into()] {
+    for (folder, outcome) in tried.into_iter().flatten() {
+        for folder in [folder, "all".into()] {
             folders.entry(folder).or_default().push(outcome);
         }
     }
@@ -113,6 +122,44 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
     Ok(u8::from(folders.values().flatten().any(failed)))
 }
 
+/// What `work` makes of each copy and its number, in threads side by side.
+fn side_by_side<T: Send>(
+    copies: &[PathBuf],
+    work: impl Fn(usize, &Path) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let work = &work;
+    thread::scope(|scope| {
+        let workers: Vec<_> = copies
+            .iter()
+            .enumerate()
+            .map(|(number, copy)| scope.spawn(move || work(number, copy)))
+            .collect();
+        let join = |worker: thread::ScopedJoinHandle<_>| worker.join().expect("a worker panicked");
+        workers.into_iter().map(join).collect()
+    })
+}
+
+/// Sees that tests pass before anything is changed. A run that counts instructions needs another
+/// kernel, and is one of its own.
+fn pass_unchanged<'a>(
+    project: &Project,
+    copy: &Path,
+    tests: impl Iterator<Item = &'a String>,
+    case_limit: u32,
+) -> Result<()> {
+    let (counted, others): (Vec<_>, Vec<_>) = tests.partition(|name| is_counted(name));
+    for tests in [others, counted]
+        .into_iter()
+        .filter(|tests| !tests.is_empty())
+    {
+        let (passed, said) = test(project, copy, tests, case_limit, None)?;
+        if !passed {
+            bail!("the tests fail before anything is changed\n{said}");
+        }
+    }
+    Ok(())
+}
+
 /// The mutants that no longer fit the source of a checkout, a line each.
 pub fn unfit(root: &Path) -> Result<Vec<String>> {
     let all = read_lists(&root.join("tests/mutants"))?;
@@ -122,8 +169,8 @@ pub fn unfit(root: &Path) -> Result<Vec<String>> {
 
 /// The checkout's last commit, in a folder of the cache where it may be changed; an existing copy
 /// keeps its builds.
-fn copy(project: &Project) -> Result<PathBuf> {
-    let copy = project.cache.join("mutants");
+fn copy(project: &Project, number: usize) -> Result<PathBuf> {
+    let copy = project.cache.join(format!("mutants-{number}"));
     let git = |folder: &Path, words: &[&str]| {
         let mut git = Command::new("git");
         output(git.current_dir(folder).args(words), "copying the checkout")
@@ -247,10 +294,15 @@ impl Mutant {
         self.apply(&fs::read_to_string(root.join(&self.file))?)
     }
 
-    /// Makes the change in the copy, tests it, and takes it back.
-    fn try_in(&self, project: &Project, copy: &Path, options: &MutantsOptions) -> Result<Outcome> {
+    /// Makes the change in the copy, tests it, and takes it back. Also says which test noticed.
+    fn try_in(
+        &self,
+        project: &Project,
+        copy: &Path,
+        options: &MutantsOptions,
+    ) -> Result<(Outcome, String)> {
         let Ok(changed) = self.applied(copy) else {
-            return Ok(Outcome::Unfit);
+            return Ok((Outcome::Unfit, String::new()));
         };
         let path = copy.join(&self.file);
         let original = fs::read_to_string(&path)?;
@@ -259,12 +311,18 @@ impl Mutant {
         let tested = test(project, copy, &self.tests, options.case_limit, limit);
         fs::write(&path, original)?;
         let (passed, said) = tested?;
-        Ok(match passed {
+        let outcome = match passed {
             false if said.contains("error: could not compile") => Outcome::Unfit,
             false => Outcome::Killed,
             true if self.reason.is_some() => Outcome::Explained,
             true => Outcome::Survived,
-        })
+        };
+        let failed = said.lines().find(|line| line.starts_with("FAILED "));
+        let by = match outcome {
+            Outcome::Killed => format!(": {}", failed.unwrap_or("it took too long")),
+            _ => String::new(),
+        };
+        Ok((outcome, by))
     }
 
     fn line(&self, outcome: Outcome) -> String {

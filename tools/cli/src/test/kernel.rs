@@ -17,9 +17,22 @@ use crate::qemu::Machine;
 use crate::session::{self, Event};
 use crate::toolchain;
 
-/// The test's name on a machine.
-fn name(setting: &Setting) -> String {
-    format!("kernel/{}", setting.name)
+/// A boot that is looked at: the units, or the way to an end.
+struct Boot {
+    /// `kernel/MACHINE/units`, `…/late-cpu` or `…/END`.
+    name: String,
+    parameters: Vec<String>,
+    expected: Expected,
+}
+
+/// What a boot must come to.
+enum Expected {
+    /// The units pass.
+    Units,
+    /// A CPU that lacks features of the others stays offline, and the rest goes on.
+    LateCpu,
+    /// The log has these lines, and the machine is off.
+    End(Vec<String>),
 }
 
 /// How long the whole boot may take.
@@ -32,64 +45,87 @@ pub fn test(
     arch: Arch,
     report: &mut Report,
 ) -> Result<()> {
-    let wanted: Vec<Setting> = machines::settings(options, arch)
-        .filter(|setting| report.wants(&name(setting)))
+    let wanted: Vec<(Setting, Vec<Boot>)> = machines::settings(options, arch)
+        .map(|setting| (setting, boots(&setting, arch)))
+        .map(|(setting, mut boots)| {
+            boots.retain(|boot| report.wants(&boot.name));
+            (setting, boots)
+        })
+        .filter(|(_, boots)| !boots.is_empty())
         .collect();
     let (checked, shipped): (Vec<_>, Vec<_>) =
-        wanted.into_iter().partition(|setting| setting.checked);
+        wanted.into_iter().partition(|(setting, _)| setting.checked);
     boot_all(project, arch, &shipped, report)?;
     boot_all(&project.checked(), arch, &checked, report)
 }
 
-/// Boots the self-testing kernel that `project` builds on each of `settings`.
+/// The boots of a machine.
+fn boots(setting: &Setting, arch: Arch) -> Vec<Boot> {
+    let boot = |what: &str, parameters: &[&str], expected| Boot {
+        name: format!("kernel/{}/{what}", setting.name),
+        parameters: parameters.iter().copied().map(String::from).collect(),
+        expected,
+    };
+    let mut all = vec![boot("units", &["selftest"], Expected::Units)];
+    if setting.smp > 1 {
+        let lacking = match arch {
+            Arch::Arm64 => "cpu1.ID_AA64MMFR0_EL1.PARANGE=0",
+            Arch::Riscv64 => "cpu1.isa=rv64imac",
+        };
+        let parameters = ["selftest", "cpu1.late", lacking];
+        all.push(boot("late-cpu", &parameters, Expected::LateCpu));
+    }
+    // The ways to a bad end are the same on every CPU model.
+    if !setting.runs_all() {
+        return all;
+    }
+    let alone = setting.smp == 1;
+    for (end, sayings) in ENDS {
+        if alone && end == "hard-lockup" {
+            continue;
+        }
+        let sayings = sayings.iter().copied().map(String::from).collect();
+        let parameter = format!("selftest={end}");
+        all.push(boot(end, &[&parameter, WATCHED], Expected::End(sayings)));
+    }
+    // The stacks on which the boot CPU, whose are part of the image, and another one idle.
+    for cpu in 0..setting.smp.min(2) {
+        let end = format!("overflow-cpu{cpu}");
+        let who = format!("PANIC on CPU {cpu}");
+        let sayings = [&*who, "kernel stack overflow", "selftest::endless+"];
+        let sayings = sayings.map(String::from).to_vec();
+        let parameter = format!("selftest={end}");
+        all.push(boot(&end, &[&parameter], Expected::End(sayings)));
+    }
+    all
+}
+
+/// Boots the self-testing kernel that `project` builds, each way that is wanted.
 fn boot_all(
     project: &Project,
     arch: Arch,
-    settings: &[Setting],
+    wanted: &[(Setting, Vec<Boot>)],
     report: &mut Report,
 ) -> Result<()> {
-    if settings.is_empty() {
+    if wanted.is_empty() {
         return Ok(());
     }
     let image = flat_image(&toolchain::kernel(project, arch, &["selftest"])?)?;
     let kernel = Kernel::Selftest(image);
-    for setting in settings {
-        let name = name(setting);
-        units(
-            report,
-            &name,
-            &boot(project, &setting.machine(&kernel, &["selftest"]))?,
-        );
-        if setting.smp > 1 {
-            let lacking = match arch {
-                Arch::Arm64 => "cpu1.ID_AA64MMFR0_EL1.PARANGE=0",
-                Arch::Riscv64 => "cpu1.isa=rv64imac",
-            };
-            let parameters = ["selftest", "cpu1.late", lacking];
-            let booted = boot(project, &setting.machine(&kernel, &parameters))?;
-            late_cpu(report, &name, &booted);
-        }
-        // The ways to a bad end are the same on every CPU model.
-        if !setting.runs_all() {
-            continue;
-        }
-        let alone = setting.smp == 1;
-        for (end, sayings) in ENDS
-            .into_iter()
-            .filter(|(end, _)| !(alone && *end == "hard-lockup"))
+    for (setting, boots) in wanted {
+        for Boot {
+            name,
+            parameters,
+            expected,
+        } in boots
         {
-            let parameter = format!("selftest={end}");
-            let booted = boot(project, &setting.machine(&kernel, &[&parameter, WATCHED]))?;
-            bad_end(report, &format!("{name}/{end}"), sayings, &booted);
-        }
-        // The stacks on which the boot CPU, whose are part of the image, and another one idle.
-        for cpu in 0..setting.smp.min(2) {
-            let end = format!("overflow-cpu{cpu}");
-            let parameter = format!("selftest={end}");
-            let booted = boot(project, &setting.machine(&kernel, &[&parameter]))?;
-            let who = format!("PANIC on CPU {cpu}");
-            let sayings = [&*who, "kernel stack overflow", "selftest::endless+"];
-            bad_end(report, &format!("{name}/{end}"), &sayings, &booted);
+            let parameters: Vec<_> = parameters.iter().map(String::as_str).collect();
+            let booted = boot(project, &setting.machine(&kernel, &parameters))?;
+            match expected {
+                Expected::Units => units(report, name, &booted),
+                Expected::LateCpu => late_cpu(report, name, &booted),
+                Expected::End(sayings) => bad_end(report, name, sayings, &booted),
+            }
         }
     }
     Ok(())
@@ -229,17 +265,19 @@ fn units(report: &mut Report, name: &str, booted: &Booted) {
     }
 }
 
-/// A CPU that lacks features of the others stays offline, and a line names them; the rest goes on.
+/// A line names what the CPU that stays offline lacks.
 fn late_cpu(report: &mut Report, name: &str, booted: &Booted) {
     if booted.log.contains("CPU 1 stays offline: ") && booted.is_off() {
         report.passed(1);
     } else {
-        report.failed(&format!("{name}/late-cpu"), &booted.describe());
+        report.failed(name, &booted.describe());
     }
 }
 
-fn bad_end(report: &mut Report, name: &str, sayings: &[&str], booted: &Booted) {
-    let missing = sayings.iter().find(|saying| !booted.log.contains(*saying));
+fn bad_end(report: &mut Report, name: &str, sayings: &[String], booted: &Booted) {
+    let missing = sayings
+        .iter()
+        .find(|saying| !booted.log.contains(saying.as_str()));
     match missing {
         None if booted.is_off() => report.passed(1),
         None => report.failed(name, &booted.describe()),
