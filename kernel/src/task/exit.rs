@@ -56,7 +56,7 @@ pub fn exit_thread() -> ! {
         .then(|| acct::Record::of_ended(process, space.as_deref().map(|space| &**space)));
     // With the last use the memory goes, while others can run.
     drop(space);
-    pid_table::remove_thread(thread.tid());
+    pid_table::remove_thread(thread);
     futex::release_locks();
     if let Some(record) = record {
         record.write();

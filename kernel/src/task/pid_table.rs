@@ -381,9 +381,14 @@ pub fn add_first(process: Arc<Process>) {
 }
 
 /// A thread is no more; its number is free unless something else has it.
-pub fn remove_thread(tid: i32) {
+pub fn remove_thread(thread: &Thread) {
     let mut tree = TREE.lock();
-    let thread = tree.entry(tid).and_then(|entry| entry.thread.take());
+    let tid = thread.tid();
+    // An exec by another thread may have taken over the number of the first.
+    let is_same = |entered: &mut Arc<Thread>| core::ptr::eq(&**entered, thread);
+    let thread = tree
+        .entry(tid)
+        .and_then(|entry| entry.thread.take_if(is_same));
     tree.free(tid);
     drop(tree);
     if let Some(thread) = &thread {

@@ -10,7 +10,7 @@ use linux_raw_sys::general::*;
 use super::pidfd::PidFd;
 use super::rusage::Usage;
 use super::signal::Report;
-use super::{Process, Thread, current, exit, pid_table, ptrace, sched};
+use super::{Process, Thread, clock, current, exit, pid_table, ptrace, sched, wait_queue};
 use crate::errno::{Errno, Result};
 
 /// The children to wait for.
@@ -70,7 +70,13 @@ pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
     }
 }
 
+/// How long a child's last steps to its parent's notification may take, and be waited for at once.
+const NOTIFIED_NS: u64 = 50_000;
+
 /// Looks until no child is about to be found.
+///
+/// # Errors
+/// Those of [`look`]; EINTR: the thread must die.
 fn look_again(process: &Process, which: &Which, options: u32) -> Result<Option<Found>> {
     loop {
         let mut unnotified = false;
@@ -78,8 +84,10 @@ fn look_again(process: &Process, which: &Which, options: u32) -> Result<Option<F
         if !unnotified || !matches!(found, Ok(None)) {
             return found;
         }
-        // The signal of it must be pending first: another CPU is about to send it.
-        sched::yield_now();
+        // The signal of it must be pending first. The thread that is about to send it may have a
+        // lower priority.
+        wait_queue::sleep_killable(clock::deadline_in(NOTIFIED_NS));
+        sched::cond_resched_killable()?;
     }
 }
 

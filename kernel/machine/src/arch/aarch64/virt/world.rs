@@ -84,7 +84,7 @@ impl Registers {
     /// Advances past an instruction that was emulated, as after any instruction.
     #[inline(always)]
     pub fn skip(&mut self) {
-        self.pc += 4;
+        self.pc = self.pc.wrapping_add(4);
         self.pstate &= !(STEP | BRANCH_TYPE);
     }
 
