@@ -70,8 +70,8 @@ pub fn wait(which: &Which, options: u32) -> Result<Option<Found>> {
     }
 }
 
-/// How long a child's last steps to its parent's notification may take, and be waited for at once.
-const NOTIFIED_NS: u64 = 50_000;
+/// How long to sleep before looking again at a child that is about to notify its parent.
+const LOOK_AGAIN_NS: u64 = 50_000;
 
 /// Looks until no child is about to be found.
 ///
@@ -86,7 +86,7 @@ fn look_again(process: &Process, which: &Which, options: u32) -> Result<Option<F
         }
         // The signal of it must be pending first. The thread that is about to send it may have a
         // lower priority.
-        wait_queue::sleep_killable(clock::deadline_in(NOTIFIED_NS));
+        wait_queue::sleep_killable(clock::deadline_in(LOOK_AGAIN_NS));
         sched::cond_resched_killable()?;
     }
 }

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
@@ -30,8 +31,8 @@ pub struct MutantsOptions {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub case_limit: u32,
     /// How many are tried at once, each in a copy of its own
-    #[arg(long, value_name = "NUMBER", default_value_t = 2)]
-    pub jobs: usize,
+    #[arg(long, value_name = "NUMBER", default_value = "2")]
+    pub jobs: NonZeroUsize,
 }
 
 /// A change that a test should notice.
@@ -84,7 +85,7 @@ pub fn mutants(project: &Project, options: &MutantsOptions) -> Result<u8> {
             .any(|part| file.contains(part.as_str()))
     };
     all.retain(|mutant| options.files.is_empty() || wanted(&mutant.file));
-    let copies: Vec<_> = (0..options.jobs.max(1))
+    let copies: Vec<_> = (0..options.jobs.get())
         .map(|number| copy(project, number))
         .collect::<Result<_>>()?;
     let tests: BTreeSet<_> = all.iter().flat_map(|mutant| &mutant.tests).collect();
@@ -152,8 +153,8 @@ fn pass_unchanged<'a>(
         .into_iter()
         .filter(|tests| !tests.is_empty())
     {
-        let (passed, said) = test(project, copy, tests, case_limit, None)?;
-        if !passed {
+        let (status, said) = test(project, copy, tests, case_limit, None)?;
+        if !status.success() {
             bail!("the tests fail before anything is changed\n{said}");
         }
     }
@@ -198,14 +199,17 @@ fn is_counted(test: &str) -> bool {
     test.starts_with("bench/")
 }
 
-/// Runs tests in the copy, for so many seconds at most: whether all passed, and their output.
+/// Status of `timeout` where the time was over.
+const TIMED_OUT: i32 = 124;
+
+/// Runs tests in the copy, for so many seconds at most: how they ended, and their output.
 fn test<'a>(
     project: &Project,
     copy: &Path,
     names: impl IntoIterator<Item = &'a String>,
     case_limit: u32,
     limit: Option<u32>,
-) -> Result<(bool, String)> {
+) -> Result<(ExitStatus, String)> {
     let names: Vec<_> = names.into_iter().collect();
     let mut stile = Command::new("timeout");
     // 0 is no limit.
@@ -226,7 +230,7 @@ fn test<'a>(
     if said.lines().any(|line| line == "0 passed, 0 failed") {
         bail!("no test of these names");
     }
-    Ok((output.status.success(), said))
+    Ok((output.status, said))
 }
 
 /// The mutants of all files of a folder.
@@ -310,16 +314,23 @@ impl Mutant {
         let limit = Some(options.limit);
         let tested = test(project, copy, &self.tests, options.case_limit, limit);
         fs::write(&path, original)?;
-        let (passed, said) = tested?;
-        let outcome = match passed {
+        let (status, said) = tested?;
+        let outcome = match status.success() {
             false if said.contains("error: could not compile") => Outcome::Unfit,
             false => Outcome::Killed,
             true if self.reason.is_some() => Outcome::Explained,
             true => Outcome::Survived,
         };
         let failed = said.lines().find(|line| line.starts_with("FAILED "));
-        let by = match outcome {
-            Outcome::Killed => format!(": {}", failed.unwrap_or("it took too long")),
+        let by = match (outcome, failed) {
+            (Outcome::Killed, Some(failed)) => format!(": {failed}"),
+            (Outcome::Killed, None) if status.code() == Some(TIMED_OUT) => {
+                ": it took too long".into()
+            }
+            // No test noticed anything: they could not be run.
+            (Outcome::Killed, None) => {
+                bail!("no test could be run on a mutant of {}\n{said}", self.file)
+            }
             _ => String::new(),
         };
         Ok((outcome, by))

@@ -30,7 +30,7 @@ impl Due {
         }
     }
 
-    /// Lets the work be done soon. From anywhere.
+    /// Lets the work be done soon. May be called in an interrupt.
     pub fn queue<T: Work + 'static>(&self, owner: &Arc<T>) {
         self.queue_on(&WORK, owner);
     }
