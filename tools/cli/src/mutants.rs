@@ -183,6 +183,8 @@ fn copy(project: &Project, number: usize) -> Result<PathBuf> {
             &copy,
             &["checkout", "--quiet", "--force", "--detach", commit],
         )?;
+        // What tests of another commit wrote; builds are ignored files, and stay.
+        git(&copy, &["clean", "--quiet", "--force", "-d"])?;
     } else {
         let place = copy.to_str().context("the cache's name is no text")?;
         git(&project.root, &["worktree", "prune"])?;
