@@ -144,8 +144,9 @@ pub unsafe fn not_overtaken() {
         thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let result = futex(&word, LOCK_PI, 0, ptr::null());
-                println!("waited: {result}, has it: {}", held(&word));
+                let owner = held(&word);
                 futex(&word, UNLOCK_PI, 0, ptr::null());
+                format!("waited: {result}, has it: {owner}")
             });
             until_waited_for(&word);
             // It waits once it is found in the lock's queue, where a short wait comes behind it.
@@ -174,7 +175,7 @@ pub unsafe fn not_overtaken() {
             }
             word.store(own, SeqCst);
             tell("hand it on", futex(&word, UNLOCK_PI, 0, ptr::null()));
-            waiter.join().unwrap();
+            println!("{}", waiter.join().unwrap());
         });
         println!("has it: {}", held(&word));
     }
