@@ -13,7 +13,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::arch::Arch;
 use crate::packages;
-use crate::project::Project;
+use crate::project::{Project, write_if_changed};
 use crate::symbols;
 use crate::toolchain;
 
@@ -71,7 +71,7 @@ impl Kernel {
     /// Where [`Kernel::image`] puts it.
     pub fn planned_image(&self, project: &Project, arch: Arch) -> PathBuf {
         match self {
-            Self::Stile => toolchain::kernel_place(project, arch).with_extension("image"),
+            Self::Stile => toolchain::kernel_place(project, arch, &[]).with_extension("image"),
             Self::Linux(version) => packages::linux_place(project, arch, version),
             Self::Selftest(path) | Self::File(path) => path.clone(),
         }
@@ -161,9 +161,7 @@ pub fn flat_image(elf: &Path) -> Result<PathBuf> {
     let bytes = fs::read(elf).with_context(|| elf.display().to_string())?;
     let image = flatten(&bytes).with_context(|| elf.display().to_string())?;
     let path = elf.with_extension("image");
-    if !fs::read(&path).is_ok_and(|old| old == image) {
-        fs::write(&path, image)?;
-    }
+    write_if_changed(&path, &image)?;
     Ok(path)
 }
 

@@ -70,11 +70,13 @@ impl Project {
 
     /// Waits until no other `stile` is filling the cache; until the file is dropped none can.
     pub fn lock_cache(&self) -> Result<File> {
-        let path = self.cache.join("lock");
-        let file =
-            File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-        file.lock()?;
-        Ok(file)
+        lock(&self.cache.join("lock"))
+    }
+
+    /// Waits until no other `stile` is building a kernel; until the file is dropped none can.
+    pub fn lock_target(&self) -> Result<File> {
+        fs::create_dir_all(&self.target)?;
+        lock(&self.target.join("kernel.lock"))
     }
 
     /// A text in which paths of this machine are made relative to a checkout that has its cache and
@@ -104,6 +106,27 @@ impl Project {
         }
         command
     }
+}
+
+/// Creates a file, and waits until nobody else has it locked.
+fn lock(path: &Path) -> Result<File> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Gives a file this content at once, where it has another: a machine that boots from it meanwhile
+/// has the one or the other whole.
+pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<()> {
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    if fs::read(path).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
+    let new = path.with_added_extension(std::process::id().to_string());
+    fs::write(&new, content)
+        .and_then(|()| fs::rename(&new, path))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Tells the user once about work that takes time.

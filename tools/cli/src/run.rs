@@ -358,7 +358,7 @@ fn debugger_port() -> Result<u16> {
 }
 
 fn explain_debugger(project: &Project, arch: Arch, port: u16) {
-    let symbols = toolchain::kernel_place(project, arch);
+    let symbols = toolchain::kernel_place(project, arch, &[]);
     tell!(
         "stile: the machine waits for a debugger, and begins with its command 'continue':\n  \
          gdb-multiarch -cd {} {} -ex 'target remote localhost:{port}'",

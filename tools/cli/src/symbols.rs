@@ -16,7 +16,7 @@ impl Symbols {
     /// The symbols of a kernel.
     pub fn of(project: &Project, kernel: &Kernel, arch: Arch) -> Self {
         let file = match kernel {
-            Kernel::Stile => toolchain::kernel_place(project, arch),
+            Kernel::Stile => toolchain::kernel_place(project, arch, &[]),
             Kernel::File(path) if kernel.is_stile() => path.clone(),
             _ => return Self::default(),
         };

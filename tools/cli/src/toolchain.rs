@@ -1,6 +1,7 @@
 //! Rust: missing targets are added, and programs are built for guests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -10,7 +11,9 @@ use anyhow::{Context, Result, bail};
 use crate::arch::Arch;
 use crate::debian::Debian;
 use crate::packages;
-use crate::project::{Project, find_program, output, output_and_warnings, progress};
+use crate::project::{
+    Project, find_program, output, output_and_warnings, progress, write_if_changed,
+};
 
 /// Rust's target for programs of 32-bit Arm.
 pub const COMPAT_TARGET: &str = "armv7-unknown-linux-gnueabihf";
@@ -52,11 +55,12 @@ fn sysroot() -> Result<&'static Path> {
 /// measured or tested program is then one throughout, although its source may change meanwhile.
 pub fn build(command: &mut Command, what: &str, built: PathBuf) -> Result<PathBuf> {
     static LAST: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
-    let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let words = format!("{command:?}");
-    if last().get(&built) != Some(&words) {
+    // One at a time: what others have built already is not written while they use it.
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.get(&built) != Some(&words) {
         output_and_warnings(command, what)?;
-        last().insert(built.clone(), words);
+        last.insert(built.clone(), words);
     }
     Ok(built)
 }
@@ -173,21 +177,28 @@ pub fn go_program(project: &Project, arch: Arch, source: &Path) -> Result<PathBu
         .env("GOFLAGS", "-mod=mod");
     go.env("GOTOOLCHAIN", "local")
         .env("GOCACHE", project.cache.join("go"));
-    output(&mut go, &format!("building {}", source.display()))?;
-    Ok(built)
+    build(&mut go, &format!("building {}", source.display()), built)
 }
 
-/// Where the kernel's ELF file is built.
-pub fn kernel_place(project: &Project, arch: Arch) -> PathBuf {
+/// Where the ELF file of the kernel with these Cargo features is kept.
+pub fn kernel_place(project: &Project, arch: Arch, features: &[&str]) -> PathBuf {
+    let name = [&["stile"], features].concat().join("-");
     project
         .target
         .join(arch.kernel_target())
         .join(project.kernel_profile)
-        .join("stile")
+        .join(name + ".elf")
 }
 
-/// Builds the kernel with these Cargo features: its ELF file.
+/// Builds the kernel with these Cargo features, once in this process: its ELF file. It is a copy,
+/// since cargo has one place for all features.
 pub fn kernel(project: &Project, arch: Arch, features: &[&str]) -> Result<PathBuf> {
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let kept = kernel_place(project, arch, features);
+    let mut known = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.contains(&kept) {
+        return Ok(kept);
+    }
     let target = arch.kernel_target();
     ensure_target(project, target)?;
     let mut cargo = project.cargo(&[
@@ -207,12 +218,13 @@ pub fn kernel(project: &Project, arch: Arch, features: &[&str]) -> Result<PathBu
         true => String::new(),
         false => format!(" with {}", features.join(", ")),
     };
+    // Another process may build one with other features.
+    let _alone = project.lock_target()?;
     let what = format!("building the kernel for {}{with}", arch.debian());
-    let built = build(&mut cargo, &what, kernel_place(project, arch))?;
-    if features.is_empty() {
-        return Ok(built);
-    }
-    let kept = built.with_file_name(format!("stile-{}", features.join("-")));
-    std::fs::copy(&built, &kept).with_context(|| built.display().to_string())?;
+    output_and_warnings(&mut cargo, &what)?;
+    let built = kept.with_file_name("stile");
+    let image = fs::read(&built).with_context(|| built.display().to_string())?;
+    write_if_changed(&kept, &image)?;
+    known.insert(kept.clone());
     Ok(kept)
 }

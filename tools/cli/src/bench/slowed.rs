@@ -29,7 +29,7 @@ const UNUSED: &str = "__rustc::rust_begin_unwind";
 /// Makes the copy: an ELF file. `way` are the kernel's instructions for a system call, from entry
 /// to return.
 pub fn copy(project: &Project, arch: Arch, way: &[Executed]) -> Result<PathBuf> {
-    let mut bytes = fs::read(toolchain::kernel_place(project, arch))?;
+    let mut bytes = fs::read(toolchain::kernel_place(project, arch, &[]))?;
     let file = object::File::parse(&*bytes)?;
     let unused = file
         .symbols()

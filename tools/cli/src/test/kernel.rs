@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::Report;
-use super::machines::{self, Setting};
+use super::machines::Setting;
 use crate::arch::Arch;
 use crate::guest;
 use crate::kernel_image::{Kernel, flat_image};
-use crate::options::TestOptions;
 use crate::project::Project;
 use crate::qemu::Machine;
 use crate::session::{self, Event};
@@ -38,29 +37,34 @@ enum Expected {
 /// How long the whole boot may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Boots the self-testing kernel on each machine of an architecture.
-pub fn test(
-    project: &Project,
-    options: &TestOptions,
-    arch: Arch,
-    report: &mut Report,
-) -> Result<()> {
-    let wanted: Vec<(Setting, Vec<Boot>)> = machines::settings(options, arch)
-        .map(|setting| (setting, boots(&setting, arch)))
-        .map(|(setting, mut boots)| {
-            boots.retain(|boot| report.wants(&boot.name));
-            (setting, boots)
-        })
-        .filter(|(_, boots)| !boots.is_empty())
-        .collect();
-    let (checked, shipped): (Vec<_>, Vec<_>) =
-        wanted.into_iter().partition(|(setting, _)| setting.checked);
-    boot_all(project, arch, &shipped, report)?;
-    boot_all(&project.checked(), arch, &checked, report)
+/// Boots the self-testing kernel on a machine, each way that is wanted.
+pub fn test(project: &Project, setting: &Setting, report: &mut Report) -> Result<()> {
+    let mut boots = boots(setting);
+    boots.retain(|boot| report.wants(&boot.name));
+    if boots.is_empty() {
+        return Ok(());
+    }
+    let image = flat_image(&toolchain::kernel(project, setting.arch, &["selftest"])?)?;
+    let kernel = Kernel::Selftest(image);
+    for Boot {
+        name,
+        parameters,
+        expected,
+    } in &boots
+    {
+        let parameters: Vec<_> = parameters.iter().map(String::as_str).collect();
+        let booted = boot(project, &setting.machine(&kernel, &parameters))?;
+        match expected {
+            Expected::Units => units(report, name, &booted),
+            Expected::LateCpu => late_cpu(report, name, &booted),
+            Expected::End(sayings) => bad_end(report, name, sayings, &booted),
+        }
+    }
+    Ok(())
 }
 
 /// The boots of a machine.
-fn boots(setting: &Setting, arch: Arch) -> Vec<Boot> {
+fn boots(setting: &Setting) -> Vec<Boot> {
     let boot = |what: &str, parameters: &[&str], expected| Boot {
         name: format!("kernel/{}/{what}", setting.name),
         parameters: parameters.iter().copied().map(String::from).collect(),
@@ -68,12 +72,11 @@ fn boots(setting: &Setting, arch: Arch) -> Vec<Boot> {
     };
     let mut all = vec![boot("units", &["selftest"], Expected::Units)];
     if setting.smp > 1 {
-        let lacking = match arch {
+        let lacking = match setting.arch {
             Arch::Arm64 => "cpu1.ID_AA64MMFR0_EL1.PARANGE=0",
             Arch::Riscv64 => "cpu1.isa=rv64imac",
         };
-        let parameters = ["selftest", "cpu1.late", lacking];
-        all.push(boot("late-cpu", &parameters, Expected::LateCpu));
+        all.push(boot("late-cpu", &["cpu1.late", lacking], Expected::LateCpu));
     }
     // The ways to a bad end are the same on every CPU model.
     if !setting.runs_all() {
@@ -98,37 +101,6 @@ fn boots(setting: &Setting, arch: Arch) -> Vec<Boot> {
         all.push(boot(&end, &[&parameter], Expected::End(sayings)));
     }
     all
-}
-
-/// Boots the self-testing kernel that `project` builds, each way that is wanted.
-fn boot_all(
-    project: &Project,
-    arch: Arch,
-    wanted: &[(Setting, Vec<Boot>)],
-    report: &mut Report,
-) -> Result<()> {
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let image = flat_image(&toolchain::kernel(project, arch, &["selftest"])?)?;
-    let kernel = Kernel::Selftest(image);
-    for (setting, boots) in wanted {
-        for Boot {
-            name,
-            parameters,
-            expected,
-        } in boots
-        {
-            let parameters: Vec<_> = parameters.iter().map(String::as_str).collect();
-            let booted = boot(project, &setting.machine(&kernel, &parameters))?;
-            match expected {
-                Expected::Units => units(report, name, &booted),
-                Expected::LateCpu => late_cpu(report, name, &booted),
-                Expected::End(sayings) => bad_end(report, name, sayings, &booted),
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Bad ends that the kernel is asked for, and the lines that its log must then have.

@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use self::case::Case;
+use self::machines::Setting;
 pub use self::masked::masked;
 use crate::arch::Arch;
 use crate::kernel_image::Kernel;
@@ -76,7 +76,8 @@ impl Report<'_> {
     }
 }
 
-/// Tests that must run one after the other, since they build into the same places.
+/// Tests that run one after the other: those of a machine, or those that build into the same
+/// places.
 type Lane<'a> = Box<dyn FnOnce(&mut Report) + Send + 'a>;
 
 /// Runs the tests that are asked for, with one lane more at once than there are CPUs, as many tests
@@ -88,19 +89,34 @@ pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
     }
     let kernel = &Kernel::from_option(&options.on);
     let cases = cases.as_slice();
+    let settings = || {
+        let arches = options.arches();
+        arches.flat_map(|arch| machines::settings(options, arch))
+    };
+    // Long lanes first, that none is left alone at the end.
+    let (whole, few): (Vec<_>, Vec<_>) = settings().partition(Setting::runs_all);
     let mut lanes: Vec<Lane> = Vec::new();
-    for arch in options.arches() {
-        lanes.push(Box::new(move |report| {
-            on_machines(project, kernel, options, arch, cases, report)
-        }));
-    }
+    let programs = |setting: Setting| -> Lane {
+        Box::new(move |report| {
+            let project = &project_for(project, &setting);
+            report.group(&format!("programs/{}", setting.name), |report| {
+                programs::test(project, kernel, options, &setting, cases, report)
+            });
+        })
+    };
+    lanes.extend(whole.into_iter().map(programs));
     if kernel.is_stile() {
         lanes.push(Box::new(|report| {
             report.group("host", |report| host::test(project, options, report));
             report.group("lint", |report| lint::test(project, report));
             report.group("bench", |report| bench::page(project, report));
         }));
+        for arch in options.arches() {
+            lanes.extend(of_command(project, options, arch));
+        }
+        lanes.extend(settings().map(|setting| of_kernel(project, setting)));
     }
+    lanes.extend(few.into_iter().map(programs));
     let (mut passed, mut failed) = (0, Vec::new());
     for report in run(options, lanes) {
         passed += report.passed;
@@ -111,6 +127,44 @@ pub fn test(project: &Project, options: &TestOptions) -> Result<u8> {
     }
     show!("{passed} passed, {} failed", failed.len());
     Ok(u8::from(!failed.is_empty()))
+}
+
+/// The project that builds a machine's kernel.
+fn project_for(project: &Project, setting: &Setting) -> Project {
+    match setting.checked {
+        true => project.checked(),
+        false => project.clone(),
+    }
+}
+
+/// The tests of the command's ways to boot an architecture.
+fn of_command<'a>(project: &'a Project, options: &'a TestOptions, arch: Arch) -> [Lane<'a>; 3] {
+    let name = move |what: &str| format!("{what} {}", arch.debian());
+    [
+        Box::new(move |report| {
+            report.group(&name("command"), |report| {
+                command::test(project, arch, report)
+            })
+        }),
+        Box::new(move |report| {
+            report.group(&name("damage"), |report| {
+                damage::test(project, options, arch, report)
+            })
+        }),
+        Box::new(move |report| {
+            report.group(&name("bench"), |report| bench::test(project, arch, report))
+        }),
+    ]
+}
+
+/// The kernel's own tests on a machine.
+fn of_kernel(project: &Project, setting: Setting) -> Lane<'_> {
+    Box::new(move |report| {
+        let project = &project_for(project, &setting);
+        report.group(&format!("kernel/{}", setting.name), |report| {
+            kernel::test(project, &setting, report)
+        });
+    })
 }
 
 /// Runs the lanes in the order of their start: a report of each worker's.
@@ -137,38 +191,4 @@ fn run<'a>(options: &'a TestOptions, lanes: Vec<Lane>) -> Vec<Report<'a>> {
             .map(|report| report.expect("a lane does not panic"))
             .collect()
     })
-}
-
-/// Runs the tests that need machines of an architecture.
-fn on_machines(
-    project: &Project,
-    kernel: &Kernel,
-    options: &TestOptions,
-    arch: Arch,
-    cases: &[Case],
-    report: &mut Report,
-) {
-    let group = |name: &str| format!("{name} {}", arch.debian());
-    if kernel.is_stile() {
-        report.group(&group("kernel"), |report| {
-            kernel::test(project, options, arch, report)
-        });
-        report.group(&group("damage"), |report| {
-            damage::test(project, options, arch, report)
-        });
-    }
-    for setting in machines::settings(options, arch) {
-        let name = format!("programs/{}", setting.name);
-        report.group(&name, |report| {
-            let checked = setting.checked.then(|| project.checked());
-            let project = checked.as_ref().unwrap_or(project);
-            programs::test(project, kernel, options, &setting, cases, report)
-        });
-    }
-    if kernel.is_stile() {
-        report.group(&group("bench"), |report| bench::test(project, arch, report));
-        report.group(&group("command"), |report| {
-            command::test(project, arch, report)
-        });
-    }
 }
