@@ -1,5 +1,6 @@
 //! Limits that are enforced (locked memory, CPU time, queued signals), and memory that is locked.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{mem, ptr};
 
 use libc::{
@@ -199,14 +200,18 @@ unsafe fn memory() {
 
 unsafe fn cpu_time() {
     extern "C" fn warned(_: c_int) {
+        static IS_WARNED: AtomicBool = AtomicBool::new(false);
         let text = b"warned\n";
-        // SAFETY: pointer and length are the text's.
-        unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
+        // It comes every second.
+        if !IS_WARNED.swap(true, Relaxed) {
+            // SAFETY: pointer and length are the text's.
+            unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
+        }
     }
     unsafe {
         let status = in_child(|| {
             libc::signal(libc::SIGXCPU, warned as *const () as usize);
-            limit(libc::RLIMIT_CPU as u32, 1, 2);
+            limit(libc::RLIMIT_CPU as u32, 1, 5);
             // A child has the same limit, and its own time.
             let status = in_child(|| {
                 loop {
@@ -214,7 +219,7 @@ unsafe fn cpu_time() {
                 }
             });
             tell_end("over the hard limit", status);
-            limit(libc::RLIMIT_CPU as u32, 2, 2);
+            limit(libc::RLIMIT_CPU as u32, 5, 5);
         });
         tell_end("the parent", status);
         let status = in_child(|| {

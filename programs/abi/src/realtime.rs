@@ -26,7 +26,7 @@ pub fn run() {
         moves();
         shares();
         tell_end("too long", in_child(|| too_long()));
-        tell_end("short times", in_child(|| short_times()));
+        short();
         intervals();
         libc::syscall(libc::SYS_sched_setaffinity, 0, 8, &[u64::MAX]);
         mixed();
@@ -332,20 +332,18 @@ extern "C" fn warned(_number: i32) {
     }
 }
 
-unsafe fn limit(soft: u64, hard: u64) {
-    unsafe {
-        libc::signal(libc::SIGXCPU, warned as *const () as usize);
-        let limit = libc::rlimit {
-            rlim_cur: soft,
-            rlim_max: hard,
-        };
-        tell("limit", libc::setrlimit(libc::RLIMIT_RTTIME, &limit));
-    }
+unsafe fn limit(soft: u64, hard: u64) -> i32 {
+    let limit = libc::rlimit {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
+    unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &limit) }
 }
 
 unsafe fn too_long() {
     unsafe {
-        limit(50_000, 300_000);
+        libc::signal(libc::SIGXCPU, warned as *const () as usize);
+        tell("limit", limit(50_000, 3_000_000));
         tell("ordinary", schedule(0, SCHED_OTHER, 0));
         spin(100);
         println!("{}", WARNED.load(SeqCst));
@@ -358,16 +356,26 @@ unsafe fn too_long() {
     }
 }
 
-unsafe fn short_times() {
-    unsafe {
-        limit(200_000, libc::RLIM_INFINITY);
-        schedule(0, SCHED_FIFO, 1);
+/// A thread that sleeps begins anew: it may run for longer than the limit in all.
+unsafe fn short() {
+    let short_times = || unsafe {
+        if limit(200_000, libc::RLIM_INFINITY) != 0 || schedule(0, SCHED_FIFO, 1) != 0 {
+            libc::_exit(1);
+        }
         for _ in 0..10 {
             spin(40);
             sleep(10);
         }
-        println!("{}", WARNED.load(SeqCst));
+    };
+    // The time that a host takes from the machine counts, too.
+    let mut end = in_child(short_times);
+    for _ in 1..TRIES {
+        if end == 0 {
+            break;
+        }
+        end = in_child(short_times);
     }
+    tell_end("short times", end);
 }
 
 unsafe fn intervals() {

@@ -515,12 +515,31 @@ unsafe fn answered_once() {
 
 extern "C" fn ignore(_signal: i32) {}
 
-unsafe fn handle(signal: i32, flags: i32) {
+unsafe fn handle(signal: i32, handler: extern "C" fn(i32), flags: i32) {
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = ignore as *const () as usize;
+        action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = flags;
         libc::sigaction(signal, &action, ptr::null_mut());
+    }
+}
+
+/// The time after which the next alarm comes, in µs.
+static PAUSE: AtomicI32 = AtomicI32::new(0);
+
+/// The next alarm comes after twice the time, so that what it interrupts gets done in the end.
+extern "C" fn strike_later(_signal: i32) {
+    let pause = PAUSE.load(SeqCst);
+    PAUSE.store((2 * pause).min(500_000), SeqCst);
+    strike_after(pause);
+}
+
+fn strike_after(microseconds: i32) {
+    // SAFETY: the timer outlives the call, which a handler may make.
+    unsafe {
+        let mut timer: libc::itimerval = mem::zeroed();
+        timer.it_value.tv_usec = microseconds.into();
+        libc::syscall(libc::SYS_setitimer, 0, &timer, ptr::null::<u8>());
     }
 }
 
@@ -537,27 +556,20 @@ unsafe fn entered_once() {
         }
     };
     unsafe {
-        handle(libc::SIGALRM, libc::SA_RESTART);
+        handle(libc::SIGALRM, strike_later, libc::SA_RESTART);
         let (thread, file) = asker(0, asks);
         let mut notice = Notice::default();
         control(file, RECEIVE, &mut notice);
         let open = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
         let before = open();
-        let often = libc::itimerval {
-            it_interval: libc::timeval {
-                tv_sec: 0,
-                tv_usec: 50,
-            },
-            it_value: libc::timeval {
-                tv_sec: 0,
-                tv_usec: 50,
-            },
+        let add = || {
+            PAUSE.store(50, SeqCst);
+            strike_after(50);
+            control(file, ADD_FILE, &mut [notice.id, 0, 0]) >= 0
         };
-        let never: libc::itimerval = mem::zeroed();
-        libc::syscall(libc::SYS_setitimer, 0, &often, ptr::null::<u8>());
-        let add = || control(file, ADD_FILE, &mut [notice.id, 0, 0]) >= 0;
         let added = (0..ROUNDS).filter(|_| add()).count();
-        libc::syscall(libc::SYS_setitimer, 0, &never, ptr::null::<u8>());
+        handle(libc::SIGALRM, ignore, libc::SA_RESTART);
+        strike_after(0);
         println!("added {added}, open {}", open() - before);
         let (value, error, flags) = (0, 0, 0);
         let mut answer = Answer {
@@ -593,7 +605,7 @@ unsafe fn signalled(flags: u32) {
         }
     };
     unsafe {
-        handle(libc::SIGUSR1, 0);
+        handle(libc::SIGUSR1, ignore, 0);
         tell("no listener", forbid(libc::SYS_getsid, ALLOW, flags));
         let (thread, file) = asker(flags, asks);
         let mut notice = Notice::default();
