@@ -258,19 +258,21 @@ fn attempts(page: *mut u32) {
     drop(data);
     for (name, instruction) in OTHERS {
         // An interrupt ends the wait of WFI.
-        strike();
+        strike(20_000);
         attempt(page, name, instruction, 0);
+        strike(0);
     }
 }
 
-/// Has a signal that does nothing come soon.
-fn strike() {
+/// Has a signal that does nothing come each time that so many µs have passed. Zero ends it.
+fn strike(microseconds: i32) {
     extern "C" fn nothing(_: c_int) {}
     // SAFETY: the handler touches nothing, and the timer is valid for the call.
     unsafe {
         libc::signal(libc::SIGALRM, nothing as *const () as usize);
         let mut timer: libc::itimerval = mem::zeroed();
-        timer.it_value.tv_usec = 20_000;
+        timer.it_value.tv_usec = microseconds.into();
+        timer.it_interval = timer.it_value;
         libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut());
     }
 }

@@ -197,7 +197,8 @@ pub fn processor_time() -> Duration {
     }
 }
 
-/// Has a signal that does nothing come once, after a time.
+/// Has a signal that does nothing come each time that so much time has passed, so that one comes
+/// in the call that it is to end. Zero ends it.
 pub fn strike(after: Duration) {
     extern "C" fn nothing(_signal: libc::c_int) {}
     // SAFETY: the handler touches nothing, and both structures are valid for the calls.
@@ -207,6 +208,7 @@ pub fn strike(after: Duration) {
         libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
         let mut timer: libc::itimerval = std::mem::zeroed();
         timer.it_value.tv_usec = after.as_micros() as _;
+        timer.it_interval = timer.it_value;
         libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut());
     }
 }
