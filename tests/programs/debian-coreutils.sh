@@ -13,7 +13,8 @@ cp --sparse=always sparse thin; cmp sparse thin && stat -c "%s" thin; truncate -
 split -b 400k --additional-suffix=.part sparse s.; ls s.*.part | wc -l; cat s.*.part | cmp - sparse && echo whole
 printf "b 2\na 1\n" | sort >l; printf "a x\nb y\n" | join l -
 echo hello | tee one two >/dev/null; cat one two | sha256sum | cut -c1-16
-timeout 1 tail -f one; echo "timeout $?"
+tail -f one >tailed & until grep hello tailed; do sleep 0.1; done; kill $!; wait $!; echo "tail $?"
+timeout 1 sleep 1000; echo "timeout $?"
 env -i A=1 env; nice -n 5 nice; nproc >/dev/null && echo nproc
 id -u; whoami; readlink -f a/b/link; realpath --relative-to=a a/b/c/file; mktemp -u x.XXXX | wc -c
 head -c 100000 /dev/urandom | base64 -w0 | base64 -d | wc -c

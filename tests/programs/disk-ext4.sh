@@ -100,7 +100,7 @@ umount /tmp/n; umount $m; echo $?; check
 mount -t ext4 -o ro,errors=continue /dev/vda $m; show; cat $m/app; umount $m
 mount -t ext4 -o errors=remount-ro /dev/vda $m; show
 exec 6>$m/held; echo held >&6; umount -l $m; echo later >&6; exec 6>&-
-sync; sleep 1; check
+while dumpe2fs -h /dev/vda 2>/dev/null | grep -q needs_recovery; do sleep 0.1; done; check
 mount -t ext4 /dev/vda $m; cat $m/held; du -s $m; df -k $m | tail -n 1
 umount $m; check
 

@@ -15,8 +15,9 @@ while [ $i -lt 40 ]; do
     i=$((i + 1))
 done
 # A writer that is killed in its middle leaves the disk usable.
+head -c 65536 /dev/zero >/tmp/zeroes
 dd if=/dev/zero of=/dev/vda bs=64k 2>/dev/null &
-sleep 1
+until dd if=/dev/vda bs=64k skip=1024 count=1 2>/dev/null | cmp -s - /tmp/zeroes; do :; done
 kill -9 $!
 wait $!
 echo killed $?
