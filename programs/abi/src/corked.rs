@@ -325,8 +325,7 @@ unsafe fn lingers() {
             let [a, b] = pair(AF_INET, &[]);
             tell("linger", set(a, IPPROTO_TCP, LINGER2, seconds));
             libc::close(a);
-            // The answer to the end may wait for others.
-            libc::usleep(300_000);
+            inet::await_answers();
             ready("peer", b, POLLIN | POLLOUT | libc::POLLRDHUP);
             receive("end", b, 64, MSG_DONTWAIT);
             tell("send", send(b, b"x", MSG_NOSIGNAL));

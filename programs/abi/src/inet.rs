@@ -38,6 +38,31 @@ pub fn run() {
     }
 }
 
+/// Waits until a peer has acknowledged all that was sent to it, which it may do later.
+pub fn await_acknowledged(file: c_int) {
+    // SAFETY: the number outlives the call.
+    let is_done = || unsafe {
+        let mut unsent: c_int = 0;
+        libc::ioctl(file, libc::TIOCOUTQ, &mut unsent);
+        unsent == 0 || libc::usleep(20_000) != 0
+    };
+    _ = (0..1000).any(|_| is_done());
+}
+
+/// Waits until no connection awaits the answer to its end, which may wait for other things to tell.
+/// Those that another part has left are not waited for longer than some seconds.
+pub fn await_answers() {
+    let awaits = || {
+        let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
+        let states = tables.iter().flatten().flat_map(|table| table.lines());
+        // FIN_WAIT1, LAST_ACK and CLOSING.
+        let mut states = states.filter_map(|line| line.split_whitespace().nth(3));
+        states.any(|state| ["04", "09", "0B"].contains(&state))
+    };
+    // SAFETY: the call has no pointers.
+    _ = (0..100).any(|_| !awaits() || unsafe { libc::usleep(30_000) } != 0);
+}
+
 /// Bytes that the peer has and did not read are sent and acknowledged.
 unsafe fn unread() {
     unsafe {
@@ -50,8 +75,7 @@ unsafe fn unread() {
         let mut number: c_int = -1;
         for _ in 0..2 {
             client.write_all(&[7; 1000]).expect("room");
-            // An acknowledgement may wait for others.
-            libc::usleep(300_000);
+            await_acknowledged(client.as_raw_fd());
             tell(
                 "unsent",
                 libc::ioctl(client.as_raw_fd(), libc::TIOCOUTQ, &mut number),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use libc::{AF_INET, AF_INET6, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, c_int, c_void};
 
-use crate::{error, tell};
+use crate::{error, inet, tell};
 
 /// Runs this part.
 pub fn run() {
@@ -121,6 +121,7 @@ unsafe fn diag(family: c_int, states: u32, ports: [u16; 2], expected: Option<(u3
 
 fn settle() {
     thread::sleep(Duration::from_millis(200));
+    inet::await_answers();
 }
 
 fn listed(address: &str, family: c_int) {

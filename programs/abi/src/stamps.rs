@@ -307,21 +307,21 @@ unsafe fn connection() {
         for flags in [0, OPT_ID_TCP] {
             let [a, b] = ends();
             send(a, b"before", 0);
-            settle();
+            inet::await_acknowledged(a);
             ask(
                 a,
                 TX_SOFTWARE | TX_SCHED | TX_ACK | SOFTWARE | OPT_ID | OPT_TSONLY | flags,
             );
             for bytes in ["12345", "678", ""] {
                 tell("send", send(a, bytes.as_bytes(), 0));
-                settle();
+                inet::await_acknowledged(a);
                 ready("sent", a, POLLIN | POLLOUT);
                 reports("sent", a);
             }
             ask(a, SOFTWARE | OPT_TSONLY);
             let asked = TX_ACK.to_ne_bytes();
             tell("send", send_asking(a, b"asked", &asked, STAMPING));
-            settle();
+            inet::await_acknowledged(a);
             reports("asked", a);
             tell("unknown", send_asking(a, b"asked", &asked, 99));
             ready("none", a, POLLIN | POLLOUT);

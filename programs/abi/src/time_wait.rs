@@ -55,6 +55,7 @@ fn write_ports(ports: Range<u16>) {
 
 fn settle() {
     thread::sleep(Duration::from_millis(100));
+    inet::await_answers();
 }
 
 /// A socket that listens, with SO_REUSEADDR as said.
