@@ -22,12 +22,12 @@ pub fn run() {
     }
 }
 
-/// A child that waits in `wait`, and ends with its result; within half a minute.
+/// A child that waits in `wait`, and ends with its result; within two minutes.
 pub unsafe fn waiter(wait: impl FnOnce() -> c_int) -> pid_t {
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            libc::alarm(30);
+            libc::alarm(120);
             libc::_exit(wait());
         }
         await_state(child, "S");

@@ -9,6 +9,8 @@ use libc::c_int;
 use crate::{in_child, tell, tell_end};
 
 const PAGE: usize = 4096;
+/// How often a part is tried that others may disturb.
+const TRIES: usize = 10;
 
 /// Runs this part.
 pub fn run() {
@@ -208,16 +210,20 @@ fn interrupts() {
 }
 
 fn machine() {
-    let (switches, made) = (stat("ctxt "), stat("processes "));
-    for _ in 0..20 {
-        in_child(|| {});
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    let (more, forks) = (stat("ctxt ") - switches, stat("processes ") - made);
+    // Others may fork meanwhile.
+    let counted = (0..TRIES).find_map(|_| {
+        let (switches, made) = (stat("ctxt "), stat("processes "));
+        for _ in 0..20 {
+            in_child(|| {});
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let (more, forks) = (stat("ctxt ") - switches, stat("processes ") - made);
+        Some(more >= 20).filter(|_| (20..40).contains(&forks))
+    });
     println!(
         "switches: {}, processes: {}",
-        more >= 20,
-        (20..40).contains(&forks)
+        counted == Some(true),
+        counted.is_some()
     );
     let made = stat("processes ");
     std::thread::spawn(|| {}).join().expect("it ends");

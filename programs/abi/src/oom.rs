@@ -283,6 +283,10 @@ const ROUNDS: usize = 100;
 unsafe fn whole_beside() {
     unsafe {
         let keepers: Vec<pid_t> = (0..3).map(|_| child(|| keep_taking())).collect();
+        // As each does itself, sooner or later.
+        keepers
+            .iter()
+            .for_each(|&keeper| _ = libc::setpgid(keeper, keeper));
         let mover = child(|| libc::_exit(short_transfers().min(99) as c_int));
         println!("transfers cut short: {}", wait(mover) >> 8);
         for keeper in keepers {

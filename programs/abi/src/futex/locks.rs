@@ -140,9 +140,11 @@ pub unsafe fn not_overtaken() {
     unsafe {
         let word = AtomicU32::new(0);
         let own = libc::gettid() as u32 | WAITERS;
+        let second = AtomicU32::new(0);
         futex(&word, LOCK_PI, 0, ptr::null());
         thread::scope(|scope| {
             let waiter = scope.spawn(|| {
+                second.store(libc::gettid() as u32, SeqCst);
                 let result = futex(&word, LOCK_PI, 0, ptr::null());
                 let owner = held(&word);
                 futex(&word, UNLOCK_PI, 0, ptr::null());
@@ -150,7 +152,7 @@ pub unsafe fn not_overtaken() {
             });
             until_waited_for(&word);
             // It waits once it is found in the lock's queue, where a short wait comes behind it.
-            thread::sleep(Duration::from_millis(100));
+            await_call(second.load(SeqCst));
             for (what, value) in [
                 ("held", own),
                 ("held, died", own | OWNER_DIED),

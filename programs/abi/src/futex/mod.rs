@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 use std::{hint, thread};
 
+use crate::doing::await_state;
 use crate::{in_child, tell, tell_end};
 
 const WAITERS: u32 = 1 << 31;
@@ -31,6 +32,18 @@ const PAST: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 1,
 };
+
+/// Waits until a thread sleeps in futex(2).
+fn await_call(thread: u32) {
+    await_state(thread as i32, "S");
+    let in_call = || {
+        let text = std::fs::read_to_string(format!("/proc/{thread}/syscall"));
+        text.is_ok_and(|text| text.starts_with(&format!("{} ", libc::SYS_futex)))
+    };
+    while !in_call() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// Runs this part.
 pub fn run() {

@@ -68,7 +68,7 @@ pub unsafe fn requeued_at_once() {
             let thread = thread::Builder::new().stack_size(1 << 14);
             drop(thread.spawn(waits).expect("a thread"));
         }
-        while sleepers() < THREADS {
+        while waiters(&WORD) < THREADS {
             thread::sleep(Duration::from_millis(1));
         }
         tell("all at once", requeue(0));
@@ -80,14 +80,15 @@ pub unsafe fn requeued_at_once() {
     tell_end("requeue", in_child(act));
 }
 
-/// How many threads of this process sleep.
-fn sleepers() -> usize {
+/// How many threads of this process sleep in futex(2) for a word.
+fn waiters(word: &'static AtomicU32) -> usize {
+    let call = format!("{} {word:p} ", libc::SYS_futex);
     let tasks = std::fs::read_dir("/proc/self/task").expect("a folder");
-    let stats = tasks.map(|task| {
-        let path = task.expect("a thread").path().join("stat");
+    let calls = tasks.map(|task| {
+        let path = task.expect("a thread").path().join("syscall");
         std::fs::read_to_string(path).unwrap_or_default()
     });
-    stats.filter(|stat| stat.contains(") S ")).count()
+    calls.filter(|text| text.starts_with(&call)).count()
 }
 
 /// Nobody is moved to a lock whose owner waits for a lock of his.

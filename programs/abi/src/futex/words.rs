@@ -1,7 +1,6 @@
 //! Whose a word is: which waits and wakes meet, and where a word may not lie.
 
 use super::*;
-use crate::doing::await_state;
 
 const PRIVATE: i32 = 128;
 const PAGE: usize = 1 << 16;
@@ -167,14 +166,7 @@ unsafe fn woken(at: &AtomicU32, flag: i32, from: &AtomicU32, other: i32) -> i64 
             thread::yield_now();
         }
         let number = waiter.load(SeqCst);
-        await_state(number as i32, "S");
-        let in_call = || {
-            let text = std::fs::read_to_string(format!("/proc/{number}/syscall"));
-            text.is_ok_and(|text| text.starts_with("98 "))
-        };
-        while !in_call() {
-            thread::sleep(Duration::from_millis(1));
-        }
+        await_call(number);
         let woken = wake(from, other);
         while woken != 1 && wake(at, flag) == 0 {
             thread::yield_now();

@@ -119,8 +119,12 @@ fn same_lease(seconds: &str) {
         let opener = libc::fork();
         if opener == 0 {
             handle(SIGALRM, nothing);
-            // A process that waits for ever has no other way out.
-            libc::alarm(if seconds == "0" { 2 } else { 60 });
+            // A process that waits for ever has no other way out. Another signal comes if the first
+            // does before it waits.
+            let mut timer: libc::itimerval = std::mem::zeroed();
+            timer.it_value.tv_sec = if seconds == "0" { 2 } else { 60 };
+            timer.it_interval = timer.it_value;
+            libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut());
             let opened = libc::open(c"contested".as_ptr(), libc::O_RDONLY);
             tell("open", i32::from(opened >= 0) - 1);
             libc::write(ends[1], c"x".as_ptr().cast(), 1);

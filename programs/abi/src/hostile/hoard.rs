@@ -177,7 +177,12 @@ unsafe fn makers() {
         become_user();
         let memory = vec![1u8; LEN];
         for round in 0..40 {
-            let maker = libc::fork();
+            // Children of those before may still be ending.
+            let made = (0..1000).find_map(|_| match libc::fork() {
+                -1 => Some(-1).filter(|_| libc::usleep(10_000) != 0),
+                maker => Some(maker),
+            });
+            let Some(maker) = made else { break };
             if maker == 0 {
                 loop {
                     match libc::fork() {

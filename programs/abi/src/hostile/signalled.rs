@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_micros(300);
 const FORKS: i32 = 5;
 const ROUNDS: u64 = 20;
 /// A process that has not got its child by then never does.
-const SECONDS: u32 = 100;
+const SECONDS: u32 = 200;
 
 /// Runs this part.
 pub fn run() {

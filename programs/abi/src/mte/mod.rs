@@ -37,7 +37,7 @@ static EXPECTED: AtomicUsize = AtomicUsize::new(0);
 pub fn run() {
     // SAFETY: what is touched is mapped, or its fault is awaited; children end by _exit.
     unsafe {
-        libc::alarm(100);
+        libc::alarm(200);
         shown();
         controls();
         mapped();
