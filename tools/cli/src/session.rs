@@ -18,7 +18,7 @@ use wire::frame::Item;
 use wire::{Channel, Control, Decoder};
 
 /// How long a machine may take to power itself off after its last job.
-const POWER_OFF: Duration = Duration::from_secs(5);
+const POWER_OFF: Duration = Duration::from_secs(60);
 /// The same where it has disks.
 const POWER_OFF_DISKS: Duration = Duration::from_secs(120);
 

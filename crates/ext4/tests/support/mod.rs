@@ -10,8 +10,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use ext4::{Device, Error, Fs, Options, Result, Time};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Processor time that this thread has used so far, which is no more on a host that is busy.
+pub fn used() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
 
 /// What was done to a disk.
 pub enum Event {

@@ -83,7 +83,7 @@ pub fn outlives(project: &Project, arch: Arch) -> Result<Option<String>> {
     let jobs = Jobs {
         subject: &subject,
         arch,
-        limit: Duration::from_secs(5),
+        limit: Duration::from_secs(20),
     };
     let shell = |line: &str| guest::job(["sh", "-c", line]);
     let lines = [LOOK, "while :; do :; done", LOOK].map(shell);

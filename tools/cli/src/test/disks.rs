@@ -178,12 +178,40 @@ fn image(folder: &Path, name: &str, start: &[u8]) -> Result<PathBuf> {
 fn cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<String>> {
     let image = image(folder, "disk", b"")?;
     let disk = format!("--disk={}", image.display());
-    let options = [disk, "--timeout=40".into()];
-    let output = run_script(project, arch, &options, CUT)?;
+    let told = killed_after(project, arch, &[disk], CUT, Duration::ZERO)?;
     let bytes = fs::read(&image)?;
     let there =
         bytes[3 * 4096..].starts_with(b"kept\n") && bytes[5 << 20..].starts_with(b"mapped\n");
-    Ok(differs(&output, "told\n").or_else(|| (!there).then(|| "not on the disk".into())))
+    Ok(told.or_else(|| (!there).then(|| "not on the disk".into())))
+}
+
+/// Runs a script, and kills its machine so long after it has said that it told the disk; or what
+/// else it said.
+fn killed_after(
+    project: &Project,
+    arch: Arch,
+    options: &[String],
+    script: &str,
+    after: Duration,
+) -> Result<Option<String>> {
+    let mut machine = command(project)?
+        .args(["run", "--arch", arch.debian(), "--timeout=400"])
+        .args(options)
+        .args(["--", "sh", "-c", script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut told = String::new();
+    if let Some(said) = machine.stdout.take() {
+        BufReader::new(said).read_line(&mut told)?;
+    }
+    thread::sleep(after);
+    // The command kills the emulator.
+    Command::new("kill")
+        .arg(machine.id().to_string())
+        .status()?;
+    machine.wait()?;
+    Ok((told != "told\n").then(|| format!("it said {told:?}")))
 }
 
 /// What a file system was told to keep is there after the machine was killed, and it is sound.
@@ -195,27 +223,14 @@ fn ext4_cut(project: &Project, arch: Arch, folder: &Path) -> Result<Option<Strin
         .set_len(32 << 20)?;
     let package = ["--package", "e2fsprogs", "--package", "coreutils"].map(String::from);
     let disk = [format!("--disk={}", image.display())];
-    let mut machine = command(project)?
-        .args(["run", "--arch", arch.debian(), "--timeout=400"])
-        .args(package.iter().chain(&disk))
-        .args(["--", "sh", "-c", EXT4_CUT])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut told = String::new();
-    if let Some(said) = machine.stdout.take() {
-        BufReader::new(said).read_line(&mut told)?;
+    let options = [&package[..], &disk].concat();
+    // In the midst of its work.
+    let midst = Duration::from_secs(2);
+    let told = killed_after(project, arch, &options, EXT4_CUT, midst)?;
+    if told.is_some() {
+        return Ok(told);
     }
-    // In the midst of its work: the command kills the emulator.
-    thread::sleep(Duration::from_secs(2));
-    Command::new("kill")
-        .arg(machine.id().to_string())
-        .status()?;
-    machine.wait()?;
-    if told != "told\n" {
-        return Ok(Some(format!("it said {told:?}")));
-    }
-    let after = run_script(project, arch, &[&package[..], &disk].concat(), EXT4_AFTER)?;
+    let after = run_script(project, arch, &options, EXT4_AFTER)?;
     Ok(differs(&after, EXT4_KEPT))
 }
 

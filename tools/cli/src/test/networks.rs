@@ -2,13 +2,14 @@
 //! port. Nothing leaves this machine.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 use super::Report;
 use super::command::{differs, run_script};
@@ -146,8 +147,10 @@ fn send(project: &Project, arch: Arch) -> Result<Option<String>> {
 
 /// Nobody has the port, which the client is told.
 fn refused(project: &Project, arch: Arch) -> Result<Option<String>> {
-    let (listener, port) = listen()?;
-    drop(listener);
+    // A socket has it that does not listen.
+    let held = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    let port = SocketAddrV4::try_from(getsockname(&held)?)?.port();
     let script = format!("nc 10.0.2.2 {port} </dev/null 2>&1 | grep -o 'refused'");
     Ok(differs(&run(project, arch, &[], &script)?, "refused\n"))
 }
@@ -193,8 +196,11 @@ fn tell_file(socket: &UdpSocket) -> std::io::Result<()> {
 
 /// A server in the guest is reached by a port of this machine.
 fn port(project: &Project, arch: Arch) -> Result<Option<String>> {
-    let (listener, here) = listen()?;
-    drop(listener);
+    // Connections of other programs do not get one of these meanwhile.
+    let (_, any) = listen()?;
+    let mut ports = 20_000 + any % 10_000..32_000;
+    let here = ports.find(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    let here = here.context("a port")?;
     let client = thread::spawn(move || {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -215,9 +221,7 @@ fn port(project: &Project, arch: Arch) -> Result<Option<String>> {
 /// Asks the guest; `None` as long as nobody serves.
 fn ask(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.write_all(b"asked\n").ok()?;
     stream.shutdown(std::net::Shutdown::Write).ok()?;
     let mut answer = String::new();
