@@ -12,7 +12,8 @@ $other = stream_socket_accept($server); fwrite($other, "over TCP\n"); echo fgets
 file_put_contents('file', str_repeat('x', 5000)); echo filesize('file'), ' ', md5_file('file'), ' ', flock(fopen('file', 'r'), LOCK_EX | LOCK_NB), "\n";
 $pid = pcntl_fork(); if (!$pid) exit(9);
 pcntl_waitpid($pid, $status); echo pcntl_wexitstatus($status), "\n";
-pcntl_async_signals(true); pcntl_signal(SIGALRM, function () { echo "alarm\n"; }); pcntl_alarm(1); echo sleep(1000) > 0, "\n";
+pcntl_async_signals(true); pcntl_signal(SIGALRM, function () { static $rung = 0; if (!$rung++) echo "alarm\n"; pcntl_alarm(1); });
+pcntl_alarm(1); echo sleep(1000) > 0, "\n"; pcntl_alarm(0);
 echo json_encode(['a' => 1.5]), ' ', preg_replace_callback('/\d+/', fn($m) => $m[0] * 2, 'a1b22'), ' ', array_sum(range(1, 1000)), "\n";
 function numbers() { for ($i = 0; $i < 3; $i++) yield $i; }
 echo implode(',', iterator_to_array(numbers())), ' ', PHP_OS, ' ', hrtime(true) > 0, ' ', trim(shell_exec('echo shell')), "\n";

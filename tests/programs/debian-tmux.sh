@@ -11,7 +11,7 @@ tmux send-keys -t a 'stty size; echo $((6 * 7)) in tmux; tty >/dev/null && echo 
 screen a | grep -E '^(24 80|42 in tmux|a terminal)'
 tmux split-window -t a -h 'exec sh'; tmux list-panes -t a -F '#{pane_index} #{pane_width}x#{pane_height}'
 tmux send-keys -t a.1 'vim.tiny -u NONE file' Enter; seen a.1 '^~'; tmux send-keys -t a.1 'ihello' Escape; tmux send-keys -t a.1 ':wq' Enter
-until [ -e file ]; do sleep 0.2; done; cat file
+until grep -q hello file 2>/dev/null; do sleep 0.2; done; cat file
 tmux resize-pane -t a.0 -x 20; tmux send-keys -t a.0 'clear; stty size' Enter; seen a.0 '^24 20'; echo resized
 tmux new-window -t a 'exec top'; seen a:1 PID; screen a:1 | grep -c '^MiB Mem'; tmux list-windows -t a -F '#{window_index} #{pane_current_command}'
 tmux send-keys -t a:0.0 'sleep 1000' Enter; until [ "$(tmux display -p -t a:0.0 '#{pane_current_command}')" = sleep ]; do sleep 0.2; done

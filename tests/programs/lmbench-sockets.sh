@@ -9,7 +9,8 @@ lat_unix -N 1
 bw_unix -N 1
 for test in lat_tcp lat_udp lat_connect bw_tcp; do
 	$test -s
-	$test -N 1 127.0.0.1
+	# The server listens a little after its command has ended.
+	until $test -N 1 127.0.0.1; do sleep 0.1; done
 	$test -S 127.0.0.1
 done
 lat_select -N 1 -n 50 tcp
