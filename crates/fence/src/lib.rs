@@ -33,6 +33,6 @@ mod unseen;
 pub use batch::{Batch, Extent, Fence, PAGE_SIZE, RANGES, Range, THRESHOLD};
 pub use holders::Holders;
 pub use inject::Injector;
-pub use policy::{Asked, Kernel, Policy, Reach, Refused, User};
+pub use policy::{Asked, Kernel, Policy, Reach, Refused, User, breaks_first};
 pub use translation::Change;
 pub use unseen::{CPUS_PER_WORD, Unseen, words};

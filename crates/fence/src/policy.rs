@@ -4,6 +4,12 @@ use core::fmt;
 
 use translation::Change;
 
+/// Whether an entry must be invalid, and that paid for, before its new value is stored. Otherwise a
+/// CPU could write the new frame while another still reads the old one.
+pub const fn breaks_first(change: Change) -> bool {
+    matches!(change, Change::Replace)
+}
+
 /// The CPUs that must fence before the change may be relied on. Each value includes those above it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {

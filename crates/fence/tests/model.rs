@@ -2,6 +2,7 @@
 
 use fence::{
     Asked, Batch, Change, Extent, Kernel, PAGE_SIZE, Policy, Range, Reach, Refused, Unseen, User,
+    breaks_first,
 };
 use proptest::prelude::*;
 
@@ -25,11 +26,12 @@ type CachedTable = Option<bool>;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A hart changes an entry.
+    /// A hart changes an entry; `walks` has a bit for each hart that walks between any two steps.
     Store {
         hart: usize,
         page: usize,
         entry: Option<Entry>,
+        walks: u8,
     },
     /// A hart takes a table out that holds nothing.
     Unlink { hart: usize, table: usize },
@@ -47,6 +49,7 @@ struct Machine {
     policy: Policy,
     svvptc: bool,
     kernel: bool,
+    breaks_first: fn(Change) -> bool,
     table: [Option<Entry>; PAGES],
     linked: [bool; TABLES],
     caches: [[Cached; PAGES]; HARTS],
@@ -114,8 +117,23 @@ impl Machine {
         self.pay(hart, &batch);
     }
 
+    /// Harts walk while an entry changes. No two may use different frames for the page: what one
+    /// writes to it, the other must read.
+    fn meanwhile(&mut self, walks: u8, page: usize) {
+        for hart in (0..HARTS).filter(|hart| walks >> hart & 1 == 1) {
+            self.walk(hart, page);
+        }
+        let held = self.caches.iter().filter_map(|cache| cache[page].flatten());
+        let mut frames = held.map(|entry| entry.frame);
+        let first = frames.next();
+        assert!(
+            frames.all(|frame| Some(frame) == first),
+            "harts use two frames"
+        );
+    }
+
     /// An entry is stored, in a new table where there is none; one payment is for both.
-    fn store(&mut self, hart: usize, page: usize, entry: Option<Entry>) {
+    fn store(&mut self, hart: usize, page: usize, entry: Option<Entry>, walks: u8) {
         let change = match (self.table[page], entry) {
             (old, new) if old == new => return,
             (None, Some(_)) if self.kernel => Change::FillKernel,
@@ -132,16 +150,23 @@ impl Machine {
             let change = Change::LinkTable;
             batch.add(change, self.reach(change), table_range(table));
         }
-        self.table[page] = entry;
-        batch.add(
-            change,
-            self.reach(change),
-            Range {
-                start: page * PAGE_SIZE,
-                pages: 1,
-            },
-        );
+        let breaks = (self.breaks_first)(change);
+        self.table[page] = entry.filter(|_| !breaks);
+        self.meanwhile(walks, page);
+        let range = Range {
+            start: page * PAGE_SIZE,
+            pages: 1,
+        };
+        batch.add(change, self.reach(change), range);
         self.pay(hart, &batch);
+        self.meanwhile(walks, page);
+        if breaks && self.kernel {
+            self.store(hart, page, entry, walks);
+        } else if breaks {
+            // Not paid for: a fault recovers.
+            self.table[page] = entry;
+            self.meanwhile(walks, page);
+        }
     }
 
     /// One access, faults and retries included.
@@ -178,7 +203,12 @@ impl Machine {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Store { hart, page, entry } => self.store(hart, page, entry),
+            Step::Store {
+                hart,
+                page,
+                entry,
+                walks,
+            } => self.store(hart, page, entry, walks),
             Step::Unlink { hart, table } => self.unlink(hart, table),
             Step::Speculate { hart, page } => {
                 self.walk(hart, page);
@@ -213,10 +243,13 @@ fn any_step() -> impl Strategy<Value = Step> {
         (0..2u8, any::<bool>()).prop_map(|(frame, write)| Entry { frame, write }),
     );
     prop_oneof![
-        (0..HARTS, 0..PAGES, entry).prop_map(|(hart, page, entry)| Step::Store {
-            hart,
-            page,
-            entry
+        (0..HARTS, 0..PAGES, entry, any::<u8>()).prop_map(|(hart, page, entry, walks)| {
+            Step::Store {
+                hart,
+                page,
+                entry,
+                walks,
+            }
         }),
         (0..HARTS, 0..TABLES).prop_map(|(hart, table)| Step::Unlink { hart, table }),
         (0..HARTS, 0..PAGES).prop_map(|(hart, page)| Step::Speculate { hart, page }),
@@ -240,6 +273,7 @@ fn machine(kernel: bool, svvptc: bool, policy: Policy) -> Machine {
         policy,
         svvptc,
         kernel,
+        breaks_first,
         table: [None; PAGES],
         linked: [false; TABLES],
         caches: [[None; PAGES]; HARTS],
@@ -290,10 +324,54 @@ fn a_new_table_is_paid_for_with_its_page() {
         machine.step(Step::Speculate { hart, page });
         machine.linked[0] = !with_table;
         let entry = Some(entry);
-        machine.step(Step::Store { hart, page, entry });
+        let walks = 0;
+        machine.step(Step::Store {
+            hart,
+            page,
+            entry,
+            walks,
+        });
         machine.step(Step::Access { hart, page, write });
         assert_eq!(machine.spurious, usize::from(!with_table));
     }
+}
+
+/// Copy on write: one hart changes the frame, another holds the old one, and a third walks before
+/// that one has fenced.
+fn copy_on_write(breaks_first: fn(Change) -> bool) {
+    let policy = Policy {
+        kernel: Kernel::Lazy,
+        user: User::Svvptc,
+    };
+    let mut machine = machine(false, true, policy);
+    machine.breaks_first = breaks_first;
+    let [writer, reader, third] = [0, 1, 2];
+    let page = 0;
+    for (frame, walks) in [(0, 0), (1, 1 << third)] {
+        let entry = Some(Entry { frame, write: true });
+        machine.step(Step::Store {
+            hart: writer,
+            page,
+            entry,
+            walks,
+        });
+        machine.step(Step::Access {
+            hart: reader,
+            page,
+            write: false,
+        });
+    }
+}
+
+#[test]
+fn copy_on_write_breaks_first() {
+    copy_on_write(breaks_first);
+}
+
+#[test]
+#[should_panic(expected = "harts use two frames")]
+fn copy_on_write_must_break_first() {
+    copy_on_write(|_| false);
 }
 
 #[test]

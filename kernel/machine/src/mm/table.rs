@@ -84,7 +84,8 @@ impl Entry {
     }
 
     /// As [`Entry::replace`], with another frame. Where break-before-make is required, `pay` runs
-    /// before the new entry is written. A fault in between finds the entry busy and retries.
+    /// before the new entry is written. A fault in between finds the entry busy and retries, as
+    /// does the fault of a CPU that goes on holding the busy entry.
     #[inline(always)]
     pub fn replace_frame(&self, old: Pte, new: Pte, pay: impl FnOnce(Owed<Replace>)) -> bool {
         let first = if mmu::BREAK_FIRST { BUSY } else { new };

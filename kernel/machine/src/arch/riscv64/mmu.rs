@@ -244,8 +244,8 @@ const fn ppn(phys: usize) -> u64 {
     (phys as u64) >> PAGE_SHIFT << PPN_SHIFT
 }
 
-/// Whether changing the frame of a valid PTE requires break-before-make (docs/translation.md: no).
-pub const BREAK_FIRST: bool = false;
+/// Whether changing the frame of a valid PTE requires break-before-make.
+pub const BREAK_FIRST: bool = fence::breaks_first(translation::Change::Replace);
 
 /// Number of entries in a table.
 const ENTRIES: usize = 512;
