@@ -53,11 +53,10 @@ pub struct Access {
 }
 
 impl Access {
-    /// The access for which the guest has just been left.
+    /// The access for which the guest has just been left; none if it must try again.
     #[inline]
-    pub fn take(registers: &mut Registers) -> Self {
-        registers.take_fault();
-        Self::of(registers)
+    pub fn take(registers: &mut Registers) -> Option<Self> {
+        registers.take_fault().then(|| Self::of(registers))
     }
 
     /// The access for which the guest was left last.

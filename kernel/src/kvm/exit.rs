@@ -90,7 +90,10 @@ fn class_of(syndrome: u64) -> u64 {
 
 #[inline(always)]
 fn abort(context: &mut Context, registers: &mut Registers) -> Exit {
-    let access = Access::take(registers);
+    let Some(access) = Access::take(registers) else {
+        context.count(ExitKind::Memory);
+        return Exit::Again;
+    };
     let done = context.access(&access, registers);
     if matches!(done, Done::Elsewhere) && !context.write(&access, registers) {
         return Exit::Memory;
@@ -114,10 +117,13 @@ fn handle_slow_exit(context: &mut Context, registers: &mut Registers) -> Exit {
             registers.skip();
             Exit::Again
         }
-        class::INSTRUCTION_ABORT => {
-            registers.take_fault();
-            Exit::Memory
-        }
+        class::INSTRUCTION_ABORT => match registers.take_fault() {
+            true => Exit::Memory,
+            false => {
+                context.count(ExitKind::Memory);
+                Exit::Again
+            }
+        },
         class::WAIT => {
             registers.skip();
             if syndrome & WAITS_FOR_EVENT == 0 {
@@ -161,7 +167,7 @@ fn handle_slow_exit(context: &mut Context, registers: &mut Registers) -> Exit {
         }
         class::BREAKPOINT | class::STEP | class::WATCHPOINT | class::BREAK_INSTRUCTION => {
             context.count(ExitKind::Other);
-            registers.take_fault();
+            registers.take_address();
             Exit::Debugged
         }
         _ => {

@@ -2,12 +2,12 @@
 //! at EL2; the guest has EL1 and EL0. The only system register of the kernel that must be restored
 //! on exit is SP_EL0, which points to the per-CPU data.
 
-use core::arch::{global_asm, naked_asm};
+use core::arch::{asm, global_asm, naked_asm};
 use core::mem::offset_of;
 
 use super::super::frame::Frame;
 use super::super::mops;
-use super::super::sysreg::read;
+use super::super::sysreg::{isb, read, write};
 use crate::errno::{Errno, Result};
 
 /// A guest's general registers, and the exception registers of its last exit.
@@ -27,7 +27,7 @@ pub struct Registers {
     pub syndrome: u64,
     /// FAR_EL2 of the last abort or debug exception.
     pub address: u64,
-    /// HPFAR_EL2 of the last abort.
+    /// The guest-physical page of the last abort, as HPFAR_EL2 has it.
     pub page: u64,
     /// The guest's CNTP_CVAL_EL0, while it runs with a physical counter different from the host's.
     pub deadline: u64,
@@ -88,13 +88,25 @@ impl Registers {
         self.pstate &= !(STEP | BRANCH_TYPE);
     }
 
-    /// Records the fault addresses of the abort or debug exception for which the guest was just
-    /// left; other exits do not set them.
+    /// Records the address of the debug exception for which the guest was just left.
     #[inline(always)]
-    pub fn take_fault(&mut self) {
+    pub fn take_address(&mut self) {
         // Here FAR_EL1 accesses FAR_EL2.
         self.address = read!("far_el1") as u64;
-        self.page = read!("hpfar_el2") as u64;
+    }
+
+    /// Records the fault addresses of the abort for which the guest was just left; other exits do
+    /// not set them. False if the guest has changed its own translation since: then it tries the
+    /// access again.
+    #[inline(always)]
+    pub fn take_fault(&mut self) -> bool {
+        self.take_address();
+        let page = match has_page(self.syndrome) {
+            true => Some(read!("hpfar_el2") as u64),
+            false => translate(self.address),
+        };
+        self.page = page.unwrap_or(self.page);
+        page.is_some()
     }
 
     /// Restarts a memory copy that was begun on a CPU with the other implementation option.
@@ -112,6 +124,41 @@ impl Registers {
     pub fn step(&mut self) {
         self.pstate |= STEP;
     }
+}
+
+/// In the syndrome of an abort: it was that of a walk of the guest's tables; the kind of fault
+/// without the level; and a permission fault.
+const WALK: u64 = 1 << 7;
+const KIND: u64 = 0x3c;
+const PERMISSION: u64 = 0x0c;
+/// PAR_EL1.F: the translation failed; and the address of the page.
+const FAILED: u64 = 1;
+const PAGE: u64 = 0xf_ffff_ffff_f000;
+
+/// Whether HPFAR_EL2 has the page of an abort with this syndrome. It is UNKNOWN after a permission
+/// fault, unless of a walk (Arm ARM, HPFAR_EL2).
+#[inline(always)]
+fn has_page(syndrome: u64) -> bool {
+    syndrome & (WALK | KIND) != PERMISSION
+}
+
+/// The guest's own translation of an address, in the format of HPFAR_EL2; none if it fails now. The
+/// guest's context is in this CPU.
+#[inline(never)]
+fn translate(address: u64) -> Option<u64> {
+    let guests = read!("par_el1");
+    // SAFETY: a walk of the guest's tables changes nothing but PAR_EL1.
+    unsafe { asm!("at s1e1r, {}", in(reg) address, options(nostack, preserves_flags)) };
+    isb();
+    let result = read!("par_el1") as u64;
+    // SAFETY: the guest's own value.
+    unsafe { write!("par_el1", guests) };
+    page_of(result)
+}
+
+/// The page that PAR_EL1 says, in the format of HPFAR_EL2.
+fn page_of(result: u64) -> Option<u64> {
+    (result & FAILED == 0).then_some((result & PAGE) >> 8)
 }
 
 const _: () = assert!(offset_of!(Registers, x) == 0 && offset_of!(Registers, sp) == 8 * 31);
@@ -249,3 +296,18 @@ global_asm!(
     interrupt = const Left::Interrupt as usize,
     error = const Left::Error as usize,
 );
+
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn the_page_of_an_abort_is_read_only_where_it_is_known() {
+        // A write of the guest: translation, access flag and permission faults of level 3.
+        let write = 0x24 << 26 | 1 << 25 | 1 << 6;
+        assert!(has_page(write | 0x07) && has_page(write | 0x0b));
+        (0x0c..0x10).for_each(|fault| assert!(!has_page(write | fault)));
+        // A walk that would set the guest's Access flag.
+        assert!(has_page(write | WALK | 0x0f));
+        // Write-back, inner shareable.
+        assert_eq!(page_of(0xff00_1234_5678_9b80), Some(0x12_3456_7890));
+        assert_eq!(page_of(0x0f), None);
+    }
+}
