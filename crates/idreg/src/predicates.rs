@@ -257,6 +257,12 @@ impl System {
         field!(self, CTR_EL0, "IDC") == 1
     }
 
+    /// An instruction cache holds a frame by its physical address, so that invalidating one of its
+    /// virtual addresses is enough (CTR_EL0.L1Ip).
+    pub const fn instructions_by_phys(&self) -> bool {
+        field!(self, CTR_EL0, "L1Ip") == 3
+    }
+
     /// Instruction caches need not be invalidated for fetches to see new data (CTR_EL0.DIC).
     pub const fn invalidate_not_needed(&self) -> bool {
         field!(self, CTR_EL0, "DIC") == 1

@@ -46,6 +46,8 @@ pub enum Exit {
     Fp,
     /// The guest wants debug registers, which it is given.
     Debug,
+    /// Maintenance of caches, or a write that may switch them on or off.
+    Caches,
     /// A debug exception, which is the VMM's.
     Debugged,
     /// An access to the state of interrupts that another CPU holds, for which all others are to
@@ -117,6 +119,7 @@ fn handle_slow_exit(context: &mut Context, registers: &mut Registers) -> Exit {
             registers.skip();
             Exit::Again
         }
+        class::REGISTER if sysreg::is_of_caches(syndrome) => Exit::Caches,
         class::INSTRUCTION_ABORT => match registers.take_fault() {
             true => Exit::Memory,
             false => {

@@ -36,8 +36,6 @@ pub struct Memory {
     pub slots: Mutex<Slots>,
     /// The guest's translation.
     pub translation: Stage2,
-    /// The end of the guest's addresses.
-    end: u64,
 }
 
 impl Memory {
@@ -46,7 +44,6 @@ impl Memory {
         Ok(Memory {
             slots: Mutex::default(),
             translation: Stage2::new(bits)?,
-            end: 1 << bits,
         })
     }
 
@@ -246,6 +243,6 @@ impl MmuNotifier for Memory {
     }
 
     fn end(&self) {
-        self.translation.unmap(0..self.end, sched::cond_resched);
+        self.translation.end(sched::cond_resched);
     }
 }

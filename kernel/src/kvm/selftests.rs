@@ -116,6 +116,31 @@ selftest! {
         assert_eq!(memory.flushes(), pauses);
     }
 
+    fn a_guest_sees_memory_past_the_caches() {
+        if !virt::available() {
+            return;
+        }
+        let memory = Stage2::new(39).expect("memory");
+        let frame = frame::alloc_zeroed().expect("a frame");
+        let map = |frame: &frame::FrameRef, writable| {
+            let mapped = memory.map(0x3000, frame.clone(), writable, memory.generation());
+            assert_eq!(mapped, Ok(true));
+            memory.synced().0
+        };
+        assert_eq!(map(&frame, false), 1);
+        // It may be written from now on: nothing else is there.
+        assert_eq!(map(&frame, true), 1);
+        let other = frame::alloc_zeroed().expect("a frame");
+        let before = map(&other, true);
+        let in_caches = memory.synced().1;
+        // The frame that it had is let go of, too.
+        assert_eq!(before, if in_caches { 2 } else { 3 });
+        memory.write_all_to_memory(|| ());
+        memory.unmap(0..1 << 30, || ());
+        let after = memory.synced().0;
+        assert_eq!(after - before, if in_caches { 0 } else { 2 });
+    }
+
     fn the_end_of_scattered_memory_lets_interrupts_in() {
         if !virt::available() {
             return;

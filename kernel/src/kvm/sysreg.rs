@@ -6,7 +6,8 @@ use affinity::SgiRegister;
 use super::context::Context;
 use super::stats::ExitKind;
 use super::vgic;
-use crate::arch::virt::{Guest, Registers, encoding, timer};
+use crate::arch::virt::{self, Guest, Registers, Stage2, encoding, timer};
+use crate::task::sched;
 
 /// The fields of a syndrome (Arm ARM, ESR_EL2, ISS encoding for an MSR or MRS).
 struct Trapped {
@@ -65,6 +66,13 @@ const POINTS: u16 = encoding(2, 0, 0, 0, 4);
 const ERROR_RECORDS: core::ops::Range<u16> = encoding(3, 0, 5, 3, 0)..encoding(3, 0, 5, 6, 0);
 const REGIONS: core::ops::Range<u16> = encoding(3, 0, 10, 4, 0)..encoding(3, 0, 10, 5, 0);
 
+/// DC ISW, CSW and CISW.
+const SET_AND_WAY: [u16; 3] = [
+    encoding(1, 0, 7, 6, 2),
+    encoding(1, 0, 7, 10, 2),
+    encoding(1, 0, 7, 14, 2),
+];
+
 /// Whether it is a debug register that reads as zero and ignores writes: nothing can be set up with
 /// it. OSDTRRX_EL1, OSDTRTX_EL1 and OSECCR_EL1 are for an external debugger, of which guests have
 /// none. Of op0 2 some implementations trap what does not exist, as implementation-defined.
@@ -110,6 +118,27 @@ pub fn debug(guest: &mut Guest) {
         }
     }
     guest.registers.skip();
+}
+
+/// Whether a trap is that of maintenance of caches by set and way, or of a write that may switch
+/// them on or off.
+pub fn is_of_caches(syndrome: u64) -> bool {
+    let Trapped { encoding, read, .. } = Trapped::of(syndrome);
+    !read && (SET_AND_WAY.contains(&encoding) || virt::is_translation(encoding))
+}
+
+/// Does that for the guest. May sleep.
+pub fn caches(memory: &Stage2, guest: &mut Guest) {
+    let trapped = Trapped::of(guest.registers.syndrome);
+    let value = guest.registers.x.get(trapped.register).copied();
+    let let_go = match SET_AND_WAY.contains(&trapped.encoding) {
+        true => guest.clean_by_set_and_way(),
+        false => guest.write_translation(trapped.encoding, value.unwrap_or(0)),
+    };
+    guest.registers.skip();
+    if let_go {
+        memory.write_all_to_memory(sched::cond_resched);
+    }
 }
 
 /// Sends an SGI if a trapped access is a write to a register of SGIs.

@@ -279,6 +279,10 @@ impl Vcpu {
             return Err(Errno::EINVAL);
         }
         machine.record_features(init.features[0] & !power_off)?;
+        if state.init.is_some() {
+            // The VMM may begin another guest, whose caches are off.
+            machine.memory.translation.reset(sched::cond_resched);
+        }
         state.reset(self.mpidr());
         let finalized = state.guest.sve.as_ref().is_some_and(Sve::is_finalized);
         if init.has(uapi::FEATURE_SVE) && !finalized {
@@ -353,6 +357,7 @@ impl Vcpu {
                     state.guest.registers.x[0] = address;
                 }
                 Exit::Debug => sysreg::debug(&mut state.guest),
+                Exit::Caches => sysreg::caches(&machine.memory.translation, &mut state.guest),
                 Exit::Debugged => {
                     let registers = &state.guest.registers;
                     self.page.set_debug(registers.syndrome, registers.address);

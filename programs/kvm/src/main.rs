@@ -17,6 +17,7 @@ macro_rules! interface_on {
     };
 }
 
+mod caches;
 mod calls;
 mod coalesced;
 mod controller;
@@ -67,6 +68,7 @@ fn main() {
     let kvm = Kvm::new().expect("/dev/kvm");
     match std::env::args().nth(1).as_deref() {
         None => all(&kvm),
+        Some("caches") => caches::tell(&kvm),
         Some("calls") => calls::tell(&kvm),
         Some("coalesced") => coalesced::tell(&kvm),
         Some("copies") => copies::tell(&kvm),
@@ -77,6 +79,7 @@ fn main() {
         Some("idregs") => idregs::tell(&kvm),
         Some("its") => its::tell(&kvm),
         Some("left") => left::tell(&kvm, number_of_times()),
+        Some("modes") => modes::tell(&kvm),
         Some("mpidrs") => mpidrs::tell(&kvm),
         Some("pages") => pages::tell(&kvm),
         Some("requests") => requests::tell(&kvm),

@@ -161,10 +161,15 @@ impl MappedFrames {
         MappedFrames(first)
     }
 
+    /// The address of the first frame.
+    pub fn phys(&self) -> u64 {
+        self.0.0 as u64
+    }
+
     /// Turns this into an address that keeps the frames, for a translation that holds them from now
     /// on.
     pub fn into_phys(self) -> u64 {
-        let first = self.0.0 as u64;
+        let first = self.phys();
         core::mem::forget(self);
         first
     }

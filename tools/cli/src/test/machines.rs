@@ -132,6 +132,7 @@ const SETTINGS: &[Setting] = &[
         options: &["-machine", "virtualization=on"],
         cases: &[
             "guest-features",
+            "kvm-caches",
             "kvm-copies",
             "kvm-idregs-max",
             "kvm-saved",

@@ -25,6 +25,11 @@ static INSTRUCTION_LINE: AtomicUsize = AtomicUsize::new(16);
 static CLEAN_NOT_NEEDED: AtomicBool = AtomicBool::new(false);
 /// Whether instruction fetches see new instructions without invalidation (CTR_EL0.DIC).
 static INVALIDATE_NOT_NEEDED: AtomicBool = AtomicBool::new(false);
+/// Whether instruction caches hold a frame by its physical address alone (CTR_EL0.L1Ip).
+static BY_PHYS: AtomicBool = AtomicBool::new(false);
+
+/// Number of lines from which on whole instruction caches are invalidated instead.
+const MANY_LINES: usize = 512;
 
 /// Records the properties common to all CPUs.
 pub(super) fn init(features: &idreg::System) {
@@ -33,6 +38,7 @@ pub(super) fn init(features: &idreg::System) {
     INSTRUCTION_LINE.store(features.instruction_line(), Relaxed);
     CLEAN_NOT_NEEDED.store(features.clean_not_needed(), Relaxed);
     INVALIDATE_NOT_NEEDED.store(features.invalidate_not_needed(), Relaxed);
+    BY_PHYS.store(features.instructions_by_phys(), Relaxed);
 }
 
 macro_rules! barrier {
@@ -221,13 +227,58 @@ pub fn sync_icache(start: usize, len: usize) {
         }
     }
     barrier!("dsb ish");
-    if !INVALIDATE_NOT_NEEDED.load(Relaxed) {
-        for line in lines(start, len, INSTRUCTION_LINE.load(Relaxed)) {
+    forget_instructions(start, len);
+    isb();
+}
+
+/// Makes instruction caches of all CPUs forget what they hold of `start` in the linear map, by
+/// whatever address, if they must be told.
+fn forget_instructions(start: usize, len: usize) {
+    if INVALIDATE_NOT_NEEDED.load(Relaxed) {
+        return;
+    }
+    let line = INSTRUCTION_LINE.load(Relaxed);
+    if BY_PHYS.load(Relaxed) && len / line <= MANY_LINES {
+        for line in lines(start, len, line) {
             maintain!("ic ivau", line);
         }
         barrier!("dsb ish");
+    } else {
+        forget_all_instructions();
     }
-    isb();
+}
+
+/// Makes instruction caches of all CPUs forget everything, if they must be told.
+pub fn forget_all_instructions() {
+    if !INVALIDATE_NOT_NEEDED.load(Relaxed) {
+        maintain!("ic ialluis");
+        barrier!("dsb ish");
+    }
+}
+
+/// Writes data at `start` in the linear map back to memory, and makes caches forget it: accesses
+/// past them and through them agree then (Arm ARM, "The data cache maintenance instructions": clean
+/// and invalidate to the point of coherency).
+pub fn write_to_memory(start: usize, len: usize) {
+    for line in lines(start, len, DATA_LINE.load(Relaxed)) {
+        maintain!("dc civac", line);
+    }
+    barrier!("dsb sy");
+}
+
+/// Makes a guest see what is at `start` in the linear map, before that is mapped there for the
+/// first time: its instruction fetches, and, unless stage 2 forces all accesses into the caches,
+/// those that go past them.
+pub fn sync_for_guest(start: usize, len: usize, in_caches: bool) {
+    if !in_caches {
+        write_to_memory(start, len);
+    } else if !CLEAN_NOT_NEEDED.load(Relaxed) {
+        for line in lines(start, len, DATA_LINE.load(Relaxed)) {
+            maintain!("dc cvau", line);
+        }
+        barrier!("dsb ish");
+    }
+    forget_instructions(start, len);
 }
 
 fn lines(start: usize, len: usize, line: usize) -> impl Iterator<Item = usize> {

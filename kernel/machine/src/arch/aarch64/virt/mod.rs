@@ -33,7 +33,7 @@ pub use controller::Controller;
 pub use debug::{Debug, points};
 pub use stage2::{Stage2, most_address_bits};
 pub use sve::Sve;
-pub use system::{Keys, Name, System, encoding};
+pub use system::{Keys, Name, System, encoding, is_translation};
 pub use world::{Left, Registers};
 
 use super::fp::{self, FpState};
@@ -63,6 +63,10 @@ const HCR: u64 = 1
     | 1 << 36;
 /// HCR_EL2.APK and API: pointer authentication keys and instructions do not trap.
 const AUTHENTICATION: u64 = 0b11 << 40;
+/// HCR_EL2.TVM: writes of EL1's translation registers trap.
+const TRAP_TRANSLATION: u64 = 1 << 26;
+/// SCTLR_EL1.M and C: the MMU and with it the caches are on.
+const CACHES_ON: u64 = 1 << 2 | 1;
 /// HCR_EL2.TWE: WFE traps too.
 const TRAP_WAIT_FOR_EVENT: u64 = 1 << 14;
 /// HCR_EL2.VSE: an SError is pending in the guest.
@@ -187,6 +191,9 @@ pub struct Guest {
     pub error: Option<u64>,
     /// DISR_EL1: the SError that an ESB deferred, if SErrors have syndromes.
     pub deferred: u64,
+    /// Whether writes of EL1's translation registers trap, since they may switch its caches on, or
+    /// off after it cleaned them by set and way.
+    watches_caches: bool,
     /// Whether other threads want its CPU, so that it is left when it executes WFE.
     pub shares_cpu: bool,
 }
@@ -229,8 +236,29 @@ impl Guest {
             kept: [0, 0, 0, 0, 0, 0x700],
             error: None,
             deferred: 0,
+            watches_caches: !stage2::forces_write_back(),
             shares_cpu: false,
         }
+    }
+
+    /// Writes a register of EL1's translation for the guest, whose write trapped. Returns whether
+    /// its caches went on or off with it, so that they must let go of its memory.
+    pub fn write_translation(&mut self, encoding: u16, value: u64) -> bool {
+        let are_on = |system: &System| system.get(Name::Sctlr) & CACHES_ON == CACHES_ON;
+        let before = are_on(&self.system);
+        if let Some(register) = self.system.by_encoding(encoding) {
+            *register = value;
+        }
+        let now = are_on(&self.system);
+        self.watches_caches &= !now;
+        before != now
+    }
+
+    /// The guest cleans or invalidates caches by set and way, which says nothing of which memory
+    /// is meant. Returns whether they must let go of all of it now: while its caches are watched
+    /// that is done when they go on or off (as in Linux).
+    pub fn clean_by_set_and_way(&mut self) -> bool {
+        !stage2::forces_write_back() && !core::mem::replace(&mut self.watches_caches, true)
     }
 
     /// Runs the guest until `handler` leaves it. `vcpu` is its number among those that share the
@@ -271,7 +299,10 @@ impl Guest {
         }
         memory.load();
         let guest_vectors = &raw const world::guest_vectors as usize;
-        let mut configuration = HCR;
+        let mut configuration = HCR | memory.configuration();
+        if self.watches_caches {
+            configuration |= TRAP_TRANSLATION;
+        }
         if self.shares_cpu {
             configuration |= TRAP_WAIT_FOR_EVENT;
         }

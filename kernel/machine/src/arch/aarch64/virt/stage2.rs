@@ -8,6 +8,10 @@
 //!
 //! A huge page of the VMM is mapped as one here, too. If only a part of it must change, all of it
 //! is unmapped, and its pages are mapped again on demand.
+//!
+//! A guest may access memory past the caches, as it does before its MMU is on. Where stage 2 cannot
+//! force write-back memory (FEAT_S2FWB), caches therefore let go of a page when it is mapped, when
+//! it is unmapped, and when the guest's caches go on or off.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -31,10 +35,15 @@ use translation::owed::{Clear, Debts, FillUser, Kind, Owed, Protect, Widen};
 
 /// The maximum end of guest addresses.
 const END: usize = 1 << 48;
-/// Normal memory, write-back, inner shareable, accessed, readable (Arm ARM, "Translation
-/// table descriptor formats"): a huge page, and a page.
-const HUGE: u64 = 1 | 0b1111 << 2 | 1 << 6 | 0b11 << 8 | 1 << 10;
-const PAGE: u64 = HUGE | 1 << 1;
+/// Inner shareable, accessed, readable (Arm ARM, "Translation table descriptor formats"): a huge
+/// page, and what makes a page of it.
+const HUGE: u64 = 1 | 1 << 6 | 0b11 << 8 | 1 << 10;
+const PAGE: u64 = 1 << 1;
+/// MemAttr: Normal memory, write-back; as HCR_EL2.FWB has it, where it forces that.
+const WRITE_BACK: u64 = 0b1111 << 2;
+const FORCED_WRITE_BACK: u64 = 0b0110 << 2;
+/// HCR_EL2.FWB.
+const FORCE: u64 = 1 << 46;
 /// Writable.
 const WRITABLE: u64 = 1 << 7;
 /// VTCR_EL2 without sizes and level: RES1, table walks write-back and inner shareable.
@@ -86,6 +95,11 @@ fn control(bits: u32) -> u64 {
     CONTROL | level | size << 16 | u64::from(64 - bits) | wide
 }
 
+/// Whether stage 2 forces all accesses of guests into the caches.
+pub(super) fn forces_write_back() -> bool {
+    features().stage2_write_back()
+}
+
 /// The stage 2 translation of a guest.
 pub struct Stage2 {
     /// The table; locked while entries are changed.
@@ -95,6 +109,11 @@ pub struct Stage2 {
     vmid: Vmid,
     /// VTCR_EL2.
     control: u64,
+    /// Whether it forces all accesses into the caches.
+    in_caches: bool,
+    /// Pages that were made visible past the caches.
+    #[cfg(feature = "selftest")]
+    synced: AtomicU64,
     /// Incremented whenever something is unmapped or protected: earlier lookups may be stale.
     generation: AtomicU64,
     /// Number of invalidations on all CPUs.
@@ -128,6 +147,9 @@ impl Stage2 {
             }),
             vmid: Vmid::new(),
             control: control(bits),
+            in_caches: forces_write_back(),
+            #[cfg(feature = "selftest")]
+            synced: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             ran: [const { AtomicU32::new(0) }; MAX_CPUS],
@@ -137,6 +159,75 @@ impl Stage2 {
     /// Number of invalidations on all CPUs.
     pub fn flushes(&self) -> u64 {
         self.flushes.load(Relaxed)
+    }
+
+    /// HCR_EL2.FWB, if this relies on it.
+    pub(super) fn configuration(&self) -> u64 {
+        if self.in_caches { FORCE } else { 0 }
+    }
+
+    /// A descriptor of a huge page, or of a page with `PAGE`, without rights.
+    fn huge(&self, phys: u64) -> u64 {
+        let memory = match self.in_caches {
+            true => FORCED_WRITE_BACK,
+            false => WRITE_BACK,
+        };
+        phys | HUGE | memory
+    }
+
+    /// Makes the guest see frames that are not mapped yet.
+    fn sync(&self, phys: u64, len: usize) {
+        self.count_synced(len);
+        mmu::sync_for_guest(PhysAddr(phys as usize).linear(), len, self.in_caches);
+    }
+
+    /// Makes caches let go of frames that the guest may have accessed past them.
+    fn write_to_memory(&self, phys: usize, len: usize) {
+        if !self.in_caches {
+            self.count_synced(len);
+            mmu::write_to_memory(PhysAddr(phys).linear(), len);
+        }
+    }
+
+    #[cfg(not(feature = "selftest"))]
+    fn count_synced(&self, _len: usize) {}
+
+    #[cfg(feature = "selftest")]
+    fn count_synced(&self, len: usize) {
+        self.synced.fetch_add((len / PAGE_SIZE) as u64, Relaxed);
+    }
+
+    /// How many pages were made visible past the caches; and whether nobody accesses any so.
+    #[cfg(feature = "selftest")]
+    pub fn synced(&self) -> (u64, bool) {
+        (self.synced.load(Relaxed), self.in_caches)
+    }
+
+    /// Makes caches let go of all that is mapped: those of the guest go on or off. Calls `pause`
+    /// regularly, without the lock.
+    pub fn write_all_to_memory(&self, mut pause: impl FnMut()) {
+        let mut left = 0..END;
+        while !self.in_caches && !left.is_empty() {
+            let tree = self.tree.lock();
+            let end = tree.table.part_end(left.clone(), &mut { 1 });
+            tree.table.visit(left.start..end, &mut |_, entries| {
+                for entry in entries.iter().map(Entry::load).filter(|pte| pte.valid()) {
+                    self.write_to_memory(entry.phys(), PAGE_SIZE);
+                }
+            });
+            drop(tree);
+            pause();
+            left.start = end;
+        }
+    }
+
+    /// Prepares for another guest, whose code the VMM writes to memory that is mapped. Calls
+    /// `pause` regularly.
+    pub fn reset(&self, pause: impl FnMut()) {
+        match self.in_caches {
+            true => mmu::forget_all_instructions(),
+            false => self.unmap(0..END as u64, pause),
+        }
     }
 
     /// Number of tables, almost all of which are kept until the translation is dropped.
@@ -197,13 +288,18 @@ impl Stage2 {
         }
         let entry = tree.table.make_below(above, pay)?.entry(address as usize);
         let rights = if writable { WRITABLE } else { 0 };
-        let (old, new) = (entry.load(), Pte(frame.phys().0 as u64 | PAGE | rights));
+        let phys = frame.phys().0 as u64;
+        let (old, new) = (entry.load(), Pte(self.huge(phys) | PAGE | rights));
+        if !old.valid() || old.phys() != new.phys() {
+            self.sync(phys, PAGE_SIZE);
+        }
         if !old.valid() {
             entry.fill::<FillUser>(new).leave_to_fault();
             core::mem::forget(frame);
         } else if old.phys() != new.phys() {
             if entry.replace_frame(old, new, |owed| self.pay(owed)) {
                 core::mem::forget(frame);
+                self.write_to_memory(old.phys(), PAGE_SIZE);
                 // SAFETY: `map` left the frame's reference with the entry, and no TLB holds the
                 // entry any more.
                 drop(unsafe { FrameRef::from_mapped(old.phys() as u64) });
@@ -221,6 +317,8 @@ impl Stage2 {
     /// Maps the guest's huge page at `address`, writable, and replaces pages that may be mapped
     /// there. Otherwise as [`Stage2::map`].
     pub fn map_huge_page(&self, address: u64, huge: MappedFrames, generation: u64) -> Result<bool> {
+        // Long, so without the lock.
+        self.sync(huge.phys(), HUGE_PAGE_SIZE);
         let mut tree = self.tree.lock();
         if self.generation.load(Relaxed) != generation {
             return Ok(false);
@@ -236,7 +334,7 @@ impl Stage2 {
             self.take_table(&mut tree.table, start..start + HUGE_PAGE_SIZE);
         }
         let above = tree.table.above_leaf(start, pay)?;
-        let huge = Pte(huge.into_phys() | HUGE | WRITABLE);
+        let huge = Pte(self.huge(huge.into_phys()) | WRITABLE);
         if let Some(owed) = tree.table.try_fill_huge_page(above, huge) {
             owed.leave_to_fault();
         }
@@ -255,14 +353,14 @@ impl Stage2 {
             None => self.pay(owed),
         }
         // SAFETY: all of them are hidden, and in no TLB any more.
-        tables.each(|entries| unsafe { release(entries) });
+        tables.each(|entries| unsafe { release(entries, |_| ()) });
     }
 
     /// Write-protects these ranges, on all CPUs. Calls `pause` regularly, without the lock.
     pub fn protect(&self, ranges: impl Iterator<Item = Range<u64>>, mut pause: impl FnMut()) {
         for range in ranges {
             self.by_parts(range, &mut pause, |tree, range| {
-                self.take(&mut tree.table, range.clone(), false);
+                self.take(&mut tree.table, range.clone(), false, true);
                 write_protect(tree, range);
             });
         }
@@ -276,7 +374,15 @@ impl Stage2 {
     /// Unmaps a range on all CPUs, and drops its frames. Calls `pause` regularly, without the lock.
     pub fn unmap(&self, range: Range<u64>, mut pause: impl FnMut()) {
         self.by_parts(range, &mut pause, |tree, range| {
-            self.take(&mut tree.table, range, true);
+            self.take(&mut tree.table, range, true, true);
+        });
+    }
+
+    /// Unmaps everything, of which nobody reads what the guest wrote past the caches. Otherwise as
+    /// [`Stage2::unmap`].
+    pub fn end(&self, mut pause: impl FnMut()) {
+        self.by_parts(0..END as u64, &mut pause, |tree, range| {
+            self.take(&mut tree.table, range, true, false);
         });
     }
 
@@ -305,8 +411,9 @@ impl Stage2 {
         }
     }
 
-    /// Unmaps the huge pages that overlap a part, each completely, and `with_pages` also its pages.
-    fn take(&self, table: &mut PageTable, part: Range<usize>, with_pages: bool) {
+    /// Unmaps the huge pages that overlap a part, each completely, and `with_pages` also its pages;
+    /// whether they `are_read` on.
+    fn take(&self, table: &mut PageTable, part: Range<usize>, with_pages: bool, are_read: bool) {
         let mut owed = Debts::new();
         let mut huge_pages = [const { None }; MOST_TABLES];
         for huge in &mut huge_pages {
@@ -323,13 +430,21 @@ impl Stage2 {
             return;
         };
         self.pay(owed);
+        let let_go = |phys, len| {
+            if are_read {
+                self.write_to_memory(phys, len);
+            }
+        };
         for huge in huge_pages.into_iter().flatten() {
+            let_go(huge.phys(), HUGE_PAGE_SIZE);
             // SAFETY: `map_huge_page` left it with the entry, and it is in no TLB any more.
             drop(unsafe { MappedFrames::from_phys(huge.phys() as u64) });
         }
         if with_pages {
             // SAFETY: all of them are hidden, and in no TLB any more.
-            table.visit(part, &mut |_, entries| unsafe { release(entries) });
+            table.visit(part, &mut |_, entries| unsafe {
+                release(entries, |phys| let_go(phys, PAGE_SIZE));
+            });
         }
     }
 
@@ -374,7 +489,7 @@ impl Stage2 {
 impl Drop for Stage2 {
     /// May sleep: there may be a table for every few pages of the guest's whole address range.
     fn drop(&mut self) {
-        self.unmap(0..END as u64, cond_resched);
+        self.end(cond_resched);
         let mut at = 0;
         while at < END {
             let mut tree = self.tree.lock();
@@ -426,14 +541,15 @@ fn write_protect(tree: &mut Tree, part: Range<usize>) {
     });
 }
 
-/// Drops the frames that entries hold.
+/// Drops the frames that entries hold, each after `let_go` of its address.
 ///
 /// # Safety
 /// All of them are hidden, and in no TLB any more.
-unsafe fn release(entries: &[Entry]) {
+unsafe fn release(entries: &[Entry], let_go: impl Fn(usize)) {
     for entry in entries.iter().filter(|entry| entry.load() != Pte::EMPTY) {
         let (pte, owed) = entry.take::<Clear>();
         owed.held_by_nobody();
+        let_go(pte.phys());
         // SAFETY: the entry owns a reference to the frame.
         drop(unsafe { FrameRef::from_mapped(pte.phys() as u64) });
     }

@@ -106,6 +106,25 @@ registers! {
     GenericHigh "S3_0_C2_C3_1" (3, 0, 2, 3, 1) 0;
 }
 
+/// Whether a register is one of EL1's translation, whose writes HCR_EL2.TVM traps.
+pub fn is_translation(register: u16) -> bool {
+    const ALL: [Name; 11] = [
+        Name::Sctlr,
+        Name::Ttbr0,
+        Name::Ttbr1,
+        Name::Tcr,
+        Name::Esr,
+        Name::Far,
+        Name::Afsr0,
+        Name::Afsr1,
+        Name::Mair,
+        Name::Amair,
+        Name::ContextId,
+    ];
+    let encodings = ALL.map(|name| System::ENCODINGS[name as usize]);
+    encodings.contains(&register)
+}
+
 impl System {
     /// The value of a register while no CPU holds it.
     pub fn get(&self, name: Name) -> u64 {
