@@ -206,5 +206,6 @@ fn raise(guest: &mut Guest, class: u64, details: u64) {
     guest.system.set(Name::Esr, class << 26 | LONG | details);
     guest.system.set(Name::Elr, registers.pc);
     guest.system.set(Name::Spsr, registers.pstate());
-    registers.take_exception(guest.system.get(Name::Vbar).wrapping_add(vector));
+    let vector = guest.system.get(Name::Vbar).wrapping_add(vector);
+    registers.take_exception(vector, guest.system.get(Name::Sctlr));
 }

@@ -242,10 +242,12 @@ pub fn set(
         return Ok(());
     }
     if id == PSTATE {
-        return guest.registers.set_pstate(UserPtr::new(address).read()?);
+        guest.registers.set_pstate(UserPtr::new(address).read()?)?;
+    } else {
+        let place = place(guest, id).ok_or(absent(id))?;
+        *place = UserPtr::new(address).read()?;
     }
-    let place = place(guest, id).ok_or(absent(id))?;
-    *place = UserPtr::new(address).read()?;
+    guest.registers.narrow();
     // A guest that is restored with breakpoints does not touch them again.
     guest.debug.give_if_on();
     Ok(())

@@ -31,6 +31,7 @@ mod host;
 mod idregs;
 mod its;
 mod left;
+mod modes;
 mod mpidrs;
 mod own;
 mod pages;

@@ -5,6 +5,7 @@
 use core::arch::{asm, global_asm, naked_asm};
 use core::mem::offset_of;
 
+use super::super::features::features;
 use super::super::frame::Frame;
 use super::super::mops;
 use super::super::sysreg::{isb, read, write};
@@ -33,12 +34,27 @@ pub struct Registers {
     pub deadline: u64,
 }
 
+/// ESR_EL2.IL: the instruction has 32 bits.
+const LONG: u64 = 1 << 25;
+/// PSTATE.T in AArch32 state.
+const THUMB: u64 = 1 << 5;
+/// PSTATE.PAN and SSBS; and what an exception keeps: the flags, DIT and PAN.
+const PAN: u64 = 1 << 22;
+const SSBS: u64 = 1 << 12;
+const KEPT: u64 = 0b1111 << 28 | 1 << 24 | PAN;
+/// SCTLR_EL1.SPAN: an exception leaves PAN as it is. DSSBS: the value of SSBS after one.
+const SPAN: u64 = 1 << 23;
+const DSSBS: u64 = 1 << 44;
 /// PSTATE.SS and PSTATE.BTYPE.
 const STEP: u64 = 1 << 21;
 const BRANCH_TYPE: u64 = 0b11 << 10;
-/// PSTATE.M, and its permitted values: EL0, and EL1 with either stack; all in AArch64 state.
+/// PSTATE.M, and its permitted values: EL0, and EL1 with either stack, in AArch64 state; and EL0 in
+/// AArch32 state, where CPUs have that.
 const MODE: u64 = 0x1f;
 const MODES: [u64; 3] = [0, 4, 5];
+const USER_32: u64 = 0x10;
+/// How many general registers AArch32 state has at EL0.
+const REGISTERS_32: usize = 15;
 /// EL1 with its own stack, and everything masked.
 const MASKED: u64 = 0x3c5;
 
@@ -66,26 +82,55 @@ impl Registers {
     /// Sets PSTATE.
     ///
     /// # Errors
-    /// EINVAL unless the mode is AArch64, and at most EL1.
+    /// EINVAL unless the mode is one of AArch64, at most EL1, or AArch32's of EL0, if CPUs have it.
     pub fn set_pstate(&mut self, value: u64) -> Result<()> {
-        if !MODES.contains(&(value & MODE)) {
+        let mode = value & MODE;
+        if !MODES.contains(&mode) && !(mode == USER_32 && features().aarch32_el0()) {
             return Err(Errno::EINVAL);
         }
         self.pstate = value;
         Ok(())
     }
 
-    /// Takes an exception to EL1, whose handler is at `vector` (Arm ARM, "Exception entry").
-    pub fn take_exception(&mut self, vector: u64) {
+    /// Cuts what a VMM has set to 32 bits, if the guest is in AArch32 state (as Linux does).
+    pub fn narrow(&mut self) {
+        if self.pstate & MODE == USER_32 {
+            let cut = |register: &mut u64| *register &= u64::from(u32::MAX);
+            self.x[..REGISTERS_32].iter_mut().for_each(cut);
+            cut(&mut self.pc);
+        }
+    }
+
+    /// Takes an exception to EL1, whose handler is at `vector`, and whose SCTLR_EL1 is `control`
+    /// (Arm ARM, "Exception entry": all of PSTATE that is not named here becomes 0).
+    pub fn take_exception(&mut self, vector: u64, control: u64) {
         self.pc = vector;
-        self.pstate = MASKED;
+        self.pstate = MASKED | self.pstate & KEPT;
+        if control & SPAN == 0 {
+            self.pstate |= PAN;
+        }
+        if control & DSSBS != 0 {
+            self.pstate |= SSBS;
+        }
     }
 
     /// Advances past an instruction that was emulated, as after any instruction.
     #[inline(always)]
     pub fn skip(&mut self) {
+        if self.pstate & USER_32 != 0 {
+            return self.skip_32();
+        }
         self.pc = self.pc.wrapping_add(4);
         self.pstate &= !(STEP | BRANCH_TYPE);
+    }
+
+    /// The same in AArch32 state.
+    #[cold]
+    fn skip_32(&mut self) {
+        let is_short = self.pstate & THUMB != 0 && self.syndrome & LONG == 0;
+        let len = if is_short { 2 } else { 4 };
+        self.pc = self.pc.wrapping_add(len) & u64::from(u32::MAX);
+        self.pstate = advance_block(self.pstate) & !STEP;
     }
 
     /// Records the address of the debug exception for which the guest was just left.
@@ -124,6 +169,22 @@ impl Registers {
     pub fn step(&mut self) {
         self.pstate |= STEP;
     }
+}
+
+/// PSTATE in AArch32 state behind an instruction: IT, whose bits 7 to 2 are at 15 to 10 and 1 and 0
+/// at 26 and 25, names those of an IT block that are left (Arm ARM, "ITAdvance").
+fn advance_block(pstate: u64) -> u64 {
+    const HIGH: u64 = 0x3f << 10;
+    const LOW: u64 = 0b11 << 25;
+    if pstate & THUMB == 0 {
+        return pstate;
+    }
+    let block = (pstate & HIGH) >> 8 | (pstate & LOW) >> 25;
+    let next = match block & 0b111 {
+        0 => 0,
+        _ => block & 0xe0 | block << 1 & 0x1f,
+    };
+    pstate & !(HIGH | LOW) | (next & 0xfc) << 8 | (next & 0b11) << 25
 }
 
 /// In the syndrome of an abort: it was that of a walk of the guest's tables; the kind of fault
@@ -299,6 +360,23 @@ global_asm!(
 
 #[cfg(feature = "selftest")]
 crate::selftest! {
+    fn an_exception_keeps_data_independent_timing() {
+        const DIT: u64 = 1 << 24;
+        let mut registers = Registers::new();
+        registers.pstate = DIT | BRANCH_TYPE | STEP;
+        registers.take_exception(0x200, SPAN);
+        assert_eq!(registers.pstate, MASKED | DIT);
+    }
+
+    fn a_block_of_32_bit_instructions_goes_on() {
+        // ITTEE EQ: four are left, then three, two, one and none.
+        let state = |block: u64| THUMB | (block & 0xfc) << 8 | (block & 3) << 25;
+        for [before, after] in [[0x07, 0x0e], [0x0e, 0x1c], [0x1c, 0x18], [0x18, 0]] {
+            assert_eq!(advance_block(state(before)), state(after));
+        }
+        assert_eq!(advance_block(state(0)), state(0));
+    }
+
     fn the_page_of_an_abort_is_read_only_where_it_is_known() {
         // A write of the guest: translation, access flag and permission faults of level 3.
         let write = 0x24 << 26 | 1 << 25 | 1 << 6;

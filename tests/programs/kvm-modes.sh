@@ -1,0 +1,3 @@
+#: program kvm
+#: hypervisor
+kvm modes
