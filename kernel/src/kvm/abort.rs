@@ -7,7 +7,8 @@ use super::kvm_run::RunPage;
 use super::memory::Found;
 use super::vgic;
 use super::vm::Machine;
-use crate::arch::virt::{Guest, Name, Registers};
+use crate::arch::virt::error::{self, Severity};
+use crate::arch::virt::{self, Guest, Name, Registers};
 use crate::errno::{Errno, Result};
 
 /// Bits of a syndrome of an abort (Arm ARM, ESR_EL2, ISS encoding for a data abort).
@@ -182,6 +183,19 @@ pub fn external(guest: &mut Guest) {
     let address = guest.registers.address;
     guest.system.set(Name::Far, address);
     raise(guest, CLASS_DATA, EXTERNAL);
+}
+
+/// The hardware has reported an error while the guest ran.
+///
+/// # Panics
+/// If the kernel cannot go on either.
+pub fn hardware_error(guest: &mut Guest) {
+    let syndrome = guest.registers.syndrome;
+    match error::severity(syndrome, virt::errors_have_syndromes()) {
+        Severity::Harmless => {}
+        Severity::Guest => guest.error = Some(error::UNKNOWN),
+        Severity::Fatal => panic!("SError {syndrome:#x} while a guest ran"),
+    }
 }
 
 /// The guest gets an exception for an instruction that is not there for it.

@@ -55,6 +55,8 @@ pub enum Exit {
     Halts,
     /// The guest did something undefined: it gets an exception.
     Undefined,
+    /// An SError of the hardware.
+    Error,
     /// An access that the translation did not allow.
     Memory,
     /// A call that the VMM answers, with flags that describe it.

@@ -367,6 +367,7 @@ impl Vcpu {
                     let access = Access::of(&state.guest.registers);
                     machine.halted(|| gic::access_alone(machine, &access, state));
                 }
+                Exit::Error => abort::hardware_error(&mut state.guest),
                 Exit::Undefined => abort::undefined(&mut state.guest),
                 Exit::Memory => {
                     let access = Access::of(&state.guest.registers);
@@ -541,7 +542,10 @@ impl ExitHandler for Run<'_> {
                     None => self.context.next(),
                 }
             }
-            Left::Error => Next::Leave,
+            Left::Error => {
+                self.exit = Exit::Error;
+                Next::Leave
+            }
         }
     }
 }

@@ -21,6 +21,7 @@ macro_rules! family {
 
 pub mod controller;
 pub(super) mod debug;
+pub mod error;
 pub mod interrupt;
 mod stage2;
 pub mod sve;
