@@ -377,7 +377,8 @@ impl Machine {
         match kind {
             uapi::LINE_PRIVATE if (16..32).contains(&number) => {
                 let vcpus = self.vcpus.lock();
-                let vcpu = vcpus.list.get(vcpu as usize).ok_or(Errno::EINVAL)?;
+                let known = vcpus.list.iter().find(|known| known.id == vcpu);
+                let vcpu = known.ok_or(Errno::EINVAL)?;
                 if vcpu.private.bank.set_line(number, wanted.level != 0) {
                     vcpu.request_refresh();
                 }

@@ -9,7 +9,7 @@ use kvm_bindings::{
 };
 use kvm_ioctls::{DeviceFd, Kvm, VcpuExit, VcpuFd, VmFd};
 
-use crate::host::{PC, call, set};
+use crate::host::{self, PC, call, set};
 
 /// Where the guest's memory is, its code, and a device of the VMM's.
 const MEMORY: u64 = 0x4000_0000;
@@ -144,6 +144,31 @@ fn lines(vm: &VmFd) {
     let mut wanted = [1u32 << 24 | 40, 0];
     let told = call(vm, IRQ_LINE_STATUS, wanted.as_mut_ptr() as usize);
     println!("line with its status: {told} {}", wanted[0] & 0xff);
+}
+
+/// A private line is that of the virtual CPU with an id, in whatever order they were made.
+pub fn private_lines(kvm: &Kvm) {
+    let vm = kvm.create_vm().expect("a VM");
+    let vcpus = [3, 1].map(|id| vm.create_vcpu(id).expect("a vCPU"));
+    vcpus.iter().for_each(|vcpu| host::reset(&vm, vcpu));
+    let controller = host::controller(&vm, 2);
+    let high = |cpu: u64| {
+        let mut lines = 0u32;
+        let mut attribute = kvm_device_attr {
+            group: 7,
+            attr: cpu << 32,
+            addr: &raw mut lines as u64,
+            flags: 0,
+        };
+        // SAFETY: a number of 32 bits is there.
+        let told = unsafe { controller.get_device_attr(&mut attribute) };
+        told.map(|()| lines).map_err(|error| error.errno())
+    };
+    for id in 0..4 {
+        let raised = line(&vm, 2 << 24 | id << 16 | (20 + id), 1);
+        let all = [1, 3].map(high);
+        println!("line of vCPU {id}: {raised} {all:x?}");
+    }
 }
 
 fn init(vm: &VmFd, vcpu: &VcpuFd) {

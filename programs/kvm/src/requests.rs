@@ -11,6 +11,7 @@ use kvm_bindings::{KVM_EXIT_UNKNOWN, kvm_create_device, kvm_device_attr};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
 
 use crate::code;
+use crate::controller;
 use crate::host::{self, DEVICE, LEN, MEMORY, PC, call, get, machine, memory, pass, set, system};
 
 const REGION_2: u64 = 0x40a0_ae49;
@@ -27,6 +28,7 @@ const LOCK: u64 = system(2, 0, 1, 1, 4);
 pub fn tell(kvm: &Kvm) {
     regions(kvm);
     redistributors(kvm);
+    controller::private_lines(kvm);
     statistics(kvm);
     level(kvm);
     run(kvm);
