@@ -106,12 +106,15 @@ impl Machine {
 
     /// Pages that the VMM names count as not written.
     pub fn clear_log(&self, request: &ClearLog) -> Result<usize> {
+        let (first, count) = (request.first as usize, request.count as usize);
+        if first % BITS != 0 {
+            return Err(Errno::EINVAL);
+        }
         let _changing = self.changing.lock_killable()?;
         let (slot, log) = self.logged(request.slot)?;
-        let (first, count) = (request.first as usize, request.count as usize);
         let left = slot.len().checked_sub(first);
         let inside = left.is_some_and(|left| count == left || count < left && count % BITS == 0);
-        if first % BITS != 0 || !inside {
+        if !inside {
             return Err(Errno::EINVAL);
         }
         let bitmap = UserPtr::<u64>::new(request.bitmap as usize);

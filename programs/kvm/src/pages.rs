@@ -302,6 +302,7 @@ fn by_hand(vm: &VmFd, vcpu: &mut VcpuFd) {
         println!("clear {what}: {}", pass(vm, CLEAR_LOG, &mut request));
     };
     clear("of no slot", 9, 0, 64, [1, 0]);
+    clear("of no slot, at an odd place", 9, 1, 64, [1, 0]);
     clear("at an odd place", 1, 1, 64, [1, 0]);
     clear("of an odd count", 1, 0, 63, [1, 0]);
     clear("too far", 1, 64, 64, [1, 0]);
