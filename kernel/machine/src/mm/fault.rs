@@ -408,6 +408,8 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
             }
             return Ok(());
         }
+        // Nothing but the entry holds the source. Another thread may replace it meanwhile, and the
+        // frame be freed: then this copy is dropped below.
         let copy = FrameRef::new(Owner::Anonymous)?;
         if zero {
             copy.zero_new();

@@ -190,10 +190,11 @@ impl FrameRef {
         self.copy_from_phys(source.phys());
     }
 
-    /// Copies the content of a frame that a translation holds into a new one.
+    /// Copies the content of a frame into a new one. If only a translation holds the frame, the
+    /// caller drops the copy where that has changed meanwhile.
     pub(super) fn copy_from_phys(&self, source: PhysAddr) {
-        // SAFETY: this handle keeps this frame, and the caller the other; both are in the linear
-        // map.
+        // SAFETY: this handle keeps this frame; the other's bytes are in the linear map, whatever
+        // they are by now. See "Frames" in docs/soundness.md.
         unsafe { arch::mmu::copy_page(self.bytes(), source.linear() as *const u8) }
     }
 
