@@ -15,6 +15,7 @@ use crate::arch::mmu::{self, Memory, Prot, Pte};
 use crate::arch::{self, KERNEL_STACK_SIZE, cpu};
 use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
+use spans::{NoMemory, Span, Spans};
 use translation::owed::{Clear, FillKernel, Owed};
 
 /// Size of a stack's slot: the stack is its upper half, so that a single address bit distinguishes
@@ -29,17 +30,34 @@ const MAPPED_STACKS: usize = 8;
 
 const FRAMES: usize = KERNEL_STACK_SIZE / PAGE_SIZE;
 
+/// Slots of stacks, and all else.
+const STACKS: Range<usize> = mmu::VMALLOC.start.next_multiple_of(STACK_SLOT)..MIDDLE;
+const OTHERS: Range<usize> = MIDDLE..mmu::VMALLOC.end;
+const MIDDLE: usize =
+    (mmu::VMALLOC.start + (mmu::VMALLOC.end - mmu::VMALLOC.start) / 2) & !(STACK_SLOT - 1);
+
+/// Addresses that are in use.
+struct Used(Range<usize>);
+
+impl Span for Used {
+    fn start(&self) -> usize {
+        self.0.start
+    }
+
+    fn end(&self) -> usize {
+        self.0.end
+    }
+}
+
 struct Area {
     table: PageTable,
     /// The RAM ranges, which contain no device.
     ram: Vec<Range<usize>>,
-    free: Vec<Range<usize>>,
+    /// The addresses that are in use: kept in lists so short that none of them is a block of the
+    /// area, whose lock is held.
+    used: Spans<Used>,
     /// Slots with mapped stacks that belong to no thread.
     stacks: Vec<usize>,
-    /// Slots without a stack; its capacity suffices for all slots.
-    slots: Vec<usize>,
-    /// Number of slots.
-    slot_count: usize,
     /// Buffer for the frames of a batch.
     frames: Vec<FrameRef>,
 }
@@ -49,19 +67,16 @@ static AREA: Mutex<Option<Area>> = Mutex::new(None);
 /// Creates the area's tables below the root, so that all address spaces can share them. `ram` is
 /// all memory, in bytes.
 pub(super) fn init(ram: &[Range<usize>]) {
-    let mut area = Area {
+    let area = Area {
         table: PageTable::kernel(),
         ram: ram.to_vec(),
-        free: Vec::new(),
+        used: Spans::new(),
         stacks: Vec::with_capacity(SPARE_STACKS),
-        slots: Vec::new(),
-        slot_count: 0,
         frames: Vec::with_capacity(UNMAPPED_STACKS * FRAMES),
     };
     area.table
         .make_top(mmu::VMALLOC)
         .expect("memory for the vmalloc area's tables");
-    area.free.push(mmu::VMALLOC);
     *AREA.lock() = Some(area);
 }
 
@@ -70,35 +85,23 @@ fn with<T>(f: impl FnOnce(&mut Area) -> T) -> T {
 }
 
 impl Area {
-    /// Allocates `len` bytes of addresses, aligned to `align`.
-    fn take(&mut self, len: usize, align: usize) -> Result<usize> {
-        self.free.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let fits = |r: &Range<usize>| r.start.next_multiple_of(align) + len <= r.end;
-        let at = self.free.iter().position(fits).ok_or(Errno::ENOMEM)?;
-        let range = self.free[at].clone();
-        let start = range.start.next_multiple_of(align);
-        self.free[at] = start + len..range.end;
-        if start > range.start {
-            self.free.insert(at, range.start..start);
-        } else if self.free[at].is_empty() {
-            self.free.remove(at);
-        }
+    /// Allocates `len` bytes of addresses, the lowest that are free in one of the two parts.
+    fn take(&mut self, len: usize, part: Range<usize>) -> Result<usize> {
+        let start = self.used.lowest_gap(part, len).ok_or(Errno::ENOMEM)?;
+        let reserved = self.used.reserve(start, 1);
+        reserved.map_err(|NoMemory| Errno::ENOMEM)?;
+        let (list, above) = self.used.edit(start);
+        list.insert(above, Used(start..start + len));
+        self.used.rebalance(start);
         Ok(start)
     }
 
-    /// Frees addresses, and merges them with adjacent free ranges.
-    fn give(&mut self, range: Range<usize>) {
-        let at = self.free.partition_point(|r| r.start < range.start);
-        let before = at
-            .checked_sub(1)
-            .filter(|&b| self.free[b].end == range.start);
-        let after = self.free.get(at).is_some_and(|r| r.start == range.end);
-        match (before, after) {
-            (Some(b), true) => self.free[b].end = self.free.remove(at).end,
-            (Some(b), false) => self.free[b].end = range.end,
-            (None, true) => self.free[at].start = range.start,
-            (None, false) => self.free.insert(at, range),
-        }
+    /// Frees the addresses that were allocated from `start` on.
+    fn give(&mut self, start: usize) {
+        let (list, count) = self.used.edit(start);
+        debug_assert!(list[count - 1].start() == start);
+        list.remove(count - 1);
+        self.used.rebalance(start);
     }
 
     fn map(&mut self, address: usize, pte: Pte) -> Result<Owed<FillKernel>> {
@@ -114,21 +117,9 @@ impl Area {
         }
     }
 
-    /// Allocates a slot without a stack.
-    fn take_slot(&mut self) -> Result<usize> {
-        if let Some(slot) = self.slots.pop() {
-            return Ok(slot);
-        }
-        let lacking = self.slot_count + 1 - self.slots.len();
-        self.slots.try_reserve(lacking).map_err(|_| Errno::ENOMEM)?;
-        let slot = self.take(STACK_SLOT, STACK_SLOT)?;
-        self.slot_count += 1;
-        Ok(slot)
-    }
-
     /// Maps new frames for a stack in the upper half of a slot; not yet published to other CPUs.
     fn map_stack(&mut self) -> Result<(usize, Owed<FillKernel>)> {
-        let slot = self.take_slot()?;
+        let slot = self.take(STACK_SLOT, STACKS)?;
         let mut owed = Owed::new();
         for address in stack_in(slot).step_by(PAGE_SIZE) {
             match self.map_frame(address) {
@@ -171,7 +162,7 @@ impl Area {
         let last = slots.iter().copied().max().unwrap_or_default();
         mmu::flush_kernel(owed, first + KERNEL_STACK_SIZE..last + STACK_SLOT);
         self.frames.clear();
-        self.slots.extend_from_slice(slots);
+        slots.iter().for_each(|slot| self.give(*slot));
     }
 
     /// Keeps the stack of a thread that ended for another one.
@@ -283,7 +274,7 @@ pub(crate) fn map_device(base: usize, len: usize) -> Result<usize> {
         if area.ram.iter().any(touches) {
             return Err(Errno::EINVAL);
         }
-        let start = area.take(pages.len(), PAGE_SIZE)?;
+        let start = area.take(pages.len(), OTHERS)?;
         let mut owed = Owed::new();
         let mapped = (0..pages.len()).step_by(PAGE_SIZE).try_for_each(|offset| {
             let pte = Pte::leaf(pages.start + offset, Prot::KERNEL_DATA, Memory::Device);
@@ -306,7 +297,7 @@ pub(crate) unsafe fn patch_code(address: usize, word: u32) {
     let phys = mmu::virt_to_phys(page_down(address));
     with(|area| {
         let window = area
-            .take(PAGE_SIZE, PAGE_SIZE)
+            .take(PAGE_SIZE, OTHERS)
             .expect("addresses for a window");
         let owed = area
             .map(window, Pte::leaf(phys, Prot::KERNEL_DATA, Memory::Normal))
@@ -316,7 +307,42 @@ pub(crate) unsafe fn patch_code(address: usize, word: u32) {
         unsafe { core::ptr::write_volatile((window + address % PAGE_SIZE) as *mut u32, word) };
         let (_, owed) = area.unmap(window);
         mmu::flush_kernel(owed, window..window + PAGE_SIZE);
-        area.give(window..window + PAGE_SIZE);
+        area.give(window);
     });
     mmu::sync_icache(address, size_of::<u32>());
+}
+
+#[cfg(feature = "selftest")]
+#[cfg(feature = "selftest")]
+crate::selftest! {
+    fn free_addresses_need_no_block_of_the_area_itself() {
+        // So many free ranges that a list of them would be larger than any adjacent frames.
+        const RANGES: usize = 10_000;
+        let mut frames: Vec<FrameRef> = Vec::new();
+        frames.try_reserve_exact(frame::free_count()).expect("memory");
+        while frame::has_ample(4096) {
+            frames.push(FrameRef::new(frame::Owner::Kernel).expect("a frame"));
+        }
+        // One of eight adjacent ones is taken.
+        frames.retain(|frame| (frame.phys().0 / PAGE_SIZE).is_multiple_of(8));
+        let mut starts = Vec::with_capacity(RANGES);
+        let mut blocks = Vec::with_capacity(4096);
+        for order in (3..super::buddy::ORDERS).rev() {
+            while let Some(block) = frame::take_block(order) {
+                blocks.push((block, order));
+            }
+        }
+        starts.extend((0..RANGES).map(|_| with(|area| area.take(PAGE_SIZE, OTHERS).expect("addresses"))));
+        let (odd, even) = (1, 0);
+        for first in [odd, even] {
+            for start in starts.iter().skip(first).step_by(2) {
+                with(|area| area.give(*start));
+            }
+        }
+        assert_eq!(with(|area| area.take(PAGE_SIZE, OTHERS).expect("addresses")), starts[0]);
+        let start = &starts[0];
+        with(|area| area.give(*start));
+        // SAFETY: taken above, and used by nobody.
+        blocks.iter().for_each(|(block, order)| unsafe { frame::give_block(*block, *order) });
+    }
 }

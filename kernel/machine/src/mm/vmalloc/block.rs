@@ -3,7 +3,7 @@
 
 extern crate alloc;
 
-use super::{Area, UNMAPPED_STACKS, with};
+use super::{Area, OTHERS, UNMAPPED_STACKS, with};
 use crate::arch::KERNEL_STACK_SIZE;
 use crate::arch::mmu::{self, Memory, Prot, Pte};
 use crate::errno::Result;
@@ -29,10 +29,10 @@ pub(in crate::mm) fn take(len: usize) -> Option<usize> {
         return None;
     }
     // A page more, which stays unmapped.
-    let start = with(|area| area.take(len + PAGE_SIZE, PAGE_SIZE)).ok()?;
+    let start = with(|area| area.take(len + PAGE_SIZE, OTHERS)).ok()?;
     for part in parts(start..start + len) {
         if with(|area| area.map_frames(part.clone())).is_err() {
-            release(start..part.end, start..start + len + PAGE_SIZE);
+            release(start..part.end);
             return None;
         }
     }
@@ -49,16 +49,16 @@ pub(in crate::mm) fn contains(block: usize) -> bool {
 /// # Safety
 /// `block` came from `take(len)`, is freed once, and nobody uses it any more.
 pub(in crate::mm) unsafe fn give(block: usize, len: usize) {
-    let end = block + page_up(len);
-    release(block..end, block..end + PAGE_SIZE);
+    release(block..block + page_up(len));
 }
 
-/// Frees the frames of what is `mapped`, and then all of the `addresses`.
-fn release(mapped: Range<usize>, addresses: Range<usize>) {
+/// Frees the frames of what is `mapped` of a block, and then its addresses.
+fn release(mapped: Range<usize>) {
+    let start = mapped.start;
     for part in parts(mapped) {
         with(|area| area.unmap_frames(part));
     }
-    with(|area| area.give(addresses));
+    with(|area| area.give(start));
 }
 
 /// The parts of a range, each in one table.
