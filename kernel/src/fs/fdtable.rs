@@ -4,6 +4,7 @@ use super::dnotify;
 use super::fd_bitmap::FdBitmap;
 use super::file::File;
 use super::file_lock;
+use super::weak_file::LateEnd;
 use crate::errno::{Errno, Result};
 use crate::mm::heap::{try_arc, try_box};
 use crate::random;
@@ -290,14 +291,22 @@ impl FdTable {
 
     /// Bytes of kernel memory that the files hold, roughly. A large table is sampled at random, so
     /// that the out-of-memory killer does not look at each descriptor of each process. Files are
-    /// asked one by one: they may take locks of their own.
+    /// asked one by one: they may take locks of their own. One that is closed meanwhile ends later:
+    /// who looks for memory may hold what that takes.
     pub fn held(&self) -> usize {
         let (room, end, open) = {
             let table = self.0.lock();
             (table.room(), table.used.end(), table.used.count())
         };
         let owner = core::ptr::from_ref(self) as usize;
-        let of = |file: Arc<File>| file.ops().held() + file_lock::memory(&file, owner);
+        let mut late = LateEnd::new();
+        let mut of = |file: Arc<File>| {
+            let held = file.ops().held() + file_lock::memory(&file, owner);
+            if late.drop_file(file) {
+                late = LateEnd::new();
+            }
+            held
+        };
         let step = if open > SAMPLE {
             end.div_ceil(SAMPLE)
         } else {
@@ -306,7 +315,7 @@ impl FdTable {
         let (mut from, mut asked, mut held) = (random::u64() as usize % step, 0, 0);
         while let Some(fd) = self.next(from) {
             cond_resched();
-            held += self.get(fd as i32).map_or(0, of);
+            held += self.get(fd as i32).map_or(0, &mut of);
             asked += 1;
             from += (fd - from) / step * step + step;
         }
@@ -570,6 +579,34 @@ crate::selftest! {
             assert!(asked == open || asked <= SAMPLE && open > SAMPLE);
             assert!(asked > 0);
         }
+    }
+
+    fn a_file_that_is_asked_while_it_is_closed_ends_elsewhere() {
+        use super::file::{FileOps, OpenFlags};
+        use crate::task::{current, sched};
+
+        static ENDED_BY: AtomicUsize = AtomicUsize::new(0);
+        struct Closed(FdShare);
+        impl FileOps for Closed {
+            fn held(&self) -> usize {
+                self.0.table().close(0).unwrap();
+                1
+            }
+        }
+        impl Drop for Closed {
+            fn drop(&mut self) {
+                ENDED_BY.store(core::ptr::from_ref(&*current()).addr(), Relaxed);
+            }
+        }
+        let files = FdShare::new().unwrap();
+        let ops = try_arc(Closed(files.share())).unwrap();
+        let file = super::anonymous::file("test", ops, OpenFlags(0)).unwrap();
+        files.table().add_from(0, 1, file, false).unwrap();
+        files.table().held();
+        while ENDED_BY.load(Relaxed) == 0 {
+            sched::yield_now();
+        }
+        assert_ne!(ENDED_BY.load(Relaxed), core::ptr::from_ref(&*current()).addr());
     }
 
     fn a_copy_in_parts_is_that_of_one_moment() {

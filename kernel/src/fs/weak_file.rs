@@ -13,10 +13,42 @@ use alloc::sync::{Arc, Weak};
 /// delayed_fput).
 pub struct WeakFile {
     file: Weak<File>,
-    end: Arc<End>,
+    end: LateEnd,
+}
+
+/// Lets go of a file where nobody may sleep, though it may be the last reference.
+pub struct LateEnd(Arc<End>);
+
+impl LateEnd {
+    /// What ends one file.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    fn try_new() -> Result<Self> {
+        Ok(LateEnd(try_arc(End::default())?))
+    }
+
+    /// What ends one file, for a moment, also where memory is short: of the kernel's reserve.
+    pub fn new() -> Self {
+        LateEnd(Arc::default())
+    }
+
+    /// Drops a reference. Returns whether it was the last: the file's end is put off then, and this
+    /// ends no other.
+    pub fn drop_file(&self, file: Arc<File>) -> bool {
+        let (address, weak) = (Arc::as_ptr(&file).addr(), Arc::downgrade(&file));
+        let Some(mut last) = Arc::into_inner(file) else {
+            return false;
+        };
+        last.move_from(address);
+        *self.0.last.lock() = Some((last, weak));
+        work_queue::queue(self.0.clone());
+        true
+    }
 }
 
 /// A file's end that is put off.
+#[derive(Default)]
 struct End {
     link: Link,
     /// The file, and a reference that keeps its address from others: the address is its key.
@@ -29,13 +61,9 @@ impl WeakFile {
     /// # Errors
     /// ENOMEM.
     pub fn new(file: &Arc<File>) -> Result<Self> {
-        let end = End {
-            link: Link::default(),
-            last: Mutex::new(None),
-        };
         Ok(WeakFile {
             file: Arc::downgrade(file),
-            end: try_arc(end)?,
+            end: LateEnd::try_new()?,
         })
     }
 
@@ -43,12 +71,7 @@ impl WeakFile {
     pub fn with<T>(&self, look: impl FnOnce(&File) -> T) -> Option<T> {
         let file = self.file.upgrade()?;
         let seen = look(&file);
-        let address = Arc::as_ptr(&file).addr();
-        if let Some(mut last) = Arc::into_inner(file) {
-            last.move_from(address);
-            *self.end.last.lock() = Some((last, self.file.clone()));
-            work_queue::queue(self.end.clone());
-        }
+        self.end.drop_file(file);
         Some(seen)
     }
 }
