@@ -119,9 +119,12 @@ fn end_process(process: &Process) {
             notify(child, heir);
         }
     });
-    process.set_zombie();
     if let Some(parent) = pid_table::process(process.parent()) {
-        job::orphaned_by(&parent, process);
+        job::leave_group(process, &parent);
+    }
+    process.set_zombie();
+    // Soon: the parent sleeps until it is notified of the zombie that it sees.
+    if let Some(parent) = pid_table::process(process.parent()) {
         notify(process, &parent);
     }
     process.set_end_notified();

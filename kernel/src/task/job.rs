@@ -17,22 +17,39 @@ pub fn session_of_group(group: i32) -> Option<i32> {
 /// Whether nobody outside the group but in its session is the parent of a member: nobody could
 /// continue a stopped one.
 pub fn is_orphaned(group: i32) -> bool {
-    !pid_table::any_of_group_with_parent(group, |process, parent| {
-        !process.is_zombie() && guards(parent, process)
-    })
+    !pid_table::any_of_group_with_parent(group, is_guarded)
+}
+
+fn is_guarded(process: &Process, parent: &Process) -> bool {
+    !process.has_left_group() && guards(parent, process)
 }
 
 fn guards(parent: &Process, process: &Process) -> bool {
     parent.pid() != 1 && parent.session() == process.session() && parent.group() != process.group()
 }
 
-/// `process` ends, or lets go of a child: groups that this orphans and that have stopped members
-/// are hung up and continued.
-pub(super) fn orphaned_by(process: &Process, child: &Process) {
-    let group = child.group();
+/// `parent` lets go of a child: if this orphans the child's group, [`hang_up`].
+pub(super) fn orphaned_by(parent: &Process, child: &Process) {
+    if guards(parent, child) && is_orphaned(child.group()) {
+        hang_up(child.group());
+    }
+}
+
+/// `process`, a child of `parent`, ends: if this orphans its group, [`hang_up`].
+pub(super) fn leave_group(process: &Process, parent: &Process) {
+    let group = process.group();
+    // At once: of members that end together, one finds the group orphaned.
+    let leave = || process.set_left_group();
+    let guarded = pid_table::change_and_ask_group(group, leave, is_guarded);
+    if !guarded && guards(parent, process) {
+        hang_up(group);
+    }
+}
+
+/// An orphaned group with stopped members is hung up and continued.
+fn hang_up(group: i32) {
     let stopped = |member: &Arc<Process>| member.signals.stop.is_stopped().then_some(());
-    let any_stopped = || pid_table::find_of_group(group, stopped).is_some();
-    if guards(process, child) && is_orphaned(group) && any_stopped() {
+    if pid_table::find_of_group(group, stopped).is_some() {
         // Ordinary signals need no room.
         _ = signal::send_group(group, SIGHUP);
         _ = signal::send_group(group, SIGCONT);

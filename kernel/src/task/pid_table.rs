@@ -708,7 +708,17 @@ fn orphan(process: &Process, known: Option<Arc<Process>>) -> Option<(Arc<Process
 
 /// Whether `wanted` holds for any process of a group and its parent.
 pub fn any_of_group_with_parent(group: i32, wanted: impl Fn(&Process, &Process) -> bool) -> bool {
+    change_and_ask_group(group, || (), wanted)
+}
+
+/// The same after `change`, which no other question comes between.
+pub fn change_and_ask_group(
+    group: i32,
+    change: impl FnOnce(),
+    wanted: impl Fn(&Process, &Process) -> bool,
+) -> bool {
     let tree = TREE.lock();
+    change();
     tree.list(Kind::Group, group).any(|process| {
         tree.process(process.parent())
             .is_some_and(|parent| wanted(process, parent))

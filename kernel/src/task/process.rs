@@ -172,6 +172,8 @@ pub struct Process {
     image: Mutex<Image>,
     /// The status that wait(2) reports, with EXITING.
     exit: AtomicU32,
+    /// Whether its parent, as that of one that ends, guards its group no more (`job`).
+    left_group: AtomicBool,
     zombie: AtomicBool,
     /// Whether the parent was notified that it is a zombie.
     end_notified: AtomicBool,
@@ -277,8 +279,10 @@ impl Process {
             keyring: Mutex::new(None),
             credentials: Mutex::new(parts.credentials),
             counted: AtomicBool::new(true),
+            admitted: AtomicBool::new(false),
             image: Mutex::new(parts.image),
             exit: AtomicU32::new(0),
+            left_group: AtomicBool::new(false),
             zombie: AtomicBool::new(false),
             end_notified: AtomicBool::new(false),
             reaped: AtomicBool::new(false),
@@ -471,6 +475,16 @@ impl Process {
     /// Takes it for a wait(2); false if another has.
     pub(super) fn claim_reaping(&self) -> bool {
         !self.reaped.swap(true, AcqRel)
+    }
+
+    /// Whether its parent, as that of one that ends, guards its group no more.
+    pub(super) fn has_left_group(&self) -> bool {
+        self.left_group.load(Relaxed)
+    }
+
+    /// Under the lock of the table of processes.
+    pub(super) fn set_left_group(&self) {
+        self.left_group.store(true, Relaxed);
     }
 
     pub(super) fn set_zombie(&self) {
