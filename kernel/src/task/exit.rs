@@ -50,6 +50,7 @@ pub fn exit_thread() -> ! {
     // Not with its last count, which may go in an interrupt.
     let ring = thread.keyring.lock().take();
     drop(ring);
+    ptrace::end_of_tracer(thread);
     let last = process.remove_thread(thread, space.as_deref().map(|space| &**space));
     // The record is written when the memory is given back, for which others may wait.
     let record = (last && acct::is_on())
@@ -106,7 +107,6 @@ fn end_process(process: &Process) {
     process.leave_program();
     let ring = process.keyring.lock().take();
     drop(ring);
-    ptrace::end_of_tracer(process);
     if process.session() == process.pid() {
         fs::tty::session_ended(process.session());
     }

@@ -671,11 +671,6 @@ pub fn find_child<T>(
     }
 }
 
-/// Whether `tid` is the number of a living thread of `process`.
-pub fn is_thread(tid: i32, process: &Process) -> bool {
-    TREE.lock().is_thread(tid, process)
-}
-
 /// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to
 /// process 1. Calls `notify` with each child and its new parent.
 pub fn orphan_children(process: &Process, mut notify: impl FnMut(&Arc<Process>, &Arc<Process>)) {

@@ -155,6 +155,8 @@ pub struct Process {
     pub several: Several,
     /// Threads that it traces.
     tracees: Mutex<Vec<Arc<Thread>>>,
+    /// Its first thread, which ended traced and before others.
+    pub(super) ended_leader: Mutex<Option<Arc<Thread>>>,
     /// Watchers of its end.
     ended: Mutex<Option<Arc<WaitSource>>>,
     /// Signals.
@@ -272,6 +274,7 @@ impl Process {
             borrows_memory: AtomicBool::new(parts.borrows_memory),
             several: Several::new(),
             tracees: Mutex::new(Vec::new()),
+            ended_leader: Mutex::new(None),
             ended: Mutex::new(None),
             signals: SharedSignals::new(parts.actions),
             limits: parts.limits.fork(),

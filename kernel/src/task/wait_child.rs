@@ -133,10 +133,10 @@ fn look(
         if !traces {
             return if any { Ok(None) } else { Err(Errno::ECHILD) };
         }
-        let is_thread = |tid| pid_table::is_thread(tid, process);
+        let own = |tracer| !own_alone || tracer == current().tid();
         let traced = ptrace::look(
             process,
-            |thread, tracer| selects_tracee(thread, which) && own(tracer, &is_thread),
+            |thread, tracer| selects_tracee(thread, which) && own(tracer),
             options,
         );
         return match traced {

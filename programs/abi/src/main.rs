@@ -296,6 +296,8 @@ fn main() {
         Some("attributes") => attributes::run(),
         Some("handlers") => handlers::run(),
         Some("jobs") => jobs::run(),
+        Some("nothing") => (),
+        Some("tracers") => ptrace::tracers::run(),
         Some("same-cpus") => same_cpus::run(),
         Some("sched") => sched::run(),
         Some("timers") => timers::run(),

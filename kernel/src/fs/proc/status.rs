@@ -131,7 +131,7 @@ pub fn status(subject: &Subject, text: &mut Text) -> Result<()> {
             .thread
             .as_ref()
             .and_then(|thread| thread.tracer())
-            .map_or(0, |tracer| tracer.pid())
+            .map_or(0, |tracer| tracer.tid())
     );
     let who = subject.credentials();
     put!(

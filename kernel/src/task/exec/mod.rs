@@ -23,7 +23,7 @@ use super::limits::INFINITY;
 use super::personality::{self, ADDR_COMPAT_LAYOUT, ADDR_NO_RANDOMIZE, MMAP_PAGE_ZERO};
 use super::process::Image;
 use super::rusage::USER_HZ;
-use super::{Thread, current, exit, futex, pid_table, rseq, signal, speculation};
+use super::{Thread, current, exit, futex, pid_table, ptrace, rseq, signal, speculation};
 use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
@@ -268,6 +268,7 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     thread.files().exec();
     if thread.tid() != process.pid() {
         pid_table::take_over(thread, process.pid());
+        ptrace::leader_replaced();
     }
     process.change_program();
     process.set_modes(u32::MAX, process.inherited_modes());

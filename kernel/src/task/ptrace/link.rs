@@ -20,25 +20,25 @@ use crate::task::{Process, Thread, current, exit, pid_table, require};
 
 /// A tracer, its credentials, and its options.
 struct Tracer {
-    process: Arc<Process>,
-    tid: i32,
+    thread: Arc<Thread>,
     credentials: Arc<Credentials>,
     seized: bool,
     options: u32,
 }
 
 /// Makes `tracer` the tracer of `thread`, unless it ends: then nobody is.
+///
+/// # Errors
+/// EPERM: the thread has a tracer, or has ended; ENOMEM.
 fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
     let Tracer {
-        process: tracer,
-        tid: tracer_tid,
+        thread: tracer,
         credentials,
         seized,
         options,
     } = tracer;
     let tracee = try_box(Tracee {
         tracer: tracer.clone(),
-        tracer_tid,
         credentials,
         seized,
         options,
@@ -50,19 +50,24 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
         reported_stop: 0,
         ended: None,
     })?;
-    let mut tracees = tracer.tracees();
+    let mut tracees = tracer.process().tracees();
     tracees.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    if tracer.is_exiting() {
-        // The tracer has let go, or will let go, of its tracees.
-        return Ok(());
+    // One that ends leaves this list first, and then tells the tracer that it has.
+    let living = thread.process().threads();
+    if !living.iter().any(|other| Arc::ptr_eq(other, thread)) {
+        return Err(Errno::EPERM);
     }
     let mut slot = thread.ptrace.tracee.lock();
     if slot.is_some() || thread.process().is_exiting() {
         return Err(Errno::EPERM);
     }
+    if !tracer.ptrace.begin_tracing() {
+        return Ok(());
+    }
     *slot = Some(tracee);
     thread.ptrace.set(flag::TRACED);
     drop(slot);
+    drop(living);
     tracees.push(thread.clone());
     drop(tracees);
     thread.watch_calls();
@@ -75,14 +80,19 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
 /// EPERM, ENOMEM.
 pub fn trace_me() -> Result<()> {
     let parent = pid_table::process(current().process().parent()).ok_or(Errno::EPERM)?;
+    let maker = pid_table::thread(current().process().parent_tid.load(Relaxed))
+        .filter(|thread| Arc::ptr_eq(thread.process(), &parent));
+    // The children of an ended thread are the first one's.
+    let Some(parent) = maker.or_else(|| parent.find_thread(|_| true)) else {
+        return Ok(());
+    };
     let credentials = current().credentials();
     let covers = |who: &Credentials| credentials.permitted & !who.permitted == 0;
     if !parent.with_credentials(|who| covers(who) || who.can(CAP_SYS_PTRACE)) {
         return Err(Errno::EPERM);
     }
     let tracer = Tracer {
-        process: parent,
-        tid: current().process().parent_tid.load(Relaxed),
+        thread: parent,
         credentials,
         seized: false,
         options: 0,
@@ -109,7 +119,7 @@ pub fn check_options(options: usize) -> Result<()> {
     Ok(())
 }
 
-/// PTRACE_ATTACH and PTRACE_SEIZE: the current process traces thread `tid`.
+/// PTRACE_ATTACH and PTRACE_SEIZE: the current thread traces thread `tid`.
 ///
 /// # Errors
 /// ESRCH, EPERM, EIO (unknown options), ENOMEM, ERESTARTNOINTR.
@@ -126,8 +136,7 @@ pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
     let guard = thread.process().guard_credentials()?;
     ptrace_access::check(thread.process(), Some(&thread), By::Real)?;
     let tracer = Tracer {
-        process: current().process().clone(),
-        tid: current().tid(),
+        thread: crate::arch::current_arc(),
         credentials: current().credentials(),
         seized,
         options: options as u32,
@@ -150,8 +159,7 @@ pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
         return Ok(());
     };
     let tracer = Tracer {
-        process: tracee.tracer.clone(),
-        tid: tracee.tracer_tid,
+        thread: tracee.tracer.clone(),
         credentials: tracee.credentials.clone(),
         seized: tracee.seized,
         options: tracee.options,
@@ -175,9 +183,10 @@ pub(super) fn unlink(thread: &Arc<Thread>) {
     thread.ptrace.set(0);
     drop(slot);
     let Some(tracee) = gone else { return };
-    let mut tracees = tracee.tracer.tracees();
+    let mut tracees = tracee.tracer.process().tracees();
     let at = tracees.iter().position(|other| Arc::ptr_eq(other, thread));
     let entry = at.map(|at| tracees.swap_remove(at));
+    tracee.tracer.ptrace.end_tracing();
     drop(tracees);
     drop(entry);
 }
@@ -186,8 +195,12 @@ pub(super) fn unlink(thread: &Arc<Thread>) {
 /// anyway.
 #[inline]
 pub fn end_of_thread(status: u32, last: bool) {
-    if current().is_traced() {
+    let thread = current();
+    if thread.is_traced() {
         tell_tracer_of_end(status, last);
+    }
+    if last && thread.tid() != thread.process().pid() {
+        tell_leaders_tracer(status);
     }
 }
 
@@ -199,33 +212,84 @@ fn tell_tracer_of_end(status: u32, last: bool) {
     let Some(tracee) = slot.as_mut() else { return };
     let tracer = tracee.tracer.clone();
     let leads = thread.tid() == process.pid();
-    // A process's end is reported as a whole: not that of its first thread while others live.
-    let reported = leads && (!last || tracer.pid() == process.parent());
-    if !reported {
+    // It is notified of the end of the process.
+    let reported = leads && tracer.process().pid() == process.parent();
+    // That of the first thread is reported as the process's, when all have ended.
+    let later = leads && !last;
+    if !reported && !later {
         tracee.ended = Some(status);
     }
     drop(slot);
     if reported {
         unlink(&thread);
+    } else if later {
+        *process.ended_leader.lock() = Some(thread.clone());
     } else {
-        notify(&tracer, &thread, status & 0x7f);
+        notify(tracer.process(), &thread, status & 0x7f);
     }
 }
 
-/// The process is no more: its tracees go on, or end if that was asked for.
-pub fn end_of_tracer(process: &Process) {
-    loop {
-        let next = process.tracees().first().cloned();
-        let Some(thread) = next else { return };
-        let kill = thread.reports(PTRACE_O_EXITKILL);
-        unlink(&thread);
-        // Once for all threads of a process.
-        if kill && !thread.process().is_exiting() {
-            thread.process().kill(SIGKILL);
+/// The process has ended with `status`, after its first thread: that one's tracer is told.
+fn tell_leaders_tracer(status: u32) {
+    let Some(leader) = current().process().ended_leader.lock().take() else {
+        return;
+    };
+    let mut slot = leader.ptrace.tracee.lock();
+    let Some(tracee) = slot.as_mut() else { return };
+    tracee.ended = Some(status);
+    let tracer = tracee.tracer.clone();
+    drop(slot);
+    notify(tracer.process(), &leader, status & 0x7f);
+}
+
+/// The current thread has taken the place of the first one, which ended: whoever traced that one
+/// traces it no more.
+pub fn leader_replaced() {
+    let Some(leader) = current().process().ended_leader.lock().take() else {
+        return;
+    };
+    let tracer = leader.tracer();
+    unlink(&leader);
+    if let Some(tracer) = tracer {
+        tracer.process().child_event.wake_all();
+    }
+}
+
+/// The thread traces nobody any more: its tracees go on, or end if that was asked for.
+#[inline]
+pub fn end_of_tracer(tracer: &Thread) {
+    if !tracer.ptrace.let_go() {
+        release_tracees(tracer);
+    }
+}
+
+#[cold]
+fn release_tracees(tracer: &Thread) {
+    let mut from = 0;
+    while tracer.ptrace.is_tracing() {
+        let next = {
+            let tracees = tracer.process().tracees();
+            let mut rest = tracees.iter().enumerate().skip(from);
+            let next = rest.find(|(_, thread)| thread.is_traced_by_thread(tracer));
+            next.map(|(at, thread)| (at, thread.clone()))
+        };
+        // Another thread may have moved one to a place before.
+        from = next.as_ref().map_or(0, |(at, _)| *at);
+        if let Some((_, thread)) = next {
+            release(&thread);
         }
-        thread.when_not_looked_at(|| _ = sched::wake_from(thread.clone(), state::TRACED));
         sched::cond_resched();
     }
+}
+
+fn release(thread: &Arc<Thread>) {
+    let kill = thread.reports(PTRACE_O_EXITKILL);
+    unlink(thread);
+    // Once for all threads of a process.
+    if kill && !thread.process().is_exiting() {
+        thread.process().kill(SIGKILL);
+    }
+    thread.when_not_looked_at(|| _ = sched::wake_from(thread.clone(), state::TRACED));
 }
 
 /// Notifies a tracer that a thread of its has something to report.
@@ -258,7 +322,7 @@ pub fn look(
     let mut reported = None;
     let found = process.tracees().iter().find_map(|thread| {
         let slot = thread.ptrace.tracee.lock();
-        let tracer = slot.as_ref().map_or(0, |tracee| tracee.tracer_tid);
+        let tracer = slot.as_ref().map_or(0, |tracee| tracee.tracer.tid());
         drop(slot);
         if !selects(thread, tracer) {
             return None;
@@ -310,7 +374,7 @@ impl Process {
         leader.is_some_and(|leader| {
             leader
                 .tracer()
-                .is_some_and(|tracer| core::ptr::eq(&*tracer, other))
+                .is_some_and(|tracer| core::ptr::eq(&**tracer.process(), other))
         })
     }
 }

@@ -8,7 +8,9 @@
 mod link;
 mod stop;
 
-pub use link::{attach, check_options, end_of_thread, end_of_tracer, inherit, look, trace_me};
+pub use link::{
+    attach, check_options, end_of_thread, end_of_tracer, inherit, leader_replaced, look, trace_me,
+};
 pub use stop::{
     Call, detach, enter_call, event, executed, filtered, group_stop, interrupt, leave_call, listen,
     resume, signal_stop, take_interrupt, with_stopped,
@@ -18,9 +20,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use super::Thread;
 use super::credentials::Credentials;
 use super::signal::{self, Info};
-use super::{Process, Thread};
 use crate::arch::{self, work};
 use crate::sync::Mutex;
 use linux_raw_sys::general::CAP_SYS_PTRACE;
@@ -46,14 +48,17 @@ pub struct State {
     /// The signal that it goes on with.
     signal: AtomicU32,
     tracee: Mutex<Option<Box<Tracee>>>,
+    /// How many threads it traces; with LETS_GO, never more.
+    tracing: AtomicU32,
 }
+
+/// Says in [`State::tracing`] that the thread ends.
+const LETS_GO: u32 = 1 << 31;
 
 /// The state of a traced thread.
 pub struct Tracee {
     /// Its tracer.
-    pub tracer: Arc<Process>,
-    /// The thread of it that began to trace.
-    pub tracer_tid: i32,
+    pub tracer: Arc<Thread>,
     /// The credentials that allowed it (ptracer_cred).
     pub credentials: Arc<Credentials>,
     /// By PTRACE_SEIZE.
@@ -94,6 +99,27 @@ impl State {
         self.flags.load(Relaxed)
     }
 
+    /// The thread traces one more; false if it ends.
+    fn begin_tracing(&self) -> bool {
+        let more = |tracing| (tracing & LETS_GO == 0).then_some(tracing + 1);
+        self.tracing.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// The thread traces one less.
+    fn end_tracing(&self) {
+        self.tracing.fetch_sub(1, Relaxed);
+    }
+
+    fn is_tracing(&self) -> bool {
+        self.tracing.load(Relaxed) & !LETS_GO != 0
+    }
+
+    /// From now on the thread begins to trace nobody; whether it traces nobody already.
+    #[inline(always)]
+    fn let_go(&self) -> bool {
+        self.tracing.fetch_or(LETS_GO, Relaxed) == 0
+    }
+
     /// Sets all flags but those that outlive a tracer, and the thread's note about its CPU.
     fn set(&self, flags: u32) {
         let change = |old| Some(old & (flag::POINTS | flag::DEBUGS) | flags);
@@ -114,9 +140,15 @@ impl Thread {
     }
 
     /// Its tracer.
-    pub fn tracer(&self) -> Option<Arc<Process>> {
+    pub fn tracer(&self) -> Option<Arc<Thread>> {
         let tracee = self.ptrace.tracee.lock();
         tracee.as_ref().map(|tracee| tracee.tracer.clone())
+    }
+
+    fn is_traced_by_thread(&self, tracer: &Thread) -> bool {
+        let tracee = self.ptrace.tracee.lock();
+        let tracee = tracee.as_ref();
+        tracee.is_some_and(|tracee| core::ptr::eq(&*tracee.tracer, tracer))
     }
 
     /// Whether its tracer lacks the right to trace everybody (ptracer_capable).

@@ -66,7 +66,7 @@ fn report(report: Report) -> u32 {
         slot.as_ref().is_some_and(|tracee| tracee.stop.is_some())
     };
     sched::prepare(state::TRACED);
-    notify(&tracer, &thread, report.code & 0x7f);
+    notify(tracer.process(), &thread, report.code & 0x7f);
     drop(tracer);
     while is_stopped() && (!thread.must_die() || report.dying) {
         sched::schedule();
@@ -279,10 +279,10 @@ pub fn interrupt(tid: i32) -> Result<()> {
 }
 
 fn is_own(tracee: &Tracee) -> bool {
-    Arc::ptr_eq(&tracee.tracer, current().process())
+    core::ptr::eq(&*tracee.tracer, &*current())
 }
 
-/// Calls `f` with a thread that the current process traces, while it is stopped. `f` must not wait.
+/// Calls `f` with a thread that the current one traces, while it is stopped. `f` must not wait.
 ///
 /// # Errors
 /// ESRCH: it is none, or it is not stopped.

@@ -1,6 +1,7 @@
 //! Tracing: stops, registers, memory, events; and the memory of other processes.
 
 mod calls;
+pub mod tracers;
 
 use std::mem;
 use std::ptr;
