@@ -11,7 +11,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::auxvec::*;
-use linux_raw_sys::general::{RLIMIT_AS, RLIMIT_STACK};
+use linux_raw_sys::general::{RLIMIT_AS, RLIMIT_STACK, SIGSEGV};
 
 pub use exec_lock::ExecLock;
 use identity::Identity;
@@ -64,7 +64,8 @@ struct Ready {
 /// Replaces the current thread's program; returns its first registers.
 ///
 /// # Errors
-/// ENOEXEC, ENOENT, EACCES, E2BIG, ENOMEM, ELOOP …: the old program goes on.
+/// ENOEXEC, ENOENT, EACCES, E2BIG, ENOMEM, ELOOP …: the old program goes on, but for ENOMEM once
+/// other threads have ended.
 pub fn exec(mut request: Request) -> Result<Frame> {
     let name = try_vec(base_name(&request.path))?;
     let thread = current();
@@ -72,7 +73,8 @@ pub fn exec(mut request: Request) -> Result<Frame> {
     resolve_scripts(&mut request)?;
     let ready = prepare(&request)?;
     exit::end_other_threads()?;
-    commit(ready, &name)
+    // What is left of the old program does not go on.
+    commit(ready, &name).inspect_err(|_| signal::force_sigsegv(SIGSEGV))
 }
 
 fn base_name(path: &[u8]) -> &[u8] {
@@ -258,7 +260,7 @@ fn vector(
 fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     let thread: &Thread = &current();
     let process = thread.process();
-    // Handlers are the old program's. Without memory for that, nothing is lost yet.
+    // Handlers are the old program's.
     let actions = process.signals.actions().exec()?;
     thread.unshare_files()?;
     exit::leave_memory(thread);
