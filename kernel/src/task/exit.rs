@@ -24,22 +24,24 @@ pub fn exit_group(status: u32) -> ! {
 /// Ends the current thread; the last one ends the process with the status `code` (0 to 255), if
 /// nothing else ended it.
 pub fn exit_alone(code: u32) -> ! {
-    let thread = current();
-    let process = thread.process();
-    if process.threads().len() == 1 {
-        process.set_exit_status(code << 8);
-    }
-    thread.set_end_status(code << 8);
+    exit_with(code << 8)
+}
+
+/// The same with a status as wait(2) reports it.
+pub fn exit_with(status: u32) -> ! {
+    current().set_end_status(status);
     exit_thread()
 }
 
-/// Ends the current thread. If it is the last, the process's exit status is settled already.
+/// Ends the current thread. The last to begin that settles the process's exit status, unless it
+/// is.
 pub fn exit_thread() -> ! {
     let thread: &Thread = &current();
     let process = thread.process();
     let status = thread.end_status();
+    let settles = process.begin_end_of_thread(status);
     ptrace::event(PTRACE_O_TRACEEXIT, PTRACE_EVENT_EXIT, status as usize);
-    if process.pid() == 1 && process.threads().len() == 1 {
+    if settles && process.pid() == 1 {
         end_of_init(process);
     }
     leave_memory(thread);
@@ -64,7 +66,6 @@ pub fn exit_thread() -> ! {
     }
     ptrace::end_of_thread(status, last);
     if last {
-        process.set_exit_status(0);
         end_process(process);
     } else {
         process.changed.wake_all();

@@ -144,6 +144,8 @@ pub struct Process {
     pub(super) session: AtomicI32,
     /// Living threads; the first is the leader while it lives.
     pub(super) threads: Mutex<Vec<Arc<Thread>>>,
+    /// Threads that have not begun to end (Linux's quick_threads).
+    quick_threads: AtomicU32,
     /// Notified when a child changes its state.
     pub child_event: WaitQueue,
     /// Notified when threads end, when the process lets go of its parent's memory, and when signals
@@ -269,6 +271,7 @@ impl Process {
             group: AtomicI32::new(parts.group),
             session: AtomicI32::new(parts.session),
             threads: Mutex::new(Vec::new()),
+            quick_threads: AtomicU32::new(0),
             child_event: WaitQueue::new(),
             changed: WaitQueue::new(),
             borrows_memory: AtomicBool::new(parts.borrows_memory),
@@ -537,7 +540,18 @@ impl Process {
             return Err(Errno::ERESTARTNOINTR);
         }
         threads.push(thread);
+        self.quick_threads.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    /// A thread begins to end with `status`. Whether it was the last to begin that: then the status
+    /// is settled.
+    pub(super) fn begin_end_of_thread(&self, status: u32) -> bool {
+        let last = self.quick_threads.fetch_sub(1, AcqRel) == 1;
+        if last {
+            self.set_exit_status(status);
+        }
+        last
     }
 
     /// Lets go of the thread of a process that never began.

@@ -316,7 +316,7 @@ pub fn run_filters() -> Option<isize> {
         SECCOMP_MODE_DISABLED => None,
         _ if thread.reports(PTRACE_O_SUSPEND_SECCOMP) => None,
         SECCOMP_MODE_STRICT if is_strict(&current_call()) => None,
-        SECCOMP_MODE_STRICT => end_thread(SIGKILL),
+        SECCOMP_MODE_STRICT => exit::exit_with(SIGKILL),
         _ => {
             let call = current_call();
             if thread.seccomp.newest_is(|newest| newest.allowed.has(&call)) {
@@ -394,15 +394,7 @@ fn apply_verdict((verdict, listener): (u32, Option<Arc<Listener>>), call: &Call)
         SECCOMP_RET_USER_NOTIF => listener.map_or(Some(Errno::ENOSYS.result()), |listener| {
             listener.notify_and_wait(call)
         }),
-        SECCOMP_RET_KILL_THREAD => end_thread(SIGSYS),
+        SECCOMP_RET_KILL_THREAD => exit::exit_with(SIGSYS),
         _ => exit::exit_group(SIGSYS),
     }
-}
-
-/// Ends the current thread as by `number`; with the last one its process.
-fn end_thread(number: u32) -> ! {
-    if current().process().threads().len() == 1 {
-        exit::exit_group(number)
-    }
-    exit::exit_thread()
 }

@@ -39,6 +39,7 @@ mod disk;
 mod doing;
 mod droppable;
 mod edges;
+mod ending;
 mod ext4;
 mod ext4_writes;
 mod families;
@@ -296,6 +297,7 @@ fn main() {
         Some("attributes") => attributes::run(),
         Some("handlers") => handlers::run(),
         Some("jobs") => jobs::run(),
+        Some("ending") => ending::run(),
         Some("nothing") => (),
         Some("tracers") => ptrace::tracers::run(),
         Some("same-cpus") => same_cpus::run(),
