@@ -44,7 +44,9 @@ struct Slots {
     slots: Vec<Option<Slot>>,
     /// The others, each whole; empty where none of its descriptors was ever used.
     parts: Vec<Vec<Option<Slot>>>,
+    /// The descriptors in use, and those that are [`Reserved`].
     used: FdBitmap,
+    reserved: usize,
     /// Threads that have the table.
     users: usize,
     /// A copy that fork is making, of the table as it was when the copy began.
@@ -140,11 +142,15 @@ impl Slots {
     }
 
     /// Copies a descriptor, if it was in use in `table` when this copy began and is not copied yet.
+    /// One that was reserved is free in the copy.
     fn take_over(&mut self, fd: usize, table: &Slots) {
         if self.used.has(fd)
             && let Some(place @ None) = self.place(fd)
         {
             *place = table.get(fd).cloned();
+            if place.is_none() {
+                self.used.clear(fd);
+            }
         }
     }
 
@@ -166,6 +172,10 @@ impl Slots {
         self.will_change(fd);
         self.used.set(fd);
         self.place(fd)?.replace(slot)
+    }
+
+    fn is_reserved(&self, fd: usize) -> bool {
+        self.reserved != 0 && self.used.has(fd) && self.get(fd).is_none()
     }
 
     /// Takes the slot of a descriptor, if there is one that `matches`.
@@ -207,6 +217,10 @@ impl FdTable {
             if len <= wanted {
                 slots.extend(table.slots[..len].iter().cloned());
                 used.copy_from(&table.used);
+                if table.reserved != 0 {
+                    let empty = |fd: &usize| slots[*fd].is_none();
+                    (0..len).filter(empty).for_each(|fd| used.clear(fd));
+                }
                 break;
             }
         }
@@ -342,10 +356,26 @@ impl FdTable {
         Ok(fd as i32)
     }
 
-    /// EMFILE when no descriptor is free.
-    pub fn check_room(&self) -> Result<()> {
+    /// Takes the lowest free descriptor for a file that is still to be opened.
+    ///
+    /// # Errors
+    /// EMFILE, ENOMEM.
+    pub fn reserve(self: &Arc<Self>) -> Result<Reserved> {
         let limit = crate::task::current().open_files_limit();
-        self.0.lock().find(0, limit).map(|_| ())
+        let mut table = self.0.lock();
+        let fd = table.find(0, limit)?;
+        table.used.set(fd);
+        table.reserved += 1;
+        drop(table);
+        Ok(Reserved(self.clone(), Some(fd)))
+    }
+
+    /// Takes two.
+    ///
+    /// # Errors
+    /// EMFILE, ENOMEM: none is taken.
+    pub fn reserve_pair(self: &Arc<Self>) -> Result<[Reserved; 2]> {
+        Ok([self.reserve()?, self.reserve()?])
     }
 
     /// Gives `file` the lowest free descriptor.
@@ -358,24 +388,17 @@ impl FdTable {
         )
     }
 
-    /// Gives two files their descriptors, or none.
-    pub fn add_pair(&self, files: [Arc<File>; 2], close_on_exec: bool) -> Result<[i32; 2]> {
-        let [first, second] = files;
-        let a = self.add(first, close_on_exec)?;
-        match self.add(second, close_on_exec) {
-            Ok(b) => Ok([a, b]),
-            Err(error) => {
-                _ = self.close(a);
-                Err(error)
-            }
-        }
-    }
-
     /// Makes `file` descriptor `fd`; the old file of `fd` is closed.
+    ///
+    /// # Errors
+    /// EMFILE, ENOMEM; EBUSY: it is reserved.
     pub fn set(&self, fd: usize, file: Arc<File>, close_on_exec: bool) -> Result<()> {
         let old = {
             let mut table = self.0.lock();
             table.reach(fd)?;
+            if table.is_reserved(fd) {
+                return Err(Errno::EBUSY);
+            }
             table.put(
                 fd,
                 Slot {
@@ -485,7 +508,10 @@ impl FdTable {
 
     /// The lowest descriptor in use from `from` on.
     pub fn next(&self, from: usize) -> Option<usize> {
-        self.0.lock().used.next_used(from)
+        let table = self.0.lock();
+        let used = |fd: &usize| table.used.next_used(fd + 1);
+        let all = core::iter::successors(table.used.next_used(from), used);
+        all.into_iter().find(|&fd| !table.is_reserved(fd))
     }
 
     /// The number of descriptors that the table has room for, growing as Linux's does: programs see
@@ -496,6 +522,43 @@ impl FdTable {
         match self.0.lock().used.room() {
             ..=FIRST => FIRST,
             room => STEP * room.div_ceil(STEP).next_power_of_two(),
+        }
+    }
+}
+
+/// A descriptor that nobody finds open, and nobody else gets, until it is given its file. It is
+/// given back without (Linux's get_unused_fd_flags, fd_install and put_unused_fd).
+pub struct Reserved(Arc<FdTable>, Option<usize>);
+
+impl Reserved {
+    /// Its number.
+    pub fn number(&self) -> i32 {
+        self.1.map_or(-1, |fd| fd as i32)
+    }
+
+    /// Gives it its file; its number.
+    pub fn install(mut self, file: Arc<File>, close_on_exec: bool) -> i32 {
+        let number = self.number();
+        if let Some(fd) = self.1.take() {
+            let slot = Slot {
+                file,
+                close_on_exec,
+            };
+            let mut table = self.0.0.lock();
+            table.reserved -= 1;
+            table.put(fd, slot);
+        }
+        number
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(fd) = self.1 {
+            let mut table = self.0.0.lock();
+            table.will_change(fd);
+            table.reserved -= 1;
+            table.used.clear(fd);
         }
     }
 }

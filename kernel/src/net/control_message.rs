@@ -412,9 +412,16 @@ impl Control {
             .process()
             .ok_or(Errno::ESRCH)
             .and_then(|process| pidfd::file(process, None, 0))
-            .and_then(|file| current().files().add(file, true));
-        let value = opened.unwrap_or_else(|error| error.result() as i32);
-        self.put(SOL_SOCKET, SCM_PIDFD, value.as_bytes())
+            .and_then(|file| Ok((current().files().reserve()?, file)));
+        let value = match &opened {
+            Ok((fd, _)) => fd.number(),
+            Err(error) => error.result() as i32,
+        };
+        self.put(SOL_SOCKET, SCM_PIDFD, value.as_bytes())?;
+        if let Ok((fd, file)) = opened {
+            fd.install(file, true);
+        }
+        Ok(())
     }
 
     /// SCM_RIGHTS: the program gets descriptors for files.
@@ -444,14 +451,14 @@ impl Control {
 
 /// Gives one file a descriptor, whose number goes to user address `at`.
 fn give(
-    files: &FdTable,
+    files: &Arc<FdTable>,
     rights: &Rights,
     which: usize,
     at: usize,
     close_on_exec: bool,
 ) -> Result<()> {
-    let fd = files.add(rights.files()[which].clone(), close_on_exec)?;
-    UserPtr::new(at).write(&fd).inspect_err(|_| {
-        _ = files.close(fd);
-    })
+    let fd = files.reserve()?;
+    UserPtr::new(at).write(&fd.number())?;
+    fd.install(rights.files()[which].clone(), close_on_exec);
+    Ok(())
 }

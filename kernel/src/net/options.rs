@@ -10,7 +10,8 @@ use super::socket::Socket;
 use super::timestamping::Stamping;
 use crate::arch::cpu;
 use crate::errno::{Errno, Result};
-use crate::task::{can, clock, current, pidfd, require};
+use crate::fs::File;
+use crate::task::{can, clock, pidfd, require};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
@@ -218,6 +219,16 @@ impl TimeVal {
 pub fn number(value: &[u8]) -> Result<i32> {
     let (number, _) = i32::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
     Ok(number)
+}
+
+/// A pidfd of the process at the other end (SO_PEERPIDFD).
+///
+/// # Errors
+/// ENODATA: there is none; EINVAL: it is no more; ENOMEM.
+pub fn peer_pidfd(socket: &dyn Socket) -> Result<Arc<File>> {
+    let sender = socket.peer_credentials().ok_or(Errno::ENODATA)?.sender;
+    let process = sender.process().ok_or(Errno::EINVAL)?;
+    pidfd::file(process, None, 0)
 }
 
 /// The bytes of an option's value.
@@ -655,12 +666,6 @@ pub fn get(socket: &dyn Socket, name: u32, room: usize) -> Result<Vec<u8>> {
                 .groups
                 .as_bytes(),
         ),
-        SO_PEERPIDFD => {
-            let sender = socket.peer_credentials().ok_or(Errno::ENODATA)?.sender;
-            let process = sender.process().ok_or(Errno::EINVAL)?;
-            let file = pidfd::file(process, None, 0)?;
-            bytes(current().files().add(file, true)?)
-        }
         SO_PEERNAME => {
             let name = socket.peer().map_err(|_| Errno::ENOTCONN)?;
             let address = Address::of(&name, base.domain);

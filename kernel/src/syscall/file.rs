@@ -88,7 +88,7 @@ fn open_path(directory: i32, path: usize, flags: u32, mode: u32, scope: Scope) -
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
-    current().files().check_room()?;
+    let fd = current().files().reserve()?;
     let from = path::base(directory, if scope.is_bounded() { b"" } else { path })?;
     let context = current().fs();
     let mut walk = Walk::new(&context).within(scope, from.as_ref());
@@ -104,7 +104,7 @@ fn open_path(directory: i32, path: usize, flags: u32, mode: u32, scope: Scope) -
     };
     let kept = if created { flags.creating() } else { flags };
     let opened = open_checked(place, kept)?;
-    Ok(current().files().add(opened, flags.has(O_CLOEXEC))? as usize)
+    Ok(fd.install(opened, flags.has(O_CLOEXEC)) as usize)
 }
 
 /// Checks that an existing inode may be opened so.

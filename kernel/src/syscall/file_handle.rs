@@ -121,8 +121,8 @@ pub fn open_by_handle_at(mount: i32, handle: usize, flags: u32) -> Result<usize>
     let known = KNOWN.lock().dentries.get(&key).and_then(Weak::upgrade);
     let place = anchor.step(known.ok_or(Errno::ESTALE)?);
     let flags = OpenFlags(flags | O_LARGEFILE);
-    current().files().check_room()?;
+    let fd = current().files().reserve()?;
     check_open(&place, flags)?;
     let opened = open_checked(place, flags)?;
-    Ok(current().files().add(opened, flags.has(O_CLOEXEC))? as usize)
+    Ok(fd.install(opened, flags.has(O_CLOEXEC)) as usize)
 }

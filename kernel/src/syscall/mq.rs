@@ -24,7 +24,7 @@ pub fn mq_open<L: Layout>(name: usize, flags: u32, mode: u32, attributes: usize)
     let wanted = given(attributes, L::longs::<ATTRIBUTES>)?;
     let name = UserPath::read(name)?;
     // Without room for a descriptor no queue is made.
-    current().files().check_room()?;
+    let fd = current().files().reserve()?;
     let opened = match mqueue::open(&name, flags) {
         Err(Errno::ENOENT) if flags & O_CREAT != 0 && !name.is_empty() => {
             let attributes = wanted.map(|wanted| Attributes {
@@ -36,7 +36,7 @@ pub fn mq_open<L: Layout>(name: usize, flags: u32, mode: u32, attributes: usize)
         other => other,
     };
     // No program passes it on unawares.
-    Ok(current().files().add(opened?, true)? as usize)
+    Ok(fd.install(opened?, true) as usize)
 }
 
 /// mq_unlink(2)

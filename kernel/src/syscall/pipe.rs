@@ -2,6 +2,7 @@
 
 use super::path::check_flags;
 use crate::errno::{Errno, Result};
+use crate::fs::fdtable::Reserved;
 use crate::fs::{eventfd, pipe, tmpfs};
 use crate::mm::user::{UserPtr, read_cstr};
 use crate::task::current;
@@ -26,10 +27,10 @@ pub fn pipe2(to: usize, flags: u32) -> Result<usize> {
     }
     let ends = pipe::pair(flags & O_NONBLOCK)?;
     let files = current().files();
-    let fds = files.add_pair(ends, flags & O_CLOEXEC != 0)?;
-    if let Err(error) = UserPtr::new(to).write(&fds) {
-        fds.iter().for_each(|&fd| _ = files.close(fd));
-        return Err(error);
+    let fds = files.reserve_pair()?;
+    UserPtr::new(to).write(&fds.each_ref().map(Reserved::number))?;
+    for (fd, end) in fds.into_iter().zip(ends) {
+        fd.install(end, flags & O_CLOEXEC != 0);
     }
     Ok(0)
 }

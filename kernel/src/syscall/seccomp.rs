@@ -73,13 +73,9 @@ pub fn set_filter(flags: u32, program: usize) -> Result<usize> {
         };
     }
     let (listener, file) = Listener::new(is_killable)?;
-    let files = current().files();
-    let fd = files.add(file, true)?;
-    match seccomp::add(instructions, flags, Some(listener)) {
-        Ok(0) => Ok(fd as usize),
-        failed => {
-            _ = files.close(fd);
-            failed.and(Err(Errno::ESRCH))
-        }
+    let fd = current().files().reserve()?;
+    match seccomp::add(instructions, flags, Some(listener))? {
+        0 => Ok(fd.install(file, true) as usize),
+        _ => Err(Errno::ESRCH),
     }
 }

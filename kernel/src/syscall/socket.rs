@@ -3,6 +3,7 @@
 use super::path::{check_flags, opened};
 use crate::errno::{Errno, Result};
 use crate::fs::File;
+use crate::fs::fdtable::Reserved;
 use crate::mm::user::{UserPtr, UserSlice};
 use crate::net::address::{Address, Name};
 use crate::net::netlink::{LIST_MEMBERSHIPS, SOL_NETLINK};
@@ -53,13 +54,13 @@ pub fn socket(domain: u32, kind: u32, protocol: u32) -> Result<usize> {
 /// socketpair(2)
 pub fn socketpair(domain: u32, kind: u32, protocol: u32, to: usize) -> Result<usize> {
     check_kind(domain, kind)?;
+    let fds = current().files().reserve_pair()?;
+    UserPtr::new(to).write(&fds.each_ref().map(Reserved::number))?;
     let [a, b] = net::pair(domain, kind & KIND, protocol)?;
     let ends = [open(a, kind)?, open(b, kind)?];
-    let files = current().files();
-    let fds = files.add_pair(ends, kind & O_CLOEXEC != 0)?;
-    UserPtr::new(to).write(&fds).inspect_err(|_| {
-        fds.iter().for_each(|&fd| _ = files.close(fd));
-    })?;
+    for (fd, end) in fds.into_iter().zip(ends) {
+        fd.install(end, kind & O_CLOEXEC != 0);
+    }
     Ok(0)
 }
 
@@ -97,13 +98,13 @@ pub fn accept4(fd: i32, address: usize, len: usize, flags: u32) -> Result<usize>
     check_flags(flags, FLAGS)?;
     let wait = socket.receive_wait(&file, 0);
     // Without a descriptor for it, the connection goes on waiting.
-    current().files().check_room()?;
+    let fd = current().files().reserve()?;
     let accepted = socket.accept(&wait)?;
     let peer = accepted.peer().unwrap_or(Name::Unnamed);
     let domain = accepted.base().domain;
     let opened = open(accepted, flags)?;
     Address::of(&peer, domain).write(address, len)?;
-    Ok(current().files().add(opened, flags & O_CLOEXEC != 0)? as usize)
+    Ok(fd.install(opened, flags & O_CLOEXEC != 0) as usize)
 }
 
 /// getsockname(2)
@@ -178,6 +179,9 @@ pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> R
     let (_, socket) = socket_file(fd)?;
     let room = UserPtr::<i32>::new(len).read()?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    if (level, name) == (SOL_SOCKET, SO_PEERPIDFD) {
+        return peer_pidfd(&*socket, room, value, len);
+    }
     let bytes = if level == SOL_SOCKET {
         options::get(&*socket, name, room)?
     } else {
@@ -193,14 +197,16 @@ pub fn getsockopt(fd: i32, level: u32, name: u32, value: usize, len: usize) -> R
     if level == SOL_NETLINK {
         return put_netlink_option(&bytes, name, room, value, len);
     }
-    let put = put_option(&bytes, room, value, len);
-    if put.is_err()
-        && (level, name) == (SOL_SOCKET, SO_PEERPIDFD)
-        && let Ok(fd) = options::number(&bytes)
-    {
-        _ = current().files().close(fd);
-    }
-    put
+    put_option(&bytes, room, value, len)
+}
+
+/// SO_PEERPIDFD: a descriptor for the process at the other end.
+fn peer_pidfd(socket: &dyn Socket, room: usize, value: usize, len: usize) -> Result<usize> {
+    let file = options::peer_pidfd(socket)?;
+    let fd = current().files().reserve()?;
+    let put = put_option(&fd.number().to_ne_bytes(), room, value, len)?;
+    fd.install(file, true);
+    Ok(put)
 }
 
 /// Writes an option of netlink, which needs room for all of it: EINVAL otherwise. Of the list of

@@ -193,7 +193,7 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     pid_table::add_thread(child.clone());
     number.0 = 0;
     if let Some(pidfd) = pidfd {
-        pidfd.keep();
+        pidfd.install();
     }
     let event = trace(&child, parent, request);
     sched::start(child);

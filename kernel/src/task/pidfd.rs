@@ -12,7 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::file::FileOps;
 use crate::fs::poll::{Events, PollTable};
 use crate::fs::seq_file::Text;
-use crate::fs::{File, OpenFlags, anonymous};
+use crate::fs::{File, OpenFlags, anonymous, fdtable};
 use crate::mm::heap::try_arc;
 use crate::mm::user::UserPtr;
 use crate::put;
@@ -110,32 +110,22 @@ impl FileOps for PidFd {
     }
 }
 
-/// A descriptor that is taken back unless the child that it is for comes to be.
-pub struct Reserved(Option<i32>);
+/// A descriptor for the child that is being made.
+pub struct Reserved(fdtable::Reserved, Arc<File>);
 
 impl Reserved {
-    /// Opens `file` in the current process and writes its number to `to`.
+    /// Reserves one for `file` in the current process and writes its number to `to`.
     ///
     /// # Errors
     /// EMFILE, ENOMEM, EFAULT.
     pub fn new(file: Arc<File>, to: usize) -> Result<Self> {
-        let reserved = Reserved(Some(current().files().add(file, true)?));
-        UserPtr::new(to).write(&reserved.0.unwrap_or(-1))?;
-        Ok(reserved)
+        let fd = current().files().reserve()?;
+        UserPtr::new(to).write(&fd.number())?;
+        Ok(Reserved(fd, file))
     }
 
     /// The child is there.
-    pub fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        if let Some(fd) = self.0 {
-            // The descriptor was just reserved; if the program closed it already, nothing is left
-            // to do.
-            _ = current().files().close(fd);
-        }
+    pub fn install(self) {
+        self.0.install(self.1, true);
     }
 }

@@ -104,6 +104,7 @@ mod realtime;
 mod received;
 mod records;
 mod refused;
+mod reserved;
 mod rights;
 mod rseq;
 mod same_cpus;
@@ -299,6 +300,7 @@ fn main() {
         Some("jobs") => jobs::run(),
         Some("ending") => ending::run(),
         Some("nothing") => (),
+        Some("reserved") => reserved::run(),
         Some("tracers") => ptrace::tracers::run(),
         Some("same-cpus") => same_cpus::run(),
         Some("sched") => sched::run(),
