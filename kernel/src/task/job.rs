@@ -9,9 +9,7 @@ use crate::errno::{Errno, Result};
 
 /// The session of process group `group`; none if there is no such group.
 pub fn session_of_group(group: i32) -> Option<i32> {
-    pid_table::find_of_group(group, |process| {
-        (!process.is_zombie()).then(|| process.session())
-    })
+    pid_table::find_of_group(group, |process| Some(process.session()))
 }
 
 /// Whether nobody outside the group but in its session is the parent of a member: nobody could
@@ -64,10 +62,11 @@ pub fn new_session() -> Result<i32> {
     let thread = current();
     let process = thread.process();
     let pid = process.pid();
-    if pid_table::find_of_group(pid, |_| Some(())).is_some() {
-        return Err(Errno::EPERM);
-    }
-    pid_table::move_to(process, pid, Some(pid))?;
+    let leads_none = |group| match group {
+        Some(_) => Err(Errno::EPERM),
+        None => Ok(()),
+    };
+    pid_table::move_to(process, pid, Some(pid), leads_none)?;
     Ok(pid)
 }
 
@@ -91,6 +90,16 @@ pub fn set_group(pid: i32, group: i32) -> Result<()> {
         pid_table::process(pid).ok_or_else(is_thread)?
     };
     let group = if group == 0 { process.pid() } else { group };
+    pid_table::move_to(&process, group, None, |session| {
+        check_move(this, &process, group, session)
+    })
+}
+
+/// Whether `this` may move `process` to a group, which is in `session`, or does not exist.
+///
+/// # Errors
+/// ESRCH, EPERM, EACCES.
+fn check_move(this: &Process, process: &Process, group: i32, session: Option<i32>) -> Result<()> {
     if process.pid() != this.pid() {
         if process.parent() != this.pid() {
             return Err(Errno::ESRCH);
@@ -105,8 +114,8 @@ pub fn set_group(pid: i32, group: i32) -> Result<()> {
     if process.session() == process.pid() {
         return Err(Errno::EPERM);
     }
-    if group != process.pid() && session_of_group(group) != Some(this.session()) {
+    if group != process.pid() && session != Some(this.session()) {
         return Err(Errno::EPERM);
     }
-    pid_table::move_to(&process, group, None)
+    Ok(())
 }

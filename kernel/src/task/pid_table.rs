@@ -425,17 +425,22 @@ pub fn remove_process(process: &Process) {
     drop(gone);
 }
 
-/// The process moves to a group, and to a session or within its own.
+/// The process moves to a group, and to a session or within its own, if that is `allowed`: asked
+/// for the session of the group, if that exists, while nobody moves.
 ///
 /// # Errors
-/// EPERM: it stays in its session, and leads that by now.
-pub fn move_to(process: &Process, group: i32, session: Option<i32>) -> Result<()> {
+/// Those of `allowed`.
+pub fn move_to(
+    process: &Process,
+    group: i32,
+    session: Option<i32>,
+    allowed: impl FnOnce(Option<i32>) -> Result<()>,
+) -> Result<()> {
     let mut tree = TREE.lock();
+    let member = tree.list(Kind::Group, group).next();
+    allowed(member.map(|member| member.session()))?;
     if tree.process(process.pid()).is_none() {
         return Ok(());
-    }
-    if session.is_none() && process.session() == process.pid() {
-        return Err(Errno::EPERM);
     }
     let session = session.unwrap_or(process.session());
     for (kind, field, new) in [

@@ -1,7 +1,7 @@
 //! The ends of threads and processes, and who is told of them when.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::{hint, thread};
+use std::{hint, mem, ptr, thread};
 
 use libc::c_int;
 
@@ -14,6 +14,8 @@ pub fn run() {
         tell_end("the first before another", in_child(|| ends_first()));
         tell_end("another before the first", in_child(|| ends_last()));
         at_once();
+        tell_end("both", in_child(|| leads_twice()));
+        tell_end("a group that has ended", in_child(|| joins_zombie()));
     }
 }
 
@@ -81,6 +83,7 @@ unsafe fn at_once() {
     }
 }
 
+/// A process leads a group of its own by itself as a session's leader, or as its parent says: not
 /// both.
 unsafe fn leads_twice() {
     unsafe {
@@ -106,5 +109,25 @@ unsafe fn leads_twice() {
             both += i32::from(moved && libc::WEXITSTATUS(status) == 1);
         }
         tell("both", both);
+    }
+}
+
+/// Joins a group whose only member has ended and was not waited for.
+unsafe fn joins_zombie() {
+    unsafe {
+        let leader = libc::fork();
+        if leader == 0 {
+            libc::setpgid(0, 0);
+            libc::_exit(0);
+        }
+        let mut info = mem::zeroed();
+        let options = libc::WEXITED | libc::WNOWAIT;
+        libc::waitid(libc::P_PID, leader as u32, &mut info, options);
+        tell("join", libc::setpgid(0, leader));
+        tell(
+            "wait",
+            i32::from(libc::waitpid(leader, ptr::null_mut(), 0) == leader),
+        );
+        println!("in it: {}", libc::getpgrp() == leader);
     }
 }
