@@ -13,7 +13,7 @@ use super::membarrier::{self, Scope};
 use super::sched::cond_resched;
 use super::seccomp_notify::Listener;
 use super::signal::{self, Info};
-use super::{Process, Thread, current, exit, ptrace};
+use super::{Thread, current, exit, ptrace};
 use crate::arch::Call;
 use crate::arch::regset::AUDITS;
 use crate::errno::{Errno, Result};
@@ -204,10 +204,13 @@ impl Thread {
 /// EINVAL: there are filters.
 pub fn be_strict() -> Result<()> {
     let thread = current();
+    // Another thread may be about to give filters to all.
+    let threads = thread.process().threads();
     if thread.seccomp.mode() == SECCOMP_MODE_FILTER {
         return Err(Errno::EINVAL);
     }
     thread.seccomp.set(SECCOMP_MODE_STRICT, None);
+    drop(threads);
     thread.watch_calls();
     Ok(())
 }
@@ -253,9 +256,11 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     if listener.is_some() && chain.any(|one| one.listener.is_some()) {
         return Err(Errno::EBUSY);
     }
-    if all && let Some(other) = find_unsynced_thread(thread.process(), previous.as_ref())? {
-        return Ok(other);
-    }
+    let own = if all {
+        addresses(previous.as_ref())?
+    } else {
+        Vec::new()
+    };
     if let Some(previous) = &previous {
         allowed.keep(&previous.allowed);
     }
@@ -273,14 +278,21 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
             .set(SECCOMP_MODE_FILTER, Some(filter.clone()));
         thread.watch_calls();
     };
-    install(&thread);
-    if all {
-        thread.process().threads().iter().for_each(|other| {
+    if !all {
+        install(&thread);
+    } else {
+        // None becomes strict, or ends, meanwhile.
+        let threads = thread.process().threads();
+        if let Some(other) = threads.iter().find(|other| !is_among(other, &own)) {
+            return Ok(other.tid());
+        }
+        for other in threads.iter() {
             if thread.has_no_new_privileges() {
                 other.set_no_new_privileges();
             }
             install(other);
-        });
+        }
+        drop(threads);
         drop(guard);
         // Threads that run on other CPUs are watched when this returns.
         membarrier::wait(Scope::Space);
@@ -288,24 +300,28 @@ pub fn add(program: Vec<Instruction>, flags: u32, listener: Option<Arc<Listener>
     Ok(0)
 }
 
-/// A thread whose filters are not among those of the current one, of which there may be thousands.
+/// The addresses, in order, of a chain of filters, of which there may be thousands.
 ///
 /// # Errors
 /// ENOMEM.
-fn find_unsynced_thread(process: &Process, own: Option<&Arc<Filter>>) -> Result<Option<i32>> {
-    let chain = || core::iter::successors(own, |filter| filter.previous.as_ref());
+fn addresses(newest: Option<&Arc<Filter>>) -> Result<Vec<*const Filter>> {
+    let chain = || core::iter::successors(newest, |filter| filter.previous.as_ref());
     let mut known = Vec::new();
     let room = known.try_reserve_exact(chain().count());
     room.map_err(|_| Errno::ENOMEM)?;
     known.extend(chain().map(Arc::as_ptr));
     known.sort_unstable();
-    let is_among = |filter: &Arc<Filter>| known.binary_search(&Arc::as_ptr(filter)).is_ok();
-    let found = process.find_thread(|other| match other.seccomp.mode() {
-        SECCOMP_MODE_DISABLED => false,
-        SECCOMP_MODE_FILTER => !other.seccomp.newest_is(is_among),
-        _ => true,
-    });
-    Ok(found.map(|thread| thread.tid()))
+    Ok(known)
+}
+
+/// Whether the filters of a thread are among those of these addresses.
+fn is_among(thread: &Thread, known: &[*const Filter]) -> bool {
+    let is_known = |filter: &Arc<Filter>| known.binary_search(&Arc::as_ptr(filter)).is_ok();
+    match thread.seccomp.mode() {
+        SECCOMP_MODE_DISABLED => true,
+        SECCOMP_MODE_FILTER => thread.seccomp.newest_is(is_known),
+        _ => false,
+    }
 }
 
 /// Runs the filters of the current thread on its system call: none if it may be made, else its
