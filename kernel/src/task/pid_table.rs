@@ -465,6 +465,7 @@ pub fn take_over(thread: &Thread, pid: i32) {
     let old = tree.entries.remove(&thread.tid());
     let moved = old.and_then(|entry| entry.thread);
     thread.take_over(pid);
+    thread.process().leave_count();
     let leader = tree
         .entries
         .get_mut(&pid)

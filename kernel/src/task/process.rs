@@ -15,7 +15,7 @@ use super::itimer::Timers;
 use super::limits::Limits;
 use super::oom_adjust::OomAdjust;
 use super::rusage::{PrevCputime, Times, Usage};
-use super::sched::state;
+use super::sched::{self, state};
 use super::signal::{self, Actions, Pending, Stop};
 use super::signal_groups::Several;
 use super::thread::Thread;
@@ -173,6 +173,8 @@ pub struct Process {
     credentials: Mutex<Arc<Credentials>>,
     /// Counted for its user, until it is waited for.
     counted: AtomicBool,
+    /// Counted by `sched::admit` in place of its first thread, which has ended.
+    admitted: AtomicBool,
     image: Mutex<Image>,
     /// The status that wait(2) reports, with EXITING.
     exit: AtomicU32,
@@ -564,8 +566,11 @@ impl Process {
     pub(super) fn remove_thread(&self, thread: &Thread, space: Option<&AddressSpace>) -> bool {
         let used = Usage::of(thread);
         let last = thread.scheduling();
-        if last != Scheduling::default() && thread.tid() == self.pid() {
-            self.set_last_scheduling(last);
+        if thread.tid() == self.pid() {
+            if last != Scheduling::default() {
+                self.set_last_scheduling(last);
+            }
+            self.admitted.store(thread.hand_count_over(), Relaxed);
         }
         let mut threads = self.threads();
         let at = threads
@@ -744,6 +749,15 @@ impl Process {
         if self.counted.load(Relaxed) {
             self.counted.store(false, Relaxed);
             self.with_credentials(|who| who.user.remove_task());
+        }
+        self.leave_count();
+    }
+
+    /// Nothing is left of its first thread: it was waited for, or another takes its place.
+    pub(super) fn leave_count(&self) {
+        if self.admitted.load(Relaxed) {
+            self.admitted.store(false, Relaxed);
+            sched::uncount();
         }
     }
 }

@@ -16,6 +16,7 @@ pub fn run() {
         at_once();
         tell_end("both", in_child(|| leads_twice()));
         tell_end("a group that has ended", in_child(|| joins_zombie()));
+        counted();
     }
 }
 
@@ -129,5 +130,33 @@ unsafe fn joins_zombie() {
             i32::from(libc::waitpid(leader, ptr::null_mut(), 0) == leader),
         );
         println!("in it: {}", libc::getpgrp() == leader);
+    }
+}
+
+/// Processes that have ended and were not waited for count among the most threads there may be.
+unsafe fn counted() {
+    const MAX: &str = "/proc/sys/kernel/threads-max";
+    const MORE: usize = 60;
+    unsafe {
+        let before = std::fs::read_to_string(MAX).unwrap_or_default();
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let all = load.split([' ', '/']).nth(4).unwrap_or_default();
+        let all: usize = all.parse().unwrap_or(0);
+        _ = std::fs::write(MAX, (all + MORE).to_string());
+        let ended = || {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(0);
+            }
+            let mut info = mem::zeroed();
+            let options = libc::WEXITED | libc::WNOWAIT;
+            child > 0 && libc::waitid(libc::P_PID, child as u32, &mut info, options) == 0
+        };
+        let made = (0..4 * MORE).take_while(|_| ended()).count();
+        println!("so many: {}", (MORE / 2..2 * MORE).contains(&made));
+        (0..MORE / 2).for_each(|_| _ = libc::wait(ptr::null_mut()));
+        println!("one more: {}", ended());
+        _ = std::fs::write(MAX, before);
+        while libc::wait(ptr::null_mut()) > 0 {}
     }
 }

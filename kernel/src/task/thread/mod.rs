@@ -150,7 +150,8 @@ pub struct Thread {
     pub transfers: Transfers,
     /// Page faults that were resolved.
     faults: AtomicU64,
-    counted: bool,
+    /// Counted by `sched::admit`.
+    counted: AtomicBool,
     /// Counted for its user by itself: the first thread of a process is counted with that.
     further: AtomicBool,
 }
@@ -235,7 +236,7 @@ impl Thread {
             io: Once::new(),
             transfers: Transfers::new(),
             faults: AtomicU64::new(0),
-            counted: parts.counted,
+            counted: AtomicBool::new(parts.counted),
             further: AtomicBool::new(further),
         }
     }
@@ -259,6 +260,13 @@ impl Thread {
             self.further.store(false, Relaxed);
             self.with_credentials(|who| who.user.remove_task());
         }
+    }
+
+    /// Whether `sched::admit` counted it; from now on the caller is, in its place.
+    pub(super) fn hand_count_over(&self) -> bool {
+        let counted = self.counted.load(Relaxed);
+        self.counted.store(false, Relaxed);
+        counted
     }
 
     /// The process that the thread belongs to.
@@ -509,7 +517,7 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        if self.counted {
+        if self.hand_count_over() {
             sched::uncount();
         }
         self.uncount();
