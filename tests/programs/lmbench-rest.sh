@@ -25,6 +25,8 @@ try lat_fs -N 1
 try lat_sem -N 1
 try lat_usleep -N 1 100
 try lat_unix_connect -s
+# It listens a little after its command has ended.
+until lat_unix_connect -N 1 >log 2>&1; do sleep 0.1; done
 try lat_unix_connect -N 1
 try lat_unix_connect -S
 try lat_rand -N 1
