@@ -113,6 +113,10 @@ pub const SYSCTLS: &[Sysctl] = &[
     },
     one("net/ipv4/tcp_fin_timeout", Int, 0, INT),
     one("net/ipv4/tcp_max_tw_buckets", Int, 0, INT),
+    Sysctl {
+        count: 3,
+        ..one("net/ipv4/tcp_mem", Long, 0, ANY_LONG)
+    },
     one("net/ipv4/tcp_tw_reuse", Int, 0, 2),
     Sysctl {
         count: 3,

@@ -83,7 +83,7 @@ impl Channel {
                 taken: true,
                 ..urgent
             });
-            self.publish(&bytes);
+            self.publish(&mut bytes);
         }
         Ok(Received {
             flags: if room == 0 {

@@ -3,7 +3,7 @@
 use super::address::{Name, unspecified};
 use super::ether::addresses::LINK;
 use super::ether::{Interface, interface, neighbours, routing};
-use super::inet::{connections, tcp, udp_memory};
+use super::inet::{connections, tcp, tcp_memory, udp_memory};
 use super::socket::Socket;
 use super::{DATAGRAM, RAW, SEQPACKET, STREAM, snmp, socket_table};
 use crate::errno::Result;
@@ -353,9 +353,10 @@ fn sockstat(text: &mut Text) {
     put!(text, "sockets: used {}\n", socket_table::count());
     put!(
         text,
-        "TCP: inuse {tcp} orphan {} tw {} alloc {allocated} mem 0\n",
+        "TCP: inuse {tcp} orphan {} tw {} alloc {allocated} mem {}\n",
         tcp::orphans(),
-        connections::waiting()
+        connections::waiting(),
+        tcp_memory::pages()
     );
     put!(
         text,

@@ -168,7 +168,7 @@ impl Channel {
 
     fn push_all(&self, mut bytes: SleepMutexGuard<'_, Bytes>) {
         bytes.unsent = 0;
-        self.publish(&bytes);
+        self.publish(&mut bytes);
         drop(bytes);
         self.readable().notify();
         self.notify_little();

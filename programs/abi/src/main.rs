@@ -127,6 +127,7 @@ mod sve_default;
 mod sysctl;
 #[cfg(target_arch = "aarch64")]
 mod tags;
+mod tcp_memory;
 mod threads;
 mod time;
 mod time_wait;
@@ -266,6 +267,7 @@ fn main() {
         #[cfg(target_arch = "aarch64")]
         Some("sve-default") => sve_default::run(),
         Some("sysctl") => sysctl::run(),
+        Some("tcp-memory") => tcp_memory::run(),
         Some("tree") => tree::run(),
         Some("usage") => usage::run(),
         Some("realtime") => realtime::run(),

@@ -10,7 +10,8 @@ use crate::fs::page_cache::{self, flusher};
 use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
 use crate::mm::{aslr, commit, frame, map, vmas};
 use crate::net::backlog;
-use crate::net::inet::{connections, ping, ports, udp_memory};
+use crate::net::inet::memory_limits::MemoryLimits;
+use crate::net::inet::{connections, ping, ports, tcp_memory, udp_memory};
 use crate::net::options::DEFAULT_BUFFER;
 use crate::net::unix::datagram;
 use crate::sync::Once;
@@ -555,6 +556,14 @@ const IPV4: &[(&str, Node)] = &[
             sysctl("net/ipv4/tcp_max_tw_buckets"),
         ),
     ),
+    (
+        "tcp_mem",
+        Numbers(
+            |text| put_limits(text, &tcp_memory::LIMITS),
+            |place, pages| Ok(tcp_memory::LIMITS.set(place, pages as usize)),
+            sysctl("net/ipv4/tcp_mem"),
+        ),
+    ),
     ("tcp_rmem", fixed!("4096\t131072\t6291456")),
     ("tcp_sack", fixed!(1)),
     ("tcp_syn_retries", fixed!(6)),
@@ -569,19 +578,19 @@ const IPV4: &[(&str, Node)] = &[
     (
         "udp_mem",
         Numbers(
-            |text| {
-                let [first, middle, last] = udp_memory::limits();
-                put!(text, "{first}\t{middle}\t{last}\n");
-            },
-            |place, pages| {
-                udp_memory::set_limit(place, pages as usize);
-                Ok(())
-            },
+            |text| put_limits(text, &udp_memory::LIMITS),
+            |place, pages| Ok(udp_memory::LIMITS.set(place, pages as usize)),
             sysctl("net/ipv4/udp_mem"),
         ),
     ),
     ("udp_rmem_min", fixed!(4096)),
 ];
+
+/// The limits on the memory of a protocol.
+fn put_limits(text: &mut Text, limits: &MemoryLimits) {
+    let [first, middle, last] = limits.get();
+    put!(text, "{first}\t{middle}\t{last}\n");
+}
 
 /// The first and the last port that is chosen for a socket without one.
 fn local_ports(text: &mut Text) {

@@ -1,5 +1,6 @@
 //! The contents of a channel: a ring of bytes with marks, and how it is read.
 
+use super::charged::Charged;
 use super::{Found, Reading};
 use crate::errno::{Errno, Result};
 use crate::fs::inode::Time;
@@ -35,6 +36,8 @@ pub struct Bytes {
     /// When the last came, where that is asked for.
     pub(super) arrived: Option<Time>,
     pub(super) marks: VecDeque<Mark>,
+    /// The memory that the bytes are counted with.
+    pub(super) charged: Charged,
 }
 
 impl Bytes {

@@ -37,7 +37,7 @@ impl Channel {
         if let Some(mut bytes) = bytes {
             self.state.fetch_or(FINISHED, AcqRel);
             bytes.unsent = 0;
-            self.publish(&bytes);
+            self.publish(&mut bytes);
         }
         self.end(FINISHED);
     }
@@ -91,7 +91,7 @@ impl Channel {
         bytes.read += left as u64;
         bytes.urgent = None;
         bytes.unsent = 0;
-        self.publish(&bytes);
+        self.publish(&mut bytes);
         drop(bytes);
         drop(marks);
     }
@@ -157,7 +157,7 @@ impl Channel {
     pub fn abandon(&self, mut bytes: SleepMutexGuard<'_, Bytes>) {
         self.state.fetch_or(ABANDONED, AcqRel);
         bytes.drop_unsent();
-        self.publish(&bytes);
+        self.publish(&mut bytes);
     }
 
     /// Whether the writer went without a word.

@@ -1,16 +1,17 @@
 //! One direction of a connection, or the received messages of a datagram socket: a ring of bytes,
 //! with marks where a record ends or ancillary data travels with the bytes.
 
+mod charged;
 mod contents;
 mod ends;
 
 pub use contents::Bytes;
 
+use charged::Charged;
 use contents::{Mark, read_record, read_stream};
 
 use super::address::Name;
 use super::control_message::Ancillary;
-use super::inet::udp_memory;
 use super::sending::Sending;
 use super::socket::Reader;
 use super::unix::inflight;
@@ -24,8 +25,8 @@ use crate::fs::ring::Ring;
 use crate::mm::PAGE_SIZE;
 use crate::mm::heap::try_arc;
 use crate::sync::{SleepMutex, SleepMutexGuard};
-use crate::task::oom;
 use crate::task::sched::{cond_resched, cond_resched_killable};
+use crate::task::{clock, oom};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -39,6 +40,9 @@ pub const MAX_LIMIT: usize = PAGES * PAGE_SIZE;
 pub const OVERHEAD: usize = 767;
 /// The most marks in a channel.
 const MAX_RECORDS: usize = 4096;
+
+/// How long a writer waits for memory at a time, in ns.
+const PAUSE: u64 = clock::SECOND / 10;
 
 /// The reader wants to know when something arrives; it has a filter.
 const TIMES: u32 = 1;
@@ -102,6 +106,8 @@ pub struct Channel {
     at_mark: AtomicBool,
     records: AtomicUsize,
     limit: AtomicUsize,
+    /// Bytes that may wait as long as memory is short.
+    most: AtomicUsize,
     state: AtomicU32,
     /// An error that the reader gets once; 0 is none.
     error: AtomicU32,
@@ -150,11 +156,13 @@ impl Channel {
                 stall: None,
                 arrived: None,
                 marks: VecDeque::new(),
+                charged: Charged::new(kind),
             }),
             len: AtomicUsize::new(0),
             at_mark: AtomicBool::new(false),
             records: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit.min(MAX_LIMIT)),
+            most: AtomicUsize::new(usize::MAX),
             state: AtomicU32::new(0),
             error: AtomicU32::new(0),
             reader: reader.clone(),
@@ -210,7 +218,7 @@ impl Channel {
                 gone.push(mark);
             }
         }
-        self.publish(&bytes);
+        self.publish(&mut bytes);
         drop(bytes);
         drop(gone);
         self.writable().notify_for(Events::WRITABLE);
@@ -321,7 +329,8 @@ impl Channel {
 
     /// Whether a read finds as many bytes as a reader waits for, or as fit; or a record.
     pub fn has_enough(&self, low_water: usize) -> bool {
-        self.has_data() && (self.is_framed() || self.waiting_bytes() >= low_water.min(self.limit()))
+        self.has_data()
+            && (self.is_framed() || self.waiting_bytes() >= low_water.min(self.may_wait()))
     }
 
     /// Length of the first record; of everything when there are no records.
@@ -355,6 +364,11 @@ impl Channel {
         self.limit.load(Acquire)
     }
 
+    /// Bytes that may wait as memory is.
+    fn may_wait(&self) -> usize {
+        self.limit().min(self.most.load(Acquire))
+    }
+
     /// Records that wait.
     pub fn records(&self) -> usize {
         self.records.load(Acquire)
@@ -377,12 +391,12 @@ impl Channel {
 
     /// Whether something can be written.
     pub fn has_room(&self) -> bool {
-        self.used() < self.limit() && self.records() < MAX_RECORDS
+        self.used() < self.may_wait() && self.records() < MAX_RECORDS
     }
 
     /// Whether poll shall call it writable: when three quarters of the room are free.
     pub fn is_writable(&self) -> bool {
-        self.used() * 4 <= self.limit() && self.sending.has_little()
+        self.used() * 4 <= self.may_wait() && self.sending.has_little()
     }
 
     /// Whether at least half of the room is free.
@@ -483,16 +497,15 @@ impl Channel {
     }
 
     /// Publishes the counts that are read without the lock.
-    pub fn publish(&self, bytes: &Bytes) {
-        let before = (self.kind == Kind::Datagrams).then(|| self.used());
+    pub fn publish(&self, bytes: &mut Bytes) {
         self.at_mark.store(bytes.is_at_mark(), Release);
         self.len.store(bytes.sent(), Release);
         self.sending.publish(bytes);
         let urgent = bytes.urgent.is_some_and(|urgent| !urgent.taken);
         self.urgent.store(urgent, Release);
         self.records.store(bytes.marks.len(), Release);
-        if let Some(before) = before {
-            udp_memory::changed(before, self.used());
+        if bytes.ring.len() < bytes.charged.low {
+            self.recount(bytes);
         }
     }
 
@@ -517,7 +530,7 @@ impl Channel {
                         }
                         self.writable.lack();
                         self.sending.stall();
-                        wait.until(&self.writable, || self.has_room() || self.takes_nothing())?;
+                        self.wait_for_room(wait)?;
                     }
                     Ok(count)
                 });
@@ -535,6 +548,22 @@ impl Channel {
         Ok(total)
     }
 
+    fn wait_for_room(&self, wait: &Wait) -> Result<()> {
+        let ready = || self.has_room() || self.takes_nothing();
+        if wait.nonblocking || !self.is_short() {
+            return wait.until(&self.writable, ready);
+        }
+        // Nobody tells of memory that others give back.
+        let soon = clock::deadline_in(PAUSE);
+        match wait.deadline.filter(|&deadline| deadline <= soon) {
+            Some(_) => wait.until(&self.writable, ready),
+            None => {
+                let done = self.writable.wait_until(ready, Some(soon)).map(drop);
+                done.map_err(|error| wait.deadline.map_or(error, |_| Errno::EINTR))
+            }
+        }
+    }
+
     fn write_some(
         &self,
         from: &mut Source,
@@ -546,7 +575,11 @@ impl Channel {
             return Err(Errno::EPIPE);
         }
         let start = bytes.written();
-        let room = self.limit().saturating_sub(bytes.ring.len());
+        let len = bytes.ring.len();
+        let mut room = self.limit().saturating_sub(len).min(from.left());
+        if len + room > bytes.charged.granted {
+            room = self.claim(&mut bytes, room);
+        }
         if room == 0 || bytes.marks.len() >= MAX_RECORDS {
             bytes.begin_stall();
             return Ok(0);
@@ -567,7 +600,7 @@ impl Channel {
         if writing.more || bytes.unsent != 0 {
             self.hold_back(&mut bytes, count, writing.more && !urgent);
         }
-        self.publish(&bytes);
+        self.publish(&mut bytes);
         self.cpu.store(cpu::this().index() as u32 + 1, Relaxed);
         drop(bytes);
         if had_much && self.sending.has_little() {
@@ -629,7 +662,7 @@ impl Channel {
                     }
                 }
                 bytes.mark(start, ancillary, sender);
-                self.publish(&bytes);
+                self.publish(&mut bytes);
                 drop(bytes);
                 self.readable.notify_one(Events::READABLE);
                 return Ok(len);
@@ -650,7 +683,7 @@ impl Channel {
         let mut bytes = self.lock()?;
         let found = if self.is_framed() {
             let found = read_record(&mut bytes, to, reading, &mut lost);
-            self.publish(&bytes);
+            self.publish(&mut bytes);
             drop(bytes);
             found
         } else {
@@ -677,13 +710,13 @@ impl Channel {
     fn drop_read_marks<'a>(&'a self, mut bytes: SleepMutexGuard<'a, Bytes>) -> Result<()> {
         while let Some(mark) = bytes.pop_read() {
             if mark.ancillary.rights.is_some() {
-                self.publish(&bytes);
+                self.publish(&mut bytes);
                 drop(bytes);
                 drop(mark);
                 bytes = self.lock()?;
             }
         }
-        self.publish(&bytes);
+        self.publish(&mut bytes);
         Ok(())
     }
 }

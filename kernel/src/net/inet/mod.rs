@@ -12,6 +12,7 @@ mod errors;
 mod header;
 mod icmp;
 mod mailbox;
+pub mod memory_limits;
 mod options;
 pub mod outside;
 mod packet;
@@ -20,6 +21,7 @@ mod port_set;
 pub mod ports;
 pub mod raw;
 pub mod tcp;
+pub mod tcp_memory;
 mod udp;
 pub mod udp_memory;
 

@@ -16,6 +16,7 @@ use crate::net::ether::routing::{self, Way};
 use crate::net::ether::{self, neighbours};
 use crate::net::inet::connections::End;
 use crate::net::inet::ports::Kept;
+use crate::net::inet::tcp_memory::{self, Charge};
 use crate::net::sending::Stalled;
 use crate::net::wait::Wait;
 use crate::sync::SleepMutex;
@@ -26,7 +27,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 use tcp::{
-    Accepted, Config, Connection, Error, Events, Header, Identity, State, Unreachable, Write,
+    Accepted, Config, Connection, Error, Events, Flags, Header, Identity, State, Unreachable, Write,
 };
 
 /// How often a connection that makes progress says that its neighbour is there, in ns.
@@ -59,6 +60,8 @@ struct Inner {
     /// How many of them the program is known to have read.
     read: u64,
     parts: Parts,
+    /// The memory of the parts.
+    charge: Charge,
     way: Option<Way>,
     confirmed: u64,
     /// The port, once the socket is gone.
@@ -163,6 +166,7 @@ impl Remote {
                 filled: 0,
                 read: 0,
                 parts: Parts::new(),
+                charge: Charge::default(),
                 way: Some(way),
                 confirmed: 0,
                 kept: None,
@@ -203,13 +207,19 @@ impl Remote {
     pub fn receive(self: &Arc<Self>, header: &Header, payload: &[u8]) -> Option<u32> {
         let mut bytes = Vec::new();
         let mut inner = self.inner.lock();
+        let (mut header, mut payload) = (*header, payload);
+        let held = self.held.load(Relaxed) + payload.len();
+        if held > tcp_memory::LEAST && !inner.charge.may_be(held) {
+            // It comes again.
+            payload = &[];
+            header.flags.remove(Flags::FIN);
+        }
         let is_short = bytes.try_reserve_exact(payload.len()).is_err();
         if is_short || !inner.parts.reserve() {
-            // It comes again.
             return None;
         }
         let now = ether::now();
-        let received = inner.connection.on_segment(now, header, payload.len());
+        let received = inner.connection.on_segment(now, &header, payload.len());
         if let Some(place) = received.placement {
             let kept = payload.get(place.skip..place.skip + place.length);
             bytes.extend_from_slice(kept.unwrap_or_default());
@@ -441,7 +451,9 @@ impl Remote {
         if is_short {
             self.due.queue_again(self);
         }
-        self.held.store(inner.parts.held(), Relaxed);
+        let held = inner.parts.held();
+        inner.charge.set(held);
+        self.held.store(held, Relaxed);
     }
 
     /// Once all that came is in the channel, its reader is told what comes after that: the end of
