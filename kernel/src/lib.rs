@@ -22,6 +22,7 @@ mod sync;
 mod syscall;
 mod task;
 mod upcalls;
+pub mod wire;
 
 use machine::{arch, errno, fdt, log, mm, params, random};
 

@@ -66,7 +66,7 @@ impl Channel {
             charged.grow(least(wanted)) || least(1) > charged.granted && charged.grow(least(1));
         let most = if grows { usize::MAX } else { charged.granted };
         self.most.store(most, Release);
-        charged.granted - len
+        (charged.granted - len).min(wanted)
     }
 
     /// Counts that there are fewer bytes than before.

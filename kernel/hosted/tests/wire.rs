@@ -1,0 +1,182 @@
+//! Connections with another machine, whose segments these tests make and read.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use hosted::*;
+use ip::checksum::Sum;
+use ip::{arp, ethernet, v4};
+use kernel::wire;
+use linux_raw_sys::net::*;
+use tcp::header::MOST_BYTES;
+use tcp::{Flags, Header};
+
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
+const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const TCP: u8 = 6;
+
+/// Plugs the wire in, and forgets what was sent.
+fn plug() {
+    wire::plug(OWN_MAC, OWN.into(), 24).unwrap();
+    heard();
+}
+
+fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
+    [&OWN_MAC[..], &PEER_MAC, &kind.to_be_bytes(), payload].concat()
+}
+
+/// A packet of the peer's comes.
+fn give(protocol: u8, payload: &[u8]) {
+    let header = v4::Header {
+        class: 0,
+        number: 0,
+        whole: true,
+        more: false,
+        offset: 0,
+        hops: 64,
+        protocol,
+        source: PEER,
+        destination: OWN,
+    };
+    let packet = [&header.bytes(payload.len())[..], payload].concat();
+    wire::give(&frame(ethernet::IPV4, &packet));
+}
+
+/// A segment of the peer's comes.
+fn say(header: &Header, payload: &[u8]) {
+    let mut bytes = [0; MOST_BYTES];
+    let head = header.write(&mut bytes);
+    let mut segment = [&bytes[..head], payload].concat();
+    let sum = Sum::pseudo(IpAddr::V4(PEER), IpAddr::V4(OWN), TCP, segment.len());
+    let sum = sum.with(&segment).checksum();
+    segment[16..18].copy_from_slice(&sum.to_be_bytes());
+    give(TCP, &segment);
+}
+
+/// The packets that were sent. The peer answers who asks for its card.
+fn packets() -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    while let Some(sent) = wire::take() {
+        match u16::from_be_bytes([sent[12], sent[13]]) {
+            ethernet::ARP => {
+                let request = arp::Packet::parse(&sent[14..]).unwrap();
+                if request.target_ip == PEER {
+                    let reply = request.reply(ip::Mac(PEER_MAC));
+                    wire::give(&frame(ethernet::ARP, &reply.bytes()));
+                }
+            }
+            ethernet::IPV4 => packets.push(sent[14..].to_vec()),
+            _ => {}
+        }
+    }
+    packets
+}
+
+/// The segments that were sent.
+fn heard() -> Vec<(Header, Vec<u8>)> {
+    let segments = packets().into_iter().filter(|packet| packet[9] == TCP);
+    segments
+        .map(|packet| {
+            let (header, at) = Header::parse(&packet[20..]).unwrap();
+            (header, packet[20 + at..].to_vec())
+        })
+        .collect()
+}
+
+/// The one segment that was sent.
+fn one() -> Header {
+    let heard = heard();
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    heard[0].0
+}
+
+fn address(ip: Ipv4Addr, port: u16) -> usize {
+    let mut bytes = [0; 16];
+    bytes[..2].copy_from_slice(&(AF_INET as u16).to_ne_bytes());
+    bytes[2..4].copy_from_slice(&port.to_be_bytes());
+    bytes[4..8].copy_from_slice(&ip.octets());
+    put(&bytes)
+}
+
+fn socket() -> usize {
+    sys!(socket, AF_INET, SOCK_STREAM, 0).unwrap()
+}
+
+/// A socket that listens at a port.
+fn listen(port: u16, backlog: usize) -> usize {
+    let fd = socket();
+    sys!(bind, fd, address(OWN, port), 16).unwrap();
+    sys!(listen, fd, backlog).unwrap();
+    fd
+}
+
+/// The other end of a connection, which the peer has.
+#[derive(Clone, Copy)]
+struct Far {
+    own: u16,
+    peer: u16,
+    seq: u32,
+    ack: u32,
+}
+
+impl Far {
+    /// One that has said nothing yet.
+    fn new(own: u16, peer: u16) -> Self {
+        Far {
+            own,
+            peer,
+            seq: 1000,
+            ack: 0,
+        }
+    }
+
+    fn header(&self, flags: Flags) -> Header {
+        Header {
+            source: self.peer,
+            destination: self.own,
+            seq: self.seq,
+            ack: self.ack,
+            flags,
+            window: 60_000,
+            ..Header::default()
+        }
+    }
+
+    /// Its SYN; the answer.
+    fn open(&mut self) -> Header {
+        say(&self.header(Flags::SYN), &[]);
+        let answer = one();
+        self.seq += 1;
+        self.ack = answer.seq.wrapping_add(1);
+        answer
+    }
+
+    /// A connection that is established.
+    fn connect(own: u16, peer: u16) -> Self {
+        let mut far = Far::new(own, peer);
+        far.open();
+        say(&far.header(Flags::ACK), &[]);
+        far
+    }
+
+    /// Sends bytes.
+    fn send(&mut self, flags: Flags, payload: &[u8]) {
+        say(&self.header(Flags::ACK | flags), payload);
+        self.seq += payload.len() as u32 + u32::from(flags.contains(Flags::FIN));
+    }
+}
+
+#[test]
+fn a_connection_is_accepted_and_read() {
+    run(|| {
+        plug();
+        let server = listen(80, 5);
+        let mut far = Far::connect(80, 4000);
+        let fd = sys!(accept4, server, 0, 0, 0).unwrap();
+        far.send(Flags::PSH, b"hello");
+        let bytes = reserve(10);
+        assert_eq!(sys!(read, fd, bytes, 10), Ok(5));
+        assert_eq!(peek(bytes, 5), b"hello");
+    });
+}
