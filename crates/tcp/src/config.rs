@@ -67,8 +67,10 @@ pub struct Config {
     pub keepalive: Option<Keepalive>,
     /// The receive buffer at the beginning, or fixed by SO_RCVBUF.
     pub receive_buffer: u64,
-    /// Up to where it grows by itself; no growth where it is not larger.
+    /// Up to where it grows by itself; no growth where it is not larger. Windows can tell of it.
     pub most_receive_buffer: u64,
+    /// SO_RCVBUF: the buffer does not grow by itself.
+    pub fixed_receive_buffer: bool,
     /// TCP_WINDOW_CLAMP: the largest window that is told; `u64::MAX` is none.
     pub window_clamp: u64,
     /// `net.ipv4.tcp_slow_start_after_idle`.
@@ -100,6 +102,7 @@ impl Default for Config {
             keepalive: None,
             receive_buffer: 65536,
             most_receive_buffer: 6 << 20,
+            fixed_receive_buffer: false,
             window_clamp: u64::MAX,
             slow_start_after_idle: true,
             nodelay: false,

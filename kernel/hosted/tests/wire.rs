@@ -15,6 +15,7 @@ const PEER: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
 const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const TCP: u8 = 6;
+const TCP_LEVEL: u32 = 6;
 
 /// Plugs the wire in, and forgets what was sent.
 fn plug() {
@@ -99,6 +100,11 @@ fn address(ip: Ipv4Addr, port: u16) -> usize {
     put(&bytes)
 }
 
+fn set(fd: usize, level: u32, name: u32, value: i32) {
+    let value = put(&value.to_ne_bytes());
+    sys!(setsockopt, fd, level, name, value, 4).unwrap();
+}
+
 fn socket() -> usize {
     sys!(socket, AF_INET, SOCK_STREAM, 0).unwrap()
 }
@@ -178,5 +184,105 @@ fn a_connection_is_accepted_and_read() {
         let bytes = reserve(10);
         assert_eq!(sys!(read, fd, bytes, 10), Ok(5));
         assert_eq!(peek(bytes, 5), b"hello");
+    });
+}
+
+/// Connects to a port of the peer's without waiting; its SYN.
+fn connect(fd: usize, port: u16) -> Header {
+    assert_eq!(
+        sys!(connect, fd, address(PEER, port), 16),
+        Err(Errno::EINPROGRESS)
+    );
+    one()
+}
+
+/// The peer answers a SYN; its end.
+fn answer(syn: &Header) -> Far {
+    let far = Far {
+        ack: syn.seq.wrapping_add(1),
+        ..Far::new(syn.source, syn.destination)
+    };
+    let mut header = far.header(Flags::SYN | Flags::ACK);
+    header.options.mss = Some(1460);
+    say(&header, &[]);
+    Far {
+        seq: far.seq + 1,
+        ..far
+    }
+}
+
+fn nonblocking() -> usize {
+    let fd = socket();
+    let flags = linux_raw_sys::general::O_NONBLOCK;
+    sys!(fcntl, fd, linux_raw_sys::general::F_SETFL, flags).unwrap();
+    fd
+}
+
+fn write(fd: usize, count: usize) -> usize {
+    sys!(write, fd, put(&vec![7; count]), count).unwrap()
+}
+
+/// The lengths of the payloads that were sent.
+fn lengths() -> Vec<usize> {
+    let lengths = heard().into_iter().map(|(_, payload)| payload.len());
+    lengths.filter(|&length| length > 0).collect()
+}
+
+#[test]
+fn options_of_before_and_while_connecting_count() {
+    run(|| {
+        plug();
+        let fd = nonblocking();
+        set(fd, TCP_LEVEL, TCP_MAXSEG, 600);
+        set(fd, TCP_LEVEL, TCP_CORK, 1);
+        set(fd, SOL_SOCKET, SO_RCVBUF, 5000);
+        let syn = connect(fd, 7001);
+        assert_eq!((syn.options.mss, syn.window), (Some(600), 5000));
+        answer(&syn);
+        heard();
+        write(fd, 700);
+        assert_eq!(lengths(), [600]);
+        set(fd, TCP_LEVEL, TCP_CORK, 0);
+        assert_eq!(lengths(), [100]);
+
+        let fd = nonblocking();
+        let syn = connect(fd, 7002);
+        set(fd, TCP_LEVEL, TCP_CORK, 1);
+        set(fd, SOL_SOCKET, SO_SNDBUF, 8000);
+        set(fd, TCP_LEVEL, TCP_WINDOW_CLAMP, 3000);
+        answer(&syn);
+        heard();
+        write(fd, 100);
+        assert_eq!(lengths(), []);
+        set(fd, TCP_LEVEL, TCP_CORK, 0);
+        assert_eq!(lengths(), [100]);
+        assert_eq!(write(fd, 60_000), 7900);
+    });
+}
+
+#[test]
+fn a_listener_hands_its_options_down() {
+    run(|| {
+        plug();
+        let server = listen(81, 5);
+        set(server, TCP_LEVEL, TCP_CORK, 1);
+        Far::connect(81, 4000);
+        let fd = sys!(accept4, server, 0, 0, 0).unwrap();
+        write(fd, 100);
+        assert_eq!(lengths(), []);
+    });
+}
+
+#[test]
+fn who_reads_no_more_resets_what_comes() {
+    run(|| {
+        plug();
+        let server = listen(82, 5);
+        let mut far = Far::connect(82, 4000);
+        let fd = sys!(accept4, server, 0, 0, 0).unwrap();
+        sys!(shutdown, fd, SHUT_RDWR).unwrap();
+        assert!(one().flags.contains(Flags::FIN));
+        far.send(Flags::PSH, b"late");
+        assert!(one().flags.contains(Flags::RST));
     });
 }

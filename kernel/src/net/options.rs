@@ -292,6 +292,19 @@ impl Options {
         self.receive_buffer.load(Acquire) as usize
     }
 
+    /// What the program has set of how many bytes may be sent and not acknowledged: half of
+    /// SO_SNDBUF, as on Linux the rest is for what stands beside them.
+    pub fn chosen_send_buffer(&self) -> Option<usize> {
+        let is_set = self.buffers_set.load(Acquire) & SOCK_SNDBUF_LOCK != 0;
+        is_set.then(|| self.send_buffer() / 2)
+    }
+
+    /// The same of how many may wait to be read (SO_RCVBUF).
+    pub fn chosen_receive_buffer(&self) -> Option<usize> {
+        let is_set = self.buffers_set.load(Acquire) & SOCK_RCVBUF_LOCK != 0;
+        is_set.then(|| self.receive_buffer() / 2)
+    }
+
     /// How long a send may wait, in nanoseconds; 0 is for ever.
     pub fn send_timeout(&self) -> u64 {
         self.send_timeout.load(Acquire)

@@ -66,7 +66,10 @@ impl Connection {
         let mss = u32::from(config.mss);
         self.receiver = Receiver::new(start, buffer, window, ours, mss, now);
         self.receiver.clamp = config.window_clamp;
-        self.receiver.tuning.most = config.most_receive_buffer;
+        self.receiver.tuning.most = match config.fixed_receive_buffer {
+            true => 0,
+            false => config.most_receive_buffer,
+        };
         self.receiver.recent = agreed.stamp.map(|value| Recent { value, at: now });
         let peer = agreed.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS);
         let options = if self.stamps { STAMP_BYTES } else { 0 };

@@ -258,6 +258,7 @@ impl Connection {
     /// SO_RCVBUF: the buffer has this size from now on.
     pub fn set_receive_buffer(&mut self, bytes: u64) {
         self.config.receive_buffer = bytes;
+        self.config.fixed_receive_buffer = true;
         self.receiver.buffer = bytes.min(MOST_BUFFER);
         self.receiver.tuning.most = 0;
     }

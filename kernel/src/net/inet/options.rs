@@ -293,8 +293,8 @@ fn priority(service: u8) -> u32 {
     [0, 2, 6, 4][usize::from(service >> 3 & 3)]
 }
 
-/// The names of congestion control algorithms: nothing is lost here, so all act alike. The first is
-/// the default.
+/// The names of congestion control algorithms; the first is the default. On this machine nothing is
+/// lost, so that all act alike.
 const CONGESTION: [&str; 2] = ["cubic", "reno"];
 /// Bytes of such a name, with the zero behind it (TCP_CA_NAME_MAX).
 const CONGESTION_NAME: usize = 16;
@@ -307,6 +307,14 @@ pub struct Options {
 }
 
 impl Options {
+    /// The algorithm of congestion control.
+    pub fn algorithm(&self) -> tcp::congestion::Algorithm {
+        match self.congestion.load(Acquire) {
+            0 => tcp::congestion::Algorithm::Cubic,
+            _ => tcp::congestion::Algorithm::Reno,
+        }
+    }
+
     /// As a new socket has them.
     pub fn new(domain: u32) -> Self {
         let of_v6 = |level, name| domain == AF_INET6 && (level, name) == (IP, IP_MULTICAST_ALL);

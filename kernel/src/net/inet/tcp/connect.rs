@@ -220,18 +220,21 @@ impl Tcp {
             .inspect_err(|_| self.place.disconnect(true))?;
         *self.opening.lock() = Some(remote.clone());
         connecting.goes_on();
+        self.tell_options(&remote)?;
         remote.stir()?;
         self.wait_connected(Errno::EINPROGRESS, wait)
     }
 
     /// The connection to another machine is there.
     pub(super) fn opened(&self, link: Arc<Link>) {
+        let mut attempt = self.opening.lock();
         // Whoever finds no attempt has given it up.
-        let Some(opening) = self.opening.lock().take() else {
+        let Some(opening) = attempt.take() else {
             return;
         };
         link.reported.store(false, Release);
         *self.link.lock() = Some(link);
+        drop(attempt);
         self.base.writable.lack();
         drop(Connecting::pending(self));
         drop(opening);

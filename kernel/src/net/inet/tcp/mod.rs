@@ -35,6 +35,7 @@ use crate::net::timestamping::Asked;
 use crate::net::wait::Wait;
 use crate::sync::{Mutex, Once, SleepMutex};
 use crate::task::clock;
+use ::tcp::Connection;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
@@ -345,6 +346,9 @@ impl Socket for Tcp {
         if read {
             link.deaf.store(true, Release);
             self.base.readable.notify();
+            if let Some(remote) = &link.remote {
+                remote.change(Connection::stop_reading)?;
+            }
         }
         if write {
             link.arrive();
@@ -461,13 +465,11 @@ impl Socket for Tcp {
     }
 
     fn options_changed(&self) {
-        if let Some(link) = self.link() {
-            let limit = self.base.options.receive_buffer();
-            match &link.remote {
-                // Its window is the limit.
-                Some(remote) => self.base_options_changed(remote),
-                None => link.incoming.set_limit(limit),
-            }
+        if let Some(remote) = self.remote() {
+            self.base_options_changed(&remote);
+            self.base.readable.notify();
+        } else if let Some(link) = self.link() {
+            link.incoming.set_limit(self.base.options.receive_buffer());
             let inline = self.base.options.is_on(SO_OOBINLINE);
             link.incoming.set_inline(inline);
             let times = self.base.options.stamping.wants_arrival();
@@ -516,6 +518,9 @@ impl Tcp {
 
     /// An option of level TCP was set.
     fn option_changed(&self, name: u32) -> Result<()> {
+        if let Some(remote) = self.remote() {
+            return self.tell_option(&remote, name);
+        }
         let value = self.options.value(TCP, name);
         let Some(link) = self.link() else {
             let pending = self.pending.lock().clone();
@@ -526,7 +531,7 @@ impl Tcp {
         };
         match name {
             CORK => link.outgoing.set_corked(value != 0)?,
-            NODELAY if value != 0 && link.remote.is_none() => link.outgoing.push()?,
+            NODELAY if value != 0 => link.outgoing.push()?,
             NOTSENT_LOWAT => link.outgoing.set_low_water(value as u32),
             USER_TIMEOUT => {
                 let ns = value as u64 * (clock::SECOND / 1000);
@@ -534,10 +539,7 @@ impl Tcp {
             }
             _ => {}
         }
-        match &link.remote {
-            Some(remote) => self.tell_option(remote, name),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Reports when what was written last was sent.

@@ -2,7 +2,10 @@
 
 use super::link::Link;
 use super::outside::{Door, Remote};
-use super::{DEFER_ACCEPT, LINGER2, NODELAY, SYN_COUNT, TCP, Tcp, USER_TIMEOUT, WINDOW_CLAMP};
+use super::{
+    CORK, DEFER_ACCEPT, LINGER2, MAXSEG, NODELAY, NOTSENT_LOWAT, SYN_COUNT, TCP, Tcp, USER_TIMEOUT,
+    WINDOW_CLAMP,
+};
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
 use crate::net::channel::MAX_LIMIT;
@@ -14,7 +17,9 @@ use crate::net::wait::Wait;
 use crate::task::clock;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::*;
-use linux_raw_sys::net::{MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SO_KEEPALIVE};
+use linux_raw_sys::net::{
+    MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SO_KEEPALIVE, SO_OOBINLINE, TCP_CONGESTION,
+};
 use tcp::{Config, Keepalive};
 
 /// TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT.
@@ -26,9 +31,20 @@ const QUICK_ACK: u32 = 12;
 const MS: u64 = clock::SECOND / 1000;
 
 impl Tcp {
-    /// The settings of a connection whose segments have so many bytes at most.
+    /// What segments have at most on a way that takes `mss` (TCP_MAXSEG).
+    pub(super) fn most_segment(&self, mss: u16) -> u16 {
+        match self.options.value(TCP, MAXSEG) {
+            0 => mss,
+            asked => mss.min(asked as u16),
+        }
+    }
+
+    /// The settings of a connection whose way takes segments of so many bytes.
     pub(super) fn config(&self, mss: u16) -> Config {
         let value = |name| self.options.value(TCP, name);
+        let mss = self.most_segment(mss);
+        let chosen = self.base.options.chosen_receive_buffer();
+        let buffer = chosen.unwrap_or(self.base.options.receive_buffer());
         let v6 = self.base.domain == linux_raw_sys::net::AF_INET6;
         Config {
             mss,
@@ -38,18 +54,24 @@ impl Tcp {
             user_timeout: value(USER_TIMEOUT) as u64 * MS,
             fin_timeout: self.fin_timeout(),
             keepalive: self.keepalive(),
-            receive_buffer: self.base.options.receive_buffer().min(MAX_LIMIT) as u64,
+            algorithm: self.options.algorithm(),
+            receive_buffer: buffer.min(MAX_LIMIT) as u64,
             most_receive_buffer: MAX_LIMIT as u64,
-            window_clamp: match value(WINDOW_CLAMP) {
-                0 => u64::MAX,
-                bytes => bytes as u64,
-            },
+            fixed_receive_buffer: chosen.is_some(),
+            window_clamp: self.window_clamp(),
             nodelay: value(NODELAY) != 0,
             report_errors: match v6 {
                 true => self.options.is_on(IPV6, IPV6_RECVERR),
                 false => self.options.is_on(IP, IP_RECVERR),
             },
             ..Config::default()
+        }
+    }
+
+    fn window_clamp(&self) -> u64 {
+        match self.options.value(TCP, WINDOW_CLAMP) {
+            0 => u64::MAX,
+            bytes => bytes as u64,
         }
     }
 
@@ -73,6 +95,12 @@ impl Tcp {
     /// Tells a connection with another machine of an option of level TCP.
     pub(super) fn tell_option(&self, remote: &Arc<Remote>, name: u32) -> Result<()> {
         let value = self.options.value(TCP, name);
+        match name {
+            CORK => remote.outgoing().set_corked(value != 0)?,
+            NOTSENT_LOWAT => remote.outgoing().set_low_water(value as u32),
+            _ => {}
+        }
+        let (clamp, algorithm) = (self.window_clamp(), self.options.algorithm());
         let (now, keepalive, fin) = (
             crate::net::ether::now(),
             self.keepalive(),
@@ -84,15 +112,50 @@ impl Tcp {
             KEEP_IDLE | KEEP_INTERVAL | KEEP_COUNT => connection.set_keepalive(now, keepalive),
             LINGER2 => connection.set_fin_timeout(fin),
             QUICK_ACK => connection.set_quick_ack(value != 0),
+            SYN_COUNT => connection.set_syn_retries(value as u32),
+            WINDOW_CLAMP => connection.set_window_clamp(clamp),
+            TCP_CONGESTION => connection.set_algorithm(algorithm),
             _ => {}
         })
     }
 
     /// Tells a connection with another machine of options of level SOL_SOCKET.
     pub(super) fn base_options_changed(&self, remote: &Arc<Remote>) {
+        let options = &self.base.options;
+        remote.incoming().set_inline(options.is_on(SO_OOBINLINE));
+        remote
+            .incoming()
+            .set_wants_times(options.stamping.wants_arrival());
+        if let Some(most) = options.chosen_send_buffer() {
+            remote.outgoing().set_limit(most);
+        }
         let (now, keepalive) = (crate::net::ether::now(), self.keepalive());
+        let chosen = options.chosen_receive_buffer();
         // A killed caller sets nothing.
-        _ = remote.change(|connection| connection.set_keepalive(now, keepalive));
+        _ = remote.change(|connection| {
+            connection.set_keepalive(now, keepalive);
+            if let Some(bytes) = chosen {
+                connection.set_receive_buffer(bytes.min(MAX_LIMIT) as u64);
+            }
+        });
+    }
+
+    /// Tells a new connection with another machine of the options that are not among its settings.
+    pub(super) fn tell_options(&self, remote: &Arc<Remote>) -> Result<()> {
+        self.base_options_changed(remote);
+        for name in [CORK, NOTSENT_LOWAT] {
+            if self.options.value(TCP, name) != 0 {
+                self.tell_option(remote, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection with another machine, though it is only begun.
+    pub(super) fn remote(&self) -> Option<Arc<Remote>> {
+        // In this order, in which it goes from one to the other.
+        let opening = self.opening.lock().clone();
+        opening.or_else(|| self.link()?.remote.clone())
     }
 
     /// What other machines see of a socket that listens; `make` makes it.

@@ -129,6 +129,7 @@ fn accept(server: &Arc<Tcp>, tuple: &Tuple, accepted: &Accepted) -> Result<Arc<R
     let end = try_arc(End::enter(*tuple, Port::Listener, server.base.domain)?)?;
     let config = server.config(segment::mss(&way, tuple.peer.ip()));
     let (remote, link) = Remote::accept(&socket, end, way, &config, accepted)?;
+    socket.tell_options(&remote)?;
     let join = || *socket.link.lock() = Some(link);
     let pushed = backlog.push(socket.clone(), true, join);
     if let Err(error) = pushed {

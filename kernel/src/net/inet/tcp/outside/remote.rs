@@ -119,7 +119,7 @@ impl Remote {
     ) -> Result<Arc<Self>> {
         let identity = Identity::of(&secrets()[0], ether::now(), &as_tcp(&end.tuple()));
         let connection = Connection::connect(ether::now(), config, identity);
-        let (remote, link) = Self::new(socket, end, way, connection)?;
+        let (remote, link) = Self::new(socket, end, way, connection, config.mss)?;
         remote.inner.lock().link = Some(link);
         Ok(remote)
     }
@@ -136,7 +136,7 @@ impl Remote {
         accepted: &Accepted,
     ) -> Result<(Arc<Self>, Arc<Link>)> {
         let connection = accepted.connection(ether::now(), config);
-        Self::new(socket, end, way, connection)
+        Self::new(socket, end, way, connection, config.mss)
     }
 
     fn new(
@@ -144,6 +144,7 @@ impl Remote {
         end: Arc<End>,
         way: Way,
         connection: Connection,
+        mss: u16,
     ) -> Result<(Arc<Self>, Arc<Link>)> {
         let reader = &socket.base.reader;
         let room = WaitSource::new()?;
@@ -152,7 +153,6 @@ impl Remote {
         incoming.set_inline(socket.base.options.is_on(linux_raw_sys::net::SO_OOBINLINE));
         incoming.set_wants_times(socket.base.options.stamping.wants_arrival());
         let outgoing = Channel::new(reader, Kind::Tcp, MAX_LIMIT, &data, &socket.base.writable)?;
-        let mss = segment::mss(&way, end.tuple().peer.ip());
         outgoing.set_segment(mss.into());
         let remote = try_arc(Remote {
             socket: Arc::downgrade(socket),
@@ -196,6 +196,16 @@ impl Remote {
     /// Bytes of memory that it has beside its channels'.
     pub fn held(&self) -> usize {
         size_of::<Self>() + self.held.load(Relaxed)
+    }
+
+    /// What the socket reads.
+    pub fn incoming(&self) -> &Channel {
+        &self.incoming
+    }
+
+    /// What the socket writes.
+    pub fn outgoing(&self) -> &Channel {
+        &self.outgoing
     }
 
     /// Its four-tuple.
