@@ -286,3 +286,69 @@ fn who_reads_no_more_resets_what_comes() {
         assert!(one().flags.contains(Flags::RST));
     });
 }
+
+/// Sets what packets have at most.
+fn set_mtu(mtu: u32) {
+    let mut request = [0; 40];
+    request[..4].copy_from_slice(b"eth0");
+    request[16..20].copy_from_slice(&mtu.to_ne_bytes());
+    let fd = sys!(socket, AF_INET, SOCK_DGRAM, 0).unwrap();
+    sys!(ioctl, fd, linux_raw_sys::ioctl::SIOCSIFMTU, put(&request)).unwrap();
+}
+
+#[test]
+fn an_answer_to_syn_says_what_the_way_takes() {
+    run(|| {
+        plug();
+        let server = listen(83, 5);
+        set_mtu(1000);
+        let answer = Far::new(83, 4000).open();
+        set_mtu(1500);
+        assert_eq!(answer.options.mss, Some(960));
+        set(server, TCP_LEVEL, TCP_MAXSEG, 700);
+        assert_eq!(Far::new(83, 4001).open().options.mss, Some(700));
+    });
+}
+
+/// A machine says of a packet of this one's that its host cannot be reached.
+fn cannot_reach(packet: &[u8]) {
+    let message = ip::icmp::error([3, 1], 0, packet).unwrap();
+    let mut message = message.to_vec();
+    ip::icmp::seal(&mut message, PEER.into(), OWN.into());
+    give(1, &message);
+}
+
+#[test]
+fn an_answer_to_syn_that_arrives_nowhere_is_forgotten() {
+    run(|| {
+        plug();
+        listen(84, 5);
+        let mut far = Far::new(84, 4000);
+        say(&far.header(Flags::SYN), &[]);
+        let answer = packets().pop().unwrap();
+        let (header, _) = Header::parse(&answer[20..]).unwrap();
+        far.seq += 1;
+        far.ack = header.seq.wrapping_add(1);
+        cannot_reach(&answer);
+        say(&far.header(Flags::ACK), &[]);
+        assert!(one().flags.contains(Flags::RST));
+    });
+}
+
+#[test]
+fn what_came_early_from_beyond_fin_is_not_read() {
+    run(|| {
+        plug();
+        let server = listen(85, 5);
+        let mut far = Far::connect(85, 4000);
+        let fd = sys!(accept4, server, 0, 0, 0).unwrap();
+        let mut beyond = far;
+        beyond.seq += 2;
+        beyond.send(Flags::PSH, b"more");
+        far.send(Flags::FIN, b"ab");
+        let bytes = reserve(10);
+        assert_eq!(sys!(read, fd, bytes, 10), Ok(2));
+        assert_eq!(peek(bytes, 2), b"ab");
+        assert_eq!(sys!(read, fd, bytes, 10), Ok(0));
+    });
+}

@@ -130,6 +130,11 @@ impl Listener {
         self.backlog
     }
 
+    /// Those who send from now on are reached by segments of this size ([`Config::mss`]).
+    pub fn set_mss(&mut self, mss: u16) {
+        self.config.mss = mss;
+    }
+
     /// How many connections are half open.
     pub fn half_open(&self) -> usize {
         self.requests.len()
@@ -233,7 +238,8 @@ impl Listener {
         let mut identity = Identity::of(&self.secret, now, tuple);
         identity.isn = isn.unwrap_or(identity.isn);
         let agreed = Agreed::by(&self.config, &header.options);
-        let mut request = Request::new(tuple, identity, header.seq, agreed, now);
+        let mss = self.config.mss;
+        let mut request = Request::new(tuple, identity, header.seq, agreed, mss, now);
         // listen(2) with zero lets one in. A cookie could not have the number that is asked for.
         let fits = self.cookies != Cookies::Always && self.requests.len() < self.backlog.max(1);
         let has_room = fits || isn.is_some();

@@ -40,6 +40,8 @@ pub(super) struct Request {
     pub identity: Identity,
     pub peer_isn: u32,
     pub agreed: Agreed,
+    /// What segments have at most on the way to it.
+    pub mss: u16,
     /// Timeouts of its timer.
     pub timeouts: u32,
     /// SYNs with ACK that were sent again, by the timer or for a SYN that came again.
@@ -53,12 +55,20 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub fn new(tuple: &Tuple, identity: Identity, peer_isn: u32, agreed: Agreed, now: u64) -> Self {
+    pub fn new(
+        tuple: &Tuple,
+        identity: Identity,
+        peer_isn: u32,
+        agreed: Agreed,
+        mss: u16,
+        now: u64,
+    ) -> Self {
         Request {
             tuple: *tuple,
             identity,
             peer_isn,
             agreed,
+            mss,
             timeouts: 0,
             retransmissions: 0,
             answered_at: now,
@@ -106,7 +116,7 @@ impl Request {
             window: config.syn_window(),
             urgent: 0,
             options: Options {
-                mss: Some(config.mss),
+                mss: Some(self.mss),
                 window_scale: self.agreed.scales.map(|(_, ours)| ours),
                 sack_permitted: self.agreed.sack,
                 timestamps,

@@ -13,7 +13,7 @@ use crate::sync::SleepMutex;
 use crate::task::timer::Expire;
 use crate::task::work_queue::{self, Work};
 use alloc::sync::Arc;
-use tcp::{Accepted, Answer, Cookies, Header, Listener};
+use tcp::{Accepted, Answer, Cookies, Flags, Header, Listener, Unreachable};
 
 /// The half-open connections of a listening socket.
 pub struct Door {
@@ -33,6 +33,11 @@ impl Door {
             )),
             due: Due::default(),
         })
+    }
+
+    /// A machine said that an answer to SYN, whose number is `seq`, did not arrive.
+    pub fn told(&self, tuple: &Tuple, seq: u32, what: Unreachable) {
+        self.listener.lock().on_icmp(&as_tcp(tuple), seq, what);
     }
 
     /// accept(2) has taken a connection, or one that waited is gone.
@@ -96,7 +101,13 @@ pub fn receive(
     let Ok(door) = server.door(|| Door::new(server, most)) else {
         return;
     };
+    let begins = header.flags.contains(Flags::SYN);
+    let way = begins.then(|| routing::find(tuple.peer.ip(), Some(tuple.local.ip())));
     let mut listener = door.listener.lock();
+    if let Some(Ok(way)) = way {
+        let mss = segment::mss(&way, tuple.peer.ip());
+        listener.set_mss(server.most_segment(mss));
+    }
     // What connections of this machine wait counts, too.
     let here = waiting.saturating_sub(listener.waiting());
     listener.set_backlog(most.saturating_sub(here));

@@ -30,7 +30,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use deadlines::{Deadlines, Ticket};
 use tcp::siphash::Key;
-use tcp::{Header, Secret, Waiting};
+use tcp::{Header, Secret, Unreachable, Waiting};
 
 /// What a four-tuple leads to.
 enum Slot {
@@ -263,14 +263,35 @@ fn refuse(tuple: &Tuple, header: &Header, payload: usize) {
 /// A machine reports about a segment from the first to the second address.
 pub fn report(told: &ip::icmp::Report, [local, peer]: [SocketAddr; 2]) {
     let tuple = Tuple { local, peer };
+    let at = told.inner.at;
+    let Some(&[a, b, c, d]) = told.quoted.get(at + 4..at + 8) else {
+        return;
+    };
+    let seq = u32::from_be_bytes([a, b, c, d]);
     let found = match TABLE.lock().slots.get(&tuple) {
         Some(Slot::Open(remote)) => Some(remote.clone()),
-        _ => None,
+        Some(Slot::Closed(_)) => return,
+        None => None,
     };
-    let at = told.inner.at;
-    if let Some(remote) = found
-        && let Some(&[a, b, c, d]) = told.quoted.get(at + 4..at + 8)
+    if let Some(remote) = found {
+        remote.told(seq, told);
+    } else if let Some(what) = unreachable(told)
+        && let Ok(server) = listener(local, peer)
+        && let Some(door) = server.door.get()
     {
-        remote.told(u32::from_be_bytes([a, b, c, d]), told);
+        door.told(&tuple, seq, what);
+    }
+}
+
+/// What a report says of where a segment went, but for its size.
+fn unreachable(told: &ip::icmp::Report) -> Option<Unreachable> {
+    let v4 = told.inner.source.is_ipv4();
+    match (v4, told.kind, told.code) {
+        _ if told.too_big().is_some() => None,
+        (true, 3, 2) => Some(Unreachable::Protocol),
+        (true, 3, 3) | (false, 1, 4) => Some(Unreachable::Port),
+        (true, 3, 0 | 6 | 9 | 11) | (false, 1, 0) => Some(Unreachable::Network),
+        (true, 3 | 11, _) | (false, 1 | 3, _) => Some(Unreachable::Host),
+        _ => None,
     }
 }

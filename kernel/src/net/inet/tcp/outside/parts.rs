@@ -8,17 +8,21 @@ const MOST: usize = 2 * tcp::ranges::MOST;
 
 type Part = (u64, Vec<u8>);
 
+/// Makes room for so many bytes more; false without memory.
+type Reserve = fn(&mut Vec<u8>, usize) -> bool;
+
 /// Parts of the stream, by their places.
 #[derive(Default)]
 pub struct Parts(Vec<Part>);
 
-/// Adds bytes at a place to a part that reaches it; false where it does not, or without memory.
-fn join((at, part): &mut Part, next: u64, bytes: &[u8]) -> bool {
+/// Adds bytes at a place to a part that reaches it; false where it does not, or `reserve` finds no
+/// memory.
+fn join((at, part): &mut Part, next: u64, bytes: &[u8], reserve: Reserve) -> bool {
     let Some(known) = (*at + part.len() as u64).checked_sub(next) else {
         return false;
     };
     let fresh = bytes.get(known as usize..).unwrap_or_default();
-    let has_room = part.try_reserve(fresh.len()).is_ok();
+    let has_room = reserve(part, fresh.len());
     if has_room {
         part.extend_from_slice(fresh);
     }
@@ -42,25 +46,35 @@ impl Parts {
         bytes.sum::<usize>() + self.0.capacity() * size_of::<Part>()
     }
 
-    /// Adds bytes at a place of the stream; there is room for one more part. False where there is
-    /// no memory to join them to the part before, or there are too many that do not touch.
+    /// Adds bytes at a place of the stream; there is room for one more part. False where there are
+    /// too many that do not touch, or that there is no memory to join.
     pub fn add(&mut self, at: u64, bytes: Vec<u8>) -> bool {
+        self.add_by(at, bytes, |part, count| part.try_reserve(count).is_ok())
+    }
+
+    fn add_by(&mut self, at: u64, mut bytes: Vec<u8>, reserve: Reserve) -> bool {
         let place = self.0.partition_point(|part| part.0 <= at);
+        let mut known = 0;
         if let Some(before) = place.checked_sub(1).and_then(|index| self.0.get_mut(index))
-            && before.0 + before.1.len() as u64 >= at
+            && let Some(overlap) = (before.0 + before.1.len() as u64).checked_sub(at)
         {
-            return join(before, at, &bytes);
+            if join(before, at, &bytes, reserve) {
+                return true;
+            }
+            // They are a part of their own.
+            known = overlap;
         }
         if self.0.len() >= MOST {
             self.0
-                .dedup_by(|(at, bytes), before| join(before, *at, bytes));
+                .dedup_by(|(at, bytes), before| join(before, *at, bytes, reserve));
             if self.0.len() >= MOST {
                 return false;
             }
             // It is another place now.
-            return self.add(at, bytes);
+            return self.add_by(at, bytes, reserve);
         }
-        self.0.insert(place, (at, bytes));
+        bytes.drain(..bytes.len().min(known as usize));
+        self.0.insert(place, (at + known, bytes));
         true
     }
 
@@ -103,7 +117,7 @@ impl Parts {
     /// Forgets what is from `from` on.
     pub fn prune(&mut self, from: u64) {
         self.0.retain(|part| part.0 < from);
-        if let Some((at, part)) = self.0.last_mut() {
+        for (at, part) in &mut self.0 {
             part.truncate((from - *at) as usize);
         }
     }
@@ -135,6 +149,20 @@ crate::selftest! {
         parts.prune(27);
         assert_eq!(parts.next(25), Some(&stream[25..27]));
         assert_eq!(parts.next(27), None);
+    }
+
+    fn parts_that_cannot_be_joined_stay() {
+        let mut parts = Parts::new();
+        let stream: Vec<u8> = (0..30).collect();
+        for (from, to) in [(0, 10), (5, 20), (20, 30)] {
+            let bytes = stream[from..to].to_vec();
+            assert!(parts.reserve() && parts.add_by(from as u64, bytes, |_, _| false));
+        }
+        let at = parts.take(0, |at, bytes| {
+            assert_eq!(bytes, &stream[at as usize..][..bytes.len()]);
+            bytes.len()
+        });
+        assert_eq!((at, parts.0.len()), (30, 0));
     }
 
     fn touching_parts_are_no_more_than_so_many() {

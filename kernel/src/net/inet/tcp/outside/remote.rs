@@ -233,12 +233,17 @@ impl Remote {
         if let Some(place) = received.placement {
             let kept = payload.get(place.skip..place.skip + place.length);
             bytes.extend_from_slice(kept.unwrap_or_default());
-            if !inner.parts.add(place.at, bytes) && !self.lose(&mut inner, place.at) {
-                return None;
+            if !inner.parts.add(place.at, bytes) {
+                Self::lose(&mut inner, place.at);
             }
         }
         if received.reopens.is_some() {
             return received.reopens;
+        }
+        if inner.connection.has_ended() && !inner.ended {
+            // What came early from beyond the end belongs to no stream.
+            let end = inner.read + inner.connection.readable();
+            inner.parts.prune(end);
         }
         self.settle(inner);
         None
@@ -246,40 +251,33 @@ impl Remote {
 
     /// There was no memory for what came at a place: it is forgotten, so that it comes again. A
     /// connection that has it acknowledged is ended.
-    fn lose(self: &Arc<Self>, inner: &mut Inner, at: u64) -> bool {
+    fn lose(inner: &mut Inner, at: u64) {
         let pruned = inner.connection.prune(u64::MAX);
         if let Some(from) = pruned {
             inner.parts.prune(from);
         }
         if pruned.is_none_or(|from| from > at) {
             inner.connection.abort();
-            self.incoming.fail(Errno::ENOBUFS);
+            inner.error = Some(Errno::ENOBUFS);
         }
-        true
     }
 
     /// A machine said something of a segment that began with `seq`.
     pub fn told(self: &Arc<Self>, seq: u32, told: &ip::icmp::Report) {
-        let v4 = told.inner.source.is_ipv4();
         let mut inner = self.inner.lock();
         if !inner.connection.is_in_flight(seq) {
             return;
         }
-        let what = match (v4, told.kind, told.code) {
-            _ if told.too_big().is_some() => {
+        let what = match told.too_big() {
+            Some(_) => {
                 crate::net::inet::outside::note_path(told);
                 inner.way = None;
-                let Some(way) = self.way(&mut inner) else {
-                    return;
-                };
-                Unreachable::TooBig(segment::mss(&way, self.end.tuple().peer.ip()))
+                let way = self.way(&mut inner);
+                way.map(|way| Unreachable::TooBig(segment::mss(&way, self.end.tuple().peer.ip())))
             }
-            (true, 3, 2) => Unreachable::Protocol,
-            (true, 3, 3) | (false, 1, 4) => Unreachable::Port,
-            (true, 3, 0 | 6 | 9 | 11) | (false, 1, 0) => Unreachable::Network,
-            (true, 3, _) | (false, 1, _) | (true, 11, _) | (false, 3, _) => Unreachable::Host,
-            _ => return,
+            None => super::unreachable(told),
         };
+        let Some(what) = what else { return };
         inner.connection.on_icmp(ether::now(), seq, what);
         self.settle(inner);
     }
