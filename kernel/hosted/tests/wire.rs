@@ -352,3 +352,19 @@ fn what_came_early_from_beyond_fin_is_not_read() {
         assert_eq!(sys!(read, fd, bytes, 10), Ok(0));
     });
 }
+
+#[test]
+fn bytes_behind_a_datagram_are_no_part_of_it() {
+    run(|| {
+        plug();
+        let fd = sys!(socket, AF_INET, SOCK_DGRAM, 0).unwrap();
+        sys!(bind, fd, address(OWN, 90), 16).unwrap();
+        let [from, to] = [(PEER, 91), (OWN, 90)].map(|end| end.into());
+        for summed in [true, false] {
+            let head = ip::udp::header(from, to, b"hello", summed);
+            give(17, &[&head[..], b"hello, and more"].concat());
+            let bytes = reserve(20);
+            assert_eq!(sys!(recvfrom, fd, bytes, 20, MSG_DONTWAIT, 0, 0), Ok(5));
+        }
+    });
+}

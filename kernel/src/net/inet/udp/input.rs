@@ -5,7 +5,7 @@ use super::super::icmp::{self, Why};
 use super::super::packet::{Packet, Route};
 use super::super::ports::{self, Ports};
 use super::super::{hears, is_broadcast};
-use super::{HEAD, Udp};
+use super::Udp;
 use crate::fs::io::Source;
 use crate::net::address::Name;
 use crate::net::control_message::Ancillary;
@@ -46,17 +46,14 @@ pub fn report(report: &Report, from: SocketAddr, to: SocketAddr, quoted: &[u8]) 
 
 /// A datagram arrives that a raw socket sent, or another machine.
 pub fn receive(packet: &Packet) {
-    let Some((head, bytes)) = packet.body().split_first_chunk::<HEAD>() else {
+    let Route { from, to, .. } = packet.route;
+    let Ok(([source, destination], bytes)) = ip::udp::parse(from, to, packet.body()) else {
         return;
     };
-    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-    let Route { from, to, .. } = packet.route;
-    let unsummed = word(6) == 0 && to.is_ipv4();
-    let whole = usize::from(word(4)) == packet.body().len();
-    if !whole || !unsummed && packet.sum() != 0 {
-        return;
-    }
-    let (from, to) = (SocketAddr::new(from, word(0)), SocketAddr::new(to, word(2)));
+    let (from, to) = (
+        SocketAddr::new(from, source),
+        SocketAddr::new(to, destination),
+    );
     let mut header = packet.header;
     header.set_to(to);
     let take = |target: &Udp| {
