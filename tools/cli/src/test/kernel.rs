@@ -175,8 +175,9 @@ const ENDS: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// The watchdog's parameter: lockups are noticed after one and two seconds.
-const WATCHED: &str = "watchdog_thresh=1";
+/// The watchdog's parameter: lockups are noticed after some five and eight seconds, which is longer
+/// than a busy host stops a CPU.
+const WATCHED: &str = "watchdog_thresh=4";
 
 /// How QEMU ended, if it did, and the kernel's log.
 struct Booted {
