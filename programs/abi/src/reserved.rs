@@ -99,7 +99,7 @@ unsafe fn rights(from: c_int, to: c_int) -> c_long {
     }
     unsafe {
         let mut control: Control = mem::zeroed();
-        control.head.cmsg_len = offset_of!(Control, fd) as u32 + 4;
+        control.head.cmsg_len = (offset_of!(Control, fd) + 4) as _;
         control.head.cmsg_level = SOL_SOCKET;
         control.head.cmsg_type = libc::SCM_RIGHTS;
         let mut byte = 0u8;
