@@ -6,6 +6,7 @@ use super::wait::Wait;
 use crate::errno::{Errno, Result};
 use crate::fs::io::Sink;
 use crate::task::sched::{cond_resched_interruptible, cond_resched_killable};
+use alloc::vec::Vec;
 use linux_raw_sys::net::{MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 
 /// How reads from a socket behave.
@@ -41,6 +42,22 @@ pub fn receive(
     ended: impl Fn() -> bool,
     wait: &Wait,
 ) -> Result<Received> {
+    let mut received = Received::default();
+    receive_in(&mut received, channel, to, flags, mode, ended, wait)?;
+    Ok(received)
+}
+
+/// As [`receive`], into `received`, which is the default: it is large, and would lie on the stack
+/// as often as it is moved.
+fn receive_in(
+    received: &mut Received,
+    channel: &Channel,
+    to: &mut Sink,
+    flags: u32,
+    mode: ReadMode,
+    ended: impl Fn() -> bool,
+    wait: &Wait,
+) -> Result<()> {
     let reading = Reading {
         peek: flags & MSG_PEEK != 0,
         skip: mode.skip,
@@ -60,7 +77,6 @@ pub fn receive(
             done => done?,
         }
     }
-    let mut received = Received::default();
     let mut total = 0;
     loop {
         let left = to.left();
@@ -89,8 +105,11 @@ pub fn receive(
             received.count = received.found.whole;
         }
     }
-    Ok(received)
+    Ok(())
 }
+
+/// Bytes that are discarded at once.
+const PART: usize = 512;
 
 /// Receives up to `len` bytes as [`receive`] does, and discards them: MSG_TRUNC with TCP.
 #[cold]
@@ -107,7 +126,12 @@ pub fn discard(
         _ => len,
     }
     .max(1);
-    let (mut received, mut total, mut bytes) = (Received::default(), 0, [0; 512]);
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(PART.min(len))
+        .map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(PART.min(len), 0);
+    let (mut first, mut total) = (Received::default(), 0);
     while total < len || len == 0 {
         let wanted = bytes.len().min(len - total);
         let mut to = Sink::kernel(&mut bytes[..wanted]);
@@ -118,22 +142,31 @@ pub fn discard(
             ..mode
         };
         let wait = if total < least { wait } else { &Wait::NEVER };
-        let more = match receive(channel, &mut to, flags & !MSG_TRUNC, mode, &ended, wait) {
-            Ok(more) => more,
+        let mut other = Received::default();
+        let received = match total {
+            0 => &mut first,
+            _ => &mut other,
+        };
+        match receive_in(
+            received,
+            channel,
+            &mut to,
+            flags & !MSG_TRUNC,
+            mode,
+            &ended,
+            wait,
+        ) {
+            Ok(()) => {}
             Err(error) if total == 0 => return Err(error),
             Err(_) => break,
-        };
-        let (count, marked) = (more.count, more.found.marked);
-        if total == 0 {
-            received = more;
         }
-        total += count;
-        if count == 0 || marked || cond_resched_killable().is_err() {
+        total += received.count;
+        if received.count == 0 || received.found.marked || cond_resched_killable().is_err() {
             break;
         }
     }
-    received.count = total;
-    Ok(received)
+    first.count = total;
+    Ok(first)
 }
 
 /// The next bytes or record, waited for; `None` at the end.

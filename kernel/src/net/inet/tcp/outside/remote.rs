@@ -9,7 +9,7 @@ use super::{as_tcp, secrets, segment};
 use crate::errno::{Errno, Result};
 use crate::fs::io::{Sink, Source};
 use crate::fs::poll::WaitSource;
-use crate::mm::heap::try_arc;
+use crate::mm::heap::{try_arc, try_box};
 use crate::net::channel::{Channel, Kind, MAX_LIMIT, Writing};
 use crate::net::control_message::Ancillary;
 use crate::net::ether::routing::{self, Way};
@@ -23,6 +23,7 @@ use crate::sync::SleepMutex;
 use crate::task::clock;
 use crate::task::timer::Expire;
 use crate::task::work_queue::{self, Work};
+use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
@@ -50,7 +51,8 @@ pub struct Remote {
 
 /// What the lock protects. It is taken before the channels'.
 struct Inner {
-    connection: Connection,
+    /// Large, and on the stack as often as this is moved, but for the box.
+    connection: Box<Connection>,
     /// The socket's side, until the connection is established.
     link: Option<Arc<Link>>,
     /// How many bytes of the socket's stream the connection has been given.
@@ -118,7 +120,7 @@ impl Remote {
         config: &Config,
     ) -> Result<Arc<Self>> {
         let identity = Identity::of(&secrets()[0], ether::now(), &as_tcp(&end.tuple()));
-        let connection = Connection::connect(ether::now(), config, identity);
+        let connection = try_box(Connection::connect(ether::now(), config, identity))?;
         let (remote, link) = Self::new(socket, end, way, connection, config.mss)?;
         remote.inner.lock().link = Some(link);
         Ok(remote)
@@ -135,7 +137,7 @@ impl Remote {
         config: &Config,
         accepted: &Accepted,
     ) -> Result<(Arc<Self>, Arc<Link>)> {
-        let connection = accepted.connection(ether::now(), config);
+        let connection = try_box(accepted.connection(ether::now(), config))?;
         Self::new(socket, end, way, connection, config.mss)
     }
 
@@ -143,7 +145,7 @@ impl Remote {
         socket: &Arc<Tcp>,
         end: Arc<End>,
         way: Way,
-        connection: Connection,
+        connection: Box<Connection>,
         mss: u16,
     ) -> Result<(Arc<Self>, Arc<Link>)> {
         let reader = &socket.base.reader;
@@ -195,7 +197,7 @@ impl Remote {
 
     /// Bytes of memory that it has beside its channels'.
     pub fn held(&self) -> usize {
-        size_of::<Self>() + self.held.load(Relaxed)
+        size_of::<Self>() + size_of::<Connection>() + self.held.load(Relaxed)
     }
 
     /// What the socket reads.
