@@ -5,7 +5,8 @@ use crate::hash::Keyed;
 use crate::mm::heap::try_arc;
 use crate::mm::virtio_net::{Checksum, Frame};
 use crate::net::ether::addresses::{self, Address};
-use crate::net::ether::{self, Card, Interface, interface};
+use crate::net::ether::interface::{self, QUEUE};
+use crate::net::ether::{self, Card, Interface};
 use crate::sync::{Mutex, Once, SleepMutex};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -19,8 +20,13 @@ static PLUGGED: Once<(Arc<Interface>, SleepMutex<ether::In>)> = Once::new();
 static SENT: Mutex<VecDeque<Vec<u8>>> = Mutex::new(VecDeque::new());
 
 impl Card for Wire {
-    fn send(&self, frame: Frame, _: Option<Checksum>) {
-        SENT.lock().push_back(frame.bytes().to_vec());
+    fn send(&self, frame: Frame, _: Option<Checksum>) -> bool {
+        let mut sent = SENT.lock();
+        let has_room = sent.len() < QUEUE as usize;
+        if has_room {
+            sent.push_back(frame.bytes().to_vec());
+        }
+        has_room
     }
 
     fn is_link_up(&self) -> bool {

@@ -62,7 +62,7 @@ fn packets() -> Vec<Vec<u8>> {
         match u16::from_be_bytes([sent[12], sent[13]]) {
             ethernet::ARP => {
                 let request = arp::Packet::parse(&sent[14..]).unwrap();
-                if request.target_ip == PEER {
+                if request.target_ip != OWN {
                     let reply = request.reply(ip::Mac(PEER_MAC));
                     wire::give(&frame(ethernet::ARP, &reply.bytes()));
                 }
@@ -366,5 +366,58 @@ fn bytes_behind_a_datagram_are_no_part_of_it() {
             let bytes = reserve(20);
             assert_eq!(sys!(recvfrom, fd, bytes, 20, MSG_DONTWAIT, 0, 0), Ok(5));
         }
+    });
+}
+
+#[test]
+fn numbers_of_datagrams_say_nothing_of_others() {
+    const OTHER: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 3);
+    run(|| {
+        plug();
+        let fd = sys!(socket, AF_INET, SOCK_DGRAM, 0).unwrap();
+        set(fd, 0, IP_MTU_DISCOVER, 0);
+        let send = |to: Ipv4Addr| {
+            sys!(sendto, fd, put(b"x"), 1, 0, address(to, 9), 16).unwrap();
+            // The first waits for the neighbour's card.
+            let sent = [packets(), packets()].concat();
+            u16::from_be_bytes([sent[0][4], sent[0][5]])
+        };
+        let numbers: Vec<_> = (0..10).map(|_| [send(PEER), send(OTHER)]).collect();
+        assert!(!numbers.iter().all(|[a, b]| a.wrapping_add(1) == *b));
+    });
+}
+
+/// The columns of eth0 in /proc/net/dev, after its name.
+fn counts() -> Vec<u64> {
+    let fd = sys!(openat, linux_raw_sys::general::AT_FDCWD, "/proc/net/dev", 0).unwrap();
+    let bytes = reserve(2000);
+    let len = sys!(read, fd, bytes, 2000).unwrap();
+    let text = String::from_utf8(peek(bytes, len)).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.split_once("eth0:"))
+        .unwrap();
+    line.1
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn frames_that_the_card_loses_are_counted() {
+    run(|| {
+        plug();
+        let fd = sys!(socket, AF_INET, SOCK_DGRAM, 0).unwrap();
+        sys!(connect, fd, address(PEER, 9), 16).unwrap();
+        write(fd, 1);
+        packets();
+        packets();
+        let before = counts();
+        for _ in 0..1010 {
+            write(fd, 1);
+        }
+        let after = counts();
+        assert_eq!([9, 11].map(|at| after[at] - before[at]), [1000, 10]);
+        packets();
     });
 }

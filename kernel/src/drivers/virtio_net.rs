@@ -157,21 +157,22 @@ impl VirtioNet {
 }
 
 impl Card for VirtioNet {
-    fn send(&self, frame: Frame, checksum: Option<Checksum>) {
+    fn send(&self, frame: Frame, checksum: Option<Checksum>) -> bool {
         let mut waiting = self.waiting.lock();
         let frame = match waiting.is_empty() {
             true => match self.card.send(frame, checksum) {
-                Ok(()) => return,
+                Ok(()) => return true,
                 Err(frame) => frame,
             },
             false => frame,
         };
-        // Beyond that a frame is lost.
-        if waiting.len() < QUEUE as usize && waiting.try_reserve(1).is_ok() {
+        let has_room = waiting.len() < QUEUE as usize && waiting.try_reserve(1).is_ok();
+        if has_room {
             waiting.push_back((frame, checksum));
         }
         drop(waiting);
         self.send_waiting();
+        has_room
     }
 
     fn is_link_up(&self) -> bool {

@@ -31,8 +31,8 @@ const LOWER_UP: u32 = 0x1_0000;
 
 /// What moves frames.
 pub trait Card: Send + Sync {
-    /// Sends a frame, or loses it.
-    fn send(&self, frame: Frame, checksum: Option<Checksum>);
+    /// Sends a frame; false if it is lost, as too many wait.
+    fn send(&self, frame: Frame, checksum: Option<Checksum>) -> bool;
 
     /// Whether the link is up.
     fn is_link_up(&self) -> bool;
@@ -194,10 +194,12 @@ impl Interface {
         if !self.is_up() {
             return self.drop_sent();
         }
-        self.counts.sent.fetch_add(1, Relaxed);
         let bytes = frame.bytes().len() as u64;
+        if !self.card.send(frame, checksum) {
+            return self.drop_sent();
+        }
+        self.counts.sent.fetch_add(1, Relaxed);
         self.counts.sent_bytes.fetch_add(bytes, Relaxed);
-        self.card.send(frame, checksum);
     }
 
     /// A packet was lost that was to go.

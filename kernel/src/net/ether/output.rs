@@ -3,7 +3,9 @@
 use super::neighbours::{self, Waiting};
 use super::routing::Way;
 use crate::errno::{Errno, Result};
+use crate::hash::Keyed;
 use crate::mm::virtio_net::{Checksum, Frame};
+use core::hash::BuildHasher;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use ip::{Mac, ethernet, v4, v6};
@@ -11,8 +13,9 @@ use ip::{Mac, ethernet, v4, v6};
 /// Bytes before what a packet carries, at most.
 const HEADROOM: usize = ethernet::HEADER + v6::HEADER + v6::FRAGMENT;
 
-/// Numbers for datagrams that are cut.
-static NUMBER: AtomicU32 = AtomicU32::new(0);
+/// The last numbers of datagrams of IPv4 that may be cut, each for the ways whose hash leads to it:
+/// what one receiver is told says little of what others are sent.
+static NUMBERS: [AtomicU32; 1024] = [const { AtomicU32::new(0) }; 1024];
 
 /// What a packet's header says.
 #[derive(Clone, Copy, Debug)]
@@ -39,16 +42,29 @@ impl Carried {
         }
     }
 
+    /// A number for a datagram that may be cut, which another machine does not foresee.
+    fn number(&self) -> u32 {
+        let drawn = crate::random::u64() as u32;
+        if self.to.is_ipv6() {
+            return drawn;
+        }
+        let hash = Keyed.hash_one((self.from, self.to, self.protocol));
+        let last = &NUMBERS[hash as usize % NUMBERS.len()];
+        let step = 1 + drawn % 8;
+        last.fetch_add(step, Relaxed)
+            .wrapping_add((hash >> 32) as u32)
+    }
+
     fn put_header(&self, frame: &mut Frame, part: Option<(usize, bool, u32)>) -> Result<()> {
         let payload = frame.bytes().len();
-        let fresh = || NUMBER.fetch_add(1, Relaxed);
+        // What is never cut needs no number.
+        let fresh = || if self.whole { 0 } else { self.number() };
         let (offset, more, number) = part.unwrap_or_else(|| (0, false, fresh()));
         let done = match (self.from, self.to) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let header = v4::Header {
                     class: self.class,
-                    // What is never cut needs none.
-                    number: if self.whole { 0 } else { number as u16 },
+                    number: number as u16,
                     whole: self.whole,
                     more,
                     offset,
@@ -138,7 +154,7 @@ pub fn send(way: &Way, carried: &Carried, pieces: &[&[u8]]) -> Result<()> {
     if carried.whole {
         return Err(Errno::EMSGSIZE);
     }
-    let number = NUMBER.fetch_add(1, Relaxed);
+    let number = carried.number();
     let cut = |(offset, length, more)| {
         let mut frame = empty()?;
         copy_range(&mut frame, pieces, offset, length)?;
