@@ -421,3 +421,49 @@ fn frames_that_the_card_loses_are_counted() {
         packets();
     });
 }
+
+#[test]
+fn a_listener_that_was_shut_down_listens_again() {
+    run(|| {
+        plug();
+        let server = listen(86, 0);
+        for port in 4000..4003 {
+            Far::connect(86, port);
+            sys!(shutdown, server, SHUT_RD).unwrap();
+            assert!(one().flags.contains(Flags::RST));
+            say(&Far::new(86, 5000).header(Flags::SYN), &[]);
+            assert!(one().flags.contains(Flags::RST));
+            sys!(listen, server, 0).unwrap();
+        }
+        sys!(shutdown, server, SHUT_RD).unwrap();
+        connect_from(server);
+    });
+}
+
+fn connect_from(fd: usize) {
+    let flags = linux_raw_sys::general::O_NONBLOCK;
+    sys!(fcntl, fd, linux_raw_sys::general::F_SETFL, flags).unwrap();
+    assert_eq!(connect(fd, 7003).source, 86);
+}
+
+#[test]
+fn a_full_window_is_enough_for_a_poller() {
+    run(|| {
+        plug();
+        let server = listen(87, 5);
+        set(server, SOL_SOCKET, SO_RCVBUF, 5000);
+        set(server, SOL_SOCKET, SO_RCVLOWAT, 50_000);
+        let mut far = Far::connect(87, 4000);
+        let fd = sys!(accept4, server, 0, 0, 0).unwrap();
+        let readable = || {
+            let entry = put(&[fd as u32, 1].map(u32::to_ne_bytes).concat());
+            sys!(ppoll, entry, 1, put(&[0; 16]), 0, 0).unwrap() == 1
+        };
+        far.send(Flags::PSH, &[1; 1000]);
+        assert!(!readable());
+        for _ in 0..4 {
+            far.send(Flags::PSH, &[1; 1000]);
+        }
+        assert!(readable());
+    });
+}

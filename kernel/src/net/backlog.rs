@@ -53,6 +53,12 @@ impl<T> Backlog<T> {
         self.admit();
     }
 
+    /// Takes connections again, after [`Self::close`].
+    pub fn reopen(&self, max: usize) {
+        self.queue.lock().open = true;
+        self.set_max(max);
+    }
+
     fn is_full(&self, queue: &Queue<T>) -> bool {
         queue.open && queue.waiting.len() > self.max.load(Acquire)
     }

@@ -302,12 +302,6 @@ impl Place {
         self.ports.listen(claim)
     }
 
-    /// Gives the port back.
-    pub fn release(&self) {
-        let bound = self.bound.lock().take();
-        drop(bound);
-    }
-
     /// The address and port, when it has them.
     pub fn local(&self) -> Option<SocketAddr> {
         self.bound.lock().as_ref().map(|bound| bound.local)

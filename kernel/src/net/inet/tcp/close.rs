@@ -140,6 +140,11 @@ impl Tcp {
     pub(super) fn stop_listening(&self) {
         if let Some(backlog) = self.listener.get() {
             for one in backlog.close() {
+                if let Some(door) = self.door.get()
+                    && one.link().is_some_and(|link| link.remote.is_some())
+                {
+                    door.taken();
+                }
                 one.disconnect(true);
                 drop(one);
                 cond_resched();

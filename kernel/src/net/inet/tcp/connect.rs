@@ -299,7 +299,7 @@ impl Tcp {
 
     /// The result of connect for a socket that is not idle.
     fn check_idle(&self) -> Result<bool> {
-        if self.listener.get().is_some() {
+        if self.is_listening() {
             return Err(Errno::EISCONN);
         }
         _ = self.error.compare_exchange(DISSOLVED, 0, AcqRel, Relaxed);

@@ -172,7 +172,8 @@ impl Socket for Tcp {
         if self.link().is_some() || self.connecting.load(Acquire) {
             return Err(Errno::EINVAL);
         }
-        if let Some(listener) = self.listener.get() {
+        let known = self.listener.get();
+        if let Some(listener) = known.filter(|listener| listener.is_open()) {
             listener.set_max(backlog);
             return Ok(());
         }
@@ -180,6 +181,11 @@ impl Socket for Tcp {
         let weak = Arc::downgrade(&self);
         let how = self.options.binding();
         self.place.claim_any(any, &self.base, how, weak)?;
+        if let Some(listener) = known {
+            self.place.listen()?;
+            listener.reopen(backlog);
+            return Ok(());
+        }
         let fresh = try_arc(Backlog::new(backlog, &self.base.readable)?)?;
         self.place.listen()?;
         self.listener.call_once(|| fresh);
@@ -332,7 +338,7 @@ impl Socket for Tcp {
         if self.is_listening() {
             if read {
                 self.stop_listening();
-                self.place.release();
+                self.place.disconnect(true);
             }
             return Ok(());
         }
@@ -387,7 +393,8 @@ impl Socket for Tcp {
             return Events::OUT | Events::HANG_UP | reported;
         };
         let (deaf, mute) = (link.reads_no_more(), link.writes_no_more());
-        let enough = link.incoming.has_enough(self.base.options.low_water());
+        let enough = link.incoming.has_enough(self.base.options.low_water())
+            || link.remote.as_ref().is_some_and(|remote| remote.is_full());
         events.set(Events::IN, enough || deaf);
         events.set(Events::PRIORITY, link.incoming.is_urgent());
         events.set(Events::READ_HANG_UP, deaf);

@@ -131,12 +131,14 @@ impl Tcp {
         }
         let (now, keepalive) = (crate::net::ether::now(), self.keepalive());
         let chosen = options.chosen_receive_buffer();
+        let low_water = options.low_water() as u64;
         // A killed caller sets nothing.
         _ = remote.change(|connection| {
             connection.set_keepalive(now, keepalive);
             if let Some(bytes) = chosen {
                 connection.set_receive_buffer(bytes.min(MAX_LIMIT) as u64);
             }
+            connection.set_low_water(low_water);
         });
     }
 

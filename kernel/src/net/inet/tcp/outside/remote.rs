@@ -26,7 +26,7 @@ use crate::task::work_queue::{self, Work};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
 use tcp::{
     Accepted, Config, Connection, Error, Events, Flags, Header, Identity, State, Unreachable, Write,
 };
@@ -45,6 +45,8 @@ pub struct Remote {
     /// The state that /proc/net/tcp and TCP_INFO show.
     shown: AtomicU8,
     due: Due,
+    /// The peer can send no more before something is read.
+    full: AtomicBool,
     /// Bytes of memory that its parts have, for those who look without the lock.
     held: AtomicUsize,
 }
@@ -180,6 +182,7 @@ impl Remote {
             }),
             shown: AtomicU8::new(number(State::SynSent)),
             due: Due::default(),
+            full: AtomicBool::new(false),
             held: AtomicUsize::new(0),
         })?;
         let other = Some(remote.clone());
@@ -198,6 +201,11 @@ impl Remote {
     /// Bytes of memory that it has beside its channels'.
     pub fn held(&self) -> usize {
         size_of::<Self>() + size_of::<Connection>() + self.held.load(Relaxed)
+    }
+
+    /// Whether a reader that waits for more than there is would wait for ever.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Acquire)
     }
 
     /// What the socket reads.
@@ -354,6 +362,11 @@ impl Remote {
         self.give(inner);
         self.fill(inner);
         self.note_read(inner);
+        let full = inner.connection.is_readable(u64::MAX);
+        if full && !self.full.swap(full, AcqRel) {
+            self.incoming.readable().notify();
+        }
+        self.full.store(full, Release);
         self.transmit(inner);
         let events = inner.connection.take_events();
         let error = inner.connection.take_error();
