@@ -85,7 +85,8 @@ impl Registers {
     /// EINVAL unless the mode is one of AArch64, at most EL1, or AArch32's of EL0, if CPUs have it.
     pub fn set_pstate(&mut self, value: u64) -> Result<()> {
         let mode = value & MODE;
-        if !MODES.contains(&mode) && !(mode == USER_32 && features().aarch32_el0()) {
+        let is_user_32 = mode == USER_32 && features().aarch32_el0();
+        if !is_user_32 && !MODES.contains(&mode) {
             return Err(Errno::EINVAL);
         }
         self.pstate = value;
