@@ -112,6 +112,7 @@ pub const SYSCTLS: &[Sysctl] = &[
         ..one("net/ipv4/ping_group_range", Long, 0, u32::MAX as i128 - 1)
     },
     one("net/ipv4/tcp_fin_timeout", Int, 0, INT),
+    one("net/ipv4/tcp_max_orphans", Int, 0, INT),
     one("net/ipv4/tcp_max_tw_buckets", Int, 0, INT),
     Sysctl {
         count: 3,

@@ -467,3 +467,28 @@ fn a_full_window_is_enough_for_a_poller() {
         assert!(readable());
     });
 }
+
+fn set_most_orphans(text: &str) {
+    let path = "/proc/sys/net/ipv4/tcp_max_orphans";
+    let fd = sys!(openat, linux_raw_sys::general::AT_FDCWD, path, 1).unwrap();
+    sys!(write, fd, put(text.as_bytes()), text.len()).unwrap();
+}
+
+#[test]
+fn a_connection_without_socket_needs_a_place() {
+    run(|| {
+        plug();
+        let server = listen(88, 5);
+        for (most, flag) in [("0", Flags::RST), ("4096", Flags::FIN)] {
+            set_most_orphans(most);
+            Far::connect(88, if most == "0" { 4000 } else { 4001 });
+            let fd = sys!(accept4, server, 0, 0, 0).unwrap();
+            sys!(close, fd).unwrap();
+            assert!(
+                heard()
+                    .iter()
+                    .any(|(header, _)| header.flags.contains(flag))
+            );
+        }
+    });
+}

@@ -11,7 +11,7 @@ use crate::ipc::{Object, Registry, mqueue, sysv_msg, sysv_sem, sysv_shm};
 use crate::mm::{aslr, commit, frame, map, vmas};
 use crate::net::backlog;
 use crate::net::inet::memory_limits::MemoryLimits;
-use crate::net::inet::{connections, ping, ports, tcp_memory, udp_memory};
+use crate::net::inet::{connections, ping, ports, tcp, tcp_memory, udp_memory};
 use crate::net::options::DEFAULT_BUFFER;
 use crate::net::unix::datagram;
 use crate::sync::Once;
@@ -549,6 +549,10 @@ const IPV4: &[(&str, Node)] = &[
     ("tcp_keepalive_intvl", fixed!(75)),
     ("tcp_keepalive_probes", fixed!(9)),
     ("tcp_keepalive_time", fixed!(7200)),
+    (
+        "tcp_max_orphans",
+        Number(&tcp::MOST_ORPHANS, sysctl("net/ipv4/tcp_max_orphans")),
+    ),
     (
         "tcp_max_tw_buckets",
         Number(

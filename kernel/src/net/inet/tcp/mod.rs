@@ -8,7 +8,7 @@ mod pending;
 mod settings;
 
 use outside::{Door, Remote};
-pub use outside::{expire, init, orphans, receive, report};
+pub use outside::{MOST_ORPHANS, expire, init, orphans, receive, report};
 
 use link::Link;
 use pending::Pending;

@@ -10,7 +10,7 @@ mod remote;
 mod segment;
 
 pub(super) use door::Door;
-pub use orphans::count as orphans;
+pub use orphans::{MOST as MOST_ORPHANS, count as orphans};
 pub(super) use remote::Remote;
 pub(super) use segment::mss;
 

@@ -4,8 +4,8 @@
 use crate::mm::{PAGE_SIZE, frame};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The most of them (`net.ipv4.tcp_max_orphans`, as Linux has it for 1 GiB).
-const MOST: usize = 4096;
+/// The most of them (`net.ipv4.tcp_max_orphans`), as Linux has it for 1 GiB.
+pub static MOST: AtomicUsize = AtomicUsize::new(4096);
 /// The part of memory that they may have together, about `net.ipv4.tcp_mem`'s last.
 const PART: usize = 16;
 
@@ -21,7 +21,7 @@ impl Orphan {
         let orphan = Orphan(bytes);
         let count = COUNT.fetch_add(1, Relaxed);
         let held = BYTES.fetch_add(bytes, Relaxed) + bytes;
-        (count < MOST && held <= frame::total() / PART * PAGE_SIZE).then_some(orphan)
+        (count < MOST.load(Relaxed) && held <= frame::total() / PART * PAGE_SIZE).then_some(orphan)
     }
 }
 
@@ -40,10 +40,10 @@ pub fn count() -> usize {
 #[cfg(feature = "selftest")]
 crate::selftest! {
     fn orphans_are_limited() {
-        let before = count();
-        let many: alloc::vec::Vec<_> = (before..MOST).map(|_| Orphan::new(1)).collect();
+        let (before, most) = (count(), MOST.load(Relaxed));
+        let many: alloc::vec::Vec<_> = (before..most).map(|_| Orphan::new(1)).collect();
         assert!(many.iter().all(Option::is_some) && Orphan::new(1).is_none());
-        assert_eq!(count(), MOST);
+        assert_eq!(count(), most);
         drop(many);
         assert_eq!(count(), before);
         assert!(Orphan::new(frame::total() * PAGE_SIZE / 8).is_none());
