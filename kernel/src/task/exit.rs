@@ -120,9 +120,7 @@ fn end_process(process: &Process) {
             notify(child, heir);
         }
     });
-    if let Some(parent) = pid_table::process(process.parent()) {
-        job::leave_group(process, &parent);
-    }
+    job::leave_group(process);
     process.set_zombie();
     // Soon: the parent sleeps until it is notified of the zombie that it sees.
     if let Some(parent) = pid_table::process(process.parent()) {

@@ -33,13 +33,9 @@ pub(super) fn orphaned_by(parent: &Process, child: &Process) {
     }
 }
 
-/// `process`, a child of `parent`, ends: if this orphans its group, [`hang_up`].
-pub(super) fn leave_group(process: &Process, parent: &Process) {
-    let group = process.group();
-    // At once: of members that end together, one finds the group orphaned.
-    let leave = || process.set_left_group();
-    let guarded = pid_table::change_and_ask_group(group, leave, is_guarded);
-    if !guarded && guards(parent, process) {
+/// `process` ends: if this orphans its group, [`hang_up`].
+pub(super) fn leave_group(process: &Process) {
+    if let Some(group) = pid_table::leave_group(process, is_guarded) {
         hang_up(group);
     }
 }

@@ -159,6 +159,17 @@ impl Tree {
         self.entries.get(&pid)?.process.as_ref()
     }
 
+    fn any_of_group_with_parent(
+        &self,
+        group: i32,
+        wanted: impl Fn(&Process, &Process) -> bool,
+    ) -> bool {
+        self.list(Kind::Group, group).any(|process| {
+            let parent = self.process(process.parent());
+            parent.is_some_and(|parent| wanted(process, parent))
+        })
+    }
+
     fn processes(&self) -> impl Iterator<Item = &Arc<Process>> {
         self.entries
             .values()
@@ -709,19 +720,16 @@ fn orphan(process: &Process, known: Option<Arc<Process>>) -> Option<(Arc<Process
 
 /// Whether `wanted` holds for any process of a group and its parent.
 pub fn any_of_group_with_parent(group: i32, wanted: impl Fn(&Process, &Process) -> bool) -> bool {
-    change_and_ask_group(group, || (), wanted)
+    TREE.lock().any_of_group_with_parent(group, wanted)
 }
 
-/// The same after `change`, which no other question comes between.
-pub fn change_and_ask_group(
-    group: i32,
-    change: impl FnOnce(),
-    wanted: impl Fn(&Process, &Process) -> bool,
-) -> bool {
+/// `process`, which ends, leaves its group, at once for all who ask: of members that end together,
+/// one leaves the group without any that is `guarded`. That group.
+pub fn leave_group(process: &Process, guarded: impl Fn(&Process, &Process) -> bool) -> Option<i32> {
     let tree = TREE.lock();
-    change();
-    tree.list(Kind::Group, group).any(|process| {
-        tree.process(process.parent())
-            .is_some_and(|parent| wanted(process, parent))
-    })
+    let parent = tree.process(process.parent())?;
+    let was_guarded = guarded(process, parent);
+    process.set_left_group();
+    let orphans = was_guarded && !tree.any_of_group_with_parent(process.group(), guarded);
+    orphans.then(|| process.group())
 }
