@@ -111,16 +111,16 @@ fn end_process(process: &Process) {
     if process.session() == process.pid() {
         fs::tty::session_ended(process.session());
     }
-    let mut orphaned = 0;
-    pid_table::orphan_children(process, |child, heir| {
-        orphaned += 1;
+    let group = pid_table::leave_family(process, job::is_guarded, |child, heir| {
         job::orphaned_by(process, child);
         notify_parent_of_death(child);
         if child.is_zombie() {
             notify(child, heir);
         }
     });
-    job::leave_group(process);
+    if let Some(group) = group {
+        job::hang_up(group);
+    }
     process.set_zombie();
     // Soon: the parent sleeps until it is notified of the zombie that it sees.
     if let Some(parent) = pid_table::process(process.parent()) {

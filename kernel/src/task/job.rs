@@ -18,7 +18,8 @@ pub fn is_orphaned(group: i32) -> bool {
     !pid_table::any_of_group_with_parent(group, is_guarded)
 }
 
-fn is_guarded(process: &Process, parent: &Process) -> bool {
+/// Whether a member of a group could be continued by its parent.
+pub(super) fn is_guarded(process: &Process, parent: &Process) -> bool {
     !process.has_left_group() && guards(parent, process)
 }
 
@@ -33,15 +34,8 @@ pub(super) fn orphaned_by(parent: &Process, child: &Process) {
     }
 }
 
-/// `process` ends: if this orphans its group, [`hang_up`].
-pub(super) fn leave_group(process: &Process) {
-    if let Some(group) = pid_table::leave_group(process, is_guarded) {
-        hang_up(group);
-    }
-}
-
 /// An orphaned group with stopped members is hung up and continued.
-fn hang_up(group: i32) {
+pub(super) fn hang_up(group: i32) {
     let stopped = |member: &Arc<Process>| member.signals.stop.is_stopped().then_some(());
     if pid_table::find_of_group(group, stopped).is_some() {
         // Ordinary signals need no room.

@@ -170,6 +170,42 @@ impl Tree {
         })
     }
 
+    /// Gives the oldest child of `process` to its heir; both. The heir is looked for once, unless
+    /// it ends meanwhile.
+    fn orphan(
+        &mut self,
+        process: &Process,
+        known: Option<&Arc<Process>>,
+    ) -> Option<(Arc<Process>, Arc<Process>)> {
+        let child = self.list(Kind::Children, process.pid()).next()?.clone();
+        let parent = match known.filter(|known| !known.is_exiting()) {
+            Some(known) => known.clone(),
+            None => self.process(self.find_reaper(process))?.clone(),
+        };
+        let heir = parent.pid();
+        self.leave(Kind::Children, &child);
+        child.parent.store(heir, Relaxed);
+        child.parent_tid.store(heir, Relaxed);
+        self.enter(Kind::Children, &child);
+        // The new parent gets SIGCHLD, whatever the old parent chose.
+        child.exit_signal.store(SIGCHLD, Relaxed);
+        Some((child, parent))
+    }
+
+    /// `process`, which ends, leaves its group, at once for all who ask: of members that end
+    /// together, one leaves the group without any that is `guarded`. That group.
+    fn leave_group(
+        &self,
+        process: &Process,
+        guarded: impl Fn(&Process, &Process) -> bool,
+    ) -> Option<i32> {
+        let parent = self.process(process.parent())?;
+        let was_guarded = guarded(process, parent);
+        process.set_left_group();
+        let group = process.group();
+        (was_guarded && !self.any_of_group_with_parent(group, guarded)).then_some(group)
+    }
+
     fn processes(&self) -> impl Iterator<Item = &Arc<Process>> {
         self.entries
             .values()
@@ -689,47 +725,27 @@ pub fn find_child<T>(
 }
 
 /// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to
-/// process 1. Calls `notify` with each child and its new parent.
-pub fn orphan_children(process: &Process, mut notify: impl FnMut(&Arc<Process>, &Arc<Process>)) {
+/// process 1. Calls `notify` with each child and its new parent. Then it leaves its group, which is
+/// returned if none is left there that is `guarded` by its parent.
+pub fn leave_family(
+    process: &Process,
+    guarded: impl Fn(&Process, &Process) -> bool,
+    mut notify: impl FnMut(&Arc<Process>, &Arc<Process>),
+) -> Option<i32> {
     let mut heir = None;
-    while let Some((child, parent)) = orphan(process, heir.take()) {
+    loop {
+        let mut tree = TREE.lock();
+        let Some((child, parent)) = tree.orphan(process, heir.as_ref()) else {
+            return tree.leave_group(process, guarded);
+        };
+        drop(tree);
         notify(&child, &parent);
         heir = Some(parent);
         cond_resched();
     }
 }
 
-/// Gives the oldest child of `process` to its heir; both. The heir is looked for once, unless it
-/// ends meanwhile.
-fn orphan(process: &Process, known: Option<Arc<Process>>) -> Option<(Arc<Process>, Arc<Process>)> {
-    let mut tree = TREE.lock();
-    let child = tree.list(Kind::Children, process.pid()).next()?.clone();
-    let parent = match known.filter(|known| !known.is_exiting()) {
-        Some(known) => known,
-        None => tree.process(tree.find_reaper(process))?.clone(),
-    };
-    let heir = parent.pid();
-    tree.leave(Kind::Children, &child);
-    child.parent.store(heir, Relaxed);
-    child.parent_tid.store(heir, Relaxed);
-    tree.enter(Kind::Children, &child);
-    // The new parent gets SIGCHLD, whatever the old parent chose.
-    child.exit_signal.store(SIGCHLD, Relaxed);
-    Some((child, parent))
-}
-
 /// Whether `wanted` holds for any process of a group and its parent.
 pub fn any_of_group_with_parent(group: i32, wanted: impl Fn(&Process, &Process) -> bool) -> bool {
     TREE.lock().any_of_group_with_parent(group, wanted)
-}
-
-/// `process`, which ends, leaves its group, at once for all who ask: of members that end together,
-/// one leaves the group without any that is `guarded`. That group.
-pub fn leave_group(process: &Process, guarded: impl Fn(&Process, &Process) -> bool) -> Option<i32> {
-    let tree = TREE.lock();
-    let parent = tree.process(process.parent())?;
-    let was_guarded = guarded(process, parent);
-    process.set_left_group();
-    let orphans = was_guarded && !tree.any_of_group_with_parent(process.group(), guarded);
-    orphans.then(|| process.group())
 }
