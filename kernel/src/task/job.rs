@@ -24,7 +24,7 @@ pub(super) fn is_guarded(process: &Process, parent: &Process) -> bool {
 }
 
 fn guards(parent: &Process, process: &Process) -> bool {
-    parent.pid() != 1 && parent.session() == process.session() && parent.group() != process.group()
+    parent.group() != process.group() && parent.session() == process.session() && parent.pid() != 1
 }
 
 /// `parent` lets go of a child: if this orphans the child's group, [`hang_up`].
