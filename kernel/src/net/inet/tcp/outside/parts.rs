@@ -6,6 +6,9 @@ use alloc::vec::Vec;
 /// machine has ranges.
 const MOST: usize = 2 * tcp::ranges::MOST;
 
+/// So many may be held without a part: what comes in order needs no more.
+const FEW: usize = 8;
+
 type Part = (u64, Vec<u8>);
 
 /// Makes room for so many bytes more; false without memory.
@@ -112,6 +115,7 @@ impl Parts {
                 *at = until;
             }
         }
+        self.shrink();
     }
 
     /// Forgets what is from `from` on.
@@ -119,6 +123,14 @@ impl Parts {
         self.0.retain(|part| part.0 < from);
         for (at, part) in &mut self.0 {
             part.truncate((from - *at) as usize);
+        }
+        self.shrink();
+    }
+
+    /// Gives back the memory of a list that was long.
+    fn shrink(&mut self) {
+        if self.0.is_empty() && self.0.capacity() > FEW {
+            self.0 = Vec::new();
         }
     }
 }
@@ -176,7 +188,7 @@ crate::selftest! {
             assert_eq!(bytes, &stream[at as usize..][..bytes.len()]);
             bytes.len()
         });
-        assert_eq!((at, parts.0.len()), (5000, 0));
+        assert_eq!((at, parts.0.len(), parts.held()), (5000, 0, 0));
         // With gaps there is an end, but not for what joins another.
         for at in 0..MOST as u64 {
             assert!(parts.add(2 * at + 2, stream[..1].to_vec()));
