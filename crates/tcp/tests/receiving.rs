@@ -117,3 +117,27 @@ fn the_window_is_clamped() {
     script.connection.read(script.now, 10_000);
     assert!(script.sends().window > 60_000);
 }
+
+#[test]
+fn what_there_is_no_memory_for_is_answered() {
+    let mut script = Script::open(&plain());
+    script.write(5000);
+    let count = std::iter::from_fn(|| script.sent()).count();
+    assert!(count >= 3);
+    for _ in 0..4 {
+        let header = script.header(Flags::ACK | Flags::PSH);
+        assert!(script.connection.is_next(&header, 100));
+        script
+            .connection
+            .on_segment_without_memory(script.now, &header, 100);
+        // It is no duplicate acknowledgment, for which something would be sent again.
+        let answer = script.sends();
+        assert_eq!((answer.ack, answer.flags), (script.seq, Flags::ACK));
+        script.quiet();
+    }
+    assert!(!script.connection.is_next(&script.header(Flags::ACK), 0));
+    script.data(100, Flags::empty());
+    assert_eq!(script.connection.readable(), 100);
+    script.seq += 1;
+    assert!(!script.connection.is_next(&script.header(Flags::ACK), 100));
+}

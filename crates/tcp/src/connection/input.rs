@@ -30,9 +30,24 @@ pub(super) struct Extent {
 }
 
 impl Connection {
-    /// Takes a segment of this connection with `payload` bytes. Where there is no memory for the
-    /// payload, the segment is to be dropped before.
+    /// Takes a segment of this connection with `payload` bytes.
     pub fn on_segment(&mut self, now: u64, header: &Header, payload: usize) -> Received {
+        self.input(now, header, payload, true)
+    }
+
+    /// Takes a segment for whose payload there is no memory: all but that counts. The peer is told
+    /// what is expected, so that it does not take this end for dead until it sends it again.
+    pub fn on_segment_without_memory(&mut self, now: u64, header: &Header, payload: usize) {
+        self.input(now, header, payload, false);
+    }
+
+    /// Whether a segment has the byte of the peer's stream that is expected next.
+    pub fn is_next(&self, header: &Header, payload: usize) -> bool {
+        let extent = self.extent(header, payload);
+        (extent.start..extent.end).contains(&self.receiver.nxt)
+    }
+
+    fn input(&mut self, now: u64, header: &Header, payload: usize, is_kept: bool) -> Received {
         let now = self.tick(now);
         self.counts.came(payload);
         match self.state {
@@ -54,7 +69,7 @@ impl Connection {
         }
         self.probes.heard(now);
         self.take_urgent(header);
-        let placement = self.input_data(now, header, payload);
+        let placement = self.input_data(now, header, payload, is_kept);
         Received {
             placement,
             reopens: None,
@@ -236,7 +251,13 @@ impl Connection {
         }
     }
 
-    fn input_data(&mut self, now: u64, header: &Header, payload: usize) -> Option<Placement> {
+    fn input_data(
+        &mut self,
+        now: u64,
+        header: &Header,
+        payload: usize,
+        is_kept: bool,
+    ) -> Option<Placement> {
         let extent = self.extent(header, payload);
         match self.state {
             State::Established | State::FinWait1 | State::FinWait2 => {}
@@ -257,6 +278,10 @@ impl Connection {
         if self.deaf && is_shut && extent.end > self.receiver.nxt {
             self.reset = Some(self.reset_header());
             self.end(Some(Error::ConnectionReset).filter(|_| !self.orphan));
+            return None;
+        }
+        if !is_kept {
+            self.receiver.delay.now = true;
             return None;
         }
         // A hole that is filled is told of at once, as it is while there is one (RFC 5681, 4.2).

@@ -70,16 +70,23 @@ impl Script {
         script
     }
 
-    pub fn gets(&mut self, flags: Flags, options: Options, payload: usize) {
-        let header = Header {
+    /// What begins its next segment.
+    pub fn header(&self, flags: Flags) -> Header {
+        Header {
             source: 2,
             destination: 1,
             seq: self.seq,
             ack: self.ack,
             flags,
             window: self.window,
-            urgent: 0,
+            ..Header::default()
+        }
+    }
+
+    pub fn gets(&mut self, flags: Flags, options: Options, payload: usize) {
+        let header = Header {
             options,
+            ..self.header(flags)
         };
         self.connection.on_segment(self.now, &header, payload);
     }

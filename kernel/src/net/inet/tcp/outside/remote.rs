@@ -28,7 +28,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
 use tcp::{
-    Accepted, Config, Connection, Error, Events, Flags, Header, Identity, State, Unreachable, Write,
+    Accepted, Config, Connection, Error, Events, Header, Identity, State, Unreachable, Write,
 };
 
 /// How often a connection that makes progress says that its neighbour is there, in ns.
@@ -79,6 +79,14 @@ struct Inner {
     error: Option<Errno>,
     /// The connection is over; some of what came may wait for room in the channel.
     over: bool,
+}
+
+impl Inner {
+    /// Whether there is memory for so many bytes more that came.
+    fn has_memory(&self, more: usize) -> bool {
+        let held = self.parts.held() + more;
+        more == 0 || held <= tcp_memory::LEAST || self.charge.may_be(held)
+    }
 }
 
 fn errno(error: Error) -> Errno {
@@ -227,19 +235,18 @@ impl Remote {
     pub fn receive(self: &Arc<Self>, header: &Header, payload: &[u8]) -> Option<u32> {
         let mut bytes = Vec::new();
         let mut inner = self.inner.lock();
-        let (mut header, mut payload) = (*header, payload);
-        let held = self.held.load(Relaxed) + payload.len();
-        if held > tcp_memory::LEAST && !inner.charge.may_be(held) {
-            // It comes again.
-            payload = &[];
-            header.flags.remove(Flags::FIN);
+        let now = ether::now();
+        if !inner.has_memory(payload.len()) {
+            let connection = &mut inner.connection;
+            connection.on_segment_without_memory(now, header, payload.len());
+            self.settle(inner);
+            return None;
         }
         let is_short = bytes.try_reserve_exact(payload.len()).is_err();
         if is_short || !inner.parts.reserve() {
             return None;
         }
-        let now = ether::now();
-        let received = inner.connection.on_segment(now, &header, payload.len());
+        let received = inner.connection.on_segment(now, header, payload.len());
         if let Some(place) = received.placement {
             let kept = payload.get(place.skip..place.skip + place.length);
             bytes.extend_from_slice(kept.unwrap_or_default());
