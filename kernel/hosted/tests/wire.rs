@@ -492,3 +492,42 @@ fn a_connection_without_socket_needs_a_place() {
         }
     });
 }
+
+/// Sets how much memory all connections may have; what it was.
+fn set_memory(limits: &[u8]) -> Vec<u8> {
+    use linux_raw_sys::general::{AT_FDCWD, O_RDWR};
+    let fd = sys!(openat, AT_FDCWD, "/proc/sys/net/ipv4/tcp_mem", O_RDWR).unwrap();
+    let bytes = reserve(100);
+    let len = sys!(read, fd, bytes, 100).unwrap();
+    let before = peek(bytes, len);
+    sys!(pwrite64, fd, put(limits), limits.len(), 0).unwrap();
+    before
+}
+
+#[test]
+fn a_hole_is_filled_though_memory_is_short() {
+    run(|| {
+        plug();
+        let server = listen(88, 5);
+        let mut far = Far::connect(88, 4000);
+        let fd = sys!(accept4, server, 0, 0, 0).unwrap();
+        let mut early = far;
+        for _ in 0..9 {
+            early.seq += 1000;
+            say(&early.header(Flags::ACK), &[2; 1000]);
+        }
+        heard();
+        let before = set_memory(b"1 1 1");
+        far.send(Flags::empty(), &[1; 1000]);
+        let answer = heard();
+        set_memory(&before);
+        // What came early is not there any more.
+        assert_eq!(answer[0].0.ack, far.seq);
+        let bytes = reserve(20_000);
+        assert_eq!(sys!(read, fd, bytes, 20_000), Ok(1000));
+        for _ in 0..9 {
+            far.send(Flags::PSH, &[2; 1000]);
+        }
+        assert_eq!(sys!(read, fd, bytes, 20_000), Ok(9000));
+    });
+}

@@ -87,6 +87,23 @@ impl Inner {
         let held = self.parts.held() + more;
         more == 0 || held <= tcp_memory::LEAST || self.charge.may_be(held)
     }
+
+    /// Whether a segment's payload may be taken: for what is expected next, what came early makes
+    /// room; and only what waits for room in the channel keeps that out, as the connection would
+    /// not go on without.
+    fn may_take(&mut self, header: &Header, payload: usize) -> bool {
+        if self.has_memory(payload) {
+            return true;
+        }
+        if !self.connection.is_next(header, payload) {
+            return false;
+        }
+        if let Some(from) = self.connection.prune(u64::MAX) {
+            self.parts.prune(from);
+            self.charge.set(self.parts.held());
+        }
+        self.has_memory(payload) || self.parts.next(self.filled).is_none()
+    }
 }
 
 fn errno(error: Error) -> Errno {
@@ -236,7 +253,7 @@ impl Remote {
         let mut bytes = Vec::new();
         let mut inner = self.inner.lock();
         let now = ether::now();
-        if !inner.has_memory(payload.len()) {
+        if !inner.may_take(header, payload.len()) {
             let connection = &mut inner.connection;
             connection.on_segment_without_memory(now, header, payload.len());
             self.settle(inner);
