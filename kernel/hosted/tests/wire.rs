@@ -531,3 +531,31 @@ fn a_hole_is_filled_though_memory_is_short() {
         assert_eq!(sys!(read, fd, bytes, 20_000), Ok(9000));
     });
 }
+
+/// Pages of memory that all connections have.
+fn memory() -> usize {
+    let fd = sys!(
+        openat,
+        linux_raw_sys::general::AT_FDCWD,
+        "/proc/net/sockstat",
+        0
+    )
+    .unwrap();
+    let bytes = reserve(1000);
+    let len = sys!(read, fd, bytes, 1000).unwrap();
+    let text = String::from_utf8(peek(bytes, len)).unwrap();
+    let line = text.lines().find(|line| line.starts_with("TCP:")).unwrap();
+    line.split_whitespace().last().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_write_that_fails_has_no_memory() {
+    run(|| {
+        plug();
+        let fd = nonblocking();
+        answer(&connect(fd, 7004));
+        let before = memory();
+        assert_eq!(sys!(write, fd, 16, 15_000), Err(Errno::EFAULT));
+        assert_eq!(memory(), before);
+    });
+}

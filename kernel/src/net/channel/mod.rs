@@ -584,8 +584,14 @@ impl Channel {
             bytes.begin_stall();
             return Ok(0);
         }
-        bytes.reserve()?;
-        let count = bytes.ring.write_some(from, room)?;
+        let written = bytes
+            .reserve()
+            .and_then(|()| bytes.ring.write_some(from, room));
+        if written.is_err() {
+            // What was claimed for them is given back.
+            self.publish(&mut bytes);
+        }
+        let count = written?;
         if self.wants.load(Relaxed) & TIMES != 0 {
             bytes.arrived = Some(Time::now());
         }
