@@ -559,3 +559,28 @@ fn a_write_that_fails_has_no_memory() {
         assert_eq!(memory(), before);
     });
 }
+
+#[test]
+fn who_waits_for_more_than_memory_allows_is_told() {
+    use linux_raw_sys::general::{EPOLL_CTL_ADD, EPOLLIN};
+    run(|| {
+        plug();
+        let server = listen(91, 5);
+        set(server, SOL_SOCKET, SO_RCVLOWAT, 20_000);
+        let mut far = Far::connect(91, 4000);
+        let fd = sys!(accept4, server, 0, 0, 0).unwrap();
+        let poll = sys!(epoll_create1, 0).unwrap();
+        let event = put(&[u64::from(EPOLLIN), 0].map(u64::to_ne_bytes).concat());
+        sys!(epoll_ctl, poll, EPOLL_CTL_ADD, fd, event).unwrap();
+        let told = || sys!(epoll_pwait, poll, reserve(16), 1, 0, 0, 8).unwrap();
+        for _ in 0..4 {
+            far.send(Flags::PSH, &[1; 1024]);
+        }
+        assert_eq!(told(), 0);
+        let before = set_memory(b"1 1 1");
+        far.send(Flags::PSH, &[1; 1024]);
+        let count = told();
+        set_memory(&before);
+        assert_eq!(count, 1);
+    });
+}

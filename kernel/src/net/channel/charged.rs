@@ -56,17 +56,18 @@ impl Charged {
 }
 
 impl Channel {
-    /// Has `wanted` bytes more counted, or as many as memory allows; how many can be written.
+    /// Has `wanted` bytes more counted, or as many as memory allows; how many can be written, and
+    /// whether fewer bytes than before are all that a reader can wait for.
     #[cold]
-    pub(super) fn claim(&self, bytes: &mut Bytes, wanted: usize) -> usize {
+    pub(super) fn claim(&self, bytes: &mut Bytes, wanted: usize) -> (usize, bool) {
         let len = bytes.ring.len();
         let least = |more: usize| (len + more).next_multiple_of(STEP);
         let charged = &mut bytes.charged;
         let grows =
             charged.grow(least(wanted)) || least(1) > charged.granted && charged.grow(least(1));
         let most = if grows { usize::MAX } else { charged.granted };
-        self.most.store(most, Release);
-        (charged.granted - len).min(wanted)
+        let is_less = self.most.swap(most, AcqRel) > most;
+        ((charged.granted - len).min(wanted), is_less)
     }
 
     /// Counts that there are fewer bytes than before.

@@ -577,11 +577,16 @@ impl Channel {
         let start = bytes.written();
         let len = bytes.ring.len();
         let mut room = self.limit().saturating_sub(len).min(from.left());
+        let mut is_less = false;
         if len + room > bytes.charged.granted {
-            room = self.claim(&mut bytes, room);
+            (room, is_less) = self.claim(&mut bytes, room);
         }
         if room == 0 || bytes.marks.len() >= MAX_RECORDS {
             bytes.begin_stall();
+            drop(bytes);
+            if is_less {
+                self.readable.notify_for(Events::READABLE);
+            }
             return Ok(0);
         }
         let written = bytes
