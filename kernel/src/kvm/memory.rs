@@ -235,7 +235,7 @@ impl MmuNotifier for Memory {
 
     fn protect(&self, range: Range<usize>) {
         let slots = self.slots.lock();
-        self.translation.protect(slots.showing(&range), || ());
+        self.translation.share(slots.showing(&range), || ());
     }
 
     fn aliases(&self, range: &Range<usize>, most: usize) -> usize {

@@ -34,7 +34,7 @@ pub trait MmuNotifier: Send + Sync {
     /// space, which is usually locked.
     fn invalidate(&self, range: Range<usize>);
 
-    /// Makes a range read-only. The same rules apply.
+    /// Makes a range read-only, for copies on write. The same rules apply.
     fn protect(&self, range: Range<usize>);
 
     /// At how many places it translates to memory of a range, counted up to `most`. The same rules

@@ -11,7 +11,7 @@
 //!
 //! A guest may access memory past the caches, as it does before its MMU is on. Where stage 2 cannot
 //! force write-back memory (FEAT_S2FWB), caches therefore let go of a page when it is mapped, when
-//! it is unmapped, and when the guest's caches go on or off.
+//! it is unmapped, as it also is for a fork, and when the guest's caches go on or off.
 
 use core::arch::asm;
 use core::ops::Range;
@@ -368,6 +368,16 @@ impl Stage2 {
         let mut tree = self.tree.lock();
         if let Some((_, owed)) = tree.protected.take() {
             self.pay(owed);
+        }
+    }
+
+    /// Write-protects ranges whose frames are read through the caches from now on, for copies on
+    /// write. Where the guest may have written past those, the ranges are unmapped. Otherwise as
+    /// [`Stage2::protect`].
+    pub fn share(&self, ranges: impl Iterator<Item = Range<u64>>, mut pause: impl FnMut()) {
+        match self.in_caches {
+            true => self.protect(ranges, pause),
+            false => ranges.for_each(|range| self.unmap(range, &mut pause)),
         }
     }
 
