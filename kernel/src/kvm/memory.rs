@@ -87,10 +87,20 @@ impl Machine {
 
     /// Makes a guest's access to memory possible.
     pub fn fault(&self, address: u64, write: bool) -> Result<Found> {
+        if let Some(found) = self.fault_by(address, write, true)? {
+            return Ok(found);
+        }
+        // Something was unmapped while a huge page was made ready. A page does not take as long.
+        let found = self.fault_by(address, write, false)?;
+        Ok(found.unwrap_or(Found::Memory))
+    }
+
+    /// The same, by a huge page if `huge` and there is one; none if that could not be mapped.
+    fn fault_by(&self, address: u64, write: bool, huge: bool) -> Result<Option<Found>> {
         let generation = self.memory.translation.generation();
         let slot = self.memory.slots.lock().find(address).cloned();
         let Some(slot) = slot.filter(|slot| slot.writable || !write) else {
-            return Ok(Found::Nothing);
+            return Ok(Some(Found::Nothing));
         };
         let host = slot.host(address);
         // A page that may be written is mapped writable at once, unless writes are logged. One that
@@ -110,8 +120,12 @@ impl Machine {
             other => other?,
         };
         let page = address & !(PAGE_SIZE as u64 - 1);
-        if writable && slot.log.is_none() && self.map_huge_page(&space, &slot, page, generation)? {
-            return Ok(Found::Memory);
+        if huge
+            && writable
+            && slot.log.is_none()
+            && let Some(mapped) = self.map_huge_page(&space, &slot, page, generation)?
+        {
+            return Ok(mapped.then_some(Found::Memory));
         }
         let mapped = self
             .memory
@@ -124,34 +138,30 @@ impl Machine {
             None if mapped && writable => self.map_around(&space, &slot, page, generation),
             _ => {}
         }
-        Ok(Found::Memory)
+        Ok(Some(Found::Memory))
     }
 
-    /// Maps the huge page around a page, where the VMM has one that the slot shows whole; false if
-    /// there is none.
+    /// Maps the huge page around a page, where the VMM has one that the slot shows whole; none if
+    /// there is none, false if something was unmapped meanwhile.
     fn map_huge_page(
         &self,
         space: &AddressSpace,
         slot: &Slot,
         page: u64,
         generation: u64,
-    ) -> Result<bool> {
+    ) -> Result<Option<bool>> {
         let whole = slot.around(page, huge_page::SIZE as u64);
         let host = slot.host(whole.start);
         if whole.end - whole.start != huge_page::SIZE as u64
             || !host.is_multiple_of(huge_page::SIZE)
         {
-            return Ok(false);
+            return Ok(None);
         }
-        match space.huge_page(host) {
-            // If memory was unmapped meanwhile, the guest's next try finds the new state.
-            Some(huge) => self
-                .memory
-                .translation
-                .map_huge_page(whole.start, huge, generation)
-                .map(|_| true),
-            None => Ok(false),
-        }
+        let translation = &self.memory.translation;
+        space
+            .huge_page(host)
+            .map(|huge| translation.map_huge_page(whole.start, huge, generation))
+            .transpose()
     }
 
     /// Maps the other writable pages around a page that was mapped: a guest that uses memory soon

@@ -12,6 +12,7 @@ use crate::arch::virt::{self, Stage2};
 use crate::arch::{irq, time, user_end};
 use crate::errno::Errno;
 use crate::mm::fault::Access;
+use crate::mm::huge_page;
 use crate::mm::{MapRequest, PAGE_SIZE, Place, Removed, SpaceUser, frame};
 use crate::selftest;
 use crate::task::timer::{Expire, Timer};
@@ -139,6 +140,28 @@ selftest! {
         memory.unmap(0..1 << 30, || ());
         let after = memory.synced().0;
         assert_eq!(after - before, if in_caches { 0 } else { 2 });
+    }
+
+    fn a_huge_page_is_made_ready_only_to_be_mapped() {
+        const START: usize = 0x2000_0000;
+        if !virt::available() {
+            return;
+        }
+        let space = SpaceUser::new(user_end()).expect("a space");
+        let request = MapRequest::anonymous(Place::Free(START), huge_page::SIZE);
+        space.map(request, &mut Removed::new()).expect("room");
+        space.frame(START, Access::Write).expect("a frame");
+        let memory = Stage2::new(39).expect("memory");
+        let map = |generation| {
+            let huge = space.huge_page(START).expect("a huge page");
+            let mapped = memory.map_huge_page(0, huge, generation).expect("memory");
+            (mapped, memory.synced().0)
+        };
+        let generation = memory.generation();
+        memory.unmap(0..1 << 21, || ());
+        assert_eq!(map(generation), (false, 0));
+        assert_eq!(map(memory.generation()), (true, 512));
+        assert_eq!(map(memory.generation()), (true, 512));
     }
 
     fn the_end_of_scattered_memory_lets_interrupts_in() {

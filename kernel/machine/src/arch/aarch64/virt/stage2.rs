@@ -317,20 +317,20 @@ impl Stage2 {
     /// Maps the guest's huge page at `address`, writable, and replaces pages that may be mapped
     /// there. Otherwise as [`Stage2::map`].
     pub fn map_huge_page(&self, address: u64, huge: MappedFrames, generation: u64) -> Result<bool> {
+        let start = address as usize & !(HUGE_PAGE_SIZE - 1);
+        let tree = self.tree.lock();
+        if let Some(mapped) = self.is_huge_page_mapped(&tree.table, start, generation)? {
+            return Ok(mapped);
+        }
+        drop(tree);
         // Long, so without the lock.
         self.sync(huge.phys(), HUGE_PAGE_SIZE);
         let mut tree = self.tree.lock();
-        if self.generation.load(Relaxed) != generation {
-            return Ok(false);
+        if let Some(mapped) = self.is_huge_page_mapped(&tree.table, start, generation)? {
+            return Ok(mapped);
         }
-        let start = address as usize & !(HUGE_PAGE_SIZE - 1);
         let pay = &mut mmu::publish_table;
-        let above = tree.table.above_leaf(start, pay)?.load();
-        if is_huge(above) {
-            // Another CPU was faster.
-            return Ok(true);
-        }
-        if above.is_table() {
+        if tree.table.above_leaf(start, pay)?.load().is_table() {
             self.take_table(&mut tree.table, start..start + HUGE_PAGE_SIZE);
         }
         let above = tree.table.above_leaf(start, pay)?;
@@ -339,6 +339,21 @@ impl Stage2 {
             owed.leave_to_fault();
         }
         Ok(true)
+    }
+
+    /// Whether another CPU has mapped the huge page at `start`; false if it may not be mapped, as
+    /// something was unmapped or protected since `generation`; none if it is to be mapped.
+    fn is_huge_page_mapped(
+        &self,
+        table: &PageTable,
+        start: usize,
+        generation: u64,
+    ) -> Result<Option<bool>> {
+        if self.generation.load(Relaxed) != generation {
+            return Ok(Some(false));
+        }
+        let above = table.above_leaf(start, &mut mmu::publish_table)?.load();
+        Ok(is_huge(above).then_some(true))
     }
 
     /// Removes everything that a last-level table maps, and the table.
