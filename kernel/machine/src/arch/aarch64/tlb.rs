@@ -232,7 +232,7 @@ pub fn sync_icache(start: usize, len: usize) {
 }
 
 /// Makes instruction caches of all CPUs forget what they hold of `start` in the linear map, by
-/// whatever address, if they must be told.
+/// whatever address, if they must be told. To be called after a DSB.
 fn forget_instructions(start: usize, len: usize) {
     if INVALIDATE_NOT_NEEDED.load(Relaxed) {
         return;
@@ -248,9 +248,11 @@ fn forget_instructions(start: usize, len: usize) {
     }
 }
 
-/// Makes instruction caches of all CPUs forget everything, if they must be told.
+/// Makes instruction caches of all CPUs forget everything that was written over, if they must be
+/// told.
 pub fn forget_all_instructions() {
     if !INVALIDATE_NOT_NEEDED.load(Relaxed) {
+        barrier!("dsb ish");
         maintain!("ic ialluis");
         barrier!("dsb ish");
     }
@@ -272,10 +274,13 @@ pub fn write_to_memory(start: usize, len: usize) {
 pub fn sync_for_guest(start: usize, len: usize, in_caches: bool) {
     if !in_caches {
         write_to_memory(start, len);
-    } else if !CLEAN_NOT_NEEDED.load(Relaxed) {
-        for line in lines(start, len, DATA_LINE.load(Relaxed)) {
-            maintain!("dc cvau", line);
+    } else {
+        if !CLEAN_NOT_NEEDED.load(Relaxed) {
+            for line in lines(start, len, DATA_LINE.load(Relaxed)) {
+                maintain!("dc cvau", line);
+            }
         }
+        // What was written is there before instruction caches forget what they had before.
         barrier!("dsb ish");
     }
     forget_instructions(start, len);
