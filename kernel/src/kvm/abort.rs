@@ -20,7 +20,12 @@ const WALK: u64 = 1 << 7;
 const WRITE: u64 = 1 << 6;
 /// Syndrome bits passed to the VMM when the hardware does not decode the access: the kind of fault
 /// among them.
-const UNDESCRIBED: u64 = MAINTENANCE | WRITE | 0x3f;
+const UNDESCRIBED: u64 = MAINTENANCE | WRITE | KIND;
+/// The kind of fault: the last by which stage 2 stops an access, and external aborts, which have
+/// no guest-physical address.
+const KIND: u64 = 0x3f;
+const LAST_OF_STAGE_2: u64 = 0x0f;
+const LAST_EXTERNAL: u64 = 0x1f;
 /// Exception classes for EL1.
 const CLASS_UNKNOWN: u64 = 0x00;
 const CLASS_INSTRUCTION: u64 = 0x20;
@@ -113,6 +118,14 @@ impl Access {
 
     /// Makes it possible, or gives it to the VMM.
     pub fn resolve(self, machine: &Machine, page: &RunPage, guest: &mut Guest) -> Result<Resolved> {
+        match self.syndrome & KIND {
+            ..=LAST_OF_STAGE_2 => {}
+            ..=LAST_EXTERNAL => {
+                guest.error = Some(error::UNKNOWN);
+                return Ok(Resolved::Again);
+            }
+            _ => return Err(Errno::EFAULT),
+        }
         if let Found::Memory = machine.fault(self.phys, self.writes())? {
             return Ok(Resolved::Again);
         }
