@@ -77,7 +77,12 @@ impl Parts {
             return self.add_by(at, bytes, reserve);
         }
         bytes.drain(..bytes.len().min(known as usize));
-        self.0.insert(place, (at + known, bytes));
+        if !bytes.is_empty() {
+            // Others may begin where they are known.
+            let at = at + known;
+            let place = self.0.partition_point(|part| part.0 <= at);
+            self.0.insert(place, (at, bytes));
+        }
         true
     }
 
@@ -175,6 +180,13 @@ crate::selftest! {
             bytes.len()
         });
         assert_eq!((at, parts.0.len()), (30, 0));
+        // What has grown past the begin of another does not change their order.
+        for (from, to, grows) in [(0, 3, true), (5, 7, true), (2, 10, true), (4, 12, false)] {
+            let reserve: Reserve = if grows { |_, _| true } else { |_, _| false };
+            assert!(parts.reserve() && parts.add_by(from, stream[from as usize..to].to_vec(), reserve));
+        }
+        assert!(parts.0.is_sorted_by_key(|part| part.0));
+        assert_eq!(parts.take(0, |_, bytes| bytes.len()), 12);
     }
 
     fn touching_parts_are_no_more_than_so_many() {
