@@ -578,6 +578,10 @@ impl Process {
             .position(|other| core::ptr::eq(&**other, thread));
         let gone = at.map(|at| threads.remove(at));
         let last = threads.is_empty();
+        if !last && thread.is_traced() && thread.tid() == self.pid() {
+            // Before another can be the last, which tells the tracer.
+            *self.ended_leader.lock() = gone.clone();
+        }
         drop(threads);
         drop(gone);
         let peak = space.filter(|_| last).map_or(0, |space| space.size().peak);

@@ -192,54 +192,44 @@ pub(super) fn unlink(thread: &Arc<Thread>) {
 }
 
 /// The current thread is gone: its tracer is told its `status`, unless it is notified as a parent
-/// anyway.
+/// anyway. The end of the first thread is reported as the process's, when all have ended.
 #[inline]
 pub fn end_of_thread(status: u32, last: bool) {
     let thread = current();
-    if thread.is_traced() {
-        tell_tracer_of_end(status, last);
+    let leads = thread.tid() == thread.process().pid();
+    if thread.is_traced() && (last || !leads) {
+        tell_tracer(&crate::arch::current_arc(), status);
     }
-    if last && thread.tid() != thread.process().pid() {
+    if last && !leads {
         tell_leaders_tracer(status);
     }
 }
 
 #[cold]
-fn tell_tracer_of_end(status: u32, last: bool) {
-    let thread = crate::arch::current_arc::<Thread>();
+fn tell_tracer(thread: &Arc<Thread>, status: u32) {
     let process = thread.process();
     let mut slot = thread.ptrace.tracee.lock();
     let Some(tracee) = slot.as_mut() else { return };
     let tracer = tracee.tracer.clone();
-    let leads = thread.tid() == process.pid();
     // It is notified of the end of the process.
-    let reported = leads && tracer.process().pid() == process.parent();
-    // That of the first thread is reported as the process's, when all have ended.
-    let later = leads && !last;
-    if !reported && !later {
+    let reported = thread.tid() == process.pid() && tracer.process().pid() == process.parent();
+    if !reported {
         tracee.ended = Some(status);
     }
     drop(slot);
     if reported {
-        unlink(&thread);
-    } else if later {
-        *process.ended_leader.lock() = Some(thread.clone());
+        unlink(thread);
     } else {
-        notify(tracer.process(), &thread, status & 0x7f);
+        notify(tracer.process(), thread, status & 0x7f);
     }
 }
 
 /// The process has ended with `status`, after its first thread: that one's tracer is told.
 fn tell_leaders_tracer(status: u32) {
-    let Some(leader) = current().process().ended_leader.lock().take() else {
-        return;
-    };
-    let mut slot = leader.ptrace.tracee.lock();
-    let Some(tracee) = slot.as_mut() else { return };
-    tracee.ended = Some(status);
-    let tracer = tracee.tracer.clone();
-    drop(slot);
-    notify(tracer.process(), &leader, status & 0x7f);
+    let leader = current().process().ended_leader.lock().take();
+    if let Some(leader) = leader {
+        tell_tracer(&leader, status);
+    }
 }
 
 /// The current thread has taken the place of the first one, which ended: whoever traced that one

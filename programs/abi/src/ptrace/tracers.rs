@@ -26,6 +26,7 @@ pub fn run() {
         leader_first(false);
         leader_first(true);
         leader_replaced();
+        all_at_once();
     }
 }
 
@@ -215,6 +216,35 @@ unsafe fn leader_replaced() {
         };
         tell_end("tracer", in_child(work));
         libc::waitpid(child, ptr::null_mut(), 0);
+        for fd in [gate, go].as_flattened() {
+            libc::close(*fd);
+        }
+    }
+}
+
+/// The threads of a process end at once: its tracer, which is not its parent, is told each time.
+unsafe fn all_at_once() {
+    unsafe {
+        let (gate, go) = (pipe(), pipe());
+        let mut told = 0;
+        for _ in 0..100 {
+            let child = libc::fork();
+            if child == 0 {
+                thread::spawn(move || read(go[0]));
+                read(gate[0]);
+                libc::_exit(7);
+            }
+            let end = in_child(|| {
+                ptrace(SEIZE, child, 0, 0);
+                write(gate[1]);
+                let mut status = 0;
+                libc::waitpid(child, &mut status, libc::__WALL);
+                libc::_exit(i32::from(status == 7 << 8));
+            });
+            told += i32::from(end == 1 << 8);
+            libc::waitpid(child, ptr::null_mut(), 0);
+        }
+        tell("told", told);
         for fd in [gate, go].as_flattened() {
             libc::close(*fd);
         }
