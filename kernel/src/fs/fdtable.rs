@@ -262,7 +262,9 @@ impl FdTable {
         let end = self.0.lock().used.end();
         copy.grow(end.saturating_sub(1))?;
         let mut from = 0;
-        while let Some(fd) = self.next(from) {
+        // Reserved ones, too: they may be open when the copy begins.
+        let next = |from| self.0.lock().used.next_used(from);
+        while let Some(fd) = next(from) {
             let last = (fd / PART * PART + PART - 1)
                 .min(end.saturating_sub(1))
                 .max(fd);
@@ -670,6 +672,16 @@ crate::selftest! {
             sched::yield_now();
         }
         assert_ne!(ENDED_BY.load(Relaxed), core::ptr::from_ref(&*current()).addr());
+    }
+
+    fn a_copy_has_room_for_what_is_reserved() {
+        let share = FdShare::new().unwrap();
+        let table = share.table();
+        let reserved = table.reserve().unwrap();
+        let file = super::eventfd::new(0, 0).unwrap();
+        table.set(PART, file, false).unwrap();
+        assert!(table.begin_copy().unwrap());
+        drop(reserved);
     }
 
     fn a_copy_in_parts_is_that_of_one_moment() {
