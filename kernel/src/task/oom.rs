@@ -122,7 +122,7 @@ pub fn make_room() -> bool {
 ///
 /// # Errors
 /// Those of `act`; EIO where there will be no memory.
-pub fn insist(mut act: impl FnMut() -> Result<()>) -> Result<()> {
+pub fn insist<T>(mut act: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match act() {
             Err(Errno::ENOMEM) if make_room() => {}
@@ -260,7 +260,7 @@ crate::selftest! {
             if left > 0 { Err(Errno::ENOMEM) } else { Ok(()) }
         });
         assert_eq!((done, left), (Ok(()), 0));
-        assert_eq!(insist(|| Err(Errno::ENOSPC)), Err(Errno::ENOSPC));
+        assert_eq!(insist(|| Err::<(), _>(Errno::ENOSPC)), Err(Errno::ENOSPC));
     }
 
     fn nobody_ends_where_memory_is_back() {

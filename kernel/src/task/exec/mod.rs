@@ -23,7 +23,7 @@ use super::limits::INFINITY;
 use super::personality::{self, ADDR_COMPAT_LAYOUT, ADDR_NO_RANDOMIZE, MMAP_PAGE_ZERO};
 use super::process::Image;
 use super::rusage::USER_HZ;
-use super::{Thread, current, exit, futex, pid_table, ptrace, rseq, signal, speculation};
+use super::{Thread, current, exit, futex, oom, pid_table, ptrace, rseq, signal, speculation};
 use crate::arch::{self, Abi, Frame};
 use crate::errno::{Errno, Result};
 use crate::fs::{self, File};
@@ -64,8 +64,7 @@ struct Ready {
 /// Replaces the current thread's program; returns its first registers.
 ///
 /// # Errors
-/// ENOEXEC, ENOENT, EACCES, E2BIG, ENOMEM, ELOOP …: the old program goes on, but for ENOMEM once
-/// other threads have ended.
+/// ENOEXEC, ENOENT, EACCES, E2BIG, ENOMEM, ELOOP …: the old program goes on.
 pub fn exec(mut request: Request) -> Result<Frame> {
     let name = try_vec(base_name(&request.path))?;
     let thread = current();
@@ -261,8 +260,8 @@ fn commit(ready: Ready, name: &[u8]) -> Result<Frame> {
     let thread: &Thread = &current();
     let process = thread.process();
     // Handlers are the old program's.
-    let actions = process.signals.actions().exec()?;
-    thread.unshare_files()?;
+    let actions = oom::insist(|| process.signals.actions().exec())?;
+    oom::insist(|| thread.unshare_files())?;
     exit::leave_memory(thread);
     futex::release_locks();
     let update = process.update_program()?;
