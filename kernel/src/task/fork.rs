@@ -180,9 +180,11 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     set_up(&child, parent, request)?;
     let pidfd = open_pidfd(request, &process, &child)?;
     process.add_thread(child.clone())?;
+    let event = trace(&child, parent, request);
     if !request.has(CLONE_THREAD) {
         let siblings = request.has(CLONE_PARENT);
         if !pid_table::add_process(process.clone(), parent, siblings, &fork) {
+            ptrace::unlink(&child);
             // The thread and its process hold each other.
             process.drop_first_thread();
             return Err(Errno::ERESTARTNOINTR);
@@ -195,7 +197,6 @@ pub fn clone(request: &CloneRequest, frame: &Frame) -> Result<Cloned> {
     if let Some(pidfd) = pidfd {
         pidfd.install();
     }
-    let event = trace(&child, parent, request);
     sched::start(child);
     Ok(Cloned {
         tid,

@@ -26,11 +26,11 @@ struct Tracer {
     options: u32,
 }
 
-/// Makes `tracer` the tracer of `thread`, unless it ends: then nobody is.
+/// Makes `tracer` the tracer of `thread`; false if it ends: then nobody is.
 ///
 /// # Errors
 /// EPERM: the thread has a tracer, or has ended; ENOMEM.
-fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
+fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<bool> {
     let Tracer {
         thread: tracer,
         credentials,
@@ -62,7 +62,7 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
         return Err(Errno::EPERM);
     }
     if !tracer.ptrace.begin_tracing() {
-        return Ok(());
+        return Ok(false);
     }
     *slot = Some(tracee);
     thread.ptrace.set(flag::TRACED);
@@ -71,7 +71,7 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<()> {
     tracees.push(thread.clone());
     drop(tracees);
     thread.watch_calls();
-    Ok(())
+    Ok(true)
 }
 
 /// PTRACE_TRACEME: the parent traces the current thread.
@@ -97,7 +97,8 @@ pub fn trace_me() -> Result<()> {
         seized: false,
         options: 0,
     };
-    link(&crate::arch::current_arc(), tracer)
+    link(&crate::arch::current_arc(), tracer)?;
+    Ok(())
 }
 
 /// Checks PTRACE_O_* that a tracer asks for: PTRACE_O_SUSPEND_SECCOMP takes CAP_SYS_ADMIN, and a
@@ -152,7 +153,8 @@ pub fn attach(tid: i32, seized: bool, options: usize) -> Result<()> {
     Ok(())
 }
 
-/// The child of a traced thread is traced as that is; it stops before its first instruction.
+/// The child of a traced thread is traced as that is; it stops before its first instruction. So
+/// that it does not escape a tracer that ends, nobody else knows it yet.
 pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
     let slot = parent.ptrace.tracee.lock();
     let Some(tracee) = slot.as_ref() else {
@@ -165,9 +167,12 @@ pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
         options: tracee.options,
     };
     drop(slot);
-    let seized = tracer.seized;
-    link(child, tracer)?;
-    if seized {
+    let (seized, options) = (tracer.seized, tracer.options);
+    if !link(child, tracer)? {
+        if options & PTRACE_O_EXITKILL != 0 {
+            child.process().kill(SIGKILL);
+        }
+    } else if seized {
         super::stop::stop_at_start(child);
     } else {
         // An ordinary signal needs no room.
@@ -177,7 +182,7 @@ pub fn inherit(parent: &Thread, child: &Arc<Thread>) -> Result<()> {
 }
 
 /// Nobody traces the thread any more.
-pub(super) fn unlink(thread: &Arc<Thread>) {
+pub fn unlink(thread: &Arc<Thread>) {
     let mut slot = thread.ptrace.tracee.lock();
     let gone = slot.take();
     thread.ptrace.set(0);
@@ -273,12 +278,12 @@ fn release_tracees(tracer: &Thread) {
 }
 
 fn release(thread: &Arc<Thread>) {
-    let kill = thread.reports(PTRACE_O_EXITKILL);
-    unlink(thread);
-    // Once for all threads of a process.
-    if kill && !thread.process().is_exiting() {
+    // While it is traced: its children are, or are not made any more. Once for all threads of a
+    // process.
+    if thread.reports(PTRACE_O_EXITKILL) && !thread.process().is_exiting() {
         thread.process().kill(SIGKILL);
     }
+    unlink(thread);
     thread.when_not_looked_at(|| _ = sched::wake_from(thread.clone(), state::TRACED));
 }
 

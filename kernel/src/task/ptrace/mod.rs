@@ -10,6 +10,7 @@ mod stop;
 
 pub use link::{
     attach, check_options, end_of_thread, end_of_tracer, inherit, leader_replaced, look, trace_me,
+    unlink,
 };
 pub use stop::{
     Call, detach, enter_call, event, executed, filtered, group_stop, interrupt, leave_call, listen,

@@ -27,6 +27,7 @@ pub fn run() {
         leader_first(true);
         leader_replaced();
         all_at_once();
+        none_escapes();
     }
 }
 
@@ -248,5 +249,35 @@ unsafe fn all_at_once() {
         for fd in [gate, go].as_flattened() {
             libc::close(*fd);
         }
+    }
+}
+
+/// A tracer ends while its tracee makes processes, all of which end with it.
+unsafe fn none_escapes() {
+    const OPTIONS: usize = EXITKILL | libc::PTRACE_O_TRACEFORK as usize;
+    unsafe {
+        let held = pipe();
+        for _ in 0..100 {
+            in_child(|| {
+                let gate = pipe();
+                let child = libc::fork();
+                if child == 0 {
+                    read(gate[0]);
+                    (0..8).any(|_| libc::fork() == 0);
+                    loop {
+                        libc::pause();
+                    }
+                }
+                ptrace(SEIZE, child, 0, OPTIONS);
+                write(gate[1]);
+                libc::waitpid(child, ptr::null_mut(), libc::__WALL);
+                ptrace(CONT, child, 0, 0);
+                libc::_exit(0);
+            });
+        }
+        libc::close(held[1]);
+        // Whoever escapes holds it open.
+        println!("all ended: {}", read(held[0]) == 0);
+        libc::close(held[0]);
     }
 }
