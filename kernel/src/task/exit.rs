@@ -44,16 +44,19 @@ pub fn exit_thread() -> ! {
     if settles && process.pid() == 1 {
         end_of_init(process);
     }
+    // Who learns of the end by its memory finds no filters that others may not have.
+    thread.seccomp.leave();
     leave_memory(thread);
     process.return_memory();
     let space = thread.replace_space(None);
     thread.drop_files();
-    thread.seccomp.leave();
     // Not with its last count, which may go in an interrupt.
     let ring = thread.keyring.lock().take();
     drop(ring);
     ptrace::end_of_tracer(thread);
     let last = process.remove_thread(thread, space.as_deref().map(|space| &**space));
+    // Another thread may have given it filters until now.
+    thread.seccomp.leave();
     // The record is written when the memory is given back, for which others may wait.
     let record = (last && acct::is_on())
         .then(|| acct::Record::of_ended(process, space.as_deref().map(|space| &**space)));

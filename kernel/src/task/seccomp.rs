@@ -316,10 +316,11 @@ fn addresses(newest: Option<&Arc<Filter>>) -> Result<Vec<*const Filter>> {
 
 /// Whether the filters of a thread are among those of these addresses.
 fn is_among(thread: &Thread, known: &[*const Filter]) -> bool {
-    let is_known = |filter: &Arc<Filter>| known.binary_search(&Arc::as_ptr(filter)).is_ok();
+    let is_other = |filter: &Arc<Filter>| known.binary_search(&Arc::as_ptr(filter)).is_err();
     match thread.seccomp.mode() {
         SECCOMP_MODE_DISABLED => true,
-        SECCOMP_MODE_FILTER => thread.seccomp.newest_is(is_known),
+        // One that ends has none any more.
+        SECCOMP_MODE_FILTER => !thread.seccomp.newest_is(is_other),
         _ => false,
     }
 }

@@ -20,6 +20,7 @@ pub fn run() {
         tell_end("a trap", in_child(|| trapped()));
         tell_end("inherited", in_child(|| inherited()));
         tell_end("all threads", in_child(|| all_threads()));
+        tell_end("ended threads", in_child(|| ended_threads()));
         tell_end("arguments", in_child(|| arguments()));
         tell_end("listened", in_child(|| listened()));
         tell_end("answered once", in_child(|| answered_once()));
@@ -274,6 +275,20 @@ unsafe fn all_threads() {
 }
 
 /// A filter sees arguments, the architecture and the address of the call.
+/// The filters of a thread that has ended are not asked whether another's can be all threads'.
+unsafe fn ended_threads() {
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        let mut refused = 0;
+        for _ in 0..100 {
+            let filtered = thread::spawn(|| install(&mut [op(RETURN, 0, 0, ALLOW)], 0));
+            _ = filtered.join();
+            refused += i32::from(install(&mut [op(RETURN, 0, 0, ALLOW)], TSYNC) != 0);
+        }
+        tell("refused", refused);
+    }
+}
+
 unsafe fn arguments() {
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
