@@ -333,6 +333,8 @@ pub fn look(
             usage: Usage::default(),
         };
         if let Some(status) = tracee.ended {
+            // Once that is settled, a thread's status is its process's.
+            let status = thread.process().exit_status().unwrap_or(status);
             if options & WEXITED == 0 {
                 return None;
             }

@@ -27,6 +27,7 @@ pub fn run() {
         leader_first(true);
         leader_replaced();
         all_at_once();
+        settled();
         none_escapes();
     }
 }
@@ -247,6 +248,39 @@ unsafe fn all_at_once() {
         }
         tell("told", told);
         for fd in [gate, go].as_flattened() {
+            libc::close(*fd);
+        }
+    }
+}
+
+/// A traced thread ends before its process, whose status its tracer is told.
+unsafe fn settled() {
+    unsafe {
+        let (gate, go, tids) = (pipe(), pipe(), pipe());
+        let child = libc::fork();
+        if child == 0 {
+            thread::spawn(move || {
+                let tid = libc::gettid();
+                libc::write(tids[1], (&raw const tid).cast(), 4);
+                read(gate[0]);
+                libc::syscall(libc::SYS_exit, 3);
+            });
+            read(go[0]);
+            libc::syscall(libc::SYS_exit, 5);
+        }
+        let mut tid = 0;
+        libc::read(tids[0], (&raw mut tid).cast(), 4);
+        tell("seize", ptrace(SEIZE, tid, 0, 0));
+        write(gate[1]);
+        let mut info: libc::siginfo_t = mem::zeroed();
+        let options = libc::WEXITED | libc::WNOWAIT | libc::__WALL;
+        libc::waitid(libc::P_PID, tid as u32, &mut info, options);
+        tell("the thread's", info.si_status());
+        write(go[1]);
+        await_zombie(child);
+        println!("{}", wait(tid));
+        println!("{}", wait(child));
+        for fd in [gate, go, tids].as_flattened() {
             libc::close(*fd);
         }
     }
