@@ -338,7 +338,12 @@ pub fn look(
             if options & WEXITED == 0 {
                 return None;
             }
-            reported = Some((thread.clone(), options & WNOWAIT == 0));
+            let last_time = options & WNOWAIT == 0;
+            if last_time {
+                // No other waiter finds it.
+                tracee.ended = None;
+            }
+            reported = Some((thread.clone(), last_time));
             return Some(found(status, exit::describe(status)));
         }
         let stop = tracee.stop.as_mut().filter(|stop| !stop.reported)?;
@@ -358,6 +363,8 @@ pub fn look(
     };
     if ended {
         unlink(&thread);
+        // A waiter that found it without a report has nothing to wait for.
+        process.child_event.wake_all();
     }
     // Outside of the tracee's lock, which a holder of the process's threads may want.
     found.usage = thread.process().usage();
