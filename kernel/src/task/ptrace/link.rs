@@ -374,11 +374,14 @@ pub fn look(
 impl Process {
     /// Whether its first thread is traced by `other`, which so hears of stops as a tracer.
     pub fn is_traced_by(&self, other: &Process) -> bool {
-        let leader = self.find_thread(|thread| thread.tid() == self.pid() && thread.is_traced());
+        // In place: the caller may hold locks, under which no thread may end.
+        let threads = self.threads();
+        let mut traced = threads.iter().filter(|thread| thread.is_traced());
+        let leader = traced.find(|thread| thread.tid() == self.pid());
         leader.is_some_and(|leader| {
-            leader
-                .tracer()
-                .is_some_and(|tracer| core::ptr::eq(&**tracer.process(), other))
+            let tracee = leader.ptrace.tracee.lock();
+            let tracer = tracee.as_ref().map(|tracee| tracee.tracer.process());
+            tracer.is_some_and(|process| core::ptr::eq(&**process, other))
         })
     }
 }
