@@ -284,6 +284,7 @@ fn release(thread: &Arc<Thread>) {
         thread.process().kill(SIGKILL);
     }
     unlink(thread);
+    thread.watch_calls();
     thread.when_not_looked_at(|| _ = sched::wake_from(thread.clone(), state::TRACED));
 }
 
