@@ -313,7 +313,6 @@ pub(crate) unsafe fn patch_code(address: usize, word: u32) {
 }
 
 #[cfg(feature = "selftest")]
-#[cfg(feature = "selftest")]
 crate::selftest! {
     fn free_addresses_need_no_block_of_the_area_itself() {
         // So many free ranges that a list of them would be larger than any adjacent frames.
