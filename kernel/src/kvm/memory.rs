@@ -248,6 +248,10 @@ impl MmuNotifier for Memory {
         self.translation.share(slots.showing(&range), || ());
     }
 
+    fn is_slow(&self) -> bool {
+        self.translation.cleans()
+    }
+
     fn aliases(&self, range: &Range<usize>, most: usize) -> usize {
         self.slots.lock().showing(range).take(most).count()
     }

@@ -113,7 +113,9 @@ selftest! {
         assert_eq!(memory.tables(), 153);
         let mut pauses = 0;
         memory.unmap(0..PAGES << 20, || pauses += 1);
-        assert!(pauses >= PAGES / 2 / 8);
+        // Long ones, where caches let go of each page.
+        let most = if memory.cleans() { 1 } else { 8 };
+        assert!(pauses >= PAGES / 2 / most);
         assert_eq!(memory.flushes(), pauses);
     }
 

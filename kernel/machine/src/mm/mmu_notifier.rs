@@ -15,8 +15,8 @@ use crate::errno::{Errno, Result};
 use crate::sync::Mutex;
 use crate::upcall::cond_resched;
 
-/// Bytes of a space that are notified at once before others may run: the most, and, where they are
-/// translated to at more than [`FEW`] places, about the fewest.
+/// Bytes of a space that are notified at once before others may run: the most, and, where a
+/// notifier is slow or they are translated to at more than [`FEW`] places, about the fewest.
 const PART: usize = 64 << 20;
 const LEAST: usize = 2 << 20;
 const FEW: usize = 8;
@@ -36,6 +36,11 @@ pub trait MmuNotifier: Send + Sync {
 
     /// Makes a range read-only, for copies on write. The same rules apply.
     fn protect(&self, range: Range<usize>);
+
+    /// Whether it takes long with each page.
+    fn is_slow(&self) -> bool {
+        false
+    }
 
     /// At how many places it translates to memory of a range, counted up to `most`. The same rules
     /// apply.
@@ -101,6 +106,12 @@ impl MmuNotifiers {
             }
             cond_resched();
         }
+    }
+
+    fn are_slow(&self) -> bool {
+        let list = self.list.lock();
+        let mut known = list.iter().filter_map(Weak::upgrade);
+        known.any(|notifier| notifier.is_slow())
     }
 
     /// Whether a range is translated to at more than `most` places.
@@ -183,10 +194,11 @@ impl AddressSpace {
         notify: impl Fn(&MmuNotifiers, Range<usize>),
     ) {
         let notifiers = &self.context().notifiers;
+        let most = if notifiers.are_slow() { LEAST } else { PART };
         for vma in self.vmas().filter(which) {
             let mut left = vma.range();
             while !left.is_empty() {
-                let mut part = left.start..left.end.min(left.start + PART);
+                let mut part = left.start..left.end.min(left.start + most);
                 while part.len() > LEAST
                     && MmuNotifiers::has_more_aliases(&notifiers.list.lock(), &part, FEW)
                 {

@@ -55,7 +55,8 @@ const FROM_LEVEL_1: u64 = 1 << 6;
 const LEVEL_1_BITS: u32 = 39;
 /// The most address bits of a walk from level 1, with 16 tables.
 const MOST_LEVEL_1_BITS: u32 = LEVEL_1_BITS + 4;
-/// Number of tables and huge pages that are processed while the lock is held.
+/// Number of tables and huge pages that are processed while the lock is held; one where caches let
+/// go of them.
 const MOST_TABLES: usize = 8;
 /// HCR_EL2.TGE: if it is set, EL1's TLB maintenance affects the host's programs.
 const HCR_TGE: usize = 1 << 27;
@@ -374,7 +375,7 @@ impl Stage2 {
     /// Write-protects these ranges, on all CPUs. Calls `pause` regularly, without the lock.
     pub fn protect(&self, ranges: impl Iterator<Item = Range<u64>>, mut pause: impl FnMut()) {
         for range in ranges {
-            self.by_parts(range, &mut pause, |tree, range| {
+            self.by_parts(range, self.most_tables(), &mut pause, |tree, range| {
                 self.take(&mut tree.table, range.clone(), false, true);
                 write_protect(tree, range);
             });
@@ -398,7 +399,7 @@ impl Stage2 {
 
     /// Unmaps a range on all CPUs, and drops its frames. Calls `pause` regularly, without the lock.
     pub fn unmap(&self, range: Range<u64>, mut pause: impl FnMut()) {
-        self.by_parts(range, &mut pause, |tree, range| {
+        self.by_parts(range, self.most_tables(), &mut pause, |tree, range| {
             self.take(&mut tree.table, range, true, true);
         });
     }
@@ -406,7 +407,7 @@ impl Stage2 {
     /// Unmaps everything, of which nobody reads what the guest wrote past the caches. Otherwise as
     /// [`Stage2::unmap`].
     pub fn end(&self, mut pause: impl FnMut()) {
-        self.by_parts(0..END as u64, &mut pause, |tree, range| {
+        self.by_parts(0..END as u64, MOST_TABLES, &mut pause, |tree, range| {
             self.take(&mut tree.table, range, true, false);
         });
     }
@@ -418,17 +419,27 @@ impl Stage2 {
         held
     }
 
-    /// Calls `work` on each part of a range.
+    /// Whether it takes long to unmap a page, as caches let go of it.
+    pub fn cleans(&self) -> bool {
+        !self.in_caches
+    }
+
+    fn most_tables(&self) -> usize {
+        if self.cleans() { 1 } else { MOST_TABLES }
+    }
+
+    /// Calls `work` on each part of a range, of so many tables and huge pages.
     fn by_parts(
         &self,
         range: Range<u64>,
+        most: usize,
         pause: &mut impl FnMut(),
         work: impl Fn(&mut Tree, Range<usize>),
     ) {
         let mut left = range.start as usize..range.end as usize;
         while !left.is_empty() {
             let mut tree = self.change();
-            let end = tree.table.part_end(left.clone(), &mut { MOST_TABLES });
+            let end = tree.table.part_end(left.clone(), &mut { most });
             work(&mut tree, left.start..end);
             drop(tree);
             pause();
