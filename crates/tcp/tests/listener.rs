@@ -6,7 +6,7 @@ use tcp::options::{Options, Timestamps};
 use tcp::siphash::Key;
 use tcp::{
     Accepted, Answer, Config, Connection, Cookies, Events, Flags, Header, Identity, Listener,
-    Secret, State, Tuple, Unreachable,
+    Secret, State, Tuple,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -400,10 +400,9 @@ fn old_requests_make_room() {
 fn icmp_forgets_half_open_connections() {
     let mut listener = listener(4, true);
     let (_, answer) = half_open(&mut listener, SECOND, 1);
-    listener.on_icmp(&tuple(1), answer.seq.wrapping_add(1), Unreachable::Host);
-    listener.on_icmp(&tuple(1), answer.seq, Unreachable::Port);
+    listener.on_icmp(&tuple(1), answer.seq.wrapping_add(1));
     assert_eq!(listener.half_open(), 1);
-    listener.on_icmp(&tuple(1), answer.seq, Unreachable::Host);
+    listener.on_icmp(&tuple(1), answer.seq);
     assert_eq!((listener.half_open(), listener.next_timer()), (0, None));
 }
 
@@ -435,7 +434,7 @@ proptest! {
                     ..syn
                 },
                 9 => {
-                    listener.on_icmp(&tuple(number), answers[at].seq, Unreachable::Host);
+                    listener.on_icmp(&tuple(number), answers[at].seq);
                     continue;
                 }
                 10 => {

@@ -310,9 +310,9 @@ fn an_answer_to_syn_says_what_the_way_takes() {
     });
 }
 
-/// A machine says of a packet of this one's that its host cannot be reached.
-fn cannot_reach(packet: &[u8]) {
-    let message = ip::icmp::error([3, 1], 0, packet).unwrap();
+/// A machine says by this kind and code that a packet of this one's did not arrive.
+fn report(what: [u8; 2], packet: &[u8]) {
+    let message = ip::icmp::error(what, 0, packet).unwrap();
     let mut message = message.to_vec();
     ip::icmp::seal(&mut message, PEER.into(), OWN.into());
     give(1, &message);
@@ -323,15 +323,18 @@ fn an_answer_to_syn_that_arrives_nowhere_is_forgotten() {
     run(|| {
         plug();
         listen(84, 5);
-        let mut far = Far::new(84, 4000);
-        say(&far.header(Flags::SYN), &[]);
-        let answer = packets().pop().unwrap();
-        let (header, _) = Header::parse(&answer[20..]).unwrap();
-        far.seq += 1;
-        far.ack = header.seq.wrapping_add(1);
-        cannot_reach(&answer);
-        say(&far.header(Flags::ACK), &[]);
-        assert!(one().flags.contains(Flags::RST));
+        for (port, what) in (4000..).zip([[3, 1], [3, 13], [11, 0], [3, 3], [12, 0]]) {
+            let mut far = Far::new(84, port);
+            say(&far.header(Flags::SYN), &[]);
+            let answer = packets().pop().unwrap();
+            let (header, _) = Header::parse(&answer[20..]).unwrap();
+            far.seq += 1;
+            far.ack = header.seq.wrapping_add(1);
+            report(what, &answer);
+            say(&far.header(Flags::ACK), &[]);
+            let is_forgotten = heard().iter().any(|sent| sent.0.flags.contains(Flags::RST));
+            assert_eq!(is_forgotten, what[0] != 3 || what[1] == 1, "{what:?}");
+        }
     });
 }
 

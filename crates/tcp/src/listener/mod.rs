@@ -8,7 +8,6 @@ pub use request::Accepted;
 
 use crate::config::Config;
 use crate::connection::{Agreed, Identity};
-use crate::event::Unreachable;
 use crate::header::{Flags, Header};
 use crate::isn::{Secret, Tuple};
 use crate::limiter::has_data;
@@ -360,14 +359,13 @@ impl Listener {
         Answer::Send(request.answer(&self.config, now))
     }
 
-    /// ICMP says that a SYN with ACK did not arrive, whose number is `seq`: where nothing would,
+    /// ICMP says that a SYN with ACK did not arrive, whose number is `seq`, and that none would:
     /// the half open connection is forgotten (Linux's `tcp_req_err`).
-    pub fn on_icmp(&mut self, tuple: &Tuple, seq: u32, what: Unreachable) {
+    pub fn on_icmp(&mut self, tuple: &Tuple, seq: u32) {
         let key = self.secret.hash(tuple, u64::MAX);
         let known = self.requests.get(&key).copied();
-        let is_hard = matches!(what, Unreachable::Network | Unreachable::Host);
         let is_ours = |request: &Request| request.tuple == *tuple && request.identity.isn == seq;
-        if let Some(request) = known.filter(is_ours).filter(|_| is_hard) {
+        if let Some(request) = known.filter(is_ours) {
             self.forget(key, &request);
         }
     }

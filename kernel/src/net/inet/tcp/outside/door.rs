@@ -13,7 +13,7 @@ use crate::sync::SleepMutex;
 use crate::task::timer::Expire;
 use crate::task::work_queue::{self, Work};
 use alloc::sync::Arc;
-use tcp::{Accepted, Answer, Cookies, Flags, Header, Listener, Unreachable};
+use tcp::{Accepted, Answer, Cookies, Flags, Header, Listener};
 
 /// The half-open connections of a listening socket.
 pub struct Door {
@@ -36,8 +36,8 @@ impl Door {
     }
 
     /// A machine said that an answer to SYN, whose number is `seq`, did not arrive.
-    pub fn told(&self, tuple: &Tuple, seq: u32, what: Unreachable) {
-        self.listener.lock().on_icmp(&as_tcp(tuple), seq, what);
+    pub fn told(&self, tuple: &Tuple, seq: u32) {
+        self.listener.lock().on_icmp(&as_tcp(tuple), seq);
     }
 
     /// accept(2) has taken a connection, or one that waited is gone.

@@ -275,12 +275,22 @@ pub fn report(told: &ip::icmp::Report, [local, peer]: [SocketAddr; 2]) {
     };
     if let Some(remote) = found {
         remote.told(seq, told);
-    } else if let Some(what) = unreachable(told)
+    } else if ends_half_open(told)
         && let Ok(server) = listener(local, peer)
         && let Some(door) = server.door.get()
     {
-        door.told(&tuple, seq, what);
+        door.told(&tuple, seq);
     }
+}
+
+/// Whether a half open connection is forgotten by a report, as Linux has it: by one that can be
+/// mended, too, over IPv4, and only by one that cannot over IPv6.
+fn ends_half_open(told: &ip::icmp::Report) -> bool {
+    let v4 = told.inner.source.is_ipv4();
+    matches!(
+        (v4, told.kind, told.code),
+        (true, 3, 0 | 1) | (true, 11 | 12, _) | (false, 1, 1 | 4..=6) | (false, 4, _)
+    )
 }
 
 /// What a report says of where a segment went, but for its size.
