@@ -112,6 +112,11 @@ fn abort(context: &mut Context, registers: &mut Registers) -> Exit {
 #[inline(never)]
 fn handle_slow_exit(context: &mut Context, registers: &mut Registers) -> Exit {
     let syndrome = registers.syndrome;
+    if registers.does_nothing() {
+        context.count(ExitKind::Other);
+        registers.skip();
+        return Exit::Again;
+    }
     match class_of(syndrome) {
         class::REGISTER if sysreg::is_debug(syndrome) => {
             context.count(ExitKind::Register);

@@ -36,6 +36,10 @@ pub struct Registers {
 
 /// ESR_EL2.IL: the instruction has 32 bits.
 const LONG: u64 = 1 << 25;
+/// ESR_EL2: the class is one of those below 0x10, which say by what condition the instruction is
+/// executed, unless only PSTATE.IT says that.
+const UNCONDITIONAL: u64 = 0b11 << 30;
+const HAS_CONDITION: u64 = 1 << 24;
 /// PSTATE.T in AArch32 state.
 const THUMB: u64 = 1 << 5;
 /// PSTATE.PAN and SSBS; and what an exception keeps: the flags, DIT and PAN.
@@ -134,6 +138,14 @@ impl Registers {
         self.pstate = advance_block(self.pstate) & !STEP;
     }
 
+    /// Whether the instruction that was trapped is one that does nothing, in AArch32 state: a CPU
+    /// may trap it before it looks at its condition.
+    pub fn does_nothing(&self) -> bool {
+        self.pstate & USER_32 != 0
+            && self.syndrome & UNCONDITIONAL == 0
+            && !condition_holds(self.syndrome, self.pstate)
+    }
+
     /// Records the address of the debug exception for which the guest was just left.
     #[inline(always)]
     pub fn take_address(&mut self) {
@@ -172,20 +184,48 @@ impl Registers {
     }
 }
 
-/// PSTATE in AArch32 state behind an instruction: IT, whose bits 7 to 2 are at 15 to 10 and 1 and 0
-/// at 26 and 25, names those of an IT block that are left (Arm ARM, "ITAdvance").
+/// PSTATE.IT in AArch32 state: bits 7 to 2, and bits 1 and 0.
+const BLOCK_HIGH: u64 = 0x3f << 10;
+const BLOCK_LOW: u64 = 0b11 << 25;
+
+fn block(pstate: u64) -> u64 {
+    (pstate & BLOCK_HIGH) >> 8 | (pstate & BLOCK_LOW) >> 25
+}
+
+/// Whether the condition of a trapped instruction in AArch32 state holds (Arm ARM,
+/// "ConditionHolds").
+fn condition_holds(syndrome: u64, pstate: u64) -> bool {
+    let condition = match (syndrome & HAS_CONDITION, block(pstate)) {
+        (0, 0) => return true,
+        (0, block) => block >> 4,
+        _ => syndrome >> 20 & 0xf,
+    };
+    let [negative, zero, carry, overflow] = [31, 30, 29, 28].map(|bit| pstate >> bit & 1 != 0);
+    let holds = match condition >> 1 {
+        0 => zero,
+        1 => carry,
+        2 => negative,
+        3 => overflow,
+        4 => carry && !zero,
+        5 => negative == overflow,
+        6 => negative == overflow && !zero,
+        _ => return true,
+    };
+    holds == (condition & 1 == 0)
+}
+
+/// PSTATE in AArch32 state behind an instruction: IT names those of an IT block that are left (Arm
+/// ARM, "ITAdvance").
 fn advance_block(pstate: u64) -> u64 {
-    const HIGH: u64 = 0x3f << 10;
-    const LOW: u64 = 0b11 << 25;
     if pstate & THUMB == 0 {
         return pstate;
     }
-    let block = (pstate & HIGH) >> 8 | (pstate & LOW) >> 25;
+    let block = block(pstate);
     let next = match block & 0b111 {
         0 => 0,
         _ => block & 0xe0 | block << 1 & 0x1f,
     };
-    pstate & !(HIGH | LOW) | (next & 0xfc) << 8 | (next & 0b11) << 25
+    pstate & !(BLOCK_HIGH | BLOCK_LOW) | (next & 0xfc) << 8 | (next & 0b11) << 25
 }
 
 /// In the syndrome of an abort: it was that of a walk of the guest's tables; the kind of fault
@@ -376,6 +416,30 @@ crate::selftest! {
             assert_eq!(advance_block(state(before)), state(after));
         }
         assert_eq!(advance_block(state(0)), state(0));
+    }
+
+    fn conditions_of_32_bit_instructions_are_looked_at() {
+        let flags = |flags: u64| USER_32 | flags << 28;
+        let holds = |condition: u64, state| condition_holds(HAS_CONDITION | condition << 20, state);
+        // EQ, CS, MI, VS, HI, GE and GT, by N, Z, C and V; each with its opposite.
+        for (condition, held) in [(0, 0xf0f0), (2, 0xcccc), (4, 0xff00), (6, 0xaaaa), (8, 0x0c0c),
+            (10, 0xaa55), (12, 0x0a05)] {
+            for state in 0..16 {
+                let held = held >> state & 1 != 0;
+                assert_eq!(holds(condition, flags(state)), held, "{condition} {state}");
+                assert_eq!(holds(condition + 1, flags(state)), !held);
+            }
+        }
+        assert!(holds(14, flags(0)) && holds(15, flags(0)) && condition_holds(0, flags(0)));
+        // The syndrome does not say that it is in a block of EQ.
+        let block = THUMB | flags(0) | 1 << 25;
+        assert!(!condition_holds(0, block) && condition_holds(0, block | flags(4)));
+        let mut registers = Registers::new();
+        (registers.pstate, registers.syndrome) = (flags(0), 0x03 << 26 | HAS_CONDITION);
+        assert!(registers.does_nothing());
+        // An abort has no condition there.
+        registers.syndrome = 0x24 << 26 | HAS_CONDITION;
+        assert!(!registers.does_nothing());
     }
 
     fn the_page_of_an_abort_is_read_only_where_it_is_known() {
