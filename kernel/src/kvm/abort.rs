@@ -21,10 +21,10 @@ const WRITE: u64 = 1 << 6;
 /// Syndrome bits passed to the VMM when the hardware does not decode the access: the kind of fault
 /// among them.
 const UNDESCRIBED: u64 = MAINTENANCE | WRITE | KIND;
-/// The kind of fault: the last by which stage 2 stops an access, and external aborts, which have
-/// no guest-physical address.
+/// The kind of fault: below external aborts, which have no guest-physical address, are those by
+/// which stage 2 stops an access.
 const KIND: u64 = 0x3f;
-const LAST_OF_STAGE_2: u64 = 0x0f;
+const FIRST_EXTERNAL: u64 = 0x10;
 const LAST_EXTERNAL: u64 = 0x1f;
 /// Exception classes for EL1.
 const CLASS_UNKNOWN: u64 = 0x00;
@@ -119,8 +119,8 @@ impl Access {
     /// Makes it possible, or gives it to the VMM.
     pub fn resolve(self, machine: &Machine, page: &RunPage, guest: &mut Guest) -> Result<Resolved> {
         match self.syndrome & KIND {
-            ..=LAST_OF_STAGE_2 => {}
-            ..=LAST_EXTERNAL => {
+            ..FIRST_EXTERNAL => {}
+            FIRST_EXTERNAL..=LAST_EXTERNAL => {
                 guest.error = Some(error::UNKNOWN);
                 return Ok(Resolved::Again);
             }
