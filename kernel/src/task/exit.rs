@@ -7,9 +7,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general::*;
 use linux_raw_sys::ptrace::{PTRACE_EVENT_EXIT, PTRACE_O_TRACEEXIT};
 
+use super::pid_table::{self, Left};
 use super::sched::{self, state};
 use super::signal::{self, Info, Set};
-use super::{Process, Thread, acct, current, futex, job, pid_table, ptrace, sched::prepare};
+use super::{Process, Thread, acct, current, futex, job, ptrace, sched::prepare};
 use crate::arch;
 use crate::errno::{Errno, Result};
 use crate::fs;
@@ -114,22 +115,26 @@ fn end_process(process: &Process) {
     if process.session() == process.pid() {
         fs::tty::session_ended(process.session());
     }
-    let group = pid_table::leave_family(process, job::is_guarded, |child, heir| {
+    let left = pid_table::leave_family(process, job::is_guarded, |child, heir| {
         job::orphaned_by(process, child);
         notify_parent_of_death(child);
         if child.is_zombie() {
             notify(child, heir);
         }
     });
-    if let Some(group) = group {
-        job::hang_up(group);
-    }
-    process.set_zombie();
     // Soon: the parent sleeps until it is notified of the zombie that it sees.
-    if let Some(parent) = pid_table::process(process.parent()) {
-        notify(process, &parent);
+    let parent = match left {
+        Left::Zombie(parent) => parent,
+        Left::Orphaned(group) => {
+            job::hang_up(group);
+            process.set_zombie();
+            pid_table::process(process.parent())
+        }
+    };
+    match parent {
+        Some(parent) => notify(process, &parent),
+        None => process.set_end_notified(),
     }
-    process.set_end_notified();
 }
 
 /// Notifies `child`, whose parent the current process was, by the signals that its threads asked

@@ -193,17 +193,17 @@ impl Tree {
     }
 
     /// `process`, which ends, leaves its group, at once for all who ask: of members that end
-    /// together, one leaves the group without any that is `guarded`. That group.
-    fn leave_group(
-        &self,
-        process: &Process,
-        guarded: impl Fn(&Process, &Process) -> bool,
-    ) -> Option<i32> {
-        let parent = self.process(process.parent())?;
-        let was_guarded = guarded(process, parent);
+    /// together, one leaves the group without any that is `guarded`.
+    fn leave_group(&self, process: &Process, guarded: impl Fn(&Process, &Process) -> bool) -> Left {
+        let parent = self.process(process.parent());
+        let was_guarded = parent.is_some_and(|parent| guarded(process, parent));
         process.set_left_group();
         let group = process.group();
-        (was_guarded && !self.any_of_group_with_parent(group, guarded)).then_some(group)
+        if was_guarded && !self.any_of_group_with_parent(group, guarded) {
+            return Left::Orphaned(group);
+        }
+        process.set_zombie();
+        Left::Zombie(parent.cloned())
     }
 
     fn processes(&self) -> impl Iterator<Item = &Arc<Process>> {
@@ -724,14 +724,22 @@ pub fn find_child<T>(
     }
 }
 
+/// How a process has left its family.
+pub enum Left {
+    /// It is a zombie, of which its parent is to be told.
+    Zombie(Option<Arc<Process>>),
+    /// Nobody guards a member of its group any more. It is no zombie yet.
+    Orphaned(i32),
+}
+
 /// Gives the children of `process`, which ends, to the nearest living subreaper above it, or to
-/// process 1. Calls `notify` with each child and its new parent. Then it leaves its group, which is
-/// returned if none is left there that is `guarded` by its parent.
+/// process 1. Calls `notify` with each child and its new parent. Then it leaves its group, whose
+/// members their parents may have `guarded`.
 pub fn leave_family(
     process: &Process,
     guarded: impl Fn(&Process, &Process) -> bool,
     mut notify: impl FnMut(&Arc<Process>, &Arc<Process>),
-) -> Option<i32> {
+) -> Left {
     let mut heir = None;
     loop {
         let mut tree = TREE.lock();
