@@ -157,6 +157,8 @@ pub struct Process {
     pub several: Several,
     /// Threads that it traces.
     tracees: Mutex<Vec<Arc<Thread>>>,
+    /// Whether there are any.
+    traces: AtomicBool,
     /// Its first thread, which ended traced and before others.
     pub(super) ended_leader: Mutex<Option<Arc<Thread>>>,
     /// Watchers of its end.
@@ -279,6 +281,7 @@ impl Process {
             borrows_memory: AtomicBool::new(parts.borrows_memory),
             several: Several::new(),
             tracees: Mutex::new(Vec::new()),
+            traces: AtomicBool::new(false),
             ended_leader: Mutex::new(None),
             ended: Mutex::new(None),
             signals: SharedSignals::new(parts.actions),
@@ -353,6 +356,16 @@ impl Process {
     /// Threads that it traces.
     pub(super) fn tracees(&self) -> MutexGuard<'_, Vec<Arc<Thread>>> {
         self.tracees.lock()
+    }
+
+    /// Whether any thread of it traces another.
+    pub(super) fn traces(&self) -> bool {
+        self.traces.load(Acquire)
+    }
+
+    /// Under the lock of the tracees.
+    pub(super) fn set_traces(&self, traces: bool) {
+        self.traces.store(traces, Release);
     }
 
     /// The first living thread for which `wanted` holds.

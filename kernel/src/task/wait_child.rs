@@ -99,7 +99,7 @@ fn look(
     options: u32,
     unnotified: &mut bool,
 ) -> Result<Option<Found>> {
-    let traces = !process.tracees().is_empty();
+    let traces = process.traces();
     // The first thread has the children that ended threads left.
     let own_alone = options & __WNOTHREAD != 0;
     let first = own_alone && process.is_first(&current());
@@ -177,12 +177,11 @@ fn selects_tracee(thread: &Thread, which: &Which) -> bool {
 }
 
 fn inspect(child: &Arc<Process>, options: u32, ended: bool) -> Option<Found> {
-    let uid = child.with_credentials(|who| who.uid);
     let found = |status, event| {
         let usage = child.usage().plus(child.children_usage());
         Found {
             pid: child.pid(),
-            uid,
+            uid: child.with_credentials(|who| who.uid),
             status,
             event,
             usage,

@@ -64,6 +64,8 @@ fn link(thread: &Arc<Thread>, tracer: Tracer) -> Result<bool> {
     if !tracer.ptrace.begin_tracing() {
         return Ok(false);
     }
+    // Before its first stop, which the tracer then looks for.
+    tracer.process().set_traces(true);
     *slot = Some(tracee);
     thread.ptrace.set(flag::TRACED);
     drop(slot);
@@ -191,6 +193,7 @@ pub fn unlink(thread: &Arc<Thread>) {
     let mut tracees = tracee.tracer.process().tracees();
     let at = tracees.iter().position(|other| Arc::ptr_eq(other, thread));
     let entry = at.map(|at| tracees.swap_remove(at));
+    tracee.tracer.process().set_traces(!tracees.is_empty());
     tracee.tracer.ptrace.end_tracing();
     drop(tracees);
     drop(entry);
