@@ -354,7 +354,8 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
     #[inline(always)]
     fn hold_first(&self, kind: Kind, frame: FrameRef, writable: bool) -> Option<Owed<FillUser>> {
         let (prot, memory) = (prot(self.vma, writable), memory::<TAGS>(self.vma));
-        let held = hold(self.entry, frame, prot, memory, true);
+        let new = leaf(&frame, prot, memory);
+        let held = hold(self.entry, frame, new);
         if held.is_some() {
             self.own.data.add(1);
             count(kind);
@@ -377,14 +378,18 @@ impl<const NEW_TABLE: bool, const TAGS: bool> Page<'_, NEW_TABLE, TAGS> {
         mapping.present(first, frames);
         let writable = self.vma.is_shared() && self.vma.rights.contains(Rights::WRITE);
         let (prot, memory, mut mapped) = (prot(self.vma, writable), memory::<TAGS>(self.vma), 0);
+        let first_frame = Pte::leaf(0, prot, memory).with_young(!age::ahead_is_old());
         for (page, frame) in (start..end).step_by(PAGE_SIZE).zip(frames) {
             let entry = self.leaf.entry(page);
             if let Some(frame) = frame.take()
                 && entry.load() == Pte::EMPTY
-                && let Some(owed) = hold(entry, frame, prot, memory, !age::ahead_is_old())
             {
-                owed.leave_to_fault();
-                mapped += 1;
+                make_ready(&frame, prot, memory);
+                let new = first_frame.page(frame.phys().0 / PAGE_SIZE);
+                if let Some(owed) = hold(entry, frame, new) {
+                    owed.leave_to_fault();
+                    mapped += 1;
+                }
             }
         }
         self.own.data.add(mapped);
@@ -584,10 +589,17 @@ pub(super) fn memory<const TAGS: bool>(vma: &Vma) -> Memory {
     }
 }
 
-/// Returns a young PTE for `frame`; if it is executable, instruction fetches see the frame's
-/// content.
+/// Returns a young PTE for `frame`, which is [made ready](make_ready).
 #[inline(always)]
 fn leaf(frame: &FrameRef, prot: Prot, memory: Memory) -> Pte {
+    make_ready(frame, prot, memory);
+    Pte::leaf(frame.phys().0, prot, memory)
+}
+
+/// If `frame` is to be executable, instruction fetches see its content; if it is tagged, it has
+/// tags.
+#[inline(always)]
+fn make_ready(frame: &FrameRef, prot: Prot, memory: Memory) {
     if prot.execute {
         frame.sync_instructions();
     }
@@ -595,20 +607,12 @@ fn leaf(frame: &FrameRef, prot: Prot, memory: Memory) -> Pte {
     if memory != Memory::Normal {
         frame.sync_tags();
     }
-    Pte::leaf(frame.phys().0, prot, memory)
 }
 
-/// Fills an empty PTE with `frame`; if it is executable, instruction fetches see the frame's
-/// content. None if the PTE was not empty.
+/// Fills an empty PTE with `new`, that of `frame`. None if the PTE was not empty.
 #[inline(always)]
-fn hold(
-    entry: &Entry,
-    frame: FrameRef,
-    prot: Prot,
-    memory: Memory,
-    young: bool,
-) -> Option<Owed<FillUser>> {
-    let filled = entry.try_fill(leaf(&frame, prot, memory).with_young(young));
+fn hold(entry: &Entry, frame: FrameRef, new: Pte) -> Option<Owed<FillUser>> {
+    let filled = entry.try_fill(new);
     if filled.is_some() {
         frame.into_phys();
     }
