@@ -201,7 +201,7 @@ mod histories {
         assert!(waiter.is_ok());
     }
 
-    /// Who gives up a lock that was released meanwhile has it.
+    /// A thread that gives up a lock that was released meanwhile has it.
     #[test]
     fn who_gives_up_may_have_it() {
         let word = Word::new();

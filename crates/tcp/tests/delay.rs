@@ -146,7 +146,7 @@ fn small_segments_wait_together() {
     assert_eq!(script.sends().ack, script.seq);
 }
 
-/// Who connects and knows that data follows lets the ACK ride on it (TCP_DEFER_ACCEPT).
+/// A client that knows that data follows lets the ACK ride on it (TCP_DEFER_ACCEPT).
 #[test]
 fn the_ack_of_syn_may_wait() {
     let mut script = Script::connecting(&Config {

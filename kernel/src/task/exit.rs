@@ -45,7 +45,7 @@ pub fn exit_thread() -> ! {
     if settles && process.pid() == 1 {
         end_of_init(process);
     }
-    // Who learns of the end by its memory finds no filters that others may not have.
+    // Threads that learn of the end by its memory find no filters that others may not have.
     thread.seccomp.leave();
     leave_memory(thread);
     process.return_memory();

@@ -157,7 +157,7 @@ unsafe fn semaphores() {
     }
 }
 
-/// Who only waits for a zero comes before those who change it.
+/// Callers that only wait for a zero come before those that change it.
 unsafe fn zeros_first() {
     unsafe {
         let set = libc::semget(IPC_PRIVATE, 3, 0o600);
@@ -241,7 +241,7 @@ unsafe fn receivers() {
     }
 }
 
-/// Who makes room lets the first send whose message fits.
+/// A receiver that makes room lets the first send whose message fits.
 unsafe fn senders() {
     unsafe {
         let queue = libc::msgget(IPC_PRIVATE, 0o666);

@@ -332,7 +332,7 @@ impl Set {
         if item.is_exclusive() || event.events & EPOLLEXCLUSIVE != 0 {
             return Err(Errno::EINVAL);
         }
-        // Who finds a disarmed member wanted again finds the data that belong to it.
+        // A waiter that finds a disarmed member wanted again finds the data that belong to it.
         item.data.store(event.data, Release);
         item.wanted.store(event.events, Release);
         self.check(&item);

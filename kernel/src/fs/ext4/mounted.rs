@@ -274,7 +274,7 @@ impl Drop for Held {
         if let Some(Err(error)) = gone.map(Fs::unmount) {
             crate::log!("{}: ext4: {error:?}", fs.volume.name());
         }
-        // Who reads the device itself shall see what was written.
+        // Readers of the device itself shall see what was written.
         _ = fs.volume.mapping().invalidate(0..usize::MAX);
         fs.volume.end_use(true);
         let me: *const Ext4 = Arc::as_ptr(fs);

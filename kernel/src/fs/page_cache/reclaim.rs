@@ -160,7 +160,7 @@ impl Mapping {
             if pages.dirty.get(index).is_none() && pages.all.get(index).is_some_and(goes) {
                 pages.remove(index, index);
                 *left -= 1;
-                // Who began to read before it was written has what the disk had then.
+                // A read that began before it was written has what the disk had then.
                 if pages.is_reading(index..index + 1) {
                     self.taken.fetch_add(2, AcqRel);
                 }

@@ -58,7 +58,7 @@ impl Mapping {
             _ => Some(self.filled(index, 1)?),
         };
         {
-            // Who writes back goes by the length.
+            // Writeback goes by the length.
             let _alone = self.cleaning.lock();
             begin()?;
             self.set_size(size);

@@ -248,7 +248,7 @@ fn wait_for_lock(key: Key, address: usize, deadline: Option<Deadline>) -> Result
     };
     inherit::waits(&current());
     sched::prepare(state::INTERRUPTIBLE);
-    // Who ends gives its locks away when it lives no more.
+    // A thread that ends gives its locks away when it lives no more.
     let result = match pid_table::is_living(&owner) {
         // Of all waits with a deadline, only this one has no slack on Linux.
         true => match deadline {
