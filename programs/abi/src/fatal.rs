@@ -3,9 +3,9 @@
 
 use std::{mem, ptr};
 
-use libc::{POLLIN, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, c_int, c_long, pid_t};
+use libc::{POLLIN, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, c_int, c_long};
 
-use crate::{in_child, tell_end};
+use crate::{in_child, sleeper, tell_end};
 
 /// Milliseconds after which the child of vfork ends unasked.
 const LONG: c_int = 20_000;
@@ -102,7 +102,7 @@ unsafe fn asked_for() {
 /// A stopped process ends once it goes on.
 unsafe fn stopped() {
     unsafe {
-        let child = waiting_child();
+        let child = sleeper();
         libc::kill(child, SIGSTOP);
         let mut status = 0;
         libc::waitpid(child, &mut status, libc::WUNTRACED);
@@ -121,7 +121,7 @@ unsafe fn stopped() {
 /// A tracer sees the signal first, and may keep it away.
 unsafe fn traced() {
     unsafe {
-        let child = waiting_child();
+        let child = sleeper();
         let none = ptr::null_mut::<u8>();
         libc::ptrace(libc::PTRACE_SEIZE, child, none, none);
         libc::kill(child, SIGTERM);
@@ -135,17 +135,5 @@ unsafe fn traced() {
         libc::kill(child, SIGKILL);
         libc::waitpid(child, &mut status, 0);
         tell_end("it was kept away", status);
-    }
-}
-
-unsafe fn waiting_child() -> pid_t {
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            loop {
-                libc::pause();
-            }
-        }
-        child
     }
 }

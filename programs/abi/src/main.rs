@@ -425,6 +425,22 @@ fn error() -> &'static str {
     }
 }
 
+/// Makes a child that waits until it is killed.
+///
+/// # Safety
+/// As for fork(2): other threads of the caller are not in the child.
+unsafe fn sleeper() -> i32 {
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            loop {
+                libc::pause();
+            }
+        }
+        child
+    }
+}
+
 /// Runs `work` in a child: its wait status.
 fn in_child(work: impl FnOnce()) -> i32 {
     // SAFETY: the program has one thread here, so the child may go on as the parent would.

@@ -3,7 +3,7 @@
 use std::mem;
 use std::ptr;
 
-use crate::{in_child, tell, tell_end, tell_ok};
+use crate::{in_child, sleeper, tell, tell_end, tell_ok};
 
 /// Runs this part.
 pub fn run() {
@@ -34,19 +34,6 @@ unsafe fn ready(fd: i32, wait: i32) -> libc::c_short {
         };
         libc::poll(&mut poll, 1, wait);
         poll.revents
-    }
-}
-
-/// A child that waits until it is killed.
-unsafe fn sleeper() -> i32 {
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            loop {
-                libc::pause();
-            }
-        }
-        child
     }
 }
 

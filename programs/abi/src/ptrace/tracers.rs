@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::{fs, mem, ptr, thread};
 
 use super::{CONT, ptrace, wait};
-use crate::{in_child, tell, tell_end};
+use crate::{in_child, sleeper, tell, tell_end};
 
 const SEIZE: u32 = libc::PTRACE_SEIZE as u32;
 const INTERRUPT: u32 = libc::PTRACE_INTERRUPT as u32;
@@ -29,18 +29,6 @@ pub fn run() {
         all_at_once();
         settled();
         none_escapes();
-    }
-}
-
-unsafe fn sleeper() -> i32 {
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            loop {
-                libc::pause();
-            }
-        }
-        child
     }
 }
 
