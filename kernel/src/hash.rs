@@ -1,4 +1,4 @@
-//! Hash tables. Their hash is keyed: programs choose names and numbers, and shall not choose
+//! Hash tables with a keyed hash: programs choose names and numbers, and must not be able to choose
 //! which of them share a bucket.
 
 use alloc::vec::Vec;

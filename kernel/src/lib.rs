@@ -1,5 +1,5 @@
-//! The Stile kernel as a library of the host, for tests and fuzzers (`kernel/hosted`). For a
-//! machine it is empty: its image is one crate, where calls take some instructions fewer.
+//! The Stile kernel as a library of the host, for tests and fuzzers (`kernel/hosted`). On a machine
+//! the library is empty: the image is a single crate, in which calls take a few instructions less.
 #![no_std]
 #![forbid(unsafe_code)]
 // Sockets carry files, and files are sockets: to see that both can be shared takes many steps.

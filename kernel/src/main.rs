@@ -1,4 +1,4 @@
-//! The Stile kernel: its image.
+//! The Stile kernel's image.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]

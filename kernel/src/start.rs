@@ -1,4 +1,4 @@
-//! The start of the parts that do not depend on the architecture.
+//! Starts the parts of the kernel that do not depend on the architecture.
 
 #[cfg(guests)]
 use crate::kvm;

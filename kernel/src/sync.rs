@@ -1,4 +1,4 @@
-//! Locks: those that spin, and one that sleeps.
+//! Locks: spin locks, and one that sleeps.
 
 pub use crate::task::sleep_mutex::{SleepMutex, SleepMutexGuard};
 pub use machine::sync::*;

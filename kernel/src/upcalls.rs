@@ -1,4 +1,4 @@
-//! The functions of the kernel that the machine calls.
+//! The functions of the kernel that crate `machine` calls.
 
 use crate::arch::cpu::{self, Cpu};
 use crate::arch::irq::Interrupted;

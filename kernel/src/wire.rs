@@ -1,4 +1,5 @@
-//! An interface whose link ends at a test on the host: it gives frames, and takes what was sent.
+//! A network interface whose link ends in a test on the host, which supplies received frames and
+//! takes sent ones.
 
 use crate::errno::Result;
 use crate::hash::Keyed;

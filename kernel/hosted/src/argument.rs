@@ -1,4 +1,4 @@
-//! Arguments of system calls, and the memory for arguments that are not numbers.
+//! Arguments of system calls, and memory for those that are pointers.
 
 use std::cell::Cell;
 

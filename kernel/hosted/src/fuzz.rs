@@ -1,5 +1,6 @@
-//! Parsers of bytes that programs choose: a function of any bytes for each, which must return, and
-//! leave the kernel alive. Fuzzers and quick tests call them by [`try_bytes`].
+//! Fuzz targets for parsers of bytes that programs choose: each is a function of arbitrary bytes,
+//! which must return and leave the kernel alive. Fuzzers and quick tests call them by
+//! [`try_bytes`].
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};

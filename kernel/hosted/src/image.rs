@@ -1,4 +1,4 @@
-//! The initial archive, and the program in it: a name for the closures given to [`crate::run`].
+//! The initial archive, and the program in it: a name for the closures passed to [`crate::run`].
 
 use std::ops::Range;
 

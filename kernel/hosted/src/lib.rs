@@ -1,7 +1,7 @@
-//! The kernel on the host (`machine::arch::host`): a test is a process of it, which makes system
-//! calls through the real table by [`sys!`].
+//! The kernel on the host (`machine::arch::host`): a test is one of its processes, which makes
+//! system calls through the real table by [`sys!`].
 //!
-//! There is one machine in a process of the host, and process 1 of it runs one test after another.
+//! There is one machine per host process, and its process 1 runs one test after another.
 #![forbid(unsafe_code)]
 
 extern crate kernel as _;

@@ -1,4 +1,4 @@
-//! Sequences of system calls beside models of their effects.
+//! Sequences of system calls, compared with models of their effects.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Files and pipes where offsets and lengths end, beside models.
+//! Files and pipes at the ends of offset and length ranges, compared with models.
 
 mod each;
 

@@ -1,4 +1,4 @@
-//! System V objects, message queues and keys, beside models of their limits.
+//! System V objects, message queues and keys, compared with models of their limits.
 
 mod each;
 

@@ -1,4 +1,4 @@
-//! The targets of the fuzzers (`fuzz/`), with a few inputs that are the same in every run.
+//! The fuzzers' targets (`fuzz/`), with a few inputs that are the same in every run.
 
 use hosted::fuzz::{TARGETS, try_bytes};
 

@@ -1,4 +1,4 @@
-//! Ranges of addresses and times where the numbers end.
+//! Addresses and times at the ends of their ranges.
 
 use hosted::*;
 use linux_raw_sys::general::*;

@@ -1,4 +1,4 @@
-//! Futexes with more waiters than the row of a bucket holds.
+//! Futexes with more waiters than a bucket's list holds.
 
 use hosted::*;
 use linux_raw_sys::general::*;

@@ -1,4 +1,4 @@
-//! epoll beside a model of when it tells.
+//! epoll, compared with a model of the events that it reports.
 
 mod each;
 

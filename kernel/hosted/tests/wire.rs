@@ -1,4 +1,4 @@
-//! Connections with another machine, whose segments these tests make and read.
+//! Connections with another machine, whose segments these tests create and read.
 
 use std::net::{IpAddr, Ipv4Addr};
 

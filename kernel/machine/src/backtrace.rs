@@ -1,6 +1,6 @@
-//! Backtraces of other CPUs: each is asked in turn, and answers where it takes interrupts, or where
-//! it spins for a lock. The kernel masks interrupts, and no interrupt passes that mask: the
-//! registers of a CPU that does not answer are not to be had, but its stack is.
+//! Backtraces of other CPUs. Each CPU is asked in turn, and answers where it polls for interrupts
+//! or spins for a lock. No interrupt passes the kernel's mask, so the registers of a CPU that does
+//! not answer cannot be shown, but its stack can.
 
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 

@@ -1,5 +1,5 @@
-//! O_DIRECT: to and from the device, past the page cache. The bytes pass through frames of the
-//! kernel's, since a program may unmap its own while the device uses them.
+//! O_DIRECT: transfers to and from the device that bypass the page cache. The bytes are copied
+//! through the kernel's own frames, since a program may unmap its memory while the device uses it.
 
 use super::Piece;
 use super::volume::Volume;

@@ -1,4 +1,4 @@
-//! Sectors that are forgotten or zeroed: BLKDISCARD, BLKZEROOUT and fallocate(2).
+//! Discarding and zeroing sectors: BLKDISCARD, BLKZEROOUT and fallocate(2).
 
 use super::Piece;
 use super::volume::Volume;

@@ -1,7 +1,7 @@
 //! Block devices: disks and their partitions, each with a page cache of its own.
 //!
-//! A driver gives a [`BlockDevice`], [`volume`] makes a disk and partitions of it, and [`file`] is
-//! what open(2) of one of them leads to.
+//! A driver provides a [`BlockDevice`], [`volume`] makes a disk and its partitions from it, and
+//! [`file`] is what open(2) returns for one of them.
 
 mod direct;
 mod extent;

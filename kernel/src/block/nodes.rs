@@ -1,4 +1,4 @@
-//! Nodes of disks and partitions in devtmpfs: only root and the group `disk` may open them.
+//! The nodes of disks and partitions in devtmpfs, which only root and the group `disk` may open.
 
 use super::volume::Volume;
 use crate::errno::{Errno, Result};

@@ -1,4 +1,4 @@
-//! The partitions of a disk, as its table names them.
+//! The partitions of a disk, according to its partition table.
 
 use super::nodes;
 use super::volume::{self, Volume};

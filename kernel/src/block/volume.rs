@@ -1,4 +1,4 @@
-//! Disks and partitions: their names, their places on the device, their page caches.
+//! Disks and partitions: their names, their ranges on the device, and their page caches.
 
 use super::{BlockDevice, Piece};
 use crate::errno::{Errno, Result};

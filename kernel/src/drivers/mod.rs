@@ -1,4 +1,4 @@
-//! Devices and their descriptions.
+//! Device drivers.
 
 pub mod rtc;
 pub mod virtio_blk;

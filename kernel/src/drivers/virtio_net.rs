@@ -1,5 +1,5 @@
-//! Virtio network cards: eth0 and so on. Frames that come are taken by a thread of the card's,
-//! which lets the card interrupt only once it has found none (Linux's NAPI).
+//! Virtio network cards: eth0 and so on. A thread of each card takes the received frames, and
+//! enables the card's interrupt again only when it has found none (Linux's NAPI).
 
 use crate::arch::irq;
 use crate::errno::Errno;

@@ -1,6 +1,6 @@
-//! Contexts of asynchronous I/O, which keep the results of requests until they are asked for.
+//! Contexts of asynchronous I/O, which keep the results of requests until a program collects them.
 //!
-//! Requests are done while they are submitted, as Linux does those on files in memory, so a context
+//! Requests are executed when they are submitted, as Linux does for files in memory, so a context
 //! is a queue of results.
 
 use crate::errno::{Errno, Result};

@@ -1,4 +1,4 @@
-//! The inode of open files that stand for no file: eventfd, epoll and their like.
+//! The inode of open files that have no file in the tree: eventfd, epoll and their kin.
 
 use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags};

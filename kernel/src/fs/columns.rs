@@ -1,6 +1,6 @@
-//! The beginning of a line in columns: numbers that are made in place. Files such as
-//! `/proc/PID/maps` have thousands of such lines, for which `core::fmt` is slow, as Linux's
-//! seq_printf is beside its seq_put_decimal_ull.
+//! The beginning of a line in columns, with numbers that are formatted in place. Files such as
+//! `/proc/PID/maps` have thousands of such lines, for which `core::fmt` is too slow (compare
+//! Linux's seq_put_decimal_ull and seq_printf).
 
 /// Bytes that a beginning may have: what is beyond them is left out.
 const LONGEST: usize = 128;

@@ -1,9 +1,9 @@
 //! Dentries: names in directories (Linux's dentries).
 //!
-//! A file system hands them out in `lookup` and keeps them as it likes: tmpfs has them for its
-//! directories' content, procfs makes one at each look-up. A dentry knows its directory, so that
-//! `..` and the path of an open file need no search, and a rename changes them in place. A
-//! directory has one dentry, however many mounts show it: see [`super::path::Path`].
+//! A file system returns them from `lookup` and keeps them as it likes: tmpfs stores them as its
+//! directories' content, procfs makes one at each look-up. A dentry knows its directory, so `..`
+//! and the path of an open file need no search, and a rename changes them in place. A directory has
+//! one dentry, however many mounts show it: see [`super::path::Path`].
 
 use super::inode::{Inode, Kind};
 use super::mount::Mount;

@@ -1,4 +1,4 @@
-//! Device nodes: which driver a device number belongs to, and the memory devices.
+//! Device nodes: the driver of each device number, and the memory devices.
 
 use super::file::{self, File, FileOps, OpenFlags, Whence};
 use super::inode::Kind;

@@ -1,5 +1,6 @@
 //! dnotify (F_NOTIFY): the holder of an open directory gets a signal when something happens in it,
-//! until the process that asked for it closes a descriptor of that, whoever else has one.
+//! until the process that requested this closes a descriptor of that open directory, whoever else
+//! holds one.
 
 use super::file::File;
 use super::inode::Kind;

@@ -1,4 +1,4 @@
-//! How many files are open, and may be (`/proc/sys/fs/file-max`).
+//! The number of open files, and its limit (`/proc/sys/fs/file-max`).
 
 use crate::errno::{Errno, Result};
 use crate::mm::PAGE_SIZE;

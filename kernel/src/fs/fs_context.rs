@@ -1,4 +1,4 @@
-//! The view that a process has of the file tree: its root, its current directory, its umask.
+//! A process's view of the file tree: its root, its current directory and its umask.
 
 use super::path::Path;
 use crate::errno::{Errno, Result};

@@ -1,5 +1,5 @@
-//! Where a read goes to and a write comes from: user memory in one or more pieces, or the kernel's
-//! own, where a ring takes whole pages without a copy.
+//! The target of a read and the origin of a write: user memory in one or more pieces, or the
+//! kernel's own memory, from which a ring takes whole pages without a copy.
 
 use super::ring::Ring;
 use crate::errno::{Errno, Result};

@@ -1,7 +1,7 @@
 //! Files: the tree of names, open files, and the file systems.
 //!
-//! A name is a [`dentry::Dentry`], the object it names an [`inode::Inode`], and open(2) makes a
-//! [`file::File`] of it with its [`file::FileOps`]. What is on a disk goes through the
+//! A name is a [`dentry::Dentry`], the object that it names is an [`inode::Inode`], and open(2)
+//! makes a [`file::File`] of it with its [`file::FileOps`]. Files on disks go through the
 //! [`page_cache`]; all other files are in memory.
 
 pub mod aio;

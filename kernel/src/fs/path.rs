@@ -1,6 +1,6 @@
 //! Paths: a dentry as it is seen through a mount (Linux's `struct path`). A directory has one
-//! dentry, at however many places it is mounted; where `..` leads, and how the place may be used,
-//! the mount says.
+//! dentry, however often it is mounted; the mount determines where `..` leads and how the directory
+//! may be used.
 
 use super::dentry::Dentry;
 use super::mount::{Mount, Super};

@@ -1,5 +1,4 @@
-//! Pipes: a ring of frames, to and from which the bytes are copied straight from and to user
-//! memory.
+//! Pipes: rings of frames; bytes are copied directly between them and user memory.
 
 use super::file::{File, FileOps, OpenFlags};
 use super::inode::{Attr, Inode, Kind, SetAttr, Time};

@@ -1,6 +1,6 @@
-//! The limits on links, symbolic links and opens in sticky directories that everybody may write
-//! (`/proc/sys/fs/protected_*`), with Debian's defaults. They keep the owner of one file from
-//! having privileged programs act on another's.
+//! The restrictions on hard links, symbolic links and opens in sticky directories that everybody
+//! may write (`/proc/sys/fs/protected_*`), with Debian's defaults. They prevent the owner of one
+//! file from making privileged programs act on another's.
 
 use super::dentry::Dentry;
 use super::inode::Kind;

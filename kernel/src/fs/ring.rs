@@ -1,4 +1,4 @@
-//! A ring of frames: the bytes of a pipe or a socket, copied straight from and to user memory.
+//! A ring of frames: the bytes of a pipe or a socket, copied directly from and to user memory.
 
 use super::io::{Sink, Source};
 use crate::errno::{Errno, Result};

@@ -1,4 +1,4 @@
-//! Files whose content the kernel writes when they are read, as in procfs and sysfs.
+//! Files whose content the kernel generates when they are read, as in procfs and sysfs.
 
 use super::dentry::Dentry;
 use super::file::{File, FileOps, OpenFlags, Record};

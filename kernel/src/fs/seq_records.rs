@@ -1,6 +1,6 @@
-//! Files that are read record by record, as those of Linux's seq_file: a read makes whole records,
-//! at most a page of them, and the next read goes on after the last record, whatever changed
-//! meanwhile. The part of a record that a read had no room for is kept for the next read.
+//! Files that are read record by record, like those of Linux's seq_file. A read generates whole
+//! records, at most a page of them, and the next read continues after the last one, whatever
+//! changed meanwhile. If a read had no room for a part of a record, the next read gets it.
 
 use super::file::{File, FileOps, Whence, seek_in};
 use super::io::{Sink, Source};

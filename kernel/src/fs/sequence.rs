@@ -1,4 +1,4 @@
-//! A list in order of insertion, whose elements are removed by number.
+//! A list in order of insertion whose elements are removed by number.
 
 use crate::errno::{Errno, Result};
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! Attributes that were set on files of a fixed tree. They are the tree's, whatever mount shows it,
-//! and stay, as in Linux's `proc_dir_entry` and `kernfs_node`.
+//! Attributes that were set on files of a fixed tree. They belong to the tree, whichever mount
+//! shows it, and persist, as in Linux's `proc_dir_entry` and `kernfs_node`.
 
 use super::inode::{Attr, SetAttr, XattrChange};
 use super::seq_file::Tree;

@@ -1,6 +1,6 @@
-//! Signals about open files: their receiver (F_SETOWN), which (F_SETSIG), and when, which is each
-//! time that something can be read or (of sockets: again) written (O_ASYNC), or a lease is asked
-//! back.
+//! Signals about open files: their receiver (F_SETOWN), the signal (F_SETSIG), and the events: each
+//! time that the file becomes readable or writable (a socket: writable again) (O_ASYNC), or a lease
+//! must be released.
 
 use super::file::File;
 use super::poll::{Events, PollTable, Watcher};

@@ -1,4 +1,4 @@
-//! Attributes of an inode that no file system keeps, such as a socket's (Linux's
+//! The attributes of an inode that belongs to no file system, such as a socket's (Linux's
 //! `simple_setattr`).
 
 use super::inode::{Attr, SetAttr, Time};

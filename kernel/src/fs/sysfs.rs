@@ -1,4 +1,4 @@
-//! sysfs, as far as C libraries, language runtimes and udev look.
+//! sysfs: the files that C libraries, language runtimes and udev read.
 
 mod block;
 mod devices;

@@ -1,5 +1,4 @@
-//! Weak references to files that are looked at where nobody may sleep: in interrupts, and under
-//! spin locks.
+//! Weak references to files, for code that must not sleep: interrupts and spin-locked sections.
 
 use super::file::File;
 use crate::errno::Result;

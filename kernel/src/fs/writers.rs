@@ -1,5 +1,5 @@
-//! Counts of a file's readers, its writers, and the processes that run it: a running program is not
-//! written.
+//! Counts of a file's readers, its writers, and the processes that execute it: a running program
+//! cannot be written.
 
 use crate::errno::{Errno, Result};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};

@@ -1,6 +1,7 @@
-//! A thread that waits until another has done its operation for it, as Linux's semop(2) and
-//! msgrcv(2) do: who changes an object does what waits for that and can be done now, and wakes only
-//! those whose operations are done. With thousands of waiters that costs what it costs with one.
+//! Operations that one thread completes for another, as Linux's semop(2) and msgrcv(2) do: a thread
+//! that changes an object also performs the waiting operations that have become possible, and wakes
+//! only the threads whose operations are done. So with thousands of waiters a change costs as much
+//! as with one.
 
 use alloc::sync::Arc;
 

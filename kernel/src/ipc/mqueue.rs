@@ -1,4 +1,4 @@
-//! POSIX message queues: files with a name of their own, whose messages come by priority.
+//! POSIX message queues: named files, whose messages are received by priority.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! Objects of one kind by number and by key, and the rights to them.
+//! Objects of one kind, found by number and by key, and the permissions to use them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

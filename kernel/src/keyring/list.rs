@@ -1,5 +1,5 @@
-//! The files of keys in procfs: the keys that the reader may see (proc_keys(5)), and the quotas
-//! that users take up (proc_key_users(5)).
+//! The files of keys in procfs: the keys that the reader may see (proc_keys(5)), and the quota that
+//! each user has used (proc_key_users(5)).
 
 use super::{Key, KeyRef, Kind, QUOTA, ROOT_QUOTA, USED, after, right};
 use crate::errno::Result;

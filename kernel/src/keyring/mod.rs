@@ -1,5 +1,5 @@
-//! Keys and keyrings (keyrings(7)): small secrets by number, found in rings that threads,
-//! processes, sessions and users have.
+//! Keys and keyrings (keyrings(7)): small secrets with numbers, found through the keyrings of
+//! threads, processes, sessions and users.
 
 pub mod list;
 mod walk;

@@ -1,4 +1,5 @@
-//! Walks through keyrings, which a program may link to each other in many ways: each is met once.
+//! Walks through keyrings, which a program may link to each other in many ways. A walk visits each
+//! once.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

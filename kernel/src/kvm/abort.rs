@@ -1,5 +1,5 @@
-//! Accesses that stage 2 stopped: memory not yet mapped, the VMM's devices, or nothing; and
-//! exceptions for guests.
+//! Accesses that fault in stage 2: memory that is not mapped yet, the VMM's devices, or nothing;
+//! and exceptions that are injected into guests.
 
 use core::sync::atomic::Ordering::Relaxed;
 

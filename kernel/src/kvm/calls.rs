@@ -1,4 +1,4 @@
-//! The filter that decides which of a guest's SMCCC calls the VMM answers, or nobody does
+//! The filter that decides which of a guest's SMCCC calls the VMM answers, and which are denied
 //! (KVM_ARM_VM_SMCCC_FILTER).
 
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! A guest's writes to devices that wait in a ring until the VMM takes them
+//! A guest's writes to devices, collected in a ring until the VMM takes them
 //! (KVM_REGISTER_COALESCED_MMIO).
 
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! The state by which a guest's exits are handled without leaving its context.
+//! The state that is needed to handle a guest's exits without leaving its context.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! The offsets of a machine's counters behind the host's, the same for all its virtual CPUs.
+//! The offsets of a machine's counters from the host's, which all its virtual CPUs share.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! The dirty log of a slot: the pages written since the VMM asked last (KVM_GET_DIRTY_LOG,
+//! The dirty log of a slot: the pages written since the VMM last read it (KVM_GET_DIRTY_LOG,
 //! KVM_CLEAR_DIRTY_LOG).
 
 use alloc::sync::Arc;

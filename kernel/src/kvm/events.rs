@@ -1,4 +1,4 @@
-//! Exceptions that the VMM makes pending in a guest, and sees there (KVM_GET_VCPU_EVENTS,
+//! Pending exceptions of a guest, as the VMM sets and reads them (KVM_GET_VCPU_EVENTS,
 //! KVM_SET_VCPU_EVENTS).
 
 use super::abort;

@@ -1,4 +1,4 @@
-//! The traps of a guest. A trap that can be handled at once is, without leaving the guest's
+//! The traps of a guest. Those that can be handled at once are handled without leaving the guest's
 //! context.
 
 use super::abort::Access;

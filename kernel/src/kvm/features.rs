@@ -1,5 +1,5 @@
-//! The features that a VMM chose for its virtual CPUs, and the values that their ID registers then
-//! have.
+//! The features that a VMM chose for its virtual CPUs, and the resulting values of their ID
+//! registers.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

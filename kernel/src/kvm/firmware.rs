@@ -1,4 +1,4 @@
-//! The firmware calls that guests have, as the VMM chooses
+//! The firmware calls that guests can make, as chosen by the VMM
 //! (Documentation/virt/kvm/arm/fw-pseudo-registers.rst).
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

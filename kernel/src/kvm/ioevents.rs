@@ -1,5 +1,5 @@
-//! A guest's writes to devices that are answered without its VMM: by eventfds (KVM_IOEVENTFD), or
-//! by waiting for it.
+//! A guest's writes to devices that are handled without its VMM: they signal eventfds
+//! (KVM_IOEVENTFD), or are collected for the VMM.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! Interrupts by eventfds (KVM_IRQFD): a write to one is an interrupt of the guest's, without its
-//! VMM.
+//! Interrupts by eventfds (KVM_IRQFD): a write to the eventfd raises an interrupt of the guest,
+//! without its VMM.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;

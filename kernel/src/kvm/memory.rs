@@ -1,5 +1,5 @@
-//! A guest's memory: slots of the VMM's, shown to the guest as long as the VMM has them so
-//! (KVM_CAP_SYNC_MMU).
+//! A guest's memory: slots of the VMM's memory, mapped for the guest while the VMM has the same
+//! memory there (KVM_CAP_SYNC_MMU).
 
 use core::ops::Range;
 

@@ -1,4 +1,5 @@
-//! A guest's memory by slots: which of the VMM's memory stands where (KVM_SET_USER_MEMORY_REGION).
+//! The slots of a guest: which of the VMM's memory appears at which guest address
+//! (KVM_SET_USER_MEMORY_REGION).
 
 use alloc::sync::Arc;
 use core::ops::Range;

@@ -1,5 +1,5 @@
-//! How often a virtual CPU left its guest, by kind: for `--count`, and for KVM_GET_STATS_FD, which
-//! also reports on machines.
+//! Counts of a virtual CPU's exits, by kind: for `--count`, and for KVM_GET_STATS_FD, which also
+//! reports on machines.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

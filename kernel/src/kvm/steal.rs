@@ -1,5 +1,5 @@
-//! Time that a virtual CPU's thread was ready to use and others used, as reported to the guest (Arm
-//! DEN 0057).
+//! Stolen time, reported to the guest: the time during which a virtual CPU's thread was ready to
+//! run, but others ran (Arm DEN 0057).
 
 use super::vcpu::State;
 use super::vm::Machine;

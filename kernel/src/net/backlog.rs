@@ -1,4 +1,4 @@
-//! Connections that wait to be accepted.
+//! Connections that wait for accept(2).
 
 use super::wait::Wait;
 use crate::errno::{Errno, Result};

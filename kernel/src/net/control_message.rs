@@ -1,4 +1,5 @@
-//! Control messages, which travel beside the bytes, as sendmsg(2) takes and recvmsg(2) gives them.
+//! Control messages (ancillary data), which travel beside the bytes, as sendmsg(2) takes and
+//! recvmsg(2) returns them.
 
 use super::STREAM;
 use super::inet::{self, Header, Over};

@@ -1,5 +1,5 @@
-//! The interfaces as ioctl(2) knows them, and `lo`, which is always up and has 127.0.0.1/8 and ::1.
-//! Those with a card are those of `ether`.
+//! The interfaces as ioctl(2) sees them, and `lo`, which is always up and has 127.0.0.1/8 and ::1.
+//! Interfaces with a card are in `ether`.
 
 use super::ether::addresses::{self, Address};
 use super::ether::interface as cards;

@@ -1,5 +1,5 @@
-//! Counters of the network, for `/proc/net/snmp` and its like. Each CPU counts for itself. TCP has
-//! no packets here; only its connections are counted.
+//! Counters of the network, for `/proc/net/snmp` and its kin. Each CPU has its own. TCP has no
+//! packets here; only its connections are counted.
 
 use crate::arch::{MAX_CPUS, cpu};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

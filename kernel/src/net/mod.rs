@@ -1,6 +1,6 @@
-//! Sockets. What is sent to this machine has no packets: a connection is two channels, and a
-//! datagram goes straight into the channel of the socket that receives it. What is for other
-//! machines leaves by an interface of `ether`.
+//! Sockets. Data for this machine is not put into packets: a connection is two channels, and a
+//! datagram goes directly into the channel of the receiving socket. Data for other machines leaves
+//! by an interface of `ether`.
 
 pub mod address;
 pub mod backlog;

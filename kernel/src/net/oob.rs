@@ -1,4 +1,4 @@
-//! Bytes out of band (MSG_OOB): one byte of a connection is urgent, its place is the mark, and a
+//! Out-of-band bytes (MSG_OOB): one byte of a connection is urgent, its position is the mark, and a
 //! read ends there.
 
 use super::channel::{Bytes, Channel, Kind};

@@ -1,8 +1,8 @@
 //! Open files on their way from one process to another (SCM_RIGHTS).
 //!
-//! A file that is sent may be a socket in which further files wait: releasing one must not recurse
-//! as deep as such a chain is long. Released files therefore go on a list of the thread that
-//! releases them, which it empties before it goes on.
+//! A file in flight may be a socket in which further files wait, so releasing one must not recurse
+//! along such a chain. Released files therefore go on a list of the thread that releases them,
+//! which the thread empties before it continues.
 
 use super::channel::Channel;
 use super::unix::inflight;

@@ -1,4 +1,4 @@
-//! When the bytes of a TCP connection are sent: at once, unless the writer has less than a segment
+//! When the bytes of a TCP connection are sent: at once, unless the writer lets less than a segment
 //! wait for more (TCP_CORK, MSG_MORE).
 
 use super::channel::{Bytes, Channel};

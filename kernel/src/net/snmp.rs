@@ -1,5 +1,5 @@
-//! The counts of protocols as /proc/net shows them (snmp, snmp6, netstat, dev), with the names that
-//! RFCs give them.
+//! The counters of protocols as /proc/net shows them (snmp, snmp6, netstat, dev), with their names
+//! from RFCs.
 
 use super::ether::interface;
 use super::mib::{Event, of};

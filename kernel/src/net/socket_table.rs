@@ -1,4 +1,4 @@
-//! Every socket that is open, by its number.
+//! All open sockets, by number.
 
 use super::socket::Socket;
 use crate::errno::{Errno, Result};

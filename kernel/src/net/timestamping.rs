@@ -1,4 +1,4 @@
-//! The times of messages: which of them a socket's options ask for (SO_TIMESTAMP and its like,
+//! Timestamps of messages: which of them a socket's options ask for (SO_TIMESTAMP and its kin,
 //! SO_TIMESTAMPING), and how they are reported (Linux's Documentation/networking/timestamping.rst).
 
 use super::control_message::Control;

@@ -1,4 +1,4 @@
-//! Asynchronous I/O (io_setup(2) and its like), done while it is submitted.
+//! Asynchronous I/O (io_setup(2) and its kin), which is executed when it is submitted.
 
 use super::file::{RWF_NOAPPEND, check_rwf, fsync, pieces, sync_written};
 use super::layout::{Layout, given};

@@ -1,5 +1,5 @@
-//! Names: making, moving and removing them, listing directories, where a process is in the tree,
-//! mounts.
+//! System calls on names: creating, moving and removing them, listing directories, and the current
+//! directory and root.
 
 use super::path::{self, UserPath, check_flags, file, opened};
 use crate::errno::{Errno, Result};

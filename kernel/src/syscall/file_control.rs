@@ -1,5 +1,6 @@
-//! Requests of ioctl(2) about how a file system keeps a file. None here shares blocks, tells where
-//! they are, or can be frozen: what is refused, and as what, is Linux's order.
+//! ioctl(2) requests about how a file system stores a file. No file system here shares blocks,
+//! reports their location or can be frozen; which requests are refused, and with which error,
+//! follows Linux's order of checks.
 
 use linux_raw_sys::general::*;
 use linux_raw_sys::ioctl::*;

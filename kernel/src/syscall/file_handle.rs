@@ -1,5 +1,5 @@
-//! File handles: names of inodes that do not change when files are renamed. Only handles that were
-//! asked for are known, so that inodes need no table.
+//! File handles: names of inodes that survive renames. Only handles that a program has asked for
+//! are valid, so that inodes need no table.
 
 use alloc::sync::{Arc, Weak};
 use core::mem::size_of;

@@ -1,4 +1,4 @@
-//! The layouts of the status of System V IPC's objects.
+//! The layouts of the status structures of System V IPC.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

@@ -1,4 +1,4 @@
-//! System calls: a handler each, which takes its arguments by type and gives a number or an error.
+//! System calls: one handler each, which takes typed arguments and returns a number or an error.
 
 mod acct;
 mod adjtimex;

@@ -1,4 +1,4 @@
-//! Paths as system calls get them.
+//! Path arguments of system calls.
 
 use crate::errno::{Errno, Result};
 use crate::fs::walk::{PATH_MAX, Walk};

@@ -1,4 +1,4 @@
-//! Pipes, and files that are only memory.
+//! System calls that create pipes and files that exist only in memory.
 
 use super::path::check_flags;
 use crate::errno::{Errno, Result};

@@ -1,5 +1,4 @@
-//! System calls on how threads are preferred: scheduling attributes, priorities of input and
-//! output.
+//! System calls on the priority of threads: scheduling attributes, and I/O priorities.
 
 use linux_raw_sys::general::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes};

@@ -1,4 +1,4 @@
-//! membarrier(2) and rseq(2): the order in which other CPUs see memory, and a program's CPU.
+//! membarrier(2) and rseq(2): memory ordering on other CPUs, and the number of a program's CPU.
 
 use linux_raw_sys::general::*;
 

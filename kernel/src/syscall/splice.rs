@@ -1,6 +1,6 @@
-//! Moving bytes between files without the program: sendfile, copy_file_range, splice, tee,
-//! vmsplice. Whole pages of files are lent to pipes; what goes from there to files and sockets is
-//! copied once.
+//! Moving bytes between files without copying them to the program: sendfile, copy_file_range,
+//! splice, tee, vmsplice. Whole pages of files are lent to pipes; bytes from pipes to files and
+//! sockets are copied once.
 
 use super::file::pieces;
 use super::layout::Layout;

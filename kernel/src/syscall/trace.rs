@@ -1,4 +1,4 @@
-//! Tracing: calls and their results are shown, as strace does.
+//! Tracing: shows calls and their results, as strace does.
 
 extern crate alloc;
 

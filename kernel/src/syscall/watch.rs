@@ -1,5 +1,5 @@
-//! The table of watched threads: every entry lets watchers see the call before it is made, and its
-//! result.
+//! The system-call table of watched threads: each entry lets the watchers see the call before it is
+//! executed, and its result.
 
 use super::{HANDLERS, trace};
 use crate::arch::{Call, SyscallTable};

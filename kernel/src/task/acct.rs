@@ -1,8 +1,8 @@
 //! Process accounting (acct(2)): each process that ends leaves a record in a file.
 //!
-//! A kernel thread writes it, which the process's signals and limits do not affect, and the process
-//! waits for that before its parent is notified of its end. The thread does nothing else, as a
-//! program that writes the file may keep it waiting.
+//! A kernel thread writes the record, so that the process's signals and limits do not affect it;
+//! the process waits for it before its parent is notified. The thread does nothing else, because a
+//! program that writes to the file may keep it waiting.
 
 use super::rusage::user_hz;
 use super::thread::short_name;

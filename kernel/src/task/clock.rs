@@ -1,4 +1,4 @@
-//! Clocks: the counter in ns since the machine started, and the offset to the time of day.
+//! Clocks: the counter in ns since the machine started, and its offset to the time of day.
 
 extern crate alloc;
 

@@ -1,5 +1,5 @@
-//! Core files: the state of a program when a signal ended it, laid out as Linux's for a debugger:
-//! the registers of its threads, first of the thread that got the signal, and the memory that the
+//! Core files: the state of a program when a signal ended it, in Linux's layout for debuggers: the
+//! registers of its threads, beginning with the one that got the signal, and the memory that the
 //! program may have changed.
 
 use alloc::sync::Arc;

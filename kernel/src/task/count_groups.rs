@@ -1,4 +1,4 @@
-//! Groups of processes whose crossings are counted together. A child belongs to its parent's.
+//! Groups of processes whose crossings are counted together. A child joins its parent's group.
 
 extern crate alloc;
 

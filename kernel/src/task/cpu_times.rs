@@ -1,5 +1,5 @@
-//! The times of each CPU since boot, as `/proc/stat` shows them. Idle time is measured; the rest
-//! divides in proportion to the samples of the CPU's tick.
+//! The times of each CPU since boot, as `/proc/stat` shows them. Idle time is measured; the rest is
+//! divided in proportion to the samples of the CPU's tick.
 
 use super::CpuParts;
 use super::clock;

@@ -1,4 +1,4 @@
-//! Credentials: whom a thread acts as.
+//! Credentials: the user, groups and capabilities that a thread acts with.
 
 extern crate alloc;
 

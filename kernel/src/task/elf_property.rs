@@ -1,4 +1,4 @@
-//! The note of a program's ELF properties (NT_GNU_PROPERTY_TYPE_0), which Linux reads as strictly
+//! The note of a program's ELF properties (NT_GNU_PROPERTY_TYPE_0), parsed as strictly as by Linux
 //! (`parse_elf_properties` in `fs/binfmt_elf.c`).
 
 use zerocopy::FromBytes;

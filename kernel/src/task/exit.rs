@@ -1,4 +1,4 @@
-//! The end of threads and processes, and the reports of it to their parents.
+//! The end of threads and processes, and its report to their parents.
 
 extern crate alloc;
 

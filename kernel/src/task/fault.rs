@@ -1,4 +1,4 @@
-//! Page faults: the outcome for a program whose access was not possible.
+//! Page faults: what happens to a program whose access could not be resolved.
 
 use linux_raw_sys::general::{BUS_ADRERR, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGKILL, SIGSEGV};
 

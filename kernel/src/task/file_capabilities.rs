@@ -1,4 +1,4 @@
-//! The capabilities of a file as a program: its attribute `security.capability`
+//! The capabilities of an executable file: its attribute `security.capability`
 //! (include/uapi/linux/capability.h).
 
 use super::credentials::ALL_CAPABILITIES;

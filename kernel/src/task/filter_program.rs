@@ -1,5 +1,5 @@
-//! Filters as programs hand them over (`struct sock_fprog`): socket filters, and filters of system
-//! calls.
+//! BPF programs as user space passes them (`struct sock_fprog`): socket filters, and seccomp
+//! filters.
 
 use super::current;
 use crate::errno::{Errno, Result};

@@ -1,8 +1,8 @@
-//! A thread that sleeps for long where nothing but a wake-up ends it is told of, once a while:
-//! something that it waits for does not come (Linux's khungtaskd). The machine goes on.
+//! Reports threads that sleep uninterruptibly for too long, because something that they wait for
+//! does not happen (Linux's khungtaskd). The machine continues.
 //!
-//! Nothing is noted when a thread falls asleep: one that has not switched between two looks sleeps
-//! for as long as lies between them.
+//! Nothing is recorded when a thread falls asleep: a thread that has not switched between two
+//! checks has slept at least for the time between them.
 
 extern crate alloc;
 

@@ -1,4 +1,5 @@
-//! The load averages: how many threads ran or could, over the last 1, 5 and 15 minutes.
+//! The load averages: the number of running and runnable threads, over the last 1, 5 and 15
+//! minutes.
 
 use super::clock::{self, SECOND};
 use super::sched;

@@ -1,8 +1,8 @@
-//! Barriers on other CPUs: when [`wait`] returns, every program that shares the caller's memory has
-//! passed one.
+//! Memory barriers on other CPUs: when [`wait`] returns, every program that shares the caller's
+//! memory has executed one.
 //!
-//! A barrier has a number. Each CPU says which it has seen; one that runs no program of the kind
-//! has nothing to order, and passes a barrier when it begins to run one.
+//! Each barrier has a number, and each CPU records the last one that it has executed. A CPU that
+//! does not run such a program has nothing to order, and executes a barrier before it runs one.
 
 use crate::task::CpuParts;
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};

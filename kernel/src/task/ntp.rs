@@ -1,15 +1,15 @@
-//! The discipline of the time of day (crate `ntp`), and the timer that moves the clock by it.
+//! The discipline of the time of day (crate `ntp`), and the timer that adjusts the clock by it.
 //!
-//! Programs read the time in the vDSO, as CLOCK_MONOTONIC and one word, CLOCK_REALTIME's offset. So
-//! while the clock has a rate of its own, a timer moves that word, at most every ms.
-//! CLOCK_MONOTONIC keeps its nominal rate, other than on Linux: to change it as well, three words
-//! would have to be read together, in each look of each program at the time.
+//! Programs read the time in the vDSO, as CLOCK_MONOTONIC and one word, the offset of
+//! CLOCK_REALTIME. So while the clock has a rate of its own, a timer adjusts that word, at most
+//! once per ms. CLOCK_MONOTONIC keeps its nominal rate, unlike on Linux: to change it too, a
+//! program would have to read three words consistently each time it reads the time.
 //!
-//! A deadline on CLOCK_REALTIME becomes one in ticks by the fastest rate that is to be expected
-//! ([`realtime_deadline`](super::clock::realtime_deadline)). A timer that expires too early, as the
-//! clock went slower, looks at the clock and waits for the rest. So a move needs no notification:
-//! only a change to a faster rate is notified, as a new time of day is, by the thread that makes
-//! it.
+//! A deadline on CLOCK_REALTIME is converted to ticks by the fastest rate that can be expected
+//! ([`realtime_deadline`](super::clock::realtime_deadline)). A timer that expires too early,
+//! because the clock went slower, checks the clock and waits for the rest. So an adjustment needs
+//! no notification: only a change to a faster rate is notified, like a new time of day, by the
+//! thread that makes it.
 
 extern crate alloc;
 

@@ -1,5 +1,5 @@
-//! Lack of memory: threads that took some of the last memory, or got none, wait until there is
-//! more, and the process that holds most ends.
+//! Lack of memory: threads that took some of the last memory, or got none, wait until more is free,
+//! and the process that holds most is killed.
 
 extern crate alloc;
 

@@ -1,4 +1,4 @@
-//! How much likelier or less likely a process is to be killed for lack of memory (`oom_score_adj`).
+//! The adjustment of a process's likelihood to be killed for lack of memory (`oom_score_adj`).
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 

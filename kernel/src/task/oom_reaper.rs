@@ -1,5 +1,6 @@
-//! Memory of a victim that does not end: one of its threads may wait, unkillable, for a lock whose
-//! holder waits for memory. A thread of the kernel takes the memory back (Linux's oom_reaper).
+//! Reclaims the memory of a victim that does not end: one of its threads may wait, unkillable, for
+//! a lock whose holder waits for memory. A kernel thread takes the memory back (Linux's
+//! oom_reaper).
 
 extern crate alloc;
 

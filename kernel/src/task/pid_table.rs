@@ -1,4 +1,4 @@
-//! All threads and processes by number, and their children.
+//! All threads and processes by number, and the children of processes.
 
 extern crate alloc;
 

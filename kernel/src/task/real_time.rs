@@ -1,11 +1,11 @@
 //! The real-time policies: SCHED_FIFO and SCHED_RR.
 //!
-//! Their threads stand in the queues of [`queue`](super::queue) as if their virtual runtime were
-//! one below [`END`], the lower the higher their priority. Time limits are checked at the ticks
-//! that look at running threads anyway.
+//! Their threads are in the queues of [`queue`](super::queue) with a virtual runtime below [`END`]:
+//! the higher the priority, the lower the runtime. Time limits are checked at the ticks that sample
+//! running threads anyway.
 //!
-//! Other threads never starve: where they wait for a second, real-time threads are held back for a
-//! twentieth.
+//! Other threads never starve: if they have waited for a second, real-time threads are held back
+//! for a twentieth of a second.
 
 use crate::task::CpuParts;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -1,7 +1,7 @@
-//! Restartable sequences: a program reads its CPU's number from its own memory, and code that must
-//! stay on one CPU begins again where it did not (`include/uapi/linux/rseq.h`).
+//! Restartable sequences: a program reads the number of its CPU from its own memory, and code that
+//! must run on one CPU restarts if it was moved or interrupted (`include/uapi/linux/rseq.h`).
 //!
-//! A thread that leaves its CPU, or takes a signal, looks at its area before its program goes on.
+//! A thread that leaves its CPU, or takes a signal, checks its area before its program continues.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 

@@ -1,12 +1,12 @@
-//! The scheduler: each CPU runs next the runnable thread that ran least, by its weight.
+//! The scheduler: each CPU next runs the runnable thread that ran least, relative to its weight.
 //!
-//! A thread's virtual runtime grows as it runs, the slower the greater its weight (from its nice
-//! value). A CPU's queue holds its runnable threads in that order. A slice ends only where somebody
-//! else is runnable; there is no tick. Threads of the real-time policies stand before all others,
-//! by priority ([`real_time`](super::real_time)).
+//! A thread's virtual runtime grows as it runs, the more slowly the greater its weight (from its
+//! nice value). A CPU's queue holds its runnable threads in that order. A slice ends only if
+//! another thread is runnable; there is no tick. Threads of the real-time policies come before all
+//! others, by priority ([`real_time`](super::real_time)).
 //!
-//! A thread that sleeps is woken onto its last CPU, or an idle one. While its last CPU still
-//! switches away from it, it stays there: so no CPU waits for another's switch.
+//! A sleeping thread is woken on its last CPU or on an idle one. While its last CPU still switches
+//! away from it, it is woken there, so that no CPU waits for another's switch.
 
 extern crate alloc;
 

@@ -1,5 +1,5 @@
-//! Filters of system calls (seccomp(2)): a thread gives up calls, for itself and all that it
-//! begins.
+//! System-call filters (seccomp(2)), by which a thread gives up calls, for itself and for all its
+//! descendants.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

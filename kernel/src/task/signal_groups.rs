@@ -1,8 +1,8 @@
-//! Signals to several processes, and a fork beside them.
+//! Signals to several processes, and how they reach a process that is forked meanwhile.
 //!
 //! A sender looks up the processes, then signals each without the tree's lock. A child that enters
-//! the tree in between would miss the signal, so each process collects, for its forks in progress,
-//! the signals whose sending has begun, and the child starts with those.
+//! the tree in between would miss the signal. So each process that is forking collects the signals
+//! whose sending has begun, and the child starts with those.
 
 extern crate alloc;
 

@@ -1,6 +1,5 @@
-//! What a thread lets its CPU speculate on (PR_SET_SPECULATION_CTRL): arm64 has a switch for
-//! speculative store bypass alone (Linux's `ssbd_prctl_set`,
-//! Documentation/userspace-api/spec_ctrl.rst).
+//! Speculation controls of a thread (PR_SET_SPECULATION_CTRL): arm64 has one for speculative store
+//! bypass only (Linux's `ssbd_prctl_set`, Documentation/userspace-api/spec_ctrl.rst).
 
 use linux_raw_sys::prctl::*;
 

@@ -1,14 +1,13 @@
-//! How much of a thread's CPU time is the kernel's: samples, so that no way in or out reads a
-//! clock.
+//! The kernel's share of a thread's CPU time, by sampling, so that no entry or exit reads a clock.
 //!
-//! The scheduler knows how long a thread ran. A CPU that runs one also looks, 250 times a second as
-//! Linux does here, whether it finds it in its program or in the kernel, and the times that
-//! programs ask for divide the run time in this ratio ([`rusage`](super::rusage)). A CPU that
-//! idles, or that is inside a guest, does not look.
+//! The scheduler knows how long a thread ran. A CPU that runs one also samples, 250 times a second
+//! like Linux here, whether it is in the program or in the kernel. The times that programs ask for
+//! divide the run time in this ratio ([`rusage`](super::rusage)). An idle CPU, or one inside a
+//! guest, takes no samples.
 //!
-//! Interrupts are masked in the kernel, so the clock always seems to strike in a program. Yet an
-//! interrupt that came due in the kernel is taken before the program's first instruction, thus at
-//! the pc that was returned to, by which the entries recognise it.
+//! Interrupts are masked in the kernel, so the tick always seems to hit a program. But an interrupt
+//! that became pending in the kernel is taken before the program's first instruction, and so at the
+//! pc that the kernel returned to, by which the entries recognise it.
 
 use crate::task::CpuParts;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! The counts of a user's resources, whatever process holds them (Linux's `struct user_struct`).
+//! The resources that a user holds, over all processes (Linux's `struct user_struct`).
 
 extern crate alloc;
 

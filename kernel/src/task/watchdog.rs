@@ -1,18 +1,17 @@
-//! The watchdog: a CPU that is stuck ends the machine with all CPUs' backtraces, where it would
-//! otherwise be silent for ever (Linux's lockup detectors, Documentation/admin-guide/
-//! lockup-watchdogs.rst).
+//! The watchdog: if a CPU is stuck, it ends the machine with the backtraces of all CPUs, instead of
+//! silence for ever (Linux's lockup detectors, Documentation/admin-guide/lockup-watchdogs.rst).
 //!
-//! Each CPU that runs something has a timer, which strikes five times in the time that a soft
-//! lockup takes. At a strike the CPU looks at itself and at its neighbour:
+//! Each busy CPU has a timer, which expires five times within the time of a soft lockup. Each time,
+//! the CPU checks itself and its neighbour:
 //!
-//! - Soft lockup: it takes interrupts, but has not scheduled, though each strike asked it to.
-//! - Hard lockup: the neighbour's timer has not struck. The kernel masks interrupts, and polls for
-//!   them in long loops; one that does not poll is seen by the neighbour alone.
+//! - Soft lockup: the CPU takes interrupts, but has not scheduled, though each expiry requested it.
+//! - Hard lockup: the neighbour's timer has not expired. The kernel masks interrupts, and polls for
+//!   them in long loops; only the neighbour notices a CPU that does not poll.
 //!
-//! What counts are the strikes of the CPU that looks, not the time: a machine that its host stopped
-//! for a minute is late by one strike. A CPU that is idle, and whose neighbour is, has no timer. No
-//! hot path knows of all this: the scheduler notes anyway when it charged a thread last, and a CPU
-//! that becomes busy comes by where its tick restarts.
+//! Expirations on the checking CPU are counted, not time: if the host stopped the machine for a
+//! minute, only one expiry is late. A CPU that is idle, and whose neighbour is idle, has no timer.
+//! No hot path has extra work: the scheduler records anyway when it last charged a thread, and a
+//! CPU that becomes busy passes the place where its tick restarts.
 
 extern crate alloc;
 

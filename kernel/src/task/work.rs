@@ -1,4 +1,4 @@
-//! Work of a thread before its program continues.
+//! Work that a thread does before its program continues.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -1,5 +1,5 @@
-//! Work that cannot be done in an interrupt or under a spin lock, and is left to a thread of the
-//! kernel that may sleep (Linux's workqueues).
+//! Work that cannot be done in an interrupt or under a spin lock, and is left to a kernel thread
+//! that may sleep (Linux's workqueues).
 
 extern crate alloc;
 

@@ -1,6 +1,6 @@
-//! Files whose pages may not be in memory yet, and that hear of a first write to each page, since
-//! they must bring it to a device. The usual way of a fault has no code for them: it fails, and
-//! comes here.
+//! Files whose pages may not be in memory yet, and which must be notified of the first write to
+//! each page, since they write it back to a device. The usual fault path does not handle them: it
+//! fails, and the fault comes here.
 
 extern crate alloc;
 

@@ -1,5 +1,5 @@
-//! The members of a set, and the queue of those that may be ready. A member enters the queue and
-//! leaves it, wherever it stands, without a search: ten thousand may by one change of a file.
+//! The members of a set, and the queue of those that may be ready. A member enters and leaves the
+//! queue without a search, wherever it is: one change of a file may make ten thousand ready.
 
 use super::{Item, Key};
 use crate::errno::{Errno, Result};

@@ -1,8 +1,8 @@
 //! epoll: a set of files, and the queue of those that may be ready.
 //!
-//! Each member watches its file's sources. A change puts it on the queue, at most once; a wait
-//! takes members off, asks their files, and puts those that are level-triggered and still ready
-//! back.
+//! Each member watches its file's sources. A change puts the member on the queue, at most once. A
+//! wait takes members off, polls their files, and puts those that are level-triggered and still
+//! ready back.
 
 mod members;
 mod nesting;

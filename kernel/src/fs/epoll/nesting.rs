@@ -1,6 +1,6 @@
-//! Sets that are members of sets: how deep, and how many ways may lead from a file up through them,
-//! with Linux's limits. No circle of them can be made: nesting takes a lock, and looks both
-//! down and up.
+//! Sets that are members of other sets: the limits, which are Linux's, on the depth of nesting and
+//! on the number of paths from a file up through sets. Cycles are impossible: nesting takes a lock,
+//! and searches both down and up.
 
 use super::{Epoll, Set};
 use crate::errno::{Errno, Result};

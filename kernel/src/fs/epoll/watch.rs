@@ -1,4 +1,4 @@
-//! Members of sets, counted for the user of the set's maker.
+//! Members of epoll sets, counted for the user that created the set.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

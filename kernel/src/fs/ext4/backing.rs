@@ -1,4 +1,4 @@
-//! The data of files: between the page cache and the disk.
+//! The data of files, between the page cache and the disk.
 
 use super::super::page_cache::{Backing, Grabbed};
 use super::node::Node;

@@ -1,4 +1,5 @@
-//! Messages of damage, which a program that reads it again and again must not fill the log with.
+//! Messages about damage, rate limited, since a program that keeps reading the damage must not fill
+//! the log.
 
 use crate::sync::Mutex;
 use crate::task::clock;

@@ -1,4 +1,5 @@
-//! The disk of a file system, for its metadata. The bytes pass through frames of the kernel's.
+//! The disk of a file system, for its metadata. The bytes are copied through the kernel's own
+//! frames.
 
 use crate::block::Piece;
 use crate::block::volume::Volume;

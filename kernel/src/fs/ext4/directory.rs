@@ -1,6 +1,6 @@
-//! Names: looking them up, adding, removing and moving them. The lock of the file system is held,
-//! so that each happens at once. Once one has happened there is no error but that of its commit: a
-//! call that lacks memory begins again.
+//! Names: looking them up, adding, removing and moving them. Each operation is atomic, under the
+//! lock of the file system. Once it has been applied, it can fail only in its commit: a call that
+//! runs out of memory starts again.
 
 use super::super::dentry::Dentry;
 use super::super::inode::{Inode, Kind, New, Replace, WHITEOUT};

@@ -1,5 +1,5 @@
-//! lseek(2) with SEEK_DATA and SEEK_HOLE. What has its place and no content on the disk yet is data
-//! where the page cache has a page.
+//! lseek(2) with SEEK_DATA and SEEK_HOLE. Blocks that are allocated but not written yet count as
+//! data where the page cache has a page.
 
 use super::errno;
 use super::node::Node;

@@ -1,4 +1,4 @@
-//! What the file layer asks of an inode.
+//! The operations of an ext4 inode for the file layer.
 
 use super::super::dentry::Dentry;
 use super::super::device;

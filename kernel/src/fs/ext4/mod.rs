@@ -1,8 +1,8 @@
 //! ext4: a mounted file system, by crate `ext4`, with the data of its files in the page cache.
 //!
-//! One lock is around the crate's [`Fs`]. It is held while a disk is waited for, and never while a
-//! program's memory is touched: a fault may want a page of this file system. Under it nothing is
-//! locked but spin locks.
+//! One lock protects the crate's [`Fs`]. It is held while the disk is waited for, but never while a
+//! program's memory is accessed, since the fault may need a page of this file system. Only spin
+//! locks are taken under it.
 
 mod backing;
 mod damage;

@@ -1,4 +1,4 @@
-//! Mounting, mounting anew, and the end of a mount.
+//! Mounting, remounting and unmounting.
 
 use super::device::Disk;
 use super::node::Node;

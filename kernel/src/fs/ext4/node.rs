@@ -1,4 +1,4 @@
-//! The inodes that somebody has.
+//! The inodes in use.
 
 use super::super::dentry::Dentry;
 use super::super::file::File;

@@ -1,5 +1,5 @@
-//! Inodes that nobody has any more, with what the page cache has of them: they are likely to be
-//! wanted again. There are so many at most, and fewer where memory is short.
+//! Inodes that are no longer in use, with their pages in the page cache: they are likely to be
+//! needed again. Their number is limited, and reduced when memory is short.
 
 use super::Ext4;
 use super::node::Node;

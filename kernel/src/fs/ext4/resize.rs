@@ -1,4 +1,4 @@
-//! The size of a file, its holes, and place that is set aside.
+//! The size of a file, its holes, and preallocated blocks.
 
 use super::errno;
 use super::node::Node;

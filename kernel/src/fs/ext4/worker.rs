@@ -1,4 +1,4 @@
-//! The thread that commits transactions when they are old enough.
+//! The thread that commits transactions when they are old enough (Linux's jbd2).
 
 use super::mounted::each;
 use super::{damage, to_disk};

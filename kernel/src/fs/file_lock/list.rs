@@ -1,5 +1,5 @@
-//! The lines of /proc/locks, made as they are read: there may be as many as programs have memory
-//! for.
+//! The lines of /proc/locks, generated as they are read, since only memory limits how many locks
+//! programs have.
 
 use super::super::device;
 use super::super::file::FileOps;

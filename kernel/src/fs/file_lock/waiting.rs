@@ -1,4 +1,4 @@
-//! Waiters for locks, and whether they would wait for themselves (Linux's `blocked_hash`).
+//! Waiters for locks, and the detection of deadlocks between them (Linux's `blocked_hash`).
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

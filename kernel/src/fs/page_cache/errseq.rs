@@ -1,4 +1,4 @@
-//! Errors of writing back, told once to everybody who asks (Linux's errseq_t).
+//! Write-back errors, reported once to each open file (Linux's errseq_t).
 
 use crate::errno::{Errno, Result};
 use core::sync::atomic::{AtomicU32, Ordering::*};

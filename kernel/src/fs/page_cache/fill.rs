@@ -1,4 +1,4 @@
-//! Reading: pages that are there, and those that must come from the disk.
+//! Reading: pages that are present, and those that must be read from the disk.
 
 use super::super::io::Sink;
 use super::reclaim;

@@ -1,4 +1,4 @@
-//! The thread that writes changed pages back after a while, and what slows down those who change
+//! The thread that writes dirty pages back after a while, and the throttling of threads that dirty
 //! pages faster than that.
 
 use super::{Mapping, Stats, mappings};

@@ -1,4 +1,4 @@
-//! All mappings, for those who write or take away pages of any.
+//! All mappings, for code that writes back or reclaims pages of any of them.
 
 use super::Mapping;
 use crate::errno::Result;

@@ -1,10 +1,9 @@
-//! The page cache: the pages of files and block devices that are on a disk. A [`Mapping`] holds
-//! those of one file (Linux's address_space), and its [`Backing`] brings them from the disk and
-//! back.
+//! The page cache: the pages of files and block devices on disks. A [`Mapping`] holds those of one
+//! file (Linux's address_space), and its [`Backing`] reads them from the disk and writes them back.
 //!
-//! Locks, in this order: `writing`, by those who change the content by a call; a lock of `filling`,
-//! while a page is read; `cleaning`, while pages are written or taken away; the address spaces';
-//! `pages`.
+//! Locks, in this order: `writing`, for system calls that change the content; a lock of `filling`,
+//! while a page is read; `cleaning`, while pages are written back or reclaimed; the locks of
+//! address spaces; `pages`.
 
 mod errseq;
 mod fill;

@@ -1,5 +1,5 @@
-//! Giving up pages that can be read again, when memory is wanted for something else: a clock, whose
-//! hand goes around all of them and spares those that were used again since it came by.
+//! Reclaims pages that can be read again when memory is short: a clock, whose hand goes around all
+//! of them and spares those that were used again since it last passed.
 
 use super::{Mapping, Pages, Stats, flusher, mappings};
 use crate::errno::Result;

@@ -1,4 +1,4 @@
-//! Files whose length changes, and holes in them.
+//! Changes of a file's length, and holes.
 
 use super::{Mapping, pages_of, split};
 use crate::errno::Result;

@@ -1,4 +1,4 @@
-//! The page cache above a disk of zeroes.
+//! Tests of the page cache on top of a disk of zeroes.
 
 use super::super::io::{Sink, Source};
 use super::fill::MOST_AHEAD;

@@ -1,4 +1,4 @@
-//! Counts of the page cache, for all files together.
+//! Statistics of the page cache, summed over all files.
 
 use core::sync::atomic::{AtomicIsize, Ordering::*};
 

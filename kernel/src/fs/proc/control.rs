@@ -1,4 +1,4 @@
-//! Settings of a process that are changed by writing to its files in procfs.
+//! Settings of a process that are changed by writes to its files in procfs.
 
 use super::super::seq_file::Text;
 use super::subject::{Subject, trim};

@@ -1,4 +1,4 @@
-//! `/proc/PID/mem`: the memory of a process, at the positions that are its addresses.
+//! `/proc/PID/mem`: the memory of a process; positions are its addresses.
 
 use super::super::file::{File, FileOps};
 use super::super::io::{Sink, Source};

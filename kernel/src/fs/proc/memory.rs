@@ -1,4 +1,4 @@
-//! Files of procfs about a process's memory.
+//! procfs files about a process's memory.
 
 use super::super::columns::Columns;
 use super::super::seq_file::{Content, Text};

@@ -1,4 +1,4 @@
-//! procfs: the processes, and what the kernel shows of itself.
+//! procfs: processes, and information about the kernel.
 
 mod control;
 mod fds;

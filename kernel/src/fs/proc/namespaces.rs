@@ -1,5 +1,5 @@
-//! The namespaces of a process: /proc/PID/ns. There is one of each kind, which all processes are
-//! in.
+//! The namespaces of a process: /proc/PID/ns. There is one namespace of each kind, which contains
+//! all processes.
 
 use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record};

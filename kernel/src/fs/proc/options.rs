@@ -1,4 +1,4 @@
-//! Options of a mount of proc: which processes it shows to whom.
+//! Mount options of proc: which processes it shows to whom.
 
 use super::super::mount::options::{number, parse};
 use super::subject::Subject;

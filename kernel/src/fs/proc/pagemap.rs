@@ -1,4 +1,4 @@
-//! `/proc/PID/pagemap`: a word for each page of a process's addresses, at eight times its number.
+//! `/proc/PID/pagemap`: one 64-bit word per page; the offset is eight times the page number.
 
 use super::super::file::{File, FileOps};
 use super::super::io::Sink;

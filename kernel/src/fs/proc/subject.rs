@@ -1,4 +1,4 @@
-//! The process or thread that a directory of procfs is of.
+//! The process or thread that a directory of procfs describes.
 
 use super::super::file::Record;
 use super::super::inode::{Attr, Kind, SetAttr};

@@ -1,4 +1,4 @@
-//! `/proc/sysvipc`: the objects of System V IPC, one a line.
+//! `/proc/sysvipc`: the objects of System V IPC, one per line.
 
 use super::super::seq_file::{Node, Text};
 use crate::errno::Result;

@@ -1,4 +1,5 @@
-//! The directory `net` of a process: the files of the one network, which it is in until it ends.
+//! The directory `net` of a process: the files of the only network namespace. Ended processes have
+//! none.
 
 use super::super::dentry::Dentry;
 use super::super::file::{File, FileOps, OpenFlags, Record};

@@ -1,5 +1,5 @@
-//! `/proc/timer_list`: the deadlines of each CPU. Addresses in the kernel are shown as zeroes, and
-//! the deadlines in the order in which the queue has them.
+//! `/proc/timer_list`: the deadlines of each CPU, in the order in which its queue keeps them.
+//! Kernel addresses are shown as zeroes.
 
 use super::super::seq_file::Text;
 use super::subject::trim;

@@ -1,5 +1,4 @@
-//! The character devices that are on no bus: udev finds them by their numbers and by their classes,
-//! and reads these files.
+//! Character devices without a bus: udev finds them by number and by class, and reads these files.
 
 use super::LOOPBACK;
 use super::block::ALL;

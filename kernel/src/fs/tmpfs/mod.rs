@@ -1,5 +1,5 @@
-//! tmpfs: files in memory. The root is one, and so is every mount of `tmpfs`, `ramfs` and
-//! `devtmpfs`.
+//! tmpfs: files in memory. The root file system is one, and so is every mount of `tmpfs`, `ramfs`
+//! and `devtmpfs`.
 
 mod data;
 mod directory;

@@ -1,10 +1,10 @@
 //! Names in the directories of a tmpfs: adding, removing and moving them.
 //!
 //! The locks are Linux's (Documentation/filesystems/directory-locking.rst): a rename from one
-//! directory to another takes the file system's `rename` first, so that no directory gets other
-//! ancestors meanwhile. Then it locks directories, those above before those below, and checks that
-//! the names still belong to the dentries that the caller looked at: otherwise it fails with
-//! ESTALE, and the caller looks again.
+//! directory to another first takes the file system's `rename`, so that no directory's ancestors
+//! change meanwhile. Then it locks the directories, ancestors before descendants, and checks that
+//! the names still belong to the dentries that the caller found; otherwise it fails with ESTALE,
+//! and the caller looks them up again.
 
 use super::super::dentry::Dentry;
 use super::super::inode::{Kind, Replace, WHITEOUT};

@@ -1,4 +1,4 @@
-//! Options of a mount of tmpfs (`size=10m,mode=755`).
+//! Mount options of tmpfs (`size=10m,mode=755`).
 
 use super::super::mount::options::{number, parse, permissions};
 use crate::errno::{Errno, Result};

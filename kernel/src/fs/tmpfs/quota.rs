@@ -1,4 +1,4 @@
-//! How much of something a tmpfs may take: pages, or bytes of inodes.
+//! Limits of a tmpfs, in pages or in bytes of inodes.
 
 use crate::errno::{Errno, Result};
 use core::sync::atomic::{AtomicU64, Ordering::*};

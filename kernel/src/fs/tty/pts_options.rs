@@ -1,4 +1,5 @@
-//! A file system of terminals, and its options: the owner of a new one, and how many there may be.
+//! devpts file systems and their mount options: the owner of new terminals, and their maximum
+//! number.
 
 use super::super::mount::options::{number, parse, permissions};
 use super::super::new_device;

@@ -1,5 +1,6 @@
-//! System V message queues. Who sends gives the message to a receiver that waits for it, and who
-//! makes room lets those send who wait for that, so that each is woken when its call is done.
+//! System V message queues. A sender passes the message to a waiting receiver, and a receiver that
+//! makes room completes the waiting sends that fit, so that each thread is woken only when its call
+//! is done.
 
 mod waiting;
 

@@ -1,5 +1,5 @@
-//! Those who wait for a message or for room, by the order in which they came: the first for whom
-//! something is there is found without a look at the others.
+//! Threads that wait for a message or for room, in order of arrival. The first one that can proceed
+//! is found without a search through the others.
 
 use alloc::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! System V semaphores: sets whose members change together or not at all, and the adjustments
-//! (SEM_UNDO) at a process's end.
+//! System V semaphores: sets whose members change together or not at all, and the adjustments at
+//! the end of a process (SEM_UNDO).
 
 mod operations;
 mod pending;

@@ -1,4 +1,5 @@
-//! semop(2): calls whose operations are done together, at once or when others have changed the set.
+//! semop(2): calls whose operations are performed together, at once or after others have changed
+//! the set.
 
 use alloc::vec::Vec;
 

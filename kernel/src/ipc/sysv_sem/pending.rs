@@ -1,7 +1,7 @@
 //! The calls that wait for a set's semaphores.
 //!
-//! Each waits for one semaphore, that of the first operation that cannot be done, to have such a
-//! value that it can. So a change of a semaphore finds at once which call it lets go on, if any.
+//! Each waits for one semaphore, that of the first operation that cannot be done, to reach a value
+//! that allows it. So a change of a semaphore finds at once which call, if any, can proceed.
 
 use alloc::sync::Arc;
 

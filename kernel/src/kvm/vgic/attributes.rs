@@ -1,4 +1,4 @@
-//! The controller's set-up by the VMM: KVM_CREATE_DEVICE and the device's attributes
+//! Configuration of the controller by the VMM: KVM_CREATE_DEVICE and the device's attributes
 //! (Documentation/virt/kvm/devices/arm-vgic-v3.rst).
 
 use alloc::sync::Arc;

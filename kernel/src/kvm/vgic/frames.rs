@@ -1,4 +1,4 @@
-//! Where a guest finds the controller's registers, and its accesses to them.
+//! The guest addresses of the controller's registers, and accesses to them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! A virtual CPU's list registers, as it enters the guest, while it is there, and as it leaves.
+//! A virtual CPU's list registers: on entry into the guest, while it runs, and on exit.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -1,6 +1,6 @@
-//! ITSs: made and set up by the VMM (Documentation/virt/kvm/devices/arm-vgic-its.rst), used by the
-//! guest, and by devices that send it messages. The guest's commands to one read and write the
-//! guest's memory, so they are done outside of the guest's context.
+//! ITSs: created and configured by the VMM (Documentation/virt/kvm/devices/arm-vgic-its.rst), used
+//! by the guest, and by devices that send it messages. The guest's commands read and write the
+//! guest's memory, so they are executed outside the guest's context.
 
 use alloc::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The interrupt controller of a machine, a GICv3: made by the VMM (KVM_CREATE_DEVICE), then used
-//! by guests.
+//! The interrupt controller of a machine, a GICv3: created by the VMM (KVM_CREATE_DEVICE), then
+//! used by guests.
 
 mod attributes;
 mod frames;

@@ -1,5 +1,5 @@
-//! The memory that a channel's bytes are counted with: by `tcp_memory` in steps, by `udp_memory`
-//! one datagram after the other.
+//! Accounting of a channel's bytes: `tcp_memory` is charged in steps, `udp_memory` for each
+//! datagram.
 
 use super::{Bytes, Channel, Kind};
 use crate::net::inet::tcp_memory::{Charge, LEAST};

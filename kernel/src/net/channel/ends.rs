@@ -1,5 +1,5 @@
-//! The ends of a channel: whether the reader and the writer are gone, and the error that the reader
-//! gets.
+//! The ends of a channel: whether the reader and the writer are closed, and the error that the
+//! reader gets.
 
 use super::{Bytes, Channel, Kind};
 use crate::errno::{Errno, Result};

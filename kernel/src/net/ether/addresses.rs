@@ -1,4 +1,4 @@
-//! The addresses of interfaces, and the routes that they bring.
+//! The addresses of interfaces, and the routes that follow from them.
 
 use super::interface::Interface;
 use super::{neighbours, routing};

@@ -1,4 +1,4 @@
-//! Frames that come: packets for this machine go to its protocols, all others are lost.
+//! Received frames: packets for this machine go to its protocols, all others are dropped.
 
 use super::addresses::{self, Own};
 use super::interface::Interface;

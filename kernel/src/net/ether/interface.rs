@@ -1,4 +1,4 @@
-//! The interfaces.
+//! Network interfaces with a card.
 
 use crate::errno::{Errno, Result};
 use crate::mm::heap::try_arc;

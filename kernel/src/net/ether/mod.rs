@@ -1,7 +1,5 @@
-//! Interfaces with a card, by which packets leave the machine and come to it. `lo` is none of them:
-//! what stays on this machine has no packets (`inet`).
-//!
-//! The decisions are those of crate `ip`; here are the locks, the timers and the sockets.
+//! Interfaces with a card, by which packets leave the machine and arrive. `lo` is not one of them:
+//! traffic that stays on this machine has no packets (`inet`).
 
 pub mod addresses;
 mod input;

@@ -1,4 +1,4 @@
-//! The cards of neighbours: who has which address, asked when it is needed.
+//! The link-layer addresses of neighbours, resolved when they are needed.
 
 use super::interface::{self, Interface};
 use super::{addresses, now, output};

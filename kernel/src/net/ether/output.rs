@@ -1,4 +1,4 @@
-//! Packets that leave the machine.
+//! Packets sent by this machine.
 
 use super::neighbours::{self, Waiting};
 use super::routing::Way;

@@ -1,4 +1,4 @@
-//! Which way a packet goes.
+//! The route of a packet.
 
 use super::addresses::{Own, source_for};
 use super::interface::{self, Interface};

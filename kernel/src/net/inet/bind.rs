@@ -1,4 +1,4 @@
-//! Where an IP socket is bound.
+//! The address that an IP socket is bound to.
 
 use super::connections::{self, End, Port, Tuple};
 use super::ports::{Claim, Holder, Kept, Ports};

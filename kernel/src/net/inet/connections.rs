@@ -1,6 +1,6 @@
-//! The ends of TCP's connections, by their four-tuple. An end whose socket is gone keeps its port
-//! for a while: until the other end has ended too (FIN_WAIT2), and then until nothing of the
-//! connection can come any more (TIME_WAIT; RFC 9293, 3.6).
+//! The ends of TCP connections, by four-tuple. An end whose socket is gone keeps its port for a
+//! while: until the other end has been closed too (FIN_WAIT2), and then until no segment of the
+//! connection can arrive any more (TIME_WAIT; RFC 9293, 3.6).
 
 use super::ports::Kept;
 use crate::arch::time;

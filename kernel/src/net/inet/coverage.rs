@@ -1,4 +1,4 @@
-//! How much of a datagram UDP-Lite's checksum covers (RFC 3828; UDPLITE_SEND_CSCOV,
+//! The part of a datagram that UDP-Lite's checksum covers (RFC 3828; UDPLITE_SEND_CSCOV,
 //! UDPLITE_RECV_CSCOV).
 
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};

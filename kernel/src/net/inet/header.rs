@@ -1,4 +1,4 @@
-//! The fields of a datagram's header: programs can set them, and ask for them beside the bytes.
+//! The fields of a datagram's header, which programs can set and receive as control messages.
 
 use super::errors::Report;
 use super::options::{IP, IPV6, Options, UDP};

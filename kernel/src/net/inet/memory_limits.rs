@@ -1,5 +1,4 @@
-//! The three limits on what a protocol's sockets may take of the machine's memory
-//! (`net.ipv4.tcp_mem`, `net.ipv4.udp_mem`).
+//! The three limits on the memory of a protocol's sockets (`net.ipv4.tcp_mem`, `net.ipv4.udp_mem`).
 
 use crate::mm::frame;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,9 +1,9 @@
 //! TCP, UDP and ICMP over IPv4 and IPv6.
 //!
-//! Between sockets of this machine TCP and UDP have no packets: nothing is lost, reordered or
+//! Between sockets of this machine, TCP and UDP have no packets: nothing is lost, reordered or
 //! resent. The parts of the protocols that programs see remain: names, ports, connections, their
-//! ends and their errors. Only raw and ping sockets have packets here; what comes from other
-//! machines is in `outside`.
+//! ends and their errors. Only raw and ping sockets have packets here; `outside` handles packets
+//! from other machines.
 
 mod bind;
 pub mod connections;

@@ -1,5 +1,5 @@
-//! Options of levels IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP and IPPROTO_UDP: most are kept and
-//! returned, as where no packet is they have nothing to change.
+//! Options of levels IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP and IPPROTO_UDP. Most are only stored
+//! and returned, since they have no effect where there are no packets.
 
 use super::bind::{Binding, Place};
 use super::connections;

@@ -1,4 +1,4 @@
-//! Packets from other machines, and what they say of this machine's.
+//! Packets from other machines, and errors that they report about packets of this machine.
 
 use super::errors::Report;
 use super::packet::{ICMP, ICMP_V6, Packet, UDP};

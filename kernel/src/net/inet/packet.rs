@@ -1,5 +1,5 @@
-//! IP packets. Connections and datagrams go from socket to socket without any; there is one where a
-//! raw socket sends it or sees it, and for each message of ICMP.
+//! IP packets. Connections and datagrams between sockets of this machine have none: a packet exists
+//! if a raw socket sends or receives it, and for each ICMP message.
 
 use super::Header;
 use super::{icmp, leaves, raw, udp};

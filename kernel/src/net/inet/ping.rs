@@ -1,4 +1,4 @@
-//! The groups that may have ping sockets (`net.ipv4.ping_group_range`).
+//! The groups that may open ping sockets (`net.ipv4.ping_group_range`).
 
 use super::raw::Raw;
 use crate::errno::{Errno, Result};

@@ -1,5 +1,5 @@
-//! Sets of ports, in which a free one is found by words, without a lock: one user may have all of
-//! tens of thousands, and others look for one.
+//! Sets of ports, in which a free one is found by words, without a lock: while one user holds tens
+//! of thousands, others look for one.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! Ports, and which sockets have them.
+//! Ports, and the sockets that hold them.
 
 use super::connections;
 use super::port_set::{self, PortSet};

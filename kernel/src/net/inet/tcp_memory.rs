@@ -1,6 +1,6 @@
-//! The memory that the bytes of TCP's connections may take on the whole machine
-//! (`net.ipv4.tcp_mem`). A connection has limits of its own; without this one many connections
-//! whose peers do not read would take all memory.
+//! The memory of all TCP connections on the machine, and its limits (`net.ipv4.tcp_mem`). A
+//! connection has limits of its own, but without these, many connections whose peers do not read
+//! could take all memory.
 
 use super::memory_limits::MemoryLimits;
 use crate::arch::MAX_CPUS;

@@ -1,4 +1,4 @@
-//! UDP: datagrams, which are lost where there is no room for them.
+//! UDP: datagrams, which are dropped if there is no room for them.
 
 mod input;
 mod send;

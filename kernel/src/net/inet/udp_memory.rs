@@ -1,5 +1,5 @@
-//! The memory that waiting datagrams may take on the whole machine (`net.ipv4.udp_mem`).
-//! A socket has a limit of its own; without this one many sockets would take all memory.
+//! The memory of all waiting datagrams on the machine, and its limits (`net.ipv4.udp_mem`). A
+//! socket has a limit of its own, but without these, many sockets could take all memory.
 
 use super::memory_limits::MemoryLimits;
 use crate::arch::MAX_CPUS;

@@ -1,4 +1,4 @@
-//! The attributes of a request: each has its length and kind, and is filled up to a multiple of 4
+//! The attributes of a request: each has a length and a kind, and is padded to a multiple of 4
 //! bytes.
 
 /// Goes through attributes, up to one that is none.

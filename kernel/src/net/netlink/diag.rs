@@ -1,4 +1,4 @@
-//! Lists of sockets (NETLINK_SOCK_DIAG), as ss(8) asks.
+//! Lists of sockets (NETLINK_SOCK_DIAG), as ss(8) requests them.
 
 use super::reply::{MULTI, Reply};
 use crate::errno::{Errno, Result};

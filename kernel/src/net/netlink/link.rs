@@ -1,5 +1,5 @@
-//! Requests that would change an interface, or one of its addresses. `lo` cannot be changed, so
-//! they succeed only where they ask for its present state.
+//! Requests to change an interface or one of its addresses. `lo` cannot be changed, so for it they
+//! succeed only if they ask for the present state.
 
 use super::attributes::{Attributes, find};
 use super::reply::{Header, REPLACE};

@@ -1,7 +1,7 @@
 //! Netlink: programs read the interfaces and their addresses (NETLINK_ROUTE) and the list of
-//! sockets (NETLINK_SOCK_DIAG), and wait for devices to come and go (NETLINK_KOBJECT_UEVENT), which
-//! none does. Administrators send messages to other sockets, and to the groups that those listen
-//! to.
+//! sockets (NETLINK_SOCK_DIAG), and wait for devices to appear and disappear
+//! (NETLINK_KOBJECT_UEVENT), which none does. Administrators send messages to other sockets, and to
+//! multicast groups.
 
 mod attributes;
 mod cards;

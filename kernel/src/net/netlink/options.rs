@@ -1,5 +1,5 @@
-//! Options of netlink sockets (SOL_NETLINK): how they are answered, and the groups that they
-//! listen to, to which the kernel sends nothing.
+//! Options of netlink sockets (SOL_NETLINK): the form of replies, and membership of groups, to
+//! which the kernel sends nothing.
 
 use super::ROUTE;
 use crate::errno::{Errno, Result};

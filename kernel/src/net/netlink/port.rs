@@ -1,4 +1,4 @@
-//! The ports of netlink sockets: of the sockets of a protocol, one has a port.
+//! The ports of netlink sockets: at most one socket of a protocol has a given port.
 
 use super::Netlink;
 use crate::errno::{Errno, Result};

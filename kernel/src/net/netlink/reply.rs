@@ -1,4 +1,4 @@
-//! Messages as netlink writes them: a header, something fixed, and attributes.
+//! Netlink messages: a header, a fixed part, and attributes.
 
 use crate::errno::{Errno, Result};
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Unix sockets with connections: streams, and records in order.
+//! Connected Unix sockets: stream and seqpacket.
 
 use super::bound::{Bound, find};
 use super::inflight;

@@ -1,4 +1,4 @@
-//! Unix sockets of datagrams.
+//! Unix datagram sockets.
 
 use super::bound::{Bound, find};
 use super::inflight;

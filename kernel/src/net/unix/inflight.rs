@@ -1,10 +1,11 @@
-//! Unix sockets on their way through Unix sockets, and the end of those that nobody can receive any
-//! more.
+//! Unix sockets in flight through Unix sockets, and garbage collection of those that no program can
+//! receive any more.
 //!
-//! A socket that is sent over itself, or a circle of them, stays open after every program has
-//! closed it. As on Linux the kernel looks for such circles when a Unix socket is closed and when
-//! very many are in flight; it drops the files that wait in them, and they end. A kernel thread
-//! does that: it closes files, and takes locks of sockets that its callers may hold.
+//! A socket that is sent over itself, or a cycle of such sockets, would stay open after every
+//! program has closed it. As on Linux, the kernel looks for such cycles when a Unix socket is
+//! closed and when very many are in flight; it drops the files queued in them, which closes them. A
+//! kernel thread does this, because it closes files and takes socket locks that the callers may
+//! hold.
 
 use crate::arch::time;
 use crate::errno::{Errno, Result};

@@ -1,4 +1,4 @@
-//! The datagrams of a socket that are sent and not received yet, which SO_SNDBUF bounds.
+//! The datagrams that a socket has sent and that are not received yet, which SO_SNDBUF limits.
 
 use crate::fs::poll::WaitSource;
 use crate::net::channel::OVERHEAD;

@@ -1,4 +1,4 @@
-//! Files: calls that 64-bit programs make by another name, and offsets of 64 bits.
+//! File system calls that 64-bit programs know by another name, and calls with 64-bit offsets.
 
 use linux_raw_sys::general::*;
 

@@ -1,4 +1,4 @@
-//! System calls on users and groups whose numbers have 16 bits.
+//! System calls on users and groups with 16-bit numbers.
 
 use alloc::vec::Vec;
 

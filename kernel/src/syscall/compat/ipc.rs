@@ -1,4 +1,4 @@
-//! System V IPC and asynchronous I/O, whose arguments have 32 bits.
+//! System V IPC and asynchronous I/O with 32-bit arguments.
 
 use crate::errno::{Errno, Result};
 use crate::syscall::layout::{Compat, Layout};

@@ -1,4 +1,4 @@
-//! Signals in sets of 32 bits, as old calls have them.
+//! Old system calls with 32-bit signal sets.
 
 use linux_raw_sys::general::*;
 

@@ -1,4 +1,4 @@
-//! Sockets: two calls that are others without an address, and options whose times have 32 bits.
+//! Sockets: two calls that equal others without an address, and options with 32-bit times.
 
 use linux_raw_sys::net::{
     SO_RCVTIMEO_NEW, SO_RCVTIMEO_OLD, SO_SNDTIMEO_NEW, SO_SNDTIMEO_OLD, SOL_SOCKET,

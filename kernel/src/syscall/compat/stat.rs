@@ -1,4 +1,4 @@
-//! Attributes of files, file systems and entries of directories, as 32 bits lay them out.
+//! Attributes of files, file systems and directory entries in 32-bit layouts.
 
 use linux_raw_sys::general::*;
 use zerocopy::{Immutable, IntoBytes};

@@ -1,4 +1,4 @@
-//! Clocks and times of files in structures of 32 bits.
+//! Clocks and file times in 32-bit structures.
 
 use linux_raw_sys::general::AT_FDCWD;
 use zerocopy::{FromBytes, Immutable, IntoBytes};

@@ -1,4 +1,4 @@
-//! The locks between exec in a process and those who trace or inspect the process.
+//! The locks between exec in a process and other threads that trace or inspect it.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 

@@ -1,5 +1,5 @@
-//! The identity that a program acts as, and whether others may look into it: decided before
-//! anything of it is made.
+//! The credentials that a program gets, and whether others may inspect it, decided before the new
+//! program is set up.
 
 use alloc::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Beginning another program. The old one stays whole until nothing can fail any more.
+//! execve: replacing a program. The old one stays intact until nothing can fail any more.
 
 extern crate alloc;
 

@@ -1,8 +1,8 @@
 //! Priority inheritance: the owner of a lock that real-time threads wait for runs at the highest of
 //! their priorities, and so does the owner of a lock that it waits for in turn.
 //!
-//! The first waiter of each lock, if it is of a real-time policy, stands in a tree, by who has the
-//! lock and by its priority (Linux's `pi_waiters`).
+//! The first waiter of each lock, if it has a real-time policy, is in a tree ordered by the lock's
+//! owner and by priority (Linux's `pi_waiters`).
 
 use alloc::sync::Arc;
 use core::cmp::Reverse;

@@ -1,7 +1,7 @@
 //! Futexes: threads that wait for a word of memory to change.
 //!
-//! A thread enters its bucket first, and then looks at the word: a thread that changes the word and
-//! wakes finds it there. With a bucket locked no fault on a program's memory is resolved.
+//! A thread enters its bucket first, and then reads the word, so a thread that changes the word and
+//! wakes finds it there. Faults on program memory are not resolved while a bucket is locked.
 
 extern crate alloc;
 

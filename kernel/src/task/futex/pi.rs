@@ -1,9 +1,9 @@
-//! Futexes that are locks which the kernel hands on (PI futexes): the word holds the number of the
-//! thread that has the lock.
+//! Futexes that are locks which the kernel hands over (PI futexes): the word holds the number of
+//! the thread that owns the lock.
 //!
-//! A thread that waits enters its bucket first, and then looks whether the lock is still held: the
-//! thread that gives the lock up finds it there, or it finds the word changed. Code that removes a
-//! waiter from its bucket sets the waiter's slot.
+//! A waiter enters its bucket first, and then checks whether the lock is still held: either the
+//! thread that releases the lock finds it there, or the waiter finds the word changed. Code that
+//! removes a waiter from its bucket sets the waiter's slot.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! A lock that threads wait for (Linux's `struct futex_pi_state`): its owner, who is one for all of
-//! them, so that handing the lock on costs the same however many wait.
+//! A lock that threads wait for (Linux's `struct futex_pi_state`). All waiters share one owner
+//! field, so that handing the lock over costs the same however many wait.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};

@@ -1,7 +1,8 @@
-//! The waiters of a bucket: a few in a row, many by their words.
+//! The waiters of a bucket: a list while they are few, indexed by word when they are many.
 //!
-//! A program can have thousands of threads, each of which waits at 128 words, and all of them may
-//! be one: then each is found by its word or by its slot without going through the others.
+//! A program can have thousands of threads, each waiting on 128 words, and all of these may fall
+//! into one bucket. Then each waiter is found by its word or by its slot without a walk through the
+//! others.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tracers and their tracees, and the reports of wait(2) to a tracer.
+//! Tracers and their tracees, and the reports that a tracer gets by wait(2).
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,9 +1,8 @@
-//! Tracing: a process is notified of what a thread does, and inspects it while it is stopped
-//! (ptrace(2)).
+//! Tracing: a process is notified of a thread's actions, and inspects the thread while it is
+//! stopped (ptrace(2)).
 //!
-//! The state of a traced thread lies behind its lock. A waker takes that lock before it wakes the
-//! thread from a stop: so its registers can be read and changed while the lock is held and the
-//! thread is stopped.
+//! A lock protects the state of a traced thread. A waker takes it before it wakes the thread from a
+//! stop, so the registers can be read and changed while the lock is held and the thread is stopped.
 
 mod link;
 mod stop;

@@ -1,4 +1,4 @@
-//! Stops of a traced thread: their reports, and how it goes on.
+//! Stops of a traced thread: how they are reported, and how the thread continues.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;

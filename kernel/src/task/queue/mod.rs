@@ -1,5 +1,5 @@
 //! A CPU's runnable threads, by ascending virtual runtime. Threads of the real-time policies have
-//! the lowest, which do not grow.
+//! the lowest values, which do not grow.
 
 extern crate alloc;
 

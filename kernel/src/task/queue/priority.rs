@@ -1,4 +1,4 @@
-//! A CPU's queue and the threads of the real-time policies.
+//! The real-time threads in a CPU's queue.
 
 use crate::task::CpuParts;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! Delivering signals, on the way back to the program.
+//! Delivery of signals, on return to the program.
 
 use core::sync::atomic::Ordering::Relaxed;
 

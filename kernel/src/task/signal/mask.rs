@@ -1,4 +1,4 @@
-//! Sets of signals, and the set that a thread holds back.
+//! Sets of signals, and the set that a thread blocks.
 
 use core::sync::atomic::Ordering::Relaxed;
 

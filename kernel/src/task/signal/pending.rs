@@ -1,4 +1,4 @@
-//! Signals that came and were not delivered yet.
+//! Signals that were sent and not delivered yet.
 
 extern crate alloc;
 

@@ -1,4 +1,4 @@
-//! Stopping a process and letting it go on.
+//! Stopping and continuing a process.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 

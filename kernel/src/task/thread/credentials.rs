@@ -1,4 +1,4 @@
-//! The identities that a thread acts as.
+//! The credentials of a thread.
 
 use super::Thread;
 use crate::errno::{Errno, Result};

@@ -1,4 +1,4 @@
-//! The context of input and output of a thread (ioprio_set(2), CLONE_IO).
+//! The I/O context of a thread (ioprio_set(2), CLONE_IO).
 
 use super::Thread;
 use crate::errno::Result;

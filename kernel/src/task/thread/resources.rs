@@ -1,5 +1,5 @@
 //! The resources that a thread may share with others: memory, descriptors, root and directory, and
-//! the adjustments of semaphores (SEM_UNDO).
+//! semaphore adjustments (SEM_UNDO).
 
 use super::Thread;
 use crate::errno::Result;

@@ -1,5 +1,5 @@
-//! Blocks of the heap for which there are not enough adjacent frames: of single ones, mapped in a
-//! row.
+//! Large blocks of the heap for which there are not enough adjacent frames: single frames, mapped
+//! contiguously.
 
 extern crate alloc;
 

@@ -1,4 +1,5 @@
-//! connect(2): a socket and a new one in the listener's backlog become the ends of a connection.
+//! connect(2): a socket and a new one in the listener's backlog become the two ends of a
+//! connection.
 
 use super::link::{Deferred, Later, Link};
 use super::outside::{self, Remote};

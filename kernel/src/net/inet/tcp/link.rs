@@ -1,5 +1,5 @@
-//! A TCP connection, as one of its ends sees it, and its timers: held-back bytes are sent, and a
-//! peer that does not read is given up.
+//! A TCP connection as one of its ends sees it, and its timers: one sends bytes that were held
+//! back, another drops a peer that does not read.
 
 use super::Tcp;
 use super::outside::Remote;

@@ -1,6 +1,6 @@
-//! A connection that is pending: the listener's queue is full, so that it does not answer. The
-//! connection comes about as soon as there is room; it is given up when as many SYNs would have
-//! been sent again as TCP_SYNCNT allows.
+//! A pending connection: the listener's queue is full, so it does not answer. The connection is
+//! established as soon as there is room, and given up after the time of as many retries of the SYN
+//! as TCP_SYNCNT allows.
 
 use super::connect::Connecting;
 use super::link::Later;

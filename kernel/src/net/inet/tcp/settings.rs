@@ -1,4 +1,4 @@
-//! The settings of connections with other machines, as the socket's options say.
+//! The settings of connections with other machines, taken from the socket's options.
 
 use super::link::Link;
 use super::outside::{Door, Remote};

@@ -1,4 +1,4 @@
-//! Which sockets a datagram is for, and what machines say of those that were sent.
+//! Delivery of datagrams to sockets, and of errors about sent datagrams.
 
 use super::super::errors::Report;
 use super::super::icmp::{self, Why};

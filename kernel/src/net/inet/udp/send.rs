@@ -1,4 +1,5 @@
-//! Sending: datagrams become one, or several, and go to sockets here, to raw ones, or out.
+//! Sending: a call sends one datagram or several, to sockets of this machine, to raw sockets, or
+//! out.
 
 use super::super::errors::{IP_RECVERR, IPV6_RECVERR, QUOTED, Report, Sent};
 use super::super::icmp::{self, Why};

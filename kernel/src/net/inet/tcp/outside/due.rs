@@ -1,5 +1,5 @@
-//! When something of a connection or a listening socket is due, and the work that does it, which
-//! waits in one queue once.
+//! The deadlines of a connection or a listening socket, and the work that runs at them; each is on
+//! the work queue at most once.
 
 use super::{AGAIN, WORK};
 use crate::sync::Mutex;

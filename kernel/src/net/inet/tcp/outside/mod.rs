@@ -1,6 +1,6 @@
-//! Connections with other machines. A socket has the same two channels as in one with a socket of
-//! this machine; at their other ends is a [`Remote`], which makes segments of them by the state
-//! machine of crate `tcp`.
+//! Connections with other machines. The socket has the same two channels as for a peer on this
+//! machine. At their other ends is a [`Remote`], which converts between bytes and segments by the
+//! state machine of crate `tcp`.
 
 mod door;
 mod due;

@@ -1,5 +1,5 @@
-//! Connections whose sockets are gone, which still send what was written. A peer that takes nothing
-//! keeps each for minutes, so there is a limit on all of them.
+//! Connections whose sockets are closed but which still send data. A peer that does not read keeps
+//! each alive for minutes, so their number is limited.
 
 use crate::mm::{PAGE_SIZE, frame};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! What has come of the peer's stream and is not in the channel yet.
+//! The received parts of the peer's stream that are not in the channel yet.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! A connection with another machine: what is at the other end of a socket's channels.
+//! A connection with another machine: the other end of a socket's channels.
 
 use super::super::Tcp;
 use super::super::link::Link;
