@@ -1,4 +1,4 @@
-//! How a guest names CPUs.
+//! How a guest addresses CPUs.
 
 /// The four affinity fields of a CPU, packed as `Aff3.Aff2.Aff1.Aff0`. The other bits of an MPIDR
 /// (RES1, U, MT) are not part of it.

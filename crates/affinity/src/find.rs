@@ -1,4 +1,5 @@
-//! From a 28-bit key to the row that may have it, in a bounded number of steps, hit or miss.
+//! Finds the row that may have a 28-bit key, in a bounded number of steps, whether it is present or
+//! not.
 
 use alloc::vec::Vec;
 

@@ -1,8 +1,8 @@
 //! The index: one look-up, whatever the size of the VM.
 //!
-//! vCPUs are kept in rows of sixteen that one target list can name together. A row is found by the
-//! 28 bits of affinity above its sixteen ([`Finder`]), and knows them, so that a row found by fewer
-//! bits is not taken for another.
+//! vCPUs are kept in rows of sixteen, which one target list can address together. A row is found by
+//! the upper 28 bits of its affinity ([`Finder`]). It stores them too, so that a row found by fewer
+//! bits is not mistaken for another.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;

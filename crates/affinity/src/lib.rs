@@ -1,14 +1,14 @@
-//! From an MPIDR, or an SGI's whole target list, to the vCPUs that have it.
+//! Maps an MPIDR, or an SGI's whole target list, to the vCPUs that have that affinity.
 //!
-//! A guest names CPUs by affinity: in ICC_SGI1R_EL1, in PSCI calls, in GICD_IROUTER. A vCPU's
-//! affinity, its id and its place in the VM's table are three things; this crate finds the place
-//! ([`Vcpu`]).
+//! A guest addresses CPUs by affinity: in ICC_SGI1R_EL1, in PSCI calls, in GICD_IROUTER. A vCPU's
+//! affinity, its id and its place in the VM's table are three different numbers; this crate finds
+//! the place ([`Vcpu`]).
 //!
-//! - [`Index`] does so in one look-up, for one CPU or for the sixteen that a target list can name.
-//!   Its result is checked against the whole affinity, so that an absent CPU is never taken for a
-//!   present one, and a miss costs what a hit costs.
+//! - [`Index`] does so in one look-up, for one CPU or for the sixteen that a target list can
+//!   address. Its result is checked against the whole affinity, so that an absent CPU is never
+//!   taken for a present one, and a miss costs as much as a hit.
 //! - [`scan`] is the *before*: it walks all vCPUs.
-//! - [`Publication`] puts a new index in the place of an old one while vCPUs run.
+//! - [`Publication`] replaces an index with a new one while vCPUs run.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! A new index in the place of an old one, while vCPUs run.
+//! Replaces an index with a new one while vCPUs run.
 //!
-//! Each vCPU keeps its own handle on the index that it used last, and the number under which that
-//! was published. While the number stands, a look-up reads one shared word that nobody writes, and
+//! Each vCPU keeps its own handle to the index that it used last, and that index's publication
+//! number. While the number is unchanged, a look-up reads one shared word that is not written, and
 //! takes no lock. When it has changed, the vCPU takes the lock once and renews its handle; the old
-//! index goes when the last vCPU lets go of it.
+//! index is freed when the last vCPU drops it.
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

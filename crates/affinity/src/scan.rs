@@ -1,5 +1,5 @@
-//! The *before*: every look-up walks the vCPUs. Where several vCPUs have one affinity, the first is
-//! found, as by the index.
+//! The *before*: every look-up walks the vCPUs. If several vCPUs have the same affinity, the first
+//! is found, as by the index.
 
 use crate::{Affinity, TargetList, Vcpu};
 

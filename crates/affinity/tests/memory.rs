@@ -1,4 +1,4 @@
-//! No allocation of the index may be taken for granted: each is made to fail in turn.
+//! Every allocation of the index may fail: each is made to fail in turn.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

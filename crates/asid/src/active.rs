@@ -1,4 +1,4 @@
-//! The context that each CPU runs, for the others to see.
+//! The context that each CPU runs, visible to the other CPUs.
 
 use atomics::{AtomicU64, Ordering::*, const_fn};
 

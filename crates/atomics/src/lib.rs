@@ -1,5 +1,6 @@
-//! The atomics of mechanism crates: core's in the kernel, [loom](https://docs.rs/loom)'s in a build
-//! with `--cfg loom`, which tries every interleaving and every order that the memory model allows.
+//! The atomics of the mechanism crates: core's in the kernel, and [loom](https://docs.rs/loom)'s in
+//! a build with `--cfg loom`, which tries every interleaving and every order that the memory model
+//! allows.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! Classic BPF as seccomp has it, and sockets ([`packet`]): filters are checked once, and then run
-//! without any further test.
+//! Classic BPF for seccomp and for sockets ([`packet`]): filters are checked once, and then run
+//! without further tests.
 //!
-//! A filter of system calls reads `struct seccomp_data` (include/uapi/linux/seccomp.h) as 16 words,
+//! A system-call filter reads `struct seccomp_data` (include/uapi/linux/seccomp.h) as 16 words,
 //! computes with an accumulator, an index register and 16 words of memory, and returns a word.
-//! Jumps go forward only, so every filter ends.
+//! Jumps only go forward, so every filter ends.
 #![no_std]
 #![forbid(unsafe_code)]
 

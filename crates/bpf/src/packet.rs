@@ -1,4 +1,4 @@
-//! Filters of sockets: these instructions, reading a packet's bytes (bpf(4); Linux's
+//! Socket filters: the same instructions, reading a packet's bytes (bpf(4); Linux's
 //! Documentation/networking/filter.rst).
 
 use super::code::*;

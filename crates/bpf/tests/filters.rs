@@ -1,4 +1,4 @@
-//! Filters that seccomp takes and refuses, and what they return.
+//! Filters that seccomp accepts and refuses, and what they return.
 
 use bpf::code::*;
 use bpf::{Instruction, Invalid, LONGEST, WORDS, run};

@@ -1,4 +1,4 @@
-//! Filters of sockets: what they read of a packet, and what is refused.
+//! Socket filters: what they read of a packet, and which are refused.
 
 use bpf::code::*;
 use bpf::packet::{Beside, Packet, check, run};

@@ -2,11 +2,12 @@
 //!
 //! Every crossing is counted where it happens, in a [`Table`] that belongs to one CPU. Only that
 //! CPU writes it, so a count is a load, an add and a store, without an atomic read-modify-write and
-//! without a line that another CPU wants. Other CPUs read it when someone asks: a [`Snapshot`] is
-//! the sum over all CPUs, and the difference of two snapshots is what happened in between.
+//! without a cache line that another CPU uses. Other CPUs read it on request: a [`Snapshot`] is the
+//! sum over all CPUs, and the difference of two snapshots is what happened in between.
 //!
 //! A count is exact if the crossing is counted with interrupts masked, or if no interrupt handler
-//! counts the same [`Kind`]: a handler that ran between the load and the store would be forgotten.
+//! counts the same [`Kind`]: the count of a handler that runs between the load and the store would
+//! be lost.
 #![no_std]
 #![forbid(unsafe_code)]
 

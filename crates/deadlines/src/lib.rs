@@ -1,4 +1,4 @@
-//! Deadlines: a heap whose members can be removed wherever they stand. Insertion and removal take a
+//! Deadlines: a heap whose members can be removed from any position. Insertion and removal take a
 //! number of steps that is logarithmic in the number of members.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Access control lists. The disk and programs have different forms of them: that of the disk
-//! (version 1) leaves out the number where an entry has none, that of getxattr(2) (version 2, see
+//! Access control lists. The disk and programs use different formats: that of the disk (version 1)
+//! omits the id if an entry has none; that of getxattr(2) (version 2, see
 //! `linux/posix_acl_xattr.h`) does not.
 
 use alloc::vec::Vec;

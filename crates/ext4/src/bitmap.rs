@@ -1,5 +1,4 @@
-//! Bitmaps of blocks: blocks are allocated and freed
-//! (Documentation/filesystems/ext4/bitmaps.rst).
+//! Block bitmaps: allocation and freeing of blocks (Documentation/filesystems/ext4/bitmaps.rst).
 
 use crate::bytes::zeroes;
 use crate::crc::crc32c;

@@ -1,5 +1,5 @@
-//! Numbers in blocks. A place outside of the block reads as zero and is not written, so that no
-//! image can cause a panic; callers check what it means.
+//! Numbers in blocks. An offset outside the block reads as zero and is not written, so that no
+//! image can cause a panic; callers validate the values.
 
 use alloc::vec::Vec;
 

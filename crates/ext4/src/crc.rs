@@ -1,6 +1,6 @@
 //! The checksums of the format: CRC-32C (`metadata_csum`, the journal) and CRC-16 (`uninit_bg`).
-//! Both start from what the caller gives and are not inverted at the end, as Linux's `crc32c_le`
-//! and `crc16`.
+//! Both start from the caller's value and are not inverted at the end, like Linux's `crc32c_le` and
+//! `crc16`.
 
 use crc::{CRC_16_ARC, CRC_32_ISCSI, Crc, Table};
 

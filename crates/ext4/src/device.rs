@@ -1,4 +1,4 @@
-//! What a file system needs of a block device.
+//! The interface of a block device that a file system needs.
 
 use crate::Result;
 

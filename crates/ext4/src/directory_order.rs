@@ -1,7 +1,7 @@
-//! Directories in the order of their hashes. A program that reads a part, and goes on after others
-//! have changed the directory, gets each name that was there all the time once: a split of the
-//! index moves entries, but not in this order. Linux does the same, with the same positions: the
-//! hash and, behind it, a second hash for names that share the first.
+//! Directories in the order of their hashes. A program that reads a part, and continues after
+//! others have changed the directory, gets each name that existed throughout exactly once: a split
+//! of the index moves entries, but does not change this order. Linux does the same, with the same
+//! positions: the hash, followed by a second hash for names that share the first.
 
 use alloc::vec::Vec;
 

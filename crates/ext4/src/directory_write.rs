@@ -1,4 +1,4 @@
-//! Changing directories: entries are added, replaced and removed.
+//! Changing directories: adding, replacing and removing entries.
 
 use crate::directory::Found;
 use crate::dirent::{self, Entry, entries, needed, set_entry, set_length, usable};

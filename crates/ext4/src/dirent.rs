@@ -1,5 +1,5 @@
-//! Blocks of directories (Documentation/filesystems/ext4/directory.rst): entries one after another,
-//! and the checksums at their ends.
+//! Directory blocks (Documentation/filesystems/ext4/directory.rst): a sequence of entries, with a
+//! checksum at the end.
 
 use crate::bytes::{put, put16, put32, u8_at, u16_at, u32_at};
 use crate::crc::crc32c;

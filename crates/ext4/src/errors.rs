@@ -1,6 +1,5 @@
-//! What is done when the image turns out to be damaged: it is counted in the superblock, and the
-//! file system goes on or is read-only from then on, as the superblock or the mount says
-//! (`errors=`).
+//! Handling of a damaged image: the error is recorded in the superblock, and the file system
+//! continues or becomes read-only, as the superblock or the mount says (`errors=`).
 
 use crate::superblock;
 use crate::{Device, Error, Fs, Result};

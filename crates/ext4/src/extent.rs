@@ -1,4 +1,4 @@
-//! Extent trees, as they are read (Documentation/filesystems/ext4/ifork.rst).
+//! Reading extent trees (Documentation/filesystems/ext4/ifork.rst).
 
 use alloc::vec::Vec;
 

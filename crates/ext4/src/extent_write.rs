@@ -1,4 +1,4 @@
-//! Extent trees, as they are changed.
+//! Changing extent trees.
 
 use crate::bytes::{put16, put32};
 use crate::extent::{

@@ -1,4 +1,4 @@
-//! The feature flags of a superblock, and which of them this crate has.
+//! The feature flags of a superblock, and those that this crate supports.
 
 use bitflags::bitflags;
 

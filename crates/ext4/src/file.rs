@@ -1,4 +1,4 @@
-//! Files: place for data, their size and owners, and their end.
+//! Files: allocating blocks for data, changing size and owner, and deletion.
 
 use crate::extent::{Extent, LONGEST_UNWRITTEN};
 use crate::inode::{DIRECTORY, EXTENTS, INLINE_DATA, Inode, REGULAR, SYMLINK, Stamp, TYPE, Time};

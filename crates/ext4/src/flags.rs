@@ -1,5 +1,5 @@
-//! The flags of `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`, and which of them a new inode has of its
-//! directory.
+//! The flags of `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`, and those that a new inode inherits from
+//! its directory.
 
 use crate::inode::{EXTENTS, Inode, REGULAR, Stamp, TYPE};
 use crate::{Device, Error, Fs, Result};

@@ -1,4 +1,4 @@
-//! Bitmaps of inodes: inodes are allocated and freed.
+//! Inode bitmaps: allocation and freeing of inodes.
 
 use crate::bitmap::{first_clear, is_set, set};
 use crate::bytes::zeroes;

@@ -1,21 +1,21 @@
 //! ext4, read and write, with its journal (JBD2), as Linux's Documentation/filesystems/ext4 and
 //! its headers describe it.
 //!
-//! [`Fs`] reads and writes metadata itself through a [`Device`], which has a flush. The data of
-//! files is the caller's: [`Fs::map`] says where it is, [`Fs::allocate`] finds place for it, and
-//! [`Fs::mark_written`] is called when it was written there. Blocks that are allocated and not
-//! marked read as zeroes, so old content of the disk never shows, whenever the power fails
+//! [`Fs`] itself reads and writes metadata through a [`Device`], which can flush. The caller
+//! transfers the data of files: [`Fs::map`] says where it is, [`Fs::allocate`] allocates blocks for
+//! it, and [`Fs::mark_written`] is called once it has been written there. Blocks that are allocated
+//! and not marked read as zeroes, so old content of the disk never shows, whenever the power fails
 //! (`data=ordered`). [`Fs::commit`] is sync(2), [`Fs::sync_inode`] is fsync(2), and a timer of the
 //! caller calls [`Fs::commit_if_due`].
 //!
-//! An operation is done whole or not at all, after an error and after a power cut. Everything that
-//! a disk says is checked before it is used: a damaged image leads to [`Error::Corrupt`], and that
-//! to what [`Fs::errors`] says. The caller gives errors of operations that only read to
+//! An operation is done as a whole or not at all, after an error and after a power cut. Everything
+//! read from the disk is checked before it is used: a damaged image leads to [`Error::Corrupt`],
+//! which is handled as [`Fs::errors`] says. The caller passes errors of read-only operations to
 //! [`Fs::report`].
 //!
-//! Read: extents and block numbers, linear and indexed directories, inline data, attributes.
-//! Written: images with extents and a journal, without inline data, `bigalloc`, quotas; the rest is
-//! refused by [`Fs::mount`] with the name of the feature.
+//! Readable are extents and block numbers, linear and indexed directories, inline data and
+//! attributes. Writable are images with extents and a journal, without inline data, `bigalloc` and
+//! quotas; [`Fs::mount`] refuses others with the name of the feature.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Names: given and taken away.
+//! Adding and removing names.
 
 use crate::create::check_name;
 use crate::dirent::type_of;

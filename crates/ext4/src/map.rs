@@ -1,4 +1,4 @@
-//! Where the blocks of a file are, for a page cache that reads and writes them itself.
+//! The location of a file's blocks, for a page cache that reads and writes them itself.
 
 use crate::bytes::u32_at;
 use crate::extent::Extent;

@@ -1,7 +1,7 @@
-//! Orphans: inodes without a name, which are freed when nobody has them open any more, and files
-//! that are being truncated. A list through the inodes has them
-//! (Documentation/filesystems/ext4/orphan.rst), so that a mount after a power cut goes on with it.
-//! The file of orphans is read and emptied, but only the list is written.
+//! Orphans: inodes without a name, which are freed when they are no longer open, and files that are
+//! being truncated. They are on a list through the inodes
+//! (Documentation/filesystems/ext4/orphan.rst), so that a mount after a power cut can finish the
+//! work. The orphan file is read and emptied, but only the list is written.
 
 use crate::bytes::{put32, u32_at};
 use crate::crc::crc32c;

@@ -1,5 +1,6 @@
-//! The list of orphans in memory. On disk each inode has the next one; that an inode can be taken
-//! out of the middle of a long list without a walk, this has the one before it.
+//! The list of orphans in memory. On disk each inode has the number of the next one; this list also
+//! has the previous one, so that an inode can be removed from the middle of a long list without a
+//! walk.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! fallocate(2): blocks without content, and content taken away.
+//! fallocate(2): allocating blocks without content, and removing content.
 
 use crate::{Device, Error, Fs, Result};
 

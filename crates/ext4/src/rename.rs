@@ -1,4 +1,4 @@
-//! Renaming, as renameat2(2).
+//! Renaming, like renameat2(2).
 
 use crate::create::{New, check_name};
 use crate::dirent::type_of;

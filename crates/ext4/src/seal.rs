@@ -1,8 +1,8 @@
-//! Checksums of changed metadata, which are made when a transaction is committed: a block that is
-//! changed a hundred times is summed up once.
+//! Checksums of changed metadata, computed when a transaction is committed: a block that is changed
+//! a hundred times is summed once.
 //!
-//! Until then a block is known to be sound as what it was changed, so nobody compares the old sum
-//! with it, and who takes it for something else has it summed up before.
+//! Until then a changed block is known to be valid as its present kind, so its old checksum is not
+//! compared. Code that uses the block as another kind has it summed first.
 
 use hashbrown::HashSet;
 

@@ -1,4 +1,4 @@
-//! How much space there is, and for whom.
+//! How much space is free, and for which users.
 
 use crate::superblock::{self, Geometry};
 use crate::{Device, Fs, Result};

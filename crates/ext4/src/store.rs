@@ -1,10 +1,10 @@
 //! Blocks of metadata in memory, and the running transaction.
 //!
-//! A block is read once, checked by who reads it first, and kept. What an operation changes is
-//! undone if the operation fails: its first touch of a block keeps what was there. So a full disk,
-//! a damaged block or a lack of memory in the middle of an operation leaves nothing half done.
+//! A block is read once, checked by its first reader, and kept. If an operation fails, its changes
+//! are undone: its first change of a block saves the old content. So a full disk, a damaged block
+//! or a lack of memory in the middle of an operation leaves nothing half done.
 //!
-//! A changed block belongs to the running transaction until that is committed; from then until the
+//! A changed block belongs to the running transaction until that is committed. From then until the
 //! checkpoint, its content is in the journal and not yet in its place.
 
 use alloc::vec::Vec;

@@ -1,5 +1,4 @@
-//! The superblock (Documentation/filesystems/ext4/super.rst): what it says of the geometry,
-//! checked.
+//! The superblock (Documentation/filesystems/ext4/super.rst): reading and checking the geometry.
 
 use crate::bytes::{put16, put32, split_at, u8_at, u16_at, u32_at};
 use crate::crc::crc32c;

@@ -1,4 +1,5 @@
-//! Which inodes the running transaction changes: what fsync(2) and fdatasync(2) wait for.
+//! The inodes that the running transaction changes, by which fsync(2) and fdatasync(2) know what to
+//! wait for.
 
 use hashbrown::HashMap;
 

@@ -1,6 +1,6 @@
-//! Blocks that no file can have: superblocks, descriptors, bitmaps and inodes of the groups, and
-//! the journal. A map that leads there is damaged; what is written through it would change what was
-//! checked before. Linux calls this `block_validity`.
+//! Blocks that no file can own: superblocks, descriptors, bitmaps and inode tables of the groups,
+//! and the journal. A map that points there is damaged; writes through it would change metadata
+//! that was checked before. Linux calls this `block_validity`.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! Programs that read a directory in parts while others change it: each name that is there all the
-//! time is told once.
+//! Programs that read a directory in parts while others change it: each name that exists throughout
+//! is returned once.
 
 mod support;
 

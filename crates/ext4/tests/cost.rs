@@ -1,4 +1,4 @@
-//! What operations cost: for `valgrind --tool=callgrind`, by hand.
+//! The cost of operations: for `valgrind --tool=callgrind`, run by hand.
 
 mod support;
 

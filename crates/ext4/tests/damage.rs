@@ -1,4 +1,4 @@
-//! Damaged images: an error, and never a panic or a loop without end.
+//! Damaged images lead to an error, never to a panic or an endless loop.
 
 mod support;
 

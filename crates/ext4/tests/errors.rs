@@ -1,4 +1,4 @@
-//! Damage that is found, and disks that fail: what is written then, and what the next mount knows.
+//! Damage that is found, and disks that fail: what is recorded, and what the next mount knows.
 
 mod support;
 

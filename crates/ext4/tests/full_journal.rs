@@ -1,6 +1,5 @@
-//! Transactions as large as the journal takes, with many blocks that are freed and revoked: a
-//! commit always has the room that it needs, and a cut of the power leaves a file system that is
-//! whole.
+//! Transactions as large as the journal allows, with many blocks that are freed and revoked: a
+//! commit always has the room that it needs, and a power cut leaves a consistent file system.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Images that somebody made to do harm: each field that is used has a value that no program of
-//! e2fsprogs writes. The answer is an error, soon, and with little memory.
+//! Images made to do harm: each field that is used gets a value that e2fsprogs never writes. The
+//! result is an error, soon, and with little memory.
 
 mod support;
 

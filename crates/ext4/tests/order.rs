@@ -1,4 +1,4 @@
-//! What a device is told to keep before what: the order on which a replay relies.
+//! The order of writes and flushes that a device sees, on which a replay relies.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Random operations beside a model, on images of all kinds.
+//! Random operations compared with a model, on images of all kinds.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! What e2fsprogs writes is read: directories with each hash, links, inline data, block numbers,
-//! attributes; and what is not supported is refused by name.
+//! Reading what e2fsprogs writes: directories with each hash, links, inline data, block numbers,
+//! attributes. What is not supported is refused by name.
 
 mod support;
 

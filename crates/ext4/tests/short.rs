@@ -1,5 +1,5 @@
-//! Requests for which there is no memory: the file system goes on with the next try, and what was
-//! said to be on the medium is there.
+//! Requests that run out of memory: the file system continues with the next try, and everything
+//! that was reported as durable is on the medium.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What a kernel's file layer asks for: system calls beyond look-up, create and read.
+//! Operations of a kernel's file layer beyond look-up, create and read.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! The fences that one operation owes, gathered: a few ranges page by page, or everything.
+//! Gathers the fences that one operation owes: a few ranges page by page, or everything.
 
 use translation::Change;
 

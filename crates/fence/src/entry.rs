@@ -1,4 +1,4 @@
-//! [`Unseen::take`](crate::Unseen::take) in the trap entry's assembly, where nothing may be called.
+//! [`Unseen::take`](crate::Unseen::take) in the trap entry's assembly, which cannot call functions.
 
 /// The instructions of a trap on the kernel's mapped area from where the hart's word is looked up
 /// to the fence. `tp` is the hart's own memory; t0 and t1 are free, t2 is kept at `{spill} + 16`.

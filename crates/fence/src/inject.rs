@@ -1,4 +1,4 @@
-//! Making recovery run where the hardware never needs it.
+//! Fault injection: makes recovery run although the hardware never needs it.
 
 /// Decides which new entries stay unseen for a while (`fence.inject=SEED`).
 ///

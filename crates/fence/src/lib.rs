@@ -1,18 +1,18 @@
 //! When a RISC-V translation fence (`sfence.vma`) is owed, by whom, and how fences are batched.
 //!
-//! RISC-V lets a hart cache invalid entries, so that without more a new mapping owes a fence
-//! (Privileged Architecture, "Supervisor Memory-Management Fence Instruction"). Two things spare
+//! RISC-V lets a hart cache invalid entries, so that by default a new mapping owes a fence
+//! (Privileged Architecture, "Supervisor Memory-Management Fence Instruction"). Two things avoid
 //! it:
 //!
-//! - **Svvptc** promises that a store that makes an entry valid is seen by every hart in bounded
-//!   time. An access that comes too early faults, finds the entry valid and is tried again.
-//! - **Kernel mappings are fenced lazily**, with or without Svvptc: a new one sets every hart's bit
-//!   in [`Unseen`], and a trap from the kernel on such an address fences then.
+//! - **Svvptc** promises that every hart sees a store that makes an entry valid in bounded time. An
+//!   access that comes too early faults, finds the entry valid and is retried.
+//! - **Kernel mappings are fenced lazily**, with or without Svvptc: a new mapping sets every hart's
+//!   bit in [`Unseen`], and a trap from the kernel on such an address executes the fence then.
 //!
 //! The [`Policy`] says for each [`Change`] which CPUs must act at once; a [`Batch`] gathers what
 //! one operation owes; [`Holders`] spares the CPUs that have left the address space; the
-//! [`Injector`] hides new entries for a while, so that recovery runs where the hardware would never
-//! need it.
+//! [`Injector`] hides new entries for a while, so that recovery runs although the hardware would
+//! never need it.
 #![no_std]
 #![forbid(unsafe_code)]
 

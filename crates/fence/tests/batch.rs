@@ -1,4 +1,4 @@
-//! Batches: what was added is covered, and no more than what was added unless everything is.
+//! Batches cover what was added, and nothing else unless they cover everything.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Which CPUs are notified of changes: no CPU uses a translation that is no longer true, under
-//! every interleaving with `RUSTFLAGS="--cfg loom"`, and in long random histories without.
+//! The CPUs that are notified of changes: no CPU uses a stale translation, under every interleaving
+//! with `RUSTFLAGS="--cfg loom"`, and in long random histories without.
 
 use fence::Holders;
 

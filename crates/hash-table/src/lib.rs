@@ -1,8 +1,8 @@
-//! A hash table that never moves many members at once: one that is full is replaced by a larger
-//! one, and each insertion moves some members over. Until all have moved, a look-up that finds
-//! nothing in the new table looks in the old one too.
+//! A hash table that never moves many members at once: a full table is replaced by a larger one,
+//! and each insertion moves some members over. Until all have moved, a look-up that finds nothing
+//! in the new table also searches the old one.
 //!
-//! The table grows by [`HashMap::try_reserve`] alone.
+//! The table grows only by [`HashMap::try_reserve`].
 #![no_std]
 #![forbid(unsafe_code)]
 

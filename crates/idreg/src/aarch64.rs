@@ -2,8 +2,8 @@
 //! `arch/arm64/tools/sysreg`).
 //!
 //! A guest sees the features that need nothing of the hypervisor but the ordinary switch of EL1 and
-//! EL0 state, also features that concern EL2 alone, as on Linux; and SVE and pointer authentication
-//! where its VMM asks for them.
+//! EL0 state, including features that concern only EL2, as on Linux; and SVE and pointer
+//! authentication if its VMM asks for them.
 
 use crate::Feature::{Bti, FloatingPoint, Fpmr, Mops, Mte, Poe, PointerAuth, Sme, Sve};
 use crate::field::{Field, Rule::*, lower};

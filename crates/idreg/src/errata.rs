@@ -1,5 +1,5 @@
-//! Errata for which programs are shown less than the ID registers say, by MIDR_EL1: the features
-//! that Linux 6.12 hides from programs where any CPU is affected (`user_feature_fixup` in
+//! Errata, by MIDR_EL1, for which programs are shown less than the ID registers say: the features
+//! that Linux 6.12 hides from programs if any CPU is affected (`user_feature_fixup` in
 //! `arch/arm64/kernel/cpufeature.c`, `arch/arm64/kernel/cpu_errata.c`).
 
 use crate::register::{ID_AA64ISAR1_EL1, ID_AA64PFR1_EL1, Place, place};

@@ -1,18 +1,18 @@
-//! arm64 ID registers: fields, sanitising over CPUs, what EL0 and guests see, MRS decoding.
+//! arm64 ID registers: fields, sanitising over CPUs, the views of EL0 and guests, MRS decoding.
 //!
 //! The kernel reads the ID registers of each CPU as it comes up ([`Raw`]) and folds them into one
-//! system-wide value ([`System`]), which holds for each field what is safe on every CPU. All else
-//! is derived from that value:
+//! system-wide value ([`System`]), which holds for each field the value that is safe on every CPU.
+//! Everything else is derived from that value:
 //!
-//! - the kernel's own decisions, by named predicates ([`System::hw_access_flag`] and its like),
+//! - the kernel's own decisions, by named predicates ([`System::hw_access_flag`] and its kin),
 //!   never by reading a register;
-//! - what a program sees when it reads an ID register and traps ([`El0View`], [`Mrs`]), and its
-//!   HWCAPs ([`Hwcaps`]);
-//! - what a guest sees ([`System::guest_value`]).
+//! - the values that a program sees when it reads an ID register and traps ([`El0View`], [`Mrs`]),
+//!   and its HWCAPs ([`Hwcaps`]);
+//! - the values that a guest sees ([`System::guest_value`]).
 //!
 //! The fields, their safe values and their visibility follow the Arm ARM (DDI 0487, "General system
-//! control registers" and "Principles of the ID scheme for fields in ID registers") and what Linux
-//! 6.12 shows to programs (`Documentation/arch/arm64/cpu-feature-registers.rst` and
+//! control registers" and "Principles of the ID scheme for fields in ID registers") and the values
+//! that Linux 6.12 shows to programs (`Documentation/arch/arm64/cpu-feature-registers.rst` and
 //! `elf_hwcaps.rst`).
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Reads of system registers, as instruction words and as exceptions describe them.
+//! Decodes reads of system registers, from instruction words and from exception syndromes.
 
 /// A read of a system register: `MRS X<rt>, S<op0>_<op1>_C<crn>_C<crm>_<op2>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Fields that a boot parameter overrides for one CPU, so that CPUs of an emulator differ.
+//! Fields that a boot parameter overrides for one CPU, so that the CPUs of an emulator differ.
 
 use core::fmt;
 

@@ -1,5 +1,4 @@
-//! Questions that the kernel asks of the system. Each is a load, a shift and a compare; no register
-//! is read.
+//! Predicates for the kernel. Each is a load, a shift and a compare; no register is read.
 
 use crate::register::*;
 use crate::{Feature, System};

@@ -1,4 +1,4 @@
-//! The registers: which there are, and where their values are kept.
+//! The list of registers, and where their values are kept.
 
 use crate::{Field, aarch32, aarch64};
 

@@ -1,4 +1,4 @@
-//! What is not as the registers of a CPU say: errata, and caches.
+//! Errata and caches, whose values differ from those of a CPU's registers.
 
 use idreg::register::{CTR_EL0, ID_AA64ISAR1_EL1, ID_AA64PFR1_EL1, MIDR_EL1, REVIDR_EL1};
 use idreg::{

@@ -1,10 +1,10 @@
 //! Sockets in flight through sockets, and the unreachable ones among them.
 //!
-//! A socket that is sent waits in another, its holder. Where such holders hold one another in a
-//! circle, and no program has any of them open, no receive ever takes them out: they are garbage,
-//! though everything in the circle is still counted. The sockets that are not garbage are found
-//! from outside: a socket that is open somewhere, or waits in one that is not on its way itself,
-//! can be reached, and so can all that waits in it.
+//! A socket that is sent waits in another, its holder. If such holders hold one another in a cycle,
+//! and no program has any of them open, no receive ever takes them out: they are garbage, although
+//! everything in the cycle still has a count. The sockets that are not garbage are found from
+//! outside: a socket that is open somewhere, or waits in one that is not in flight itself, is
+//! reachable, and so is everything that waits in it.
 #![no_std]
 #![forbid(unsafe_code)]
 

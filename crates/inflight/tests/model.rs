@@ -1,4 +1,4 @@
-//! Compares what is found to be garbage with a full search from all open sockets.
+//! Compares the garbage found with a full search from all open sockets.
 
 use inflight::Graph;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Ethernet's frames.
+//! Ethernet frames.
 
 use crate::{Malformed, half};
 use core::net::{Ipv4Addr, Ipv6Addr};

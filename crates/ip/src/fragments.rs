@@ -1,5 +1,5 @@
-//! Datagrams that are put together from fragments (RFC 791, RFC 8200, 4.5). Overlapping fragments
-//! end their datagram (RFC 5722), as on Linux over IPv4 too.
+//! Reassembly of datagrams from fragments (RFC 791, RFC 8200, 4.5). Overlapping fragments end their
+//! datagram (RFC 5722), as on Linux over IPv4 too.
 
 use crate::{NoMemory, SECOND};
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! ICMP and ICMPv6 (RFC 792, RFC 1812, RFC 4443): echo, and reports of packets that were not
-//! taken.
+//! ICMP and ICMPv6 (RFC 792, RFC 1812, RFC 4443): echo, and errors about packets that were not
+//! delivered.
 
 use crate::checksum::Sum;
 use crate::v6::Carried;

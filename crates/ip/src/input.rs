@@ -1,4 +1,4 @@
-//! What comes: packets are checked, and those of fragments put together.
+//! Received packets: checks, and reassembly of fragments.
 
 use crate::fragments::{Fragments, Key, Piece, Taken};
 use crate::v6::{Carried, Refused};

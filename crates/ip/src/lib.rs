@@ -1,26 +1,26 @@
-//! What lies between a card and the sockets: Ethernet, ARP, IPv4 and IPv6 with their fragments,
+//! The layers between a card and the sockets: Ethernet, ARP, IPv4 and IPv6 with their fragments,
 //! ICMP, neighbour discovery, UDP's header, routes and path MTUs.
 //!
 //! Values in, decisions out: there is no clock, device, lock or socket here. Times are ns of any
-//! clock that does not go back. What a stranger can make grow is bounded, and each bound is a
-//! constant: [`fragments::MOST_BYTES`], [`fragments::MOST_PIECES`], [`neighbours::MOST`],
+//! monotonic clock. Everything that a stranger can make grow is bounded by a constant:
+//! [`fragments::MOST_BYTES`], [`fragments::MOST_PIECES`], [`neighbours::MOST`],
 //! [`neighbours::MOST_WAITING`], [`paths::MOST`].
 //!
 //! # Use
 //!
-//! | what happens | what is called |
+//! | event | call |
 //! | --- | --- |
-//! | a frame comes | [`ethernet::Frame::parse`], and by its kind |
+//! | a frame arrives | [`ethernet::Frame::parse`], then by its kind |
 //! | … of ARP | [`arp::Packet::parse`], [`neighbours::Neighbours::learn`] |
-//! | … of IP | [`input::Input::receive`], which puts fragments together |
+//! | … of IP | [`input::Input::receive`], which reassembles fragments |
 //! | … of ICMPv6 about neighbours | [`ndp::Message::parse`] |
 //! | a packet is to be sent | [`routes::Routes::find`], [`neighbours::Neighbours::resolve`] |
-//! | … and is longer than the path takes | [`v4::fragments`], [`v6::fragments`] |
-//! | nobody took a packet | [`icmp::error`], if [`icmp::may_report`] and [`icmp::Limiter`] let it |
+//! | … and is longer than the path's MTU | [`v4::fragments`], [`v6::fragments`] |
+//! | a packet finds no socket | [`icmp::error`], by [`icmp::may_report`] and [`icmp::Limiter`] |
 //! | ICMP says that a packet was too big | [`icmp::Report::parse`], [`paths::Paths::learn`] |
 //!
-//! The formats are this crate's own: those of smoltcp need its sockets, and take more of a packet
-//! than is looked at here.
+//! The formats are this crate's own: those of smoltcp need its sockets, and parse more of a packet
+//! than is needed here.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The cards of neighbours: ARP's table and that of neighbour discovery, in the states of RFC 4861,
-//! 7.3, with Linux's times.
+//! The link-layer addresses of neighbours: the tables of ARP and of neighbour discovery, in the
+//! states of RFC 4861, 7.3, with Linux's times.
 
 use crate::{Mac, NoMemory, SECOND};
 use alloc::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What packets a path takes (RFC 1191, RFC 8201).
+//! Path MTUs (RFC 1191, RFC 8201).
 
 use crate::{NoMemory, SECOND, v4, v6};
 use core::hash::BuildHasher;

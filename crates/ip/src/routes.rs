@@ -1,5 +1,5 @@
-//! Routes: for each destination the one of the longest prefix, and of these the one of the least
-//! metric.
+//! Routes: for each destination the route with the longest prefix, and among these the one with the
+//! least metric.
 
 use crate::NoMemory;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! IPv6's header and those that extend it (RFC 8200).
+//! IPv6's header and its extension headers (RFC 8200).
 
 use crate::{Malformed, half, word};
 use core::net::Ipv6Addr;

@@ -1,4 +1,4 @@
-//! Reading what device trees say: real strings, old and new, and any string at all.
+//! Parsing strings of device trees: real ones, old and new, and arbitrary ones.
 
 use isa::Extension::*;
 use isa::{Extension, Extensions, Hart, Malformed, Usable};

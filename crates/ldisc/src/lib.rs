@@ -2,7 +2,7 @@
 //! reads (line editing, echo, signal characters, flow control), and the bytes that a program writes
 //! into those that the screen gets (output processing). It follows Linux's N_TTY.
 //!
-//! The discipline decides only: the caller moves the bytes, sends the signals and wakes the
+//! The discipline only decides: the caller moves the bytes, sends the signals and wakes the
 //! waiters.
 #![no_std]
 #![forbid(unsafe_code)]

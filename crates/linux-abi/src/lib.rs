@@ -1,8 +1,8 @@
-//! The one table of system calls.
+//! The table of system calls.
 //!
-//! From it come the kernel's dispatch table, the lines of a trace, and `docs/abi.md`. arm64 and
-//! RISC-V use the same numbers (include/uapi/asm-generic/unistd.h); 32-bit Arm programs have their
-//! own, in [`compat`].
+//! The kernel's dispatch table, the lines of a trace and `docs/abi.md` are derived from it. arm64
+//! and RISC-V use the same numbers (include/uapi/asm-generic/unistd.h); 32-bit Arm programs have
+//! their own, in [`compat`].
 #![no_std]
 #![forbid(unsafe_code)]
 

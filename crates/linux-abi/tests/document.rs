@@ -1,4 +1,4 @@
-//! `docs/abi.md` says what the table says. With `STILE_BLESS` set, it is written anew.
+//! `docs/abi.md` agrees with the table. With `STILE_BLESS` set, it is rewritten.
 
 use std::{env, fs};
 

@@ -1,14 +1,14 @@
-//! The word of a lock that names its holder: who waits for a lock that it holds itself learns it,
-//! and taking a free lock is one exchange, as where the word names nobody.
+//! The word of a lock that names its holder: a thread that waits for a lock that it holds itself is
+//! detected, and taking a free lock is one exchange, as without a name.
 //!
-//! An exchange that finds the lock held has written a name that is not the holder's. Who made it
-//! puts back what it found, as long as the word is still its own. Meanwhile another may have found
-//! that name, and may put it back later; the former puts back again what it had found when it sees
-//! its name in the word. No exchange and no putting back is lost: each needs the word as the one
-//! before left it, and a release is a store of 0, after which none succeeds.
+//! An exchange that finds the lock held has written a name that is not the holder's. Its thread
+//! puts the found name back, as long as the word is still its own name. Meanwhile another thread
+//! may have found that name, and may put it back later; the first thread puts the found name back
+//! again when it sees its own in the word. No exchange and no restoration is lost: each depends on
+//! the word as the previous one left it, and a release is a store of 0, after which none succeeds.
 //!
-//! So a name that its owner put away once comes back for one reason only: it is the holder. A name
-//! that its owner tried with, or gave up with, is marked, and nobody puts it back.
+//! So a name that its owner has taken out once comes back for one reason only: it is the holder. A
+//! name that its owner tried with, or gave up with, is marked, and no thread puts it back.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,6 @@
-//! One holds the lock at a time, who waits for itself learns it, and nobody else is told so: under
-//! every interleaving with `RUSTFLAGS="--cfg loom"`, and in histories without.
+//! One thread holds the lock at a time, a thread that waits for itself is detected, and no other is
+//! reported as such: under every interleaving with `RUSTFLAGS="--cfg loom"`, and in histories
+//! without.
 
 use lock_word::{LockWord, Seen};
 

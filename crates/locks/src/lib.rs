@@ -1,9 +1,9 @@
-//! The advisory locks on a file's bytes: the locks of an owner, and the conflicts between locks of
+//! Advisory locks on a file's bytes: the locks of an owner, and the conflicts between locks of
 //! different owners.
 //!
 //! All locks are in two trees: one by owner, in which the locks of an owner never overlap, and one
-//! by place, where locks of different owners may overlap. In the latter each subtree knows how far
-//! its locks reach, so that every question takes a logarithmic number of steps.
+//! by position, where locks of different owners may overlap. In the latter each subtree records how
+//! far its locks reach, so that every query takes a logarithmic number of steps.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! How far locks reach, without the locks of the owner that asks.
+//! How far locks reach, excluding those of the owner that asks.
 
 use crate::Lock;
 

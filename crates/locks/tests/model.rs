@@ -1,4 +1,4 @@
-//! The locks beside a model that knows the holders of each byte.
+//! The locks compared with a model that knows the holders of each byte.
 
 use locks::{Lock, Locks};
 

@@ -1,10 +1,9 @@
 //! Reads cpio archives in the "newc" format (Linux's
-//! `Documentation/driver-api/early-userspace/buffer-format.rst`), as boot loaders hand them to a
-//! kernel: one archive or several on end, with zeroes between them.
+//! `Documentation/driver-api/early-userspace/buffer-format.rst`), as boot loaders pass them to a
+//! kernel: one archive or several in a row, with zeroes between them.
 //!
-//! The crates there are either need `std` or sum up every byte of every file for a checksum that
-//! this format does not have, and end a damaged archive without a word. This one touches headers
-//! and names alone.
+//! Existing crates either need `std` or checksum every byte of every file, which this format does
+//! not require, and end silently at a damaged archive. This one reads only headers and names.
 #![no_std]
 #![forbid(unsafe_code)]
 

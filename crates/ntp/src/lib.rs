@@ -1,10 +1,10 @@
 //! The discipline of the time of day, as adjtimex(2) sets it: a frequency, a tick, an offset that a
 //! phase-locked loop removes (RFC 1589), and an offset of adjtime(3). Its arithmetic is that of a
-//! Linux with 250 ticks a second (kernel/time/ntp.c), as far as a program can tell. Leap seconds
-//! come where adjtimex(2) asks for them.
+//! Linux with 250 ticks per second (kernel/time/ntp.c), as far as a program can tell. Leap seconds
+//! happen when adjtimex(2) requests them.
 //!
-//! CLOCK_MONOTONIC goes on at its own rate here. The offset to CLOCK_REALTIME changes, and the
-//! caller moves it from time to time: [`Ntp::next`] says when, and [`Ntp::advance`] by how much.
+//! CLOCK_MONOTONIC keeps its own rate here. The offset to CLOCK_REALTIME changes, and the caller
+//! adjusts it from time to time: [`Ntp::next`] says when, and [`Ntp::advance`] by how much.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! How the clock goes on under its discipline.
+//! How the clock advances under its discipline.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How a clock goes on that was set to a rate, an offset, or a time.
+//! How a clock advances after its rate, an offset or the time was set.
 
 use ntp::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Tables as they are on disks, and tables that are damaged.
+//! Partition tables from real disks, and damaged ones.
 
 use gpt_disk_types::{
     Crc32, GptHeader, GptPartitionEntry, GptPartitionType, LbaLe, MasterBootRecord, U32Le, guid,

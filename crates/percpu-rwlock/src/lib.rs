@@ -1,13 +1,13 @@
-//! The handshake of a lock whose readers write a line of their own CPU only.
+//! The handshake of a lock whose readers only write a cache line of their own CPU.
 //!
-//! A reader stores that it reads, and then loads whether anybody writes. A writer stores that it
+//! A reader stores that it reads, and then loads whether a writer writes. A writer stores that it
 //! writes, and then loads whether each CPU reads. Both execute a full fence between the two, so at
 //! least one sees the other: the writer waits for the reader, or the reader withdraws and waits.
-//! Readers beside each other share no line that one of them writes.
+//! Readers on different CPUs share no cache line that one of them writes.
 //!
-//! Writers exclude each other by a lock of the caller's. The value that the lock guards is the
-//! caller's too: what it does between [`Handshake::read`] and [`Slot::release`] is ordered before
-//! or after what a writer does between [`Handshake::exclude`] and [`Handshake::admit`].
+//! The caller provides a lock by which writers exclude each other, and the value that the lock
+//! protects. What it does between [`Handshake::read`] and [`Slot::release`] is ordered before or
+//! after what a writer does between [`Handshake::exclude`] and [`Handshake::admit`].
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Nobody reads while one writes, and what one wrote the others read, under every interleaving with
-//! `RUSTFLAGS="--cfg loom"`, and in a history without.
+//! No reader runs while a writer writes, and readers see what it wrote, under every interleaving
+//! with `RUSTFLAGS="--cfg loom"`, and in a history without.
 
 use percpu_rwlock::{Handshake, Slot};
 

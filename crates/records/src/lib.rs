@@ -1,5 +1,4 @@
-//! A ring of numbered records: the newest lines of a log. A record that comes takes the room of the
-//! oldest.
+//! A ring of numbered records: the newest lines of a log. A new record overwrites the oldest.
 #![no_std]
 #![forbid(unsafe_code)]
 

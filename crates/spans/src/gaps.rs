@@ -1,4 +1,4 @@
-//! Free room: the gaps between ranges, of which each node knows the largest below it.
+//! Free room: the gaps between ranges. Each node knows the largest gap below it.
 
 use core::ops::Range;
 

@@ -1,9 +1,9 @@
 //! Disjoint ranges in order: a B+ tree that finds a range by an address, and free room by its
-//! length, in a time that grows with the logarithm of how many there are. Few ranges are one node,
-//! which costs what a sorted list does.
+//! length, in a time logarithmic in their number. A few ranges are one node, which costs as much as
+//! a sorted list.
 //!
-//! All lists go down from the highest range: most new ranges lie below the others, where little has
-//! to move. Every allocation is fallible, and a change that fails leaves what was there.
+//! All lists are in descending order: most new ranges lie below the others, where little has to
+//! move. Every allocation is fallible, and a change that fails leaves the tree as it was.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The tree beside a plain map: what is found, what gaps there are, and what a change leaves.
+//! The tree compared with a plain map: look-ups, gaps, and the results of changes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,17 +1,17 @@
-//! Names of functions by address, packed, by which a kernel names the callers in its own
-//! backtraces.
+//! Packed names of functions by address, by which a kernel names the callers in its own backtraces.
 //!
-//! The table is a sequence of entries by address, ended by a zero byte or by its end. An entry is a
-//! name, which shares its first bytes with the name before it, as neighbours mostly do:
+//! The table is a sequence of entries in address order, which ends at a zero byte or at the table's
+//! end. An entry is a name, which shares its first bytes with the previous name, as neighbours
+//! mostly do:
 //!
 //! | bytes | |
 //! | --- | --- |
 //! | 1 | the name's length, from 1 |
-//! | 1 | how many of its bytes are those of the name before |
+//! | 1 | how many of its bytes it shares with the previous name |
 //! | … | the other bytes |
-//! | 1 to 5 | how far it begins from where the one before began, 7 bits a byte, the lowest first |
+//! | 1 to 5 | the distance from the previous address, 7 bits per byte, the lowest first |
 //!
-//! A table is read from its start, which takes a while: a kernel that panics has time.
+//! A table is read from its start, which is slow, but a panicking kernel has time.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! What the administrator and the socket's options say. The defaults are those of Linux 6.12.
+//! The settings of the administrator and of the socket's options. The defaults are those of Linux
+//! 6.12.
 
 use crate::congestion::Algorithm;
 use crate::rtt::{INITIAL_RTO, MOST_RTO, SECOND};

@@ -1,4 +1,4 @@
-//! What the outside learns of a connection, and tells it.
+//! What a connection reports to its user, and what the user passes to it.
 
 use bitflags::bitflags;
 

@@ -1,7 +1,7 @@
 //! The header of a segment (RFC 9293, 3.1).
 //!
-//! The checksum is left zero and is not looked at: it covers addresses that this crate does not
-//! know, and a device may make it.
+//! The checksum is left zero and not checked: it covers addresses that this crate does not know,
+//! and a device may compute it.
 
 use crate::options::{self, Options};
 use bitflags::bitflags;

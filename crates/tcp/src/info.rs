@@ -1,4 +1,5 @@
-//! The figures of TCP_INFO. Times are ns, amounts bytes: the kernel makes Linux's units of them.
+//! The figures of TCP_INFO. Times are in ns, amounts in bytes; the kernel converts them to Linux's
+//! units.
 
 use crate::connection::{Connection, State, Transmit};
 use crate::sender::Recovery;

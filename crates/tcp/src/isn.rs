@@ -1,5 +1,5 @@
-//! Numbers that nobody can guess: initial sequence numbers (RFC 6528) and the offsets of timestamps
-//! (RFC 7323, 7.1).
+//! Unpredictable numbers: initial sequence numbers (RFC 6528) and the offsets of timestamps (RFC
+//! 7323, 7.1).
 
 use crate::siphash::{self, Key};
 use core::net::{IpAddr, SocketAddr};

@@ -1,33 +1,33 @@
-//! The state machine of TCP, as users of Linux 6.12 see it (RFC 9293 and those it names).
+//! The state machine of TCP, as users of Linux 6.12 see it (RFC 9293 and those that it refers to).
 //!
 //! Values in, decisions out. There is no clock, device, lock or address look-up here, and no
-//! payload: a [`Connection`] counts bytes of the two streams, and its user keeps the bytes wherever
-//! they lie. So nothing is copied, and what a peer can make grow here is bounded: by
-//! [`ranges::MOST`] and [`scoreboard::MOST`] records a connection. Times are ns of any clock;
-//! an earlier one than before counts as the latest.
+//! payload: a [`Connection`] counts bytes of the two streams, and its user stores the bytes. So
+//! nothing is copied, and what a peer can make grow here is bounded, by [`ranges::MOST`] and
+//! [`scoreboard::MOST`] records per connection. Times are ns of any clock; a time earlier than a
+//! previous one counts as the latest.
 //!
 //! Fast open, ECN and MD5 or AO signatures are absent, as in a Linux that has them off.
 //!
 //! # Use
 //!
-//! | what happens | what is called |
+//! | event | call |
 //! | --- | --- |
 //! | a segment of a connection, checksum and addresses checked | [`Connection::on_segment`] |
-//! | one of a connection in TIME_WAIT that no socket holds | [`Waiting::on_segment`] |
-//! | one that no connection has, for a listening socket | [`Listener::on_segment`] |
-//! | one for nobody | [`Header::reset`] |
-//! | an error of ICMP | [`Connection::on_icmp`], [`Listener::on_icmp`] |
+//! | a segment of a connection in TIME_WAIT that no socket holds | [`Waiting::on_segment`] |
+//! | a segment of no connection, for a listening socket | [`Listener::on_segment`] |
+//! | a segment for no socket | [`Header::reset`] |
+//! | an ICMP error | [`Connection::on_icmp`], [`Listener::on_icmp`] |
 //! | the time of `next_timer` | [`Connection::on_timer`], [`Listener::due`] until there is none |
 //! | `connect` | [`Connection::connect`] |
 //! | `listen` | [`Listener::new`] |
-//! | `accept` took a connection, or one that waited is gone | [`Listener::taken`] |
+//! | `accept` took a connection, or a waiting one is gone | [`Listener::taken`] |
 //! | `send`, `recv`, `shutdown`, `close` | [`Connection::write`], `read`, `shutdown`, `close` |
 //! | memory is short | [`Connection::prune`] |
 //!
-//! After each of them the caller sends all that [`Connection::transmit`] has, sets its timer to
-//! `next_timer`, and wakes who waits for [`Connection::take_events`]. A connection is forgotten
-//! once it [is over](Connection::is_over) and no socket holds it. All of it happens under one lock
-//! of the connection or the listener: nothing here calls back.
+//! After each of them the caller sends all segments that [`Connection::transmit`] returns, sets its
+//! timer to `next_timer`, and wakes threads that wait for [`Connection::take_events`]. A connection
+//! is forgotten once it [is over](Connection::is_over) and no socket holds it. All of this happens
+//! under one lock of the connection or the listener: nothing here calls back.
 //!
 //! ```
 //! use tcp::siphash::Key;

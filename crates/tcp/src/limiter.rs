@@ -1,4 +1,4 @@
-//! The limit of answers to segments that are no progress, which may be parts of a loop (Linux's
+//! Rate limit of answers to segments that make no progress, which may be part of a loop (Linux's
 //! `tcp_oow_rate_limited`).
 
 use crate::header::{Flags, Header};

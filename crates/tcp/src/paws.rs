@@ -1,4 +1,4 @@
-//! Segments of before, told by their timestamps (PAWS, RFC 7323, 5).
+//! Old segments, detected by their timestamps (PAWS, RFC 7323, 5).
 
 use crate::header::Header;
 use crate::rtt::SECOND;

@@ -1,4 +1,4 @@
-//! Ranges of sequence numbers that do not touch, of bounded number: what has arrived out of order.
+//! A bounded set of disjoint ranges of sequence numbers: what has arrived out of order.
 
 use crate::seq::Seq;
 use alloc::vec::Vec;

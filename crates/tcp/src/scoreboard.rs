@@ -1,8 +1,8 @@
-//! What is sent and not acknowledged: the scoreboard of RFC 6675, with the times that RFC 8985
-//! needs. A record is one transmission, of one segment or of several that the device cuts.
+//! The data that is sent and not acknowledged: the scoreboard of RFC 6675, with the times that RFC
+//! 8985 needs. A record is one transmission, of one segment or of several that the device splits.
 //!
-//! The records are a tree, so that no acknowledgment costs more than a logarithm of their number
-//! for each record whose state it changes: a peer chooses both.
+//! The records are a tree, so that an acknowledgment costs at most a logarithm of their number for
+//! each record whose state it changes, although a peer chooses both.
 
 use crate::seq::Seq;
 use tree::{Member, Tree};

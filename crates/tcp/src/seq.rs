@@ -1,6 +1,6 @@
 //! Sequence numbers (RFC 9293, 3.4) of 64 bits.
 //!
-//! The wire has their low 32 bits. Inside they are extended, so that they are compared as plain
+//! The wire carries their low 32 bits. Inside they are extended, so that they compare as plain
 //! numbers and count the stream's bytes however long a connection lives.
 
 /// An extended sequence number. Its low 32 bits are what a segment carries.

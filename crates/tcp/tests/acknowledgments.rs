@@ -1,4 +1,4 @@
-//! What single acknowledgments say of the path, and what they do not.
+//! What single acknowledgments reveal about the path, and what they do not.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! Goodput against what the path carries, and fairness.
+//! Goodput compared with the path's capacity, and fairness.
 
 mod model;
 

@@ -1,5 +1,5 @@
-//! Whatever arrives: nothing panics, nothing grows without bound, nothing is sent for ever, and who
-//! guesses does not end a connection.
+//! Arbitrary segments: nothing panics, nothing grows without bound, nothing is sent for ever, and
+//! an attacker who guesses does not end a connection.
 
 mod model;
 

@@ -1,4 +1,4 @@
-//! Segments of before, which came late: they bring neither data nor windows.
+//! Old segments that arrive late: they bring neither data nor windows.
 
 mod script;
 

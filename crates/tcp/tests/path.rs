@@ -1,4 +1,4 @@
-//! What ICMP and routing say of the path.
+//! What ICMP and routing report about the path.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! The receiving half: the window that is told, the end of the stream, and memory that is short.
+//! The receiving half: the advertised window, the end of the stream, and lack of memory.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! Chosen losses and what their repair costs: in retransmissions, in time, in window.
+//! Chosen losses and the cost of their repair: in retransmissions, in time, in window.
 
 mod model;
 

@@ -1,4 +1,4 @@
-//! The scoreboard against one state a byte.
+//! The scoreboard compared with a state for each byte.
 
 use proptest::prelude::*;
 use tcp::scoreboard::{Full, MOST, NEVER, Scoreboard, State};

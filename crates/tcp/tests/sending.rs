@@ -1,4 +1,4 @@
-//! What goes out when: Nagle, cork, urgent data, and a peer's window that shrinks.
+//! When data is sent: Nagle, cork, urgent data, and a peer's window that shrinks.
 
 mod script;
 

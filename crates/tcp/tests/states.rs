@@ -1,4 +1,4 @@
-//! Single segments and what comes back: states, resets and errors.
+//! Single segments and their answers: states, resets and errors.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! Single segments and what comes back: timers, probes, and what is held back.
+//! Single segments and their answers: timers, probes, and data that is held back.
 
 mod script;
 

@@ -1,10 +1,10 @@
-//! The debts of changes of translations, before these may be relied on: `docs/translation.md` as
-//! code.
+//! The debts of changes of translations, which must be paid before a change may be relied on:
+//! `docs/translation.md` as code.
 //!
 //! The kernel names the change that it makes; this crate answers with the debt; the architecture
-//! pays it. The decisions are constant functions of the change, so that a compiled kernel holds the
-//! payment alone; in [`owed`] debts are values that cannot get lost. [`model`] is a machine that
-//! keeps whatever a real one may keep, to try decisions on.
+//! pays it. The decisions are constant functions of the change, so that a compiled kernel contains
+//! only the payment; in [`owed`] debts are values that cannot get lost. [`model`] is a machine that
+//! keeps whatever a real one may keep, on which the decisions are tested.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
 //! A machine with the laziest translation caches that the manuals allow: a CPU keeps every cached
-//! translation until it is made to forget it, it caches at any moment, and a store reaches the
-//! table walks as late as may be.
+//! translation until it is made to forget it, it may cache one at any moment, and table walks see a
+//! store as late as possible.
 //!
-//! One address space of a few pages below one table. The driver ([`Machine::change`]) makes changes
-//! as the kernel does and pays what the decisions under test say; [`Machine::check`] says what went
-//! wrong.
+//! It has one address space of a few pages below one table. The driver ([`Machine::change`]) makes
+//! changes as the kernel does and pays what the decisions under test require; [`Machine::check`]
+//! says what went wrong.
 
 use alloc::vec;
 use alloc::vec::Vec;

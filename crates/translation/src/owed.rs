@@ -1,6 +1,6 @@
-//! Debts as values. A change of an entry returns an [`Owed`] of its kind, and only a payment
-//! takes it. It has no size, so that a kernel as shipped holds the payment alone; where assertions
-//! are checked, dropping one unpaid panics.
+//! Debts as values. A change of an entry returns an [`Owed`] of its kind, and only a payment takes
+//! it. It has no size, so that a release kernel contains only the payment; with debug assertions,
+//! dropping an unpaid one panics.
 //!
 //! ```compile_fail
 //! #![deny(unused_must_use)]

@@ -1,4 +1,4 @@
-//! The tree beside a sorted map, under random changes.
+//! The tree compared with a sorted map, under random changes.
 
 use std::collections::BTreeMap;
 use tree::{Member, Tree};

@@ -1,4 +1,4 @@
-//! The state of 32 interrupts, a bit each.
+//! The state of 32 interrupts, with one bit for each.
 
 use atomics::{AtomicU32, Ordering::*};
 

@@ -1,5 +1,5 @@
-//! The CPU interface's registers as a VMM saves and restores them (Arm IHI 0069, 12.2): they are
-//! kept as the hypervisor's, ICH_VMCR_EL2 and the active priorities.
+//! The CPU interface's registers as a VMM saves and restores them (Arm IHI 0069, 12.2). They are
+//! kept in the hypervisor's form: ICH_VMCR_EL2 and the active priorities.
 
 use crate::vmm::Refused;
 

@@ -1,6 +1,6 @@
-//! LPIs: interrupts that are messages (Arm IHI 0069, 5.1). They are edges of group 1 without an
-//! active state, and are kept as shared interrupts are, in groups of 32 that come into being with
-//! their first.
+//! LPIs: message-signalled interrupts (Arm IHI 0069, 5.1). They are edge-triggered, of group 1 and
+//! without an active state, and are kept like shared interrupts, in groups of 32 that are created
+//! with their first interrupt.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

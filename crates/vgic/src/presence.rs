@@ -1,4 +1,4 @@
-//! Where a virtual CPU runs.
+//! The CPU on which a virtual CPU runs.
 
 use atomics::{AtomicUsize, Ordering::*, const_fn, seq_cst};
 

@@ -1,4 +1,4 @@
-//! The interrupt state that one virtual CPU has for itself.
+//! The private interrupts of one virtual CPU.
 
 use atomics::{AtomicBool, AtomicU32, AtomicU64, Ordering::*, seq_cst};
 

@@ -1,5 +1,5 @@
-//! Registers that distributor and redistributors have in common (Arm IHI 0069, 12.9 and 12.11):
-//! those of interrupts, by word.
+//! Registers that the distributor and redistributors have in common (Arm IHI 0069, 12.9 and 12.11):
+//! those with fields for each interrupt, by word.
 
 use core::sync::atomic::Ordering::*;
 

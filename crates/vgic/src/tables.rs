@@ -1,4 +1,4 @@
-//! Where a guest keeps its LPIs in its memory: GICR_PROPBASER and GICR_PENDBASER (Arm IHI 0069,
+//! The location of LPI tables in a guest's memory: GICR_PROPBASER and GICR_PENDBASER (Arm IHI 0069,
 //! 12.11), as Linux's KVM lets a guest set them.
 
 use core::sync::atomic::Ordering::Relaxed;

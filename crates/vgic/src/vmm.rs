@@ -2,7 +2,7 @@
 //! `Documentation/virt/kvm/devices/arm-vgic-v3.rst`).
 //!
 //! The registers are the guest's, with differences: pending states are those of the latches, and
-//! registers that clear do not change them; the levels of lines are apart; and a revision can be
+//! writes to clear registers do not change them; line levels are separate; and a revision can be
 //! chosen.
 
 use core::sync::atomic::Ordering::*;

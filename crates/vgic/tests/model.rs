@@ -1,8 +1,8 @@
-//! Interrupts of all kinds against virtual CPUs whose guests take and end them at random, with less
+//! Interrupts of all kinds on virtual CPUs whose guests take and end them at random, with fewer
 //! list registers than interrupts: none is lost, and no edge is delivered more often than it came.
-//! A virtual CPU looks only where it would on hardware: when it is notified, when the hardware says
-//! that there is room or that the guest ended something, and now and then by itself. Others go on
-//! while one has left its guest.
+//! A virtual CPU looks only when it would on hardware: when it is notified, when the hardware says
+//! that there is room or that the guest ended something, and now and then by itself. Others
+//! continue while one has left its guest.
 
 use std::sync::atomic::Ordering::SeqCst;
 

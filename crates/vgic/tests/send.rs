@@ -1,5 +1,5 @@
-//! An SGI that one virtual CPU sends to another is taken, and once, whatever that does meanwhile:
-//! under every interleaving with `RUSTFLAGS="--cfg loom"`.
+//! An SGI that one virtual CPU sends to another is taken exactly once, whatever the receiver does
+//! meanwhile: under every interleaving with `RUSTFLAGS="--cfg loom"`.
 #![cfg(loom)]
 
 use std::sync::Arc;

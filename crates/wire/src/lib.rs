@@ -1,20 +1,20 @@
 //! The protocol between the host command and `programs/init`, PID 1 of every guest.
 //!
-//! Two things cross. Before the boot the host writes *jobs* (what to run and how) into the
-//! initramfs ([`job`]). Then *frames* go both ways over one byte stream, a virtio console or a
+//! Two things are transferred. Before the boot the host writes *jobs* (what to run and how) into
+//! the initramfs ([`job`]). Then *frames* go both ways over one byte stream, a virtio console or a
 //! serial line ([`frame`]).
 //!
 //! A stream starts with [`SYNC`], sent by the guest once its end of the line is in raw mode. Bytes
-//! before it are the firmware's or the kernel's and belongs to the log. The host sends nothing
-//! until it has seen `SYNC`.
+//! before it are the firmware's or the kernel's and belong to the log. The host sends nothing until
+//! it has seen `SYNC`.
 //!
-//! Input is given out by credit: the host has at most [`INPUT_WINDOW`] bytes of standard input
-//! under way, and the guest hands credit back as the program takes them. So a slow program neither
-//! loses input on a serial line nor keeps control frames waiting.
+//! Input is limited by credit: the host has at most [`INPUT_WINDOW`] bytes of standard input in
+//! flight, and the guest returns credit as the program reads them. So a slow program neither loses
+//! input on a serial line nor delays control frames.
 //!
-//! So is output: at most [`OUTPUT_WINDOW`] of it is under way that the host has not taken, because
-//! QEMU drops a virtio console's bytes where the host's end is full. A program whose reader is slow
-//! waits, as at a pipe.
+//! Output is limited too: at most [`OUTPUT_WINDOW`] of it is in flight and not yet read by the
+//! host, because QEMU drops a virtio console's bytes if the host's end is full. A program whose
+//! reader is slow waits, as at a pipe.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Damaged images: the input says which image, what is changed in it, and what is done with it.
-//! Images have no checksums, so that what is changed is read.
+//! Damaged images: the input selects the image, the bytes to change, and the operations. Images
+//! have no checksums, so that changed bytes are read.
 #![no_main]
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
-//! Commit: the running transaction goes to the journal. Checkpoint: what the journal has goes to
-//! its place, and the journal is empty.
+//! Commit writes the running transaction to the journal. Checkpoint writes what the journal has to
+//! its place, and empties the journal.
 //!
-//! The journal is always written from its beginning: a checkpoint empties it whole.
+//! The journal is always written from its beginning, since a checkpoint empties it completely.
 
 use alloc::vec::Vec;
 

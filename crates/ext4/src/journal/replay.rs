@@ -1,4 +1,4 @@
-//! Replay: transactions that were committed and are not in their places are written there.
+//! Replay: transactions that were committed but not written to their places are written there.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! Operations of all kinds on an image that may be damaged, as bytes say: what they return does not
-//! matter, only that they do.
+//! Operations of all kinds, chosen by the input's bytes, on an image that may be damaged. Their
+//! results do not matter, only that they return.
 
 use ext4::{Change, Device, Fs, New, ROOT, Rename, Result, Time};
 

@@ -1,5 +1,5 @@
-//! Images that are changed by hand: of one group, with blocks of 1024 bytes and no checksums, so
-//! that each number can be what the test wants.
+//! Images that are changed by hand: with one group, blocks of 1024 bytes and no checksums, so that
+//! a test can set each number.
 
 use super::make;
 

@@ -1,5 +1,5 @@
-//! What programs do that care for a cut of the power, by steps of one operation each, so that there
-//! is a state in the list of states for each moment at which the file system may commit by itself.
+//! Workloads of programs that guard against power cuts, in steps of one operation each, so that the
+//! list of states has one for each moment at which the file system may commit by itself.
 
 use ext4::{Device as _, Error, New, ROOT, Rename};
 

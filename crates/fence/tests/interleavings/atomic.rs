@@ -1,8 +1,8 @@
-//! Atomic words in a memory that keeps every store: a load may find any that its thread need not
-//! know to be outdated, as C++ and Rust have it.
+//! Atomic words in a memory that keeps every store: as in C++ and Rust, a load may return any store
+//! that its thread need not know to be outdated.
 //!
-//! loom says the same, but leaves interleavings out: where a thread's store follows a load of its
-//! own, it does not go back to what others did before that load.
+//! loom models the same, but leaves interleavings out: if a thread's store follows a load of its
+//! own, loom does not go back to what others did before that load.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

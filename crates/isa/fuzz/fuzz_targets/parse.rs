@@ -1,5 +1,5 @@
-//! Any string as `riscv,isa`, and its pieces as `riscv,isa-extensions`: read without a panic, and
-//! what was read reads back.
+//! Any string as `riscv,isa`, and its pieces as `riscv,isa-extensions`: parsing never panics, and
+//! the result, printed, parses to the same.
 #![no_main]
 
 use isa::{Extension, Extensions, Hart};

@@ -1,5 +1,4 @@
-//! Options and flags of calls on descriptors: waiting for many, pipes, memory as files, processes
-//! as files.
+//! Options and flags of calls on descriptors: waiting for several, pipes, memory files, pidfds.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Partial, Whole};

@@ -1,10 +1,10 @@
-//! Arguments of system calls that are options, commands, advices or flags, and how much of each
-//! there is.
+//! Arguments of system calls that are options, commands, advice or flags, and how far each value is
+//! supported.
 //!
-//! The kernel accepts the choices that are whole or partial here: it takes its masks of flags from
-//! these groups ([`Group::mask`]), and the compiler compares the numbers that it handles with them
-//! ([`Group::is_handled_by`]). Absent ones are refused with the error that a Linux built without
-//! them gives.
+//! The kernel accepts the choices that are whole or partial here: it takes its flag masks from
+//! these groups ([`Group::mask`]), and a compile-time check compares the numbers that it handles
+//! with them ([`Group::is_handled_by`]). Absent choices are refused with the error of a Linux built
+//! without them.
 
 mod descriptors;
 mod files;

@@ -1,5 +1,5 @@
-//! Options of sockets. An option about packets that get lost, wait or leave the machine has no
-//! effect on Linux's lo either: it is whole.
+//! Socket options. An option about packets that are lost, wait or leave the machine has no effect
+//! on Linux's lo either: it counts as whole.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Partial, Whole};

@@ -1,4 +1,4 @@
-//! Options and flags of calls on threads: waiting, order, scheduling, comparing.
+//! Options and flags of calls on threads: waiting, memory ordering, scheduling, comparing.
 
 use super::{Group, choices};
 use crate::Status::{Absent, Partial, Whole};

@@ -1,5 +1,5 @@
-//! Whether a segment is one of this connection's, by the checks of RFC 5961 and RFC 7323, and what
-//! answers one that is not.
+//! Checks whether a segment belongs to this connection (RFC 5961, RFC 7323), and chooses the answer
+//! to one that does not.
 
 use super::input::Extent;
 use super::{Connection, State};

@@ -1,4 +1,4 @@
-//! How a connection begins: SYNs, and what they agree on.
+//! Opening a connection: SYNs, and the options that they negotiate.
 
 use super::{Agreed, Connection, DEFAULT_MSS, Identity, LEAST_MSS, STAMP_BYTES, State};
 use crate::config::Config;

@@ -1,4 +1,4 @@
-//! What is to be sent now.
+//! Choosing the segments to send now.
 
 use super::{Connection, State};
 use crate::header::{Flags, Header};

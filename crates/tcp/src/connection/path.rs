@@ -1,4 +1,4 @@
-//! What is learnt of the path: by ICMP, and by routing.
+//! What ICMP and routing report about the path.
 
 use super::{Connection, LEAST_MSS, STAMP_BYTES, State};
 use crate::event::{Error, Events, Unreachable};

@@ -1,4 +1,4 @@
-//! What is due when.
+//! The connection's timers, and what is due at each.
 
 use super::{Connection, State};
 use crate::event::Error;

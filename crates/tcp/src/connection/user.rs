@@ -1,4 +1,4 @@
-//! What the program does with its socket.
+//! The operations of a program on its socket.
 
 use super::{Connection, State};
 use crate::config::Keepalive;

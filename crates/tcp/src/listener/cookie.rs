@@ -1,5 +1,5 @@
-//! SYN cookies (RFC 4987, 3.6), after Linux: the initial sequence number says when it was made and
-//! which MSS the peer has, and the timestamp holds the other options.
+//! SYN cookies (RFC 4987, 3.6), following Linux: the initial sequence number encodes its time and
+//! the peer's MSS, and the timestamp holds the other options.
 
 use super::request::Request;
 use crate::config::Config;

@@ -1,5 +1,5 @@
-//! A listening socket: connections that are only half open are compact entries, and beyond a number
-//! SYN cookies (RFC 4987) need none.
+//! A listening socket: half-open connections are compact entries, and beyond a limit SYN cookies
+//! (RFC 4987) need none.
 
 mod cookie;
 mod request;

@@ -1,4 +1,4 @@
-//! A connection that is half open: what is kept of its SYN.
+//! A half-open connection: the data that is kept from its SYN.
 
 use crate::config::Config;
 use crate::connection::{Agreed, Connection, Identity};

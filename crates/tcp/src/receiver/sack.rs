@@ -1,4 +1,4 @@
-//! Which SACK blocks an acknowledgment has: RFC 2018, 4 and RFC 2883.
+//! The SACK blocks of an acknowledgment: RFC 2018, 4 and RFC 2883.
 
 use crate::options::Blocks;
 use crate::ranges::Ranges;

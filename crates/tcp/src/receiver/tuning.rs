@@ -1,5 +1,5 @@
-//! The receive buffer follows what is read in a round trip time: Linux's dynamic right-sizing
-//! (`net.ipv4.tcp_moderate_rcvbuf`).
+//! Tuning of the receive buffer to the amount read per round trip time: Linux's dynamic
+//! right-sizing (`net.ipv4.tcp_moderate_rcvbuf`).
 
 use crate::rtt::MS;
 use crate::seq::Seq;

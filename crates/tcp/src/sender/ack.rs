@@ -1,4 +1,4 @@
-//! What an acknowledgment does to the sending half.
+//! The effect of an acknowledgment on the sending half.
 
 use super::{Prr, Recovery, Sender, Undo};
 use crate::congestion;

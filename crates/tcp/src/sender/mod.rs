@@ -1,4 +1,4 @@
-//! The sending half: what is acknowledged, lost, sent again, and how much may be sent.
+//! The sending half: what is acknowledged, lost and retransmitted, and how much may be sent.
 
 mod ack;
 mod prr;

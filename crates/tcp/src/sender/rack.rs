@@ -1,4 +1,4 @@
-//! RACK (RFC 8985): a transmission is lost where one that was sent sufficiently later has arrived.
+//! RACK (RFC 8985): a transmission is lost if one that was sent sufficiently later has arrived.
 
 use crate::rtt::Rtt;
 use crate::scoreboard::{NEVER, Scoreboard, Sent};

@@ -1,8 +1,8 @@
-//! A network of the model: ends, and a path each way with delay, rate, queue, loss, reordering and
-//! duplication, in simulated time and by a seed.
+//! A model network: ends, and a path in each direction with delay, rate, queue, loss, reordering
+//! and duplication, in simulated time and from a seed.
 //!
-//! A packet carries no bytes, but says which of its stream it would carry; what a receiver places
-//! is compared with that.
+//! A packet carries no bytes, but the range of its stream that it would carry; what a receiver
+//! places is compared with that.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod end;

@@ -1,5 +1,5 @@
-//! The guest's commands (Arm IHI 0069, 5.3). One that makes no sense is passed over, as a guest may
-//! expect of an ITS that reports no errors.
+//! The guest's commands (Arm IHI 0069, 5.3). An invalid command is skipped, as a guest may expect
+//! of an ITS that reports no errors.
 
 use super::{
     COLLECTIONS, Collection, DEVICES, Device, INDIRECT, Injector, Its, Machine, PAGES, Steps,

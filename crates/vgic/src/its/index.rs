@@ -1,10 +1,11 @@
 //! The translations from a device's event to an LPI: a hash table that injection reads without a
 //! lock, while the guest's commands change it.
 //!
-//! A translation is one word, so that a reader has all of it or nothing. A removed one leaves a
-//! mark behind, or the look-up of another that was put behind it would end early; where a row ends,
-//! its last marks go too. A table that is half full gives way to one of twice the size: the old one
-//! stays, as readers may be in it, and all together are at most twice the last.
+//! A translation is one word, so that a reader sees all of it or nothing. A removed one leaves a
+//! tombstone, since otherwise the look-up of another that was inserted behind it would end early;
+//! tombstones at the end of a run are removed too. A table that is half full is replaced by one of
+//! twice the size: the old one stays, as readers may be in it, and all tables together are at most
+//! twice the size of the last.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

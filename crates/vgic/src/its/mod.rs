@@ -2,10 +2,11 @@
 //! Linux's KVM shows it.
 //!
 //! - [`Index`] translates events without a lock, for injection.
-//! - [`Its`] is the state that the guest's commands change: one at a time, outside of the guest.
-//! - `commands` does them; `saved` writes the tables into the guest's memory and reads them back.
+//! - [`Its`] is the state that the guest's commands change, one at a time, outside of the guest.
+//! - `commands` executes them; `saved` writes the tables into the guest's memory and reads them
+//!   back.
 //!
-//! Commands and tables are the guest's: whatever they hold, an invalid command is skipped.
+//! Commands and tables are the guest's. Whatever they hold, an invalid command is skipped.
 
 mod commands;
 mod index;
