@@ -1,4 +1,4 @@
-//! What becomes of requests for features of newer CPUs where there are none.
+//! Requests for features of newer CPUs on CPUs without them.
 
 use std::arch::asm;
 use std::mem;

@@ -1,5 +1,5 @@
-//! Accepted means done: options and flags that change what happens later, and those that a kernel
-//! may be without, which are refused then.
+//! Accepted means done: options and flags with a later effect, and those that a kernel may lack and
+//! then refuses.
 
 use std::ffi::{CStr, CString};
 use std::{fs, mem, ptr};

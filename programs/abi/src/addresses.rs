@@ -1,5 +1,5 @@
-//! Where a program's parts lie, how far its addresses go, and what lies beyond. RISC-V only, whose
-//! machines differ in this.
+//! The addresses of a program's parts, the size of its address space, and accesses beyond it.
+//! RISC-V only, whose machines differ in this.
 
 use std::{mem, ptr};
 

@@ -1,5 +1,5 @@
-//! The rate of the time of day as adjtimex(2) sets it, beside a clock that keeps its own. What is
-//! compared are clocks of the machine, read close together: how fast the host is does not matter.
+//! The rate of the time of day as adjtimex(2) sets it, compared with a clock that keeps its own.
+//! Both are clocks of the machine, read close together: the host's speed does not matter.
 
 use std::cell::Cell;
 use std::mem;

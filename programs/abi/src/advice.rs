@@ -1,4 +1,4 @@
-//! Memory: what is advised, asked and moved; memory with a descriptor.
+//! Memory: advice, queries and moves; memory with a descriptor.
 
 use std::{fs, mem, ptr};
 

@@ -1,5 +1,5 @@
-//! Answers of ioctls that are written to memory: of terminals, also after their end, and of what is
-//! only a path; locked System V segments.
+//! Results of ioctls that are written to memory: of terminals, also after their end, and of
+//! descriptors opened with O_PATH; locked System V segments.
 
 use std::ptr;
 

@@ -1,4 +1,4 @@
-//! What execve(2) takes at most.
+//! The limits on the arguments of execve(2).
 
 use std::ffi::CString;
 use std::ptr;

@@ -1,5 +1,5 @@
-//! Waiters for one message, semaphore or part of a file among others: they go on when what they
-//! wait for comes, and not before.
+//! Waiters for one message, semaphore or part of a file among others: they continue when it becomes
+//! available, and not before.
 
 use std::ptr;
 

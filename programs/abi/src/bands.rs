@@ -1,4 +1,4 @@
-//! Events of poll(2) and epoll(7) that few files tell: those of urgent data, and their kin.
+//! Events of poll(2) and epoll(7) that few files report: those of urgent data, and their kin.
 
 use std::{mem, ptr};
 

@@ -1,4 +1,4 @@
-//! What happens beside something else: a tracer's end, a program that begins, a folder that moves.
+//! Events during others: the end of a tracer, a program that begins, a folder that moves.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! Transfers to and from memory that no program can have: EFAULT at once, whatever the file holds,
-//! and before anything is waited for.
+//! Transfers to and from addresses that no program can have: EFAULT at once, whatever the file
+//! holds, and before any wait.
 
 use std::ptr;
 

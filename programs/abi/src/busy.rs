@@ -1,4 +1,4 @@
-//! Files that are written and run, and what names an inode beside its path.
+//! Files that are written and executed, and names of an inode other than its path.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, Ordering::*};

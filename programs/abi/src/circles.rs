@@ -1,5 +1,5 @@
-//! Unix sockets that wait in one another and that nobody can receive any more: they end soon after
-//! the last is closed, also while others do.
+//! Unix sockets queued in one another that no program can receive any more: they are closed soon
+//! after the last descriptor is, also while others are being closed.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};

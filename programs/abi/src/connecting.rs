@@ -1,5 +1,5 @@
-//! How connections of TCP come about, or do not: the ports that they take and give back, and two
-//! calls that connect one socket.
+//! How TCP connections are established, or not: the ports that they take and release, and two calls
+//! that connect one socket.
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Instructions that copy and set memory (FEAT_MOPS), each three in a row: also where a thread
-//! comes to the second or third as a CPU of another kind would have left the first.
+//! Instructions that copy and set memory (FEAT_MOPS), in sequences of three; also if a thread
+//! reaches the second or third in the state in which another kind of CPU leaves the first.
 
 use std::arch::asm;
 use std::mem;

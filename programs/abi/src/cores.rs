@@ -1,4 +1,4 @@
-//! Core files: when one is written, whose it is, and what of the program stands in it.
+//! Core files: when one is written, who owns it, and which parts of the program it contains.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};

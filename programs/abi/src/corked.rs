@@ -1,5 +1,5 @@
-//! When bytes of a TCP connection are sent: what waits for more of them (TCP_CORK, MSG_MORE), and
-//! for how long a peer is waited for (TCP_USER_TIMEOUT, TCP_LINGER2).
+//! When bytes of a TCP connection are sent: those that wait for more (TCP_CORK, MSG_MORE), and how
+//! long a peer is waited for (TCP_USER_TIMEOUT, TCP_LINGER2).
 
 use std::ptr;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What /proc and statfs(2) count: memory by kind, switches, processes, inodes.
+//! Counts in /proc and statfs(2): memory by kind, switches, processes, inodes.
 
 use std::ffi::CStr;
 use std::mem;

@@ -1,4 +1,4 @@
-//! Files that are cut off while others write them through mappings, and space that was promised.
+//! Files that are truncated while others write them through mappings, and preallocated space.
 
 use std::ffi::CString;
 use std::ptr;

@@ -1,5 +1,5 @@
 //! An ext4 on /dev/vda whose bytes are changed at random, mounted in the folder `m`, and used:
-//! whatever comes of it, the kernel goes on, and the disk can be unmounted.
+//! whatever happens, the kernel continues, and the disk can be unmounted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};

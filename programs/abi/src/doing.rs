@@ -1,4 +1,4 @@
-//! What /proc tells of what a thread does in the kernel, and of its clock's slack.
+//! What /proc shows about a thread's activity in the kernel, and about its timer slack.
 
 use std::fs;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Memory that may be lost where there is little (MAP_DROPPABLE).
+//! Memory that the kernel may drop when memory is short (MAP_DROPPABLE).
 
 use std::ptr;
 

@@ -1,4 +1,4 @@
-//! The ends of threads and processes, and who is told of them when.
+//! The ends of threads and processes, and who is notified of them when.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::{hint, mem, ptr, thread};

@@ -1,5 +1,5 @@
-//! Files on ext4, in the folder that it runs in: flags of inodes, O_DIRECT, and shared mappings, at
-//! last on a full disk.
+//! Files on ext4, in the current folder: inode flags, O_DIRECT, and shared mappings, at last on a
+//! full disk.
 
 use std::ffi::CStr;
 use std::ptr::{null_mut, write_volatile};

@@ -1,5 +1,5 @@
-//! What writing leaves on ext4, in the folder that it runs in: times, place, and what is behind the
-//! end of a file.
+//! The effects of writing on ext4, in the current folder: times, allocated blocks, and what is
+//! beyond the end of a file.
 
 use std::ffi::CStr;
 use std::ptr::{null, null_mut, write_volatile};

@@ -1,5 +1,5 @@
-//! Addresses of another family than the socket's, of none (AF_UNSPEC), and cut ones: where bind,
-//! connect and sendto take them.
+//! Addresses of another family than the socket's, of AF_UNSPEC, and truncated ones: which of them
+//! bind, connect and sendto accept.
 
 use std::ptr;
 

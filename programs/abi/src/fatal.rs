@@ -1,5 +1,5 @@
-//! Signals that end a process at once, also where only a fatal signal interrupts it, and those that
-//! wait for somebody to take them.
+//! Signals that end a process at once, even where only a fatal signal interrupts it, and those that
+//! wait until a thread takes them.
 
 use std::{mem, ptr};
 

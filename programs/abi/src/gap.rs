@@ -1,4 +1,4 @@
-//! The gap of 256 pages below a stack: what keeps out of it, and what does not.
+//! The gap of 256 pages below a stack: which mappings it keeps out, and which it does not.
 
 use std::ptr;
 

@@ -1,5 +1,5 @@
-//! Guarded pages (PROT_BTI): what an indirect branch may enter, by whom pages are guarded, and what
-//! signals have to do with it.
+//! Guarded pages (PROT_BTI): valid targets of indirect branches, which pages are guarded, and the
+//! state in signal handlers.
 
 use std::arch::asm;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Semaphores and messages are handed over: whoever changes a set or a queue does what waits for
-//! that before its call returns, in order, and disturbs nobody else.
+//! Semaphores and messages are handed over: a thread that changes a set or a queue completes the
+//! waiting operations before its call returns, in order, and disturbs no others.
 
 use std::mem;
 use std::ptr;

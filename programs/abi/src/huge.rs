@@ -1,4 +1,4 @@
-//! Huge pages of private memory: what touches a part of one leaves the rest as it was.
+//! Huge pages of private memory: operations on a part of one leave the rest as it was.
 
 use std::os::fd::FromRawFd;
 use std::{fs, io, ptr, slice, thread};

@@ -1,5 +1,5 @@
-//! Reads of ID registers, which the kernel executes for programs: what is one, what is none, and
-//! from where.
+//! Reads of ID registers, which the kernel emulates for programs: which instructions count as such,
+//! and from which addresses.
 
 use std::arch::asm;
 use std::io::Write;

@@ -1,7 +1,6 @@
-//! All that programs learn of a CPU's instructions: each register that could be one of its
-//! description, read, and the auxiliary vector; and what becomes of instructions that a program has
-//! no right to, or only with the kernel's leave. The lines differ from CPU to CPU, not from kernel
-//! to kernel.
+//! Everything that programs can learn about a CPU's instructions: each register that could describe
+//! it, and the auxiliary vector; and the results of instructions that a program may not execute, or
+//! only with the kernel's permission. The lines differ from CPU to CPU, not from kernel to kernel.
 
 use std::arch::asm;
 use std::mem;

@@ -1,4 +1,4 @@
-//! What is listed of connections that ended, and what is received for nobody.
+//! The lists of connections that ended, and data received after its receiver is gone.
 
 use std::fs;
 use std::io::Write;

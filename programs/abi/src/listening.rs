@@ -1,5 +1,5 @@
-//! What an accepted socket has from the one that listens; and the inodes of sockets: whose they
-//! are, what they allow, and what a socket's name in the file system allows then.
+//! The properties that an accepted socket inherits from the listening one; and the inodes of
+//! sockets: their owners and permissions, and those of a socket's name in the file system.
 
 use std::{mem, ptr};
 

@@ -1,4 +1,4 @@
-//! Record locks of several ranges: how they join, part and are reported, and which questions are
+//! Record locks of several ranges: how they merge, split and are reported, and which requests are
 //! refused. Leases, and the signals that files send.
 
 use std::mem;

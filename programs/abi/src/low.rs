@@ -1,4 +1,4 @@
-//! The lowest addresses, which not everybody may map.
+//! The lowest addresses, which only privileged programs may map.
 
 use std::{fs, ptr};
 

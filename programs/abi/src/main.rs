@@ -1,6 +1,6 @@
 //! System calls at their edges: errors, partial transfers, signals, mappings.
 //!
-//! Each part prints lines that are the same on any kernel that does as Linux does. The tests
+//! Each part prints lines that are the same on any kernel that behaves as Linux does. The tests
 //! compare them with Linux's.
 
 #[cfg(target_arch = "aarch64")]

@@ -1,4 +1,4 @@
-//! Mappings: made, split, moved, dropped, shared, and refused.
+//! Mappings: creating, splitting, moving, dropping and sharing them, and refusals.
 
 use std::ptr;
 

@@ -1,4 +1,4 @@
-//! What is locked in memory, how it is counted, and what the limits on memory count.
+//! Locked memory, how it is counted, and what the limits on memory count.
 
 use std::{fs, ptr};
 

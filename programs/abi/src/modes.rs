@@ -1,5 +1,5 @@
-//! Settings of a process, of a thread and of an open file: whose they are, and that two threads
-//! that change different ones at once lose none.
+//! Settings of a process, of a thread and of an open file: which of these each belongs to, and that
+//! two threads that change different ones at once lose none.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{ptr, thread};

@@ -1,5 +1,5 @@
-//! Options of mounts: which each kind of file system has, what /proc/self/mounts says then, and
-//! what they do.
+//! Mount options: which ones each kind of file system has, how /proc/self/mounts shows them, and
+//! their effects.
 
 use std::ffi::{CStr, CString};
 use std::{fs, mem, ptr};

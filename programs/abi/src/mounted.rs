@@ -1,4 +1,4 @@
-//! What flags of mounts do: which accesses leave a time, and which links are followed.
+//! The effects of mount flags: which accesses update a time, and which links are followed.
 
 use std::ffi::CStr;
 use std::os::unix::fs::MetadataExt;

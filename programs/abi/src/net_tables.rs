@@ -1,4 +1,4 @@
-//! What /proc/net shows of sockets, in Linux's columns: their addresses, states, queues and owners.
+//! The tables of sockets in /proc/net, in Linux's columns: addresses, states, queues and owners.
 
 use std::fs::{self, File};
 use std::io::Write;

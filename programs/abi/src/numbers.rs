@@ -1,5 +1,4 @@
-//! Threads by their numbers where a process is asked for, and threads of one process that are of
-//! different users.
+//! Numbers of threads in place of processes, and threads of one process with different users.
 
 use std::ptr;
 use std::sync::Barrier;

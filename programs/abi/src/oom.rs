@@ -1,4 +1,4 @@
-//! Which processes are killed where there is no memory left, and which are not.
+//! Which processes are killed when memory runs out, and which are not.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};

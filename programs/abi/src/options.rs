@@ -1,5 +1,5 @@
-//! Socket options: what each is at first, what it can be set to and what it is then; and what some
-//! of them do.
+//! Socket options: the default of each, the values that it accepts and then returns; and the
+//! effects of some.
 
 use std::mem;
 use std::ptr;

@@ -1,4 +1,5 @@
-//! Pointer authentication: whose keys sign, who may change them, and what a wrong signature does.
+//! Pointer authentication: which keys sign, who may change them, and the effect of a wrong
+//! signature.
 
 use std::arch::asm;
 use std::fs;

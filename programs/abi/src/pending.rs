@@ -1,5 +1,5 @@
-//! Connections of TCP that a listener with a full queue does not answer: who waits, what is
-//! pending can do, and when it is given up.
+//! TCP connections that a listener with a full queue does not answer: who waits, what a pending
+//! socket can do, and when it is given up.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;

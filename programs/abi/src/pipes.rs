@@ -1,4 +1,4 @@
-//! Pipes, poll, select, epoll and their kin: what is ready, what is partial, what is refused.
+//! Pipes, poll, select, epoll and their kin: readiness, partial transfers, refusals.
 
 use std::mem;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Breakpoints and watchpoints of the hardware, which a tracer sets (arm64).
+//! Hardware breakpoints and watchpoints, set by a tracer (arm64).
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -1,6 +1,6 @@
-//! Where privileges come from and where they go: capability sets at their edges, securebits, IDs
-//! that are set to what they are, set-id bits of what is written or given away, and what in a
-//! sticky folder may be opened with O_CREAT.
+//! How privileges are gained and lost: capability sets at their edges, securebits, IDs that are set
+//! to their present values, set-id bits of files that are written or given away, and O_CREAT on
+//! existing files in a sticky folder.
 
 use std::ffi::CStr;
 use std::{fs, mem, ptr};

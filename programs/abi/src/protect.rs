@@ -1,4 +1,4 @@
-//! What memory may be made: files of mounts where nothing is executed, stacks, locked memory.
+//! Which protections memory may get: files on mounts with noexec, stacks, locked memory.
 
 use std::ffi::CStr;
 use std::ptr;

@@ -1,5 +1,5 @@
-//! Attributes of what no file system on a disk has: pipes, anonymous inodes, and the files of proc,
-//! sysfs and devpts.
+//! Attributes of objects that are on no disk: pipes, anonymous inodes, and the files of proc, sysfs
+//! and devpts.
 
 use std::ffi::CString;
 use std::fs;

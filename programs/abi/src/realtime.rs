@@ -1,7 +1,7 @@
 //! The real-time policies: the order of threads on one CPU.
 //!
-//! The expected results hold however slow the machine is, but for ordinary threads that get their
-//! part after a second: where they could disturb, a part is tried again.
+//! The expected results hold however slow the machine is, except that ordinary threads get their
+//! share after a second: where they could disturb, a part is tried again.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};

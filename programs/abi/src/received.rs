@@ -1,5 +1,5 @@
-//! What options make of what a socket receives: filters (SO_ATTACH_FILTER), peeks from an offset
-//! (SO_PEEK_OFF), the CPU (SO_INCOMING_CPU); and options of its buffers and interface.
+//! Options that affect reception: filters (SO_ATTACH_FILTER), peeks from an offset (SO_PEEK_OFF),
+//! the CPU (SO_INCOMING_CPU); and options of buffers and of the interface.
 
 use std::{mem, ptr};
 

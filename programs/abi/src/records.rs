@@ -1,4 +1,4 @@
-//! Reads of /proc/PID/maps and smaps: whole records, at positions that hold while the memory
+//! Reads of /proc/PID/maps and smaps: whole records, at positions that stay valid while the memory
 //! changes.
 
 use std::ffi::CStr;

@@ -1,4 +1,4 @@
-//! Arguments that are refused, and what they are refused as; flags that change what a call does.
+//! Arguments that are refused, and with which error; flags that change what a call does.
 
 use std::{mem, ptr};
 

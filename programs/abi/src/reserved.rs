@@ -1,4 +1,4 @@
-//! Calls that fail after they have chosen descriptors: nobody ever finds these open.
+//! Calls that fail after they have chosen descriptors: these are never seen open.
 
 use std::fs::{self, DirEntry, File};
 use std::mem::{self, offset_of};

@@ -1,4 +1,4 @@
-//! What each CPU tells a program of itself is the same, however the CPUs differ.
+//! What each CPU reports to a program about itself is the same, however the CPUs differ.
 
 use std::fs;
 use std::mem;

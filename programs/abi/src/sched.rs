@@ -1,4 +1,4 @@
-//! Scheduling as programs see it, and what their use of the machine is counted as.
+//! Scheduling as programs see it, and how their use of the machine is accounted.
 
 use std::{fs, mem, ptr};
 

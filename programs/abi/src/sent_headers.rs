@@ -1,6 +1,6 @@
-//! What control messages say of the header of a datagram that is sent: its interface and address,
-//! and IPv6's fields under their names of RFC 2292; and datagrams cut into segments (UDP_SEGMENT)
-//! that have no checksum.
+//! Control messages about the header of a sent datagram: its interface and address, and IPv6's
+//! fields under their names of RFC 2292; and datagrams cut into segments (UDP_SEGMENT) without a
+//! checksum.
 
 use libc::{
     AF_INET, AF_INET6, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, MSG_DONTWAIT, MSG_MORE, SO_NO_CHECK,

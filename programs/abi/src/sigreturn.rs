@@ -1,4 +1,4 @@
-//! rt_sigreturn(2) on arm64: what a handler may leave behind, and what is SIGSEGV.
+//! rt_sigreturn(2) on arm64: which changes to a frame it accepts, and which are SIGSEGV.
 
 use std::mem;
 use std::ptr;

@@ -1,5 +1,5 @@
-//! Sockets beyond plain bytes: urgent bytes, errors of datagrams, several at once, and what
-//! options tell beside what is received.
+//! Sockets beyond plain bytes: urgent bytes, errors of datagrams, several messages at once, and the
+//! control messages that options request.
 
 use std::mem;
 

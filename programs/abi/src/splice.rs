@@ -1,5 +1,4 @@
-//! Moving bytes between pipes and files without the program: how much goes at a time, what waits,
-//! what is refused.
+//! Moving bytes between pipes and files without the program: amounts, waits and refusals.
 
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::thread;

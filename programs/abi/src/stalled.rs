@@ -1,5 +1,5 @@
-//! For how long a connection of TCP waits for a peer that does not read (TCP_USER_TIMEOUT), and who
-//! is told that something was sent.
+//! How long a TCP connection waits for a peer that does not read (TCP_USER_TIMEOUT), and who is
+//! notified that something was sent.
 
 use std::time::{Duration, Instant};
 use std::{fs, mem, ptr, thread};

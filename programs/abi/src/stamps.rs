@@ -1,4 +1,4 @@
-//! When messages arrive and when they were sent (SO_TIMESTAMP and its like, SO_TIMESTAMPING).
+//! Timestamps of received and sent messages (SO_TIMESTAMP and its kin, SO_TIMESTAMPING).
 
 use std::time::Duration;
 use std::{mem, ptr, thread};

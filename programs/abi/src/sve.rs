@@ -1,6 +1,6 @@
-//! SVE: lengths, and that no register is lost to other programs, signals, forks and tracers.
+//! SVE: vector lengths, and registers that must survive other programs, signals, forks and tracers.
 //!
-//! Compared values are never held over a system call, after which only V0 to V31 are promised.
+//! Compared values are never held over a system call, which only preserves V0 to V31.
 
 use std::arch::asm;
 use std::mem;

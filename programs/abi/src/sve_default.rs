@@ -1,4 +1,4 @@
-//! The vectors that a program of SVE finds (abi.sve_default_vector_length).
+//! The initial vector length of SVE programs (abi.sve_default_vector_length).
 
 use std::fs;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! The memory that all connections of TCP may take together (`net.ipv4.tcp_mem`).
+//! The limit on the memory of all TCP connections together (`net.ipv4.tcp_mem`).
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

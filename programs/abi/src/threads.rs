@@ -1,4 +1,4 @@
-//! What threads and processes share of semaphores (CLONE_SYSVSEM), and whose children they wait for
+//! What threads and processes share of semaphores (CLONE_SYSVSEM), and which children they wait for
 //! (__WNOTHREAD, __WCLONE, __WALL).
 
 use std::sync::mpsc::channel;

@@ -1,4 +1,4 @@
-//! Clocks, sleeps and timers: what goes on, what is refused, what never goes back.
+//! Clocks, sleeps and timers: they advance, never go back, and refuse invalid arguments.
 
 use std::mem;
 use std::ptr;

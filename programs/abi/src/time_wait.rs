@@ -1,5 +1,5 @@
-//! What is left of a connection of TCP whose socket is closed (FIN_WAIT2, TIME_WAIT), and how
-//! connections share ports.
+//! TCP connections after their socket is closed (FIN_WAIT2, TIME_WAIT), and how connections share
+//! ports.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};

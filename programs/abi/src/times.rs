@@ -1,5 +1,4 @@
-//! CPU time: what a program takes for itself is its own, what the kernel does for it is the
-//! system's.
+//! CPU time: a program's own is user time, the kernel's on its behalf is system time.
 
 use std::fs::File;
 use std::hint;

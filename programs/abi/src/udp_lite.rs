@@ -1,4 +1,4 @@
-//! UDP-Lite: how much of a datagram its checksum covers; and what sockets of IPv6 are told of IPv4.
+//! UDP-Lite: how much of a datagram its checksum covers; and what IPv6 sockets report about IPv4.
 
 use std::mem;
 

@@ -1,5 +1,5 @@
 //! Resource usage of threads and processes: page faults, memory, switches, input and output, and
-//! who may see where a program lies.
+//! who may see a program's addresses.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

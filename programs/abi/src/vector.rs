@@ -1,7 +1,7 @@
-//! RISC-V's vectors: which programs may use them, and that no register is lost to other programs,
-//! signals and tracers.
+//! RISC-V vectors: which programs may use them, and that registers survive other programs, signals
+//! and tracers.
 //!
-//! Compared values are never held over a system call, after which nothing is promised.
+//! Compared values are never held over a system call, which preserves none.
 
 use std::arch::asm;
 use std::mem;

@@ -1,5 +1,5 @@
-//! Calls that 64-bit programs do not have: users of 16 bits, sets of 32 signals, old structures,
-//! offsets of 32 bits.
+//! Calls that 64-bit programs do not have: 16-bit user IDs, sets of 32 signals, old structures,
+//! 32-bit offsets.
 
 use std::ptr;
 

@@ -1,5 +1,5 @@
-//! Handlers: in Arm and in Thumb instructions, with siginfo and without, by the library's way back
-//! and the kernel's; and what a handler may not make of the state that it goes back to.
+//! Handlers: in Arm and Thumb instructions, with and without siginfo, returning through the
+//! library's code or the kernel's; and changes to the saved state that a handler may not make.
 
 use std::arch::{asm, global_asm};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Sockets: messages, what travels beside them, options and interfaces in structures of 32 bits.
+//! Sockets: messages, control messages, options and interfaces in 32-bit structures.
 
 use std::ptr;
 

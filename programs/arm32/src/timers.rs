@@ -1,4 +1,4 @@
-//! Timers, signals that carry something, and ends of children, in structures of 32 bits.
+//! Timers, signals with a value, and ends of children, in 32-bit structures.
 
 use std::{mem, ptr};
 

@@ -1,4 +1,5 @@
-//! Threads that read an ID register at once, each on its own CPU: what a lock in the way costs.
+//! Threads that read an ID register at once, each on its own CPU: this shows the cost of a lock on
+//! that path.
 
 use crate::arch;
 use crate::arguments::Arguments;

@@ -4,19 +4,19 @@
 //!     crossings --list
 //!     crossings --contend THREADS,READS,MS
 //!
-//! `--contend` has so many threads read an ID register at once, each so often or so long.
-//! `--threads` measures in processes of so many threads, each on a CPU of its own.
+//! `--contend` makes so many threads read an ID register at once, each for so many reads or so
+//! long. `--threads` measures in processes of so many threads, each on a CPU of its own.
 //!
-//! One line a row: `name least median unit window`, where the figures are those of one operation,
-//! in nanoseconds of the counter that user programs can read. Under QEMU's `-icount shift=0` a
-//! nanosecond is an instruction. A row that cannot be measured says `name - - reason window`. Lines
-//! that start with `#` say how the run was made; `# tag T ROW operations N` says by which tag the
-//! emulator's plugin knows the row, and how many operations lie in the phases so marked (the batch
-//! that warms up among them).
+//! It prints one line per row: `name least median unit window`, where the figures are those of one
+//! operation, in nanoseconds of the counter that user programs can read. Under QEMU's `-icount
+//! shift=0` a nanosecond is an instruction. A row that cannot be measured says `name - - reason
+//! window`. Lines that start with `#` say how the run was made; `# tag T ROW operations N` says by
+//! which tag the emulator's plugin knows the row, and how many operations the phases with that tag
+//! contain (including the batch that warms up).
 //!
-//! The program uses no libc and no thread-local storage: what it does between two readings of the
-//! counter is what stands here. It can also be a kernel's init: it then takes its arguments from
-//! the file `/crossings.arguments`, one a line, and powers the machine off when it is done.
+//! The program uses no libc and no thread-local storage, so that nothing but the code here runs
+//! between two readings of the counter. It can also be a kernel's init: it then takes its arguments
+//! from the file `/crossings.arguments`, one per line, and powers the machine off when it is done.
 #![no_std]
 #![no_main]
 

@@ -1,8 +1,8 @@
 //! The rows in a process of several threads, each on a CPU of its own.
 //!
 //! Every thread runs on its CPU once, so that the kernel knows them all; then the first and the
-//! last thread measure by turns, twice each. Lines of memory that all four turns have in common are
-//! shared, and not passed on.
+//! last thread measure in turn, twice each. Lines of memory that all four turns have in common are
+//! shared, rather than passed on.
 
 use crate::measure::Run;
 use crate::output;

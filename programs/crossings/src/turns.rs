@@ -1,7 +1,7 @@
-//! Threads on CPUs of their own that work by turns.
+//! Threads on CPUs of their own that work in turn.
 //!
-//! All live until the last turn is over: what the kernel keeps for one thread is never given to the
-//! next.
+//! All live until the last turn is over, so that nothing that the kernel keeps for one thread is
+//! reused for the next.
 
 use crate::sys::{self, Result};
 use crate::thread::Place;

@@ -1,4 +1,4 @@
-//! Interrupts that are taken: each leaves the time at which its handler began.
+//! Interrupt handling: each handler records the time at which it began.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};

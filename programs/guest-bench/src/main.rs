@@ -1,7 +1,6 @@
 //! A bare-metal arm64 guest that measures what its exits to a hypervisor cost, in the manner of the
 //! micro-bench of kvm-unit-tests. It prints `name least median`, both in nanoseconds, which under
-//! QEMU's `-icount shift=0` are instructions: of the whole machine, so that what other CPUs do
-//! meanwhile counts too.
+//! QEMU's `-icount shift=0` are instructions of the whole machine, including those of other CPUs.
 
 #![no_std]
 #![no_main]

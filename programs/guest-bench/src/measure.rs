@@ -1,5 +1,5 @@
-//! Many times the same, and what it took: the least and the median. Markers around it let a plugin
-//! of the emulator count.
+//! Repeats an operation many times, and reports the minimum and the median of its time. Markers
+//! around it let a plugin of the emulator count.
 
 use core::arch::{asm, global_asm};
 

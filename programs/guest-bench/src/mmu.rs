@@ -1,6 +1,6 @@
 //! The guest's own translation: everything at its physical address, devices in the first GiB and
-//! memory above. Arm ARM, "Translation table descriptor formats": 4 KiB granule, 39 bits, so that
-//! one table of blocks of 1 GiB is all there is.
+//! memory above. Arm ARM, "Translation table descriptor formats": 4 KiB granule, 39 bits, so that a
+//! single table of 1 GiB blocks suffices.
 
 /// The table of level 1.
 #[repr(C, align(4096))]

@@ -1,4 +1,4 @@
-//! Where CPUs start, and where exceptions go.
+//! The entry points of CPUs, and the exception vectors.
 
 use core::arch::global_asm;
 

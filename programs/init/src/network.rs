@@ -1,4 +1,4 @@
-//! The network, as the host command wants it.
+//! The network, as the host command requests it.
 
 use std::fs;
 use std::process::Command;

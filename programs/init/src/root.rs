@@ -1,5 +1,5 @@
-//! A root on a disk, which takes the place of the initramfs once the file systems and devices that
-//! programs expect are there.
+//! A root file system on a disk, which replaces the initramfs once the file systems and devices
+//! that programs expect are mounted.
 
 use std::fs;
 use std::io;

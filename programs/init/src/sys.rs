@@ -1,4 +1,4 @@
-//! The system calls that the standard library has no name for.
+//! System calls that the standard library does not offer.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Random guests: two virtual CPUs that do what they like, until they have left often enough.
+//! Random guests: two virtual CPUs that execute random code until they have exited often enough.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::thread::JoinHandleExt;

@@ -1,4 +1,4 @@
-//! Machines, by KVM's requests as they are.
+//! Machines, by plain KVM requests.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr;

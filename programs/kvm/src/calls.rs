@@ -1,4 +1,4 @@
-//! Calls of a guest that its VMM answers, or refuses, by KVM_ARM_VM_SMCCC_FILTER; and its
+//! A guest's calls that its VMM answers, or refuses, by KVM_ARM_VM_SMCCC_FILTER; and its
 //! suspension.
 
 use std::arch::global_asm;

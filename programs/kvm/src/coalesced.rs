@@ -1,4 +1,4 @@
-//! Writes to devices that wait in a ring (KVM_REGISTER_COALESCED_MMIO).
+//! Writes to devices that are collected in a ring (KVM_REGISTER_COALESCED_MMIO).
 
 use std::arch::global_asm;
 use std::os::fd::AsRawFd;

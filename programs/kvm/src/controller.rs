@@ -1,4 +1,4 @@
-//! A GICv3's set-up by requests, in the right order and in wrong ones, and a guest that is
+//! Set-up of a GICv3 by requests, in the right order and in wrong ones, and a guest that is
 //! interrupted.
 
 use std::arch::global_asm;

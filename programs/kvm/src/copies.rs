@@ -1,5 +1,5 @@
-//! A guest that copies and sets memory (FEAT_MOPS), also where it comes to the second or third of
-//! the instructions as a CPU of another kind would have left the first.
+//! A guest that copies and sets memory (FEAT_MOPS), also if it reaches the second or third
+//! instruction in the state in which another kind of CPU leaves the first.
 
 use std::arch::global_asm;
 

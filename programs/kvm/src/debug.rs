@@ -1,5 +1,5 @@
-//! A guest that is debugged: steps, break instructions, breakpoints, watchpoints; and exceptions
-//! that it is given.
+//! Debugging a guest: steps, break instructions, breakpoints, watchpoints; and exceptions that are
+//! injected.
 
 use std::arch::global_asm;
 

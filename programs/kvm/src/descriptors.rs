@@ -1,5 +1,5 @@
-//! A virtual CPU whose file cannot be made, since the process has no descriptor left, is not part
-//! of its machine: its number is free, and neither interrupts nor calls of the guest find it.
+//! A virtual CPU whose file cannot be created, since the process has no descriptor left, is not
+//! part of its machine: its number is free, and neither interrupts nor calls of the guest find it.
 
 use kvm_bindings::{KVM_REG_ARM_CORE, KVM_REG_ARM64, KVM_REG_SIZE_U64};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};

@@ -1,5 +1,5 @@
-//! Eventfds that are a guest's interrupts, and its writes that are eventfds; interrupt routes and
-//! messages.
+//! Eventfds that raise a guest's interrupts, and guest writes that signal eventfds; interrupt
+//! routes and messages.
 
 use std::arch::global_asm;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! The guest: what it reads and writes at `DEVICE` are exits.
+//! The guest: its reads and writes at `DEVICE` are exits.
 
 use std::arch::global_asm;
 

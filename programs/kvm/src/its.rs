@@ -1,5 +1,5 @@
-//! An ITS as a VMM sets it up, and what comes of messages: tables and commands are written by
-//! the VMM in the guest's stead, and no guest runs.
+//! An ITS as a VMM sets it up, and the effects of messages: the VMM writes tables and commands in
+//! the guest's stead, and no guest runs.
 
 use kvm_bindings::{
     KVM_ARM_VCPU_PSCI_0_2, kvm_device_attr, kvm_userspace_memory_region as Region,

@@ -1,5 +1,5 @@
-//! Machines and their parts that come and go many times leave nothing behind, even if their VMM is
-//! killed.
+//! Machines and their parts that are created and destroyed many times leave nothing behind, even if
+//! their VMM is killed.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

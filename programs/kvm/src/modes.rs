@@ -1,5 +1,5 @@
-//! Instructions that a kernel emulates in 32-bit programs of a guest, and the state with which the
-//! guest takes an exception that a kernel gives it.
+//! Instructions that a kernel emulates in 32-bit programs of a guest, and the state in which the
+//! guest takes an exception that a kernel injects.
 
 use std::arch::global_asm;
 

@@ -1,4 +1,4 @@
-//! Virtual CPUs whose MPIDR_EL1 the VMM sets, and who gets an SGI then.
+//! Virtual CPUs whose MPIDR_EL1 the VMM sets, and which of them then receives an SGI.
 
 use kvm_ioctls::{DeviceFd, Kvm, VcpuExit, VcpuFd};
 

@@ -1,5 +1,4 @@
-//! A guest's memory while the VMM changes its own, the log of pages written, and memory that is
-//! only read.
+//! A guest's memory while the VMM changes its own, the dirty log, and read-only memory.
 
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

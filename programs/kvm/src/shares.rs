@@ -1,5 +1,5 @@
-//! The processor's time that virtual CPUs take: none while their guest waits, and as much as any
-//! program beside them.
+//! The processor time of virtual CPUs: none while their guest waits, and as much as any program
+//! beside them.
 
 use std::arch::global_asm;
 use std::thread;

@@ -1,5 +1,5 @@
-//! Guests whose addresses have more or fewer bits: which a VMM may ask for, and memory at their
-//! ends.
+//! Guests whose addresses have more or fewer bits: which sizes a VMM may ask for, and memory at
+//! their ends.
 
 use kvm_ioctls::{Kvm, VcpuExit};
 

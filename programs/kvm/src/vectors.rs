@@ -1,4 +1,4 @@
-//! Guests with SVE and pointer authentication and without, and with no performance counters: what
+//! Guests with and without SVE and pointer authentication, and without performance counters: what
 //! their VMM may ask for, what they find, and their registers.
 
 use std::arch::{asm, global_asm};

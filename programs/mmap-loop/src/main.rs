@@ -1,7 +1,7 @@
-//! `mmap-loop ROUNDS BYTES FILE`: maps the file's first bytes, shared, writes one byte in each 16
-//! KiB of their first tenth, and unmaps them, in each round. lmbench's lat_mmap does so for as long
-//! as its clock says, and so a number of times that differs from kernel to kernel and from run to
-//! run; and where chance puts it: alone in a page table, or beside others.
+//! `mmap-loop ROUNDS BYTES FILE`: in each round, maps the file's first bytes, shared, writes one
+//! byte in each 16 KiB of their first tenth, and unmaps them. lmbench's lat_mmap does this for as
+//! long as its clock says, and so a number of times that differs between kernels and runs; and at
+//! an address that chance decides: alone in a page table, or beside others.
 
 use std::env;
 use std::fs::OpenOptions;

@@ -1,6 +1,6 @@
 //! `mmapstress [PROCESSES [ROUNDS]]`: processes map parts of one file at random, write to the pages
-//! that each of them owns, check those of the others, let the file grow, and unmap again, whole and
-//! in parts. In the end all pages must hold what was written last. The idea is that of LTP's
+//! that each of them owns, check those of the others, grow the file, and unmap again, whole and in
+//! parts. In the end all pages must hold what was written last. The idea is that of LTP's
 //! `mmapstress01`; the output does not depend on the order of execution.
 
 use std::env;

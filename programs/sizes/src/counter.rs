@@ -1,5 +1,5 @@
-//! The counter that user programs can read, in nanoseconds: under QEMU's `-icount shift=0`
-//! instructions.
+//! The counter that user programs can read, in nanoseconds, which are instructions under QEMU's
+//! `-icount shift=0`.
 
 /// On arm64 the register that says how fast it counts is beside it.
 #[cfg(target_arch = "aarch64")]

@@ -5,15 +5,15 @@
 //!     sizes --raise
 //!     sizes --list
 //!
-//! `--raise` raises the kernel's limits and brings the loopback device up, once and for all, on a
-//! machine that is there for this.
+//! `--raise` raises the kernel's limits and brings the loopback device up, once, on a machine that
+//! exists only for this program.
 //!
-//! One line a row and size: `ROW SIZE least median objects|bytes COPIES about`, where the figures
-//! are those of one operation, in nanoseconds of the counter that programs can read: under QEMU's
-//! `-icount shift=0` instructions. COPIES says how often each byte is copied, at least. A row that
-//! cannot be measured says `-` and the reason in place of figures.
+//! It prints one line per row and size: `ROW SIZE least median objects|bytes COPIES about`, where
+//! the figures are those of one operation, in nanoseconds of the counter that programs can read:
+//! under QEMU's `-icount shift=0` instructions. COPIES says how often each byte is copied, at
+//! least. A row that cannot be measured says `-` and the reason in place of figures.
 //!
-//! Each size of a row has a process and a folder of its own, so that nothing is left of another.
+//! Each size of a row has a process and a folder of its own, so that it is not affected by others.
 
 mod counter;
 mod meter;

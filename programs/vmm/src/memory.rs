@@ -1,4 +1,4 @@
-//! A guest's memory: one private mapping, made where it is touched.
+//! A guest's memory: one private mapping, populated on demand.
 
 use anyhow::{Context, Result};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};

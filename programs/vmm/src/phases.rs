@@ -1,6 +1,6 @@
-//! Phases of a guest's work, for a counter outside: a line of its console that is `phase` and a
-//! number begins one. The exits so far are printed then, and a marker is executed: an instruction
-//! that changes nothing but carries a tag, which the emulator's plugin sees.
+//! Phases of a guest's work, for a counter outside: a line `phase N` on its console begins one. The
+//! exits so far are then printed, and a marker is executed: an instruction that changes nothing but
+//! carries a tag, which the emulator's plugin sees.
 
 use std::arch::{asm, global_asm};
 use std::sync::Arc;

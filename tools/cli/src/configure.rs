@@ -2,7 +2,7 @@
 //! files they wrote are kept.
 //!
 //! Only scripts with effects that programs rely on are run: an hour of compiling to byte code, or
-//! servers that start, help nobody.
+//! starting servers, would be of no use.
 
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Debian packages of any architecture, fetched by name into the cache and unpacked there.
 //!
 //! The mirror comes from the machine's own apt configuration or from `STILE_DEBIAN_MIRROR`. apt
-//! works on a state of its own below the cache, so nothing outside the project is read or changed
-//! but the mirror's name and Debian's keys.
+//! uses a state directory of its own below the cache, so nothing outside the project is changed,
+//! and only the mirror's name and Debian's keys are read.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `stile doctor`: the requirements that this machine meets, and those that it does not.
+//! `stile doctor`: which requirements this machine meets, and which it does not.
 
 use std::path::Path;
 use std::process::Command;

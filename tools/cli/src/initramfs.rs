@@ -1,4 +1,4 @@
-//! The guest's first file tree, written as a cpio archive of the "newc" kind.
+//! The guest's initial file tree, written as a cpio archive in the "newc" format.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,6 @@
-//! The network of a machine: QEMU's own, which needs no rights. To the guest it is a link with one
-//! host, this machine, which passes on what the guest sends as its own programs' connections.
+//! The network of a machine: QEMU's user network, which needs no privileges. The guest sees a link
+//! with one host, this machine, which forwards what the guest sends as connections of its own
+//! programs.
 
 use std::str::FromStr;
 

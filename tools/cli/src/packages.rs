@@ -1,4 +1,4 @@
-//! The Debian packages that have what a guest needs.
+//! The Debian packages that provide what a guest needs.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! The policies of `docs/` that `--set` can choose, each a boot parameter of the kernel.
+//! The policies that `--set` can choose, each a boot parameter of the kernel
+//! (docs/architecture.md).
 
 use anyhow::{Result, bail};
 

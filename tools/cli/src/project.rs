@@ -1,4 +1,4 @@
-//! The checkout: where things are, and how its helpers are run.
+//! The checkout: its paths, and how its helper programs are run.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,5 +1,5 @@
-//! QEMU: the host's own where it is new enough, else Debian's unpacked in the cache; and its
-//! command line.
+//! QEMU: the host's own if it is new enough, else Debian's unpacked in the cache; and its command
+//! line.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Names of functions, for a Stile of which there is an ELF file.
+//! Function names of a Stile kernel that has an ELF file.
 
 use anyhow::{Context, Result, ensure};
 use object::{File, Object, ObjectSymbol, SymbolKind};

@@ -1,4 +1,4 @@
-//! Rust: missing targets are added, and programs are built for guests.
+//! Rust: adds missing targets, and builds programs for guests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! The privilege level that a CPU is at, and where it is.
+//! The privilege level of a CPU, and the address that it executes.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -1,4 +1,4 @@
-//! The lines of memory that a phase touches.
+//! The cache lines of memory that a phase touches.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

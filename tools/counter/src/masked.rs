@@ -1,6 +1,6 @@
-//! The longest stretches for which a kernel lets no interrupt in: its instructions from one place
-//! where it takes pending interrupts to the next. Stile runs masked, and takes interrupts where it
-//! returns, waits, or asks whether one is pending.
+//! The longest stretches for which a kernel takes no interrupt: its instructions from one place
+//! where it takes pending interrupts to the next. Stile runs with interrupts masked, and takes them
+//! where it returns, waits, or polls for a pending one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;

@@ -1,11 +1,11 @@
 //! One counter.
 //!
-//! On a machine of one CPU QEMU counts inline. With more CPUs in one thread, which is what
-//! `-icount` means, QEMU 10.0 does not: `gen_cpu_index` takes the CPU's number as a constant of the
-//! translation, and `gen_plugin_u64_ptr` then multiplies that constant in place, which changes
-//! other constants of the block too when the number is not 0 (seen:
-//! `arm_mmu_idx_el: code should not be reached`). So there each count calls out. For the same
-//! reason a callback's CPU number is that of the CPU that translated, and is not used.
+//! On a machine with one CPU, QEMU counts inline. With more CPUs in one thread, as with `-icount`,
+//! QEMU 10.0 cannot: `gen_cpu_index` takes the CPU's number as a constant of the translation, and
+//! `gen_plugin_u64_ptr` then multiplies that constant in place, which changes other constants of
+//! the block too if the number is not 0 (seen: `arm_mmu_idx_el: code should not be reached`). So
+//! there each count calls out. For the same reason a callback's CPU number is that of the CPU that
+//! translated, and is not used.
 
 use crate::qemu::{self, Counter, Insn};
 use std::ffi::{c_uint, c_void};

@@ -1,4 +1,4 @@
-//! Arguments that are a choice among numbers or a set of flags: what each value of them comes to.
+//! Arguments that are a choice among numbers or a set of flags: the result of each value.
 
 mod effects;
 mod files;

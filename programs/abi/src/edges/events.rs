@@ -1,4 +1,4 @@
-//! Pipes' pages, and what eventfd, timerfd, signalfd and epoll refuse and tell once.
+//! Pipe pages, and what eventfd, timerfd, signalfd and epoll refuse, or report only once.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::{fs, mem, ptr, thread};

@@ -1,4 +1,4 @@
-//! System V and POSIX IPC at their exact limits, and whose objects they are.
+//! System V and POSIX IPC at their exact limits, and the owners of their objects.
 
 use std::{mem, ptr};
 

@@ -1,4 +1,4 @@
-//! Keys: what an ended one gives back, when one ends, and how deep rings nest.
+//! Keys: the quota that an ended one gives back, when one ends, and how deep keyrings nest.
 
 use std::ffi::CStr;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Refusals, limits and exact ends that no other part looks at: each kills a mutant.
+//! Refusals, limits and exact boundaries that no other part tests: each kills a mutant.
 
 mod events;
 mod files;

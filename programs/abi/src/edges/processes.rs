@@ -1,4 +1,4 @@
-//! What exec, new credentials, tracing and scheduling leave, take away and refuse.
+//! What exec, new credentials, tracing and scheduling keep, take away and refuse.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Futexes: locks that the kernel hands on, those whose owner died, waits with bits and deadlines,
-//! futex2's calls.
+//! Futexes: PI locks, locks whose owner died, waits with bitsets and deadlines, futex2's calls.
 
 mod locks;
 mod moved;

@@ -1,4 +1,4 @@
-//! Waiters for many words that are moved from one to another, many at once, and woken through a
+//! Waiters on many words that are moved from one to another, many at once, and woken through a
 //! third.
 
 use super::*;

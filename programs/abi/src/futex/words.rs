@@ -1,4 +1,4 @@
-//! Whose a word is: which waits and wakes meet, and where a word may not lie.
+//! The identity of a word: which waits and wakes meet, and where a word may not be.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How handlers are entered and left: the flags of sigaction(2), alternate stacks, what restarts,
+//! How handlers are entered and left: the flags of sigaction(2), alternate stacks, restarts,
 //! signalfd(2).
 
 mod signalfd;

@@ -1,4 +1,4 @@
-//! Descriptors of signals.
+//! signalfd(2).
 
 use super::*;
 

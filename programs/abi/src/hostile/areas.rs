@@ -1,5 +1,5 @@
-//! As many mappings as a program may have: each change, look and copy of them takes no longer than
-//! one of a few does.
+//! As many mappings as a program may have: each change, look-up and copy takes no longer than with
+//! a few.
 
 use std::fs;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Memory that is asked for but not touched: how much is promised (overcommit).
+//! Memory that is requested but not touched: how much is committed (overcommit).
 
 use std::{fs, ptr};
 

@@ -1,5 +1,5 @@
-//! Processes that make children while their group is killed, and a lease whose holder answers a
-//! question with the same lease.
+//! Processes that fork while their group is killed, and a lease whose holder answers a break with
+//! the same lease.
 
 use std::fs;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};

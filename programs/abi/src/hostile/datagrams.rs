@@ -1,5 +1,5 @@
-//! More sockets of datagrams than memory has room for, filled by broadcasts: what waits is limited
-//! for the machine, and goes with the sockets.
+//! More datagram sockets than memory has room for, filled by broadcasts: the waiting data is
+//! limited for the machine, and freed with the sockets.
 
 use std::fs;
 use std::thread;

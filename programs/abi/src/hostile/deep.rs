@@ -1,5 +1,5 @@
-//! Folders in one another, as deep as a program likes: removed while the deepest is held,
-//! unmounted, and asked for their path.
+//! Nested folders, as deep as a program likes: removed while the deepest is held, unmounted, and
+//! asked for their path.
 
 use std::ffi::CStr;
 

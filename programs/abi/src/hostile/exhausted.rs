@@ -1,5 +1,5 @@
-//! Memory taken to the last page, by each that can hold it in turn: another user goes on meanwhile,
-//! and all comes back.
+//! Memory taken to the last page, by each kind of object that can hold it in turn: another user
+//! continues meanwhile, and all memory comes back.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};

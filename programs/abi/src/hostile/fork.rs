@@ -1,5 +1,5 @@
-//! A space of very many areas, copied while a thread changes it, and copied by a process that is
-//! killed meanwhile.
+//! An address space of very many areas, copied while a thread changes it, and copied by a process
+//! that is killed meanwhile.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! Calls whose work grows with what a program has heaped up: names, strings, links, watches,
-//! filters, tracees, connections. Others have their turns meanwhile (`stile bench masked`).
+//! Calls whose work grows with what a program has accumulated: names, strings, links, watches,
+//! filters, tracees, connections. Other programs get the CPU meanwhile (`stile bench masked`).
 
 use std::ffi::CString;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Taking more than a user's share of what the kernel holds: refused to him, not to others.
+//! Taking more than a user's share of kernel resources: this user is refused, others are not.
 
 use std::ffi::{CStr, CString};
 

@@ -1,4 +1,4 @@
-//! Links in shared folders, by which a privileged program would act on what the user chose
+//! Links in shared folders, by which a privileged program would act on files of the user's choice
 //! (`fs.protected_*`), and folders of others that the user moves.
 
 use std::ffi::CStr;

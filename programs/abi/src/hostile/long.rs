@@ -1,5 +1,5 @@
-//! Calls that are asked for more than they could do in a lifetime: they end at once where there is
-//! nothing to do, and when they are killed otherwise.
+//! Calls that are asked for more than they could do in a lifetime: they end at once if there is
+//! nothing to do, and otherwise when they are killed.
 
 use std::ffi::CStr;
 use std::ptr;

@@ -1,5 +1,5 @@
 //! A file that loses its pages: no mapping shows them afterwards, however many there are, wherever
-//! they move meanwhile, and whoever inherits them.
+//! they move meanwhile, and whichever process inherits them.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;

@@ -1,5 +1,5 @@
-//! Many of what the kernel has in one place: names of a folder, of which most are gone, sets of
-//! semaphores, and orphans of one process.
+//! Many objects of one kind: names in a folder, most of them removed, semaphore sets, and orphans
+//! of one process.
 
 use std::ffi::CString;
 use std::fs;

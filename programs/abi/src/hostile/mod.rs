@@ -1,8 +1,8 @@
-//! Attempts of an ordinary user's hostile program: to become root, to take another's resources, to
-//! stop the machine.
+//! Attempts of an ordinary user's hostile program to become root, to take another's resources, or
+//! to stop the machine.
 //!
-//! Each part is begun by root, sets its stage, and becomes [`USER`] in a child. Its output is the
-//! same on Linux.
+//! Each part is started by root, sets up its scene, and becomes [`USER`] in a child. Its output is
+//! the same on Linux.
 
 mod areas;
 mod commit;

@@ -1,4 +1,4 @@
-//! Mounts: one folder at several places, each with flags of its own, moved, stacked, and ended
+//! Mounts: one folder at several places, each with its own flags, moved, stacked, and unmounted
 //! while in use.
 
 use std::ffi::CStr;

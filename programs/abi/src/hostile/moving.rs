@@ -1,5 +1,5 @@
-//! Memory that moves back and forth while another process reads and writes it, by its old place and
-//! its new one, and while a thread beside forks and gives advice: what is found is right, and goes.
+//! Memory that moves back and forth while another process reads and writes it, at its old address
+//! and its new one, and while another thread forks and gives advice: no access finds wrong data.
 
 use std::fmt::Debug;
 use std::io::Error;

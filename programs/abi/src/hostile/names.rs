@@ -1,6 +1,6 @@
-//! Names that several processes make, move, exchange, link and remove at once, while root binds
-//! folders over one another. Afterwards the tree has to be whole: what a folder lists is found,
-//! links are counted right, and all can be removed.
+//! Names that several processes create, move, exchange, link and remove at once, while root
+//! bind-mounts folders over one another. Afterwards the tree has to be consistent: everything that
+//! a folder lists is found, link counts are right, and everything can be removed.
 
 use std::collections::HashMap;
 use std::ffi::CString;

@@ -1,5 +1,5 @@
-//! The network: requests damaged at every byte, ports of others, forged senders, sizes that are
-//! none, listeners that die.
+//! The network: requests damaged at every byte, ports of others, forged senders, invalid sizes,
+//! listeners that die.
 
 use std::{mem, ptr};
 

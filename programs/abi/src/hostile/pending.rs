@@ -1,4 +1,4 @@
-//! Real-time signals that wait: RLIMIT_SIGPENDING counts those of all processes of a user.
+//! Pending real-time signals: RLIMIT_SIGPENDING counts those of all processes of a user.
 
 use std::ptr;
 

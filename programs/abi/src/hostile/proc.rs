@@ -1,4 +1,4 @@
-//! What /proc shows of another's process: nothing that ptrace(2) would not (PTRACE_MODE_READ).
+//! What /proc shows of another user's process: nothing that ptrace(2) would not (PTRACE_MODE_READ).
 
 use std::ffi::CString;
 use std::fs;

@@ -1,5 +1,5 @@
-//! A large mprotect beside another thread that moves or copies the pages: what can be read is what
-//! `/proc/self/maps` says.
+//! A large mprotect beside another thread that moves or copies the pages: reads succeed exactly
+//! where `/proc/self/maps` says so.
 
 use std::fs;
 use std::thread;

@@ -1,5 +1,5 @@
-//! Numbers of processes that ended and that others have now: what was said of the first does not
-//! reach the second.
+//! Numbers of processes that ended and that are reused: requests for the old process do not reach
+//! the new one.
 
 use std::ffi::CString;
 use std::{fs, ptr};

@@ -1,5 +1,5 @@
-//! Descriptors on their way: circles of sockets that nobody can receive, and how many a user may
-//! have on their way.
+//! Descriptors in flight: cycles of sockets that no program can receive, and the limit of
+//! descriptors in flight for a user.
 
 use std::mem;
 use std::ptr;

@@ -1,5 +1,5 @@
-//! A space of many areas, copied while signals to its group come all the time: each copy gets done,
-//! and no child escapes a signal.
+//! An address space of many areas, copied while its group is signalled all the time: each copy is
+//! completed, and no child escapes a signal.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! Sockets: control messages of any bytes, queues that are filled and left, and memory that comes
-//! back.
+//! Sockets: control messages of arbitrary bytes, queues that are filled and abandoned, and memory
+//! that comes back.
 
 use std::mem;
 use std::ptr;

@@ -1,5 +1,5 @@
 //! A set-user-ID program of a more privileged user: a process that traces it, shares with it,
-//! prepares its environment, or chose the signal that its end sends, gains none of its privileges.
+//! prepares its environment, or chose the signal sent at its end, gains none of its privileges.
 
 use std::ffi::{CStr, CString};
 use std::fs;

@@ -1,4 +1,5 @@
-//! Long texts of /proc, of which a program keeps many open: each keeps no more than a page of it.
+//! Long texts of /proc that a program keeps open in large numbers: each keeps at most a page of
+//! text.
 
 use std::fs::{self, File};
 use std::io::Read;

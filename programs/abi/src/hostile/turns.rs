@@ -1,4 +1,4 @@
-//! Calls that last: others get the CPU meanwhile, though the process has but the one.
+//! Long calls: others get the CPU meanwhile, though the process has only one.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Calls that are long by their number of pieces, or that wait for a word that another program
-//! changes: a kill ends them, and other programs have their turns meanwhile.
+//! Calls that are long because of their number of pieces, or that wait for a word that another
+//! program changes: a kill ends them, and other programs get the CPU meanwhile.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,6 +1,6 @@
 //! Many objects of one user make operations on other objects no more expensive. Costs are compared
-//! with those beside a hundred, the least of many tries: a kernel that walks all of them takes a
-//! hundred times as long beside 10,000.
+//! with those beside a hundred objects, as the minimum of many tries: a kernel that walks all of
+//! them takes a hundred times as long beside 10,000.
 
 use std::ffi::CString;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! Members of epoll sets: so many for a user, not for a set.
+//! Members of epoll sets: the limit is per user, not per set.
 
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

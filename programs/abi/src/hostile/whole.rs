@@ -1,5 +1,5 @@
-//! What is large and goes in parts looks as if it went at once: memory that moves, tables that are
-//! told line by line, and a set of many files that ends.
+//! Large operations that are done in parts look atomic: memory that moves, tables that are printed
+//! line by line, and a set of many files that ends.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! What becomes of tags in memory that is copied, used again or a file's.
+//! The tags of memory that is copied, reused or a file's.
 
 use std::ptr;
 

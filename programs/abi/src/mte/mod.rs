@@ -1,5 +1,5 @@
-//! Memory tagging (FEAT_MTE2, FEAT_MTE3): memory with tags, how accesses are checked, and what
-//! becomes of tags that others could see.
+//! Memory tagging (FEAT_MTE2, FEAT_MTE3): memory with tags, how accesses are checked, and whether
+//! others can see tags.
 
 use std::arch::asm;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What debuggers and core files see of tags.
+//! The tags that debuggers and core files see.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};

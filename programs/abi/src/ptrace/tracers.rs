@@ -1,4 +1,5 @@
-//! Tracers that are threads, and tracees that are: each has its own relation, which ends with it.
+//! Tracers that are threads, and tracees that are: each pair has its own relation, which ends with
+//! it.
 
 use std::ffi::CString;
 use std::sync::mpsc::channel;

@@ -1,4 +1,4 @@
-//! What depends on the numbers.
+//! The effects of the numbers.
 
 use std::ptr;
 

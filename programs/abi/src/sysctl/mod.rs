@@ -1,4 +1,4 @@
-//! Numbers in /proc/sys: what may be written to them, and how it is read.
+//! Numbers in /proc/sys: which writes they accept, and how they are read.
 
 use std::ffi::CString;
 

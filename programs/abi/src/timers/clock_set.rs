@@ -1,4 +1,4 @@
-//! What waits for a time of day while the clock is set.
+//! Waits for a time of day while the clock is set.
 
 use super::*;
 

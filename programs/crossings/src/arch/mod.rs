@@ -1,5 +1,5 @@
-//! The parts that differ between the architectures: entry, system calls, counter, markers, and what
-//! must not touch the stack.
+//! The parts that differ between the architectures: entry, system calls, counter, markers, and code
+//! that must not touch the stack.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

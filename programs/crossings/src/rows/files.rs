@@ -1,4 +1,4 @@
-//! Mappings of a file in memory (tmpfs), every page of which is in the file before.
+//! Mappings of a file in memory (tmpfs), all of whose pages exist beforehand.
 
 use super::Measured;
 use crate::meter::Meter;

@@ -1,4 +1,4 @@
-//! epoll and inotify: sets of many.
+//! Large epoll sets and many inotify watches.
 
 use std::ffi::CString;
 use std::io;

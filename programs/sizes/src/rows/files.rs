@@ -1,4 +1,4 @@
-//! Folders of many entries, long paths, many mounts and attributes.
+//! Folders with many entries, long paths, many mounts and attributes.
 
 use std::ffi::CString;
 use std::fs::{self, File};

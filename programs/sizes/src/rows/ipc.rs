@@ -1,4 +1,4 @@
-//! System V IPC, message queues of POSIX, asynchronous I/O.
+//! System V IPC, POSIX message queues, asynchronous I/O.
 
 use std::io;
 use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! Address spaces of many areas, and areas of many pages.
+//! Address spaces with many areas, and areas with many pages.
 
 use std::cell::RefCell;
 use std::io;

@@ -1,4 +1,4 @@
-//! What is found by a key: keys of a keyring.
+//! Look-ups by key: the keys of a keyring.
 
 use std::ffi::CStr;
 use std::io;

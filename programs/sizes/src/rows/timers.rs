@@ -1,4 +1,4 @@
-//! Timers that are armed, and signals that wait.
+//! Armed timers, and pending signals.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

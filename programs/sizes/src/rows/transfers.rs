@@ -1,4 +1,4 @@
-//! Transfers of many bytes, beside what copying them costs a program.
+//! Transfers of many bytes, compared with the cost of copying them in a program.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! A campaign: the steps that are measured already, those that are left, and the report.
+//! A campaign: the steps that have been measured, those that are left, and the report.
 
 use std::fs;
 use std::path::{Path, PathBuf};

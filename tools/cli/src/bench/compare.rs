@@ -1,4 +1,4 @@
-//! `stile compare`: one program of the user's on several kernels, and the counts of the kernels
+//! `stile compare`: one of the user's programs on several kernels, and the counts of the kernels
 //! side by side.
 
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! The crossings that a system is about, or all: our own program, on each kernel as its first.
+//! Measures the crossings that a system is about, or all of them: our own program is the first
+//! program on each kernel.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Boots a machine whose first program is the measuring one, and waits for its end.
+//! Boots a machine whose first program is the measuring program, and waits for its end.
 
 use std::fs;
 use std::path::Path;

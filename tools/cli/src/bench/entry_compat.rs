@@ -1,5 +1,5 @@
 //! The 32-bit programs of `entry` and `idreg`: `programs/calls32` on an arm64 kernel, its figures,
-//! and its crossings that can be followed.
+//! and the crossings that can be traced.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The programs of `fence`: the fences of translations that whole programs, and the way to the
-//! first, are worth.
+//! The programs of `fence`: the translation fences of whole programs, and of the boot up to the
+//! first program.
 
 use std::time::Duration;
 

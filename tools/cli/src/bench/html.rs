@@ -1,4 +1,4 @@
-//! The report as one page that needs no network, for light and dark screens, wide and narrow.
+//! The report as one self-contained page, for light and dark screens, wide and narrow.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

@@ -1,4 +1,5 @@
-//! The threads of `idreg`: all read an ID register at once. Times, so noise.
+//! The threads of `idreg`, which all read an ID register at once. The figures are times, and
+//! therefore noise.
 
 use std::time::Duration;
 

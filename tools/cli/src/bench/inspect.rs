@@ -1,4 +1,4 @@
-//! `stile inspect`: into a kernel while it does one of the crossings, whatever kernel it is.
+//! `stile inspect`: looks into any kernel while it executes one of the crossings.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};

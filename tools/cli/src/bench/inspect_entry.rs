@@ -1,4 +1,4 @@
-//! The way of one crossing through a kernel, from entry to return, as it was executed.
+//! The path of one crossing through a kernel, from entry to return, as executed.
 
 use std::time::Duration;
 

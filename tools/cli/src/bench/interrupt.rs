@@ -1,4 +1,4 @@
-//! Interruptions: the running machine is ended, and earlier measurements are kept.
+//! Handling of Ctrl-C: the running machine is ended, and earlier measurements are kept.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

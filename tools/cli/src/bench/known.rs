@@ -1,5 +1,5 @@
-//! Programs without a kernel whose counts are known: the instructions of each phase, their number
-//! at each level, by privilege, and the address of each.
+//! Bare-metal programs whose counts are known: the instructions of each phase, at each level and by
+//! privilege, and the address of each.
 
 use std::fs;
 use std::process::{Command, Stdio};

@@ -1,9 +1,9 @@
 //! `stile bench`: the same work on any two kernels, side by side, counted.
 //!
 //! A campaign is a list of steps: one suite on one kernel of one architecture. A step's result is a
-//! file in the output folder, with a key over all that went into it; a step whose file is there is
-//! not run again, so an interrupted campaign resumes, and a campaign that was split over machines
-//! is merged by putting the files together. The report is made from these files alone.
+//! file in the output folder, with a key over all of its inputs. A step whose file exists is not
+//! run again, so an interrupted campaign resumes, and a campaign that was split over machines is
+//! merged by putting the files together. The report is made from these files alone.
 
 mod affinity;
 mod affinity_kernel;

@@ -1,4 +1,4 @@
-//! The way of one stay in a kernel, from an instruction trace, and its steps.
+//! The path of one crossing through a kernel, from an instruction trace, and its steps.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! When a machine counts as hung: by the processor time that it used, since the clock says nothing
-//! on a busy host.
+//! When a machine counts as hung: after so much processor time, since elapsed time says nothing on
+//! a busy host.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! All tables of a campaign, from the columns that were measured.
+//! All tables of a campaign, made from the columns that were measured.
 
 use serde::Serialize;
 

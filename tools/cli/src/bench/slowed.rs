@@ -1,8 +1,8 @@
 //! A copy of Stile's kernel that needs ten instructions more for a system call, which the bench
-//! must show as ten.
+//! must report as ten.
 //!
-//! One instruction of the way is replaced by a branch to eight instructions that do nothing, the
-//! replaced one, and a branch back. These stand in a function that only a panic calls.
+//! One instruction of the path is replaced by a branch to eight instructions that do nothing, the
+//! replaced one, and a branch back. These overwrite a function that only a panic calls.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
-//! The bench: two runs count the same, ten instructions more are shown as ten, programs with known
-//! counts are counted right, the way of a crossing is as long as its row, a program that hangs
-//! spoils no other, and a browser can show its page. And no system call keeps a CPU for long.
+//! Tests of the bench: two runs count the same, ten instructions more are shown as ten, programs
+//! with known counts are counted right, the path of a crossing is as long as its row says, a
+//! program that hangs spoils no other, and a browser can show the page. Also, no system call keeps
+//! a CPU for long.
 
 use anyhow::Result;
 

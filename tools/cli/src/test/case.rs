@@ -12,15 +12,16 @@
 //! - `#: go NAME…`: programs of `NAME.go` beside it, in `PATH`; without a Go toolchain the case is
 //!   left out
 //! - `#: file NAME…`: these files beside it, in `/tests`
-//! - `#: status only`: what it prints differs from run to run; only how it ends is compared
-//! - `#: machine NAME`: it is recorded, and runs, on this machine only
+//! - `#: status only`: its output differs from run to run; only how it ends is compared
+//! - `#: machine NAME`: it is recorded on, and runs on, this machine only
 //! - `#: terminal`: its standard input, output and error are a terminal
-//! - `#: only ARCH`: what it needs exists for this architecture alone
+//! - `#: only ARCH`: it needs something that exists on this architecture only
 //! - `#: hypervisor`: it needs /dev/kvm, so it runs only on machines that start where the kernel
 //!   can be a hypervisor
-//! - `#: guest`: it runs guests: the VMM `vmm` in `PATH`, and in `/vm` Debian's Linux
-//!   (`kernel`), its file tree (`initrd`) and what belongs on its command line (`parameters`)
-//! - `#: memory SIZE`: its machine has so much, in place of 1G; cases that say the same share one
+//! - `#: guest`: it runs guests: the VMM `vmm` is in `PATH`, and `/vm` holds Debian's Linux
+//!   (`kernel`), its file tree (`initrd`) and its kernel parameters (`parameters`)
+//! - `#: memory SIZE`: its machine has so much memory, in place of 1G; cases with the same size
+//!   share one
 //! - `#: disk SIZE`: its machine has an empty disk of so many MiB, /dev/vda; each such case has a
 //!   machine of its own
 //! - `#: minutes N`: it may take so long, and runs on one machine of each architecture

@@ -1,5 +1,5 @@
-//! Disks of `stile run`: their names and rights, what is there after the machine was cut off, and
-//! errors of a device.
+//! Disks of `stile run`: their names and permissions, what is on them after the machine was cut
+//! off, and device errors.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};

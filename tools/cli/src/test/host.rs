@@ -1,4 +1,4 @@
-//! The tests that run on the host: the mechanisms' and this command's own.
+//! The tests that run on the host: those of the mechanism crates and of this command.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The form of the whole tree: rustfmt and clippy have no complaint; comments and documents, which
+//! The form of the whole tree: rustfmt and clippy find nothing; comments and documents, which
 //! rustfmt ignores, have no long lines; and the lists of mutants fit the source.
 
 use std::ffi::OsStr;

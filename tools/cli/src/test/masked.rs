@@ -1,4 +1,4 @@
-//! `stile bench masked`: for how many instructions the kernel lets no interrupt in, at most, while
+//! `stile bench masked`: the most instructions for which the kernel keeps interrupts masked while
 //! the test programs run.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! `stile test`: the mechanisms on the host, the kernel's units in QEMU, real programs in QEMU, and
-//! this command.
+//! `stile test`: the mechanism crates on the host, the kernel's units in QEMU, real programs in
+//! QEMU, and this command.
 
 mod bench;
 mod case;

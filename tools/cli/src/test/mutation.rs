@@ -1,4 +1,4 @@
-//! Damage to device trees and to archives, the same for the same seed.
+//! Damage to device trees and archives, reproducible by a seed.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! The network of `stile run`: to servers of this machine's own address, and from it by a forwarded
-//! port. Nothing leaves this machine.
+//! The network of `stile run`: to servers on this machine's loopback address, and from it by a
+//! forwarded port. Nothing leaves this machine.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};

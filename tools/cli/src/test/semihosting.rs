@@ -1,4 +1,4 @@
-//! A guest that asks its emulator for a file of the user's machine, by semihosting, gets none:
+//! A guest that asks its emulator by semihosting for a file of the user's machine gets none,
 //! neither as the kernel of a machine nor as a guest in it.
 
 use std::fs;

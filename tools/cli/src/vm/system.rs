@@ -1,4 +1,4 @@
-//! Guests to run: which kernel, and its file tree.
+//! Guests to run: their kernels and file trees.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
